@@ -36,11 +36,6 @@ void batch_input_close(BatchInput *input) {
     free(input);
 }
 
-size_t batch_input_bytes(const BatchInput *input) {
-    size_t bytes = input->capacity * (input->sample_bytes + input->target_bytes);
-    return (size_t)input->slot_count * bytes;
-}
-
 void batch_input_wait(BatchInput *input) {
     device_event_wait(input->slots[input->slot].sent);
 }

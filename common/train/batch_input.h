@@ -43,8 +43,7 @@ typedef struct Tape Tape; // common/nn/tape.h
 // Allocates slots for batches of up to `capacity` samples of the set. Precondition: the batches are
 // of a loader of the same device (pinned memory).
 BatchInput *batch_input_create(Device *device, const Dataset *set, size_t capacity);
-void batch_input_close(BatchInput *input);         // NULL is fine
-size_t batch_input_bytes(const BatchInput *input); // device memory allocated
+void batch_input_close(BatchInput *input); // NULL is fine
 
 // Waits until the host memory of the last sent batch may be overwritten.
 void batch_input_wait(BatchInput *input);

@@ -203,17 +203,16 @@ int checks_shares(const Strategy *strategy, Error *err) {
 
 // ---- outputs ----------------------------------------------------------------------------------
 
-static int can_write(const char *path, Error *err) {
-    AtomicFile file;
-    if (!path) return 0;
-    if (file_begin(&file, path, err) != 0) return -1;
-    file_abandon(&file);
-    return 0;
-}
-
 int checks_outputs(const TrainConfig *config, Error *err) {
-    if (can_write(config->save, err) != 0 || can_write(config->trace, err) != 0) return -1;
-    return can_write(config->dump_grads, err); // {step} in the name does not matter here
+    // {step} in the name of dump_grads does not matter here.
+    const char *paths[] = {config->save, config->trace, config->dump_grads};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        AtomicFile file;
+        if (!paths[i]) continue;
+        if (file_begin(&file, paths[i], err) != 0) return -1;
+        file_abandon(&file);
+    }
+    return 0;
 }
 
 // ---- resuming ---------------------------------------------------------------------------------

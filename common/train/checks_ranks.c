@@ -60,9 +60,9 @@ static int compare_ranks(const double *table, size_t ranks, const char *where,
 }
 
 // Checks that all ranks have the same numbers. The error names the ranks that differ from rank 0,
-// and `where`: "--data digits", "--resume out".
-static int check_facts(Job *job, const char *where, const RankFact *facts, size_t count,
-                       Error *err) {
+// and the option with its value: "--data digits", "--resume out".
+static int check_facts(Job *job, const char *option, const char *value, const RankFact *facts,
+                       size_t count, Error *err) {
     size_t ranks = (size_t)job->devices;
     double *table = memory_zalloc(ranks * count * sizeof *table); // [ranks, count]
     for (int own = 0; own < job->all_count; own++) {
@@ -70,7 +70,9 @@ static int check_facts(Job *job, const char *where, const RankFact *facts, size_
         for (size_t i = 0; i < count; i++) row[i] = facts[i].value;
     }
     int failed = strategy_sum(job->strategy, table, ranks * count, err);
+    char *where = memory_format("%s %s", option, value);
     if (!failed) failed = compare_ranks(table, ranks, where, facts, count, err);
+    free(where);
     free(table);
     return failed;
 }
@@ -140,18 +142,11 @@ static void describe_set(const Dataset *set, const char *samples, RankFact *fact
     memcpy(facts, of_set, count * sizeof *facts);
 }
 
-static int compare_data(Job *job, const TrainConfig *config, const DataSource *data,
-                        const RankFact *facts, size_t count, Error *err) {
-    char *where = memory_format("--data %s", config->data ? config->data : data->name);
-    int failed = check_facts(job, where, facts, count, err);
-    free(where);
-    return failed;
-}
-
 int checks_same_shapes(Job *job, const TrainConfig *config, const DataSource *data, Error *err) {
     RankFact facts[SHAPE_FACTS];
     describe_set(&data->train, " training samples", facts, SHAPE_FACTS);
-    return compare_data(job, config, data, facts, SHAPE_FACTS, err);
+    return check_facts(job, "--data", config->data ? config->data : data->name, facts, SHAPE_FACTS,
+                       err);
 }
 
 int checks_same_data(Job *job, const TrainConfig *config, const DataSource *data, Error *err) {
@@ -159,7 +154,8 @@ int checks_same_data(Job *job, const TrainConfig *config, const DataSource *data
     if (job->devices == job->all_count) return 0; // this process has all ranks
     describe_set(&data->train, " training samples", facts, SET_FACTS);
     describe_set(&data->test, " test samples", facts + SET_FACTS, SET_FACTS);
-    return compare_data(job, config, data, facts, (size_t)2 * SET_FACTS, err);
+    return check_facts(job, "--data", config->data ? config->data : data->name, facts,
+                       (size_t)2 * SET_FACTS, err);
 }
 
 // ---- checkpoints ------------------------------------------------------------------------------
@@ -167,8 +163,5 @@ int checks_same_data(Job *job, const TrainConfig *config, const DataSource *data
 int checks_same_checkpoint(Job *job, const char *resume, const Progress *progress, Error *err) {
     const RankFact facts[] = {{"step to continue at", "", (double)progress->step, false},
                               {"checkpoint", "", (double)progress->checksum, true}};
-    char *where = memory_format("--resume %s", resume);
-    int failed = check_facts(job, where, facts, sizeof facts / sizeof *facts, err);
-    free(where);
-    return failed;
+    return check_facts(job, "--resume", resume, facts, sizeof facts / sizeof *facts, err);
 }

@@ -29,6 +29,8 @@ static size_t logits_bytes(const Run *run) {
 void dry_run_print(Run *run) {
     const Job *job = run->job;
     const Strategy *strategy = run->strategy;
+    const BatchInput *input = run->step->input;
+    const size_t slot_bytes = input->capacity * (input->sample_bytes + input->target_bytes);
     if (!strategy_is_main(strategy)) return;
     struct {
         const char *kind;
@@ -36,7 +38,7 @@ void dry_run_print(Run *run) {
     } kinds[] = {{"weights", bytes_of(strategy->model, MODULE_PARAMETERS | MODULE_BUFFERS)},
                  {"gradients", bytes_of(strategy->model, MODULE_PARAMETERS)},
                  {"optimizer", optimizer_bytes(run->optimizer)},
-                 {"batch", batch_input_bytes(run->step->input)},
+                 {"batch", (size_t)input->slot_count * slot_bytes},
                  {"logits", logits_bytes(run)},
                  {"activations", strategy->device->peak_bytes}};
     enum { KINDS = sizeof kinds / sizeof *kinds };

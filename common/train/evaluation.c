@@ -1,6 +1,5 @@
 /* evaluation.c: a loop over this process's share of the test split, then sums over processes. */
 #include "common/nn/tape.h"
-#include "common/train/images.h"
 #include "common/train/run.h"
 
 enum { EVALUATION_BATCH = 256, LOADER_DEPTH = 2 };
@@ -28,20 +27,15 @@ static int evaluate_batches(Run *run, Loader *loader, Metrics *metrics, Error *e
     return failed;
 }
 
-// Returns the batch size of an evaluation. Batches of text are at most as large as those of
-// training, which fit into memory.
-static size_t batch_size(const Run *run) {
-    if (!run->data->test.tokens) return EVALUATION_BATCH;
-    size_t share = run->config->global_batch / (size_t)run->job->devices;
-    return share == 0 ? 1 : share < EVALUATION_BATCH ? share : EVALUATION_BATCH;
-}
-
 // Evaluates this process's share of the test split.
 static int evaluate_part(Run *run, Metrics *metrics, Error *err) {
     const Strategy *strategy = run->strategy;
     const Dataset *set = &run->data->test;
-    Sampler *part = sampler_evaluation(set->count, batch_size(run), strategy_processes(strategy),
-                                       strategy->sampler->rank);
+    // Batches of text are at most as large as those of training, which fit into memory.
+    size_t share = run->config->global_batch / (size_t)run->job->devices, size = EVALUATION_BATCH;
+    if (set->tokens && share < size) size = share == 0 ? 1 : share;
+    Sampler *part =
+        sampler_evaluation(set->count, size, strategy_processes(strategy), strategy->sampler->rank);
     Loader *loader = loader_create(set, part, NULL, LOADER_DEPTH, strategy->device);
     int failed = evaluate_batches(run, loader, metrics, err);
     loader_close(loader);
@@ -62,11 +56,4 @@ int evaluate_run(Run *run, Evaluation *result, Error *err) {
     if (!failed) *result = metrics_result(&metrics);
     metrics_close(&metrics);
     return failed;
-}
-
-int evaluation_write_images(Run *run, uint64_t epoch, Error *err) {
-    size_t every = run->config->dump_images;
-    if (!every || run->progress.epoch % every != 0 || !strategy_is_main(run->strategy)) return 0;
-    return images_write(run->config->out, epoch, run->strategy->evaluation_module, run->step->tape,
-                        &run->data->test, err);
 }

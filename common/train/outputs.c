@@ -4,39 +4,33 @@
 #include "common/base/file.h"
 #include "common/base/memory.h"
 
-static FileLock *claim(const char *option, const char *path, const char *lock_path, Error *err) {
-    char *what = memory_format("%s %.80s", option, path);
-    FileLock *lock = lock_take(lock_path, what, err);
-    free(what);
-    return lock;
-}
-
-// Returns the lock of the file, after resolving links: two links to one file share it. NULL with
-// err.
-static FileLock *claim_file(const char *option, const char *file, Error *err) {
+// Takes the lock of a file, after resolving links: two links to one file share it. Returns 0, or -1
+// with err filled. `shown`: the path in messages.
+static int claim(FileLock **lock, const char *option, const char *shown, const char *file,
+                 Error *err) {
     char target[FILE_PATH_MAX];
-    if (file_follow_links(file, target, err) != 0) return NULL;
-    char *path = memory_format("%s.lock", target);
-    FileLock *lock = claim(option, file, path, err);
+    if (file_follow_links(file, target, err) != 0) return -1;
+    char *path = memory_format("%s.lock", target), *what = memory_format("%s %.80s", option, shown);
+    *lock = lock_take(path, what, err);
     free(path);
-    return lock;
-}
-
-static int claim_folder(Outputs *outputs, const char *folder, Error *err) {
-    if (file_make_folder(folder, err) != 0) return -1;
-    char *path = memory_format("%s/.lock", folder);
-    char *last = memory_format("%s/last.safetensors", folder);
-    outputs->out = claim("--out", folder, path, err);
-    if (outputs->out) outputs->last = claim_file("--out", last, err);
-    free(path);
-    free(last);
-    return outputs->last ? 0 : -1;
+    free(what);
+    return *lock ? 0 : -1;
 }
 
 int outputs_claim(Outputs *outputs, const TrainConfig *config, Error *err) {
-    if (config->out && claim_folder(outputs, config->out, err) != 0) return -1;
-    if (config->save) outputs->save = claim_file("--save", config->save, err);
-    return config->save && !outputs->save ? -1 : 0;
+    int failed = 0;
+    if (config->out) {
+        if (file_make_folder(config->out, err) != 0) return -1;
+        char *folder = memory_format("%s/", config->out);
+        char *last = memory_format("%slast.safetensors", folder);
+        failed = claim(&outputs->out, "--out", config->out, folder, err) != 0 ||
+                 claim(&outputs->last, "--out", last, last, err) != 0;
+        free(folder);
+        free(last);
+    }
+    if (!failed && config->save)
+        failed = claim(&outputs->save, "--save", config->save, config->save, err);
+    return failed ? -1 : 0;
 }
 
 static void announce(const FileLock *lock, const char *option, const char *path, Log *log) {

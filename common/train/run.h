@@ -87,9 +87,6 @@ void dry_run_print(Run *run);
 
 // Evaluates the model on the test split, which the processes divide, between two steps. Collective.
 int evaluate_run(Run *run, Evaluation *result, Error *err);
-// Writes pictures of the model's predictions of some test images, every --dump-images epochs.
-// epoch: the number of the epoch that has ended, from 0.
-int evaluation_write_images(Run *run, uint64_t epoch, Error *err);
 
 // ---- generation.c -------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@
 #include "common/base/memory.h"
 #include "common/base/profile.h"
 #include "common/nn/tape.h"
+#include "common/train/images.h"
 #include "common/train/run.h"
 
 // ---- one step -----------------------------------------------------------------------------------
@@ -122,7 +123,11 @@ static int end_epoch(Run *run, Evaluation *evaluation, Error *err) {
         if (evaluate_run(run, evaluation, err) != 0) return -1;
         record_evaluation(&run->record, of, evaluation);
         if (save_if_best(run, evaluation, err) != 0) return -1;
-        if (evaluation_write_images(run, epoch, err) != 0) return -1;
+        size_t every = run->config->dump_images;
+        if (every && progress->epoch % every == 0 && strategy_is_main(run->strategy) &&
+            images_write(run->config->out, epoch, run->strategy->evaluation_module, run->step->tape,
+                         &run->data->test, err) != 0)
+            return -1;
     }
     if (save_last(run, err) != 0) return -1;
     return save_epoch(run, err);
