@@ -9,6 +9,7 @@
 #              that was not measured
 #   top        at the top lie the files of the list below and the six folders, and what begins with a dot
 #   files      a user's file is opened by base/file.c, which refuses a FIFO instead of waiting for its writer
+#   statuses   a status is tested as `if (f(..., err) != 0) return -1;`, or with == 0 (status_tests.awk)
 #   words      no assert, no TODO or FIXME in C sources; atomics only in base/sync
 #   format     clang-format 14 leaves every file as it is (other versions format otherwise: not asked)
 set -eu
@@ -133,6 +134,44 @@ found=$(grep -lE 'stdatomic\.h|__atomic_|__sync_|SYS_futex' $sources | grep -v '
 found=$(grep -nE '\<(gzopen|fopen)\([^"]*"r|\<open\(.*O_RDONLY' $(echo "$sources" | grep -E '^(common|dp|ddp|bench)/' |
     grep -vE '^(common/base/(file|machine)|common/device/cpu/blas_memory|ddp/store/port_holder|ddp/group/shm/shm_wait|ddp/launch/spawn)\.c$') || true)
 [ -z "$found" ] || breach "opened past common/base/file.h: $found"
+
+# status_tests DECLARED TESTED: the tests of a status in another form in the files TESTED, one name in a line.
+status_tests() (
+    IFS='
+'
+    # shellcheck disable=SC2086 # a name is a line
+    awk -f tests/status_tests.awk pass=1 $1 pass=2 $2
+)
+# The rule by itself, on lines of which those marked "breach" must be found and no other.
+planted=$(mktemp)
+trap 'rm -f "$planted"' EXIT
+cat >"$planted" <<'END'
+int load(const char *path, Error *err);
+bool exists(const char *path, Error *err);
+Tensor *open_one(const char *path, Error *err);
+typedef struct Table {
+    int (*wait)(const struct Table *self, Error *err);
+} Table;
+static int first(const char *path,
+                 Error *err) {
+    if (load(path, err) != 0) return -1;
+    if (load(path, err)) return -1; // breach
+    if (load(path, err) == -1) return -1; // breach
+    if (load(path, err) < 0) return -1; // breach
+    if (!load(path, err)) return 0; // breach
+    if (!exists(path, err) || !open_one(path, err)) return -1;
+    if (load(path, err) != 0 || first(path, err)) return -1; // breach
+    if (table->wait(table, err)) return -1; // breach
+    if (table->wait(table, err) == 0) return 0;
+    int failed = load(path, err);
+    return first(path, err) ? -1 : 0; // breach
+}
+END
+found=$(status_tests "$planted" "$planted" | cut -d : -f 2 | tr '\n' ' ')
+wanted=$(sed -n '/breach/=' "$planted" | tr '\n' ' ')
+[ "$found" = "$wanted" ] || breach "the rule of statuses found lines $found of its sample, not $wanted"
+found=$(status_tests "$sources" "$(echo "$sources" | grep -v '\.cpp$')")
+[ -z "$found" ] || breach "a status is tested in another form than != 0: $found"
 
 # LINT_FORMAT=0 leaves the slowest check out.
 if [ "${LINT_FORMAT:-1}" = 0 ]; then

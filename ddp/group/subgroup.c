@@ -50,7 +50,7 @@ ProcessGroup *pg_new_subgroup(ProcessGroup *parent, const int *ranks, int count,
     Error error = {0};
     PgCall call = {.operation = PG_NEW_SUBGROUP, .collective = {.type = PG_U8}};
     uint64_t members;
-    if (pack_members(parent, ranks, count, &members, &error)) {
+    if (pack_members(parent, ranks, count, &members, &error) != 0) {
         error_prefix(&error, "rank %d", parent->rank);
         pg_copy_error(&error, err);
         pg_break(parent, &error);

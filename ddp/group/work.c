@@ -216,10 +216,10 @@ void pg_stop_thread(ProcessGroup *group) {
 static int issue(ProcessGroup *group, PgCall *call, Error *err) {
     const PgBackend *backend = group->backend;
     Error error = {0};
-    if (!pg_collective_check(&call->collective, group->rank, group->size, &error)) {
+    if (pg_collective_check(&call->collective, group->rank, group->size, &error) == 0) {
         if (pg_admit(group, call, err) != 0) return -1;
         bool queued = backend->issue && !is_alone(group, call);
-        if (!queued || !backend->issue(group->state, call, &error)) return 0;
+        if (!queued || backend->issue(group->state, call, &error) == 0) return 0;
     } else if (pg_check_sound(group, err) != 0) {
         return -1;
     }
@@ -347,7 +347,7 @@ int pg_perform(ProcessGroup *group, PgCall *call, Error *err) {
 
 int pg_run(ProcessGroup *group, Collective collective, Error *err) {
     PgCall call = {.operation = (int)collective.kind, .collective = collective};
-    return issue(group, &call, err) ? -1 : pg_perform(group, &call, err);
+    return issue(group, &call, err) != 0 ? -1 : pg_perform(group, &call, err);
 }
 
 Work *pg_start(ProcessGroup *group, Collective collective, Error *err) {
@@ -372,7 +372,7 @@ int pg_monitored_barrier(ProcessGroup *group, double timeout_s, bool wait_all_ra
                    .collective = pg_barrier(),
                    .timeout_s = timeout_s,
                    .monitor = wait_all_ranks ? MONITOR_ALL : MONITOR_FIRST};
-    if (timeout_s > 0) return issue(group, &call, err) ? -1 : pg_perform(group, &call, err);
+    if (timeout_s > 0) return issue(group, &call, err) != 0 ? -1 : pg_perform(group, &call, err);
     Error error = {0};
     error_set(&error, STATUS_FAILED, "Rank %d timed out in monitoredBarrier after 0 ms.",
               group->rank);

@@ -49,9 +49,9 @@ static Run *train(ProcessGroup *group, Outcome *outcome, bool global,
     for (int step = 0; step < STEPS; step++) {
         Error err = {0};
         module_zero_grad(rig->model);
-        EXPECT(
-            !test_backward(rig->tape, rig->wrapper, rig->rank, step, rows, (double)divisor, &err));
-        EXPECT(!ddp_finish_backward(rig->wrapper, NULL, &err));
+        EXPECT(test_backward(rig->tape, rig->wrapper, rig->rank, step, rows, (double)divisor,
+                             &err) == 0);
+        EXPECT(ddp_finish_backward(rig->wrapper, NULL, &err) == 0);
         copy_gradients(rig, run, step);
         if (power) EXPECT(power_sgd_iteration(power) == step + 1); // steps, not buckets
     }

@@ -35,7 +35,7 @@ static void quarrel(ProcessGroup *group, const void *argument, Outcome *outcome)
     if (pg_run(group, pg_barrier(), &outcome->error) != 0) problem(outcome, "the barrier failed");
     if (q->async) {
         Work *work = pg_start(group, mine, &outcome->error);
-        if (!work || !work_wait(work, NULL, NULL, &outcome->error))
+        if (!work || work_wait(work, NULL, NULL, &outcome->error) == 0)
             problem(outcome, "%s succeeded", q->name);
         check_sticky(group, outcome);
     } else {
@@ -82,7 +82,7 @@ static void wrong_order(ProcessGroup *group, const void *argument, Outcome *outc
         works[i] = pg_start(group, pg_all_reduce(x, (i == 1) != swapped ? 20 : 10, PG_F32, PG_SUM),
                             &outcome->error);
     for (int i = 0; i < 2; i++)
-        if (works[i] && !work_wait(works[i], NULL, NULL, &outcome->error))
+        if (works[i] && work_wait(works[i], NULL, NULL, &outcome->error) == 0)
             problem(outcome, "work %d succeeded", i);
     check_sticky(group, outcome);
 }
@@ -209,7 +209,7 @@ static void dies(ProcessGroup *group, const void *argument, Outcome *outcome) {
         if (moment == WHILE_WAITING) pg_run(group, pg_recv(&y, 1, PG_F32, 0), &outcome->error);
         raise(SIGKILL);
     }
-    while (!pg_run(group, sum, &outcome->error)) continue; // one may succeed, WITH_WORKS
+    while (pg_run(group, sum, &outcome->error) == 0) continue; // one may succeed, WITH_WORKS
     check_sticky(group, outcome);
 }
 

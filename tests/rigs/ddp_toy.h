@@ -154,10 +154,8 @@ static inline int toy_backward(Rig *rig, Module *module, const float *factors, E
 }
 
 static inline int toy_step(Rig *rig, const float *factors, Error *err) {
-    return toy_backward(rig, rig->wrapper, factors, err) ||
-                   ddp_finish_backward(rig->wrapper, NULL, err)
-               ? -1
-               : 0;
+    if (toy_backward(rig, rig->wrapper, factors, err) != 0) return -1;
+    return ddp_finish_backward(rig->wrapper, NULL, err);
 }
 
 // One that must succeed.

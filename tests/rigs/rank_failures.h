@@ -19,7 +19,7 @@ static inline void sleep_ms(long ms) {
 static inline void check_sticky(ProcessGroup *group, Outcome *outcome) {
     Error errors[3] = {{0}};
     float x = 0;
-    if (!pg_run(group, pg_barrier(), &errors[0])) problem(outcome, "pg_run on a broken group");
+    if (pg_run(group, pg_barrier(), &errors[0]) == 0) problem(outcome, "pg_run on a broken group");
     if (pg_start(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), &errors[1]))
         problem(outcome, "pg_start on a broken group");
     if (pg_shared_alloc(group, 64, &errors[2]))

@@ -54,7 +54,7 @@ static Gradient gradient_of(Module *module) {
 
 static void run_backward(Tape *tape, Tensor *loss) {
     Error err = {0};
-    CHECK(!tape_error(tape, &err) && !tape_backward(tape, loss, &err), "%s", err.message);
+    CHECK(tape_error(tape, &err) == 0 && tape_backward(tape, loss, &err) == 0, "%s", err.message);
 }
 
 // One device's gradient of these rows.

@@ -112,8 +112,8 @@ static void side_by_side(ProcessGroup *group, const void *argument, Outcome *out
         sides[view] = side_open(rig, test_model, how->model, &config, view);
         optimizers[view] = optimizer_create(sides[view].model, &SGD);
         if (how->hook)
-            EXPECT(!ddp_register_comm_hook(sides[view].wrapper, comm_hook_compress(group, PG_F16),
-                                           &outcome->error));
+            EXPECT(ddp_register_comm_hook(sides[view].wrapper, comm_hook_compress(group, PG_F16),
+                                          &outcome->error) == 0);
     }
     check_memory(rig, &sides[1], &sides[0]);
     for (int step = 0; step < STEPS; step++) {
@@ -250,10 +250,10 @@ static void scaled(ProcessGroup *group, const void *argument, Outcome *outcome) 
             tape_reset(side->tape);
             Tensor *loss = test_loss(side->tape, side->wrapper, rig->rank, step, 4, 4);
             loss = grad_scaler_scale(&scalers[view], side->tape, loss);
-            EXPECT(!tape_backward(side->tape, loss, &err));
-            EXPECT(!ddp_finish_backward(side->wrapper, NULL, &err));
-            EXPECT(!grad_scaler_step(&scalers[view], optimizers[view], 0.1, &err));
-            EXPECT(!grad_scaler_update(&scalers[view], &err));
+            EXPECT(tape_backward(side->tape, loss, &err) == 0);
+            EXPECT(ddp_finish_backward(side->wrapper, NULL, &err) == 0);
+            EXPECT(grad_scaler_step(&scalers[view], optimizers[view], 0.1, &err) == 0);
+            EXPECT(grad_scaler_update(&scalers[view], &err) == 0);
             EXPECT(!scalers[view].found_inf);
         }
         compare(rig, &sides[1], &sides[0], "scaled", step);

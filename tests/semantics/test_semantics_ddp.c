@@ -81,7 +81,7 @@ static int rows_backward(Tape *tape, Module *module, int step, size_t first, siz
     Tensor *y = module_forward(module, tape, x);
     Tensor *target = tape_input(tape, DTYPE_I64, 1, &count, labels);
     Tensor *loss = op_cross_entropy(tape, y, target, (double)count);
-    return tape_error(tape, err) ? -1 : tape_backward(tape, loss, err);
+    return tape_error(tape, err) != 0 ? -1 : tape_backward(tape, loss, err);
 }
 
 static void compare_weights(Rig *rig, Module *alone) {
@@ -136,10 +136,10 @@ static void train_both(ProcessGroup *group, const void *argument, Outcome *outco
         Error err = {0};
         module_zero_grad(rig->model);
         module_zero_grad(alone);
-        EXPECT(
-            !rows_backward(rig->tape, rig->wrapper, step, share * (size_t)rig->rank, share, &err));
-        EXPECT(!ddp_finish_backward(rig->wrapper, NULL, &err));
-        EXPECT(!rows_backward(rig->tape, alone, step, 0, whole, &err));
+        EXPECT(rows_backward(rig->tape, rig->wrapper, step, share * (size_t)rig->rank, share,
+                             &err) == 0);
+        EXPECT(ddp_finish_backward(rig->wrapper, NULL, &err) == 0);
+        EXPECT(rows_backward(rig->tape, alone, step, 0, whole, &err) == 0);
         optimizer_step(mine, 0.1);
         optimizer_step(theirs, 0.1);
         compare_weights(rig, alone);
@@ -322,10 +322,10 @@ static void nested_outputs(ProcessGroup *group, const void *argument, Outcome *o
         Tensor *first = y->items[0], *second = y->items[1]->items[0];
         EXPECT(y->item_count == 2 && !y->items[1]->items[1]);
         if (two_backwards)
-            EXPECT(!tape_backward(rig->tape, first, &err) &&
-                   !tape_backward(rig->tape, second, &err));
+            EXPECT(tape_backward(rig->tape, first, &err) == 0 &&
+                   tape_backward(rig->tape, second, &err) == 0);
         else
-            EXPECT(!tape_backward(rig->tape, op_add(rig->tape, first, second), &err));
+            EXPECT(tape_backward(rig->tape, op_add(rig->tape, first, second), &err) == 0);
         EXPECT(ddp_finish_backward(rig->wrapper, NULL, &err) == 0);
         EXPECT(grad_is(rig, 0, 1) && grad_is(rig, 1, 1));
     }
@@ -433,8 +433,8 @@ static void ignore_buffer(ProcessGroup *group, const void *argument, Outcome *ou
         Error err = {0};
         rig->device->kernels->elementwise->fill(own->data, (float)rig->rank + 1, tensor_count(own));
         rig->tape->training = false; // so that the forward leaves the statistics alone
-        EXPECT(!test_backward(rig->tape, rig->wrapper, rig->rank, step, 2, 2, &err));
-        EXPECT(!ddp_finish_backward(rig->wrapper, NULL, &err));
+        EXPECT(test_backward(rig->tape, rig->wrapper, rig->rank, step, 2, 2, &err) == 0);
+        EXPECT(ddp_finish_backward(rig->wrapper, NULL, &err) == 0);
         EXPECT(all_equal(own->data, tensor_count(own), (float)rig->rank + 1));
     }
     rig_close(rig);

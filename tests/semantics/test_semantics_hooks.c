@@ -1,7 +1,6 @@
 /* test_semantics_hooks.c: communication hooks, row by row of PyTorch's own tests
  * (tests/semantics.md): the toy with its published numbers, the rules of registration, compression,
- * PowerSGD, post-local SGD, the optimizer inside the hook. (Their state in files:
- * test_hook_state.c.)
+ * PowerSGD, post-local SGD, the optimizer inside the hook. (State in files: test_hook_state.c.)
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ddp_models.h"
@@ -108,8 +107,9 @@ static void chain_to_failure(ProcessGroup *group, const void *argument, Outcome 
     const DdpConfig config = ddp_config_default();
     int calls = 0;
     rig_wrap(rig, toy_model(rig->device, 2, 1), &config);
-    const CommHook inner = {.name = "broken", .start = start_nothing, .finish = fail_to_finish};
-    EXPECT(!ddp_register_comm_hook(rig->wrapper, comm_hook_then(inner, count_calls, &calls), NULL));
+    CommHook hook = {.name = "broken", .start = start_nothing, .finish = fail_to_finish};
+    hook = comm_hook_then(hook, count_calls, &calls);
+    EXPECT(ddp_register_comm_hook(rig->wrapper, hook, NULL) == 0);
     EXPECT(toy_step(rig, (float[]){1, 1}, &outcome->error) != 0);
     EXPECT(strstr(outcome->error.message, "the cable is cut") && calls == 0);
     rig_close(rig);
@@ -484,8 +484,8 @@ static void power_sgd_low_rank(ProcessGroup *group, const void *argument, Outcom
         Tensor *y = module_forward(rig->wrapper, rig->tape, x); // [1, 4]
         float *dy = tape_make_grad(rig->tape, y);
         for (int i = 0; i < 4; i++) dy[i] = (float)(i + 1 + step + rig->rank);
-        EXPECT(!tape_backward(rig->tape, y, &err));
-        EXPECT(!ddp_finish_backward(rig->wrapper, NULL, &err));
+        EXPECT(tape_backward(rig->tape, y, &err) == 0);
+        EXPECT(ddp_finish_backward(rig->wrapper, NULL, &err) == 0);
         for (int i = 0; i < 20; i++) {
             float mean = ((float)(i / 5 + 1 + step) + 0.5f) * row[i % 5];
             EXPECT(fabsf(rig->model->parameters[0].tensor.grad[i] - mean) <= 1e-5f * mean);
@@ -547,8 +547,8 @@ static void optimizer_parity(ProcessGroup *group, const void *argument, Outcome 
                 rig->wrapper, optimizer_hook(comm_hook_all_reduce(group), optimizer, &lr), &err);
         for (int step = 0; step < STEPS; step++, lr *= 0.5) {
             module_zero_grad(rig->model);
-            EXPECT(!test_backward(rig->tape, rig->wrapper, rig->rank, step, 3, 3, &err));
-            EXPECT(!ddp_finish_backward(rig->wrapper, NULL, &err));
+            EXPECT(test_backward(rig->tape, rig->wrapper, rig->rank, step, 3, 3, &err) == 0);
+            EXPECT(ddp_finish_backward(rig->wrapper, NULL, &err) == 0);
             optimizer_step(optimizer, lr); // finds nothing to do, if inside
         }
         NamedTensors parameters = module_tensors(rig->model, MODULE_PARAMETERS);

@@ -44,7 +44,7 @@ static void accumulate(ProcessGroup *group, const void *argument, Outcome *outco
         for (int task = 0; task < 2; task++) { // row 37: the same bits on all ranks
             const float *grad = rig_parameter(rig, task)->grad;
             float gathered[5][4];
-            EXPECT(!pg_run(group, pg_all_gather(grad, gathered, 4, PG_F32), &err));
+            EXPECT(pg_run(group, pg_all_gather(grad, gathered, 4, PG_F32), &err) == 0);
             for (int r = 0; r < rig->world; r++)
                 EXPECT(memcmp(gathered[r], grad, sizeof gathered[r]) == 0);
         }
@@ -287,8 +287,8 @@ static void evaluate_alone(ProcessGroup *group, const void *argument, Outcome *o
         EXPECT(pg_sequence(group) == calls);
         rig->tape->training = rig->tape->recording = true;
         Error err = {0};
-        EXPECT(!test_backward(rig->tape, rig->wrapper, rig->rank, 0, 2, 2, &err));
-        EXPECT(!ddp_finish_backward(rig->wrapper, NULL, &err));
+        EXPECT(test_backward(rig->tape, rig->wrapper, rig->rank, 0, 2, 2, &err) == 0);
+        EXPECT(ddp_finish_backward(rig->wrapper, NULL, &err) == 0);
         module_close(rig->wrapper);
     }
     rig->wrapper = rig->model = NULL;
@@ -313,20 +313,20 @@ static void buffer_broadcast(ProcessGroup *group, const void *argument, Outcome 
     for (int i = 0; i < 5; i++) {
         Error err = {0};
         if (before[i] == SYNC) {
-            EXPECT(!test_backward(rig->tape, rig->wrapper, rig->rank, i, 2, 2, &err));
-            EXPECT(!ddp_finish_backward(rig->wrapper, NULL, &err));
+            EXPECT(test_backward(rig->tape, rig->wrapper, rig->rank, i, 2, 2, &err) == 0);
+            EXPECT(ddp_finish_backward(rig->wrapper, NULL, &err) == 0);
         } else if (before[i] == NO_SYNC) {
             bool flag = ddp_no_sync_begin(rig->wrapper);
-            EXPECT(!test_backward(rig->tape, rig->wrapper, rig->rank, i, 2, 2, &err));
+            EXPECT(test_backward(rig->tape, rig->wrapper, rig->rank, i, 2, 2, &err) == 0);
             ddp_no_sync_end(rig->wrapper, flag);
         } else {
             rig->tape->training = rig->tape->recording = false;
-            EXPECT(!forward_images(rig, rig->wrapper, &err));
+            EXPECT(forward_images(rig, rig->wrapper, &err) == 0);
             rig->tape->training = rig->tape->recording = true;
         }
         rig->device->kernels->elementwise->fill(mean->data, (float)rig->rank + 0.5f, count);
         rig->tape->training = false; // so that this forward leaves them alone
-        EXPECT(!forward_images(rig, rig->wrapper, &err));
+        EXPECT(forward_images(rig, rig->wrapper, &err) == 0);
         rig->tape->training = true;
         bool broadcast = before[i] == SYNC;
         EXPECT(all_equal(mean->data, count, broadcast ? 0.5f : (float)rig->rank + 0.5f));

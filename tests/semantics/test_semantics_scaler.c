@@ -345,8 +345,8 @@ static void one_bad_rank(ProcessGroup *group, const void *argument, Outcome *out
         Tensor *x = tape_input(rig->tape, DTYPE_F32, 1, (size_t[]){2}, factors);
         Tensor *loss = module_forward(rig->wrapper, rig->tape, x);
         EXPECT(mine || isfinite(tensor_item(loss)));
-        EXPECT(!tape_backward(rig->tape, grad_scaler_scale(&scaler, rig->tape, loss), &err));
-        EXPECT(!ddp_finish_backward(rig->wrapper, NULL, &err));
+        EXPECT(tape_backward(rig->tape, grad_scaler_scale(&scaler, rig->tape, loss), &err) == 0);
+        EXPECT(ddp_finish_backward(rig->wrapper, NULL, &err) == 0);
         uint64_t calls = pg_sequence(group);
         float before = tensor_f32(rig_parameter(rig, 0))[0];
         EXPECT(grad_scaler_step(&scaler, optimizer, 0.25, &err) == 0);

@@ -191,8 +191,8 @@ static int output_step(Rig *rig, int step, int used, Error *err) {
     if (tape_error(rig->tape, err) != 0) return -1;
     Tensor *outputs[] = {y->items[0], y->items[1]->items[0]};
     Tensor *loss = step % 2 ? op_add(rig->tape, outputs[0], outputs[1]) : outputs[used];
-    return tape_backward(rig->tape, loss, err) || ddp_finish_backward(rig->wrapper, NULL, err) ? -1
-                                                                                               : 0;
+    if (tape_backward(rig->tape, loss, err) != 0) return -1;
+    return ddp_finish_backward(rig->wrapper, NULL, err);
 }
 
 static void output_unused(ProcessGroup *group, const void *argument, Outcome *outcome) {

@@ -136,7 +136,7 @@ static PgMpi *open_state(MPI_Comm comm, const int *ranks, int count, int tag, do
                  MPI(MPI_Group_incl(all, count, ranks, &members), err) ||
                  MPI(MPI_Comm_create_group(comm, members, tag, &mpi->comm), err) ||
                  MPI(MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN), err) ||
-                 MPI(MPI_Comm_rank(mpi->comm, &mpi->rank), err) || mpi_find_hosts(mpi, err);
+                 MPI(MPI_Comm_rank(mpi->comm, &mpi->rank), err) || mpi_find_hosts(mpi, err) != 0;
     call_watch_end(watch);
     if (all != MPI_GROUP_NULL) MPI_Group_free(&all);
     if (members != MPI_GROUP_NULL) MPI_Group_free(&members);

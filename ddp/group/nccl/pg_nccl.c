@@ -211,7 +211,7 @@ static void *queue_shared_alloc(void *state, const PgCall *call, Error *err) {
              &ignored))
         region->handle = NULL;
     CUDA(cudaMemsetAsync(region->memory, 0, bytes, nccl->stream));
-    return nccl_barrier(nccl, err) ? NULL : region->memory;
+    return nccl_barrier(nccl, err) != 0 ? NULL : region->memory;
 }
 
 // ---- opening and closing -----------------------------------------------------------------------
@@ -312,7 +312,8 @@ static int queue_new_subgroup(void *state, const PgCall *call, void **member, Er
     if (own_rank > 0) {
         if (nccl_read_key(nccl, key, "", inside.address, PG_ADDRESS_MAX, err) != 0) return -1;
     } else if (nccl_create(&inside, err) != 0 ||
-               store_set(nccl->endpoint.store, key, inside.address, strlen(inside.address), err)) {
+               store_set(nccl->endpoint.store, key, inside.address, strlen(inside.address), err) !=
+                   0) {
         return -1;
     }
     inside.store = store_clone(nccl->endpoint.store, STORE_S, err);
