@@ -10,8 +10,6 @@
 #include "common/base/hash.h"
 #include "common/base/memory.h"
 
-enum { DESCRIPTION_MAX = MODULE_PATH + 160 };
-
 // Writes one line per tensor: "fc1.weight [64, 10]", then its dtype if not float32, and if frozen.
 static void describe_tensors(const NamedTensors *tensors, bool buffers, FILE *stream) {
     for (size_t i = 0; i < tensors->count; i++) {
@@ -35,13 +33,6 @@ static char *describe_model(const NamedTensors *parameters, const NamedTensors *
     return text;
 }
 
-// Returns the first line of text, in `line`, or "nothing" if text is empty.
-static const char *copy_line(const char *text, char line[DESCRIPTION_MAX]) {
-    if (!*text) return "nothing";
-    snprintf(line, DESCRIPTION_MAX, "%.*s", (int)strcspn(text, "\n"), text);
-    return line;
-}
-
 // Returns -1 with err naming the first rank whose text differs from rank 0's, and the first
 // differing line. all: [size, stride], each text ended by a '\0'.
 static int name_difference(const char *all, size_t stride, int size, Error *err) {
@@ -51,10 +42,12 @@ static int name_difference(const char *all, size_t stride, int size, Error *err)
     size_t line = 0; // the differing line's offset in both texts
     for (size_t i = 0; all[i] && all[i] == theirs[i]; i++)
         if (all[i] == '\n') line = i + 1;
-    char one[DESCRIPTION_MAX], other[DESCRIPTION_MAX];
+    const char *here = theirs[line] ? theirs + line : "nothing";
+    const char *there = all[line] ? all + line : "nothing";
     return error_set(err, STATUS_FAILED,
-                     "DDP expects same model across all ranks: rank %d has %s where rank 0 has %s",
-                     rank, copy_line(theirs + line, one), copy_line(all + line, other));
+                     "DDP expects same model across all ranks: rank %d has %.*s where rank 0 has "
+                     "%.*s",
+                     rank, (int)strcspn(here, "\n"), here, (int)strcspn(there, "\n"), there);
 }
 
 // Gathers all ranks' texts, of at most `longest` characters, and names the first difference.

@@ -5,8 +5,7 @@
  */
 #include "ddp/features/features.h"
 
-#include <string.h>
-
+#include "common/base/format.h"
 #include "ddp/reducer.h"
 
 #define FEATURES(FEATURE)            \
@@ -27,13 +26,6 @@ FEATURES(DECLARE)
 static const DdpFeature *const features[] = {FEATURES(ADDRESS) NULL};
 _Static_assert(sizeof features / sizeof features[0] <= FEATURES_MAX + 1, "raise FEATURES_MAX");
 
-static void add_hook_names(FeatureSettings *settings, const char *names) {
-    size_t used = strlen(settings->hook_names);
-    int more =
-        snprintf(settings->hook_names + used, sizeof settings->hook_names - used, "|%s", names);
-    CHECK(used + (size_t)more < sizeof settings->hook_names, "too many communication hooks");
-}
-
 void features_add_options(Options *options, FeatureSettings *settings) {
     *settings = (FeatureSettings){.hook_names = "none", .comm_hook = "none"};
     for (int i = 0; features[i]; i++) {
@@ -45,7 +37,10 @@ void features_add_options(Options *options, FeatureSettings *settings) {
             options_add_flag(options, features[i]->flag, &settings->on[i], features[i]->help);
         if (features[i]->add_options) features[i]->add_options(options, &settings->each[i]);
         settings->options[i + 1] = options->count;
-        if (features[i]->hook_names) add_hook_names(settings, features[i]->hook_names);
+        const char *names = features[i]->hook_names;
+        bool fits = !names ||
+                    format_append(settings->hook_names, sizeof settings->hook_names, "|%s", names);
+        CHECK(fits, "too many communication hooks");
     }
     options_add_choice(options, "comm-hook", &settings->comm_hook, settings->hook_names,
                        "what is done with a full bucket (noop: nothing, the bound for "

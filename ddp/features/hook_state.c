@@ -25,7 +25,8 @@ static char *room_for_all(const HookState *state, size_t ranks) {
     return memory_zalloc(bytes);
 }
 
-int hook_state_gather(const HookState *state, SafeTensors *content, Error *err) {
+int hook_state_gather(void *hook_state, SafeTensors *content, Error *err) {
+    const HookState *state = hook_state;
     ProcessGroup *group = state->group;
     size_t ranks = (size_t)pg_size(group);
     bool root = pg_rank(group) == 0;
@@ -97,8 +98,9 @@ static void apply_content(const HookState *state, const SafeTensors *content, bo
     }
 }
 
-int hook_state_restore(const HookState *state, const char *path, const SafeTensors *content,
-                       Log *log, Error *err) {
+int hook_state_restore(void *hook_state, const char *path, const SafeTensors *content, Log *log,
+                       Error *err) {
+    const HookState *state = hook_state;
     if (content->count == 0) {
         log_say(log,
                 "%s holds no state of %s, which starts anew: the run continues, but not bit "

@@ -30,13 +30,13 @@ typedef struct HookState {
 // Gathers the state on rank 0. There *content describes the state of all ranks, until
 // safetensors_free: each rank's own tensors are then in rank 0's memory, too. On the other ranks it
 // is empty. Collective.
-int hook_state_gather(const HookState *state, SafeTensors *content, Error *err);
+int hook_state_gather(void *hook_state, SafeTensors *content, Error *err);
 
 // Every rank takes its part of what rank 0 had gathered. All or nothing: a tensor that is missing,
 // differs in shape or is too many is an error. If the content is empty (the run was without this
 // hook), the hook starts anew. That, and another number of ranks, is said on the log; `path` is
 // where the content is from.
-int hook_state_restore(const HookState *state, const char *path, const SafeTensors *content,
-                       Log *log, Error *err);
+int hook_state_restore(void *hook_state, const char *path, const SafeTensors *content, Log *log,
+                       Error *err);
 
 #endif

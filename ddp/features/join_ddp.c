@@ -59,8 +59,14 @@ static int finish_average(void *state, GradBucket *bucket, Error *err) {
     return 0;
 }
 
-static void begin_join(Module *wrapper, Join *join) {
+static void set_join(void *state, Join *join) {
+    Module *wrapper = state;
     Reducer *reducer = ddp_reducer(wrapper);
+    if (!join) {
+        if (reducer->hook.start == start_sum) reducer_remove_hook(reducer);
+        reducer_remove_iteration(reducer, reducer_find_iteration(reducer, NAME));
+        return;
+    }
     JoinedDdp *joined = memory_zalloc(sizeof *joined);
     *joined = (JoinedDdp){wrapper, join};
     const CommHook average = {.name = "average of the active ranks",
@@ -72,17 +78,6 @@ static void begin_join(Module *wrapper, Join *join) {
         (DdpIteration){.name = NAME, .state = joined, .before = before_forward, .close = free});
     // A user's hook owns the averaging, as in PyTorch.
     if (join_divisor(join) > 0 && !reducer->hook.name) reducer_set_hook(reducer, average, NULL);
-}
-
-static void set_join(void *state, Join *join) {
-    Module *wrapper = state;
-    Reducer *reducer = ddp_reducer(wrapper);
-    if (join) {
-        begin_join(wrapper, join);
-        return;
-    }
-    if (reducer->hook.start == start_sum) reducer_remove_hook(reducer);
-    reducer_remove_iteration(reducer, reducer_find_iteration(reducer, NAME));
 }
 
 // ---- a rank that has joined -------------------------------------------------------------------

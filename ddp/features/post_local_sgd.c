@@ -44,17 +44,11 @@ CommHook post_local_sgd_hook(PostLocalSgd *state) {
         .name = NAME, .state = state, .start = start, .finish = finish, .save = save, .load = load};
 }
 
-static bool is_time(const ModelAverager *averager) {
-    uint64_t step = (uint64_t)averager->step;
-    return step >= averager->warmup_steps &&
-           (step - averager->warmup_steps) % averager->period == 0;
-}
-
 int model_averager_step(ModelAverager *averager, Module *model, ProcessGroup *group, Error *err) {
     CHECK(averager->period > 0, "a model averager with period 0");
-    bool now = is_time(averager);
-    averager->step++;
-    if (!now) return 0;
+    uint64_t step = (uint64_t)averager->step++;
+    if (step < averager->warmup_steps || (step - averager->warmup_steps) % averager->period != 0)
+        return 0;
     NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
     int status = 0;
     for (size_t i = 0; i < parameters.count && status == 0; i++) {

@@ -39,6 +39,7 @@ typedef struct BucketSlices { // of the three slabs
 } BucketSlices;
 
 struct PowerSgd {
+    HookState saved; // first, because hook_state_gather and hook_state_restore receive the state
     PowerSgdConfig config;
     ProcessGroup *group;
     Matrix *matrices; // [count]
@@ -265,41 +266,30 @@ static void add_tensor(HookState *list, const char *what, const char *name, DTyp
     snprintf(tensor->entry.name, sizeof tensor->entry.name, "powersgd.%s%s", what, name);
 }
 
-// The caller frees its tensors with free().
-static HookState list_state(PowerSgd *state) {
-    HookState list = {.hook_name = NAME,
-                      .group = state->group,
-                      .tensors = memory_zalloc((2 * state->count + 2) * sizeof *list.tensors)};
-    add_tensor(&list, "iteration", "", DTYPE_I64, 0, 1, 1, &state->iteration);
-    add_tensor(&list, "compressed", "", DTYPE_I64, 0, 1, 1, &state->compressed);
+static void list_state(PowerSgd *state) {
+    HookState *list = &state->saved;
+    *list = (HookState){.hook_name = NAME,
+                        .group = state->group,
+                        .tensors = memory_zalloc((2 * state->count + 2) * sizeof *list->tensors)};
+    add_tensor(list, "iteration", "", DTYPE_I64, 0, 1, 1, &state->iteration);
+    add_tensor(list, "compressed", "", DTYPE_I64, 0, 1, 1, &state->compressed);
     for (size_t i = 0; i < state->count; i++) {
         const Matrix *m = &state->matrices[i];
-        if (m->last_q) add_tensor(&list, "q.", m->name, DTYPE_F32, 2, m->m, m->r, m->last_q);
+        if (m->last_q) add_tensor(list, "q.", m->name, DTYPE_F32, 2, m->m, m->r, m->last_q);
         if (!m->error) continue;
-        add_tensor(&list, "error.", m->name, DTYPE_F32, 2, m->n, m->m, m->error);
-        list.tensors[list.count - 1].own = true;
-        list.tensors[list.count - 1].device = m->tensor->device;
+        add_tensor(list, "error.", m->name, DTYPE_F32, 2, m->n, m->m, m->error);
+        list->tensors[list->count - 1].own = true;
+        list->tensors[list->count - 1].device = m->tensor->device;
     }
-    return list;
-}
-
-static int save(void *state, SafeTensors *content, Error *err) {
-    HookState list = list_state(state);
-    int status = hook_state_gather(&list, content, err);
-    free(list.tensors);
-    return status;
-}
-
-static int load(void *state, const char *path, const SafeTensors *content, Log *log, Error *err) {
-    HookState list = list_state(state);
-    int status = hook_state_restore(&list, path, content, log, err);
-    free(list.tensors);
-    return status;
 }
 
 CommHook power_sgd_hook(PowerSgd *state) {
-    return (CommHook){
-        .name = NAME, .state = state, .start = start, .finish = finish, .save = save, .load = load};
+    return (CommHook){.name = NAME,
+                      .state = state,
+                      .start = start,
+                      .finish = finish,
+                      .save = hook_state_gather,
+                      .load = hook_state_restore};
 }
 
 // ---- the state ------------------------------------------------------------------------------
@@ -353,6 +343,7 @@ PowerSgd *power_sgd_create(Reducer *reducer, const PowerSgdConfig *config, Error
     state->rest.data = device_zeros(state->device, state->rest.count);
     size_t most = state->p.count > state->q.count ? state->p.count : state->q.count;
     state->host = memory_zalloc(most * sizeof *state->host);
+    list_state(state);
     return state;
 }
 
@@ -367,6 +358,7 @@ void power_sgd_close(PowerSgd *state) {
     }
     free(state->matrices);
     free(state->slices);
+    free(state->saved.tensors);
     device_free(state->device, state->p.data, state->p.count * sizeof(float));
     device_free(state->device, state->q.data, state->q.count * sizeof(float));
     device_free(state->device, state->rest.data, state->rest.count * sizeof(float));

@@ -118,7 +118,8 @@ static void close_graph(void *state) {
     free(graph);
 }
 
-static ReadyPolicy open_graph(Reducer *reducer) {
+void ddp_set_static_graph(Module *wrapper) {
+    Reducer *reducer = ddp_reducer(wrapper);
     StaticGraph *graph = memory_zalloc(sizeof *graph);
     size_t count = reducer->slab.parameters.count;
     *graph = (StaticGraph){.reducer = reducer,
@@ -127,21 +128,16 @@ static ReadyPolicy open_graph(Reducer *reducer) {
                            .completed = memory_zalloc(count * sizeof *graph->completed),
                            .remaining = memory_zalloc(count * sizeof *graph->remaining),
                            .order = memory_zalloc(count * sizeof *graph->order)};
-    return (ReadyPolicy){.name = "static_graph",
-                         .state = graph,
-                         .forward_begins = forward_begins,
-                         .gradient_completed = gradient_completed,
-                         .backward_left_out = backward_left_out,
-                         .backward_done = backward_done,
-                         .buckets_started = buckets_started,
-                         .buckets_reduced = buckets_reduced,
-                         .close = close_graph,
-                         .graph_safe = true}; // the graph never changes
-}
-
-void ddp_set_static_graph(Module *wrapper) {
-    Reducer *reducer = ddp_reducer(wrapper);
-    reducer_set_policy(reducer, open_graph(reducer));
+    reducer_set_policy(reducer, (ReadyPolicy){.name = "static_graph",
+                                              .state = graph,
+                                              .forward_begins = forward_begins,
+                                              .gradient_completed = gradient_completed,
+                                              .backward_left_out = backward_left_out,
+                                              .backward_done = backward_done,
+                                              .buckets_started = buckets_started,
+                                              .buckets_reduced = buckets_reduced,
+                                              .close = close_graph,
+                                              .graph_safe = true}); // the graph never changes
 }
 
 // ---- the command line -----------------------------------------------------------------------

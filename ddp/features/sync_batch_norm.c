@@ -36,60 +36,22 @@ static const Kernels *kernels_of(const Tape *tape) {
     return device_kernels(tape->device);
 }
 
-// ---- the arithmetic, as x is stored -----------------------------------------------------------
-
-static void measure(const Tape *tape, const Saved *s) {
-    if (s->stored == PRECISION_F32)
-        kernels_of(tape)->norm->batch_norm_statistics(&s->norm.of);
-    else
-        kernels_of(tape)->halves->batch_norm_statistics(s->stored, &s->norm);
-}
-
-static void normalize(const Tape *tape, const Saved *s, void *y) {
-    if (s->stored == PRECISION_F32)
-        kernels_of(tape)->norm->batch_norm_apply(&s->norm.of, y);
-    else
-        kernels_of(tape)->halves->batch_norm_apply(s->stored, &s->norm, y);
-}
-
-static void sum_gradients(const Tape *tape, const Saved *s, const void *dy, float *sums,
-                          const NormGradient *to) {
-    if (s->stored == PRECISION_F32)
-        kernels_of(tape)->norm->batch_norm_gradient_sums(&s->norm.of, dy, sums, to);
-    else
-        kernels_of(tape)->halves->batch_norm_gradient_sums(s->stored, &s->norm, dy, sums, to);
-}
-
-static void input_gradient(const Tape *tape, const Saved *s, const void *dy, const float *sums,
-                           const NormGradient *to) {
-    if (s->stored == PRECISION_F32)
-        kernels_of(tape)->norm->batch_norm_gradient_apply(&s->norm.of, dy, sums, s->count, to);
-    else
-        kernels_of(tape)->halves->batch_norm_gradient_apply(s->stored, &s->norm, dy, sums, s->count,
-                                                            (void *)to->dx, to);
-}
-
-// ---- with all ranks ---------------------------------------------------------------------------
-
-// Records the collective on the trace's track of this thread, which waited for it.
-static void trace_collective(const Profile *profile, Collective c, uint64_t begin_ns) {
-    if (!profile) return;
-    trace_add(profile->trace, profile->track,
-              &(TraceSpan){.name = pg_operation_name((int)c.kind),
-                           .number = -1,
-                           .begin_ns = begin_ns,
-                           .end_ns = clock_ns(),
-                           .bytes = c.count * pg_type_bytes(c.type),
-                           .bucket = -1});
-}
-
-// Runs a collective and counts its time as exposed communication.
-static bool communicate(Tape *tape, ProcessGroup *group, Collective collective) {
+// Runs a collective, counts its time as exposed communication, and records it on the trace's track
+// of this thread, which waits for it.
+static bool communicate(Tape *tape, ProcessGroup *group, Collective c) {
     Error err = {0};
+    const Profile *profile = tape->profile;
     Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
     uint64_t begin_ns = clock_ns();
-    int status = pg_run(group, collective, &err);
-    trace_collective(tape->profile, collective, begin_ns);
+    int status = pg_run(group, c, &err);
+    if (profile)
+        trace_add(profile->trace, profile->track,
+                  &(TraceSpan){.name = pg_operation_name((int)c.kind),
+                               .number = -1,
+                               .begin_ns = begin_ns,
+                               .end_ns = clock_ns(),
+                               .bytes = c.count * pg_type_bytes(c.type),
+                               .bucket = -1});
     profile_leave(tape->profile, phase);
     if (status) tape_fail(tape, OP, "%s", err.message);
     return status == 0;
@@ -101,18 +63,26 @@ static void backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     const Saved *s = node->saved;
     const BatchNorm *norm = &s->norm.of;
+    const Kernels *kernels = kernels_of(tape);
     const float *dy = node->output->grad;
     NormGradient to = {0};
     to.dweight = tape_grad(tape, weight, &to.add_dweight);
     to.dbias = tape_grad(tape, bias, &to.add_dbias);
     float *sums = tape_memory(tape, 2 * norm->c * sizeof *sums); // [2, c]
-    sum_gradients(tape, s, dy, sums, &to);
+    if (s->stored == PRECISION_F32)
+        kernels->norm->batch_norm_gradient_sums(norm, dy, sums, &to);
+    else
+        kernels->halves->batch_norm_gradient_sums(s->stored, &s->norm, (const void *)dy, sums, &to);
     tape_grad_done(tape, bias);
     tape_grad_done(tape, weight);
     to.dx = tape_grad(tape, x, &to.add_dx);
     if (!to.dx) return; // on every rank: it depends on the model, not on the data
     if (!communicate(tape, s->group, pg_all_reduce(sums, 2 * norm->c, PG_F32, PG_SUM))) return;
-    if (norm->n * norm->inner > 0) input_gradient(tape, s, dy, sums, &to);
+    if (norm->n * norm->inner > 0 && s->stored == PRECISION_F32)
+        kernels->norm->batch_norm_gradient_apply(norm, dy, sums, s->count, &to);
+    else if (norm->n * norm->inner > 0)
+        kernels->halves->batch_norm_gradient_apply(s->stored, &s->norm, (const void *)dy, sums,
+                                                   s->count, (void *)to.dx, &to);
     tape_grad_done(tape, x);
 }
 
@@ -124,7 +94,10 @@ static bool exchange_statistics(Tape *tape, Saved *s) {
     float *row = tape_scratch(tape, (1 + ranks) * width * sizeof *row), *rows = row + width;
     norm->mean = row;
     norm->invstd = row + c;
-    measure(tape, s);
+    if (s->stored == PRECISION_F32)
+        kernels_of(tape)->norm->batch_norm_statistics(norm);
+    else
+        kernels_of(tape)->halves->batch_norm_statistics(s->stored, &s->norm);
     kernels_of(tape)->elementwise->fill(row + 2 * c, (float)(norm->n * norm->inner), 1);
     if (!communicate(tape, s->group, pg_all_gather(row, rows, width, PG_F32))) return false;
     norm->mean = tape_memory(tape, c * sizeof *norm->mean);
@@ -148,7 +121,10 @@ static Tensor *train(Tape *tape, Tensor *x, const BatchNormState *state, Process
     if (!exchange_statistics(tape, s)) return NULL;
     batch_norm_count_batch(state);
     Tensor *y = tape_tensor(tape, x->dtype, x->ndim, x->shape);
-    normalize(tape, s, y->data);
+    if (s->stored == PRECISION_F32)
+        kernels_of(tape)->norm->batch_norm_apply(&s->norm.of, y->data);
+    else
+        kernels_of(tape)->halves->batch_norm_apply(s->stored, &s->norm, y->data);
     tape_record(tape, OP, backward, y, 3, (Tensor *[]){x, state->weight, state->bias}, s);
     return y;
 }

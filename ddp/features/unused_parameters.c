@@ -94,24 +94,21 @@ static void close_unused(void *state) {
     free(unused);
 }
 
-static ReadyPolicy open_unused(Reducer *reducer) {
-    Unused *unused = memory_zalloc(sizeof *unused);
-    *unused = (Unused){.reducer = reducer, .map = used_map_create(reducer)};
-    return (ReadyPolicy){.name = "find_unused_parameters",
-                         .state = unused,
-                         .permanent_buckets = true,
-                         .forward_begins = forward_begins,
-                         .gradient_completed = gradient_completed,
-                         .backward_left_out = mark_rest,
-                         .backward_done = mark_rest,
-                         .buckets_started = buckets_started,
-                         .buckets_reduced = buckets_reduced,
-                         .close = close_unused};
-}
-
 void ddp_find_unused_parameters(Module *wrapper) {
     Reducer *reducer = ddp_reducer(wrapper);
-    if (!reducer->policy.name) reducer_set_policy(reducer, open_unused(reducer));
+    if (reducer->policy.name) return;
+    Unused *unused = memory_zalloc(sizeof *unused);
+    *unused = (Unused){.reducer = reducer, .map = used_map_create(reducer)};
+    reducer_set_policy(reducer, (ReadyPolicy){.name = "find_unused_parameters",
+                                              .state = unused,
+                                              .permanent_buckets = true,
+                                              .forward_begins = forward_begins,
+                                              .gradient_completed = gradient_completed,
+                                              .backward_left_out = mark_rest,
+                                              .backward_done = mark_rest,
+                                              .buckets_started = buckets_started,
+                                              .buckets_reduced = buckets_reduced,
+                                              .close = close_unused});
 }
 
 // ---- the command line -----------------------------------------------------------------------
