@@ -3,8 +3,6 @@
  */
 #include "common/base/clock.h"
 
-#include "common/base/error.h"
-
 enum { NS_PER_S = 1000000000 };
 
 uint64_t clock_ns(void) {

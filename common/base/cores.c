@@ -26,19 +26,9 @@ typedef struct SchedAttributes {
     uint64_t runtime_ns, deadline_ns, period_ns; // of an ordinary thread: its time slice
 } SchedAttributes;
 
-static int read_attributes(SchedAttributes *attributes) {
-    *attributes = (SchedAttributes){0};
-    return (int)syscall(SYS_sched_getattr, 0, attributes, sizeof *attributes, 0);
-}
-
 void cores_take_short_turns(void) {
-    SchedAttributes attributes;
-    if (read_attributes(&attributes) != 0) return;
+    SchedAttributes attributes = {0};
+    if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
     attributes.runtime_ns = 100000; // the shortest that the kernel grants
     (void)syscall(SYS_sched_setattr, 0, &attributes, 0);
-}
-
-uint64_t cores_turn_ns(void) {
-    SchedAttributes attributes;
-    return read_attributes(&attributes) == 0 ? attributes.runtime_ns : 0;
 }

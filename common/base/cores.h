@@ -22,7 +22,5 @@ void cores_share(const cpu_set_t *all, int index, int count, cpu_set_t *share);
 // its share of the core stays the same, and it needs no privilege. A failure is no error: the
 // thread only runs later. (Documentation/scheduler/sched-eevdf.rst)
 void cores_take_short_turns(void);
-// The calling thread's time slice in nanoseconds; 0 if the kernel does not report it.
-uint64_t cores_turn_ns(void);
 
 #endif

@@ -8,8 +8,6 @@
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -67,22 +65,20 @@ int log_check_stdout(Error *err) {
                      file_cause(errno, why));
 }
 
-static size_t terminal_columns(void) {
+// "[=====>     ]", as wide as the terminal allows beside `taken` columns; "" if it is narrow.
+static void format_bar(char bar[BAR_MAX + 1], size_t taken, double fraction) {
+    static const char full_bar[] = "======================================";
     struct winsize size;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
     size_t columns = columns_behind_launcher();
-    return columns ? columns : 80;
-}
-
-// "[=====>     ]" of `width` cells in all.
-static void format_bar(char *bar, size_t width, double fraction) {
-    size_t cells = width - 2, full = (size_t)((double)cells * fraction);
-    memset(bar + 1, ' ', cells);
-    memset(bar + 1, '=', full);
-    if (full < cells) bar[1 + full] = '>';
-    bar[0] = '[';
-    bar[width - 1] = ']';
-    bar[width] = '\0';
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) columns = size.ws_col;
+    if (columns == 0) columns = 80;
+    size_t width = columns > taken ? columns - taken : 0;
+    const int cells = (int)(width < BAR_MAX ? width : BAR_MAX) - 2;
+    const int full = (int)(cells * fraction);
+    bar[0] = '\0';
+    if (cells < 3) return;
+    format_append(bar, BAR_MAX + 1, "[%.*s%-*s]", full, full_bar, cells - full,
+                  full < cells ? ">" : "");
 }
 
 // The text right of the bar: " 17%  3520 samples/s  00:12 left".
@@ -114,13 +110,10 @@ void log_progress(Log *log, size_t done, size_t total, const char *what, double 
     double per_second = seconds > 0 ? (double)since / seconds : 0;
     double left = per_second > 0 ? (double)(total - done) / per_second : 0;
     double fraction = (double)done / (double)total;
-    char head[96], tail[96], bar[BAR_MAX + 1] = "";
+    char head[96], tail[96], bar[BAR_MAX + 1];
     snprintf(head, sizeof head, "%s %zu/%zu", what, done, total);
     format_rate(tail, sizeof tail, fraction, per_second, left, samples_per_item);
-    size_t columns = terminal_columns(), taken = strlen(head) + strlen(tail) + 3;
-    size_t width = columns > taken ? columns - taken : 0;
-    if (width > BAR_MAX) width = BAR_MAX;
-    if (width >= 5) format_bar(bar, width, fraction); // a narrower terminal gets the numbers only
+    format_bar(bar, strlen(head) + strlen(tail) + 3, fraction);
     fprintf(stderr, "\r\033[K%s %s %s", head, bar, tail);
     fflush(stderr);
     log->bar_drawn = true;

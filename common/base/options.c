@@ -11,8 +11,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/format.h"
@@ -63,10 +61,6 @@ void options_add_count(Options *options, const char *name, size_t *value, double
     options_add(options, (Option){name, OPTION_SIZE, value, "N", min, max, help});
 }
 
-void options_add_u64(Options *options, const char *name, uint64_t *value, const char *help) {
-    options_add(options, (Option){name, OPTION_SIZE, value, "N", 0, 0, help});
-}
-
 void options_add_float(Options *options, const char *name, double *value, double min, double max,
                        const char *help) {
     options_add(options, (Option){name, OPTION_FLOAT, value, "F", min, max, help});
@@ -111,16 +105,15 @@ static int check_range(const Option *option, const char *text, double value, Err
     return refuse(option, text, why, err);
 }
 
-// Only digits after an optional sign: strtoull alone accepts " 7" and the beginning of "7x".
+// Only digits after an optional sign.
 static int parse_whole(const Option *option, const char *text, Error *err) {
     const bool is_int = option->type == OPTION_INT, negative = *text == '-';
     const char *digits = text + (negative || *text == '+');
     if (!*digits || digits[strspn(digits, "0123456789")])
         return refuse(option, text, "not a whole number", err);
     if (negative && !is_int) return refuse(option, text, "negative", err);
-    errno = 0;
-    const unsigned long long value = strtoull(digits, NULL, 10);
-    if (errno == ERANGE || (is_int && value > INT_MAX))
+    uint64_t value;
+    if (!format_read_number(&digits, is_int ? INT_MAX : UINT64_MAX, &value))
         return refuse(option, text, "too large", err);
     if (check_range(option, text, negative ? -(double)value : (double)value, err) != 0) return -1;
     if (is_int)

@@ -67,7 +67,6 @@ void options_add_int(Options *options, const char *name, int *value, int min, in
                      const char *help);
 void options_add_count(Options *options, const char *name, size_t *value, double min, double max,
                        const char *help);
-void options_add_u64(Options *options, const char *name, uint64_t *value, const char *help);
 void options_add_float(Options *options, const char *name, double *value, double min, double max,
                        const char *help);
 void options_add_pair(Options *options, const char *name, double value[2], double min, double max,

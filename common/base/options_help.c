@@ -6,7 +6,6 @@
  * statuses, environment and examples are added from common/man.
  */
 
-#include <stdint.h>
 #include <string.h>
 
 #include "common/base/options.h"

@@ -7,7 +7,6 @@
  * with the right remark, or as a row.
  */
 #include <ctype.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "common/base/format.h"

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/error.h"
 
 const char *phase_name(Phase phase) {
     static const char *const names[PHASE_COUNT] = {

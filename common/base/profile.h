@@ -7,8 +7,6 @@
 #ifndef COMMON_BASE_PROFILE_H
 #define COMMON_BASE_PROFILE_H
 
-#include <stdint.h>
-
 #include "common/base/trace.h"
 
 typedef enum Phase {

@@ -10,7 +10,6 @@
 #include "common/base/trace.h"
 
 #include <cjson/cJSON.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -90,12 +90,6 @@ static bool on_outline(const Drawing *d, const Shape *shapes, size_t count, size
     return column + 1 < d->width && uppermost_shape(shapes, count, row, column + 1) != own;
 }
 
-static uint8_t with_noise(const Drawing *d, float color, size_t place) {
-    size_t index = d->number * CHANNELS * d->height * d->width + place;
-    float value = color + NOISE * rng_normal(d->seed, RNG_STREAM_NOISE, index);
-    return (uint8_t)lrintf(255 * fminf(fmaxf(value, 0), 1));
-}
-
 // Draws one sample into pixels [3, h, w] and labels [h, w].
 static void draw_sample(const Drawing *d, uint8_t *pixels, int64_t *labels) {
     float background[CHANNELS];
@@ -108,8 +102,11 @@ static void draw_sample(const Drawing *d, uint8_t *pixels, int64_t *labels) {
         size_t row = p / d->width, column = p % d->width;
         size_t top = uppermost_shape(shapes, count, row, column);
         const float *color = top ? shapes[top - 1].color : background;
-        for (size_t c = 0; c < CHANNELS; c++)
-            pixels[c * plane + p] = with_noise(d, color[c], c * plane + p);
+        for (size_t c = 0; c < CHANNELS; c++) {
+            size_t index = d->number * CHANNELS * plane + c * plane + p;
+            float value = color[c] + NOISE * rng_normal(d->seed, RNG_STREAM_NOISE, index);
+            pixels[c * plane + p] = (uint8_t)lrintf(255 * fminf(fmaxf(value, 0), 1));
+        }
         labels[p] = top ? shapes[top - 1].kind : SHAPES_BACKGROUND;
         if (on_outline(d, shapes, count, row, column)) labels[p] = LABEL_IGNORE;
     }

@@ -87,7 +87,7 @@ static void device_options(Options *o, TrainConfig *c) {
     options_add_flag(o, "tf32", &c->tf32, "cuda: products of float32 may round to 10 bits");
     options_add_flag(o, "cuda-graph", &c->cuda_graph,
                      "cuda: capture a step once and replay it (one GPU per process)");
-    options_add_u64(o, "seed", &c->seed, "of initial weights, order and augmentation");
+    options_add_count(o, "seed", &c->seed, 0, 0, "of initial weights, order and augmentation");
 }
 
 static void optimisation_options(Options *o, TrainConfig *c) {

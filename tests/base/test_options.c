@@ -39,7 +39,7 @@ static Options make_options(Values *v) {
     options_add_flag(&options, "no-shuffle", &v->no_shuffle, "in order");
     options_add_int(&options, "devices", &v->devices, -1, 64, "how many devices");
     options_add_count(&options, "steps", &v->steps, 0, 0, "how many steps");
-    options_add_u64(&options, "seed", &v->seed, "of everything");
+    options_add_count(&options, "seed", &v->seed, 0, 0, "of everything");
     options_add_float(&options, "lr", &v->lr, 0, 10, "learning rate");
     options_add_title(&options, "Output");
     options_add_string(&options, "out", &v->out, "DIR",

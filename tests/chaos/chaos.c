@@ -362,7 +362,8 @@ int main(int argc, char **argv) {
     pthread_mutex_init(&suite->mutex, NULL);
     Options options = {.program = "chaos", .summary = "Faults at every point of a run."};
     options_add_int(&options, "repeat", &suite->repeat, 1, 10000, "runs of the whole matrix");
-    options_add_u64(&options, "seed", &suite->seed, "decides which steps and calls are hit");
+    options_add_count(&options, "seed", &suite->seed, 0, 0,
+                      "decides which steps and calls are hit");
     options_metavar(&options, "S");
     options_add_int(&options, "jobs", &suite->jobs, 1, 64, "cases at a time: most of them wait");
     options_metavar(&options, "J");

@@ -125,7 +125,7 @@ int main(int argc, char **argv) {
     Error err = {0};
     Options options = {.program = "chaos_resume", .summary = "Kills a run and resumes it."};
     options_add_int(&options, "kills", &chaos.wanted, 1, 100000, "how many");
-    options_add_u64(&options, "seed", &chaos.seed, "whom and when");
+    options_add_count(&options, "seed", &chaos.seed, 0, 0, "whom and when");
     options_metavar(&options, "S");
     if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
     chaos.ddprun = job_program("ddprun");
