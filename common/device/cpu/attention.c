@@ -12,12 +12,15 @@
 
 enum { BLOCK = 64 };
 
+static size_t activations(const Attention *of) { // elements of y; qkv has 3 times as many
+    return of->batch * of->length * of->heads * of->size;
+}
+
 // Counts the bytes of two blocks of scores; in 16 bits also those of qkv and dy after rounding, and
 // of dqkv before rounding.
 size_t cpu_attention_workspace(Precision precision, const Attention *of) {
-    size_t activation = of->batch * of->length * of->heads * of->size;
-    size_t rounded = precision == PRECISION_F32 ? 0 : (3 + 1 + 3) * activation;
-    return ((size_t)2 * BLOCK * of->length + rounded) * sizeof(float);
+    const HostCounts counts = {3 * activations(of), activations(of), 0, 3 * activations(of)};
+    return (size_t)2 * BLOCK * of->length * sizeof(float) + host_room(precision, counts);
 }
 
 // What forward and backward work on, after rounding.
@@ -149,70 +152,54 @@ static void block_backward(const Work *work, Block block, const float *weights, 
                        add); // dk
 }
 
-static Work work_of(Compute how, const Attention *of, const float *qkv) {
-    float *scores = how.workspace;
-    return (Work){.of = of,
-                  .precision = how.precision,
-                  .channels = of->heads * of->size,
-                  .qkv = qkv,
-                  .scores = scores,
-                  .lowered = scores ? scores + BLOCK * of->length : NULL};
-}
-
-static float *after_blocks(const Work *work) {
-    return work->lowered + BLOCK * work->of->length;
-}
-
 static Block block_at(const Work *work, size_t head, size_t first) {
     size_t left = work->of->length - first, rows = left < BLOCK ? left : BLOCK;
     return (Block){first, rows, first + rows, head / work->of->heads, head % work->of->heads};
 }
 
+// Sets *work to the attention of rounded operands, and returns these: a is qkv, b is dy (NULL in the
+// forward pass), c is y or dqkv. Their place is behind the workspace's two blocks.
+static HostProduct begin(Work *work, Compute how, const Attention *of, HostCounts counts,
+                         HostProduct operands) {
+    float *scores = how.workspace, *lowered = scores + BLOCK * of->length;
+    operands.workspace = lowered + BLOCK * of->length;
+    HostProduct p = host_begin(how.precision, counts, operands);
+    *work = (Work){.of = of,
+                   .precision = how.precision,
+                   .channels = of->heads * of->size,
+                   .qkv = p.a,
+                   .scores = scores,
+                   .lowered = lowered};
+    return p;
+}
+
 void cpu_attention(Compute how, const Attention *of, const float *qkv, float *y, void *saved) {
-    Work work = work_of(how, of, qkv);
-    size_t count = of->batch * of->length * work.channels;
-    if (count == 0) return;
-    if (how.precision != PRECISION_F32) {
-        work.qkv = after_blocks(&work);
-        host_round(how.precision, after_blocks(&work), qkv, 3 * count);
-    }
+    Work work;
+    const HostCounts counts = {3 * activations(of), 0, 0, activations(of)};
+    if (counts.c == 0) return;
+    HostProduct p = begin(&work, how, of, counts, (HostProduct){.a = qkv, .c = y});
     for (size_t head = 0; head < of->batch * of->heads; head++)
         for (size_t first = 0; first < of->length; first += BLOCK) {
             Block block = block_at(&work, head, first);
-            block_forward(&work, block, (float *)saved + weights_of(&work, block), y);
+            block_forward(&work, block, (float *)saved + weights_of(&work, block), p.c);
         }
-    if (how.precision != PRECISION_F32) host_round(how.precision, y, y, count);
-}
-
-static void all_gradients(const Work *work, const float *saved, const float *dy, float *dqkv,
-                          bool accumulate) {
-    size_t blocks = (work->of->length + BLOCK - 1) / BLOCK;
-    for (size_t head = 0; head < work->of->batch * work->of->heads; head++)
-        for (size_t i = blocks; i-- > 0;) {
-            Block block = block_at(work, head, i * BLOCK);
-            block_backward(work, block, saved + weights_of(work, block), dy, dqkv, accumulate);
-        }
+    host_end(how.precision, counts, &p, y, false);
 }
 
 void cpu_attention_gradient(Compute how, const Attention *of, const float *qkv, const float *y,
                             const void *saved, const float *dy, float *dqkv, bool accumulate) {
-    Work work = work_of(how, of, qkv);
-    size_t count = of->batch * of->length * work.channels;
+    Work work;
+    const HostCounts counts = {3 * activations(of), activations(of), 0, 3 * activations(of)};
     (void)y;
-    if (count == 0) return;
-    if (how.precision == PRECISION_F32) {
-        all_gradients(&work, saved, dy, dqkv, accumulate);
-        return;
-    }
-    float *rounded = after_blocks(&work), *rounded_dy = rounded + 3 * count;
-    float *result = rounded_dy + count;
-    host_round(how.precision, rounded, qkv, 3 * count);
-    host_round(how.precision, rounded_dy, dy, count);
-    work.qkv = rounded;
-    all_gradients(&work, saved, rounded_dy, result, false);
-    host_round(how.precision, result, result, 3 * count);
-    if (accumulate)
-        cpu_elementwise.accumulate(dqkv, result, 3 * count);
-    else
-        memcpy(dqkv, result, 3 * count * sizeof *result);
+    if (counts.c == 0) return;
+    HostProduct p = begin(&work, how, of, counts,
+                          (HostProduct){.a = qkv, .b = dy, .c = dqkv, .accumulate = accumulate});
+    const float *weights = saved;
+    for (size_t head = 0; head < of->batch * of->heads; head++)
+        for (size_t i = (of->length + BLOCK - 1) / BLOCK; i-- > 0;) {
+            Block block = block_at(&work, head, i * BLOCK);
+            block_backward(&work, block, weights + weights_of(&work, block), p.b, p.c,
+                           p.accumulate);
+        }
+    host_end(how.precision, counts, &p, dqkv, accumulate);
 }
