@@ -25,21 +25,66 @@ static float *room(size_t count) {
     return memory_zalloc((count + 1) * sizeof(float));
 }
 
-// x as float32 [n, c, inner], to be freed.
-static float *wide(Precision precision, ImageSizes of, const uint16_t *x) {
-    float *values = room(count_of(of));
-    for (size_t i = 0; i < count_of(of); i++) values[i] = load(precision, &x[last(of, i)]);
+// y = values[n, c, inner], or adds them, with one rounding.
+static void put(Precision precision, ImageSizes of, const float *values, uint16_t *y,
+                bool accumulate) {
+    for (size_t i = 0; i < count_of(of); i++) {
+        uint16_t *place = &y[last(of, i)];
+        float value = accumulate ? values[i] + load(precision, place) : values[i];
+        host_narrow(precision, place, &value, 1);
+    }
+}
+
+typedef struct Operand {
+    ImageSizes of;
+    const uint16_t *x; // [n, inner, c]; NULL: no operand
+} Operand;
+
+static const Operand NONE = {{0, 0, 0}, NULL};
+
+// An operation's operands and its result as float32 [n, c, inner].
+typedef struct Wide {
+    Precision precision;
+    ImageSizes sizes; // the result's
+    float *a, *b, *c; // NULL: no operand
+    float *result;
+} Wide;
+
+static float *widened(Precision precision, Operand from) {
+    if (!from.x) return NULL;
+    float *values = room(count_of(from.of));
+    for (size_t i = 0; i < count_of(from.of); i++)
+        values[i] = load(precision, &from.x[last(from.of, i)]);
     return values;
 }
 
-// Rounds values [n, c, inner], which are freed, to their place in y.
-static void put(Precision precision, ImageSizes of, float *values, uint16_t *y, bool accumulate) {
-    for (size_t i = 0; i < count_of(of); i++) {
-        uint16_t *place = &y[last(of, i)];
-        if (accumulate) values[i] += load(precision, place);
-        host_narrow(precision, place, &values[i], 1);
-    }
-    free(values);
+static Wide widen(Precision precision, ImageSizes result, Operand a, Operand b, Operand c) {
+    return (Wide){.precision = precision,
+                  .sizes = result,
+                  .a = widened(precision, a),
+                  .b = widened(precision, b),
+                  .c = widened(precision, c),
+                  .result = room(count_of(result))};
+}
+
+static void discard(const Wide *w) {
+    free(w->a);
+    free(w->b);
+    free(w->c);
+    free(w->result);
+}
+
+static void finish(const Wide *w, uint16_t *y, bool accumulate) {
+    put(w->precision, w->sizes, w->result, y, accumulate);
+    discard(w);
+}
+
+// Rounds the result, a bias's gradient, on its way to dbias (NULL: not computed).
+static void finish_bias(const Wide *w, float *dbias, bool accumulate) {
+    host_round(w->precision, w->result, w->result, count_of(w->sizes));
+    for (size_t j = 0; dbias && j < count_of(w->sizes); j++)
+        ref_put(&dbias[j], (double)w->result[j], accumulate);
+    discard(w);
 }
 
 static ImageSizes inputs(const Window *v) {
@@ -54,9 +99,7 @@ static ImageSizes outputs(const Window *v) {
 
 static void ref_half_narrow(Precision precision, ImageSizes of, const float *x, uint16_t *y,
                             bool accumulate) {
-    float *values = room(count_of(of));
-    for (size_t i = 0; i < count_of(of); i++) values[i] = x[i];
-    put(precision, of, values, y, accumulate);
+    put(precision, of, x, y, accumulate);
 }
 
 static void ref_half_widen(Precision precision, ImageSizes of, const uint16_t *x, float *y,
@@ -122,47 +165,36 @@ static size_t ref_half_linear_workspace(Precision precision, LinearShape s) {
 
 static void ref_half_linear(Compute how, LinearShape s, const uint16_t *x, const uint16_t *narrow,
                             const float *bias, uint16_t *y) {
+    Wide w = widen(how.precision, rows_of(s.rows, s.out), (Operand){rows_of(s.rows, s.in), x},
+                   (Operand){rows_of(s.out, s.in), narrow}, NONE);
     const LinearShape plain = {s.rows, s.out, s.in, NULL};
-    ImageSizes outputs = rows_of(s.rows, s.out);
-    float *wide_x = wide(how.precision, rows_of(s.rows, s.in), x);
-    float *w = wide(how.precision, rows_of(s.out, s.in), narrow), *result = room(count_of(outputs));
-    ref_matrix.linear(how, plain, wide_x, w, bias, result);
-    put(how.precision, outputs, result, y, false);
-    free(wide_x);
-    free(w);
+    ref_matrix.linear(how, plain, w.a, w.b, bias, w.result);
+    finish(&w, y, false);
     if (!s.relu) return;
-    half_relu(how.precision, y, count_of(outputs));
+    half_relu(how.precision, y, s.rows * s.out);
     s.relu->y = y;
 }
 
 static void ref_half_linear_weight_gradient(Compute how, LinearShape s, const uint16_t *dy,
                                             const uint16_t *x, const LinearGradient *to) {
-    float *wide_x = wide(how.precision, rows_of(s.rows, s.in), x);
-    float *wide_dy = wide(how.precision, rows_of(s.rows, s.out), dy), *sums = room(s.out);
-    const LinearGradient places = {to->dweight, sums, to->add_dweight, false};
-    ref_matrix.linear_weight_gradient(how, s, wide_dy, wide_x, &places);
-    host_round(how.precision, sums, sums, s.out);
-    for (size_t j = 0; to->dbias && j < s.out; j++)
-        ref_put(&to->dbias[j], (double)sums[j], to->add_dbias);
-    free(wide_x);
-    free(wide_dy);
-    free(sums);
+    Wide w = widen(how.precision, rows_of(1, s.out), (Operand){rows_of(s.rows, s.out), dy},
+                   (Operand){rows_of(s.rows, s.in), x}, NONE);
+    const LinearGradient places = {to->dweight, w.result, to->add_dweight, false};
+    ref_matrix.linear_weight_gradient(how, s, w.a, w.b, &places);
+    finish_bias(&w, to->dbias, to->add_dbias);
 }
 
 static void ref_half_linear_input_gradient(Compute how, LinearShape s, const uint16_t *dy,
                                            const uint16_t *weight, const ReluMask *of, uint16_t *dx,
                                            bool accumulate) {
-    ImageSizes inputs = rows_of(s.rows, s.in);
-    float *wide_dy = wide(how.precision, rows_of(s.rows, s.out), dy);
-    float *w = wide(how.precision, rows_of(s.out, s.in), weight), *result = room(count_of(inputs));
-    ref_matrix.matmul(EXACT, (MatmulShape){false, false, s.rows, s.in, s.out}, wide_dy, w, result,
-                      false);
-    put(how.precision, inputs, result, dx, accumulate);
+    Wide w = widen(how.precision, rows_of(s.rows, s.in), (Operand){rows_of(s.rows, s.out), dy},
+                   (Operand){rows_of(s.out, s.in), weight}, NONE);
+    const MatmulShape shape = {false, false, s.rows, s.in, s.out};
+    ref_matrix.matmul(EXACT, shape, w.a, w.b, w.result, false);
+    finish(&w, dx, accumulate);
     if (of)
         ref_half_activation_gradient((HalfActivation){how.precision, ACTIVATION_RELU}, dx, of->y,
-                                     dx, count_of(inputs), false);
-    free(wide_dy);
-    free(w);
+                                     dx, s.rows * s.in, false);
 }
 
 // ---- attention --------------------------------------------------------------------------------
@@ -174,24 +206,18 @@ static ImageSizes tokens_of(const Attention *of, size_t parts) {
 
 static void ref_half_attention(Compute how, const Attention *of, const uint16_t *qkv, uint16_t *y,
                                void *saved) {
-    float *x = wide(how.precision, tokens_of(of, 3), qkv),
-          *result = room(count_of(tokens_of(of, 1)));
-    ref_transformer.attention(how, of, x, result, saved);
-    put(how.precision, tokens_of(of, 1), result, y, false);
-    free(x);
+    Wide w = widen(how.precision, tokens_of(of, 1), (Operand){tokens_of(of, 3), qkv}, NONE, NONE);
+    ref_transformer.attention(how, of, w.a, w.result, saved);
+    finish(&w, y, false);
 }
 
 static void ref_half_attention_gradient(Compute how, const Attention *of, const uint16_t *qkv,
                                         const uint16_t *y, const void *saved, const uint16_t *dy,
                                         uint16_t *dqkv, bool accumulate) {
-    ImageSizes inputs = tokens_of(of, 3), outputs = tokens_of(of, 1);
-    float *x = wide(how.precision, inputs, qkv), *wide_y = wide(how.precision, outputs, y);
-    float *wide_dy = wide(how.precision, outputs, dy), *result = room(count_of(inputs));
-    ref_transformer.attention_gradient(how, of, x, wide_y, saved, wide_dy, result, false);
-    put(how.precision, inputs, result, dqkv, accumulate);
-    free(x);
-    free(wide_y);
-    free(wide_dy);
+    Wide w = widen(how.precision, tokens_of(of, 3), (Operand){tokens_of(of, 3), qkv},
+                   (Operand){tokens_of(of, 1), y}, (Operand){tokens_of(of, 1), dy});
+    ref_transformer.attention_gradient(how, of, w.a, w.b, saved, w.c, w.result, false);
+    finish(&w, dqkv, accumulate);
 }
 
 // ---- convolution ------------------------------------------------------------------------------
@@ -202,99 +228,84 @@ static ImageSizes taps(const Window *v) {
 
 static void ref_half_conv2d(Compute how, const Window *v, const uint16_t *x, const uint16_t *weight,
                             const float *bias, uint16_t *y) {
-    float *wide_x = wide(how.precision, inputs(v), x), *w = wide(how.precision, taps(v), weight);
-    float *result = room(count_of(outputs(v)));
-    ref_convolution.conv2d(how, v, wide_x, w, bias, result);
-    put(how.precision, outputs(v), result, y, false);
-    free(wide_x);
-    free(w);
+    Wide w =
+        widen(how.precision, outputs(v), (Operand){inputs(v), x}, (Operand){taps(v), weight}, NONE);
+    ref_convolution.conv2d(how, v, w.a, w.b, bias, w.result);
+    finish(&w, y, false);
 }
 
 static void ref_half_conv2d_input_gradient(Compute how, const Window *v, const uint16_t *weight,
                                            const uint16_t *dy, uint16_t *dx, bool accumulate) {
-    float *w = wide(how.precision, taps(v), weight), *wide_dy = wide(how.precision, outputs(v), dy);
-    float *result = room(count_of(inputs(v)));
-    ref_convolution.conv2d_input_gradient(EXACT, v, w, wide_dy, result, false);
-    put(how.precision, inputs(v), result, dx, accumulate);
-    free(w);
-    free(wide_dy);
+    Wide w = widen(how.precision, inputs(v), (Operand){taps(v), weight}, (Operand){outputs(v), dy},
+                   NONE);
+    ref_convolution.conv2d_input_gradient(EXACT, v, w.a, w.b, w.result, false);
+    finish(&w, dx, accumulate);
 }
 
 static void ref_half_conv2d_weight_gradient(Compute how, const Window *v, const uint16_t *x,
                                             const uint16_t *dy, float *dweight, bool accumulate) {
-    float *wide_x = wide(how.precision, inputs(v), x),
-          *wide_dy = wide(how.precision, outputs(v), dy);
-    ref_convolution.conv2d_weight_gradient(how, v, wide_x, wide_dy, dweight, accumulate);
-    free(wide_x);
-    free(wide_dy);
+    Wide w =
+        widen(how.precision, NONE.of, (Operand){inputs(v), x}, (Operand){outputs(v), dy}, NONE);
+    ref_convolution.conv2d_weight_gradient(how, v, w.a, w.b, dweight, accumulate);
+    discard(&w);
 }
 
 static void ref_half_conv2d_bias_gradient(Precision precision, const Window *v, const uint16_t *dy,
                                           float *dbias, bool accumulate) {
-    float *wide_dy = wide(precision, outputs(v), dy), *sums = room(v->k);
-    ref_convolution.conv2d_bias_gradient(v, wide_dy, sums, false);
-    host_round(precision, sums, sums, v->k);
-    for (size_t k = 0; k < v->k; k++) ref_put(&dbias[k], (double)sums[k], accumulate);
-    free(wide_dy);
-    free(sums);
+    Wide w = widen(precision, rows_of(1, v->k), (Operand){outputs(v), dy}, NONE, NONE);
+    ref_convolution.conv2d_bias_gradient(v, w.a, w.result, false);
+    finish_bias(&w, dbias, accumulate);
 }
 
 // ---- windows without weights ------------------------------------------------------------------
 
 static void ref_half_shortcut(Precision precision, const Window *v, const uint16_t *x,
                               uint16_t *y) {
-    float *wide_x = wide(precision, inputs(v), x), *result = room(count_of(outputs(v)));
-    ref_convolution.shortcut(v, wide_x, result);
-    put(precision, outputs(v), result, y, false);
-    free(wide_x);
+    Wide w = widen(precision, outputs(v), (Operand){inputs(v), x}, NONE, NONE);
+    ref_convolution.shortcut(v, w.a, w.result);
+    finish(&w, y, false);
 }
 
 static void ref_half_shortcut_gradient(Precision precision, const Window *v, const uint16_t *dy,
                                        uint16_t *dx, bool accumulate) {
-    float *wide_dy = wide(precision, outputs(v), dy), *result = room(count_of(inputs(v)));
-    ref_convolution.shortcut_gradient(v, wide_dy, result, false);
-    put(precision, inputs(v), result, dx, accumulate);
-    free(wide_dy);
+    Wide w = widen(precision, inputs(v), (Operand){outputs(v), dy}, NONE, NONE);
+    ref_convolution.shortcut_gradient(v, w.a, w.result, false);
+    finish(&w, dx, accumulate);
 }
 
 static void ref_half_max_pool(Precision precision, const Window *v, const uint16_t *x, uint16_t *y,
                               int32_t *chosen) {
-    ImageSizes of = outputs(v);
-    float *wide_x = wide(precision, inputs(v), x), *result = room(count_of(of));
-    int32_t *usual = memory_zalloc((count_of(of) + 1) * sizeof *usual); // [n, c, oh, ow]
-    ref_convolution.max_pool(v, wide_x, result, usual);
-    for (size_t i = 0; i < count_of(of); i++) chosen[last(of, i)] = usual[i];
-    put(precision, of, result, y, false);
-    free(wide_x);
+    Wide w = widen(precision, outputs(v), (Operand){inputs(v), x}, NONE, NONE);
+    int32_t *usual = (void *)room(count_of(w.sizes)); // [n, c, oh, ow]
+    ref_convolution.max_pool(v, w.a, w.result, usual);
+    for (size_t i = 0; i < count_of(w.sizes); i++) chosen[last(w.sizes, i)] = usual[i];
+    finish(&w, y, false);
     free(usual);
 }
 
 static void ref_half_max_pool_gradient(Precision precision, const Window *v, const int32_t *chosen,
                                        const uint16_t *dy, uint16_t *dx, bool accumulate) {
-    ImageSizes of = outputs(v);
-    float *wide_dy = wide(precision, of, dy), *result = room(count_of(inputs(v)));
-    int32_t *usual = memory_zalloc((count_of(of) + 1) * sizeof *usual);
-    for (size_t i = 0; i < count_of(of); i++) usual[i] = chosen[last(of, i)];
-    ref_convolution.max_pool_gradient(v, usual, wide_dy, result, false);
-    put(precision, inputs(v), result, dx, accumulate);
-    free(wide_dy);
+    Wide w = widen(precision, inputs(v), (Operand){outputs(v), dy}, NONE, NONE);
+    size_t count = count_of(outputs(v));
+    int32_t *usual = (void *)room(count);
+    for (size_t i = 0; i < count; i++) usual[i] = chosen[last(outputs(v), i)];
+    ref_convolution.max_pool_gradient(v, usual, w.a, w.result, false);
+    finish(&w, dx, accumulate);
     free(usual);
 }
 
 static void ref_half_avg_pool(Precision precision, const Window *v, const uint16_t *x,
                               uint16_t *y) {
-    float *wide_x = wide(precision, inputs(v), x), *result = room(count_of(outputs(v)));
-    ref_convolution.avg_pool(v, wide_x, result);
-    put(precision, outputs(v), result, y, false);
-    free(wide_x);
+    Wide w = widen(precision, outputs(v), (Operand){inputs(v), x}, NONE, NONE);
+    ref_convolution.avg_pool(v, w.a, w.result);
+    finish(&w, y, false);
 }
 
 static void ref_half_avg_pool_gradient(Precision precision, const Window *v, const uint16_t *dy,
                                        uint16_t *dx, bool accumulate) {
-    float *wide_dy = wide(precision, outputs(v), dy), *result = room(count_of(inputs(v)));
-    ref_convolution.avg_pool_gradient(v, wide_dy, result, false);
-    put(precision, inputs(v), result, dx, accumulate);
-    free(wide_dy);
+    Wide w = widen(precision, inputs(v), (Operand){outputs(v), dy}, NONE, NONE);
+    ref_convolution.avg_pool_gradient(v, w.a, w.result, false);
+    finish(&w, dx, accumulate);
 }
 
 static ImageSizes upsampled(const Window *v) {
@@ -303,39 +314,42 @@ static ImageSizes upsampled(const Window *v) {
 
 static void ref_half_upsample2x(Precision precision, const Window *v, const uint16_t *x,
                                 uint16_t *y) {
-    float *wide_x = wide(precision, inputs(v), x), *result = room(count_of(upsampled(v)));
-    ref_pixels.upsample2x(wide_x, result, v->n * v->c, v->h, v->w);
-    put(precision, upsampled(v), result, y, false);
-    free(wide_x);
+    Wide w = widen(precision, upsampled(v), (Operand){inputs(v), x}, NONE, NONE);
+    ref_pixels.upsample2x(w.a, w.result, v->n * v->c, v->h, v->w);
+    finish(&w, y, false);
 }
 
 static void ref_half_upsample2x_gradient(Precision precision, const Window *v, const uint16_t *dy,
                                          uint16_t *dx, bool accumulate) {
-    float *wide_dy = wide(precision, upsampled(v), dy), *result = room(count_of(inputs(v)));
-    ref_pixels.upsample2x_gradient(wide_dy, result, false, v->n * v->c, v->h, v->w);
-    put(precision, inputs(v), result, dx, accumulate);
-    free(wide_dy);
+    Wide w = widen(precision, inputs(v), (Operand){upsampled(v), dy}, NONE, NONE);
+    ref_pixels.upsample2x_gradient(w.a, w.result, false, v->n * v->c, v->h, v->w);
+    finish(&w, dx, accumulate);
 }
 
 // ---- batch norm -------------------------------------------------------------------------------
 
-static ImageSizes images_of(const HalfNorm *norm) {
-    return (ImageSizes){norm->of.n, norm->of.c, norm->of.inner};
+// Sets *plain to the norm with x and y in float32, of a and b; c is dy.
+static Wide widen_norm(Precision precision, const HalfNorm *norm, const uint16_t *dy,
+                       BatchNorm *plain) {
+    ImageSizes of = {norm->of.n, norm->of.c, norm->of.inner};
+    Wide w =
+        widen(precision, of, (Operand){of, norm->x}, (Operand){of, norm->y}, (Operand){of, dy});
+    *plain = norm->of;
+    plain->x = w.a;
+    plain->y = w.b;
+    return w;
 }
 
 static void normalize(Precision precision, const HalfNorm *norm, uint16_t *y,
                       void (*compute)(const BatchNorm *norm, float *y)) {
-    ImageSizes of = images_of(norm);
-    size_t count = count_of(of);
-    float *x = wide(precision, of, norm->x), *result = room(count);
-    BatchNorm plain = norm->of;
-    plain.x = x;
+    BatchNorm plain;
+    Wide w = widen_norm(precision, norm, NULL, &plain);
     plain.relu = false;
-    compute(&plain, result);
-    put(precision, of, result, y, false);
-    if (norm->of.relu && norm->residual) ref_half_add(precision, y, y, norm->residual, count);
-    if (norm->of.relu) half_relu(precision, y, count);
-    free(x);
+    compute(&plain, w.result);
+    finish(&w, y, false);
+    if (!norm->of.relu) return;
+    if (norm->residual) ref_half_add(precision, y, y, norm->residual, count_of(w.sizes));
+    half_relu(precision, y, count_of(w.sizes));
 }
 
 static void ref_half_batch_norm(Precision precision, const HalfNorm *norm, uint16_t *y) {
@@ -348,31 +362,23 @@ static void ref_half_batch_norm_eval(Precision precision, const HalfNorm *norm, 
 
 static void ref_half_batch_norm_gradient(Precision precision, const HalfNorm *norm,
                                          const uint16_t *dy, uint16_t *dx, const NormGradient *to) {
-    ImageSizes of = images_of(norm);
-    float *x = wide(precision, of, norm->x), *wide_dy = wide(precision, of, dy);
-    float *y = norm->of.relu ? wide(precision, of, norm->y) : NULL;
-    float *result = dx ? room(count_of(of)) : NULL;
-    BatchNorm plain = norm->of;
-    plain.x = x;
-    plain.y = y;
+    BatchNorm plain;
+    Wide w = widen_norm(precision, norm, dy, &plain);
     NormGradient places = *to;
-    places.dx = result;
+    places.dx = dx ? w.result : NULL;
     places.add_dx = false;
-    ref_norm.batch_norm_gradient(&plain, wide_dy, &places);
-    if (result) put(precision, of, result, dx, to->add_dx);
-    free(x);
-    free(wide_dy);
-    free(y);
+    ref_norm.batch_norm_gradient(&plain, w.c, &places);
+    if (dx) put(precision, w.sizes, w.result, dx, to->add_dx);
+    discard(&w);
 }
 
-// What follows are the steps over several ranks.
+// The functions for several ranks.
 
 static void ref_half_batch_norm_statistics(Precision precision, const HalfNorm *norm) {
-    BatchNorm plain = norm->of;
-    float *x = wide(precision, images_of(norm), norm->x);
-    plain.x = x;
+    BatchNorm plain;
+    Wide w = widen_norm(precision, norm, NULL, &plain);
     ref_norm.batch_norm_statistics(&plain);
-    free(x);
+    discard(&w);
 }
 
 static void ref_half_batch_norm_apply(Precision precision, const HalfNorm *norm, uint16_t *y) {
@@ -382,28 +388,20 @@ static void ref_half_batch_norm_apply(Precision precision, const HalfNorm *norm,
 static void ref_half_batch_norm_gradient_sums(Precision precision, const HalfNorm *norm,
                                               const uint16_t *dy, float *sums,
                                               const NormGradient *to) {
-    BatchNorm plain = norm->of;
-    float *x = wide(precision, images_of(norm), norm->x);
-    float *wide_dy = wide(precision, images_of(norm), dy);
-    plain.x = x;
-    ref_norm.batch_norm_gradient_sums(&plain, wide_dy, sums, to);
-    free(x);
-    free(wide_dy);
+    BatchNorm plain;
+    Wide w = widen_norm(precision, norm, dy, &plain);
+    ref_norm.batch_norm_gradient_sums(&plain, w.c, sums, to);
+    discard(&w);
 }
 
 static void ref_half_batch_norm_gradient_apply(Precision precision, const HalfNorm *norm,
                                                const uint16_t *dy, const float *sums,
                                                const double *count, uint16_t *dx,
                                                const NormGradient *to) {
-    ImageSizes of = images_of(norm);
-    BatchNorm plain = norm->of;
-    float *x = wide(precision, of, norm->x), *wide_dy = wide(precision, of, dy);
-    float *result = room(count_of(of));
-    plain.x = x;
-    ref_norm.batch_norm_gradient_apply(&plain, wide_dy, sums, count, &(NormGradient){.dx = result});
-    put(precision, of, result, dx, to->add_dx);
-    free(x);
-    free(wide_dy);
+    BatchNorm plain;
+    Wide w = widen_norm(precision, norm, dy, &plain);
+    ref_norm.batch_norm_gradient_apply(&plain, w.c, sums, count, &(NormGradient){.dx = w.result});
+    finish(&w, dx, to->add_dx);
 }
 
 const HalfKernels ref_halves = {
