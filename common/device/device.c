@@ -13,19 +13,15 @@
 #include "common/device/link.h"
 #include "common/device/worker.h"
 
-// "cpu:3" -> "cpu", 3. Returns -1 if the name has another shape.
-static int parse_name(const char *name, char *backend, size_t capacity, int *index) {
+// "cpu:3" -> "cpu", 3; "cpu" -> "cpu", 0. Returns -1 if the name has another form.
+static int parse_name(const char *name, char *kind, size_t capacity, int *index) {
     size_t length = strcspn(name, ":");
+    uint64_t number = 0;
+    const char *rest = name + length + (name[length] == ':');
     if (length == 0 || length >= capacity) return -1;
-    memcpy(backend, name, length);
-    backend[length] = '\0';
-    *index = 0;
-    if (name[length] == '\0') return 0;
-
-    char *end;
-    long value = strtol(name + length + 1, &end, 10);
-    if (end == name + length + 1 || *end != '\0' || value < 0 || value > 999) return -1;
-    *index = (int)value;
+    if (name[length] && (!format_read_number(&rest, 999, &number) || *rest)) return -1;
+    snprintf(kind, length + 1, "%s", name);
+    *index = (int)number;
     return 0;
 }
 

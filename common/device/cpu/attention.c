@@ -157,8 +157,8 @@ static Block block_at(const Work *work, size_t head, size_t first) {
     return (Block){first, rows, first + rows, head / work->of->heads, head % work->of->heads};
 }
 
-// Sets *work to the attention of rounded operands, and returns these: a is qkv, b is dy (NULL in the
-// forward pass), c is y or dqkv. Their place is behind the workspace's two blocks.
+// Sets *work to the attention of rounded operands, and returns the operands: a is qkv, b is dy (in
+// the forward pass NULL), c is y or dqkv. They are stored behind the workspace's two blocks.
 static HostProduct begin(Work *work, Compute how, const Attention *of, HostCounts counts,
                          HostProduct operands) {
     float *scores = how.workspace, *lowered = scores + BLOCK * of->length;

@@ -261,7 +261,7 @@ static void turn(float *to, const float *from, size_t rows, size_t columns, size
 enum { THIN = 8 }; // output channels
 
 VECTORISED static double dot(const float *a, const float *b, size_t count) {
-    return lanes_dot(a, b, count);
+    return lanes_reduce(a, b, NULL, count);
 }
 
 // One strip of a thin weight gradient, sum_turned[taps, k] (+)= columns dy^T. (OpenBLAS's kernel

@@ -25,16 +25,7 @@ VECTORISED static void cpu_scale(float *y, float factor, size_t count) {
 }
 
 VECTORISED double cpu_sum(const float *x, size_t count) {
-    Lanes sums[2] = {{0}}, values;
-    double sum = 0;
-    size_t i = 0;
-    for (; i + LANES_ROUND <= count; i += LANES_ROUND)
-        for (size_t half = 0; half < 2; half++) {
-            lanes_load(&values, x + i + half * LANES);
-            sums[half] += values;
-        }
-    for (; i < count; i++) sum += (double)x[i];
-    return sum + lanes_sum(sums);
+    return lanes_reduce(x, NULL, NULL, count);
 }
 
 static void cpu_mean(const float *x, double divisor, float *y, size_t count) {

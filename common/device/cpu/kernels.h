@@ -33,18 +33,25 @@ static inline double lanes_sum(const Lanes sums[2]) {
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-// The sum of a b; with b == a the sum of squares.
-static inline double lanes_dot(const float *a, const float *b, size_t count) {
-    Lanes sums[2] = {{0}}, left, right;
+// The sum of a; of a b if b is not NULL; of (a - minus)^2 if minus is not NULL. Inlined with NULL
+// constants, so that the loop has no conditions.
+static inline double lanes_reduce(const float *a, const float *b, const float *minus,
+                                  size_t count) {
+    Lanes sums[2] = {{0}}, value = {0}, other;
     double sum = 0;
     size_t i = 0;
     for (; i + LANES_ROUND <= count; i += LANES_ROUND)
         for (size_t half = 0; half < 2; half++) {
-            lanes_load(&left, a + i + half * LANES);
-            lanes_load(&right, b + i + half * LANES);
-            sums[half] += left * right;
+            lanes_load(&value, a + i + half * LANES);
+            if (b || minus) lanes_load(&other, (b ? b : minus) + i + half * LANES);
+            if (minus) value -= other;
+            if (b || minus) value *= b ? other : value;
+            sums[half] += value;
         }
-    for (; i < count; i++) sum += (double)a[i] * (double)b[i];
+    for (; i < count; i++) {
+        double left = (double)a[i] - (minus ? (double)minus[i] : 0);
+        sum += b ? left * (double)b[i] : minus ? left * left : left;
+    }
     return sum + lanes_sum(sums);
 }
 

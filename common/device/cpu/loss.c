@@ -50,21 +50,7 @@ static void cpu_cross_entropy_gradient(Labels labels, const float *probabilities
 }
 
 VECTORISED static double sum_squares(const float *x, const float *target, size_t count) {
-    Lanes sums[2] = {{0}}, values, wanted;
-    double sum = 0;
-    size_t i = 0;
-    for (; i + LANES_ROUND <= count; i += LANES_ROUND)
-        for (size_t half = 0; half < 2; half++) {
-            lanes_load(&values, x + i + half * LANES);
-            lanes_load(&wanted, target + i + half * LANES);
-            values -= wanted;
-            sums[half] += values * values;
-        }
-    for (; i < count; i++) {
-        double difference = (double)x[i] - (double)target[i];
-        sum += difference * difference;
-    }
-    return sum + lanes_sum(sums);
+    return lanes_reduce(x, NULL, target, count);
 }
 
 static void cpu_squared_error(const float *x, const float *target, double divisor, float *loss,

@@ -71,12 +71,11 @@ VECTORISED static void channel_finish(Channel channel, const BatchNorm *norm, si
     for (size_t i = 0; norm->relu && i < channel.n; i++) {
         float *out = y + at + i * channel.stride;
         const float *more = norm->residual ? norm->residual + at + i * channel.stride : NULL;
-        if (more) {
-            INDEPENDENT
-            for (size_t j = 0; j < channel.inner; j++) out[j] = out[j] + more[j];
-        }
         INDEPENDENT
-        for (size_t j = 0; j < channel.inner; j++) out[j] = out[j] < 0 ? 0 : out[j]; // a NaN stays
+        for (size_t j = 0; j < channel.inner; j++) {
+            float value = more ? out[j] + more[j] : out[j];
+            out[j] = value < 0 ? 0 : value; // a NaN stays
+        }
     }
 }
 

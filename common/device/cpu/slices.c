@@ -19,7 +19,7 @@ static void cpu_unscale(const Slice *slices, size_t slice_count, float factor, f
 }
 
 VECTORISED static double sum_squares(const float *x, size_t count) {
-    return lanes_dot(x, x, count);
+    return lanes_reduce(x, x, NULL, count);
 }
 
 static void cpu_clip(const Slice *slices, size_t slice_count, double max_norm, float *squares,
