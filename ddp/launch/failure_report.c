@@ -107,17 +107,14 @@ void report_root(Launch *launch) {
     launch_publish_end(launch, false, text);
 }
 
-// After a usage error that the console shows, ranks that met the same error need no line.
-static bool needs_no_line(const Launch *launch, const LaunchedRank *rank) {
-    bool all_alike = launch->root >= 0 && is_said(launch, &launch->ranks[launch->root]);
-    return all_alike && rank->fate != RANK_ALIVE && (rank->sent || is_said(launch, rank));
-}
-
 void report_others(Launch *launch) {
     int started = launch->started, ranks = launch->options->local_ranks;
+    bool alike = launch->root >= 0 && is_said(launch, &launch->ranks[launch->root]);
     for (int r = 0; r < started; r++) {
         const LaunchedRank *rank = &launch->ranks[r];
-        if (r == launch->root || rank->fate == RANK_ABSENT || needs_no_line(launch, rank)) continue;
+        if (r == launch->root || rank->fate == RANK_ABSENT) continue;
+        // After a usage error that the console shows, ranks that met the same error need no line.
+        if (alike && rank->fate != RANK_ALIVE && (rank->sent || is_said(launch, rank))) continue;
         char name[24];
         char text[REPORT_MAX] = "";
         format_append(text, REPORT_MAX, "rank %d (pid %d)", rank->rank, (int)rank->pid);

@@ -1,8 +1,13 @@
-/* guard.c: see guard.h. A message is one number: a process group to watch, or the negative of a
- * group to release. Messages are shorter than PIPE_BUF, so writes of several processes are atomic.
+/* guard.c: a process that kills the ranks' descendants if the launcher dies of SIGKILL.
+ *
+ * In that case the kernel kills the ranks (PR_SET_PDEATHSIG), but not their children: in
+ * `ddprun sh -c 'train_ddp; ...'` the trainer is the shell's child. The launcher writes to a pipe
+ * which process groups it has started and which have ended. At end of file the guard kills all
+ * groups that are left. Limit: a process that called setsid has left its group and survives.
+ *
+ * A message is one number: a process group to watch, or the negative of a group to release.
+ * Messages are shorter than PIPE_BUF, so writes of several processes are atomic.
  */
-#include "ddp/launch/guard.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -12,13 +17,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ddp/launch/launcher.h"
+#include "ddp/launch/launch.h"
 
 // ---- The guard's process
 
-// Closes all of the launcher's descriptors: a reader of its console waits for end of file, and its
-// port must become free. Leaves its process group and terminal, whose signals the guard ignores.
-static void leave_launcher(int pipe_fd) {
+_Noreturn static void stand_guard(int pipe_fd) {
+    pid_t groups[LAUNCH_RANKS_MAX], message = 0;
+    size_t count = 0;
+    // Leaves the launcher's process group and terminal, whose signals the guard ignores.
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
@@ -26,14 +32,10 @@ static void leave_launcher(int pipe_fd) {
     (void)prctl(PR_SET_NAME, "ddprun-guard");
     // If the guard is stopped when the launcher dies, the kernel continues it.
     (void)prctl(PR_SET_PDEATHSIG, SIGCONT);
+    // Closes all of the launcher's descriptors: a reader of its console waits for end of file, and
+    // its port must become free.
     (void)dup2(pipe_fd, 0);
     (void)close_range(1, ~0u, 0);
-}
-
-_Noreturn static void stand_guard(int pipe_fd) {
-    pid_t groups[LAUNCH_RANKS_MAX], message = 0;
-    size_t count = 0;
-    leave_launcher(pipe_fd);
     for (;;) {
         ssize_t n = read(0, &message, sizeof message);
         if (n < 0 && errno == EINTR) continue;
@@ -61,7 +63,7 @@ int guard_open(Guard *guard, Error *err) {
     return 0;
 }
 
-// A failure is ignored: without the guard only the case of guard.h, SIGKILL, is unprotected.
+// A failure is ignored: without the guard only the case above, SIGKILL, is unprotected.
 void guard_tell(const Guard *guard, pid_t message) {
     ssize_t n = write(guard->fd, &message, sizeof message);
     (void)n;

@@ -6,6 +6,7 @@
  *   supervise.c          supervises them until the last has ended
  *   heartbeat_monitor.c  detects ranks that are stopped, silent or late
  *   failure_report.c     writes what happened
+ *   guard.c              kills the ranks' descendants if the launcher dies of SIGKILL
  */
 #ifndef DDP_LAUNCH_LAUNCH_H
 #define DDP_LAUNCH_LAUNCH_H
@@ -17,11 +18,15 @@
 #include <sys/types.h>
 #include <time.h>
 
-#include "ddp/launch/guard.h"
 #include "ddp/launch/launcher.h"
 #include "ddp/launch/output.h"
 #include "ddp/rendezvous/heartbeat.h"
 #include "ddp/store/store.h"
+
+typedef struct Guard {
+    pid_t pid; // 0: not open
+    int fd;    // the pipe's write end
+} Guard;
 
 enum { STARTS_AT_A_TIME = 16 }; // ranks between fork and exec at a time
 
@@ -107,6 +112,13 @@ typedef struct Launch {
 void launch_say_threads(Launch *launch);
 // Sets the variables of this rank in the launcher's own environment, which the rank inherits.
 void launch_env_set(const Launch *launch, int local_rank);
+
+// Forks the guard. Precondition: the process has one thread. 0, or -1 with err filled.
+int guard_open(Guard *guard, Error *err);
+// Watches process group `message`, before its leader's exec; or releases group -message, before its
+// leader is reaped, because its number may be reused afterwards.
+void guard_tell(const Guard *guard, pid_t message);
+void guard_close(Guard *guard); // and reaps the guard
 
 // Forks ranks until STARTS_AT_A_TIME of them are starting; none after a failure.
 void launch_start_some(Launch *launch);

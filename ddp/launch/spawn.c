@@ -27,14 +27,6 @@
 
 enum { PIPE_STDOUT, PIPE_STDERR, PIPE_STATUS, PIPES }; // status: errno of a failed exec, or EOF
 
-// Binds the rank to its share of the launcher's cores. False on failure, with errno set.
-static bool bind_cores(int local_rank, int local_ranks) {
-    cpu_set_t all, share;
-    if (sched_getaffinity(0, sizeof all, &all) != 0) return false;
-    cores_share(&all, local_rank, local_ranks, &share);
-    return sched_setaffinity(0, sizeof share, &share) == 0;
-}
-
 // Returns only on failure, with errno set.
 static void become_rank(const Launch *launch, int r, pid_t launcher, int pipes[PIPES][2]) {
     (void)setpgid(0, 0);
@@ -45,7 +37,12 @@ static void become_rank(const Launch *launch, int r, pid_t launcher, int pipes[P
     if (null_fd < 0 || dup2(null_fd, 0) < 0) return;
     if (dup2(pipes[PIPE_STDOUT][1], 1) < 0 || dup2(pipes[PIPE_STDERR][1], 2) < 0) return;
     if (fcntl(launch->board.fd, F_SETFD, 0) != 0) return;
-    if (launch->options->bind_cores && !bind_cores(r, launch->options->local_ranks)) return;
+    if (launch->options->bind_cores) {
+        cpu_set_t all, share; // the launcher's cores, and the rank's share of them
+        if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+        cores_share(&all, r, launch->options->local_ranks, &share);
+        if (sched_setaffinity(0, sizeof share, &share) != 0) return;
+    }
     if (setrlimit(RLIMIT_NOFILE, &launch->old_descriptors) != 0) return;
     // SIGHUP is inherited: nohup's "ignore" holds for the ranks, too.
     const int defaults[] = {SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGCHLD};

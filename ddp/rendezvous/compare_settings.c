@@ -1,7 +1,7 @@
-/* compare_settings.c: see compare_settings.h. */
-#include "ddp/rendezvous/compare_settings.h"
-
+/* compare_settings.c: compares the settings of two ranks (ddp/rendezvous/rendezvous_internal.h). */
 #include <string.h>
+
+#include "ddp/rendezvous/rendezvous_internal.h"
 
 static int length_of(const char *line) {
     return (int)strcspn(line, "\n");

@@ -62,13 +62,6 @@ static void write_name(volatile char to[HEARTBEAT_NAME_MAX + 1], const char *nam
 }
 
 // DDPRUN_HEARTBEAT may be stale, so the descriptor is validated before use.
-static bool is_board(const void *page, size_t bytes, int local_rank) {
-    const Header *header = page;
-    return header->magic == HEARTBEAT_MAGIC && header->ranks < bytes &&
-           page_bytes(header->ranks) == bytes && local_rank >= 0 &&
-           (uint64_t)local_rank < header->ranks;
-}
-
 static void *map_board(const char *text, int local_rank, size_t *bytes) {
     uint64_t fd;
     struct stat about;
@@ -78,7 +71,11 @@ static void *map_board(const char *text, int local_rank, size_t *bytes) {
     *bytes = (size_t)about.st_size;
     void *page = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd, 0);
     if (page == MAP_FAILED) return NULL;
-    if (is_board(page, *bytes, local_rank)) return page;
+    const Header *header = page;
+    bool ours = header->magic == HEARTBEAT_MAGIC && header->ranks < *bytes &&
+                page_bytes(header->ranks) == *bytes && local_rank >= 0 &&
+                (uint64_t)local_rank < header->ranks;
+    if (ours) return page;
     munmap(page, *bytes);
     return NULL;
 }

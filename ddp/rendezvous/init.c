@@ -29,7 +29,6 @@
 #include "ddp/group/backends.h"
 #include "ddp/group/debug_level.h"
 #include "ddp/group/shm/pg_shm.h"
-#include "ddp/rendezvous/compare_settings.h"
 #include "ddp/rendezvous/heartbeat.h"
 #include "ddp/rendezvous/meeting_file.h"
 #include "ddp/rendezvous/rendezvous_internal.h"

@@ -16,5 +16,8 @@ int init_read_token(char token[STORE_TOKEN_MAX + 1], Error *err);
 // under which other hosts reach this one. On a host with several networks set MASTER_ADDR instead.
 // 0, or -1 with err filled.
 int init_own_address(char *text, size_t capacity, Error *err);
+// Compares the settings of two ranks (Rendezvous.alike), lines "NAME VALUE\n". Returns 0, or -1
+// with an error that names the first line that differs, both values and both ranks.
+int compare_settings(const char *mine, int my_rank, const char *theirs, int rank, Error *err);
 
 #endif

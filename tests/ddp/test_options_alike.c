@@ -5,8 +5,7 @@
 #include <stdlib.h>
 
 #include "ddp/ddp_options.h"
-#include "ddp/rendezvous/compare_settings.h"
-#include "ddp/rendezvous/init.h"
+#include "ddp/rendezvous/rendezvous_internal.h"
 #include "tests/rigs/check.h"
 
 typedef struct Command {
