@@ -42,20 +42,17 @@ Sampler *distributed_sampler(size_t samples, size_t global_batch, int world, int
         return NULL;
     wanted.layout = layout_interleaved;
     wanted.interleaved = true;
-    if (global_batch % (size_t)world != 0) {
-        error_set(
+    if (global_batch % (size_t)world != 0)
+        return error_null(
             err, STATUS_USAGE,
             "--global-batch %zu is not divisible by the world size %d: ranks would get unequal "
             "batches; use a multiple of %d or --sampler blocked",
             global_batch, world, world);
-        return NULL;
-    }
     size_t count = distributed_count(samples, world, drop_last);
-    if (count == 0) {
-        error_set(err, STATUS_USAGE,
-                  "no batch is left: %zu samples do not give each of %d ranks one", samples, world);
-        return NULL;
-    }
+    if (count == 0)
+        return error_null(err, STATUS_USAGE,
+                          "no batch is left: %zu samples do not give each of %d ranks one", samples,
+                          world);
     size_t batch = global_batch / (size_t)world;
     wanted.batch_count = count / batch + (count % batch != 0);
     return sampler_create(&wanted);

@@ -45,13 +45,12 @@ Device *ddp_open_device(const TrainConfig *config, const Rendezvous *me, Error *
     mine.device = train_device_kind(config, needed, me->local_rank == 0);
     int devices = device_available(mine.device);
     if (devices > 0 && devices < me->local_world_size) { // 0: train_open_device reports the error
-        if (!me->fake_hosts) {
-            error_set(err, STATUS_USAGE,
-                      "%d ranks and %d GPU%s on this host: start one rank per GPU (ddprun "
-                      "--nproc-per-node gpu), or, for correctness only, ddprun --fake-hosts",
-                      me->local_world_size, devices, devices == 1 ? "" : "s");
-            return NULL;
-        }
+        if (!me->fake_hosts)
+            return error_null(
+                err, STATUS_USAGE,
+                "%d ranks and %d GPU%s on this host: start one rank per GPU (ddprun "
+                "--nproc-per-node gpu), or, for correctness only, ddprun --fake-hosts",
+                me->local_world_size, devices, devices == 1 ? "" : "s");
         index = 0;
     }
     Device *device = train_open_device(&mine, index, err);

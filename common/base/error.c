@@ -19,16 +19,28 @@ static void make_one_line(char *text) {
     }
 }
 
-int error_set(Error *err, int status, const char *format, ...) {
+static void record(Error *err, int status, const char *format, va_list args) {
     CHECK(status != STATUS_OK, "an error needs an exit status (message: %s)", format);
-    if (!err || err->status != STATUS_OK) return -1;
-    va_list args;
-    va_start(args, format);
+    if (!err || err->status != STATUS_OK) return;
     vsnprintf(err->message, sizeof err->message, format, args);
-    va_end(args);
     make_one_line(err->message);
     err->status = status;
+}
+
+int error_set(Error *err, int status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    record(err, status, format, args);
+    va_end(args);
     return -1;
+}
+
+void *error_null(Error *err, int status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    record(err, status, format, args);
+    va_end(args);
+    return NULL;
 }
 
 int error_prefix(Error *err, const char *format, ...) {

@@ -30,6 +30,9 @@ typedef struct Error {
 // `return error_set(err, STATUS_USAGE, "...")`.
 int error_set(Error *err, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+// As error_set, for functions that return a pointer: always returns NULL.
+void *error_null(Error *err, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 // Prepends "text: " to the recorded message: a caller adds its context. Returns -1.
 int error_prefix(Error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -37,10 +37,7 @@ const void *shared_object_find(const char *file, const char *symbol, Error *err)
     char path[PATH_MAX];
     find_file(file, path);
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!object) {
-        error_set(err, STATUS_FAILED, "%s", dlerror());
-        return NULL;
-    }
+    if (!object) return error_null(err, STATUS_FAILED, "%s", dlerror());
     const void *found = dlsym(object, symbol);
     if (!found)
         error_set(err, STATUS_FAILED, "%s has no %s: is it of another build?", path, symbol);

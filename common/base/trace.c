@@ -222,8 +222,7 @@ static cJSON *parse_trace(const char *path, Error *err) {
     free(text);
     if (cJSON_IsArray(cJSON_GetObjectItem(root, "traceEvents"))) return root;
     cJSON_Delete(root);
-    error_set(err, STATUS_USAGE, "%s: is no trace", path);
-    return NULL;
+    return error_null(err, STATUS_USAGE, "%s: is no trace", path);
 }
 
 static Clock clock_of(const cJSON *about) {

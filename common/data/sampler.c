@@ -109,13 +109,11 @@ Sampler *sampler_blocked(size_t samples, size_t global_batch, int world, int ran
         return NULL;
     wanted.layout = layout_blocked;
     wanted.batch_count = samples / global_batch + (!drop_last && samples % global_batch != 0);
-    if (wanted.batch_count == 0) {
-        error_set(
+    if (wanted.batch_count == 0)
+        return error_null(
             err, STATUS_USAGE,
             "--global-batch %zu: no batch is left, the incomplete one of %zu sample%s is dropped",
             global_batch, samples, format_s(samples));
-        return NULL;
-    }
     return sampler_create(&wanted);
 }
 

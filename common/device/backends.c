@@ -9,8 +9,7 @@ static const DeviceBackend *load_cuda(Error *err) {
 #ifdef WITH_CUDA
     return device_cuda_load(err);
 #else
-    error_set(err, STATUS_SKIPPED, "this build has no backend \"cuda\"");
-    return NULL;
+    return error_null(err, STATUS_SKIPPED, "this build has no backend \"cuda\"");
 #endif
 }
 
@@ -20,6 +19,5 @@ const DeviceBackend *backend_find(const char *kind, Error *err) {
     for (size_t i = 0; i < sizeof always / sizeof *always; i++)
         if (strcmp(always[i]->name, kind) == 0) return always[i];
     if (strcmp(kind, "cuda") == 0) return load_cuda(err);
-    error_set(err, STATUS_USAGE, "this build has no backend \"%s\"", kind);
-    return NULL;
+    return error_null(err, STATUS_USAGE, "this build has no backend \"%s\"", kind);
 }

@@ -28,11 +28,9 @@ static int parse_name(const char *name, char *kind, size_t capacity, int *index)
 Device *device_open(const char *name, Error *err) {
     char kind[12];
     int index;
-    if (parse_name(name, kind, sizeof kind, &index) != 0) {
-        error_set(err, STATUS_USAGE, "device %s: expected a name like cpu:0",
-                  format_quote(name).text);
-        return NULL;
-    }
+    if (parse_name(name, kind, sizeof kind, &index) != 0)
+        return error_null(err, STATUS_USAGE, "device %s: expected a name like cpu:0",
+                          format_quote(name).text);
     const DeviceBackend *backend = backend_find(kind, err);
     if (!backend) {
         error_prefix(err, "device %s", name);

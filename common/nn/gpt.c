@@ -61,15 +61,12 @@ static Module *create_block(const GptSizes *sizes, Device *device) {
 }
 
 Module *gpt_create(const GptSizes *sizes, size_t vocabulary, Device *device, Error *err) {
-    if (!device_kernels(device)->transformer) {
-        error_set(err, STATUS_USAGE, "%s has no kernels for a transformer yet", device->name);
-        return NULL;
-    }
-    if (sizes->heads == 0 || sizes->embedding % sizes->heads != 0) {
-        error_set(err, STATUS_USAGE, "an embedding of %zu does not divide among %zu heads",
-                  sizes->embedding, sizes->heads);
-        return NULL;
-    }
+    if (!device_kernels(device)->transformer)
+        return error_null(err, STATUS_USAGE, "%s has no kernels for a transformer yet",
+                          device->name);
+    if (sizes->heads == 0 || sizes->embedding % sizes->heads != 0)
+        return error_null(err, STATUS_USAGE, "an embedding of %zu does not divide among %zu heads",
+                          sizes->embedding, sizes->heads);
     Module *gpt = module_create("GPT", gpt_forward), *body = module_create("Transformer", NULL);
     gpt->config[CONFIG_LAYERS] = sizes->layers;
     module_add(gpt, "transformer", body);

@@ -39,10 +39,9 @@ int model_parse_hidden(const char *text, size_t *sizes, Error *err) {
 
 static Module *mlp(const ModelConfig *config, Device *device, Error *err) {
     size_t hidden[MLP_MAX_HIDDEN];
-    if (!config->hidden) {
-        error_set(err, STATUS_USAGE, "model mlp without hidden: expected sizes like \"256,128\"");
-        return NULL;
-    }
+    if (!config->hidden)
+        return error_null(err, STATUS_USAGE,
+                          "model mlp without hidden: expected sizes like \"256,128\"");
     int count = model_parse_hidden(config->hidden, hidden, err);
     if (count < 0) return NULL;
     Module *model = layer_sequential("MLP");
@@ -66,11 +65,10 @@ static Module *mlp(const ModelConfig *config, Device *device, Error *err) {
 static Module *convnet(const ModelConfig *config, Device *device, Error *err) {
     enum { WIDTH1 = 16, WIDTH2 = 32 };
     size_t h = config->input[1] / 4, w = config->input[2] / 4;
-    if (h == 0 || w == 0) {
-        error_set(err, STATUS_USAGE, "convnet needs images of at least 4x4 pixels, got %zux%zu",
-                  config->input[1], config->input[2]);
-        return NULL;
-    }
+    if (h == 0 || w == 0)
+        return error_null(err, STATUS_USAGE,
+                          "convnet needs images of at least 4x4 pixels, got %zux%zu",
+                          config->input[1], config->input[2]);
     Module *model = layer_sequential("ConvNet");
     module_add(model, "conv1", layer_conv2d(device, config->input[0], WIDTH1, 3, 1, 1, false));
     module_add(model, "bn1", layer_batch_norm(device, WIDTH1));
@@ -123,11 +121,10 @@ static Module *stage(Device *device, size_t in, size_t out, size_t stride) {
 // The average pool covers what the two strides of 2 leave: images are square.
 static Module *resnet20(const ModelConfig *config, Device *device, Error *err) {
     size_t size = config->input[1];
-    if (size != config->input[2] || size < 4) {
-        error_set(err, STATUS_USAGE, "resnet20 needs square images of at least 4x4, got %zux%zu",
-                  size, config->input[2]);
-        return NULL;
-    }
+    if (size != config->input[2] || size < 4)
+        return error_null(err, STATUS_USAGE,
+                          "resnet20 needs square images of at least 4x4, got %zux%zu", size,
+                          config->input[2]);
     Module *model = layer_sequential("ResNet20");
     module_add(model, "conv1", layer_conv2d(device, config->input[0], 16, 3, 1, 1, false));
     module_add(model, "bn1", layer_batch_norm(device, 16));
@@ -176,12 +173,10 @@ static Module *two_blocks(Device *device, size_t in, size_t between, size_t out)
 
 static Module *segnet(const ModelConfig *config, Device *device, Error *err) {
     enum { FULL = 16, HALF = 32, QUARTER = 32 }; // channels at each resolution
-    if (config->input[1] == 0 || config->input[1] % 4 || config->input[2] % 4) {
-        error_set(err, STATUS_USAGE,
-                  "segnet halves images twice: it needs sides that 4 divides, got %zux%zu",
-                  config->input[1], config->input[2]);
-        return NULL;
-    }
+    if (config->input[1] == 0 || config->input[1] % 4 || config->input[2] % 4)
+        return error_null(err, STATUS_USAGE,
+                          "segnet halves images twice: it needs sides that 4 divides, got %zux%zu",
+                          config->input[1], config->input[2]);
     Module *model = module_create("SegNet", segnet_forward);
     module_add(model, "enc1", two_blocks(device, config->input[0], FULL, FULL));
     module_add(model, "enc2", two_blocks(device, FULL, HALF, HALF));
@@ -255,11 +250,9 @@ GptSizes model_gpt_sizes(const ModelConfig *config) {
 Module *model_create(const ModelConfig *config, Device *device, Error *err) {
     CHECK(config->name, "model_create: config->name is NULL");
     const NamedModel *named = find_model(config->name);
-    if (!named) {
-        error_set(err, STATUS_USAGE, "there is no model \"%s\"; there are %s", config->name,
-                  model_names());
-        return NULL;
-    }
+    if (!named)
+        return error_null(err, STATUS_USAGE, "there is no model \"%s\"; there are %s", config->name,
+                          model_names());
     Module *model = named->build(config, device, err);
     if (model) named->initialize(model, config->seed);
     return model;

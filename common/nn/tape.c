@@ -133,8 +133,7 @@ Tensor *tape_fail(Tape *tape, const char *op, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    error_set(&tape->error, STATUS_FAILED, "%s on %s: %s", op, tape->device->name, text);
-    return NULL;
+    return error_null(&tape->error, STATUS_FAILED, "%s on %s: %s", op, tape->device->name, text);
 }
 
 int tape_error(const Tape *tape, Error *err) {

@@ -24,14 +24,13 @@ static void set_all(const Join *join, Join *value) {
 }
 
 Join *join_open(const Joinable *joinables, size_t count, const JoinConfig *config, Error *err) {
-    if (count == 0) {
-        error_set(err, STATUS_FAILED, "The join context manager requires at least one joinable");
-        return NULL;
-    }
+    if (count == 0)
+        return error_null(err, STATUS_FAILED,
+                          "The join context manager requires at least one joinable");
     for (size_t i = 1; i < count; i++) {
         if (joinables[i].group == joinables[0].group) continue;
-        error_set(err, STATUS_FAILED, "Using join context manager with multiple process groups");
-        return NULL;
+        return error_null(err, STATUS_FAILED,
+                          "Using join context manager with multiple process groups");
     }
     Join *join = memory_zalloc(sizeof *join);
     *join = (Join){.config = *config, .group = joinables[0].group, .count = count};

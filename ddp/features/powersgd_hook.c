@@ -318,13 +318,12 @@ static Matrix plan(const NamedTensor *parameter, const PowerSgdConfig *config) {
 }
 
 PowerSgd *power_sgd_create(Reducer *reducer, const PowerSgdConfig *config, Error *err) {
-    if (config->start_iteration <= 1 && (config->error_feedback || config->warm_start)) {
-        error_set(err, STATUS_USAGE,
-                  "Expect `start_powerSGD_iter` > 1 if `use_error_feedback` or `warm_start` is "
-                  "enabled, because PowerSGD can only be applied after the first two iterations "
-                  "in DDP.");
-        return NULL;
-    }
+    if (config->start_iteration <= 1 && (config->error_feedback || config->warm_start))
+        return error_null(
+            err, STATUS_USAGE,
+            "Expect `start_powerSGD_iter` > 1 if `use_error_feedback` or `warm_start` is "
+            "enabled, because PowerSGD can only be applied after the first two iterations "
+            "in DDP.");
     const NamedTensors *parameters = &reducer->slab.parameters;
     PowerSgd *state = memory_zalloc(sizeof *state);
     *state = (PowerSgd){.config = *config, .group = reducer->group, .count = parameters->count};

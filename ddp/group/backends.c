@@ -20,23 +20,21 @@ static const PgOpener *find_fitting(const Device *device, Error *err) {
         if (openers[i]->built) return openers[i];
         needed = openers[i]->name;
     }
-    error_set(err, STATUS_SKIPPED, "%s needs backend %s, which is not built in", device->name,
-              needed);
-    return NULL;
+    return error_null(err, STATUS_SKIPPED, "%s needs backend %s, which is not built in",
+                      device->name, needed);
 }
 
 // Sets the error of a backend that cannot open a group for this device. Returns NULL.
 static const PgOpener *refuse(const PgOpener *opener, const Device *device, Error *err) {
     if (!opener->built)
-        error_set(err, STATUS_SKIPPED, "backend %s is not built in (%s)", opener->name,
-                  opener->needs);
-    else if (opener->accesses_gpus)
-        error_set(err, STATUS_USAGE, "backend %s is for GPUs: use --device cuda, not %s",
-                  opener->name, device ? device->name : "the host's memory");
-    else
-        error_set(err, STATUS_USAGE, "backend %s cannot reach the memory of %s: use --backend nccl",
-                  opener->name, device->name);
-    return NULL;
+        return error_null(err, STATUS_SKIPPED, "backend %s is not built in (%s)", opener->name,
+                          opener->needs);
+    if (opener->accesses_gpus)
+        return error_null(err, STATUS_USAGE, "backend %s is for GPUs: use --device cuda, not %s",
+                          opener->name, device ? device->name : "the host's memory");
+    return error_null(err, STATUS_USAGE,
+                      "backend %s cannot reach the memory of %s: use --backend nccl", opener->name,
+                      device->name);
 }
 
 const PgOpener *pg_backend_find(const char *name, const Device *device, Error *err) {
@@ -48,8 +46,7 @@ const PgOpener *pg_backend_find(const char *name, const Device *device, Error *e
         if (strcmp(name, opener->name) != 0) continue;
         return opener->built && fits(opener, device) ? opener : refuse(opener, device, err);
     }
-    error_set(err, STATUS_USAGE, "unknown backend '%s': known are %s", name, known);
-    return NULL;
+    return error_null(err, STATUS_USAGE, "unknown backend '%s': known are %s", name, known);
 }
 
 const PgOpener *pg_backend_of_starter(void) {

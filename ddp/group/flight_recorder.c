@@ -38,11 +38,9 @@ struct FlightRecorder {
 
 FlightRecorder *flight_recorder_open(const char *group_name, const char *folder, bool say,
                                      Error *err) {
-    if (folder && strlen(folder) >= FLIGHT_PATH_MAX) {
-        error_set(err, STATUS_USAGE, "the folder for flight records: '%.40s...' is too long",
-                  folder);
-        return NULL;
-    }
+    if (folder && strlen(folder) >= FLIGHT_PATH_MAX)
+        return error_null(err, STATUS_USAGE,
+                          "the folder for flight records: '%.40s...' is too long", folder);
     FlightRecorder *recorder = memory_zalloc(sizeof *recorder);
     snprintf(recorder->name, sizeof recorder->name, "%s", group_name);
     snprintf(recorder->folder, sizeof recorder->folder, "%s", folder ? folder : "");

@@ -51,10 +51,8 @@ static int open_pipe(const char *path) {
 FlightTrigger *flight_trigger_open(const char *path, void (*asked)(void *context), void *context,
                                    Error *err) {
     int pipe_fd = open_pipe(path);
-    if (pipe_fd < 0) {
-        error_set(err, STATUS_USAGE, "cannot make the pipe %s: %s", path, strerror(errno));
-        return NULL;
-    }
+    if (pipe_fd < 0)
+        return error_null(err, STATUS_USAGE, "cannot make the pipe %s: %s", path, strerror(errno));
     FlightTrigger *trigger = memory_zalloc(sizeof *trigger);
     *trigger = (FlightTrigger){.path = memory_format("%s", path),
                                .pipe_fd = pipe_fd,

@@ -63,8 +63,8 @@ static struct addrinfo *look_up(const char *host, int port, int status, Error *e
     struct addrinfo *list = NULL;
     int code = getaddrinfo(host, service, &hints, &list);
     if (code == 0) return list;
-    error_set(err, status, "address '%s' cannot be looked up: %s", host, gai_strerror(code));
-    return NULL;
+    return error_null(err, status, "address '%s' cannot be looked up: %s", host,
+                      gai_strerror(code));
 }
 
 static void set_no_delay(int socket_fd) {

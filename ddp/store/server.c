@@ -502,10 +502,9 @@ static int start_serving(StoreServer *server, Error *err) {
 
 StoreServer *store_serve(const char *host, int port, const char *token, Error *err) {
     if (net_check_port(port, 0, err) != 0) return NULL;
-    if (strlen(token) > STORE_TOKEN_MAX) {
-        error_set(err, STATUS_USAGE, "the job's token is longer than %d bytes", STORE_TOKEN_MAX);
-        return NULL;
-    }
+    if (strlen(token) > STORE_TOKEN_MAX)
+        return error_null(err, STATUS_USAGE, "the job's token is longer than %d bytes",
+                          STORE_TOKEN_MAX);
     StoreServer *server = memory_zalloc(sizeof *server);
     server->stop_fd = server->epoll_fd = -1;
     server->table = store_table_open();

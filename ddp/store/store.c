@@ -143,10 +143,9 @@ static int connect_until(Store *store, Error *err) {
 Store *store_connect(const char *host, int port, const char *token, double timeout_s, Error *err) {
     if (clock_check_timeout(timeout_s, DBL_MIN, err) != 0) return NULL;
     if (net_check_port(port, 1, err) != 0) return NULL;
-    if (strlen(token) > STORE_TOKEN_MAX) {
-        error_set(err, STATUS_USAGE, "the job's token is longer than %d bytes", STORE_TOKEN_MAX);
-        return NULL;
-    }
+    if (strlen(token) > STORE_TOKEN_MAX)
+        return error_null(err, STATUS_USAGE, "the job's token is longer than %d bytes",
+                          STORE_TOKEN_MAX);
     Store *store = memory_zalloc(sizeof *store);
     store->socket_fd = -1;
     store->host = memory_format("%s", host);

@@ -307,9 +307,8 @@ static void *graph_end(Device *device, Error *err) {
     if (graph) CUDA(cudaGraphDestroy(graph));
     if (status == cudaSuccess) return ready;
     (void)cudaGetLastError();
-    error_set(err, STATUS_FAILED, "%s could not record a graph: %s", device->name,
-              cudaGetErrorString(status));
-    return NULL;
+    return error_null(err, STATUS_FAILED, "%s could not record a graph: %s", device->name,
+                      cudaGetErrorString(status));
 }
 
 static void graph_launch(Device *device, void *graph) {

@@ -124,8 +124,7 @@ PgShmSegment *mpi_share(PgMpi *mpi, size_t stride, Error *err) {
     PgShmSegment *segment = open_segment(mpi, stride * local_size, addresses, &error);
     if (error.status != STATUS_OK) {
         segment_release(segment);
-        error_set(err, error.status, "%s", error.message);
-        return NULL;
+        return error_null(err, error.status, "%s", error.message);
     }
     free(addresses);
     segment_seal(segment); // all have opened it

@@ -50,15 +50,11 @@ ShmChannel *shm_channel(const PgShm *shm, int from, int to) {
 
 static PgShmSegment *create_control(int world, Error *err) {
     uint64_t nonce;
-    if (world < 1 || world > PG_SHM_MAX_WORLD) {
-        error_set(err, STATUS_USAGE, "the shm backend is for 1 to %d ranks, not %d",
-                  PG_SHM_MAX_WORLD, world);
-        return NULL;
-    }
-    if (getrandom(&nonce, sizeof nonce, 0) != (ssize_t)sizeof nonce) {
-        error_set(err, STATUS_FAILED, "getrandom gave no random bytes");
-        return NULL;
-    }
+    if (world < 1 || world > PG_SHM_MAX_WORLD)
+        return error_null(err, STATUS_USAGE, "the shm backend is for 1 to %d ranks, not %d",
+                          PG_SHM_MAX_WORLD, world);
+    if (getrandom(&nonce, sizeof nonce, 0) != (ssize_t)sizeof nonce)
+        return error_null(err, STATUS_FAILED, "getrandom gave no random bytes");
     PgShmSegment *segment = segment_create(control_bytes(world), err);
     if (!segment) return NULL;
     ShmControl *control = (ShmControl *)(void *)segment->base;
@@ -142,10 +138,8 @@ static void *shm_shared_alloc(void *state, const PgCall *call, Error *err) {
     bool direct;
     shm->call = call;
     if (shm_begin(shm, 0, 0, &direct, err) != 0) return NULL;
-    if (stride > (SIZE_MAX >> 1) / world) {
-        error_set(err, STATUS_FAILED, "shared memory: the size overflows");
-        return NULL;
-    }
+    if (stride > (SIZE_MAX >> 1) / world)
+        return error_null(err, STATUS_FAILED, "shared memory: the size overflows");
     if (creates && !(segment = segment_create(stride * world, err))) return NULL;
     if (share_segment(shm, &segment, true, stride * world, err) != 0) return NULL;
     const SharedBlocks *blocks = blocks_add(&shm->allocations, (SharedBlocks){.id = call->sequence,
@@ -307,8 +301,7 @@ static ProcessGroup *shm_open_group(PgEndpoint *endpoint, Error *err) {
     if (group) return group;
     shm_abort(shm, error.message);
     shm_close(shm);
-    error_set(err, error.status, "%s", error.message);
-    return NULL;
+    return error_null(err, error.status, "%s", error.message);
 }
 
 static void shm_release(PgEndpoint *endpoint) {

@@ -44,10 +44,7 @@ static PgShmSegment *segment_map(int fd, size_t bytes, Error *err) {
 
 PgShmSegment *segment_create(size_t bytes, Error *err) {
     int fd = memfd_create("ddp.c", MFD_CLOEXEC);
-    if (fd < 0) {
-        error_set(err, STATUS_FAILED, "memfd_create: %s", strerror(errno));
-        return NULL;
-    }
+    if (fd < 0) return error_null(err, STATUS_FAILED, "memfd_create: %s", strerror(errno));
     if (ftruncate(fd, (off_t)bytes)) {
         char why[FILE_CAUSE_ROOM];
         error_set(err, STATUS_FAILED, "cannot make %zu bytes of shared memory: %s", bytes,
