@@ -49,3 +49,8 @@ bool format_read_comma(const char **at) {
     if (**at == ',') return *++*at != '\0';
     return **at == '\0';
 }
+
+bool format_ends_with(const char *text, const char *end) {
+    const size_t length = strlen(text), wanted = strlen(end);
+    return length > wanted && strcmp(text + length - wanted, end) == 0;
+}

@@ -30,6 +30,8 @@ bool format_read_number(const char **at, uint64_t most, uint64_t *number);
 // the list's end.
 bool format_read_comma(const char **at);
 
+bool format_ends_with(const char *text, const char *end); // and is longer
+
 // The plural's s: "%zu rank%s", count, format_s(count).
 static inline const char *format_s(size_t count) {
     return count == 1 ? "" : "s";

@@ -210,27 +210,6 @@ const char *option_text(const Option *option, char *buffer, size_t capacity) {
     return NULL;
 }
 
-static int parse_value(const Option *option, const char *text, Error *err) {
-    switch (option->type) {
-    case OPTION_INT:
-    case OPTION_SIZE:
-        return parse_whole(option, text, err);
-    case OPTION_FLOAT:
-    case OPTION_PAIR:
-        return parse_floats(option, text, err);
-    case OPTION_CHOICE:
-    case OPTION_ENUM:
-        return parse_word(option, text, err);
-    case OPTION_STRING:
-        *(const char **)option->value = text;
-        return 0;
-    case OPTION_FLAG:
-    case OPTION_TITLE:
-        break;
-    }
-    CHECK(false, "--%s takes no value", option->name);
-}
-
 // ---- arguments ----------------------------------------------------------------------------------
 
 typedef struct Argument {
@@ -272,17 +251,34 @@ static const char *find_help(const Options *options, int argc, char **argv) {
 }
 
 static int parse_option(Options *options, const Argument *a, const char *text, Error *err) {
-    if (!a->option) return options_refuse_name(options, text, err);
-    const char *name = a->option->name;
-    options->given[a->option - options->table] = true;
-    if (a->option->type == OPTION_FLAG) {
-        if (a->value) return error_set(err, STATUS_USAGE, "--%s takes no value", name);
-        *(bool *)a->option->value = true;
+    const Option *option = a->option;
+    if (!option) return options_refuse_name(options, text, err);
+    options->given[option - options->table] = true;
+    if (option->type == OPTION_FLAG && a->value)
+        return error_set(err, STATUS_USAGE, "--%s takes no value", option->name);
+    if (option->type != OPTION_FLAG && !a->value)
+        return error_set(err, STATUS_USAGE, "--%s needs a value (%s)", option->name,
+                         option->metavar);
+    switch (option->type) {
+    case OPTION_FLAG:
+        *(bool *)option->value = true;
         return 0;
+    case OPTION_INT:
+    case OPTION_SIZE:
+        return parse_whole(option, a->value, err);
+    case OPTION_FLOAT:
+    case OPTION_PAIR:
+        return parse_floats(option, a->value, err);
+    case OPTION_CHOICE:
+    case OPTION_ENUM:
+        return parse_word(option, a->value, err);
+    case OPTION_STRING:
+        *(const char **)option->value = a->value;
+        return 0;
+    case OPTION_TITLE:
+        break;
     }
-    if (!a->value)
-        return error_set(err, STATUS_USAGE, "--%s needs a value (%s)", name, a->option->metavar);
-    return parse_value(a->option, a->value, err);
+    CHECK(false, "--%s is a title", option->name);
 }
 
 int options_parse(Options *options, int argc, char **argv, Error *err) {

@@ -128,11 +128,6 @@ DataSource *dataset_open(const char *name, uint64_t seed, Error *err) {
     return dataset_open_with(&(DataOptions){.name = name, .seed = seed, .ignore_label = -1}, err);
 }
 
-static bool ends_with(const char *name, const char *end) {
-    const size_t length = strlen(name), wanted = strlen(end);
-    return length > wanted && strcmp(name + length - wanted, end) == 0;
-}
-
 DataSource *dataset_open_with(const DataOptions *options, Error *err) {
     CHECK(options->name, "dataset_open_with: options->name is NULL");
     DataSource *source = memory_zalloc(sizeof *source);
@@ -149,7 +144,7 @@ DataSource *dataset_open_with(const DataOptions *options, Error *err) {
         open = synthetic_open;
     } else if (strcmp(source->name, "shapes") == 0) {
         open = shapes_open;
-    } else if (ends_with(name, ".txt") || ends_with(name, ".txt.gz")) {
+    } else if (format_ends_with(name, ".txt") || format_ends_with(name, ".txt.gz")) {
         open = text_open_file;
         strcpy(source->name, "text");
     }
@@ -211,20 +206,11 @@ static size_t view_source(const View *view, size_t height, size_t width, size_t 
     return row < height && column < width ? row * width + column : SIZE_MAX;
 }
 
-// The padding is black as in torchvision, which pads before it normalises: byte 0, not value 0.
-static void view_plane(const uint8_t *plane, size_t height, size_t width, float mean, float std,
-                       const View *view, float *out) {
-    for (size_t y = 0; y < height; y++)
-        for (size_t x = 0; x < width; x++) {
-            size_t source = view_source(view, height, width, y, x);
-            out[y * width + x] = normalise(source == SIZE_MAX ? 0 : plane[source], mean, std);
-        }
-}
-
 void dataset_sample(const Dataset *set, size_t index, const Augment *augment, size_t epoch,
                     float *out) {
     CHECK(index < set->count, "sample %zu of %zu", index, set->count);
-    size_t size = dataset_sample_size(set), plane = set->shape[1] * set->shape[2];
+    const size_t height = set->shape[1], width = set->shape[2], plane = height * width;
+    const size_t size = dataset_sample_size(set);
     CHECK(!set->tokens, "sample %zu of a text has tokens, not floats", index);
     if (set->floats) {
         memcpy(out, set->floats + index * size, size * sizeof *out);
@@ -234,12 +220,17 @@ void dataset_sample(const Dataset *set, size_t index, const Augment *augment, si
     if (augment) view = draw_view(augment, epoch, index);
     for (size_t c = 0; c < set->shape[0]; c++, out += plane) {
         const uint8_t *bytes = set->bytes + index * size + c * plane;
-        float mean = set->mean[c], std = set->std[c];
-        if (augment) {
-            view_plane(bytes, set->shape[1], set->shape[2], mean, std, &view, out);
-        } else {
+        const float mean = set->mean[c], std = set->std[c];
+        if (!augment) {
             for (size_t p = 0; p < plane; p++) out[p] = normalise(bytes[p], mean, std);
+            continue;
         }
+        // The padding is black as in torchvision, which pads before it normalises: byte 0.
+        for (size_t y = 0; y < height; y++)
+            for (size_t x = 0; x < width; x++) {
+                size_t source = view_source(&view, height, width, y, x);
+                out[y * width + x] = normalise(source == SIZE_MAX ? 0 : bytes[source], mean, std);
+            }
     }
 }
 

@@ -18,7 +18,7 @@
 #include "common/base/memory.h"
 #include "common/data/formats.h"
 
-enum { IDX_BYTES = 0x08, IDX_MAX_DIMS = 4 };
+enum { IDX_BYTES = 0x08, IDX_MAX_DIMS = 4, IDX_PATH = 1024 };
 static const size_t IDX_MAX_TOTAL = (size_t)8 << 30; // bytes of values in one file
 // Images do not compress to a hundredth, so a gzip file with a larger ratio is rejected, unless its
 // values are at most IDX_SMALL bytes.
@@ -26,7 +26,7 @@ enum { IDX_MAX_RATIO = 100, IDX_SMALL = 64 << 20 };
 
 typedef struct IdxFile {
     const char *what; // "images" or "labels"
-    char path[1024];
+    char path[IDX_PATH];
     gzFile stream;
     size_t dims, size[IDX_MAX_DIMS];
     size_t item;     // bytes of one image or label
@@ -40,25 +40,23 @@ static const char *ranks_of(const char *what) {
 }
 
 // Looks for FOLDER/PREFIX-WHAT-idxN-ubyte in all its spellings.
-static bool idx_find(const char *folder, const char *prefix, const char *what, char *path,
-                     size_t room) {
+static bool idx_find(const char *folder, const char *prefix, const char *what,
+                     char path[IDX_PATH]) {
     static const char *const forms[] = {"%s/%s-%s-idx%c-ubyte", "%s/%s-%s-idx%c-ubyte.gz",
                                         "%s/%s-%s.idx%c-ubyte", "%s/%s-%s.idx%c-ubyte.gz"};
     for (const char *rank = ranks_of(what); *rank; rank++) {
         for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-            int length = snprintf(path, room, forms[i], folder, prefix, what, *rank);
-            if (length >= 0 && (size_t)length < room && access(path, F_OK) == 0) return true;
+            int length = snprintf(path, IDX_PATH, forms[i], folder, prefix, what, *rank);
+            if (length >= 0 && length < IDX_PATH && access(path, F_OK) == 0) return true;
         }
     }
     return false;
 }
 
 bool idx_present(const char *folder) {
-    char path[1024];
-    return idx_find(folder, "train", "images", path, sizeof path) ||
-           idx_find(folder, "train", "labels", path, sizeof path) ||
-           idx_find(folder, "t10k", "images", path, sizeof path) ||
-           idx_find(folder, "t10k", "labels", path, sizeof path);
+    char path[IDX_PATH];
+    return idx_find(folder, "train", "images", path) || idx_find(folder, "train", "labels", path) ||
+           idx_find(folder, "t10k", "images", path) || idx_find(folder, "t10k", "labels", path);
 }
 
 // ---- one file -----------------------------------------------------------------------------------
@@ -139,7 +137,7 @@ static int idx_read_values(IdxFile *file, Error *err) {
 static int idx_begin(const char *folder, const char *prefix, const char *what, IdxFile *file,
                      Error *err) {
     *file = (IdxFile){.what = what};
-    if (!idx_find(folder, prefix, what, file->path, sizeof file->path))
+    if (!idx_find(folder, prefix, what, file->path))
         return error_set(err, STATUS_USAGE,
                          "%s: no %s-%s-idx%c-ubyte or %s-%s-idx%c-ubyte.gz in it", folder, prefix,
                          what, *ranks_of(what), prefix, what, *ranks_of(what));

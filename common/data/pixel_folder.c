@@ -39,14 +39,9 @@ bool pixel_folder_present(const char *folder) {
 
 // ---- names ------------------------------------------------------------------------------------
 
-static bool ends_with(const char *name, const char *ending) {
-    size_t length = strlen(name);
-    return length > ENDING && strcmp(name + length - ENDING, ending) == 0;
-}
-
 static int is_wanted(const struct dirent *entry) {
-    if (entry->d_name[0] == '.') return 0;
-    return ends_with(entry->d_name, ".ppm") || ends_with(entry->d_name, ".pgm");
+    const char *name = entry->d_name;
+    return *name != '.' && (format_ends_with(name, ".ppm") || format_ends_with(name, ".pgm"));
 }
 
 // Orders by name; of one name, the picture (.ppm) precedes its labels (.pgm).
@@ -70,7 +65,7 @@ static int list_split(const char *folder, const char *name, Split *split, Error 
         const char *this = split->entries[i]->d_name;
         const char *next = i + 1 < count ? split->entries[i + 1]->d_name : "";
         size_t stem = strlen(this) - ENDING;
-        bool is_picture = ends_with(this, ".ppm");
+        bool is_picture = format_ends_with(this, ".ppm");
         if (is_picture && strlen(next) == stem + ENDING && memcmp(this, next, stem) == 0) continue;
         return error_set(err, STATUS_USAGE, "%s/%s has no %.*s%s beside it", split->folder, this,
                          (int)stem, this, is_picture ? ".pgm with its labels" : ".ppm");
