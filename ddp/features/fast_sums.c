@@ -1,8 +1,8 @@
 /* fast_sums.c: --fast-sums: the backend's own all-reduce, which adds faster and in another order.
  *
- * It is for several ranks on each of several hosts with a slow cable between them, where ranks are
- * not numbered host by host. All ranks still get the same bits, and so does every run of the same
- * command; but the bits are not DataParallel's, and change with the buckets. The run says so.
+ * For several hosts with several ranks each and a slow link between them, if ranks are not numbered
+ * host by host. All ranks get equal bits, and so does every run of the same command; but these bits
+ * are not DataParallel's, and depend on the buckets. The run reports it.
  */
 #include "ddp/features/features.h"
 

@@ -1,7 +1,7 @@
-/* features.c: the list of features, and the calls to each of them.
+/* features.c: the list of features, and the calls of each.
  *
- * This list is the one place that names them. Features are added to a wrapper in its order: one
- * that decides when gradients are ready comes before the ones that look at the result.
+ * No other file names them all. Features are added to a wrapper in the list's order: policies,
+ * which decide when a gradient is ready, before features that depend on the policy.
  */
 #include "ddp/features/features.h"
 
@@ -47,7 +47,7 @@ void features_add_options(Options *options, FeatureSettings *settings) {
                        "any network)");
 }
 
-// What was turned on must be fit for steps that are recorded once.
+// Rejects options of features that --cuda-graph cannot capture. 0, or -1 with err filled.
 static int check_graph(const Options *options, const FeatureSettings *settings, Error *err) {
     for (int i = 0; features[i]; i++)
         for (size_t o = settings->options[i]; o < settings->options[i + 1]; o++)

@@ -1,12 +1,12 @@
 /* gradient_as_bucket_view.c: see gradient_as_bucket_view.h.
  *
- * Every parameter keeps a gradient of its own, at one address as long as the wrapper lives. When
- * all of a bucket's gradients are ready they are copied into it, and when the bucket is reduced
- * they are copied back. Invariant: from the one to the other, and only then, tensor->grad points
- * into the bucket, so that a communication hook finds the same there as without this file.
+ * Every parameter has gradient memory of its own, at one address for the wrapper's lifetime. When
+ * all gradients of a bucket are ready they are copied into it; after its reduction they are copied
+ * back. Invariant: between the two copies, and only then, tensor->grad points into the bucket,
+ * where communication hooks expect it.
  *
- * The price is PyTorch's: memory for every gradient twice, and two passes over all of them. The
- * numbers are the same, bit for bit.
+ * Cost, as in PyTorch: a second copy of all gradients in memory, and two passes over them. The
+ * values have the same bits.
  */
 #include "ddp/features/gradient_as_bucket_view.h"
 

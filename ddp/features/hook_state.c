@@ -6,7 +6,7 @@
 #include "common/base/format.h"
 #include "common/base/memory.h"
 
-// Describes a tensor that each rank has of its own as it is saved: those of all ranks, stacked.
+// Describes an own tensor as it is saved: [W, ...], all ranks' tensors stacked.
 static SafeEntry stack(const SafeEntry *entry, size_t ranks) {
     CHECK(entry->ndim < TENSOR_MAX_DIMS, "%s has too many dimensions", entry->name);
     SafeEntry stacked = *entry;
@@ -17,7 +17,7 @@ static SafeEntry stack(const SafeEntry *entry, size_t ranks) {
     return stacked;
 }
 
-// Memory for all ranks' own tensors, as one block.
+// Returns one block of memory for all ranks' own tensors.
 static char *room_for_all(const HookState *state, size_t ranks) {
     size_t bytes = 1;
     for (size_t i = 0; i < state->count; i++)
@@ -54,7 +54,7 @@ static bool same_shape(const SafeEntry *a, const SafeEntry *b) {
            memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
 }
 
-// *ranks: number of ranks of the saved content; 0: unknown.
+// Sets *ranks to the number of ranks that saved the content; 0 if it has no own tensor.
 static int check_content(const HookState *state, const SafeTensors *content, const char *path,
                          size_t *ranks, Error *err) {
     *ranks = 0;
@@ -114,8 +114,8 @@ int hook_state_restore(void *hook_state, const char *path, const SafeTensors *co
     if (!failed) apply_content(state, content, same_ranks);
     if (!failed && !same_ranks)
         log_say(log,
-                "%s: what each of %zu rank%s carried for %s cannot be shared out among %zu: that "
-                "starts at zero, the rest goes on, not bit for bit",
+                "%s: %zu rank%s saved state of their own for %s, and this run has %zu: that state "
+                "starts at zero; the run continues, but not bit for bit",
                 path, saved_ranks, format_s(saved_ranks), state->hook_name, ranks);
     return failed;
 }

@@ -1,10 +1,13 @@
-/* hook_state.h: for hooks that carry something from step to step: their CommHook.save and load.
+/* hook_state.h: CommHook.save and load for hooks with state between steps.
  *
- * Such a hook lists its memory: named tensors, each either the same on all ranks (a counter,
- * PowerSGD's Q) or each rank's own (its error). The first kind is saved once, the
- * second [W, ...], so that one file holds all ranks and rank 0 can write it with the rest of a
- * checkpoint. The same number of ranks continues bit for bit. Another number cannot: each rank's
- * own tensors start at zero.
+ * A hook lists its memory as named tensors of two kinds:
+ *
+ *            value                                         saved     if the number of ranks changed
+ *   shared   equal on all ranks (a counter, PowerSGD's Q)  once      restored
+ *   own      each rank's (PowerSGD's error)                [W, ...]  zeros
+ *
+ * Rank 0 writes the state of all ranks into the checkpoint. With the same number of ranks the run
+ * continues bit for bit.
  */
 #ifndef DDP_FEATURES_HOOK_STATE_H
 #define DDP_FEATURES_HOOK_STATE_H
@@ -14,10 +17,10 @@
 #include "ddp/group/process_group.h"
 
 typedef struct HookTensor {
-    void *memory;    // the hook's: read and written between two steps
-    Device *device;  // the device that holds it, which only own floats may have; NULL: the host
+    void *memory;    // the hook's, accessed between steps only
+    Device *device;  // of the memory, for own float tensors; NULL: host memory
     SafeEntry entry; // without data; at most TENSOR_MAX_DIMS - 1 dimensions if own
-    bool own;        // each rank has a value of its own
+    bool own;
 } HookTensor;
 
 typedef struct HookState {
@@ -27,15 +30,17 @@ typedef struct HookState {
     size_t count;
 } HookState;
 
-// Gathers the state on rank 0. There *content describes the state of all ranks, until
-// safetensors_free: each rank's own tensors are then in rank 0's memory, too. On the other ranks it
-// is empty. Collective.
+// Both take a HookState as void *, so that a hook whose state begins with one can use them as its
+// save and load. Both return 0, or -1 with err filled.
+
+// Collective. Sets rank 0's *content to the state of all ranks (safetensors_free), which refers to
+// the hook's memory for shared tensors; the other ranks' is empty.
 int hook_state_gather(void *hook_state, SafeTensors *content, Error *err);
 
-// Every rank takes its part of what rank 0 had gathered. All or nothing: a tensor that is missing,
-// differs in shape or is too many is an error. If the content is empty (the run was without this
-// hook), the hook starts anew. That, and another number of ranks, is said on the log; `path` is
-// where the content is from.
+// Restores this rank's tensors from the content that rank 0 gathered, which `path` names in
+// messages. A missing tensor, another shape or a surplus tensor is an error, after which nothing is
+// changed. Empty content (saved without this hook) leaves the initial state. The log receives that,
+// and a change of the number of ranks.
 int hook_state_restore(void *hook_state, const char *path, const SafeTensors *content, Log *log,
                        Error *err);
 

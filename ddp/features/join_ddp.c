@@ -1,5 +1,4 @@
-/* join_ddp.c: what a forward and backward of DistributedDataParallel communicate, from both sides.
- */
+/* join_ddp.c: the collectives of a DDP iteration, on active and on joined ranks. */
 #include "ddp/features/join_ddp.h"
 
 #include "common/base/memory.h"
@@ -17,15 +16,14 @@ static int agree(ProcessGroup *group, bool trains, bool reduces, int *root, bool
     return 0;
 }
 
-// A wrapped model within a Join.
-typedef struct JoinedDdp {
+typedef struct JoinedDdp { // the state of the DdpIteration and of the hook
     Module *wrapper;
     Join *join;
 } JoinedDdp;
 
 static const char NAME[] = "join"; // of the DdpIteration
 
-// A step that the ranks divide has collectives that a joined rank would have to mirror.
+// A sharded optimizer step has collectives that a joined rank would have to mirror. 0 or -1.
 static int check_hook(Module *wrapper, Error *err) {
     const CommHook *hook = &ddp_reducer(wrapper)->hook;
     if (!hook->sharding) return 0;
@@ -40,7 +38,7 @@ static int before_forward(void *state, bool reduces, int *root, Error *err) {
     return agree(ddp_group(joined->wrapper), true, reduces, root, &anyone, err);
 }
 
-// ---- averages over the ranks that still train -------------------------------------------------
+// ---- averages over the active ranks -----------------------------------------------------------
 
 static int start_sum(void *state, GradBucket *bucket, Error *err) {
     const JoinedDdp *joined = state;

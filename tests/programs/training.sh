@@ -48,7 +48,7 @@ goes_on() { # 'part of a line' CHECKPOINT COMMAND...
     "$@" --steps 60 --schedule constant --resume "$from" >out.txt 2>err.txt || fail "$*: $(cat err.txt)"
     [ "$(grep -c "$words.* not bit for bit" err.txt)" = 1 ] || fail "no \"$words\" from $*: $(cat err.txt)"
 }
-goes_on 'each of 2 ranks carried for powerSGD .* among 3: that starts at zero' hook2 \
+goes_on '2 ranks saved state of their own for powerSGD, and this run has 3: that state starts at zero' hook2 \
     "$bin/ddprun" --nproc-per-node 3 "$bin"/$hook 10
 goes_on 'also holds powersgd.iteration' hook2 "$bin/train_single" --model convnet --no-eval
 goes_on 'holds no state of powerSGD, which starts anew' ddp \
