@@ -2,6 +2,7 @@
  * schedules. */
 #include "tests/rigs/check.h"
 
+#include "common/nn/clip.h"
 #include "common/nn/models.h"
 #include "common/nn/optimizer.h"
 #include "common/nn/tape.h"
@@ -170,6 +171,36 @@ static void a_parameter_without_gradient_is_left_alone(void **state) {
     module_close(model);
 }
 
+// The first parameter keeps a gradient of a step before, which does not count.
+static void clipping_leaves_out_parameters_without_gradient(void **state) {
+    (void)state;
+    Module *model = create("mlp", 4, 0);
+    NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
+    size_t counted = 0;
+    for (size_t i = 0; i < parameters.count; i++) {
+        Tensor *tensor = parameters.items[i].tensor;
+        tensor->has_grad = i % 2 == 1;
+        for (size_t k = 0; k < tensor_count(tensor); k++)
+            tensor->grad[k] = tensor->has_grad ? 2 : 100;
+        counted += tensor->has_grad ? tensor_count(tensor) : 0;
+    }
+    const double norm = 2 * sqrt((double)counted), most[] = {norm * 1.01, norm / 2, norm / 2};
+    const double before[] = {norm, norm, norm / 2}, after[] = {2, 1, 1};
+    GradClip *clip = grad_clip_open(&parameters);
+    for (int call = 0; call < 3; call++) {
+        check_close(grad_clip(clip, most[call]), before[call], 1e-5 * norm, "norm");
+        for (size_t i = 0; i < parameters.count; i++) {
+            const Tensor *tensor = parameters.items[i].tensor;
+            for (size_t k = 0; k < tensor_count(tensor); k++)
+                check_close((double)tensor->grad[k], i % 2 == 1 ? after[call] : 100, 1e-5,
+                            "gradient");
+        }
+    }
+    grad_clip_close(clip);
+    named_tensors_free(&parameters);
+    module_close(model);
+}
+
 static void schedules_warm_up_and_end(void **state) {
     (void)state;
     Schedule s = {.kind = SCHEDULE_COSINE,
@@ -212,6 +243,7 @@ int main(void) {
         WITH_DEVICE(a_replica_has_the_shape_and_no_memory),
         WITH_DEVICE(bad_models_get_one_line),
         WITH_DEVICE(a_parameter_without_gradient_is_left_alone),
+        WITH_DEVICE(clipping_leaves_out_parameters_without_gradient),
         cmocka_unit_test(schedules_warm_up_and_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

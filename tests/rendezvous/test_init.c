@@ -154,8 +154,13 @@ static void test_slurm(void **state) {
     assert_int_equal(r.rank, 1);
     assert_int_equal(r.world_size, 2);
     assert_int_equal(r.local_rank, 1);
+    setenv("SLURM_NNODES", "1", 1);
+    assert_false(read_env().several_hosts);
     setenv("SLURM_NNODES", "2", 1);
     assert_true(read_env().several_hosts);
+    setenv("SLURM_STEP_NUM_NODES", "1", 1); // this step's, of the job's two
+    assert_false(read_env().several_hosts);
+    unsetenv("SLURM_STEP_NUM_NODES");
     setenv("MASTER_ADDR", "node0", 1);
     assert_string_equal(read_env().master_addr, "node0");
     // The batch script itself is none of the tasks.
