@@ -329,6 +329,24 @@ static void dimension_1(void **state) {
     }
 }
 
+// Rows along dimension 1 of inputs on a device that is none of the wrapper's: one device takes all
+// of them, several take their columns.
+static void dimension_1_of_far_inputs(void **state) {
+    (void)state;
+    static const int COUNTS[] = {1, 2, 4};
+    for (size_t i = 0; i < sizeof COUNTS / sizeof *COUNTS; i++) {
+        Rig rig = rig_open(build_relu, COUNTS[i]);
+        data_parallel_set_dim(rig.wrapper, 1);
+        Tensor *far = rig_numbers(rig.reference_tape, 5, 7, 0);
+        Tensor *y = module_forward(rig.wrapper, rig.tape, far);
+        Tensor *wanted = module_forward(rig.twin, rig.reference_tape, far);
+        assert_ptr_equal(y->device, rig.devices[0]);
+        assert_true(tensor_same_shape(y, wanted));
+        assert_memory_equal(y->data, wanted->data, tensor_bytes(wanted));
+        rig_close(&rig);
+    }
+}
+
 // ---- output_device ----------------------------------------------------------------------------
 
 // The outputs, the loss and its graph on another device: the same bits.
@@ -545,6 +563,7 @@ int main(void) {
         cmocka_unit_test(unused_rows_of_an_input_with_other_uses),
         cmocka_unit_test(a_step_after_one_that_failed),
         cmocka_unit_test(dimension_1),
+        cmocka_unit_test(dimension_1_of_far_inputs),
         cmocka_unit_test(output_device),
         cmocka_unit_test(shared_weights_are_copied_once),
         cmocka_unit_test(weight_of_another_part),
