@@ -39,6 +39,15 @@ static void test_large_values(void **state) {
     bytes = 10;
     assert_int_equal(store_get(served->store, "big", back, &bytes, &err), -1);
     assert_non_null(strstr(err.message, "holds 65536 bytes, room is for 10"));
+    // A buffer of exactly the value's size, and one that a byte lacks.
+    assert_int_equal(store_set(served->store, "small", "value", 5, &err), 0);
+    bytes = 5;
+    assert_int_equal(store_get(served->store, "small", back, &bytes, &err), 0);
+    assert_int_equal(bytes, 5);
+    bytes = 4;
+    err = (Error){0};
+    assert_int_equal(store_get(served->store, "small", back, &bytes, &err), -1);
+    assert_non_null(strstr(err.message, "holds 5 bytes, room is for 4"));
     free(value);
     free(back);
     assert_alive(served);
@@ -99,7 +108,9 @@ static void test_compare_set(void **state) {
     assert_string_equal(now, "first");
     assert_int_equal(store_compare_set(s, "c", "first", "second", now, sizeof now, &err), 0);
     assert_string_equal(now, "second");
-    assert_int_equal(store_compare_set(s, "c", "", "x", now, 3, &err), -1); // room for 2 bytes
+    assert_int_equal(store_compare_set(s, "c", "", "x", now, 6, &err), -1); // and its NUL: 7
+    assert_int_equal(store_compare_set(s, "c", "", "x", now, 7, &err), 0);
+    assert_string_equal(now, "second");
 }
 
 static void test_prefix(void **state) {
@@ -114,6 +125,14 @@ static void test_prefix(void **state) {
     assert_int_equal(store_set(other, "k", "below", 5, &err), 0);
     assert_holds(served->store, "k", "plain");
     assert_holds(served->store, "attempt_1/k", "below");
+    store_add_prefix(other, "inner");
+    assert_int_equal(store_set(other, "k", "lowest", 6, &err), 0);
+    assert_holds(served->store, "attempt_1/inner/k", "lowest");
+    store_set_prefix(other, "attempt_2"); // instead of both
+    assert_int_equal(store_set(other, "k", "beside", 6, &err), 0);
+    assert_holds(served->store, "attempt_2/k", "beside");
+    store_set_prefix(other, "");
+    assert_holds(other, "k", "plain");
     store_close(other);
 }
 

@@ -5,6 +5,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 // ---- Another process at the master's address
@@ -25,29 +26,40 @@ typedef struct Record {
 typedef struct Listener {
     Trick trick;
     int port, listener;
-    int store_port;           // RELAY
+    int store_port;        // RELAY
+    atomic_size_t allowed; // RELAY: of what the store says, only so much is passed on; 0: all
+    size_t passed;
     Record client, server;    // what each said
     const Record *old_server; // REPLAY
     pthread_t thread;
 } Listener;
 
-// Moves what came in on one socket to the other. False: that side has closed.
-static bool relay(int from, int to, Record *record) {
-    uint8_t *at = record->data + record->bytes;
-    ssize_t n = read(from, at, sizeof record->data - record->bytes);
-    if (n <= 0) return false;
-    record->bytes += (size_t)n;
-    raw_send(to, at, (size_t)n);
-    return true;
+// Appends what came in. False: that side has closed.
+static bool record(int from, Record *record) {
+    ssize_t n = read(from, record->data + record->bytes, sizeof record->data - record->bytes);
+    if (n > 0) record->bytes += (size_t)n;
+    return n > 0;
+}
+
+static void pass_on(Listener *l, int client) {
+    size_t end = l->server.bytes, allowed = atomic_load(&l->allowed);
+    if (allowed > 0 && allowed < end) end = allowed;
+    if (end > l->passed) raw_send(client, l->server.data + l->passed, end - l->passed);
+    l->passed = end;
 }
 
 static void relay_all(Listener *l, int client) {
     int store = raw_connect(l->store_port);
     struct pollfd ends[] = {{.fd = client, .events = POLLIN}, {.fd = store, .events = POLLIN}};
-    for (bool open = true; open;) {
-        if (poll(ends, 2, LONG_S * 1000) <= 0) break;
-        if (ends[0].revents) open = relay(client, store, &l->client);
-        if (open && ends[1].revents) open = relay(store, client, &l->server);
+    uint64_t deadline = clock_ns() + (uint64_t)LONG_S * 1000000000;
+    for (bool open = true; open && clock_ns() < deadline;) {
+        size_t heard = l->client.bytes;
+        if (poll(ends, 2, 5) < 0) break;
+        if (ends[0].revents) open = record(client, &l->client);
+        if (ends[0].revents && open)
+            raw_send(store, l->client.data + heard, l->client.bytes - heard);
+        if (open && ends[1].revents) open = record(store, &l->server);
+        if (open) pass_on(l, client);
     }
     close(store);
 }
@@ -202,6 +214,57 @@ static void test_silence_has_a_deadline(void **state) {
     assert_refused(&l, 0.3, STATUS_FAILED, "accepts connections but does not answer");
 }
 
+// ---- A slow store
+
+enum { GREETING = STORE_HELLO_BYTES + STORE_ANSWER_BYTES };
+
+// A time-out inside a reply's header: the next call receives the rest of it, and its own reply.
+static void test_timeout_inside_a_header(void **state) {
+    Served *served = *state;
+    for (size_t cut = 1; cut < STORE_REPLY_BYTES; cut++) {
+        Error err = {0};
+        Listener l = {.trick = RELAY, .store_port = served->port, .allowed = GREETING + cut};
+        assert_int_equal(store_set(served->store, "k", "value", 5, &err), 0);
+        listener_start(&l);
+        Store *store = new_client(l.port);
+        assert_int_equal(store_wait(store, "k", 0.02, &err), -1);
+        check_message(&err, "timed out after 0.02 s waiting for key 'k'");
+        err = (Error){0};
+        assert_int_equal(store_wait(store, "k", 0.02, &err), -1); // and once more
+        atomic_store(&l.allowed, 0);
+        assert_holds(store, "k", "value");
+        store_close(store);
+        listener_end(&l);
+    }
+}
+
+// A time-out inside a value: its rest would be taken for a header, so the connection is not used
+// again.
+static void test_timeout_inside_a_value(void **state) {
+    Served *served = *state;
+    for (size_t cut = 0; cut < 5; cut += 4) {
+        Error err = {0};
+        char value[8];
+        size_t bytes = sizeof value;
+        Listener l = {.trick = RELAY,
+                      .store_port = served->port,
+                      .allowed = GREETING + STORE_REPLY_BYTES + cut};
+        assert_int_equal(store_set(served->store, "k", "value", 5, &err), 0);
+        listener_start(&l);
+        Store *store = store_connect(HOST, l.port, TOKEN, 1.5, &err);
+        assert_non_null(store);
+        assert_int_equal(store_get(store, "k", value, &bytes, &err), -1);
+        check_message(&err, "timed out after 1.5 s waiting for key 'k'");
+        atomic_store(&l.allowed, 0);
+        err = (Error){0};
+        assert_int_equal(store_get(store, "k", value, &bytes, &err), -1);
+        check_message(&err, "is broken");
+        store_close(store);
+        listener_end(&l);
+        assert_alive(served);
+    }
+}
+
 // ---- False clients
 
 static void test_replay_to_server(void **state) {
@@ -275,6 +338,8 @@ int main(void) {
         cmocka_unit_test(test_reflection),
         SERVED(test_replay_to_client),
         cmocka_unit_test(test_silence_has_a_deadline),
+        SERVED(test_timeout_inside_a_header),
+        SERVED(test_timeout_inside_a_value),
         SERVED(test_replay_to_server),
         SERVED(test_refusal_proves_nothing),
         SERVED(test_plain_token_is_no_greeting),
