@@ -310,6 +310,10 @@ static void test_addresses(Mode mode) {
     char wrong[PG_ADDRESS_MAX + 8];
     assert_int_equal(pg_opener_shm.create(&zero, &error), -1);
     must_contain(error.message, "1 to 64 ranks, not 65");
+    zero.world = 0;
+    error = (Error){0};
+    assert_int_equal(pg_opener_shm.create(&zero, &error), -1);
+    must_contain(error.message, "1 to 64 ranks, not 0");
     error = (Error){0};
     zero.world = 2;
     assert_int_equal(pg_opener_shm.create(&zero, &error), 0);
@@ -344,6 +348,41 @@ static void test_addresses(Mode mode) {
     assert_null(pg_opener_shm.open(&twin, &error));
     must_contain(error.message, "two processes are rank 0");
     pg_close(first);
+}
+
+typedef struct LargeRank {
+    ProcessGroup *group;
+    float value;
+    Error error;
+} LargeRank;
+
+static void *sum_in_large_world(void *context) {
+    LargeRank *rank = context;
+    rank->value = (float)pg_rank(rank->group);
+    Collective sum = pg_all_reduce(&rank->value, 1, PG_F32, PG_SUM);
+    if (pg_run(rank->group, sum, &rank->error) != 0) rank->value = -1;
+    pg_close(rank->group);
+    return NULL;
+}
+
+static void test_largest_world(Mode mode) {
+    (void)mode;
+    enum { WORLD = PG_SHM_MAX_WORLD };
+    ProcessGroup *groups[WORLD];
+    LargeRank ranks[WORLD];
+    pthread_t threads[WORLD];
+    Error error = {0};
+    const PgOptions options = {.timeout_s = 60};
+    assert_int_equal(pg_shm_threads(WORLD, &options, groups, &error), 0);
+    for (int r = 0; r < WORLD; r++) {
+        ranks[r] = (LargeRank){.group = groups[r]};
+        assert_int_equal(pthread_create(&threads[r], NULL, sum_in_large_world, &ranks[r]), 0);
+    }
+    for (int r = 0; r < WORLD; r++) pthread_join(threads[r], NULL);
+    for (int r = 0; r < WORLD; r++) {
+        if (ranks[r].error.status) fail_msg("rank %d: %s", r, ranks[r].error.message);
+        assert_true(ranks[r].value == WORLD * (WORLD - 1) / 2);
+    }
 }
 
 // Alone in a group of three.
@@ -450,6 +489,7 @@ TEST(odd_name)
 TEST(bad_argument)
 TEST(too_many)
 TEST(addresses)
+TEST(largest_world)
 TEST(nobody_joins)
 TEST(gives_up)
 TEST(fail_together)
@@ -472,6 +512,7 @@ int main(void) {
             cmocka_unit_test_prestate(run_bad_argument, modes[m]),
             cmocka_unit_test_prestate(run_too_many, modes[m]),
             cmocka_unit_test_prestate(run_addresses, modes[m]),
+            cmocka_unit_test_prestate(run_largest_world, modes[m]),
             cmocka_unit_test_prestate(run_nobody_joins, modes[m]),
             cmocka_unit_test_prestate(run_gives_up, modes[m]),
             cmocka_unit_test_prestate(run_fail_together, modes[m])};
