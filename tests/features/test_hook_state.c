@@ -318,6 +318,33 @@ static void row_65_post_local_sgd_state(void **state) {
     play_both(2, post_local_sgd_state, NULL, NULL);
 }
 
+// A step is counted once, however many buckets it has. Task k's factor is rank + k + 1.
+static void several_buckets(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    enum { TASKS = 3, START = 2 };
+    Rig self = rig_open(group, outcome), *rig = &self;
+    DdpConfig config = ddp_config_default();
+    config.bucket_cap_mb = 0; // a bucket for each parameter
+    PostLocalSgd local = {.group = group, .start_step = START};
+    rig_wrap(rig, toy_model(rig->device, TASKS, 0), &config);
+    EXPECT(ddp_register_comm_hook(rig->wrapper, post_local_sgd_hook(&local), NULL) == 0);
+    for (int step = 0; step < START + 2; step++) {
+        float factors[TASKS];
+        for (int k = 0; k < TASKS; k++) factors[k] = (float)(rig->rank + k + 1);
+        module_zero_grad(rig->model);
+        toy_train(rig, factors);
+        EXPECT(local.step == step + 1);
+        float mean = step < START ? (float)(rig->world - 1) / 2 : (float)rig->rank;
+        for (int k = 0; k < TASKS; k++) EXPECT(grad_is(rig, k, (mean + (float)(k + 1)) / 4));
+    }
+    rig_close(rig);
+}
+
+static void row_64_post_local_sgd_in_several_buckets(void **state) {
+    (void)state;
+    play_both(2, several_buckets, NULL, NULL);
+}
+
 // A hook without memory has none when it stands behind others, either.
 static void nothing_to_carry(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
@@ -339,8 +366,11 @@ static void row_65_no_hook_state(void **state) {
 int main(void) {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_remove)
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(row_65_hook_state_in_checkpoints), IN_FOLDER(row_65_hook_state_that_does_not_fit),
-        IN_FOLDER(row_65_hook_state_on_other_ranks), cmocka_unit_test(row_65_post_local_sgd_state),
+        IN_FOLDER(row_65_hook_state_in_checkpoints),
+        IN_FOLDER(row_65_hook_state_that_does_not_fit),
+        IN_FOLDER(row_65_hook_state_on_other_ranks),
+        cmocka_unit_test(row_65_post_local_sgd_state),
+        cmocka_unit_test(row_64_post_local_sgd_in_several_buckets),
         cmocka_unit_test(row_65_no_hook_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

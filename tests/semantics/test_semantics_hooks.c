@@ -382,33 +382,6 @@ static void row_64_post_local_sgd_subgroups_and_averaging(void **state) {
     play_ranks(AS_THREADS, 4, 60, subgroup_gradients, NULL, NULL);
 }
 
-// A step is counted once, however many buckets it has. Task k's factor is rank + k + 1.
-static void several_buckets(ProcessGroup *group, const void *argument, Outcome *outcome) {
-    (void)argument;
-    enum { TASKS = 3, START = 2 };
-    Rig self = rig_open(group, outcome), *rig = &self;
-    DdpConfig config = ddp_config_default();
-    config.bucket_cap_mb = 0; // a bucket for each parameter
-    PostLocalSgd local = {.group = group, .start_step = START};
-    rig_wrap(rig, toy_model(rig->device, TASKS, 0), &config);
-    EXPECT(ddp_register_comm_hook(rig->wrapper, post_local_sgd_hook(&local), NULL) == 0);
-    for (int step = 0; step < START + 2; step++) {
-        float factors[TASKS];
-        for (int k = 0; k < TASKS; k++) factors[k] = (float)(rig->rank + k + 1);
-        module_zero_grad(rig->model);
-        toy_train(rig, factors);
-        EXPECT(local.step == step + 1);
-        float mean = step < START ? (float)(rig->world - 1) / 2 : (float)rig->rank;
-        for (int k = 0; k < TASKS; k++) EXPECT(grad_is(rig, k, (mean + (float)(k + 1)) / 4));
-    }
-    rig_close(rig);
-}
-
-static void row_64_post_local_sgd_in_several_buckets(void **state) {
-    (void)state;
-    play_both(2, several_buckets, NULL, NULL);
-}
-
 // Gradients that differ from rank to rank and step to step, of rank 1 up to `noise`: PowerSGD of
 // rank 1 with error feedback hands on in sum what went in.
 static void power_sgd_sums(ProcessGroup *group, const void *argument, Outcome *outcome) {
@@ -616,7 +589,6 @@ int main(void) {
         cmocka_unit_test(row_63_ddp_hooks),
         cmocka_unit_test(row_64_hook_parity),
         cmocka_unit_test(row_64_post_local_sgd_subgroups_and_averaging),
-        cmocka_unit_test(row_64_post_local_sgd_in_several_buckets),
         cmocka_unit_test(row_64_power_sgd_error_feedback),
         cmocka_unit_test(row_65_rounding_to_16_bits),
         cmocka_unit_test(row_65_wrappers_round_what_comes_back),

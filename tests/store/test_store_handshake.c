@@ -5,8 +5,9 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <sys/mman.h>
+
+#include "common/base/sync.h"
 
 // ---- Another process at the master's address
 
@@ -26,8 +27,8 @@ typedef struct Record {
 typedef struct Listener {
     Trick trick;
     int port, listener;
-    int store_port;        // RELAY
-    atomic_size_t allowed; // RELAY: of what the store says, only so much is passed on; 0: all
+    int store_port;   // RELAY
+    SyncWord allowed; // RELAY: of what the store says, only so much is passed on; 0: all
     size_t passed;
     Record client, server;    // what each said
     const Record *old_server; // REPLAY
@@ -42,7 +43,7 @@ static bool record(int from, Record *record) {
 }
 
 static void pass_on(Listener *l, int client) {
-    size_t end = l->server.bytes, allowed = atomic_load(&l->allowed);
+    size_t end = l->server.bytes, allowed = sync_load(&l->allowed);
     if (allowed > 0 && allowed < end) end = allowed;
     if (end > l->passed) raw_send(client, l->server.data + l->passed, end - l->passed);
     l->passed = end;
@@ -223,7 +224,8 @@ static void test_timeout_inside_a_header(void **state) {
     Served *served = *state;
     for (size_t cut = 1; cut < STORE_REPLY_BYTES; cut++) {
         Error err = {0};
-        Listener l = {.trick = RELAY, .store_port = served->port, .allowed = GREETING + cut};
+        Listener l = {
+            .trick = RELAY, .store_port = served->port, .allowed = {GREETING + (uint32_t)cut}};
         assert_int_equal(store_set(served->store, "k", "value", 5, &err), 0);
         listener_start(&l);
         Store *store = new_client(l.port);
@@ -231,7 +233,7 @@ static void test_timeout_inside_a_header(void **state) {
         check_message(&err, "timed out after 0.02 s waiting for key 'k'");
         err = (Error){0};
         assert_int_equal(store_wait(store, "k", 0.02, &err), -1); // and once more
-        atomic_store(&l.allowed, 0);
+        sync_store(&l.allowed, 0);
         assert_holds(store, "k", "value");
         store_close(store);
         listener_end(&l);
@@ -248,14 +250,14 @@ static void test_timeout_inside_a_value(void **state) {
         size_t bytes = sizeof value;
         Listener l = {.trick = RELAY,
                       .store_port = served->port,
-                      .allowed = GREETING + STORE_REPLY_BYTES + cut};
+                      .allowed = {GREETING + STORE_REPLY_BYTES + (uint32_t)cut}};
         assert_int_equal(store_set(served->store, "k", "value", 5, &err), 0);
         listener_start(&l);
         Store *store = store_connect(HOST, l.port, TOKEN, 1.5, &err);
         assert_non_null(store);
         assert_int_equal(store_get(store, "k", value, &bytes, &err), -1);
         check_message(&err, "timed out after 1.5 s waiting for key 'k'");
-        atomic_store(&l.allowed, 0);
+        sync_store(&l.allowed, 0);
         err = (Error){0};
         assert_int_equal(store_get(store, "k", value, &bytes, &err), -1);
         check_message(&err, "is broken");
