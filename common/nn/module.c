@@ -1,4 +1,4 @@
-/* module.c: building, walking, replicating and freeing trees of modules. */
+/* module.c: trees of modules: construction, traversal, replicas. */
 #include "common/nn/module.h"
 
 #include <string.h>
@@ -78,7 +78,8 @@ Tensor *module_add_buffer(Module *module, Device *device, const char *name, DTyp
 
 // ---- shared weights ---------------------------------------------------------------------------
 
-static ModuleTensor *meant(ModuleTensor *entry) {
+// Returns the entry that has the tensor: of a shared parameter, its owner's.
+static ModuleTensor *owner_of(ModuleTensor *entry) {
     return entry->tied ? entry->tied : entry;
 }
 
@@ -91,7 +92,7 @@ static ModuleTensor *find_parameter(Module *module, const char *name) {
 
 void module_tie_parameter(Module *module, const char *name, Module *owner, const char *owner_name) {
     ModuleTensor *entry = find_parameter(module, name);
-    ModuleTensor *target = meant(find_parameter(owner, owner_name));
+    ModuleTensor *target = owner_of(find_parameter(owner, owner_name));
     CHECK(!entry->tied && entry != target && entry->tensor.device == target->tensor.device &&
               tensor_same_shape(&entry->tensor, &target->tensor),
           "%s of a %s cannot share %s of a %s", name, module->type, owner_name, owner->type);
@@ -100,7 +101,7 @@ void module_tie_parameter(Module *module, const char *name, Module *owner, const
     entry->tied = target;
 }
 
-// ---- walking ----------------------------------------------------------------------------------
+// ---- traversal ----------------------------------------------------------------------------------
 
 static bool contains(const NamedTensors *list, const Tensor *tensor) {
     for (size_t i = 0; i < list->count; i++)
@@ -109,7 +110,7 @@ static bool contains(const NamedTensors *list, const Tensor *tensor) {
 }
 
 static void append(NamedTensors *list, const char *prefix, ModuleTensor *entry, int which) {
-    Tensor *tensor = &meant(entry)->tensor;
+    Tensor *tensor = &owner_of(entry)->tensor;
     if (!(which & MODULE_ALL_NAMES) && contains(list, tensor)) return;
     list->items = memory_grow(list->items, list->count + 1, sizeof *list->items);
     NamedTensor *item = &list->items[list->count++];
@@ -166,7 +167,7 @@ void module_zero_grad(Module *module) {
 
 void module_release_grads(Module *module, const NamedTensors *which) {
     for (int i = 0; i < module->parameter_count; i++) {
-        ModuleTensor *entry = meant(&module->parameters[i]);
+        ModuleTensor *entry = owner_of(&module->parameters[i]);
         if (!contains(which, &entry->tensor)) continue;
         if (entry->owns_grad)
             device_free(entry->tensor.device, entry->tensor.grad, tensor_bytes(&entry->tensor));
@@ -179,7 +180,7 @@ void module_release_grads(Module *module, const NamedTensors *which) {
 
 void module_own_grads(Module *module) {
     for (int i = 0; i < module->parameter_count; i++) {
-        ModuleTensor *entry = meant(&module->parameters[i]);
+        ModuleTensor *entry = owner_of(&module->parameters[i]);
         if (entry->tensor.grad) continue;
         entry->tensor.grad = device_alloc(entry->tensor.device, tensor_bytes(&entry->tensor));
         entry->tensor.has_grad = false;
@@ -190,14 +191,15 @@ void module_own_grads(Module *module) {
 
 // ---- replicas ---------------------------------------------------------------------------------
 
-// Which entry of the replica stands for which of the module: PyTorch's identity map.
-typedef struct Twins {
+// Maps each parameter of the module to its copy in the replica, so that shared parameters have one
+// copy (PyTorch's deepcopy memo).
+typedef struct CopyMap {
     struct {
         const ModuleTensor *original;
-        ModuleTensor *twin;
+        ModuleTensor *copy;
     } * items;
     size_t count;
-} Twins;
+} CopyMap;
 
 static void copy_empty(ModuleTensor *copy, const ModuleTensor *entry, Device *device) {
     const Tensor *tensor = &entry->tensor;
@@ -208,38 +210,37 @@ static void copy_empty(ModuleTensor *copy, const ModuleTensor *entry, Device *de
 }
 
 static void copy_parameter(ModuleTensor *copy, const ModuleTensor *entry, Device *device,
-                           Twins *twins) {
+                           CopyMap *map) {
     const ModuleTensor *original = entry->tied ? entry->tied : entry;
     copy_empty(copy, original, device);
     set_name(copy->name, entry->name);
-    for (size_t i = 0; i < twins->count && !copy->tied; i++)
-        if (twins->items[i].original == original) copy->tied = twins->items[i].twin;
+    for (size_t i = 0; i < map->count && !copy->tied; i++)
+        if (map->items[i].original == original) copy->tied = map->items[i].copy;
     if (copy->tied) return;
-    twins->items = memory_grow(twins->items, twins->count + 1, sizeof *twins->items);
-    twins->items[twins->count].original = original;
-    twins->items[twins->count++].twin = copy;
+    map->items = memory_grow(map->items, map->count + 1, sizeof *map->items);
+    map->items[map->count].original = original;
+    map->items[map->count++].copy = copy;
 }
 
-static Module *copy_tree(const Module *module, Device *device, Twins *twins) {
-    CHECK(!module->state, "a %s cannot be replicated: it has state of its own", module->type);
+static Module *copy_tree(const Module *module, Device *device, CopyMap *map) {
+    CHECK(!module->state, "a %s has state and cannot be replicated", module->type);
     Module *replica = memory_zalloc(sizeof *replica);
     *replica = *module;
     replica->destroy = NULL;
     for (int i = 0; i < module->parameter_count; i++)
-        copy_parameter(&replica->parameters[i], &module->parameters[i], device, twins);
+        copy_parameter(&replica->parameters[i], &module->parameters[i], device, map);
     for (int i = 0; i < module->buffer_count; i++)
         copy_empty(&replica->buffers[i], &module->buffers[i], device);
     replica->children = NULL;
     replica->child_count = 0;
     for (int i = 0; i < module->child_count; i++)
-        module_add(replica, module->children[i]->name,
-                   copy_tree(module->children[i], device, twins));
+        module_add(replica, module->children[i]->name, copy_tree(module->children[i], device, map));
     return replica;
 }
 
 Module *module_replica(const Module *module, Device *device) {
-    Twins twins = {0};
-    Module *replica = copy_tree(module, device, &twins);
-    free(twins.items);
+    CopyMap map = {0};
+    Module *replica = copy_tree(module, device, &map);
+    free(map.items);
     return replica;
 }

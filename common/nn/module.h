@@ -22,14 +22,14 @@ typedef struct ModuleTensor {
     char name[MODULE_NAME]; // "weight"
     Tensor tensor;
     bool owns_data, owns_grad; // the module frees this memory; a replica owns none
-    struct ModuleTensor *tied; // shared weights: the other module's entry that is meant, or NULL
+    struct ModuleTensor *tied; // a shared parameter: the owner's entry; otherwise NULL
 } ModuleTensor;
 
 struct Module {
     const char *type;       // "Linear"
     char name[MODULE_NAME]; // in its parent: "fc1"; "" for a wrapped module, which adds no name
     Tensor *(*forward)(Module *self, Tape *tape, Tensor *x);
-    void (*destroy)(Module *self); // frees `state` and what it holds; may be NULL
+    void (*destroy)(Module *self); // frees `state`; may be NULL
     size_t config[6];              // arguments of the type's forward: sizes, stride, padding, ...
     void *state;                   // a wrapper's own struct
 
@@ -46,15 +46,16 @@ void module_close(Module *module);
 // Adds a child and returns it; the parent owns it from now on.
 Module *module_add(Module *parent, const char *name, Module *child);
 Module *module_child(const Module *parent, const char *name); // CHECKs that it exists
-// Adds a tensor whose data (and, for a parameter, gradient) is device memory the module owns.
+// Adds a tensor. The module allocates and owns its data (and, for a parameter, its gradient) in
+// device memory.
 Tensor *module_add_parameter(Module *module, Device *device, const char *name, int ndim,
                              const size_t *shape);
 Tensor *module_add_buffer(Module *module, Device *device, const char *name, DType dtype, int ndim,
                           const size_t *shape);
 
 // Makes a parameter the same tensor as another module's, as PyTorch's `b.weight = a.weight` does,
-// and gives back its own memory. It must be called before wrapping. The owner must live as long,
-// and stay an owner.
+// and frees its own memory. Preconditions: no wrapper exists yet; the owner outlives the module and
+// is never tied itself.
 void module_tie_parameter(Module *module, const char *name, Module *owner, const char *owner_name);
 // Parameter i of the module itself, not of its children.
 static inline Tensor *module_parameter(Module *module, int i) {
@@ -69,7 +70,7 @@ static inline Tensor *module_forward(Module *module, Tape *tape, Tensor *x) {
     return x ? module->forward(module, tape, x) : NULL;
 }
 
-// ---- walking ----------------------------------------------------------------------------------
+// ---- traversal ----------------------------------------------------------------------------------
 typedef struct NamedTensor {
     char name[MODULE_PATH]; // "layer1.0.conv1.weight"
     Tensor *tensor;
@@ -98,15 +99,15 @@ bool module_has_type(const Module *module, const char *type);
 
 void module_zero_grad(Module *module); // every parameter's gradient becomes None
 
-// A tree of the same shape whose tensors are on another device and have no memory (data and grad
-// NULL): what DataParallel fills anew in each forward. requires_grad is copied, hooks are not;
+// Returns a tree of the same shape whose tensors are on another device and have no memory (data and
+// grad NULL); DataParallel sets it in each forward. requires_grad is copied, hooks are not;
 // parameters that are one tensor in the module are one in the replica.
 Module *module_replica(const Module *module, Device *device);
 
 // Frees these parameters' gradient memory, for a caller that sets tensor->grad to its own memory
 // (DDP's buckets).
 void module_release_grads(Module *module, const NamedTensors *which);
-// The reverse: allocates memory for every gradient without any; such a gradient is None.
+// The reverse: allocates every gradient without memory, as None.
 void module_own_grads(Module *module);
 
 #endif

@@ -239,10 +239,10 @@ static void max_pool_backward(Tape *tape, Node *node) {
     const MaxPoolSaved *saved = node->saved;
     bool accumulate;
     float *dx = tape_grad(tape, x, &accumulate);
-    if (dx && tensor_is_half(x))
+    if (tensor_is_half(x))
         HALVES(tape)->max_pool_gradient(tensor_precision(x), &saved->window, saved->chosen,
                                         half_gradient(y), (void *)dx, accumulate);
-    else if (dx)
+    else
         KERNELS(tape)->convolution->max_pool_gradient(&saved->window, saved->chosen, y->grad, dx,
                                                       accumulate);
     tape_grad_done(tape, x);
@@ -272,10 +272,10 @@ static void avg_pool_backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0], *y = node->output;
     bool accumulate;
     float *dx = tape_grad(tape, x, &accumulate);
-    if (dx && tensor_is_half(x))
+    if (tensor_is_half(x))
         HALVES(tape)->avg_pool_gradient(tensor_precision(x), node->saved, half_gradient(y),
                                         (void *)dx, accumulate);
-    else if (dx)
+    else
         KERNELS(tape)->convolution->avg_pool_gradient(node->saved, y->grad, dx, accumulate);
     tape_grad_done(tape, x);
 }
@@ -299,10 +299,10 @@ static void upsample2x_backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0], *y = node->output;
     bool accumulate;
     float *dx = tape_grad(tape, x, &accumulate);
-    if (dx && tensor_is_half(x))
+    if (tensor_is_half(x))
         HALVES(tape)->upsample2x_gradient(tensor_precision(x), node->saved, half_gradient(y),
                                           (void *)dx, accumulate);
-    else if (dx)
+    else
         KERNELS(tape)->pixels->upsample2x_gradient(
             y->grad, dx, accumulate, x->shape[0] * x->shape[1], x->shape[2], x->shape[3]);
     tape_grad_done(tape, x);
@@ -328,10 +328,10 @@ static void shortcut_backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0], *y = node->output;
     bool accumulate;
     float *dx = tape_grad(tape, x, &accumulate);
-    if (dx && tensor_is_half(x))
+    if (tensor_is_half(x))
         HALVES(tape)->shortcut_gradient(tensor_precision(x), node->saved, half_gradient(y),
                                         (void *)dx, accumulate);
-    else if (dx)
+    else
         KERNELS(tape)->convolution->shortcut_gradient(node->saved, y->grad, dx, accumulate);
     tape_grad_done(tape, x);
 }

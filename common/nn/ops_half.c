@@ -15,8 +15,7 @@ static void half_backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0], *y = node->output;
     bool accumulate;
     float *dx = tape_grad(tape, x, &accumulate);
-    if (dx)
-        HALVES(tape)->widen(tensor_precision(y), half_sizes(y), half_gradient(y), dx, accumulate);
+    HALVES(tape)->widen(tensor_precision(y), half_sizes(y), half_gradient(y), dx, accumulate);
     tape_grad_done(tape, x);
 }
 
@@ -33,9 +32,8 @@ static void float32_backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0];
     bool accumulate;
     float *dx = tape_grad(tape, x, &accumulate);
-    if (dx)
-        HALVES(tape)->narrow(tensor_precision(x), half_sizes(x), node->output->grad, (void *)dx,
-                             accumulate);
+    HALVES(tape)->narrow(tensor_precision(x), half_sizes(x), node->output->grad, (void *)dx,
+                         accumulate);
     tape_grad_done(tape, x);
 }
 

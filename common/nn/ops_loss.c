@@ -19,10 +19,9 @@ static void cross_entropy_backward(Tape *tape, Node *node) {
     const LossSaved *saved = node->saved;
     bool accumulate;
     float *grad = tape_grad(tape, logits, &accumulate);
-    if (grad)
-        KERNELS(tape)->loss->cross_entropy_gradient(
-            (Labels){saved->target->data, logits->shape[0], logits->shape[1]}, saved->probabilities,
-            (Upstream){node->output->grad, saved->divisor}, grad, accumulate);
+    KERNELS(tape)->loss->cross_entropy_gradient(
+        (Labels){saved->target->data, logits->shape[0], logits->shape[1]}, saved->probabilities,
+        (Upstream){node->output->grad, saved->divisor}, grad, accumulate);
     tape_grad_done(tape, logits);
 }
 
@@ -70,9 +69,8 @@ static void binary_cross_entropy_backward(Tape *tape, Node *node) {
     const Answers answers = answers_of(logits, saved->target, saved->pos_weight);
     bool accumulate;
     float *grad = tape_grad(tape, logits, &accumulate);
-    if (grad)
-        KERNELS(tape)->loss->binary_cross_entropy_gradient(
-            &answers, (Upstream){node->output->grad, saved->divisor}, grad, accumulate);
+    KERNELS(tape)->loss->binary_cross_entropy_gradient(
+        &answers, (Upstream){node->output->grad, saved->divisor}, grad, accumulate);
     tape_grad_done(tape, logits);
 }
 
@@ -117,10 +115,9 @@ static void squared_error_backward(Tape *tape, Node *node) {
     const LossSaved *saved = node->saved;
     bool accumulate;
     float *grad = tape_grad(tape, x, &accumulate);
-    if (grad)
-        KERNELS(tape)->loss->squared_error_gradient(tensor_f32(x), tensor_f32(saved->target),
-                                                    (Upstream){node->output->grad, saved->divisor},
-                                                    grad, accumulate, tensor_count(x));
+    KERNELS(tape)->loss->squared_error_gradient(tensor_f32(x), tensor_f32(saved->target),
+                                                (Upstream){node->output->grad, saved->divisor},
+                                                grad, accumulate, tensor_count(x));
     tape_grad_done(tape, x);
 }
 
@@ -145,9 +142,8 @@ static void spread_backward(Tape *tape, Node *node) {
     const double *divisor = node->saved;
     bool accumulate;
     float *grad = tape_grad(tape, x, &accumulate);
-    if (grad)
-        KERNELS(tape)->elementwise->spread(grad, node->output->grad, *divisor, accumulate,
-                                           tensor_count(x));
+    KERNELS(tape)->elementwise->spread(grad, node->output->grad, *divisor, accumulate,
+                                       tensor_count(x));
     tape_grad_done(tape, x);
 }
 

@@ -23,18 +23,11 @@ static void pixel_cross_entropy_backward(Tape *tape, Node *node) {
     const PixelLossSaved *saved = node->saved;
     bool accumulate;
     float *grad = tape_grad(tape, logits, &accumulate);
-    if (grad)
-        KERNELS(tape)->pixels->pixel_cross_entropy_gradient(
-            (PixelLabels){saved->target->data, logits->shape[0], logits->shape[1],
-                          image_pixels(logits)},
-            saved->probabilities, saved->kept, sum->grad, grad, accumulate);
+    KERNELS(tape)->pixels->pixel_cross_entropy_gradient(
+        (PixelLabels){saved->target->data, logits->shape[0], logits->shape[1],
+                      image_pixels(logits)},
+        saved->probabilities, saved->kept, sum->grad, grad, accumulate);
     tape_grad_done(tape, logits);
-}
-
-static bool fits(const Tensor *logits, const Tensor *target) {
-    return logits->ndim == 4 && target->ndim == 3 && target->dtype == DTYPE_I64 &&
-           target->shape[0] == logits->shape[0] && target->shape[1] == logits->shape[2] &&
-           target->shape[2] == logits->shape[3];
 }
 
 Tensor *op_pixel_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, const Mining *mining,
@@ -42,7 +35,9 @@ Tensor *op_pixel_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, const
     *kept = 0;
     if (!logits || !target) return NULL;
     logits = op_float32(tape, logits);
-    if (!fits(logits, target))
+    if (logits->ndim != 4 || target->ndim != 3 || target->dtype != DTYPE_I64 ||
+        target->shape[0] != logits->shape[0] || target->shape[1] != logits->shape[2] ||
+        target->shape[2] != logits->shape[3])
         return tape_fail(tape, "pixel_cross_entropy", "logits %s do not fit targets %s",
                          tensor_describe(logits).text, tensor_describe(target).text);
     size_t n = logits->shape[0], classes = logits->shape[1], inner = image_pixels(logits);

@@ -133,8 +133,8 @@ int tape_backward(Tape *tape, Tensor *output, Error *err);
 float *tape_make_grad(Tape *tape, Tensor *output);
 
 // In Node.backward, for each input: returns the memory of its gradient, or NULL if the input
-// requires none. *accumulate: add to the contents (true) or overwrite them. Then call
-// tape_grad_done.
+// requires none (never of a node with one input: such a node would not be recorded). *accumulate:
+// add to the contents (true) or overwrite them. Then call tape_grad_done.
 float *tape_grad(Tape *tape, Tensor *input, bool *accumulate);
 void tape_grad_done(Tape *tape, Tensor *input);
 // For operations whose input gradient equals the output's or is computed in place (add, flatten,

@@ -13,51 +13,37 @@
 #include "common/base/memory.h"
 #include "common/tensor_files/checkpoint.h"
 
-typedef struct Search {
-    char *newest; // NULL: none found yet
-    uint64_t step;
-    size_t damaged;
-} Search;
-
 static int is_candidate(const struct dirent *entry) {
     return fnmatch("?*.safetensors", entry->d_name, 0) == 0;
 }
 
-static void look_at(Search *search, const char *path, Log *log) {
-    Progress progress;
-    Error why = {0};
-    switch (checkpoint_check(path, &progress, &why)) {
-    case CHECKPOINT_OTHER:
-        return;
-    case CHECKPOINT_DAMAGED:
-        search->damaged++;
-        if (log) log_say(log, "skipped %s", why.message);
-        return;
-    case CHECKPOINT_WHOLE:
-        if (search->newest && progress.step <= search->step) return;
-        free(search->newest);
-        search->newest = memory_format("%s", path);
-        search->step = progress.step;
-    }
-}
-
 int checkpoint_find(const char *folder, char **path, Log *log, Error *err) {
-    Search search = {0};
     struct dirent **entries;
     // Sorted, so that every rank chooses the same one of several with equal steps (best and last).
     int count = scandir(folder, &entries, is_candidate, alphasort);
+    uint64_t newest = 0;
+    size_t damaged = 0;
     *path = NULL;
     if (count < 0)
         return error_set(err, STATUS_USAGE, "cannot look into %s: %s", folder, strerror(errno));
     for (int i = 0; i < count; i++) {
         char *candidate = memory_format("%s/%s", folder, entries[i]->d_name);
-        look_at(&search, candidate, log);
+        Progress progress;
+        Error why = {0};
+        CheckpointState state = checkpoint_check(candidate, &progress, &why);
+        if (state == CHECKPOINT_DAMAGED) {
+            damaged++;
+            if (log) log_say(log, "skipped %s", why.message);
+        }
+        if (state == CHECKPOINT_WHOLE && (!*path || progress.step > newest)) {
+            free(*path);
+            *path = memory_format("%s", candidate);
+            newest = progress.step;
+        }
         free(candidate);
         free(entries[i]);
     }
     free(entries);
-    *path = search.newest;
-    if (search.newest || search.damaged == 0) return 0;
-    return error_set(err, STATUS_USAGE, "%s: no whole checkpoint; %zu damaged", folder,
-                     search.damaged);
+    if (*path || damaged == 0) return 0;
+    return error_set(err, STATUS_USAGE, "%s: no whole checkpoint; %zu damaged", folder, damaged);
 }

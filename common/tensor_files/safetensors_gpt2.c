@@ -35,13 +35,6 @@ static bool is_conv1d(const SafeEntry *attention) {
     return attention->ndim == 2 && attention->shape[1] == 3 * attention->shape[0];
 }
 
-// The first block's attention; NULL if the file has none.
-static const SafeEntry *find_attention(const SafeTensors *content) {
-    for (size_t i = 0; i < content->count; i++)
-        if (is_of_block(&content->entries[i], "attn.c_attn.weight")) return &content->entries[i];
-    return NULL;
-}
-
 // All blocks must have one layout, and all names the prefix or none (but lm_head.weight).
 static int check_uniform(const SafeTensors *content, const char *path, bool prefixed, Error *err) {
     for (size_t i = 0; i < content->count; i++) {
@@ -92,7 +85,10 @@ static void add_prefix(SafeEntry *entry) {
 }
 
 int safetensors_convert_gpt2(SafeTensors *content, const char *path, Error *err) {
-    const SafeEntry *attention = find_attention(content);
+    const SafeEntry *attention = NULL; // of the first block
+    for (size_t i = 0; i < content->count && !attention; i++)
+        if (is_of_block(&content->entries[i], "attn.c_attn.weight"))
+            attention = &content->entries[i];
     if (!attention || !is_conv1d(attention)) return 0;
     bool prefixed = begins_with(attention->name, PREFIX);
     if (check_uniform(content, path, prefixed, err) != 0) return -1;

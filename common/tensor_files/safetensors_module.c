@@ -147,15 +147,12 @@ int safetensors_check_module(const SafeTensors *content, const char *path, Modul
 }
 
 void safetensors_apply_module(const SafeTensors *content, Module *module) {
-    NamedTensors names = module_tensors(module, MODULE_STATE);
-    NamedTensors all = module_tensors(module, MODULE_STATE | MODULE_ALL_NAMES);
+    NamedTensors names = module_tensors(module, MODULE_STATE | MODULE_ALL_NAMES);
     for (size_t i = 0; i < names.count; i++) {
-        Tensor *tensor = names.items[i].tensor;
-        const SafeEntry *entry = find_tensor(content, &all, tensor);
-        device_copy(tensor->device, tensor->data, NULL, entry->data, entry->bytes);
+        const SafeEntry *entry = safetensors_find(content, names.items[i].name);
+        if (entry) tensor_from_host(names.items[i].tensor, entry->data); // NULL: has another name
     }
     named_tensors_free(&names);
-    named_tensors_free(&all);
 }
 
 // Removes the prefix from each name that begins with it. Returns -1 with err filled if none does.

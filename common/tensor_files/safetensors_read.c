@@ -188,11 +188,11 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const Span *)a)->entry->name, ((const Span *)b)->entry->name);
 }
 
+// By offset; an empty tensor before another one of the same offset.
 static int by_place(const void *a, const void *b) {
     const Span *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
-    return (x->end > y->end) -
-           (x->end < y->end); // an empty tensor before another one of the same offset
+    return (x->end > y->end) - (x->end < y->end);
 }
 
 static int check_names(Span *spans, size_t count, Error *err) {
