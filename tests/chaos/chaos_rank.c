@@ -166,11 +166,12 @@ int __real_pg_run(ProcessGroup *group, Collective collective, Error *err);
 int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err);
 
 // The meetings before and after a divided step in shared memory; else the weights' way back. And
-// the gathering of the optimizer's state to the rank that saves.
+// the transfer of each rank's optimizer state to the rank that saves.
 int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err) {
     if (collective.kind == PG_BARRIER && chaos.steps > 0 && arrive("meeting")) strike();
     if (collective.kind == PG_ALL_GATHER && collective.type == PG_F32 && arrive("gather")) strike();
-    if (collective.kind == PG_GATHER && collective.type == PG_F32 && arrive("state")) strike();
+    bool moves_state = collective.kind == PG_SEND || collective.kind == PG_RECV;
+    if (moves_state && collective.type == PG_F32 && arrive("state")) strike();
     return __real_pg_run(group, collective, err);
 }
 
