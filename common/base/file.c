@@ -72,14 +72,10 @@ int file_begin(AtomicFile *f, const char *path, Error *err) {
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return error_set(err, STATUS_USAGE, "cannot write %s: it is not a regular file", path);
     int fd = open_temporary(f);
-    if (fd >= 0) f->file = fdopen(fd, "wb");
-    if (f->file) return 0;
-    error_set(err, STATUS_USAGE, "cannot write %s: %s", path, strerror(errno));
-    if (fd >= 0) {
-        close(fd);
-        unlink(f->temporary);
-    }
-    return -1;
+    if (fd < 0) return error_set(err, STATUS_USAGE, "cannot write %s: %s", path, strerror(errno));
+    f->file = fdopen(fd, "wb");
+    CHECK(f->file, "no stream for %s: %s", path, strerror(errno));
+    return 0;
 }
 
 // EINVAL: a file system without fsync.

@@ -1,8 +1,8 @@
 /* log.c: lines on stderr and stdout, and the progress bar between them.
  *
- * Invariant: bar_drawn says whether the terminal's last line holds the bar; every line first takes
- * it away, so text and bar never mix. A broken pipe or a full disk behind stdout is not this file's
- * business: the data lines are also in steps.csv.
+ * Invariant: bar_drawn tells whether the terminal's last line is the bar; every line erases it
+ * first, so text and bar never mix. Lines of stdout that a broken pipe or a full disk loses are
+ * reported by log_check_stdout; steps.csv has the same data.
  */
 #include "common/base/log.h"
 

@@ -36,9 +36,9 @@ void options_add(Options *options, Option row) {
     if (row.type != OPTION_TITLE) {
         size_t length = strlen(row.name);
         CHECK(length < NAME_MAX_LENGTH, "the option name %s is too long", row.name);
-        CHECK(strcmp(row.name, "help") != 0, "--help is there already");
-        CHECK(!find_option(options, row.name, length), "--%s is there already", row.name);
-        CHECK(row.value, "--%s has nowhere to put its value", row.name);
+        CHECK(strcmp(row.name, "help") != 0, "--help is reserved");
+        CHECK(!find_option(options, row.name, length), "--%s was added before", row.name);
+        CHECK(row.value, "--%s: value is NULL", row.name);
     }
     options->table[options->count++] = row;
 }

@@ -99,23 +99,8 @@ void trace_mark(Trace *trace) {
 
 // ---- writing ----------------------------------------------------------------------------------
 
-static void write_metadata(Json *json, int pid, int tid, const char *what, const char *name) {
-    json_begin_object(json, NULL);
-    json_string(json, "ph", "M");
-    json_string(json, "name", what);
-    json_integer(json, "pid", pid);
-    json_integer(json, "tid", tid);
-    json_begin_object(json, "args");
-    if (name)
-        json_string(json, "name", name);
-    else
-        json_integer(json, "sort_index", tid);
-    json_end_object(json);
-    json_end_object(json);
-}
-
-// Writes what all events but metadata begin with. The time is in microseconds, with the ns as
-// decimals.
+// Writes what all events begin with. The time is in microseconds, with the ns as decimals; metadata
+// have none.
 static void begin_event(Json *json, const char *ph, const char *name, int pid, int tid,
                         uint64_t at_ns) {
     json_begin_object(json, NULL);
@@ -123,7 +108,18 @@ static void begin_event(Json *json, const char *ph, const char *name, int pid, i
     json_string(json, "name", name);
     json_integer(json, "pid", pid);
     json_integer(json, "tid", tid);
-    json_number(json, "ts", (double)at_ns / 1e3);
+    if (*ph != 'M') json_number(json, "ts", (double)at_ns / 1e3);
+}
+
+static void write_metadata(Json *json, int pid, int tid, const char *what, const char *name) {
+    begin_event(json, "M", what, pid, tid, 0);
+    json_begin_object(json, "args");
+    if (name)
+        json_string(json, "name", name);
+    else
+        json_integer(json, "sort_index", tid);
+    json_end_object(json);
+    json_end_object(json);
 }
 
 static void write_span(Json *json, int pid, int tid, const TraceSpan *span) {
