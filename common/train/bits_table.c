@@ -111,55 +111,31 @@ enum { TEXT_MAX = 1024 };
 // exact except for subnormal numbers (below 2^-126).
 #define UNLESS ", unless a gradient leaves float32's normal range"
 
-// The texts of all rows that break the promise.
-typedef struct Verdict {
-    char reasons[TEXT_MAX];   // "reason: remedy; reason"
-    char remedies[TEXT_MAX];  // each once, " --sampler blocked --normalize global"
-    char obstacles[TEXT_MAX]; // the reasons without remedy
-} Verdict;
-
-static void add(char text[TEXT_MAX], const char *reason) {
-    format_append(text, TEXT_MAX, "%s%s", *text ? "; " : "", reason);
-}
-
-static void add_row(Verdict *verdict, const BitsRow *row) {
-    add(verdict->reasons, row->reason);
-    if (!row->remedy) {
-        add(verdict->obstacles, row->reason);
-        return;
-    }
-    format_append(verdict->reasons, TEXT_MAX, ": %s", row->remedy);
-    if (!strstr(verdict->remedies, row->remedy))
-        format_append(verdict->remedies, TEXT_MAX, " %s", row->remedy);
-}
-
-static void announce_dp(Log *log, const Verdict *verdict, int devices) {
-    bool averages = !strstr(verdict->remedies, "--normalize global");
-    if (verdict->obstacles[0])
-        log_say(log, "bits: not promised against DistributedDataParallel (%s)", verdict->obstacles);
-    else
-        log_say(log, EQUAL " DistributedDataParallel's on %d ranks with%s%s", devices,
-                verdict->remedies, averages ? UNLESS : "");
-}
-
-static void announce_ddp(Log *log, const Verdict *verdict, const Job *job) {
-    if (verdict->reasons[0])
-        log_say(log, "bits: not promised against DataParallel (%s)", verdict->reasons);
-    else
-        log_say(log, EQUAL " DataParallel's on %d devices%s", job->devices,
-                job->strategy->global_mean ? "" : UNLESS);
-}
-
 void bits_announce(Run *run) {
     const Job *job = run->job;
+    Log *log = &run->record.log;
     if (job->devices == 1 || run->config->evaluate || run->config->dry_run) return;
-    Verdict verdict = {.reasons = ""};
+    // The rows that break the promise: "reason: remedy; reason", the remedies, each once, and the
+    // reasons without remedy.
+    char reasons[TEXT_MAX] = "", remedies[TEXT_MAX] = "", obstacles[TEXT_MAX] = "";
     bool holds[BITS_CONDITIONS];
     find_conditions(run, holds);
-    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++)
-        if (holds[ROWS[i].breaks]) add_row(&verdict, &ROWS[i]);
-    if (strategy_processes(run->strategy) == 1)
-        announce_dp(&run->record.log, &verdict, job->devices);
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        const char *reason = ROWS[i].reason, *remedy = ROWS[i].remedy;
+        if (!holds[ROWS[i].breaks]) continue;
+        format_append(reasons, TEXT_MAX, "%s%s", *reasons ? "; " : "", reason);
+        if (remedy) format_append(reasons, TEXT_MAX, ": %s", remedy);
+        if (remedy && !strstr(remedies, remedy)) format_append(remedies, TEXT_MAX, " %s", remedy);
+        if (!remedy) format_append(obstacles, TEXT_MAX, "%s%s", *obstacles ? "; " : "", reason);
+    }
+    if (strategy_processes(run->strategy) == 1 && *obstacles)
+        log_say(log, "bits: not promised against DistributedDataParallel (%s)", obstacles);
+    else if (strategy_processes(run->strategy) == 1)
+        log_say(log, EQUAL " DistributedDataParallel's on %d ranks with%s%s", job->devices,
+                remedies, strstr(remedies, GLOBAL) ? "" : UNLESS);
+    else if (*reasons)
+        log_say(log, "bits: not promised against DataParallel (%s)", reasons);
     else
-        announce_ddp(&run->record.log, &verdict, job);
+        log_say(log, EQUAL " DataParallel's on %d devices%s", job->devices,
+                run->strategy->global_mean ? "" : UNLESS);
 }

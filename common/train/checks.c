@@ -77,16 +77,6 @@ static int check_used_by_choice(const TrainConfig *config, const Options *option
     return options_check_used(options, uses, sizeof uses / sizeof *uses, err);
 }
 
-static int check_parts(const TrainConfig *config, const Job *job, Error *err) {
-    if (config->accumulate_steps <= 1) return 0;
-    size_t share = config->global_batch / (size_t)job->devices;
-    if (config->accumulate_steps <= share) return 0;
-    return error_set(err, STATUS_USAGE,
-                     "--accumulate-steps %zu: a device has %zu of --global-batch %zu: a part would "
-                     "have no sample",
-                     config->accumulate_steps, share, config->global_batch);
-}
-
 static int check_dump_steps(const TrainConfig *config, size_t total_steps, Error *err) {
     for (const char *at = config->dump_step; *at;) {
         uint64_t step;
@@ -183,7 +173,12 @@ int checks_device(const TrainConfig *config, const DataSource *data, const Job *
     if (config->link && is(job->name, "single"))
         return error_set(err, STATUS_USAGE,
                          "--link is for train_dp and train_ddp: one device has nothing to send");
-    if (check_parts(config, job, err) != 0) return -1;
+    size_t parts = config->accumulate_steps, devices = (size_t)job->devices;
+    if (parts > 1 && parts > config->global_batch / devices)
+        return error_set(err, STATUS_USAGE,
+                         "--accumulate-steps %zu: a device has %zu of --global-batch %zu: a part "
+                         "would have no sample",
+                         parts, config->global_batch / devices, config->global_batch);
     return config->cuda_graph ? check_graph(config, data, job, err) : 0;
 }
 

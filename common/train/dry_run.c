@@ -45,9 +45,7 @@ void dry_run_print(Run *run) {
     for (int i = 0; i < KINDS - 1; i++) kinds[KINDS - 1].bytes -= kinds[i].bytes;
     for (int i = 0; i < KINDS; i++)
         log_data(&run->record.log, "%s_bytes=%zu", kinds[i].kind, kinds[i].bytes);
-    log_data(&run->record.log, "peak_bytes=%zu (%.2f GiB on %s)", strategy->device->peak_bytes,
-             (double)strategy->device->peak_bytes / (1 << 30), strategy->device->name);
-    for (int i = 1; i < job->all_count; i++)
+    for (int i = 0; i < job->all_count; i++)
         log_data(&run->record.log, "peak_bytes=%zu (%.2f GiB on %s)", job->all[i]->peak_bytes,
                  (double)job->all[i]->peak_bytes / (1 << 30), job->all[i]->name);
 }

@@ -4,12 +4,19 @@
 
 enum { EVALUATION_BATCH = 256, LOADER_DEPTH = 2 };
 
-static int evaluate_batches(Run *run, Loader *loader, Metrics *metrics, Error *err) {
+// Evaluates this process's share of the test split.
+static int evaluate_part(Run *run, Metrics *metrics, Error *err) {
     Strategy *strategy = run->strategy;
     Tape *tape = run->step->tape;
-    BatchInput *input =
-        batch_input_create(strategy->device, &run->data->test, loader_capacity(loader));
-    const Loss loss = loss_of_evaluation(run->config, &run->data->test);
+    const Dataset *set = &run->data->test;
+    // Batches of text are at most as large as those of training, which fit into memory.
+    size_t share = run->config->global_batch / (size_t)run->job->devices, size = EVALUATION_BATCH;
+    if (set->tokens && share < size) size = share == 0 ? 1 : share;
+    Sampler *part =
+        sampler_evaluation(set->count, size, strategy_processes(strategy), strategy->sampler->rank);
+    Loader *loader = loader_create(set, part, NULL, LOADER_DEPTH, strategy->device);
+    BatchInput *input = batch_input_create(strategy->device, set, loader_capacity(loader));
+    const Loss loss = loss_of_evaluation(run->config, set);
     loader_start(loader, 0, 0);
     int failed = 0;
     for (const Batch *batch; !failed && (batch = loader_next(loader));) {
@@ -24,20 +31,6 @@ static int evaluate_batches(Run *run, Loader *loader, Metrics *metrics, Error *e
         batch_input_wait(input);
     }
     batch_input_close(input);
-    return failed;
-}
-
-// Evaluates this process's share of the test split.
-static int evaluate_part(Run *run, Metrics *metrics, Error *err) {
-    const Strategy *strategy = run->strategy;
-    const Dataset *set = &run->data->test;
-    // Batches of text are at most as large as those of training, which fit into memory.
-    size_t share = run->config->global_batch / (size_t)run->job->devices, size = EVALUATION_BATCH;
-    if (set->tokens && share < size) size = share == 0 ? 1 : share;
-    Sampler *part =
-        sampler_evaluation(set->count, size, strategy_processes(strategy), strategy->sampler->rank);
-    Loader *loader = loader_create(set, part, NULL, LOADER_DEPTH, strategy->device);
-    int failed = evaluate_batches(run, loader, metrics, err);
     loader_close(loader);
     sampler_close(part);
     return failed;

@@ -19,15 +19,6 @@ static double *gather_totals(const Run *run, Error *err) {
     return NULL;
 }
 
-// Prints the time of DDP's all-reduces, which overlap backward and so are not a phase. The exposed
-// part is PHASE_EXPOSED, which also includes other work: a negative hidden share counts as 0.
-static void print_communication(Record *record, const Profile *profile) {
-    double total = (double)profile->total_communication;
-    double hidden = 100 * (1 - (double)profile->total[PHASE_EXPOSED] / total);
-    log_say(&record->log, "%-12s %12.4f %7.1f%% of it hidden behind backward", "all-reduces",
-            total / 1e6 / (double)profile->steps, hidden > 0 ? hidden : 0.0);
-}
-
 // Prints the phases' times (--profile).
 static void print_profile(Record *record, const Profile *profile) {
     uint64_t total = 0;
@@ -42,7 +33,14 @@ static void print_profile(Record *record, const Profile *profile) {
                     100.0 * (double)profile->total[phase] / (double)total);
     log_say(&record->log, "%-12s %12.4f %7.1f%%", "step", record_ms(total) / (double)profile->steps,
             100.0);
-    if (profile->total_communication > 0) print_communication(record, profile);
+    // DDP's all-reduces overlap backward and so are not a phase. Their exposed part is
+    // PHASE_EXPOSED, which also includes other work: a negative hidden share counts as 0.
+    const double all_reduces = (double)profile->total_communication;
+    const double exposed = (double)profile->total[PHASE_EXPOSED];
+    if (all_reduces > 0)
+        log_say(&record->log, "%-12s %12.4f %7.1f%% of it hidden behind backward", "all-reduces",
+                all_reduces / 1e6 / (double)profile->steps,
+                exposed < all_reduces ? 100 * (1 - exposed / all_reduces) : 0.0);
 }
 
 // Writes the main process's summary. totals: of gather_totals.
@@ -57,14 +55,6 @@ static int summarise(Run *run, const Evaluation *evaluation, const double *total
         return error_set(err, STATUS_FAILED, "cannot write %s/steps.csv: rows are missing: %s",
                          run->config->out, file_cause(record->lost, why));
     return out_json_summary(run, evaluation, totals, err);
-}
-
-static int write_trace(Run *run, Error *err) {
-    if (!run->trace) return 0;
-    char *path = trace_part(run->config->trace, run->job->rank);
-    int failed = trace_write(run->trace, path, err);
-    free(path);
-    return failed;
 }
 
 // The main process merges all ranks' traces. Precondition: all ranks have written theirs.
@@ -87,7 +77,11 @@ int run_end(Run *run, const Evaluation *evaluation, Error *err) {
     trace_mark(run->trace); // all ranks have just synchronized
     int failed = summarise(run, evaluation, totals, err);
     free(totals);
-    if (failed || write_trace(run, err) != 0 || strategy_barrier(run->strategy, err) != 0)
-        return -1;
+    if (!failed && run->trace) {
+        char *path = trace_part(run->config->trace, run->job->rank);
+        failed = trace_write(run->trace, path, err);
+        free(path);
+    }
+    if (failed || strategy_barrier(run->strategy, err) != 0) return -1;
     return merge_traces(run, err);
 }

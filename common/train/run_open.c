@@ -46,43 +46,38 @@ static void open_optimizer(Run *run) {
     run->schedule.total_steps = run->total_steps;
 }
 
-static void open_loader(Run *run) {
-    const TrainConfig *config = run->config;
-    run->augment = (Augment){.crop_pad = 4, .flip = true, .seed = config->seed};
-    run->loader =
-        loader_create(&run->data->train, run->strategy->sampler,
-                      config->augment ? &run->augment : NULL, LOADER_DEPTH, run->strategy->device);
-}
-
 static void open_step(Run *run) {
     const TrainConfig *config = run->config;
-    run->step = step_open(config, run->strategy, run->optimizer, &run->profile, &run->data->train,
+    const Dataset *set = &run->data->train;
+    run->augment = (Augment){.crop_pad = 4, .flip = true, .seed = config->seed};
+    run->loader = loader_create(set, run->strategy->sampler, config->augment ? &run->augment : NULL,
+                                LOADER_DEPTH, run->strategy->device);
+    run->step = step_open(config, run->strategy, run->optimizer, &run->profile, set,
                           loader_capacity(run->loader));
     if (config->cuda_graph) run->graph = step_graph_open(run->step, run->job);
     run->rows = pending_rows_open(run->step, &run->record, run->total_steps);
 }
 
 static Progress first_progress(const Run *run) {
-    Progress progress = {.seed = run->config->seed,
-                         .global_batch = run->config->global_batch,
+    const TrainConfig *config = run->config;
+    Progress progress = {.seed = config->seed,
+                         .global_batch = config->global_batch,
                          .samples = run->data->train.count,
-                         .shuffled = !run->config->no_shuffle,
+                         .shuffled = !config->no_shuffle,
                          .devices = (uint64_t)run->job->devices,
                          .best = -INFINITY};
-    const size_t room = sizeof progress.notes[0];
-    snprintf(progress.notes[NOTE_LR], room, "%g", run->config->schedule.lr);
-    snprintf(progress.notes[NOTE_SCHEDULE], room, "%s", schedule_name(run->config->schedule.kind));
-    snprintf(progress.notes[NOTE_MOMENTUM], room, "%g", run->config->momentum);
-    snprintf(progress.notes[NOTE_WEIGHT_DECAY], room, "%g", run->config->weight_decay);
-    if (run->config->optimizer != OPTIMIZER_SGD)
-        snprintf(progress.notes[NOTE_BETAS], room, "%g,%g", run->config->betas[0],
-                 run->config->betas[1]);
-    snprintf(progress.notes[NOTE_STEPS], room, "%zu", run->total_steps);
-    snprintf(progress.notes[NOTE_SAMPLER_SEED], room, "%llu",
-             (unsigned long long)train_sampler_seed(run->config));
+    char(*notes)[32] = progress.notes;
+    const size_t room = sizeof *notes;
+    snprintf(notes[NOTE_LR], room, "%g", config->schedule.lr);
+    snprintf(notes[NOTE_SCHEDULE], room, "%s", schedule_name(config->schedule.kind));
+    snprintf(notes[NOTE_MOMENTUM], room, "%g", config->momentum);
+    snprintf(notes[NOTE_WEIGHT_DECAY], room, "%g", config->weight_decay);
+    if (config->optimizer != OPTIMIZER_SGD)
+        snprintf(notes[NOTE_BETAS], room, "%g,%g", config->betas[0], config->betas[1]);
+    snprintf(notes[NOTE_STEPS], room, "%zu", run->total_steps);
+    snprintf(notes[NOTE_SAMPLER_SEED], room, "%ju", (uintmax_t)train_sampler_seed(config));
     if (run->data->train.tokens)
-        snprintf(progress.notes[NOTE_TEXT], room, "%016llx",
-                 (unsigned long long)checks_hash_text(run->data));
+        snprintf(notes[NOTE_TEXT], room, "%016jx", (uintmax_t)checks_hash_text(run->data));
     return progress;
 }
 
@@ -152,7 +147,6 @@ int run_open(Run *run, Error *err) {
     run->total_steps = train_steps(config, strategy->sampler);
     if (check(run, err) != 0) return -1;
     run->progress = first_progress(run);
-    open_loader(run);
     open_optimizer(run);
     open_profile(run);
     open_step(run);

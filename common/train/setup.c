@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "common/base/format.h"
 #include "common/device/link.h"
 #include "common/nn/models.h"
 #include "common/nn/summary.h"
@@ -42,21 +43,18 @@ size_t train_steps(const TrainConfig *config, const Sampler *sampler) {
     return config->steps ? config->steps : config->epochs * batches;
 }
 
-static const char *device_kind(const TrainConfig *config, int devices, bool tell) {
-    if (strcmp(config->device, "auto") != 0) return config->device;
-    Error why = {0};
-    int gpus = device_usable("cuda", &why);
-    if (gpus > 0 && gpus >= devices) return "cuda";
-    if (gpus == 0 && why.status != STATUS_OK && tell)
-        fprintf(stderr, "%s: on the CPU\n", why.message);
-    if (gpus > 0 && tell)
-        fprintf(stderr, "%d devices wanted, %d GPU%s on this host: on the CPU\n", devices, gpus,
-                gpus == 1 ? "" : "s");
-    return "cpu";
-}
-
 const char *train_device_kind(const TrainConfig *config, int devices, bool tell) {
-    const char *kind = device_kind(config, devices, tell);
+    const char *kind = config->device;
+    if (strcmp(kind, "auto") == 0) {
+        Error why = {0};
+        int gpus = device_usable("cuda", &why);
+        kind = gpus > 0 && gpus >= devices ? "cuda" : "cpu";
+        if (gpus == 0 && why.status != STATUS_OK && tell)
+            fprintf(stderr, "%s: on the CPU\n", why.message);
+        if (gpus > 0 && gpus < devices && tell)
+            fprintf(stderr, "%d devices wanted, %d GPU%s on this host: on the CPU\n", devices, gpus,
+                    format_s((size_t)gpus));
+    }
     if (!config->dry_run || strncmp(kind, "dry-", 4) == 0) return kind;
     return strcmp(kind, "cuda") == 0 ? "dry-cuda" : "dry-cpu";
 }
@@ -97,13 +95,13 @@ Device *train_open_device(const TrainConfig *config, int index, Error *err) {
 static _Noreturn void end_with_summary(const TrainConfig *config, const DataSource *data,
                                        Module *model, int rank) {
     const size_t *shape = data->train.shape;
-    if (rank == 0 && data->train.tokens)
-        printf("%s for samples of %zu tokens out of %zu (%s)\n", config->model, shape[0],
-               data->train.classes, data->name);
-    else if (rank == 0)
-        printf("%s for samples of %zux%zux%zu (%s)\n", config->model, shape[0], shape[1], shape[2],
-               data->name);
-    if (rank == 0) summary_print(model, stdout);
+    if (rank != 0) process_end(STATUS_OK);
+    printf("%s for samples of %zu", config->model, shape[0]);
+    if (data->train.tokens)
+        printf(" tokens out of %zu (%s)\n", data->train.classes, data->name);
+    else
+        printf("x%zux%zu (%s)\n", shape[1], shape[2], data->name);
+    summary_print(model, stdout);
     process_end(STATUS_OK);
 }
 

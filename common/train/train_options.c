@@ -37,35 +37,25 @@ static void model_options(Options *o, TrainConfig *c) {
     options_add_count(o, "layers", &c->gpt.layers, 0, 1000, "gpt: blocks (0: the model's)");
     options_add_count(o, "heads", &c->gpt.heads, 0, 1000, "gpt: heads of attention");
     options_add_count(o, "embedding", &c->gpt.embedding, 0, 1 << 16, "gpt: channels");
-    options_add_count(o, "context", &c->gpt.context, 0, 1 << 16,
-                      "gpt: tokens of a sample, the most that it looks back on");
+    options_add_count(o, "context", &c->gpt.context, 0, 1 << 16, "gpt: context length in tokens");
     options_add_count(o, "vocabulary", &c->vocabulary, 0, 1 << 16,
                       "gpt: tokens that it knows (0: those of --data; GPT-2's are 50257)");
-}
-
-static void data_options(Options *o, TrainConfig *c) {
-    options_add_string(o, "data", &c->data, "NAME|FILE|DIR",
-                       "digits (default), synthetic[:3x32x32:10[@COUNT]], "
-                       "shapes[:32x32[@COUNT]] (pixels with labels, for segnet), text (plays by "
-                       "Shakespeare, for gpt), a text FILE.txt, or a folder "
-                       "with MNIST-style IDX files, CIFAR-10 binary batches, train/ and test/ "
-                       "with pictures and the labels of their pixels (NAME.ppm, NAME.pgm), or "
-                       "tokens (train.bin, val.bin)");
+    options_add_string(
+        o, "data", &c->data, "NAME|FILE|DIR",
+        "digits (default), synthetic[:3x32x32:10[@COUNT]], shapes[:32x32[@COUNT]] (pixels with "
+        "labels, for segnet), text (plays by Shakespeare, for gpt), a FILE.txt, or a folder: "
+        "MNIST-style IDX files, CIFAR-10 binary batches, train/ and test/ with images and labels "
+        "of their pixels (NAME.ppm, NAME.pgm), or tokens (train.bin, val.bin)");
     options_add_int(o, "ignore-label", &c->ignore_label, -1, 255,
                     "segnet: pixels of this gray value in a NAME.pgm do not count (-1: all do)");
-    options_add_flag(o, "summary", &c->summary,
-                     "print the model, its shapes and its parameters, and end");
-    options_add_flag(o, "dry-run", &c->dry_run,
-                     "compute nothing: print how many bytes the run would take, by kind, and end");
-    options_add_flag(o, "augment", &c->augment,
-                     "random crop (padding 4) and horizontal flip of training images");
+    options_add_flag(o, "summary", &c->summary, "only print the model, its shapes and parameters");
+    options_add_flag(o, "dry-run", &c->dry_run, "only print the run's memory by kind, in bytes");
+    options_add_flag(o, "augment", &c->augment, "random crop (padding 4) and horizontal flip");
     options_add_flag(o, "no-shuffle", &c->no_shuffle, "take the samples in their order");
-    options_add_flag(o, "drop-last", &c->drop_last,
-                     "leave out the epoch's last batch if it is incomplete");
+    options_add_flag(o, "drop-last", &c->drop_last, "drop the epoch's last batch if incomplete");
     options_add_int(o, "sampler-seed", &c->sampler_seed, -1, INT_MAX,
                     "of the samples' order alone (-1: --seed)");
-    options_add_count(o, "global-batch", &c->global_batch, 1, 1 << 24,
-                      "samples per step on all devices together");
+    options_add_count(o, "global-batch", &c->global_batch, 1, 1 << 24, "samples per step in total");
     options_add_count(o, "accumulate-steps", &c->accumulate_steps, 1, 1 << 16,
                       "work on a step's batch in K parts, for less memory");
     options_metavar(o, "K");
@@ -73,41 +63,34 @@ static void data_options(Options *o, TrainConfig *c) {
 
 static void device_options(Options *o, TrainConfig *c) {
     options_add_choice(o, "device", &c->device, "auto|cpu|cuda|ref",
-                       "where to compute; auto: on GPUs if there are any; ref: the plain-C "
-                       "reference kernels");
+                       "auto: GPUs if there are any; ref: the plain-C reference kernels");
     options_add_string(o, "link", &c->link, "GBIT,LATENCY_US|NAME",
-                       "cpu, several devices: what they exchange takes at least the time of such "
-                       "a network, emulated by sleeping; 10gbe, pcie3x16, nvlink, paper-rdma");
+                       "cpu, several devices: transfers take at least as long as over this "
+                       "network, emulated by sleeping; 10gbe, pcie3x16, nvlink, paper-rdma");
     options_add_count(o, "threads", &c->threads, 1, 1024,
                       "cpu, one device per process: threads for its matrix products; as many "
                       "give the same bits, more or fewer may round otherwise");
     options_add_enum(o, "amp", &c->amp, "none|bf16|fp16",
-                     "mixed precision: linear and convolution in 16 bits, the rest and the "
-                     "weights in 32");
+                     "mixed precision: linear and convolution in 16 bits, all else in 32");
     options_add_flag(o, "tf32", &c->tf32, "cuda: products of float32 may round to 10 bits");
     options_add_flag(o, "cuda-graph", &c->cuda_graph,
                      "cuda: capture a step once and replay it (one GPU per process)");
     options_add_count(o, "seed", &c->seed, 0, 0, "of initial weights, order and augmentation");
 }
 
-static void optimisation_options(Options *o, TrainConfig *c) {
+static void training_options(Options *o, TrainConfig *c) {
     options_add_title(o, "Optimisation");
     options_add_count(o, "epochs", &c->epochs, 1, 1e9, "passes over the data");
-    options_add_count(o, "steps", &c->steps, 0, 1e12,
-                      "end after so many steps instead of epochs (0: epochs)");
+    options_add_count(o, "steps", &c->steps, 0, 1e12, "end after N steps, not epochs (0: epochs)");
     options_add_enum(o, "optimizer", &c->optimizer, OPTIMIZER_WORDS, "how gradients become steps");
     options_add_float(o, "lr", &c->schedule.lr, 0, 1e6, "learning rate");
-    options_add_float(o, "momentum", &c->momentum, 0, 1,
-                      "sgd: the part of each step that the next one keeps");
+    options_add_float(o, "momentum", &c->momentum, 0, 1, "sgd: the last step's factor");
     options_add_flag(o, "nesterov", &c->nesterov, "sgd: Nesterov's momentum");
-    options_add_float(
-        o, "weight-decay", &c->weight_decay, 0, 1e6,
-        "pull of the weights towards 0, as PyTorch's optimizer of that name has it: all "
-        "parameters decay; of a gpt, adamw decays matrices only, as nanoGPT does");
-    options_add_pair(o, "betas", c->betas, 0, 0.999999,
-                     "adam, adamw: decay of the means of the gradient and of its square");
-    options_add_float(o, "eps", &c->eps, 0, 1,
-                      "adam, adamw: what is added to the root that they divide by");
+    options_add_float(o, "weight-decay", &c->weight_decay, 0, 1e6,
+                      "as in PyTorch's optimizer of that name; of all parameters, of a gpt with "
+                      "adamw of matrices only, as in nanoGPT");
+    options_add_pair(o, "betas", c->betas, 0, 0.999999, "adam, adamw: decay of both moments");
+    options_add_float(o, "eps", &c->eps, 0, 1, "adam, adamw: added to the denominator");
     options_add_float(o, "clip-grad-norm", &c->clip_grad_norm, 0, 1e30,
                       "make the reduced gradients, all together, no longer than F (0: leave them)");
     options_add_enum(o, "schedule", &c->schedule.kind, SCHEDULE_WORDS, "of the learning rate");
@@ -117,30 +100,22 @@ static void optimisation_options(Options *o, TrainConfig *c) {
                       "the first step's part of --lr, which the step after the warm-up reaches (0: "
                       "1/N, and --lr is reached in its last step)");
     options_add_count(o, "step-every", &c->schedule.step_every, 0, 1e12,
-                      "schedule step: multiply the rate by --gamma every N steps (0: a third of "
-                      "the run)");
-    options_add_float(o, "gamma", &c->schedule.gamma, 0, 1e6,
-                      "schedule step: what the rate is multiplied by");
-    options_add_float(o, "power", &c->schedule.power, 0, 1e6,
-                      "schedule polynomial: the power of what is left of the run");
-}
-
-static void loss_options(Options *o, TrainConfig *c) {
+                      "schedule step: times --gamma every N steps (0: a third of the run)");
+    options_add_float(o, "gamma", &c->schedule.gamma, 0, 1e6, "schedule step: the rate's factor");
+    options_add_float(o, "power", &c->schedule.power, 0, 1e6, "schedule polynomial: the exponent");
     options_add_enum(o, "loss", &c->loss, "auto|bce",
                      "auto: cross-entropy of classes, squared error of numbers; bce: binary "
                      "cross-entropy, a yes or no for each class");
-    options_add_float(o, "pos-weight", &c->pos_weight, 0, 1e6,
-                      "bce: how many times the loss of a yes counts");
+    options_add_float(o, "pos-weight", &c->pos_weight, 0, 1e6, "bce: weight of positive labels");
     options_add_float(o, "ohem-threshold", &c->ohem_threshold, 0, 1e6,
-                      "segnet: learn only from pixels whose loss is above F (0: from all)");
+                      "segnet: learn only from pixels whose loss is above F (0: all)");
     options_add_float(o, "ohem-probability", &c->ohem_probability, 0, 1,
-                      "the same said otherwise: only from pixels whose true class gets a "
-                      "probability below F (0: from all)");
+                      "segnet: only where the true class has a probability below F (0: all)");
     options_add_count(o, "ohem-min", &c->ohem_min, 0, 1e12,
-                      "but at least from the N hardest of a rank's batch (0: a sixteenth)");
+                      "segnet: at least the N hardest of a rank's batch (0: a sixteenth)");
 }
 
-static void checkpoint_options(Options *o, TrainConfig *c) {
+static void file_options(Options *o, TrainConfig *c) {
     options_add_title(o, "Records and files");
     options_add_count(o, "log-every", &c->log_every, 1, 1e12,
                       "steps between lines on stdout and rows in steps.csv");
@@ -149,42 +124,34 @@ static void checkpoint_options(Options *o, TrainConfig *c) {
         "write config.json, steps.csv, summary.json, best, last and previous checkpoint");
     options_add_string(o, "save", &c->save, "FILE", "the last checkpoint (safetensors)");
     options_add_count(o, "save-every", &c->save_every, 0, 1e12,
-                      "also save every so many steps, not only after epochs");
+                      "also save every N steps, not only after epochs");
     options_add_count(o, "keep-epochs", &c->keep_epochs, 0, 1e9,
                       "keep a checkpoint of every K epochs, DIR/model_00010.safetensors");
     options_metavar(o, "K");
-    options_add_string(o, "resume", &c->resume, "FILE|DIR|auto",
-                       "continue from a checkpoint, bit for bit; DIR: from the newest whole "
-                       "one in it; auto: from what --save or --out of this very command "
-                       "wrote before, from the start if nothing yet (for ddprun "
-                       "--max-restarts)");
+    options_add_string(
+        o, "resume", &c->resume, "FILE|DIR|auto",
+        "continue from a checkpoint, bit for bit; DIR: the newest whole one in it; auto: what "
+        "--save or --out of this command wrote, if anything yet (for ddprun --max-restarts)");
     options_add_string(o, "save-init", &c->save_init, "FILE", "the initial weights");
     options_add_string(
         o, "load-init", &c->load_init, "FILE",
-        "initial weights instead of random ones; for a gpt also GPT-2's as Hugging Face's "
-        "transformers saves it");
-    options_add_string(
-        o, "strip-prefix", &c->strip_prefix, "PREFIX",
-        "--load-init, --evaluate: leave PREFIX out where a name in the file begins with it "
-        "(module. of a wrapped model, _orig_mod. of a compiled one)");
-}
-
-static void record_options(Options *o, TrainConfig *c) {
+        "initial weights; for a gpt also GPT-2's, as Hugging Face's transformers saves it");
+    options_add_string(o, "strip-prefix", &c->strip_prefix, "PREFIX",
+                       "--load-init, --evaluate: remove PREFIX from names in the file (module. of "
+                       "a wrapped model, _orig_mod. of a compiled one)");
     options_add_string(o, "dump-grads", &c->dump_grads, "FILE",
-                       "write the reduced gradients of --dump-step; {step} in the name is "
-                       "replaced by the step");
+                       "write --dump-step's reduced gradients; {step} in the name is the step");
     options_add_string(o, "dump-step", &c->dump_step, "K[,K]", "which steps, from 0");
     options_add_count(o, "dump-images", &c->dump_images, 0, 1e9,
-                      "segnet: every K epochs, write test images beside their true and "
-                      "predicted labels to --out DIR/images");
+                      "segnet: every K epochs, write test images with their true and predicted "
+                      "labels to --out DIR/images");
     options_metavar(o, "K");
     options_add_string(o, "evaluate", &c->evaluate, "FILE",
-                       "do not train: evaluate these weights, or this checkpoint");
-    options_add_count(
-        o, "sample", &c->sample, 0, 1 << 24,
-        "gpt: at the end, write so many characters that the model makes up, by --seed");
+                       "do not train: evaluate weights or a checkpoint");
+    options_add_count(o, "sample", &c->sample, 0, 1 << 24,
+                      "gpt: at the end, write N generated characters, drawn by --seed");
     options_add_flag(o, "no-eval", &c->no_eval, "do not evaluate on the test split");
-    options_add_flag(o, "profile", &c->profile, "end with a table of where the steps' time went");
+    options_add_flag(o, "profile", &c->profile, "end with a table of the time of a step's phases");
     options_add_string(o, "trace", &c->trace, "FILE",
                        "write a timeline of all ranks for ui.perfetto.dev");
 }
@@ -193,12 +160,9 @@ static void record_options(Options *o, TrainConfig *c) {
 void train_options(Options *options, TrainConfig *config) {
     if (!config->dump_step) config->dump_step = "0";
     model_options(options, config);
-    data_options(options, config);
     device_options(options, config);
-    optimisation_options(options, config);
-    loss_options(options, config);
-    checkpoint_options(options, config);
-    record_options(options, config);
+    training_options(options, config);
+    file_options(options, config);
 }
 
 OptimizerConfig train_optimizer(const TrainConfig *config) {
