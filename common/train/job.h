@@ -20,7 +20,7 @@
 #include "common/tensor_files/safetensors.h"
 #include "common/train/strategy.h"
 
-// The reports to the launcher and to the job's other processes: the phase that begins, and a failure.
+// The reports to the launcher and to the job's other processes: the phase that begins, a failure.
 typedef struct JobWatch JobWatch;
 struct JobWatch {
     // Reports the phase that begins ("train", "evaluate", "checkpoint", "shutdown") at this step of
