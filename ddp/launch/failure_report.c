@@ -71,38 +71,25 @@ static void append_last_words(char text[REPORT_MAX], const Launch *launch, int l
     free(folder);
 }
 
-// Appends how the root rank failed, behind its name.
-static void append_cause(char text[REPORT_MAX], const Launch *launch, const LaunchedRank *root) {
-    switch (launch->cause) {
-    case CAUSE_DEATH:
-        append_end(text, root);
-        break;
-    case CAUSE_STOPPED:
-        format_append(text, REPORT_MAX, " was stopped by a signal (SIGSTOP?)");
-        append_time(text, &root->stopped_at);
-        break;
-    case CAUSE_SILENT:
-        format_append(text, REPORT_MAX, " has been silent for %.1f s",
-                      clock_seconds_since(root->heard_ns));
-        break;
-    case CAUSE_LATE:
-        format_append(text, REPORT_MAX, " is still running %g s after the first rank ended",
-                      launch->options->exit_timeout_s);
-        break;
-    default:
-        break;
-    }
-    append_doing(text, launch, root->local_rank);
-    append_last_words(text, launch, root->local_rank);
-}
-
 void report_root(Launch *launch) {
     const LaunchedRank *root = &launch->ranks[launch->root];
     char text[REPORT_MAX] = "";
     output_drain(launch->output, root->local_rank);
     format_append(text, REPORT_MAX, "rank %d (pid %d, local rank %d, host %s)", root->rank,
                   (int)root->pid, root->local_rank, launch->host);
-    append_cause(text, launch, root);
+    if (launch->cause == CAUSE_DEATH) append_end(text, root);
+    if (launch->cause == CAUSE_STOPPED) {
+        format_append(text, REPORT_MAX, " was stopped by a signal (SIGSTOP?)");
+        append_time(text, &root->stopped_at);
+    }
+    if (launch->cause == CAUSE_SILENT)
+        format_append(text, REPORT_MAX, " has been silent for %.1f s",
+                      clock_seconds_since(root->heard_ns));
+    if (launch->cause == CAUSE_LATE)
+        format_append(text, REPORT_MAX, " is still running %g s after the first rank ended",
+                      launch->options->exit_timeout_s);
+    append_doing(text, launch, root->local_rank);
+    append_last_words(text, launch, root->local_rank);
     output_say(launch->output, "%s", text);
     launch_publish_end(launch, false, text);
 }
@@ -118,17 +105,15 @@ void report_others(Launch *launch) {
         char name[24];
         char text[REPORT_MAX] = "";
         format_append(text, REPORT_MAX, "rank %d (pid %d)", rank->rank, (int)rank->pid);
-        if (rank->fate == RANK_ALIVE) {
+        if (rank->fate == RANK_ALIVE)
             format_append(text, REPORT_MAX, " cannot be killed; it is left behind");
-        } else if (rank->sent) {
+        else if (rank->sent)
             format_append(text, REPORT_MAX, " was ended by ddprun with %s",
                           report_signal(rank->sent, name));
-            append_doing(text, launch, r);
-        } else {
+        else
             append_end(text, rank);
-            append_doing(text, launch, r);
-            if (rank->fate == RANK_KILLED || rank->code != 0) append_last_words(text, launch, r);
-        }
+        if (rank->fate != RANK_ALIVE) append_doing(text, launch, r);
+        if (rank->failed && !rank->sent) append_last_words(text, launch, r);
         output_say(launch->output, "%s", text);
     }
     if (started < ranks)

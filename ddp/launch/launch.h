@@ -38,7 +38,7 @@ typedef struct LaunchedRank {
     int start_fd; // pipe that is closed when the rank's program runs; then -1
     RankFate fate;
     int code; // the exit status, or the number of the signal that killed the rank
-    bool core_dumped;
+    bool failed, core_dumped;
     uint64_t ended_ns;
     struct timespec ended_at; // the same moment on the wall clock
     bool stopped;             // by a signal, as SIGSTOP

@@ -104,7 +104,8 @@ static void note_end(Launch *launch, LaunchedRank *rank, const siginfo_t *info) 
     rank->ended_ns = clock_ns();
     clock_gettime(CLOCK_REALTIME, &rank->ended_at);
     launch->alive--;
-    if (rank->fate == RANK_EXITED && rank->code == 0) {
+    rank->failed = rank->fate == RANK_KILLED || rank->code != 0;
+    if (!rank->failed) {
         if (!launch->first_good_end_ns) launch->first_good_end_ns = rank->ended_ns;
         return;
     }
@@ -155,8 +156,7 @@ static void judge(Launch *launch) {
     for (int r = 0; r < launch->options->local_ranks; r++) {
         const LaunchedRank *rank = &launch->ranks[r];
         if (rank->fate == RANK_ALIVE && rank->stopped) stopped = r;
-        bool failed = rank->fate == RANK_KILLED || (rank->fate == RANK_EXITED && rank->code != 0);
-        if (!failed || rank->sent) continue;
+        if (!rank->failed || rank->sent) continue;
         if (root < 0 || comes_before(launch, rank, &launch->ranks[root])) root = r;
     }
     CHECK(root >= 0, "judging without a failure");
