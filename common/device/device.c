@@ -112,6 +112,7 @@ void device_free(Device *device, void *memory, size_t bytes) {
 }
 
 void *device_host_alloc(Device *device, size_t bytes) {
+    if (!device->backend->host_alloc) return memory_zalloc(bytes);
     return or_exit(device, device->backend->host_alloc(device, bytes ? bytes : 1), bytes);
 }
 
@@ -235,7 +236,9 @@ const void *readback_wait(Readback *readback) {
 // ---- graphs -------------------------------------------------------------------------------------
 
 int device_graph_begin(Device *device, Error *err) {
-    return device->backend->graph_begin(device, err);
+    if (device->backend->graph_begin) return device->backend->graph_begin(device, err);
+    return error_set(err, STATUS_USAGE, "%s has no graphs: only cuda devices record them",
+                     device->name);
 }
 
 DeviceGraph *device_graph_end(Device *device, Error *err) {

@@ -20,13 +20,13 @@ struct DeviceBackend {
     void (*enter)(const Device *device);          // the thread's current device from now on
     void *(*alloc)(Device *device, size_t bytes); // bytes > 0; NULL: out of memory
     void (*free)(Device *device, void *memory, size_t bytes);
-    void *(*host_alloc)(Device *device, size_t bytes); // bytes > 0; NULL: out of memory
+    void *(*host_alloc)(Device *device, size_t bytes); // as alloc; default: memory_zalloc
     void (*host_free)(Device *device, void *memory);   // default: free
     // One of the devices may be NULL, the host; if none is, both are of this kind. bytes > 0.
     void (*copy)(Device *to, void *destination, Device *from, const void *source, size_t bytes);
 
-    // NULL, as are the functions up to graph_begin: each call is complete when it returns. Then
-    // device.c's events are complete at once, and `copy` uploads and downloads.
+    // NULL, as are all functions below: each call is complete when it returns. Then device.c's events
+    // are complete at once, `copy` uploads and downloads, and the device has no graphs.
     void (*synchronize)(Device *device);
     void *(*event_create)(Device *device);
     void (*event_close)(Device *device, void *event);

@@ -110,25 +110,16 @@ static void take_back(Device *device, void *memory, size_t bytes) {
     munmap(memory, pages(bytes ? bytes : 1));
 }
 
-static void *host_alloc(Device *device, size_t bytes) {
-    (void)device;
-    return memory_zalloc(bytes);
-}
-
 static void copy(Device *to, void *destination, Device *from, const void *source, size_t bytes) {
     (void)from, (void)source;
     if (!to) memset(destination, 0, bytes);
 }
 
-static int no_graph(Device *device, Error *err) {
-    return error_set(err, STATUS_USAGE, "%s has no graphs: it computes nothing", device->name);
-}
-
 // (Designators cannot stand in parentheses.) NOLINTBEGIN(bugprone-macro-parentheses)
-#define DRY_DEVICE(kind)                                                                   \
-    {                                                                                      \
-        .name = kind, .open = open, .close = close, .enter = enter, .alloc = promise,      \
-        .free = take_back, .host_alloc = host_alloc, .copy = copy, .graph_begin = no_graph \
+#define DRY_DEVICE(kind)                                                              \
+    {                                                                                 \
+        .name = kind, .open = open, .close = close, .enter = enter, .alloc = promise, \
+        .free = take_back, .copy = copy                                               \
     }
 // NOLINTEND(bugprone-macro-parentheses)
 

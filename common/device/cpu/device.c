@@ -42,16 +42,11 @@ static void copy(Device *to, void *destination, Device *from, const void *source
     memcpy(destination, source, bytes);
 }
 
-static int no_graph(Device *device, Error *err) {
-    return error_set(err, STATUS_USAGE, "%s has no graphs: they are for cuda devices",
-                     device->name);
-}
-
 // (Designators cannot stand in parentheses.) NOLINTBEGIN(bugprone-macro-parentheses)
 #define HOST_DEVICE(kind, table)                                                      \
     {                                                                                 \
         .name = kind, .kernels = table, .open = open, .enter = enter, .alloc = alloc, \
-        .free = give_back, .host_alloc = alloc, .copy = copy, .graph_begin = no_graph \
+        .free = give_back, .host_alloc = alloc, .copy = copy                          \
     }
 // NOLINTEND(bugprone-macro-parentheses)
 

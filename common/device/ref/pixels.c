@@ -9,22 +9,20 @@
 // ---- upsampling ------------------------------------------------------------------------------
 
 static void ref_upsample2x(const float *x, float *y, size_t planes, size_t h, size_t w) {
-    for (size_t p = 0; p < planes; p++)
-        for (size_t row = 0; row < 2 * h; row++)
-            for (size_t column = 0; column < 2 * w; column++)
-                y[(p * 2 * h + row) * 2 * w + column] = x[(p * h + row / 2) * w + column / 2];
+    for (size_t row = 0; row < planes * 2 * h; row++)
+        for (size_t column = 0; column < 2 * w; column++)
+            y[row * 2 * w + column] = x[row / 2 * w + column / 2];
 }
 
 static void ref_upsample2x_gradient(const float *dy, float *dx, bool accumulate, size_t planes,
                                     size_t h, size_t w) {
-    for (size_t p = 0; p < planes; p++)
-        for (size_t row = 0; row < h; row++)
-            for (size_t column = 0; column < w; column++) {
-                double sum = 0;
-                for (size_t i = 0; i < 4; i++)
-                    sum += (double)dy[(p * 2 * h + 2 * row + i / 2) * 2 * w + 2 * column + i % 2];
-                ref_put(&dx[(p * h + row) * w + column], sum, accumulate);
-            }
+    for (size_t row = 0; row < planes * h; row++)
+        for (size_t column = 0; column < w; column++) {
+            double sum = 0;
+            for (size_t i = 0; i < 4; i++)
+                sum += (double)dy[(2 * row + i / 2) * 2 * w + 2 * column + i % 2];
+            ref_put(&dx[row * w + column], sum, accumulate);
+        }
 }
 
 // ---- losses ----------------------------------------------------------------------------------
