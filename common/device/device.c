@@ -1,5 +1,5 @@
-/* device.c: opening devices and counting what they hold and receive. How memory is taken and copied
- * is the backend's (cpu/device.c, cuda/device.c); the worker thread is worker.c.
+/* device.c: opens devices, and counts their allocated and copied bytes. Allocation and copying are
+ * the backend's (cpu/device.c, cuda/device.c); a device's thread is in worker.c.
  */
 #include "common/device/device.h"
 
@@ -64,7 +64,7 @@ int device_usable(const char *kind, Error *why) {
     Error err = {0};
     const DeviceBackend *backend = backend_find(kind, &err);
     if (backend) return backend->available ? backend->available(why) : INT_MAX;
-    if (err.status == STATUS_FAILED) // this build has that kind, but cannot use it here
+    if (err.status == STATUS_FAILED) // of this build, but unusable on this machine
         fprintf(stderr, "device %s: %s\n", kind, err.message);
     return 0;
 }
@@ -125,7 +125,7 @@ void device_host_free(Device *device, void *memory) {
 
 // ---- copies -------------------------------------------------------------------------------------
 
-// A copy between devices of two kinds goes through the host's memory.
+// Copies between devices of two kinds through host memory.
 static void copy(Device *to, void *destination, Device *from, const void *source, size_t bytes) {
     if (!to && !from) {
         memcpy(destination, source, bytes);
@@ -160,7 +160,7 @@ void device_synchronize(Device *device) {
     if (device->backend->synchronize) device->backend->synchronize(device);
 }
 
-// ---- events and what is done beside the work in order -------------------------------------------
+// ---- events, asynchronous copies ----------------------------------------------------------------
 
 struct DeviceEvent {
     Device *device;

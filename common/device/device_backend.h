@@ -1,5 +1,5 @@
-/* device_backend.h: what a kind of device gives to device.c, and the list of kinds (backends.c: the
- * only file that knows which of them this build has).
+/* device_backend.h: a kind of device as a table of functions for device.c, and the list of kinds
+ * (backends.c, the only file that depends on the kinds of this build).
  */
 #ifndef COMMON_DEVICE_DEVICE_BACKEND_H
 #define COMMON_DEVICE_DEVICE_BACKEND_H
@@ -17,7 +17,7 @@ struct DeviceBackend {
     // Default: state stays NULL.
     int (*open)(Device *device, Error *err);
     void (*close)(Device *device);                // default: no effect
-    void (*enter)(const Device *device);          // the thread's current device from now on
+    void (*enter)(const Device *device);          // sets the calling thread's current device
     void *(*alloc)(Device *device, size_t bytes); // bytes > 0; NULL: out of memory
     void (*free)(Device *device, void *memory, size_t bytes);
     void *(*host_alloc)(Device *device, size_t bytes); // as alloc; default: memory_zalloc
@@ -25,8 +25,8 @@ struct DeviceBackend {
     // One of the devices may be NULL, the host; if none is, both are of this kind. bytes > 0.
     void (*copy)(Device *to, void *destination, Device *from, const void *source, size_t bytes);
 
-    // NULL, as are all functions below: each call is complete when it returns. Then device.c's events
-    // are complete at once, `copy` uploads and downloads, and the device has no graphs.
+    // NULL, as are all functions below: each call is complete when it returns. Then device.c's
+    // events are complete at once, `copy` uploads and downloads, and the device has no graphs.
     void (*synchronize)(Device *device);
     void *(*event_create)(Device *device);
     void (*event_close)(Device *device, void *event);

@@ -1,9 +1,9 @@
-/* dry.c: devices that count what they are asked to hold, and compute nothing: "dry-cpu:0" asks for
- * what "cpu:0" would, "dry-cuda:0" for what "cuda:0" would, by the same calls, in the same order.
+/* dry.c: devices that count their allocations and compute nothing. "dry-cpu:0" allocates the bytes
+ * of "cpu:0", "dry-cuda:0" those of "cuda:0", by the same calls in the same order.
  *
- * Memory is only mapped: the system gives pages when they are touched, and these never are.
- * Kernels and copies do nothing; what is never written reads as zero. The functions that say how
- * much memory an operation needs are those of the device that is imitated.
+ * Memory is mapped and never touched, so it occupies no pages. Kernels and copies have no effect; a
+ * copy to the host writes zeros. The functions that return the size of a workspace are those of the
+ * imitated device.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -13,10 +13,10 @@
 
 enum { PAGE = 4096 };
 
-// ---- kernels that do nothing -------------------------------------------------------------------
+// ---- kernels without effect --------------------------------------------------------------------
 
 typedef struct DryKernels { // device->state
-    Device *imitated;       // is asked how much memory an operation needs, and for nothing else
+    Device *imitated;       // returns the sizes of workspaces; computes nothing
     Kernels kernels;
     ElementwiseKernels elementwise;
     SliceKernels slices;
@@ -34,8 +34,8 @@ typedef void (*AnyKernel)(void);
 
 static void nothing(void) {}
 
-// Fills a family of kernels, which is function pointers and nothing else. On all machines that this
-// is built for, a function may ignore its arguments.
+// Fills a family of kernels, a struct of function pointers only, with `nothing`. The calling
+// conventions of all supported machines let a function ignore its arguments.
 static void do_nothing(void *family, size_t bytes) {
     const AnyKernel kernel = nothing;
     CHECK(bytes % sizeof kernel == 0, "a family of %zu bytes", bytes);

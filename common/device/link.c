@@ -1,4 +1,4 @@
-/* link.c: the books of an emulated link: when each of its two ways is free again. */
+/* link.c: the schedule of an emulated link: when each of its two directions is free. */
 #include "common/device/link.h"
 
 #include <pthread.h>
@@ -26,7 +26,7 @@ enum { NAMED = sizeof named / sizeof named[0] };
 
 struct Link {
     LinkSpeed speed;
-    pthread_mutex_t mutex; // protects what follows
+    pthread_mutex_t mutex; // guards the fields below
     uint64_t out_free_ns, in_free_ns;
 };
 
@@ -42,7 +42,7 @@ int link_parse(const char *text, LinkSpeed *speed, Error *err) {
         }
     double gbit, latency_us;
     char rest;
-    // Bounds that keep every sum of nanoseconds finite; NaN fails them too.
+    // Within these bounds no sum of nanoseconds overflows. NaN fails both comparisons.
     if (sscanf(text, "%lf,%lf%c", &gbit, &latency_us, &rest) != 2 ||
         !(gbit >= 1e-3 && gbit <= 1e6) || !(latency_us >= 0 && latency_us <= 1e6))
         return error_set(err, STATUS_USAGE,
@@ -86,7 +86,7 @@ static uint64_t to_ns(double seconds) {
     return (uint64_t)(seconds * 1e9 + 0.5);
 }
 
-// Both mutexes, always in the order of addresses, so that two threads cannot wait for each other.
+// Locks in the order of addresses, so that two threads cannot deadlock.
 static void lock_both(Link *a, Link *b) {
     pthread_mutex_lock(a < b ? &a->mutex : &b->mutex);
     pthread_mutex_lock(a < b ? &b->mutex : &a->mutex);
@@ -117,7 +117,7 @@ uint64_t link_reserve_collective(Link *link, const LinkLoad *load, uint64_t now_
 }
 
 void link_sleep_until(uint64_t until_ns) {
-    // The kernel may let a thread oversleep by its slack, 50 us unless it asks for less.
+    // The default timer slack lets a thread oversleep by 50 us.
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
     struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
                              .tv_nsec = (long)(until_ns % 1000000000u)};

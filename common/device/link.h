@@ -1,21 +1,20 @@
-/* link.h: an emulated interconnect, so that two cores can show what a network does.
+/* link.h: an emulated interconnect, which shows a network's effects on a machine with two cores.
  *
- * Every device has a link of its own to a switch that is never full: one way out and one way in,
- * each `bytes_per_s` wide.
+ * Every device has a link of its own to a switch of unlimited capacity: one direction out and one
+ * in, each of `bytes_per_s`.
  *
  *      device 0  -- out -->  +--------+  -- in -->  device 1
  *                <-- in ---  | switch |  <-- out --
  *                            +--------+
  *
- * A transfer of n bytes holds the sender's way out and the receiver's way in for n / bytes_per_s
- * seconds, and arrives `latency_s` after it has left. Each way carries one transfer at a time. So
- * whatever all devices exchange with one of them queues up at that one's link: DataParallel's
- * device 0 becomes the bottleneck by itself. This is the alpha-beta model of the textbooks
- * (Hockney 1994), with alpha the latency and 1 / beta the width.
+ * A transfer of n bytes occupies the sender's outgoing and the receiver's incoming direction for
+ * n / bytes_per_s seconds, and arrives `latency_s` later. Each direction carries one transfer at a
+ * time, so transfers between all devices and one of them queue at its link: DataParallel's device 0
+ * becomes the bottleneck. This is the alpha-beta model of the textbooks (Hockney 1994), with alpha
+ * the latency and 1 / beta the bandwidth.
  *
- * The bytes are copied as without a link, with the same bits. The copying thread then sleeps until
- * the modelled arrival, so that its core is free for another device: a transfer takes at least the
- * modelled time.
+ * The bytes are copied as without a link. The copying thread then sleeps until the modelled arrival
+ * and leaves its core to other devices: a transfer takes at least the modelled time.
  */
 #ifndef COMMON_DEVICE_LINK_H
 #define COMMON_DEVICE_LINK_H
@@ -27,7 +26,7 @@
 #include "common/device/device.h"
 
 typedef struct LinkSpeed {
-    double bytes_per_s; // of each way; 0: there is no emulated link
+    double bytes_per_s; // of each direction; 0: no emulated link
     double latency_s;
 } LinkSpeed;
 
@@ -46,26 +45,25 @@ Link *link_create(LinkSpeed speed);
 void link_close(Link *link); // NULL is fine
 LinkSpeed link_speed(const Link *link);
 
-// Reserves both ways for a transfer that could begin at now_ns (clock_ns) and returns when it has
-// arrived. It begins when both ways are free. The slower of two links sets the pace.
+// Reserves both directions for a transfer that is ready at now_ns (clock_ns), and returns its
+// arrival time. The transfer begins when both directions are free, at the slower link's bandwidth.
 uint64_t link_reserve(Link *from, Link *to, size_t bytes, uint64_t now_ns);
 
-// What one rank sends and receives in a collective, both at the same time, and in how many rounds
-// that wait for each other (each costs the latency once).
+// The bytes that one rank sends and receives in a collective, at the same time, and the number of
+// dependent rounds, each of which costs the latency once.
 typedef struct LinkLoad {
     double out_bytes, in_bytes;
     int rounds;
 } LinkLoad;
-// The same for a collective: reserves this rank's ways, and returns when it is over. All ranks do
-// so from the same moment on; what they reserve are two sides of the same transfers.
+// Reserves both directions of this rank's link for a collective that all ranks begin at now_ns, and
+// returns its completion time. The ranks reserve the two sides of the same transfers.
 uint64_t link_reserve_collective(Link *link, const LinkLoad *load, uint64_t now_ns);
 
-// Sleeps until a time of clock_ns; returns at once if that is over.
+// Sleeps until a time of clock_ns; returns at once if it is in the past.
 void link_sleep_until(uint64_t until_ns);
 
-// From now on a copy to or from another device that has a link too takes at least the time that it
-// would take over such a network. This is for devices whose copies are done when the call returns
-// (CPUs).
+// Gives the device a link: a copy between two devices with links takes at least the modelled time.
+// Precondition: a CPU device, whose copies are complete when the call returns.
 void device_emulate_link(Device *device, LinkSpeed speed);
 
 #endif

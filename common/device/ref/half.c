@@ -79,7 +79,7 @@ static void finish(const Wide *w, uint16_t *y, bool accumulate) {
     discard(w);
 }
 
-// Rounds the result, a bias's gradient, on its way to dbias (NULL: not computed).
+// dbias (+)= the rounded result, a bias's gradient. dbias may be NULL: not computed.
 static void finish_bias(const Wide *w, float *dbias, bool accumulate) {
     host_round(w->precision, w->result, w->result, count_of(w->sizes));
     for (size_t j = 0; dbias && j < count_of(w->sizes); j++)
