@@ -76,10 +76,9 @@ static void up_and_down_the_tree(const SimDevice *me, double bytes) {
         if (me->number + step < devices) receive(me, me->number + step);
     }
     if (me->number > 0) receive(me, me->number - top);
-    for (int step = top; step > 0; step /= 2) {
+    for (int step = top; step > 0; step /= 2)
         if (me->number % (2 * step) == 0 && me->number + step < devices)
             send(me, me->number + step, bytes);
-    }
 }
 
 static void rings_of_rings(const SimDevice *me, double bytes) {

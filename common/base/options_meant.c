@@ -192,9 +192,8 @@ static int refuse_synonym(const struct Synonym *row, const char *dashes, const c
 int options_refuse_name(const Options *options, const char *argument, Error *err) {
     char given[NAME_MAX_LENGTH] = "", name[256], problem[256];
     size_t length = 0, best = SIZE_MAX;
-    for (const char *c = argument + strspn(argument, "-"); *c && *c != '='; c++) {
+    for (const char *c = argument + strspn(argument, "-"); *c && *c != '='; c++)
         if (length + 1 < sizeof given) given[length++] = *c == '_' ? '-' : *c;
-    }
     snprintf(name, sizeof name, "%.*s", (int)strcspn(argument, "="), argument);
     snprintf(problem, sizeof problem, "unknown option %s", format_quote(name).text);
     const char *near = NULL;

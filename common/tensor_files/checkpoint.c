@@ -29,9 +29,8 @@ static char *beside(const char *path, const char *name) {
     return memory_format("%.*s%s", (int)(basename(path) - path), path, name);
 }
 
-static void set_meta(SafeMeta *meta, const char *key, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static void set_meta(SafeMeta *meta, const char *key, const char *format, ...) {
+__attribute__((format(printf, 3, 4))) static void set_meta(SafeMeta *meta, const char *key,
+                                                           const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     snprintf(meta->key, sizeof meta->key, "%s", key);

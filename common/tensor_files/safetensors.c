@@ -44,19 +44,6 @@ static void check_content(const SafeTensors *content) {
     CHECK(!safetensors_meta(content, "crc32"), "the checksum is not the caller's to give");
 }
 
-// The order in the file: types of 8 bytes first, otherwise as given.
-static const SafeEntry **layout_order(const SafeTensors *content) {
-    const SafeEntry **order = memory_zalloc((content->count + 1) * sizeof *order);
-    size_t placed = 0;
-    for (int wide = 1; wide >= 0; wide--) {
-        for (size_t i = 0; i < content->count; i++) {
-            const SafeEntry *entry = &content->entries[i];
-            if ((dtype_bytes(entry->dtype) == 8) == wide) order[placed++] = entry;
-        }
-    }
-    return order;
-}
-
 static void write_entry(Json *json, const SafeEntry *entry, size_t offset) {
     json_begin_object(json, entry->name);
     json_string(json, "dtype", dtype_name(entry->dtype));
@@ -70,8 +57,21 @@ static void write_entry(Json *json, const SafeEntry *entry, size_t offset) {
     json_end_object(json);
 }
 
-// The header's JSON, padded, with zeros for a checksum; free() it.
-static char *format_header(const SafeTensors *content, const SafeEntry **order, size_t *length) {
+// Returns the tensors in the file's order, freed by the caller: types of 8 bytes first, otherwise
+// as given.
+static const SafeEntry **layout_order(const SafeTensors *content) {
+    const SafeEntry **order = memory_zalloc((content->count + 1) * sizeof *order);
+    size_t placed = 0;
+    for (int wide = 1; wide >= 0; wide--)
+        for (size_t i = 0; i < content->count; i++)
+            if ((dtype_bytes(content->entries[i].dtype) == 8) == wide)
+                order[placed++] = &content->entries[i];
+    return order;
+}
+
+// Returns the file's header, freed by the caller: JSON, padded, with the checksum, which is
+// computed with zeros for its digits.
+static char *make_header(const SafeTensors *content, const SafeEntry **order, size_t *length) {
     char *text = NULL;
     FILE *stream = open_memstream(&text, length);
     CHECK(stream, "no memory for a header of %zu tensors", content->count);
@@ -92,20 +92,13 @@ static char *format_header(const SafeTensors *content, const SafeEntry **order, 
     size_t beyond = *length % HEADER_ALIGNMENT;
     if (beyond > 0) fprintf(stream, "%*s", (int)(HEADER_ALIGNMENT - beyond), "");
     CHECK(fclose(stream) == 0, "no memory for a header of %zu tensors", content->count);
-    return text;
-}
-
-// The header as it will be in the file.
-static char *make_header(const SafeTensors *content, const SafeEntry **order, size_t *length) {
-    char *header = format_header(content, order, length);
-    uLong crc = crc32_z(0, (const Bytef *)header, *length);
-    for (size_t i = 0; i < content->count; i++) {
+    uLong crc = crc32_z(0, (const Bytef *)text, *length);
+    for (size_t i = 0; i < content->count; i++)
         if (order[i]->bytes > 0) crc = crc32_z(crc, order[i]->data, order[i]->bytes);
-    }
     char digits[SAFE_DIGITS + 1];
     snprintf(digits, sizeof digits, "%08x", (unsigned)crc);
-    memcpy(safetensors_find_digits(header, *length), digits, SAFE_DIGITS);
-    return header;
+    memcpy(safetensors_find_digits(text, *length), digits, SAFE_DIGITS);
+    return text;
 }
 
 void safetensors_checksum(const SafeTensors *content, char digits[SAFE_DIGITS + 1]) {
@@ -153,16 +146,14 @@ void safetensors_free(SafeTensors *content) {
 }
 
 const SafeEntry *safetensors_find(const SafeTensors *content, const char *name) {
-    for (size_t i = 0; i < content->count; i++) {
+    for (size_t i = 0; i < content->count; i++)
         if (strcmp(content->entries[i].name, name) == 0) return &content->entries[i];
-    }
     return NULL;
 }
 
 const char *safetensors_meta(const SafeTensors *content, const char *key) {
-    for (size_t i = 0; i < content->meta_count; i++) {
+    for (size_t i = 0; i < content->meta_count; i++)
         if (strcmp(content->meta[i].key, key) == 0) return content->meta[i].value;
-    }
     return NULL;
 }
 

@@ -117,16 +117,14 @@ static int check_name(const SafeTensors *content, const NamedTensors *names, siz
 }
 
 static bool has_name(const NamedTensors *names, const char *name) {
-    for (size_t i = 0; i < names->count; i++) {
+    for (size_t i = 0; i < names->count; i++)
         if (strcmp(names->items[i].name, name) == 0) return true;
-    }
     return false;
 }
 
 static int check_all(const SafeTensors *content, const NamedTensors *names, Error *err) {
-    for (size_t i = 0; i < names->count; i++) {
+    for (size_t i = 0; i < names->count; i++)
         if (check_name(content, names, i, err) != 0) return -1;
-    }
     for (size_t i = 0; i < content->count; i++) {
         const SafeEntry *entry = &content->entries[i];
         if (has_name(names, entry->name)) continue;

@@ -145,11 +145,9 @@ static int read_entry(const cJSON *item, SafeEntry *entry, Span *span, Error *er
     if (strlen(item->string) >= sizeof entry->name)
         return error_set(err, STATUS_USAGE, "the name is longer than %zu bytes",
                          sizeof entry->name - 1);
-    for (const char *c = item->string; *c; c++) {
-        if ((unsigned char)*c < ' ' || *c == 127) { // it would break tables that print it
+    for (const char *c = item->string; *c; c++) // a control character would break printed tables
+        if ((unsigned char)*c < ' ' || *c == 127)
             return error_set(err, STATUS_USAGE, "the name holds a control character");
-        }
-    }
     strcpy(entry->name, item->string);
     span->entry = entry;
     if (read_dtype(dtype, entry, err) != 0 || read_shape(shape, entry, err) != 0) return -1;
@@ -197,10 +195,9 @@ static int by_place(const void *a, const void *b) {
 
 static int check_names(Span *spans, size_t count, Error *err) {
     qsort(spans, count, sizeof *spans, by_name);
-    for (size_t i = 1; i < count; i++) {
+    for (size_t i = 1; i < count; i++)
         if (strcmp(spans[i - 1].entry->name, spans[i].entry->name) == 0)
             return error_set(err, STATUS_USAGE, "tensor %s is there twice", spans[i].entry->name);
-    }
     return 0;
 }
 

@@ -41,9 +41,8 @@ static char *copy_text(const cJSON *item) {
     const char *text = cJSON_GetStringValue(item);
     if (!text) return NULL;
     char *copy = memory_format("%s", text);
-    for (char *at = copy; *at; at++) {
+    for (char *at = copy; *at; at++)
         if ((unsigned char)*at < ' ' || *at == 127) *at = '?';
-    }
     return copy;
 }
 
@@ -75,10 +74,9 @@ static int read_entry(FlightDump *dump, const cJSON *item, Error *err) {
 static int read_entries(FlightDump *dump, const cJSON *entries, Error *err) {
     const cJSON *item;
     int length = cJSON_GetArraySize(entries), i = 0;
-    if (length > FLIGHT_RECORDS) {
+    if (length > FLIGHT_RECORDS)
         return error_set(err, STATUS_USAGE, "it has %d records; a rank keeps %d", length,
                          FLIGHT_RECORDS);
-    }
     dump->entries = memory_zalloc((size_t)length * sizeof *dump->entries);
     cJSON_ArrayForEach(item, entries) {
         if (read_entry(dump, item, err) != 0) return error_prefix(err, "record %d", i + 1);
@@ -95,9 +93,8 @@ static int read_ranks(FlightDump *dump, const cJSON *ranks, Error *err) {
         if (read_number(item, "ranks", 0, RANK_MAX, &rank, err) != 0) return -1;
         dump->ranks[dump->size++] = (int)rank;
     }
-    for (dump->place = 0; dump->place < dump->size; dump->place++) {
+    for (dump->place = 0; dump->place < dump->size; dump->place++)
         if (dump->ranks[dump->place] == dump->rank) return 0;
-    }
     return error_set(err, STATUS_USAGE, "its rank %d is not one of its group's", dump->rank);
 }
 

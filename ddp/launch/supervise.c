@@ -46,9 +46,8 @@ void launch_wait(Launch *launch, uint64_t until_ns) {
 int launch_take_signal(Launch *launch) {
     struct signalfd_siginfo info;
     int taken = 0;
-    while (read(launch->signal_fd, &info, sizeof info) == sizeof info) {
+    while (read(launch->signal_fd, &info, sizeof info) == sizeof info)
         if (info.ssi_signo != SIGCHLD) taken = (int)info.ssi_signo;
-    }
     return taken;
 }
 

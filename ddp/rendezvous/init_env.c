@@ -56,9 +56,8 @@ static bool usable(const Dialect *dialect) {
 
 static const Dialect *find_dialect(void) {
     if (read_text("RANK") || read_text("WORLD_SIZE")) return &TORCHRUN;
-    for (size_t i = 0; i < sizeof OTHERS / sizeof OTHERS[0]; i++) {
+    for (size_t i = 0; i < sizeof OTHERS / sizeof OTHERS[0]; i++)
         if (usable(&OTHERS[i])) return &OTHERS[i];
-    }
     return &TORCHRUN;
 }
 

@@ -468,9 +468,8 @@ static int start_thread(StoreServer *server) {
 
 static void server_free(StoreServer *server) {
     int fds[] = {server->listener, server->stop_fd, server->epoll_fd};
-    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
         if (fds[i] >= 0) close(fds[i]);
-    }
     ConnectionList *lists[] = {&server->strangers, &server->clients};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         // Each call removes the list's first entry: NOLINTNEXTLINE(clang-analyzer-unix.Malloc)
