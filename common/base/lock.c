@@ -93,15 +93,15 @@ FileLock *lock_take(const char *path, const char *what, Error *err) {
         fd = -1;
         cause = EEXIST;
     }
-    if (fd < 0 && cause == EWOULDBLOCK) {
+    if (fd < 0 && cause != EWOULDBLOCK)
+        return error_null(err, STATUS_USAGE, "%s: cannot make %s: %s", what, path, strerror(cause));
+    if (fd < 0) {
         char holder[TEXT_MAX];
         read_text(path, holder, sizeof holder);
-        error_set(err, STATUS_USAGE, "%s: in use by %s; wait until it ends, or choose another name",
-                  what, *holder ? holder : "another process");
-    } else if (fd < 0) {
-        error_set(err, STATUS_USAGE, "%s: cannot make %s: %s", what, path, strerror(cause));
+        return error_null(err, STATUS_USAGE,
+                          "%s: in use by %s; wait until it ends, or choose another name", what,
+                          *holder ? holder : "another process");
     }
-    if (fd < 0) return NULL;
     write_holder(fd);
     FileLock *lock = memory_zalloc(sizeof *lock);
     *lock = (FileLock){.path = memory_format("%s", path), .fd = fd, .held = held};
