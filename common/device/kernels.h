@@ -558,12 +558,11 @@ typedef struct OptimizerPeer {
 } OptimizerPeer;
 
 typedef struct OptimizerKernels {
-    void (*sgd)(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count);
-    void (*adam)(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count);
-    // One tensor, with a peer. NULL: the device cannot access another process's memory.
-    void (*sgd_with_peer)(const SgdConfig *config, const SgdTensor *t, const OptimizerPeer *peer);
-    void (*adam_with_peer)(const AdamConfig *config, const AdamTensor *t,
-                           const OptimizerPeer *peer);
+    // peer: of the only tensor, on a device whose memory is addressable; NULL: none.
+    void (*sgd)(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count,
+                const OptimizerPeer *peer);
+    void (*adam)(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count,
+                 const OptimizerPeer *peer);
 } OptimizerKernels;
 
 // ---- a backend's -------------------------------------------------------------------------------

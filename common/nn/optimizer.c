@@ -228,14 +228,10 @@ static void run_kernel(const Optimizer *optimizer, const OptimizerRun *run, size
                              .eps = config->eps,
                              .weight_decay =
                                  config->kind == OPTIMIZER_ADAM ? config->weight_decay : 0};
-    if (is_sgd(optimizer) && peer)
-        kernels->sgd_with_peer(&sgd, optimizer->list, peer);
-    else if (is_sgd(optimizer))
-        kernels->sgd(&sgd, optimizer->list, length);
-    else if (peer)
-        kernels->adam_with_peer(&adam, optimizer->list, peer);
+    if (is_sgd(optimizer))
+        kernels->sgd(&sgd, optimizer->list, length, peer);
     else
-        kernels->adam(&adam, optimizer->list, length);
+        kernels->adam(&adam, optimizer->list, length, peer);
 }
 
 void optimizer_apply(Optimizer *optimizer) {

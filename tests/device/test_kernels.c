@@ -218,7 +218,7 @@ static void check_sgd(TwoDevices *two, size_t tensors, SgdConfig config) {
                                       .scalars = scalars.of[d],
                                       .first = step == 0,
                                       .count = ends[i + 1] - ends[i]};
-            two_kernels(two, d)->optimizer->sgd(&config, list, tensors);
+            two_kernels(two, d)->optimizer->sgd(&config, list, tensors, NULL);
         }
     both_check(w, 5e-7, "sgd weight");
     both_check(v, 5e-7, "sgd velocity");
@@ -247,7 +247,7 @@ static void check_adam(TwoDevices *two, size_t tensors, double weight_decay) {
                                        .exp_avg_sq = (float *)v.of[d] + ends[i],
                                        .scalars = scalars.of[d],
                                        .count = ends[i + 1] - ends[i]};
-            two_kernels(two, d)->optimizer->adam(&config, list, tensors);
+            two_kernels(two, d)->optimizer->adam(&config, list, tensors, NULL);
         }
     }
     both_check(w, 1e-6, "adam weight");
@@ -262,14 +262,10 @@ static void step_tensor(const Kernels *kernels, bool adam, AdamTensor t,
     const SgdConfig sgd = {.momentum = t.count % 2 ? 0.9 : 0, .weight_decay = 0.2};
     const SgdTensor same = {t.weight, t.gradient, t.exp_avg, t.scalars, false, t.count};
     const OptimizerKernels *k = kernels->optimizer;
-    if (adam && peer)
-        k->adam_with_peer(&how, &t, peer);
-    else if (adam)
-        k->adam(&how, &t, 1);
-    else if (peer)
-        k->sgd_with_peer(&sgd, &same, peer);
+    if (adam)
+        k->adam(&how, &t, 1, peer);
     else
-        k->sgd(&sgd, &same, 1);
+        k->sgd(&sgd, &same, 1, peer);
 }
 
 // With a peer a step has the bits of a step with the sum of the two gradients, or with its own if
@@ -289,7 +285,7 @@ static void check_peer(TwoDevices *two, size_t count, bool adam, bool adds) {
     }
     for (int d = 0; d < DEVICES; d++) {
         const Kernels *kernels = two_kernels(two, d);
-        if (!kernels->optimizer->adam_with_peer) continue; // it reaches no other process's memory
+        if (!kernels->is_addressable) continue; // no access to another process's memory
         const OptimizerPeer peer = {adds ? peers.of[d] : NULL, 0.3f, copy.of[d]};
         for (int k = 0; k < 2; k++)
             step_tensor(kernels, adam,

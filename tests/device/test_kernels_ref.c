@@ -282,28 +282,28 @@ static void known_optimizers(const Kernels *k) {
     SgdConfig sgd = {.momentum = 0.5, .weight_decay = 0.1};
     float w[] = {1}, v[] = {NAN}, g[] = {2}, scalars[SCALARS] = {[SCALAR_LR] = 0.1f};
     SgdTensor tensor = {w, g, v, scalars, .first = true, .count = 1};
-    k->optimizer->sgd(&sgd, &tensor, 1); // `first` must not read the velocity
+    k->optimizer->sgd(&sgd, &tensor, 1, NULL); // `first` must not read the velocity
     KNOWN(v, 2.1f);
     KNOWN(w, 0.79f);
     tensor.first = false;
-    k->optimizer->sgd(&sgd, &tensor, 1);
+    k->optimizer->sgd(&sgd, &tensor, 1, NULL);
     KNOWN(v, 0.5f * 2.1f + 2.079f);
     KNOWN(w, 0.79f - 0.3129f);
     sgd.nesterov = tensor.first = true;
     w[0] = 1;
-    k->optimizer->sgd(&sgd, &tensor, 1);
+    k->optimizer->sgd(&sgd, &tensor, 1, NULL);
     KNOWN(w, 1 - 0.1f * (2.1f + 0.5f * 2.1f));
     AdamConfig adam = {.beta1 = 0.9, .beta2 = 0.999, .eps = 0.5};
     float m[] = {0}, s[] = {0}; // step 1: m / (1 - beta1) = g, sqrt(s / (1 - beta2)) = |g|
     w[0] = 1, scalars[SCALAR_KEEP] = 1 - 0.1f * 0.1f, scalars[SCALAR_STEP_SIZE] = 0.1f / 0.1f;
     scalars[SCALAR_BIAS_CORRECTION] = sqrtf(0.001f);
-    k->optimizer->adam(&adam, &(AdamTensor){w, g, m, s, scalars, 1}, 1);
+    k->optimizer->adam(&adam, &(AdamTensor){w, g, m, s, scalars, 1}, 1, NULL);
     KNOWN(w, 0.99f - 0.1f * 2 / (2 + 0.5f));
     KNOWN(m, 0.2f);
     KNOWN(s, 0.004f);
     adam.weight_decay = 0.5; // Adam: in the gradient, which is 2 + 0.5 now
     w[0] = 1, m[0] = s[0] = 0, scalars[SCALAR_KEEP] = 1;
-    k->optimizer->adam(&adam, &(AdamTensor){w, g, m, s, scalars, 1}, 1);
+    k->optimizer->adam(&adam, &(AdamTensor){w, g, m, s, scalars, 1}, 1, NULL);
     KNOWN(w, 1 - 0.1f * 2.5f / (2.5f + 0.5f));
     KNOWN(m, 0.25f);
 }

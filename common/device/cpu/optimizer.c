@@ -96,8 +96,8 @@ static void prefetch(const AdamTensor *t, const OptimizerPeer *peer, size_t firs
 }
 
 // Five streams of memory, one of them another process's: more than the processor foresees.
-static void cpu_adam_with_peer(const AdamConfig *config, const AdamTensor *t,
-                               const OptimizerPeer *peer) {
+static void adam_with_peer(const AdamConfig *config, const AdamTensor *t,
+                           const OptimizerPeer *peer) {
     for (size_t i = 0; i < t->count; i += STRIDE) {
         const AdamTensor part = {.weight = t->weight + i,
                                  .gradient = t->gradient + i,
@@ -114,26 +114,24 @@ static void cpu_adam_with_peer(const AdamConfig *config, const AdamTensor *t,
     stream_fence();
 }
 
-static void cpu_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count) {
+static void cpu_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count,
+                     const OptimizerPeer *peer) {
     const OptimizerPeer none = {0};
-    for (size_t t = 0; t < tensor_count; t++) adam_step(config, &tensors[t], &none);
+    if (peer)
+        adam_with_peer(config, tensors, peer);
+    else
+        for (size_t t = 0; t < tensor_count; t++) adam_step(config, &tensors[t], &none);
 }
 
-static void cpu_sgd_with_peer(const SgdConfig *config, const SgdTensor *t,
-                              const OptimizerPeer *peer) {
-    sgd_step(config, t, peer);
-    if (peer->weight) stream_weights(peer->weight, t->weight, t->count);
+static void cpu_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count,
+                    const OptimizerPeer *peer) {
+    const OptimizerPeer none = {0};
+    for (size_t t = 0; t < tensor_count; t++) sgd_step(config, &tensors[t], peer ? peer : &none);
+    if (peer && peer->weight) stream_weights(peer->weight, tensors->weight, tensors->count);
     stream_fence();
-}
-
-static void cpu_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count) {
-    const OptimizerPeer none = {0};
-    for (size_t t = 0; t < tensor_count; t++) cpu_sgd_with_peer(config, &tensors[t], &none);
 }
 
 const OptimizerKernels cpu_optimizer = {
     .sgd = cpu_sgd,
     .adam = cpu_adam,
-    .sgd_with_peer = cpu_sgd_with_peer,
-    .adam_with_peer = cpu_adam_with_peer,
 };

@@ -214,8 +214,10 @@ struct Sgd {
     }
 };
 
-static void cuda_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count) {
+static void cuda_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count,
+                     const OptimizerPeer *peer) {
     List<SgdTensor> list = {};
+    CHECK(!peer, "a peer's memory, which a GPU does not access");
     Sgd work = {(float)config->momentum, (float)config->weight_decay, config->nesterov};
     for (size_t i = 0; i < tensor_count; i++) list_add(work, &list, tensors[i]);
     list_flush(work, &list);
@@ -251,8 +253,10 @@ struct Adam {
     }
 };
 
-static void cuda_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count) {
+static void cuda_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count,
+                      const OptimizerPeer *peer) {
     List<AdamTensor> list = {};
+    CHECK(!peer, "a peer's memory, which a GPU does not access");
     Adam work = {(float)(1 - config->beta1), (float)config->beta2, (float)(1 - config->beta2),
                  (float)config->eps, (float)config->weight_decay};
     for (size_t i = 0; i < tensor_count; i++) list_add(work, &list, tensors[i]);
@@ -262,6 +266,4 @@ static void cuda_adam(const AdamConfig *config, const AdamTensor *tensors, size_
 extern "C" const OptimizerKernels cuda_optimizer = {
     .sgd = cuda_sgd,
     .adam = cuda_adam,
-    .sgd_with_peer = nullptr,
-    .adam_with_peer = nullptr,
 };

@@ -29,9 +29,10 @@ static void sgd_step(const SgdConfig *config, const SgdTensor *t, const Optimize
     }
 }
 
-static void ref_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count) {
+static void ref_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count,
+                    const OptimizerPeer *peer) {
     const OptimizerPeer none = {0};
-    for (size_t t = 0; t < tensor_count; t++) sgd_step(config, &tensors[t], &none);
+    for (size_t t = 0; t < tensor_count; t++) sgd_step(config, &tensors[t], peer ? peer : &none);
 }
 
 static void adam_step(const AdamConfig *config, const AdamTensor *t, const OptimizerPeer *peer) {
@@ -54,14 +55,13 @@ static void adam_step(const AdamConfig *config, const AdamTensor *t, const Optim
     }
 }
 
-static void ref_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count) {
+static void ref_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count,
+                     const OptimizerPeer *peer) {
     const OptimizerPeer none = {0};
-    for (size_t t = 0; t < tensor_count; t++) adam_step(config, &tensors[t], &none);
+    for (size_t t = 0; t < tensor_count; t++) adam_step(config, &tensors[t], peer ? peer : &none);
 }
 
 const OptimizerKernels ref_optimizer = {
     .sgd = ref_sgd,
     .adam = ref_adam,
-    .sgd_with_peer = sgd_step,
-    .adam_with_peer = adam_step,
 };
