@@ -46,16 +46,15 @@ static void input_gradient(Tape *tape, const Node *node, LinearShape shape) {
     float *grad = tape_grad(tape, x, &accumulate);
     if (!grad) return;
     if (relu) relu->done = true;
+    const Compute how = tensor_is_half(x) ? half_room(tape, x, shape)
+                                          : matmul_room(tape, shape.rows, shape.in, shape.out);
     if (tensor_is_half(x))
-        HALVES(tape)->linear_input_gradient(half_room(tape, x, shape), shape,
-                                            half_gradient(node->output), node->saved,
+        HALVES(tape)->linear_input_gradient(how, shape, half_gradient(node->output), node->saved,
                                             relu ? &relu->mask : NULL, (void *)grad, accumulate);
     else if (relu)
-        KERNELS(tape)->matrix->linear_relu_gradient(
-            matmul_room(tape, shape.rows, shape.in, shape.out), shape, dy, weight, &relu->mask,
-            grad);
+        KERNELS(tape)->matrix->linear_relu_gradient(how, shape, dy, weight, &relu->mask, grad);
     else
-        KERNELS(tape)->matrix->matmul(matmul_room(tape, shape.rows, shape.in, shape.out),
+        KERNELS(tape)->matrix->matmul(how,
                                       (MatmulShape){false, false, shape.rows, shape.in, shape.out},
                                       dy, weight, grad, accumulate);
 }
@@ -172,13 +171,10 @@ void activation_gradient(Tape *tape, Activation f, const Tensor *x, float *dx, c
 // The gradient of the node's input, in the memory of the output's gradient if possible.
 static void activation_input_gradient(Tape *tape, Node *node, Activation f) {
     Tensor *x = node->inputs[0];
-    bool accumulate;
-    if (tape_grad_take(tape, node, x)) {
-        activation_gradient(tape, f, x, x->grad, x->grad, false);
-    } else {
-        float *dx = tape_grad(tape, x, &accumulate);
-        if (dx) activation_gradient(tape, f, x, dx, node->output->grad, accumulate);
-    }
+    bool accumulate = false;
+    const bool in_place = tape_grad_take(tape, node, x);
+    float *dx = in_place ? x->grad : tape_grad(tape, x, &accumulate);
+    activation_gradient(tape, f, x, dx, in_place ? dx : node->output->grad, accumulate);
     tape_grad_done(tape, x);
 }
 

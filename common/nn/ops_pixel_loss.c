@@ -14,10 +14,6 @@ typedef struct PixelLossSaved {
     uint8_t *kept;        // [n, h, w]
 } PixelLossSaved;
 
-static size_t image_pixels(const Tensor *logits) {
-    return logits->shape[2] * logits->shape[3];
-}
-
 static void pixel_cross_entropy_backward(Tape *tape, Node *node) {
     Tensor *logits = node->inputs[0], *sum = node->output;
     const PixelLossSaved *saved = node->saved;
@@ -25,7 +21,7 @@ static void pixel_cross_entropy_backward(Tape *tape, Node *node) {
     float *grad = tape_grad(tape, logits, &accumulate);
     KERNELS(tape)->pixels->pixel_cross_entropy_gradient(
         (PixelLabels){saved->target->data, logits->shape[0], logits->shape[1],
-                      image_pixels(logits)},
+                      logits->shape[2] * logits->shape[3]},
         saved->probabilities, saved->kept, sum->grad, grad, accumulate);
     tape_grad_done(tape, logits);
 }
@@ -40,7 +36,8 @@ Tensor *op_pixel_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, const
         target->shape[2] != logits->shape[3])
         return tape_fail(tape, "pixel_cross_entropy", "logits %s do not fit targets %s",
                          tensor_describe(logits).text, tensor_describe(target).text);
-    size_t n = logits->shape[0], classes = logits->shape[1], inner = image_pixels(logits);
+    size_t n = logits->shape[0], classes = logits->shape[1],
+           inner = logits->shape[2] * logits->shape[3];
     size_t bad = tensor_find_outside(target, INT64_MIN, (int64_t)classes); // below 0: ignored
     if (bad < n * inner)
         return tape_fail(tape, "pixel_cross_entropy",

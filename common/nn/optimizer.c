@@ -26,10 +26,6 @@ static Tensor *parameter_of(const Optimizer *optimizer, size_t i) {
     return optimizer->parameters.items[i].tensor;
 }
 
-static bool decays(const Optimizer *optimizer, size_t i) {
-    return !optimizer->config.decay_matrices_only || parameter_of(optimizer, i)->ndim > 1;
-}
-
 OptimizerPart optimizer_part(const Optimizer *optimizer, size_t i) {
     const OptimizerSharding *sharding = optimizer->config.sharding;
     return sharding ? sharding->parts[i]
@@ -142,7 +138,8 @@ static void set_scalars(const Optimizer *optimizer, size_t i, int64_t count, dou
     double step = (double)count;
     scalars[SCALAR_LR] = (float)lr;
     if (config->kind == OPTIMIZER_SGD) return;
-    bool adamw = config->kind == OPTIMIZER_ADAMW && decays(optimizer, i);
+    bool adamw = config->kind == OPTIMIZER_ADAMW &&
+                 (!config->decay_matrices_only || parameter_of(optimizer, i)->ndim > 1);
     double decay = adamw ? config->weight_decay : 0;
     scalars[SCALAR_KEEP] = (float)(1 - lr * decay);
     scalars[SCALAR_STEP_SIZE] = (float)(lr / (1 - pow(config->beta1, step)));

@@ -296,13 +296,6 @@ static char *hold(const char *path, const char *previous) {
     return NULL;
 }
 
-static void release(char *held, const char *previous, bool replaced) {
-    if (!held) return;
-    if (replaced) rename(held, previous);
-    unlink(held); // after a failure, and where `previous` is the same file already
-    free(held);
-}
-
 // ---- the pair ---------------------------------------------------------------------------------
 
 int checkpoint_save(const char *path, const char *previous, Module *model,
@@ -323,7 +316,9 @@ int checkpoint_save(const char *path, const char *previous, Module *model,
     char *held = previous ? hold(path, previous) : NULL;
     int failed = safetensors_write(optimizer_path, &content, err);
     if (!failed) failed = safetensors_save_module(path, model, meta, META, err);
-    release(held, previous, !failed);
+    if (held && !failed) rename(held, previous);
+    if (held) unlink(held); // after a failure, and where `previous` is the same file already
+    free(held);
     tidy(path, previous);
     safetensors_free(&content);
     free(optimizer_path);

@@ -55,16 +55,6 @@ int safetensors_save_grads(const char *path, Module *module, Error *err) {
 
 // ---- loading ----------------------------------------------------------------------------------
 
-static int check_fits(const NamedTensor *named, const SafeEntry *entry, Error *err) {
-    const Tensor *tensor = named->tensor;
-    Tensor stored = tensor_make(NULL, entry->dtype, entry->ndim, entry->shape, NULL);
-    if (stored.dtype == tensor->dtype && tensor_same_shape(&stored, tensor)) return 0;
-    return error_set(err, STATUS_USAGE,
-                     "holds another model: %s is %s %s in the file and %s %s in this model",
-                     named->name, dtype_name(stored.dtype), tensor_describe(&stored).text,
-                     dtype_name(tensor->dtype), tensor_describe(tensor).text);
-}
-
 // Returns the first entry with one of the tensor's names, or NULL. Shared weights may lack some
 // names: safetensors.torch.save_model writes one, a state_dict has all.
 static const SafeEntry *find_tensor(const SafeTensors *content, const NamedTensors *names,
@@ -109,17 +99,17 @@ static int check_name(const SafeTensors *content, const NamedTensors *names, siz
     const SafeEntry *first = find_tensor(content, names, named->tensor);
     if (!first) return fail_missing(content, named, err);
     if (!entry) return 0;
-    if (check_fits(named, entry, err) != 0) return -1;
+    const Tensor *tensor = named->tensor;
+    Tensor stored = tensor_make(NULL, entry->dtype, entry->ndim, entry->shape, NULL);
+    if (stored.dtype != tensor->dtype || !tensor_same_shape(&stored, tensor))
+        return error_set(err, STATUS_USAGE,
+                         "holds another model: %s is %s %s in the file and %s %s in this model",
+                         named->name, dtype_name(stored.dtype), tensor_describe(&stored).text,
+                         dtype_name(tensor->dtype), tensor_describe(tensor).text);
     if (memcmp(entry->data, first->data, entry->bytes) == 0) return 0;
     return error_set(err, STATUS_USAGE,
                      "%s and %s differ in the file: in this model they are one parameter",
                      first->name, entry->name);
-}
-
-static bool has_name(const NamedTensors *names, const char *name) {
-    for (size_t i = 0; i < names->count; i++)
-        if (strcmp(names->items[i].name, name) == 0) return true;
-    return false;
 }
 
 static int check_all(const SafeTensors *content, const NamedTensors *names, Error *err) {
@@ -127,7 +117,9 @@ static int check_all(const SafeTensors *content, const NamedTensors *names, Erro
         if (check_name(content, names, i, err) != 0) return -1;
     for (size_t i = 0; i < content->count; i++) {
         const SafeEntry *entry = &content->entries[i];
-        if (has_name(names, entry->name)) continue;
+        size_t n = 0;
+        while (n < names->count && strcmp(names->items[n].name, entry->name) != 0) n++;
+        if (n < names->count) continue;
         Tensor stored = tensor_make(NULL, entry->dtype, entry->ndim, entry->shape, NULL);
         return error_set(err, STATUS_USAGE,
                          "holds another model: there is %s %s in the file, and none in this model",
