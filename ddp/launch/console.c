@@ -42,7 +42,7 @@ void bytes_push(Bytes *bytes, const char *data, size_t count) {
 }
 
 static void console_push(Console *console, const char *text, size_t bytes) {
-    if (!console->gone) bytes_push(&console->queue, text, bytes);
+    if (!console->gone && bytes > 0) bytes_push(&console->queue, text, bytes);
 }
 
 void console_pump(Console *console) {

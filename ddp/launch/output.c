@@ -157,9 +157,10 @@ static void stream_drain(Output *output, Stream *stream) {
     // A pipe holds 64 KiB: bounded, because a grandchild may keep writing.
     for (int i = 0; i < 16 && stream_pump(output, stream); i++) continue;
     // The last line may lack its newline.
-    const char *line = stream->line.data + stream->line.begin;
     size_t bytes = bytes_count(&stream->line);
-    if (bytes > 0 && !(stream->bar && *line == '\r')) remember(stream, line, bytes);
+    if (bytes == 0) return;
+    const char *line = stream->line.data + stream->line.begin;
+    if (!stream->bar || *line != '\r') remember(stream, line, bytes);
 }
 
 // ---- All streams
