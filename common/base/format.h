@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Appends to the string in text[capacity], as printf formats, and truncates what does not fit.
+// Appends to the string in text[capacity], as printf formats; text beyond the capacity is cut off.
 // Returns whether all of it fit.
 bool format_append(char *text, size_t capacity, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

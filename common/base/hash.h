@@ -11,7 +11,7 @@
 
 #define HASH_START UINT64_C(0xcbf29ce484222325) // the hash of no bytes
 
-// The hash of what was hashed so far, followed by these bytes.
+// Extends the hash `so_far` by these bytes.
 uint64_t hash_bytes(uint64_t so_far, const void *data, size_t bytes);
 
 #endif

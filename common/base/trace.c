@@ -99,8 +99,8 @@ void trace_mark(Trace *trace) {
 
 // ---- writing ----------------------------------------------------------------------------------
 
-// Writes what all events begin with. The time is in microseconds, with the ns as decimals; metadata
-// have none.
+// Writes the fields that all events begin with. The time is in microseconds, with the ns as
+// decimals; metadata have none.
 static void begin_event(Json *json, const char *ph, const char *name, int pid, int tid,
                         uint64_t at_ns) {
     json_begin_object(json, NULL);
@@ -136,7 +136,7 @@ static void write_span(Json *json, int pid, int tid, const TraceSpan *span) {
     json_end_object(json);
 }
 
-// Writes one end of the arrow to a bucket's span; an end binds to what the track does at that time.
+// Writes one end of the arrow to a bucket's span; an end binds to the track's span at that time.
 static void write_arrow_end(Json *json, const char *ph, int pid, int tid, uint64_t at_ns,
                             int64_t id) {
     begin_event(json, ph, "bucket", pid, tid, at_ns);

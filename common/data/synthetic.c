@@ -153,7 +153,7 @@ int synthetic_parse(const char *name, DataSpec *spec, size_t *inputs, Error *err
 
 int synthetic_open(const char *name, const DataOptions *options, DataSource *source, Error *err) {
     DataSpec spec;
-    size_t inputs;
+    size_t inputs = 0;
     if (synthetic_parse(name, &spec, &inputs, err) != 0) return -1;
     const uint64_t seed = options->seed;
     const size_t hidden = spec.sides == 3 ? 0 : TEACHER_HIDDEN, tests = spec.count / 4;
