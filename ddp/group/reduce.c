@@ -36,17 +36,13 @@ VECTORISED static void sum4_f32(float *restrict a, float *restrict b, float *res
         a[i] = b[i] = c[i] = d[i] = (((a[i] + b[i]) + c[i]) + d[i]) * factor;
 }
 
-// Returns false if `ranks` is none of these cases.
-static bool sum_f32_in_place(float *const *s, int ranks, float factor, size_t count) {
+static void sum_f32_in_place(void *const *s, int ranks, float factor, size_t count) {
     if (ranks == 2)
         sum2_f32(s[0], s[1], factor, count);
     else if (ranks == 3)
         sum3_f32(s[0], s[1], s[2], factor, count);
-    else if (ranks == 4)
-        sum4_f32(s[0], s[1], s[2], s[3], factor, count);
     else
-        return false;
-    return true;
+        sum4_f32(s[0], s[1], s[2], s[3], factor, count);
 }
 
 // ---- F32 sums for one target --------------------------------------------------------------------
@@ -172,12 +168,9 @@ void reduce_in_rank_order(PgType type, ReduceOp op, void *const *sources, int ra
     const bool in_place = targets == sources && target_count == ranks;
     const bool sums_f32 = type == PG_F32 && (op == PG_SUM || op == PG_AVG);
     const float factor = op == PG_AVG ? (float)(1.0 / ranks) : 1.0f;
-    if (sums_f32 && in_place) {
-        float *s[4] = {NULL};
-        for (int r = 0; r < ranks && r < 4; r++) s[r] = sources[r];
-        if (sum_f32_in_place(s, ranks, factor, count)) return;
-    }
-    if (sums_f32 && target_count == 1 && ranks > 1)
+    if (sums_f32 && in_place && ranks >= 2 && ranks <= 4)
+        sum_f32_in_place(sources, ranks, factor, count);
+    else if (sums_f32 && target_count == 1 && ranks > 1)
         sum_f32_to(targets[0], sources, ranks, factor, count);
     else
         reduce_in_blocks(type, op, sources, ranks, targets, target_count, count);

@@ -242,36 +242,21 @@ void pg_drain(ProcessGroup *group) {
     pthread_mutex_unlock(&group->mutex);
 }
 
-static int start_thread(ProcessGroup *group, Error *err) {
-    if (group->thread_started) return 0;
-    int status = pthread_create(&group->thread, NULL, communication_thread, group);
-    if (status)
-        return error_set(err, STATUS_FAILED, "rank %d: cannot start the communication thread: %s",
-                         group->rank, strerror(status));
-    group->thread_started = true;
-    return 0;
-}
-
-// Takes a Work for the call from the pool, with the mutex held; NULL if the pool is empty.
-static Work *take_work(ProcessGroup *group, const PgCall *call) {
+// Takes a Work for the call from the pool, with the mutex held; NULL with err filled if the pool is
+// empty.
+static Work *take_work(ProcessGroup *group, const PgCall *call, Error *err) {
     Work *work = group->spare;
-    if (!work) return NULL;
+    if (!work) {
+        error_set(err, STATUS_FAILED, "rank %d: more than %d collectives are outstanding",
+                  group->rank, PG_MAX_WORKS);
+        return NULL;
+    }
     group->spare = work->next;
     work->call = *call;
     work->done = work->failed = false;
     work->next = NULL;
     group->issued++;
     return work;
-}
-
-// Appends a Work to the queue and wakes the communication thread, with the mutex held.
-static void append(ProcessGroup *group, Work *work) {
-    if (group->last)
-        group->last->next = work;
-    else
-        group->first = work;
-    group->last = work;
-    pthread_cond_signal(&group->work_ready);
 }
 
 // Breaks the group because its queue cannot take a call. Always returns NULL.
@@ -281,38 +266,45 @@ static Work *refuse(ProcessGroup *group, const Error *cause, Error *err) {
     return NULL;
 }
 
-static Work *refuse_outstanding(ProcessGroup *group, Error *err) {
-    Error error = {0};
-    error_set(&error, STATUS_FAILED, "rank %d: more than %d collectives are outstanding",
-              group->rank, PG_MAX_WORKS);
-    return refuse(group, &error, err);
-}
-
 // Drains the queue, then runs an issued call in the caller's thread. Returns its Work, which is
 // done, or NULL with err filled: the group is broken.
 static Work *run_here(ProcessGroup *group, const PgCall *call, Error *err) {
+    Error error = {0};
     pg_drain(group);
     pthread_mutex_lock(&group->mutex);
-    Work *work = take_work(group, call);
+    Work *work = take_work(group, call, &error);
     pthread_mutex_unlock(&group->mutex);
-    if (!work) return refuse_outstanding(group, err);
+    if (!work) return refuse(group, &error, err);
     do_work(group, work);
     return work;
 }
 
-// Appends an issued call to the queue. Returns its Work, or NULL with err filled: the group is
-// broken. Blocks in one case: a call recorded into a graph returns after the communication thread
-// has recorded it. If the group broke meanwhile, the call fails here.
+// Appends an issued call to the queue and wakes the communication thread, which the first call
+// starts. Returns its Work, or NULL with err filled: the group is broken. Blocks in one case: a
+// call recorded into a graph returns after the communication thread has recorded it. If the group
+// broke meanwhile, the call fails here.
 static Work *enqueue(ProcessGroup *group, const PgCall *call, Error *err) {
     Error error = {0};
-    if (start_thread(group, &error) != 0) return refuse(group, &error, err);
+    if (!group->thread_started) {
+        int status = pthread_create(&group->thread, NULL, communication_thread, group);
+        if (status) {
+            error_set(&error, STATUS_FAILED, "rank %d: cannot start the communication thread: %s",
+                      group->rank, strerror(status));
+            return refuse(group, &error, err);
+        }
+        group->thread_started = true;
+    }
     pthread_mutex_lock(&group->mutex);
-    bool broken = group->error.status != STATUS_OK;
-    Work *work = take_work(group, call);
-    if (work && !broken) append(group, work);
+    const bool broken = group->error.status != STATUS_OK;
+    Work *work = take_work(group, call, &error);
+    if (work && !broken) {
+        *(group->last ? &group->last->next : &group->first) = work;
+        group->last = work;
+        pthread_cond_signal(&group->work_ready);
+    }
     while (work && !broken && call->recorded && !work->done) wait_over(group);
     pthread_mutex_unlock(&group->mutex);
-    if (!work) return refuse_outstanding(group, err);
+    if (!work) return refuse(group, &error, err);
     if (broken) do_work(group, work);
     return work;
 }

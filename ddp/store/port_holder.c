@@ -1,8 +1,7 @@
 /* port_holder.c: see port_holder.h. Reads /proc only; every failure returns "unknown". */
 #include "ddp/store/port_holder.h"
 
-#include <dirent.h>
-#include <stdbool.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,46 +27,30 @@ static unsigned long listener_inode(const char *table, int port) {
     return found;
 }
 
-static bool process_has_socket(const char *pid, unsigned long inode) {
-    char path[300], wanted[64], link[64], name[600];
-    snprintf(path, sizeof path, "/proc/%s/fd", pid);
-    snprintf(wanted, sizeof wanted, "socket:[%lu]", inode);
-    DIR *folder = opendir(path);
-    if (!folder) return false;
-    bool found = false;
-    for (struct dirent *entry; !found && (entry = readdir(folder)) != NULL;) {
-        snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
-        ssize_t n = readlink(name, link, sizeof link - 1);
-        if (n <= 0) continue;
-        link[n] = '\0';
-        found = strcmp(link, wanted) == 0;
-    }
-    closedir(folder);
-    return found;
-}
-
-static void write_process(const char *pid, char *text, size_t capacity) {
-    char path[300], name[64] = "?";
-    snprintf(path, sizeof path, "/proc/%s/comm", pid);
+static void write_process(int pid, char *text, size_t capacity) {
+    char path[64], name[64] = "?";
+    snprintf(path, sizeof path, "/proc/%d/comm", pid);
     FILE *file = fopen(path, "re");
     if (file) {
         if (fgets(name, sizeof name, file)) name[strcspn(name, "\n")] = '\0';
         fclose(file);
     }
-    snprintf(text, capacity, " (held by %s, pid %s)", name, pid);
+    snprintf(text, capacity, " (held by %s, pid %d)", name, pid);
 }
 
 void port_holder_name(int port, char *text, size_t capacity) {
+    char wanted[64], link[64];
+    glob_t all;
     text[0] = '\0';
     unsigned long inode = listener_inode("/proc/net/tcp", port);
     if (!inode) inode = listener_inode("/proc/net/tcp6", port);
-    DIR *processes = inode ? opendir("/proc") : NULL;
-    if (!processes) return;
-    bool found = false;
-    for (struct dirent *entry; !found && (entry = readdir(processes)) != NULL;) {
-        if (strspn(entry->d_name, "0123456789") != strlen(entry->d_name)) continue;
-        found = process_has_socket(entry->d_name, inode);
-        if (found) write_process(entry->d_name, text, capacity);
+    if (!inode || glob("/proc/[0-9]*/fd/*", GLOB_NOSORT, NULL, &all) != 0) return;
+    snprintf(wanted, sizeof wanted, "socket:[%lu]", inode);
+    for (size_t i = 0; i < all.gl_pathc && !*text; i++) {
+        const ssize_t n = readlink(all.gl_pathv[i], link, sizeof link - 1);
+        link[n > 0 ? n : 0] = '\0';
+        if (strcmp(link, wanted) == 0)
+            write_process(atoi(all.gl_pathv[i] + strlen("/proc/")), text, capacity);
     }
-    closedir(processes);
+    globfree(&all);
 }

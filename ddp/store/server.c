@@ -162,14 +162,6 @@ static bool answer_if_present(StoreServer *server, Connection *c, const StoreReq
     return true;
 }
 
-static void park_request(StoreServer *server, Connection *c, const StoreRequest *request,
-                         StoreBytes key) {
-    c->is_parked = true;
-    c->parked_request = *request;
-    memcpy(c->parked_key, key.data, key.bytes);
-    LIST_INSERT_HEAD(&server->parked, c, parked);
-}
-
 static void unpark_request(Connection *c) {
     if (c->is_parked) LIST_REMOVE(c, parked);
     c->is_parked = false;
@@ -239,10 +231,14 @@ static void execute_request(StoreServer *server, Connection *c, const StoreReque
     case STORE_OP_GET:
     case STORE_OP_WAIT:
         if (answer_if_present(server, c, request, key)) break;
-        if (request->no_wait)
+        if (request->no_wait) {
             send_status(server, c, request->id, STORE_MISSING);
-        else
-            park_request(server, c, request, key);
+            break;
+        }
+        c->is_parked = true;
+        c->parked_request = *request;
+        memcpy(c->parked_key, key.data, key.bytes);
+        LIST_INSERT_HEAD(&server->parked, c, parked);
         break;
     case STORE_OP_ADD:
         status = add_to_key(server, key, store_read_i64(value.data), &sum);
@@ -349,15 +345,6 @@ static void handle_connection(StoreServer *server, Connection *c) {
 
 // ---- The round
 
-static void accept_one(StoreServer *server, int fd) {
-    Connection *c = memory_zalloc(sizeof *c);
-    c->fd = fd;
-    c->greet_by_ns = clock_ns() + (uint64_t)GREETING_MS * 1000000;
-    LIST_INSERT_HEAD(&server->strangers, c, all);
-    server->connection_count++;
-    watch_socket(server, c, EPOLLIN);
-}
-
 static void set_accepting(StoreServer *server, bool accepting) {
     struct epoll_event wanted = {.events = accepting ? EPOLLIN : 0, .data.ptr = &server->listener};
     server->accepting = accepting;
@@ -375,10 +362,16 @@ static void accept_some(StoreServer *server) {
             set_accepting(server, false);
             return;
         }
-        if (server->connection_count >= server->client_limit + STRANGERS_MAX)
+        if (server->connection_count >= server->client_limit + STRANGERS_MAX) {
             close(fd);
-        else
-            accept_one(server, fd);
+            continue;
+        }
+        Connection *c = memory_zalloc(sizeof *c);
+        c->fd = fd;
+        c->greet_by_ns = clock_ns() + (uint64_t)GREETING_MS * 1000000;
+        LIST_INSERT_HEAD(&server->strangers, c, all);
+        server->connection_count++;
+        watch_socket(server, c, EPOLLIN);
     }
 }
 

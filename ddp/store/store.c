@@ -115,21 +115,17 @@ static int shake_hands(const Store *store, uint64_t deadline_ns, Error *err) {
     return judge_answer(store, answer, &nonces, err);
 }
 
-// Connects, one attempt. An error with STATUS_FAILED may be retried.
-static int try_connect(Store *store, uint64_t deadline_ns, Error *err) {
-    store->socket_fd = net_connect(store->host, store->port, deadline_ns, err);
-    if (store->socket_fd < 0) return -1;
-    if (shake_hands(store, deadline_ns, err) == 0) return 0;
-    close(store->socket_fd);
-    store->socket_fd = -1;
-    return -1;
-}
-
+// Retries an attempt that failed with STATUS_FAILED.
 static int connect_until(Store *store, Error *err) {
     uint64_t deadline_ns = clock_ns_after(store->timeout_s);
     for (long pause_ms = RETRY_MIN_MS;; pause_ms *= 2) {
         Error attempt = {0};
-        if (try_connect(store, deadline_ns, &attempt) == 0) return 0;
+        store->socket_fd = net_connect(store->host, store->port, deadline_ns, &attempt);
+        if (store->socket_fd >= 0) {
+            if (shake_hands(store, deadline_ns, &attempt) == 0) return 0;
+            close(store->socket_fd);
+            store->socket_fd = -1;
+        }
         if (attempt.status != STATUS_FAILED)
             return error_set(err, attempt.status, "%s", attempt.message);
         if (pause_ms > RETRY_MAX_MS) pause_ms = RETRY_MAX_MS;

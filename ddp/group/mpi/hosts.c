@@ -49,13 +49,6 @@ static int find_local_ranks(PgMpi *mpi, int (*answers)[2], Error *err) {
     return MPI(MPI_Allgather(mine, 2, MPI_INT, answers, 2, MPI_INT, mpi->comm), err);
 }
 
-static bool are_blocked(const PgMpi *mpi, int (*answers)[2]) {
-    const int size = answers[0][1];
-    for (int r = 0; r < mpi->world; r++)
-        if (answers[r][1] != size || answers[r][0] != r / size * size) return false;
-    return true;
-}
-
 // Sets hosts.blocked if the ranks of each host can map each other's memory. Ranks in two containers
 // of one machine cannot, though MPI reports one host.
 static int try_memory(PgMpi *mpi, Error *err) {
@@ -75,21 +68,22 @@ static int try_memory(PgMpi *mpi, Error *err) {
 }
 
 int mpi_find_hosts(PgMpi *mpi, Error *err) {
-    MpiHosts *hosts = &mpi->hosts;
+    const MpiHosts alone = {.count = mpi->world, .host = mpi->rank, .local_size = 1};
     int(*answers)[2] = memory_zalloc((size_t)mpi->world * sizeof *answers);
-    *hosts = (MpiHosts){.count = mpi->world, .host = mpi->rank, .local_size = 1};
     int status = find_local_ranks(mpi, answers, err);
-    if (!status && are_blocked(mpi, answers) && answers[0][1] > 1) {
-        const int size = answers[0][1];
-        *hosts = (MpiHosts){.host = mpi->rank / size,
-                            .count = mpi->world / size,
-                            .local_rank = mpi->rank % size,
-                            .local_size = size};
+    const int size = answers[0][1];
+    bool consecutive = !status && size > 1;
+    for (int r = 0; r < mpi->world && consecutive; r++)
+        consecutive = answers[r][1] == size && answers[r][0] == r / size * size;
+    free(answers);
+    if (consecutive) {
+        mpi->hosts = (MpiHosts){.host = mpi->rank / size,
+                                .count = mpi->world / size,
+                                .local_rank = mpi->rank % size,
+                                .local_size = size};
         status = try_memory(mpi, err);
     }
-    free(answers);
-    if (!hosts->blocked)
-        *hosts = (MpiHosts){.count = mpi->world, .host = mpi->rank, .local_size = 1};
+    if (!mpi->hosts.blocked) mpi->hosts = alone;
     return status;
 }
 

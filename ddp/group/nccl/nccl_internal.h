@@ -28,7 +28,7 @@
 #include "ddp/group/backend.h"
 #include "ddp/group/backends.h"
 
-enum { NCCL_NAME_MAX = 64, NCCL_KEY_MAX = 128, NCCL_AT_MAX = PG_DESCRIPTION_MAX + 24 };
+enum { NCCL_KEY_MAX = 48, NCCL_AT_MAX = PG_DESCRIPTION_MAX + 24 };
 
 typedef struct NcclTicket NcclTicket;
 struct NcclTicket {
@@ -63,10 +63,9 @@ typedef struct PgNccl { // the state of one rank of a group
     ncclComm_t communicator; // NULL after an abort
     int rank, world;
     double timeout_s;
-    NcclGuard *guard;         // NULL unless the communicator blocks (NCCL_COMM_BLOCKING=1)
-    bool detail;              // debug level DETAIL: calls are compared
-    char name[NCCL_NAME_MAX]; // of the group, in the store's keys
-    PgEndpoint endpoint;
+    NcclGuard *guard;    // NULL unless the communicator blocks (NCCL_COMM_BLOCKING=1)
+    bool detail;         // debug level DETAIL: calls are compared
+    PgEndpoint endpoint; // its store has a prefix of the group
     NcclRegion *regions;
 
     // Of the communication thread:

@@ -6,7 +6,6 @@
  * from which the error at a deadline names the late ranks. The store is polled, never waited for;
  * once it fails to answer it is not polled again, and errors have less detail.
  */
-#include <stdarg.h>
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -20,17 +19,6 @@ enum {
 };
 
 // ---- the store ---------------------------------------------------------------------------------
-
-__attribute__((format(printf, 3, 4))) static const char *
-make_key(const PgNccl *nccl, char key[NCCL_KEY_MAX], const char *format, ...) {
-    char tail[48];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(tail, sizeof tail, format, arguments);
-    va_end(arguments);
-    snprintf(key, NCCL_KEY_MAX, "nccl/%s/%s", nccl->name, tail);
-    return key;
-}
 
 static void say(PgNccl *nccl, const char *key, const char *text) {
     Error ignored = {0};
@@ -52,7 +40,8 @@ static bool hear(PgNccl *nccl, const char *key, char *text, size_t capacity) {
 static void tell_at(PgNccl *nccl) {
     char key[NCCL_KEY_MAX];
     if (strcmp(nccl->at, nccl->published) == 0) return;
-    say(nccl, make_key(nccl, key, "at/%d", nccl->rank), nccl->at);
+    snprintf(key, sizeof key, "at/%d", nccl->rank);
+    say(nccl, key, nccl->at);
     memcpy(nccl->published, nccl->at, sizeof nccl->published);
 }
 
@@ -65,12 +54,12 @@ void nccl_tell_closed(PgNccl *nccl) {
 
 // Keeps the first failure.
 void nccl_tell_failure(PgNccl *nccl, const char *message) {
-    char key[NCCL_KEY_MAX], text[MESSAGE_MAX + 1], stands[MESSAGE_MAX + 1];
+    char text[MESSAGE_MAX + 1], stands[MESSAGE_MAX + 1];
     Error ignored = {0};
     if (nccl->store_lost) return;
     snprintf(text, sizeof text, "%.*s", MESSAGE_MAX, message);
-    (void)store_compare_set(nccl->endpoint.store, make_key(nccl, key, "failure"), "", text, stands,
-                            sizeof stands, &ignored);
+    (void)store_compare_set(nccl->endpoint.store, "failure", "", text, stands, sizeof stands,
+                            &ignored);
 }
 
 int nccl_read_key(PgNccl *nccl, const char *key, const char *prefix, char *text, size_t capacity,
@@ -90,7 +79,8 @@ int nccl_read_key(PgNccl *nccl, const char *key, const char *prefix, char *text,
 // Whether rank r has not started the call. at: the last call that it started, as text.
 static bool is_missing(PgNccl *nccl, const PgCall *call, int r, char at[NCCL_AT_MAX]) {
     char key[NCCL_KEY_MAX];
-    if (!hear(nccl, make_key(nccl, key, "at/%d", r), at, NCCL_AT_MAX)) strcpy(at, "0 nothing");
+    snprintf(key, sizeof key, "at/%d", r);
+    if (!hear(nccl, key, at, NCCL_AT_MAX)) strcpy(at, "0 nothing");
     if (pg_is_pairwise(call->operation)) return r == call->collective.root;
     return r != nccl->rank && strtoull(at, NULL, 10) < call->sequence;
 }
@@ -132,14 +122,14 @@ static int fail_late(PgNccl *nccl, const PgCall *call, Error *err) {
 
 // Fails if the owner or another rank has broken the group.
 static int poll_failure(PgNccl *nccl, Error *err) {
-    char key[NCCL_KEY_MAX], text[MESSAGE_MAX + 1];
+    char text[MESSAGE_MAX + 1];
     pthread_mutex_lock(&nccl->mutex);
     int status = nccl->failed ? error_set(err, STATUS_FAILED, "%s", nccl->message) : 0;
     pthread_mutex_unlock(&nccl->mutex);
     if (status || clock_ns() - nccl->polled_ns < STORE_POLL_NS) return status;
     nccl->polled_ns = clock_ns();
     tell_at(nccl);
-    if (!hear(nccl, make_key(nccl, key, "failure"), text, sizeof text)) return 0;
+    if (!hear(nccl, "failure", text, sizeof text)) return 0;
     return error_set(err, STATUS_FAILED, "%s", text);
 }
 
@@ -198,10 +188,11 @@ static int compare(PgNccl *nccl, const PgCall *call, Error *err) {
     snprintf(number, sizeof number, "%ju ", (uintmax_t)call->sequence);
     snprintf(text, sizeof text, "%s%ju %d %d %d %d", number, (uintmax_t)own.count, own.operation,
              own.type, own.op, own.root);
-    say(nccl, make_key(nccl, key, "call/%u/%d", turn, nccl->rank), text);
+    snprintf(key, sizeof key, "call/%u/%d", turn, nccl->rank);
+    say(nccl, key, text);
     for (int r = 0; r < nccl->world; r++) {
         uintmax_t count;
-        make_key(nccl, key, "call/%u/%d", turn, r);
+        snprintf(key, sizeof key, "call/%u/%d", turn, r);
         if (nccl_read_key(nccl, key, number, text, sizeof text, err) != 0) return -1;
         if (sscanf(text + strlen(number), "%ju %d %d %d %d", &count, &other.operation, &other.type,
                    &other.op, &other.root) != 5)

@@ -245,7 +245,7 @@ static void queue_close(void *state) {
 }
 
 // Takes the endpoint's store. NULL with err filled; then `leave` was not called.
-static PgNccl *open_state(const PgEndpoint *endpoint, const char *name, Error *err) {
+static PgNccl *open_state(const PgEndpoint *endpoint, Error *err) {
     PgNccl *nccl = memory_zalloc(sizeof *nccl);
     PgCall joining = {.operation = PG_BARRIER,
                       .collective = pg_barrier(),
@@ -263,7 +263,6 @@ static PgNccl *open_state(const PgEndpoint *endpoint, const char *name, Error *e
     nccl->world = endpoint->world;
     nccl->timeout_s = endpoint->options->timeout_s;
     nccl->endpoint = *endpoint;
-    snprintf(nccl->name, sizeof nccl->name, "%s", name);
     pthread_mutex_init(&nccl->mutex, NULL);
     CUDA(cudaEventCreateWithFlags(&nccl->staged, cudaEventDisableTiming));
     nccl->call = &joining;
@@ -306,9 +305,9 @@ static int queue_new_subgroup(void *state, const PgCall *call, void **member, Er
     const PgOptions options = {.timeout_s = nccl->timeout_s};
     PgEndpoint inside = {
         .device = nccl->device, .rank = own_rank, .world = count, .options = &options};
-    char name[NCCL_NAME_MAX], key[NCCL_KEY_MAX];
-    snprintf(name, sizeof name, "%.40s.%ju", nccl->name, (uintmax_t)call->sequence);
-    snprintf(key, sizeof key, "nccl/%s/address", name);
+    char name[24], key[NCCL_KEY_MAX];
+    snprintf(name, sizeof name, "%ju", (uintmax_t)call->sequence);
+    snprintf(key, sizeof key, "%s/address", name);
     if (own_rank > 0) {
         if (nccl_read_key(nccl, key, "", inside.address, PG_ADDRESS_MAX, err) != 0) return -1;
     } else if (nccl_create(&inside, err) != 0 ||
@@ -318,7 +317,8 @@ static int queue_new_subgroup(void *state, const PgCall *call, void **member, Er
     }
     inside.store = store_clone(nccl->endpoint.store, STORE_S, err);
     if (!inside.store) return -1;
-    *member = open_state(&inside, name, err);
+    store_add_prefix(inside.store, name);
+    *member = open_state(&inside, err);
     return *member ? 0 : -1;
 }
 
@@ -334,7 +334,8 @@ static const PgBackend backend_nccl = {.name = "nccl",
 
 // The group is unlisted: the program's list of open groups is another than this object's.
 static ProcessGroup *open_unlisted(PgEndpoint *endpoint, Error *err) {
-    PgNccl *nccl = open_state(endpoint, "world", err);
+    store_add_prefix(endpoint->store, "nccl");
+    PgNccl *nccl = open_state(endpoint, err);
     if (!nccl) return NULL;
     ProcessGroup *group =
         pg_new(&backend_nccl, nccl, endpoint->rank, endpoint->world, endpoint->options, err);

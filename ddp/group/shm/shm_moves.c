@@ -94,31 +94,23 @@ int shm_staged(PgShm *shm, Error *err) {
 
 // ---- direct ---------------------------------------------------------------------------------
 
-// Reduces this rank's slice of all ranks' buffers, and writes it to all of them or to the root's.
+// Reduces this rank's slice of all ranks' buffers, and writes it to all of them or to the root's. Of
+// a reduce_scatter the slice is piece `rank` of [W, count], which no other rank reads in this rank's
+// buffer, and the target is this rank's own.
 static void reduce_slice(PgShm *shm) {
     const Collective *c = &shm->call->collective;
-    const size_t size = pg_type_bytes(c->type);
-    const ReduceSlice mine = reduce_slice_of(c->type, c->count, shm->world, shm->rank);
-    void *buffers[PG_SHM_MAX_WORLD];
+    const size_t size = pg_type_bytes(c->type), others = (size_t)shm->world - 1;
+    const bool scatters = c->kind == PG_REDUCE_SCATTER, everywhere = c->kind == PG_ALL_REDUCE;
+    const ReduceSlice mine = scatters ? (ReduceSlice){(size_t)shm->rank * c->count, c->count}
+                                      : reduce_slice_of(c->type, c->count, shm->world, shm->rank);
+    void *buffers[PG_SHM_MAX_WORLD], *own = c->receive;
     for (int r = 0; r < shm->world; r++)
-        buffers[r] = buffer_at(shm_peer_memory(shm, c->receive, r), mine.first, size);
-    bool everywhere = c->kind == PG_ALL_REDUCE;
-    reduce_in_rank_order(c->type, c->op, buffers, shm->world,
-                         everywhere ? buffers : &buffers[c->root], everywhere ? shm->world : 1,
+        buffers[r] = buffer_at(shm_peer_memory(shm, c->send, r), mine.first, size);
+    void *const *targets = everywhere ? buffers : scatters ? &own : &buffers[c->root];
+    reduce_in_rank_order(c->type, c->op, buffers, shm->world, targets, everywhere ? shm->world : 1,
                          mine.count);
-    const size_t others = (size_t)shm->world - 1;
-    const size_t written = everywhere ? others : (size_t)(c->root != shm->rank);
+    const size_t written = everywhere ? others : (size_t)(!scatters && c->root != shm->rank);
     shm->moved += (others + written) * mine.count * size;
-}
-
-// Reduces piece `rank` of all ranks' [W, count]. No other rank reads that piece of this rank's.
-static void reduce_piece(PgShm *shm, size_t bytes) {
-    const Collective *c = &shm->call->collective;
-    void *pieces[PG_SHM_MAX_WORLD], *target = c->receive;
-    for (int r = 0; r < shm->world; r++)
-        pieces[r] = buffer_at(shm_peer_memory(shm, c->send, r), (size_t)shm->rank, bytes);
-    reduce_in_rank_order(c->type, c->op, pieces, shm->world, &target, 1, c->count);
-    shm->moved += (size_t)(shm->world - 1) * bytes;
 }
 
 // Copies another rank's piece, with prefetching: its lines are in the other core's cache.
@@ -149,9 +141,6 @@ int shm_direct(PgShm *shm, Error *err) {
     const Collective *c = &shm->call->collective;
     size_t bytes = c->count * pg_type_bytes(c->type);
     switch (c->kind) {
-    case PG_REDUCE_SCATTER:
-        reduce_piece(shm, bytes);
-        break;
     case PG_ALL_GATHER:
         copy_pieces(shm, bytes);
         break;
@@ -160,7 +149,7 @@ int shm_direct(PgShm *shm, Error *err) {
         buffer_copy(c->receive, shm_peer_memory(shm, c->receive, c->root), bytes);
         shm->moved += bytes;
         break;
-    default: // PG_ALL_REDUCE, PG_REDUCE
+    default: // PG_ALL_REDUCE, PG_REDUCE, PG_REDUCE_SCATTER
         reduce_slice(shm);
     }
     return shm_barrier(shm, err);
