@@ -21,13 +21,13 @@ static const uint64_t NUMBER_MAX = (uint64_t)1 << 53; // all whole numbers up to
 
 // ---- fields ---------------------------------------------------------------------------------
 
-// Reads a whole number from `least` to `most`. -1 with err filled if the item is none.
-static int read_number(const cJSON *item, const char *key, uint64_t least, uint64_t most,
-                       uint64_t *number, Error *err) {
+// Reads a whole number up to `most`. -1 with err filled if the item is none.
+static int read_number(const cJSON *item, const char *key, uint64_t most, uint64_t *number,
+                       Error *err) {
     double value = cJSON_IsNumber(item) ? item->valuedouble : NAN;
-    if (!(value >= (double)least && value <= (double)most) || floor(value) != value)
-        return error_set(err, STATUS_USAGE, "'%s' is not a whole number from %ju to %ju", key,
-                         (uintmax_t)least, (uintmax_t)most);
+    if (!(value >= 0 && value <= (double)most) || floor(value) != value)
+        return error_set(err, STATUS_USAGE, "'%s' is not a whole number from 0 to %ju", key,
+                         (uintmax_t)most);
     *number = (uint64_t)value;
     return 0;
 }
@@ -55,12 +55,12 @@ static int read_entry(FlightDump *dump, const cJSON *item, Error *err) {
     FlightEntry entry = {0};
     if (!state || !cJSON_IsString(call))
         return error_set(err, STATUS_USAGE, "it has no 'state' or no 'call'");
-    if (read_number(field(item, "collective_seq_id"), "collective_seq_id", 0, NUMBER_MAX,
-                    &entry.sequence, err) != 0 ||
-        (!cJSON_IsNull(started) && read_number(started, "time_discovered_started_ns", 0, NUMBER_MAX,
-                                               &entry.started_ns, err) != 0)) {
+    if (read_number(field(item, "collective_seq_id"), "collective_seq_id", NUMBER_MAX,
+                    &entry.sequence, err) != 0)
         return -1;
-    }
+    if (!cJSON_IsNull(started) &&
+        read_number(started, "time_discovered_started_ns", NUMBER_MAX, &entry.started_ns, err) != 0)
+        return -1;
     if (entry.sequence == 0) return 0;
     if (dump->count > 0 && entry.sequence <= dump->entries[dump->count - 1].sequence)
         return error_set(err, STATUS_USAGE, "its 'collective_seq_id' does not ascend");
@@ -90,7 +90,7 @@ static int read_ranks(FlightDump *dump, const cJSON *ranks, Error *err) {
     dump->ranks = memory_zalloc((size_t)cJSON_GetArraySize(ranks) * sizeof *dump->ranks);
     cJSON_ArrayForEach(item, ranks) {
         uint64_t rank = 0;
-        if (read_number(item, "ranks", 0, RANK_MAX, &rank, err) != 0) return -1;
+        if (read_number(item, "ranks", RANK_MAX, &rank, err) != 0) return -1;
         dump->ranks[dump->size++] = (int)rank;
     }
     for (dump->place = 0; dump->place < dump->size; dump->place++)
@@ -102,9 +102,8 @@ static int read_fields(FlightDump *dump, const cJSON *json, Error *err) {
     uint64_t rank = 0;
     dump->group = copy_text(field(json, "process_group"));
     dump->error = copy_text(field(json, "error"));
-    if (read_number(field(json, "rank"), "rank", 0, RANK_MAX, &rank, err) != 0) return -1;
-    if (read_number(field(json, "dumped_ns"), "dumped_ns", 0, NUMBER_MAX, &dump->dumped_ns, err) !=
-        0)
+    if (read_number(field(json, "rank"), "rank", RANK_MAX, &rank, err) != 0 ||
+        read_number(field(json, "dumped_ns"), "dumped_ns", NUMBER_MAX, &dump->dumped_ns, err) != 0)
         return -1;
     dump->rank = (int)rank;
     if (read_ranks(dump, field(json, "ranks"), err) != 0) return -1;
@@ -117,9 +116,8 @@ static cJSON *read_json(const char *path, Error *err) {
     FILE *file = file_open_stream(path, &bytes, err);
     if (!file) return NULL;
     if (bytes > FILE_MAX) {
-        error_set(err, STATUS_USAGE, "%s holds no flight records: it is too large", path);
         fclose(file);
-        return NULL;
+        return error_null(err, STATUS_USAGE, "%s holds no flight records: it is too large", path);
     }
     char *text = memory_zalloc(bytes + 1);
     bytes = fread(text, 1, bytes, file);

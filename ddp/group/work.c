@@ -246,11 +246,9 @@ void pg_drain(ProcessGroup *group) {
 // empty.
 static Work *take_work(ProcessGroup *group, const PgCall *call, Error *err) {
     Work *work = group->spare;
-    if (!work) {
-        error_set(err, STATUS_FAILED, "rank %d: more than %d collectives are outstanding",
-                  group->rank, PG_MAX_WORKS);
-        return NULL;
-    }
+    if (!work)
+        return error_null(err, STATUS_FAILED, "rank %d: more than %d collectives are outstanding",
+                          group->rank, PG_MAX_WORKS);
     group->spare = work->next;
     work->call = *call;
     work->done = work->failed = false;

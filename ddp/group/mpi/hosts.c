@@ -158,33 +158,22 @@ static Chunk chunk_of(const Chain *chain, int c) {
                    .partial = buffer_at(chain->partial, first, chain->size)};
 }
 
-static int send_chunk(const Chain *chain, const Chunk *chunk, const void *data, int first, int tag,
-                      Error *err) {
-    PgMpi *mpi = chain->mpi;
-    return MPI(MPI_Isend(data, chunk->bytes, MPI_BYTE, mpi->peers[first], tag, mpi->comm,
-                         &mpi->requests[first + chunk->index]),
-               err);
-}
-
 static int receive_chunk(const Chain *chain, const Chunk *chunk, void *data, int first, int tag,
                          Error *err) {
-    PgMpi *mpi = chain->mpi;
-    mpi->moved += (size_t)chunk->bytes;
-    return MPI(MPI_Irecv(data, chunk->bytes, MPI_BYTE, mpi->peers[first], tag, mpi->comm,
-                         &mpi->requests[first + chunk->index]),
-               err);
+    chain->mpi->moved += (size_t)chunk->bytes;
+    return mpi_start_receive(chain->mpi, first + chunk->index, data, chunk->bytes, tag, err);
 }
 
 // Copies a complete chunk from this rank's buffer to the other ranks of the host, and sends it to
 // the previous host.
 static int finish_chunk(Chain *chain, const Chunk *chunk, Error *err) {
-    const PgMpi *mpi = chain->mpi;
+    PgMpi *mpi = chain->mpi;
     for (int j = 0; j < mpi->hosts.local_size; j++)
         buffer_copy(buffer_at(chain->buffers[j], chunk->offset, 1), chunk->own,
                     (size_t)chunk->bytes);
     chain->returned++;
     if (mpi->hosts.host == 0) return 0;
-    return send_chunk(chain, chunk, chunk->own, chain->on, TAG_RESULT, err);
+    return mpi_start_send(mpi, chain->on + chunk->index, chunk->own, chunk->bytes, TAG_RESULT, err);
 }
 
 // Adds this host's ranks to the partial sum of a chunk, and sends it to the next host; the last
@@ -199,11 +188,11 @@ static int add_chunk(Chain *chain, const Chunk *chunk, Error *err) {
         mpi->sources[sources++] = buffer_at(chain->buffers[j], chunk->offset, 1);
     reduce_in_rank_order(chain->type, chain->op, mpi->sources, sources, &target, 1, chunk->count);
     chain->added++;
-    if (!last)
-        return send_chunk(chain, chunk, target, chain->out, TAG_DATA, err) != 0 ||
-                       receive_chunk(chain, chunk, chunk->own, chain->back, TAG_RESULT, err) != 0
-                   ? -1
-                   : 0;
+    if (!last) {
+        const int out = chain->out + chunk->index;
+        if (mpi_start_send(mpi, out, target, chunk->bytes, TAG_DATA, err) != 0) return -1;
+        return receive_chunk(chain, chunk, chunk->own, chain->back, TAG_RESULT, err);
+    }
     if (mpi->call->collective.op == PG_AVG)
         reduce_scale(chain->type, target, mpi->world, chunk->count);
     return finish_chunk(chain, chunk, err);

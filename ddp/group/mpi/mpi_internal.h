@@ -114,8 +114,11 @@ int mpi_swap(PgMpi *mpi, void *entries, size_t bytes, int count, int tag, Error 
 int mpi_meet(PgMpi *mpi, uint64_t allocation, uint64_t offset, bool *direct, Error *err);
 // Sends the error that broke this rank's group to all ranks.
 void mpi_tell_failure(PgMpi *mpi, const char *message);
-// Adds `count` inactive requests to or from a peer, and returns the first one's index.
+// Adds `count` inactive requests to or from a peer, and returns the first one's index; and starts
+// one.
 int mpi_add_requests(PgMpi *mpi, int count, int peer);
+int mpi_start_send(PgMpi *mpi, int request, const void *data, int bytes, int tag, Error *err);
+int mpi_start_receive(PgMpi *mpi, int request, void *data, int bytes, int tag, Error *err);
 
 // ---- mpi_moves.c -------------------------------------------------------------------------------
 

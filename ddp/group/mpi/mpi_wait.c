@@ -159,25 +159,31 @@ static int piece_of(size_t bytes, size_t done) {
     return (int)(bytes - done < PIECE_BYTES ? bytes - done : PIECE_BYTES);
 }
 
+int mpi_start_send(PgMpi *mpi, int request, const void *data, int bytes, int tag, Error *err) {
+    return MPI(MPI_Isend(data, bytes, MPI_BYTE, mpi->peers[request], tag, mpi->comm,
+                         &mpi->requests[request]),
+               err);
+}
+
+int mpi_start_receive(PgMpi *mpi, int request, void *data, int bytes, int tag, Error *err) {
+    return MPI(MPI_Irecv(data, bytes, MPI_BYTE, mpi->peers[request], tag, mpi->comm,
+                         &mpi->requests[request]),
+               err);
+}
+
 int mpi_post_send(PgMpi *mpi, const void *data, size_t bytes, int peer, int tag, Error *err) {
-    for (size_t done = 0; done < bytes; done += PIECE_BYTES) {
-        const int index = mpi_add_requests(mpi, 1, peer);
-        if (MPI(MPI_Isend((const char *)data + done, piece_of(bytes, done), MPI_BYTE, peer, tag,
-                          mpi->comm, &mpi->requests[index]),
-                err) != 0)
+    for (size_t done = 0; done < bytes; done += PIECE_BYTES)
+        if (mpi_start_send(mpi, mpi_add_requests(mpi, 1, peer), (const char *)data + done,
+                           piece_of(bytes, done), tag, err) != 0)
             return -1;
-    }
     return 0;
 }
 
 int mpi_post_receive(PgMpi *mpi, void *data, size_t bytes, int peer, int tag, Error *err) {
-    for (size_t done = 0; done < bytes; done += PIECE_BYTES) {
-        const int index = mpi_add_requests(mpi, 1, peer);
-        if (MPI(MPI_Irecv((char *)data + done, piece_of(bytes, done), MPI_BYTE, peer, tag,
-                          mpi->comm, &mpi->requests[index]),
-                err) != 0)
+    for (size_t done = 0; done < bytes; done += PIECE_BYTES)
+        if (mpi_start_receive(mpi, mpi_add_requests(mpi, 1, peer), (char *)data + done,
+                              piece_of(bytes, done), tag, err) != 0)
             return -1;
-    }
     return 0;
 }
 

@@ -198,10 +198,9 @@ static void *queue_shared_alloc(void *state, const PgCall *call, Error *err) {
     if (nccl_arrive(nccl, call, err) != 0 || nccl_await_stream(nccl, err) != 0) return NULL;
     NcclRegion *region = memory_zalloc(sizeof *region);
     if (ncclMemAlloc(&region->memory, bytes) != ncclSuccess) {
-        error_set(err, STATUS_FAILED, "rank %d: no memory on the device for %zu bytes", nccl->rank,
-                  bytes);
         free(region);
-        return NULL;
+        return error_null(err, STATUS_FAILED, "rank %d: no memory on the device for %zu bytes",
+                          nccl->rank, bytes);
     }
     region->next = nccl->regions;
     nccl->regions = region;

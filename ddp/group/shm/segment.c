@@ -71,9 +71,9 @@ PgShmSegment *segment_open(int pid, int fd, size_t bytes, Error *err) {
     }
     size_t found = (size_t)status.st_size;
     if (!S_ISREG(status.st_mode) || found == 0 || (bytes && found != bytes)) {
-        error_set(err, STATUS_FAILED, "%s is not the shared memory that was announced", path);
         close(mine);
-        return NULL;
+        return error_null(err, STATUS_FAILED, "%s is not the shared memory that was announced",
+                          path);
     }
     PgShmSegment *segment = segment_map(mine, found, err);
     if (segment) segment_seal(segment); // other processes open the creator's descriptor

@@ -94,9 +94,9 @@ int shm_staged(PgShm *shm, Error *err) {
 
 // ---- direct ---------------------------------------------------------------------------------
 
-// Reduces this rank's slice of all ranks' buffers, and writes it to all of them or to the root's. Of
-// a reduce_scatter the slice is piece `rank` of [W, count], which no other rank reads in this rank's
-// buffer, and the target is this rank's own.
+// Reduces this rank's slice of all ranks' buffers, and writes it to all of them or to the root's.
+// The slice of a reduce_scatter is piece `rank` of [W, count], which no other rank reads in this
+// rank's buffer; its target is this rank's receive buffer.
 static void reduce_slice(PgShm *shm) {
     const Collective *c = &shm->call->collective;
     const size_t size = pg_type_bytes(c->type), others = (size_t)shm->world - 1;
