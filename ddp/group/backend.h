@@ -77,7 +77,7 @@ typedef struct PgBackend {
 ProcessGroup *pg_new(const PgBackend *backend, void *state, int rank, int size,
                      const PgOptions *options, Error *err);
 
-// What all ranks must agree on before a call begins.
+// What all ranks must agree on before a call begins. Without padding: compared by memcmp.
 typedef struct PgFingerprint {
     uint64_t sequence, count;
     int32_t operation, type, op, root;

@@ -2,6 +2,7 @@
  * fingerprints is each backend's.
  */
 #include <stdbool.h>
+#include <string.h>
 
 #include "common/base/format.h"
 #include "ddp/group/backend.h"
@@ -24,9 +25,8 @@ static const char *describe_call(const PgFingerprint *f, char text[PG_DESCRIPTIO
     return pg_describe(f->operation, &collective, text);
 }
 
-// Writes "; they differ in operation, size", PyTorch's fingerprint wording. Returns whether the two
-// differ.
-static bool name_aspects(const PgFingerprint *a, const PgFingerprint *b, char text[ASPECTS_MAX]) {
+// Writes "; they differ in operation, size", PyTorch's fingerprint wording.
+static void name_aspects(const PgFingerprint *a, const PgFingerprint *b, char text[ASPECTS_MAX]) {
     const struct {
         const char *name;
         bool differs;
@@ -41,14 +41,14 @@ static bool name_aspects(const PgFingerprint *a, const PgFingerprint *b, char te
         if (aspects[i].differs)
             format_append(text, ASPECTS_MAX, "%s%s", *text ? ", " : "; they differ in ",
                           aspects[i].name);
-    return *text;
 }
 
 int pg_fingerprint_compare(const PgCall *call, const PgFingerprint *first,
                            const PgFingerprint *other, int rank, Error *err) {
     char aspects[ASPECTS_MAX], one[PG_DESCRIPTION_MAX], two[PG_DESCRIPTION_MAX];
     char first_name[PG_RANK_NAME_MAX], other_name[PG_RANK_NAME_MAX];
-    if (!name_aspects(first, other, aspects)) return 0;
+    if (memcmp(first, other, sizeof *first) == 0) return 0;
+    name_aspects(first, other, aspects);
     return error_set(err, STATUS_FAILED,
                      "collective %ju: ranks disagree: rank %s runs %s, rank %s runs %s%s",
                      (uintmax_t)call->sequence, pg_rank_name(call->global, 0, first_name),
