@@ -76,15 +76,6 @@ static void read_text(const char *path, char *text, size_t capacity) {
         if (!isprint((unsigned char)text[i])) text[i] = text[i] == '\0' ? ' ' : '?';
 }
 
-// The text is only informative: the lock holds even if it cannot be written.
-static void write_holder(int fd) {
-    char host[256], command[MOST_OF_A_COMMAND + 1];
-    machine_name(host, sizeof host);
-    read_text("/proc/self/cmdline", command, sizeof command);
-    if (ftruncate(fd, 0) == 0)
-        (void)!dprintf(fd, "%s%ld on %s: %s\n", BEGIN, (long)getpid(), host, command);
-}
-
 FileLock *lock_take(const char *path, const char *what, Error *err) {
     bool held;
     int fd = open_locked(path, &held), cause = errno;
@@ -102,7 +93,12 @@ FileLock *lock_take(const char *path, const char *what, Error *err) {
                           "%s: in use by %s; wait until it ends, or choose another name", what,
                           *holder ? holder : "another process");
     }
-    write_holder(fd);
+    // The text is only informative: the lock holds even if it cannot be written.
+    char host[256], command[MOST_OF_A_COMMAND + 1];
+    machine_name(host, sizeof host);
+    read_text("/proc/self/cmdline", command, sizeof command);
+    if (ftruncate(fd, 0) == 0)
+        (void)!dprintf(fd, "%s%ld on %s: %s\n", BEGIN, (long)getpid(), host, command);
     FileLock *lock = memory_zalloc(sizeof *lock);
     *lock = (FileLock){.path = memory_format("%s", path), .fd = fd, .held = held};
     return lock;

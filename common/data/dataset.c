@@ -40,13 +40,6 @@ static void channel_moments(const Dataset *set, size_t channel, float *mean, flo
     *std = squares > 0 ? (float)(sqrt(squares / total) / 255) : 1;
 }
 
-static void set_moments(DataSource *source) {
-    for (size_t c = 0; c < source->train.shape[0]; c++)
-        channel_moments(&source->train, c, &source->train.mean[c], &source->train.std[c]);
-    memcpy(source->test.mean, source->train.mean, sizeof source->test.mean);
-    memcpy(source->test.std, source->train.std, sizeof source->test.std);
-}
-
 static int check_folder(const char *folder, Error *err) {
     struct stat st;
     if (strlen(folder) > DATASET_PATH)
@@ -152,7 +145,10 @@ DataSource *dataset_open_with(const DataOptions *options, Error *err) {
         dataset_close(source);
         return NULL;
     }
-    if (source->train.bytes) set_moments(source);
+    for (size_t c = 0; source->train.bytes && c < source->train.shape[0]; c++)
+        channel_moments(&source->train, c, &source->train.mean[c], &source->train.std[c]);
+    memcpy(source->test.mean, source->train.mean, sizeof source->test.mean);
+    memcpy(source->test.std, source->train.std, sizeof source->test.std);
     return source;
 }
 

@@ -165,16 +165,6 @@ static int read_entry(const Split *split, int i, Dataset *set, uint8_t *pixels, 
 
 // ---- labels -----------------------------------------------------------------------------------
 
-// Converts grays[pixels] to labels, and adds their histogram to `seen`.
-static void store_labels(const uint8_t *grays, size_t pixels, int ignore_label, int64_t *labels,
-                         size_t seen[GRAYS]) {
-    for (size_t p = 0; p < pixels; p++) {
-        bool ignored = grays[p] == ignore_label;
-        labels[p] = ignored ? LABEL_IGNORE : grays[p];
-        if (!ignored) seen[grays[p]]++;
-    }
-}
-
 // The largest label below `limit` that was seen, or -1.
 static int largest_below(const size_t seen[GRAYS], int limit) {
     int label = limit - 1;
@@ -221,7 +211,11 @@ static int read_split(const Split *split, int ignore_label, Dataset *set, Error 
     for (size_t i = 0; i < set->count && status == 0; i++) {
         status = read_entry(split, (int)(2 * i), set, set->bytes + i * size, err);
         if (status == 0) status = read_entry(split, (int)(2 * i + 1), set, grays, err);
-        store_labels(grays, plane, ignore_label, set->labels + i * plane, seen);
+        for (size_t p = 0; p < plane; p++) {
+            const bool ignored = grays[p] == ignore_label;
+            set->labels[i * plane + p] = ignored ? LABEL_IGNORE : grays[p];
+            if (!ignored) seen[grays[p]]++; // the labels' histogram
+        }
     }
     free(grays);
     return status == 0 ? check_classes(split, seen, set, err) : status;
