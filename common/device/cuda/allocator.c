@@ -1,14 +1,15 @@
-/* allocator.c: the books of allocator.h.
+/* allocator.c: the blocks of allocator.h.
  *
- * One list holds all blocks. The blocks of one piece of the source's memory ("segment") follow each
- * other in the order of their addresses and cover it without a gap; `opens` marks the first of
- * them. Two neighbours of a segment are never both free: they would have been merged.
+ * One list holds all blocks. The blocks of one piece of the source's memory ("segment") are
+ * consecutive, in the order of their addresses, and cover the segment without a gap; `opens` marks
+ * its first block. Invariant: two neighbours of a segment are never both free, because they are
+ * merged.
  *
- * Small and large requests live in segments of their own kind, so that a small tensor that stays
- * never cuts a large block in two. The sizes are PyTorch's.
+ * Small and large requests have separate segments, so that a long-lived small tensor never splits a
+ * large block. The sizes are PyTorch's.
  *
- * The list is walked from its start: a training step takes no memory, and a model has hundreds of
- * tensors, not millions.
+ * Every search is linear: a training step allocates nothing, and a model has hundreds of tensors,
+ * not millions.
  */
 #include "common/device/cuda/allocator.h"
 
@@ -21,15 +22,15 @@
 enum {
     GRANULE = 512,            // every block's address and size are multiples of it
     MOST_SMALL = 1 << 20,     // a request of at most this is small
-    SMALL_SEGMENT = 2 << 20,  // what the source is asked for when a small one finds no block
-    LARGE_SEGMENT = 20 << 20, // and when a large one below LEAST_OWN does
-    LEAST_OWN = 10 << 20,     // from here on a request has a segment to itself, of a multiple of
+    SMALL_SEGMENT = 2 << 20,  // size of a segment for small requests
+    LARGE_SEGMENT = 20 << 20, // size of a segment for large requests below LEAST_OWN
+    LEAST_OWN = 10 << 20,     // a request from this size on has its own segment, a multiple of
     OWN_ROUNDED = 2 << 20,    // this
 };
 
 typedef struct Block Block;
 struct Block {
-    Block *previous, *next;
+    Block *next;
     char *memory;
     size_t bytes;
     bool opens; // the first of a segment
@@ -57,26 +58,23 @@ size_t cuda_allocator_reserved(const CudaAllocator *allocator) {
     return allocator->reserved;
 }
 
-static void link_after(CudaAllocator *allocator, Block *block, Block *previous) {
-    block->previous = previous;
-    block->next = previous ? previous->next : allocator->blocks;
-    if (block->next) block->next->previous = block;
-    if (previous)
-        previous->next = block;
-    else
-        allocator->blocks = block;
+// A free block, inserted at *link.
+static Block *insert_block(Block **link, char *memory, size_t bytes, bool large) {
+    Block *block = memory_zalloc(sizeof *block);
+    block->next = *link;
+    block->memory = memory;
+    block->bytes = bytes;
+    block->large = large;
+    return *link = block;
 }
 
-static void unlink_and_free(CudaAllocator *allocator, Block *block) {
-    if (block->next) block->next->previous = block->previous;
-    if (block->previous)
-        block->previous->next = block->next;
-    else
-        allocator->blocks = block->next;
+static void remove_block(Block **link) {
+    Block *block = *link;
+    *link = block->next;
     free(block);
 }
 
-// The smallest free block of the right kind that is large enough; NULL if there is none.
+// The smallest sufficient free block of the request's kind (small or large); NULL if there is none.
 static Block *find_best(const CudaAllocator *allocator, size_t bytes) {
     bool large = bytes > MOST_SMALL;
     Block *best = NULL;
@@ -87,15 +85,18 @@ static Block *find_best(const CudaAllocator *allocator, size_t bytes) {
     return best;
 }
 
+// Returns the free segments, or all of them, to the source.
 static void give_back_segments(CudaAllocator *allocator, bool taken_too) {
-    Block *next;
-    for (Block *block = allocator->blocks; block; block = next) {
-        next = block->next;
-        bool whole = block->opens && (!next || next->opens);
-        if (!taken_too && (block->taken || !whole)) continue;
+    for (Block **link = &allocator->blocks; *link;) {
+        const Block *block = *link;
+        bool whole = block->opens && (!block->next || block->next->opens);
+        if (!taken_too && (block->taken || !whole)) {
+            link = &(*link)->next;
+            continue;
+        }
         if (block->opens) allocator->source.give_back(allocator->source.context, block->memory);
         allocator->reserved -= block->bytes;
-        unlink_and_free(allocator, block);
+        remove_block(link);
     }
 }
 
@@ -113,52 +114,45 @@ static Block *take_segment(CudaAllocator *allocator, size_t bytes) {
 
     CHECK((uintptr_t)memory % GRANULE == 0, "the source's memory begins at %p", memory);
     allocator->reserved += segment;
-    Block *block = memory_zalloc(sizeof *block);
-    block->memory = memory;
-    block->bytes = segment;
+    Block *block = insert_block(&allocator->blocks, memory, segment, bytes > MOST_SMALL);
     block->opens = true;
-    block->large = bytes > MOST_SMALL;
-    link_after(allocator, block, NULL);
     return block;
 }
 
-// Splits off the rest of the block, unless it is too small for any request.
-static void split(CudaAllocator *allocator, Block *block, size_t bytes) {
+// Splits off the remainder of the block, unless it is too small for any request.
+static void split(Block *block, size_t bytes) {
     size_t rest = block->bytes - bytes;
     if (rest == 0 || (block->large && rest <= MOST_SMALL)) return;
-    Block *remainder = memory_zalloc(sizeof *remainder);
-    remainder->memory = block->memory + bytes;
-    remainder->bytes = rest;
-    remainder->large = block->large;
+    insert_block(&block->next, block->memory + bytes, rest, block->large);
     block->bytes = bytes;
-    link_after(allocator, remainder, block);
 }
 
 void *cuda_allocator_take(CudaAllocator *allocator, size_t bytes) {
-    if (bytes > SIZE_MAX - OWN_ROUNDED) return NULL; // could not be rounded up
+    if (bytes > SIZE_MAX - OWN_ROUNDED) return NULL; // rounding up would overflow
     size_t wanted = round_up(bytes > 0 ? bytes : 1, GRANULE);
     Block *block = find_best(allocator, wanted);
     if (!block) block = take_segment(allocator, wanted);
     if (!block) return NULL;
-    split(allocator, block, wanted);
+    split(block, wanted);
     block->taken = true;
     return block->memory;
 }
 
-// Makes one of two neighbours, if both are free and of one segment. Either may be NULL.
-static void merge(CudaAllocator *allocator, Block *block, Block *next) {
-    if (!block || !next || next->opens || block->taken || next->taken) return;
-    block->bytes += next->bytes;
-    unlink_and_free(allocator, next);
+// Merges the block with its successor, if both are free and of one segment. block may be NULL.
+static void merge(Block *block) {
+    if (!block || !block->next || block->next->opens || block->taken || block->next->taken) return;
+    block->bytes += block->next->bytes;
+    remove_block(&block->next);
 }
 
 void cuda_allocator_give_back(CudaAllocator *allocator, void *memory) {
-    Block *block = allocator->blocks;
-    while (block && (!block->taken || block->memory != memory)) block = block->next;
-    CHECK(block, "%p was given back, and nobody has it", memory);
+    Block *block = allocator->blocks, *previous = NULL;
+    for (; block && (!block->taken || block->memory != memory); block = block->next)
+        previous = block;
+    CHECK(block, "%p was given back, but is not allocated", memory);
     block->taken = false;
-    merge(allocator, block, block->next);
-    merge(allocator, block->previous, block);
+    merge(block);
+    merge(previous);
 }
 
 void cuda_allocator_close(CudaAllocator *allocator) {

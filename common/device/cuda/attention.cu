@@ -31,7 +31,7 @@
  */
 #include <math.h>
 
-#include "common/device/cuda/half_images.cuh"
+#include "common/device/cuda/half.cuh"
 #include "common/device/cuda/reduce.cuh"
 
 extern "C" {
@@ -42,9 +42,7 @@ enum { SIDE = 16, LARGEST = 128 };
 
 // x as a T would hold it.
 template <typename T> static __device__ float rounded_to(float x) {
-    T stored;
-    narrow_to(&stored, x);
-    return widened(stored);
+    return widened(narrowed<T>(x));
 }
 
 // ---- tiles --------------------------------------------------------------------------------------
@@ -96,15 +94,19 @@ template <int ROWS, int COLUMNS> struct Part {
     float at[HIGH][WIDE];
 };
 
+template <int ROWS, int DIM> static __device__ void part_clear(Part<ROWS, DIM> *part) {
+#pragma unroll
+    for (int i = 0; i < ROWS / SIDE; i++)
+#pragma unroll
+        for (int j = 0; j < DIM / SIDE; j++) part->at[i][j] = 0;
+}
+
 // sums = a b': over a row of a and one of b
 template <int ROWS, int COLUMNS, int DIM>
 static __device__ void multiply_rows(Part<ROWS, COLUMNS> *sums, const Tile<ROWS, DIM> &a,
                                      const Tile<COLUMNS, DIM> &b) {
     typedef Part<ROWS, COLUMNS> P;
-#pragma unroll
-    for (int i = 0; i < P::HIGH; i++)
-#pragma unroll
-        for (int j = 0; j < P::WIDE; j++) sums->at[i][j] = 0;
+    part_clear(sums);
     for (int d = 0; d < DIM; d++)
 #pragma unroll
         for (int i = 0; i < P::HIGH; i++)
@@ -236,11 +238,8 @@ static __global__ void __launch_bounds__(CUDA_BLOCK, 2)
     const T *q = qkv + head.in, *k = q + head.channels, *v = k + head.channels;
     Running<ROWS, DIM> now;
 #pragma unroll
-    for (int i = 0; i < ROWS / SIDE; i++) {
-        now.max[i] = -INFINITY, now.sum[i] = 0;
-#pragma unroll
-        for (int j = 0; j < DIM / SIDE; j++) now.average.at[i][j] = 0;
-    }
+    for (int i = 0; i < ROWS / SIDE; i++) now.max[i] = -INFINITY, now.sum[i] = 0;
+    part_clear(&now.average);
     tile_load(&queries, head, q, head.stride, first);
     for (size_t key = 0; key < end && key < of.length; key += KEYS) {
         Part<ROWS, KEYS> scores;
@@ -326,13 +325,6 @@ static __device__ void compute_pairs(Pairs<SIZE, DIM> *pairs, const Head &head, 
     }
 }
 
-template <int ROWS, int DIM> static __device__ void part_clear(Part<ROWS, DIM> *part) {
-#pragma unroll
-    for (int i = 0; i < ROWS / SIDE; i++)
-#pragma unroll
-        for (int j = 0; j < DIM / SIDE; j++) part->at[i][j] = 0;
-}
-
 template <typename T> struct AttentionGradient { // what both kernels take
     Attention of;
     const T *qkv, *dy;
@@ -391,10 +383,6 @@ static size_t queries_of(const Attention *of) {
     return of->batch * of->heads * of->length;
 }
 
-static void check_float32(Precision precision) {
-    CHECK(precision == PRECISION_F32, "attention to float32 in precision %d", (int)precision);
-}
-
 static bool is_empty(const Attention *of) {
     return queries_of(of) * of->size == 0;
 }
@@ -419,30 +407,30 @@ size_t cuda_attention_workspace(Precision precision, const Attention *of) {
     return queries_of(of) * sizeof(float);
 }
 
-template <int DIM, int ROWS, typename T>
-static void forward(const Attention &of, const T *qkv, T *y, float *logs) {
-    cuda_launch(cuda_current(), attention_kernel<T, DIM, ROWS, 32>, tile_grid(of, ROWS), of, qkv, y,
-                logs);
+// Calls run with the dimensions of the tiles for heads of `size` elements, a compile-time constant.
+template <typename Run> static void with_dimensions(size_t size, const Run &run) {
+    if (size <= 16)
+        run(std::integral_constant<int, 16>{});
+    else if (size <= 32)
+        run(std::integral_constant<int, 32>{});
+    else if (size <= 64)
+        run(std::integral_constant<int, 64>{});
+    else
+        run(std::integral_constant<int, LARGEST>{});
 }
 
 template <typename T>
 static void attention(const Attention *of, const void *qkv, void *y, void *saved) {
     if (is_empty(of)) return;
-    const T *from = static_cast<const T *>(qkv);
-    T *to = static_cast<T *>(y);
-    float *logs = static_cast<float *>(saved);
-    if (of->size <= 16)
-        forward<16, 64>(*of, from, to, logs);
-    else if (of->size <= 32)
-        forward<32, 64>(*of, from, to, logs);
-    else if (of->size <= 64)
-        forward<64, 64>(*of, from, to, logs);
-    else
-        forward<128, 32>(*of, from, to, logs);
+    with_dimensions(of->size, [=](auto dimensions) {
+        const int DIM = dimensions, ROWS = DIM == LARGEST ? 32 : 64;
+        cuda_launch(cuda_current(), attention_kernel<T, DIM, ROWS, 32>, tile_grid(*of, ROWS), *of,
+                    (const T *)qkv, (T *)y, (float *)saved);
+    });
 }
 
 void cuda_attention(Compute how, const Attention *of, const float *qkv, float *y, void *saved) {
-    check_float32(how.precision);
+    cuda_check_float32(how.precision, "attention to float32");
     attention<float>(of, qkv, y, saved);
 }
 
@@ -451,42 +439,27 @@ void cuda_half_attention(Compute how, const Attention *of, const uint16_t *qkv, 
     BY_PRECISION(how.precision, attention, of, qkv, y, saved);
 }
 
-template <int DIM, int SIZE, typename T>
-static void backward(const AttentionGradient<T> &gradient) {
-    CudaDevice *cuda = cuda_current();
-    dim3 grid = tile_grid(gradient.of, SIZE);
-    cuda_launch(cuda, attention_keys_kernel<T, DIM, SIZE>, grid, gradient);
-    cuda_launch(cuda, attention_queries_kernel<T, DIM, SIZE>, grid, gradient);
-}
-
 template <typename T>
 static void attention_gradient(void *workspace, const Attention *of, const void *qkv, const void *y,
                                const void *saved, const void *dy, void *dqkv, bool accumulate) {
     if (is_empty(of)) return;
     CudaDevice *cuda = cuda_current();
-    float *means = static_cast<float *>(workspace);
-    const AttentionGradient<T> gradient = {*of,
-                                           static_cast<const T *>(qkv),
-                                           static_cast<const T *>(dy),
-                                           static_cast<const float *>(saved),
-                                           means,
-                                           static_cast<T *>(dqkv),
-                                           accumulate};
+    float *means = (float *)workspace;
+    const AttentionGradient<T> gradient = {
+        *of, (const T *)qkv, (const T *)dy, (const float *)saved, means, (T *)dqkv, accumulate};
     cuda_launch(cuda, attention_means_kernel<T>, cuda_grid(cuda, queries_of(of) * CUDA_WARP), *of,
-                static_cast<const T *>(y), gradient.dy, means);
-    if (of->size <= 16)
-        backward<16, 32>(gradient);
-    else if (of->size <= 32)
-        backward<32, 32>(gradient);
-    else if (of->size <= 64)
-        backward<64, 32>(gradient);
-    else
-        backward<128, 16>(gradient);
+                (const T *)y, gradient.dy, means);
+    with_dimensions(of->size, [=](auto dimensions) {
+        const int DIM = dimensions, SIZE = DIM == LARGEST ? 16 : 32;
+        dim3 grid = tile_grid(*of, SIZE);
+        cuda_launch(cuda, attention_keys_kernel<T, DIM, SIZE>, grid, gradient);
+        cuda_launch(cuda, attention_queries_kernel<T, DIM, SIZE>, grid, gradient);
+    });
 }
 
 void cuda_attention_gradient(Compute how, const Attention *of, const float *qkv, const float *y,
                              const void *saved, const float *dy, float *dqkv, bool accumulate) {
-    check_float32(how.precision);
+    cuda_check_float32(how.precision, "attention to float32");
     attention_gradient<float>(how.workspace, of, qkv, y, saved, dy, dqkv, accumulate);
 }
 

@@ -1,22 +1,25 @@
 /* blas.c: the GPUs' matrix products, by cuBLASLt.
  *
  * cuBLASLt's matrices are column-major, ours row-major: it sees each of ours transposed. So instead
- * of c = op(a) op(b) it is asked for c' = op(b)' op(a)', with b as its first factor, and nothing is
- * turned in memory.
+ * of c = op(a) op(b) it computes c' = op(b)' op(a)', with b as its first operand, and no matrix is
+ * transposed in memory.
  *
- * How to go about a product is asked of cuBLASLt once per shape (a Plan) and kept; after that a
- * product is one call that neither allocates nor asks, as the recording of a graph needs. Its
- * scratch memory is the device's workspace.
+ * cuBLASLt's heuristic chooses an algorithm once per shape (a Plan). After that a product is one
+ * call without allocation or query, which the capture of a graph requires. Its scratch memory is
+ * the device's workspace.
  *
- * In float32, products are rounded as the device says (tf32), and what a layer does beside its
- * product is part of it, if cuBLASLt knows a way (an "epilogue"); otherwise kernels of our own do
- * it afterwards. Forward these are the bias and relu, which leaves a mask of bits that only
- * cuBLASLt can read; backward, relu's gradient by that mask, and the bias's gradient, added up in
- * float32. What becomes of a NaN in cuBLASLt's relu is said nowhere, and one that became 0 would
- * hide a failure: so every plan with a relu is tried out, and not used if it loses a NaN.
+ * In float32, products round as the device's tf32 flag says. Bias, relu and their gradients are
+ * part of the product where cuBLASLt has an "epilogue" for them; otherwise kernels compute them
+ * afterwards:
  *
- * In 16 bits (HalfKernels' linear layers) all of a product's matrices are, and its bias; the
- * gradients of weight and bias pass through the caller's workspace.
+ *   forward    bias, relu; relu writes a mask of bits in cuBLASLt's own format
+ *   backward   relu's gradient by that mask; the bias's gradient, accumulated in float32
+ *
+ * cuBLASLt does not document relu(NaN), and a NaN that became 0 would hide a failure. So every plan
+ * with a relu is run once, and rejected if it loses a NaN.
+ *
+ * In 16 bits (HalfKernels' linear layers) all matrices and the bias have 16 bits; the gradients of
+ * weight and bias pass through the caller's workspace.
  */
 #include <cublasLt.h>
 #include <math.h>
@@ -33,11 +36,15 @@ static void cublas_check(cublasStatus_t status, const char *call, const char *fi
         check_failed(file, line, call, "cuBLASLt: %s", cublasLtGetStatusString(status));
 }
 
+#define SET_PRODUCT(plan, attribute, value)                                                  \
+    CUBLAS(cublasLtMatmulDescSetAttribute((plan)->product, CUBLASLT_MATMUL_DESC_##attribute, \
+                                          &(value), sizeof(value)))
+
 // ---- plans -----------------------------------------------------------------------------------
 
-// A product's shape, which its plan is found by: fields of one size, so that there is no padding.
+// A product's shape, the key of its plan: fields of one size, so that there is no padding.
 typedef struct Shape {
-    uint64_t factors, result; // Precision that a and b, and c, are stored in
+    uint64_t factors, result; // Precision of the operands a and b; of c
     uint64_t transpose_a, transpose_b, m, n, k;
     uint64_t accumulate, epilogue, tf32;
     uint64_t count, stride_a, stride_b, stride_c; // CudaBatch
@@ -86,7 +93,7 @@ static cudaDataType_t type_of(uint64_t precision) {
                                          : CUDA_R_32F;
 }
 
-// Of a row-major matrix [rows, columns], or `count` of them.
+// The layout of `count` row-major matrices [rows, columns], `stride` elements apart.
 static cublasLtMatrixLayout_t layout_create(uint64_t precision, uint64_t rows, uint64_t columns,
                                             uint64_t count, uint64_t stride) {
     cublasLtMatrixLayout_t layout;
@@ -103,7 +110,7 @@ static cublasLtMatrixLayout_t layout_create(uint64_t precision, uint64_t rows, u
 }
 
 static uint64_t mask_columns(uint64_t columns) {
-    return (columns + 127) / 128 * 128; // as cuBLASLt wants it
+    return (columns + 127) / 128 * 128; // cuBLASLt's alignment
 }
 
 static void describe_product(Plan *plan, const Shape *s) {
@@ -112,33 +119,27 @@ static void describe_product(Plan *plan, const Shape *s) {
         &plan->product, fast ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
     cublasOperation_t first = s->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = s->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    CUBLAS(cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_TRANSA, &first,
-                                          sizeof first));
-    CUBLAS(cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_TRANSB, &second,
-                                          sizeof second));
+    SET_PRODUCT(plan, TRANSA, first);
+    SET_PRODUCT(plan, TRANSB, second);
     cublasLtEpilogue_t epilogue = (cublasLtEpilogue_t)s->epilogue;
-    CUBLAS(cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
-                                          sizeof epilogue));
+    SET_PRODUCT(plan, EPILOGUE, epilogue);
     if (epilogue != CUBLASLT_EPILOGUE_RELU_AUX_BIAS && epilogue != CUBLASLT_EPILOGUE_DRELU) return;
     int64_t bits = (int64_t)mask_columns(s->n);
-    CUBLAS(cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
-                                          &bits, sizeof bits));
+    SET_PRODUCT(plan, EPILOGUE_AUX_LD, bits);
 }
 
-// What a product reads or writes beside its matrices, device memory; NULL where it does not.
+// The other operands of a product, device memory; NULL: none.
 typedef struct Beside {
-    const void *bias; // [n] is added; or [m], where the gradient of one goes; of the result's type
+    const void *bias; // [n], an input, or [m], the gradient of one; of the result's type
     const void *mask; // [m, mask_columns(n)] bits
 } Beside;
 
 static void set_beside(const Plan *plan, const Beside *beside) {
-    CUBLAS(cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                          &beside->bias, sizeof beside->bias));
-    CUBLAS(cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
-                                          &beside->mask, sizeof beside->mask));
+    SET_PRODUCT(plan, BIAS_POINTER, beside->bias);
+    SET_PRODUCT(plan, EPILOGUE_AUX_POINTER, beside->mask);
 }
 
-enum { WORKSPACE_BYTES = 32 << 20 }; // at most, as NVIDIA recommends for Hopper
+enum { WORKSPACE_BYTES = 32 << 20 }; // limit, NVIDIA's recommendation for Hopper
 
 static cublasLtMatmulPreference_t preference_create(uint32_t alignment) {
     cublasLtMatmulPreference_t preference;
@@ -181,8 +182,8 @@ static Plan *plan_create(cublasLtHandle_t handle, const Shape *s, const Beside *
     return plan;
 }
 
-// The largest power of two up to 16 (what vector loads need) that divides all addresses. Memory of
-// a gradient lies where the parameters before it end.
+// The largest power of two up to 16 (the width of vector loads) that divides all addresses. A
+// gradient's memory begins where the one before it ends, at any multiple of 4.
 static uint64_t alignment_of(const void *a, const void *b, const void *bias, const void *c) {
     uint64_t bits = (uintptr_t)a | (uintptr_t)b | (uintptr_t)bias | (uintptr_t)c | 16;
     return bits & -bits;
@@ -194,7 +195,7 @@ typedef struct Operands { // device memory
     Beside beside;
 } Operands;
 
-// False, with nothing done: it turns out that there is no such product with an epilogue.
+// Returns false, with nothing done, if cuBLASLt does not support the plan's epilogue after all.
 static bool run(CudaDevice *cuda, Plan *plan, const Shape *shape, const Operands *of) {
     set_beside(plan, &of->beside);
     const float one = 1, old = shape->accumulate ? 1 : 0;
@@ -213,6 +214,10 @@ static bool has_relu(const Shape *shape) {
            shape->epilogue == CUBLASLT_EPILOGUE_RELU_AUX_BIAS;
 }
 
+static size_t size_of(Precision precision) {
+    return precision == PRECISION_F32 ? sizeof(float) : sizeof(uint16_t);
+}
+
 static bool is_nan(Precision precision, const void *values, size_t i) {
     const uint16_t *halves = values;
     return precision == PRECISION_F32    ? isnan(((const float *)values)[i])
@@ -220,12 +225,12 @@ static bool is_nan(Precision precision, const void *values, size_t i) {
                                          : isnan(half_from_f16(halves[i]));
 }
 
-// Runs the product with a bias that is NaN, and checks the first row of the output.
+// Runs the product with a bias of NaNs. Returns whether the output's first row is all NaN.
 static bool keeps_nan(CudaDevice *cuda, Plan *plan, const Shape *shape, const Operands *of) {
     Precision precision = (Precision)shape->result;
     size_t n = shape->n;
-    size_t bytes = n * (precision == PRECISION_F32 ? sizeof(float) : sizeof(uint16_t));
-    size_t room = (plan->workspace + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+    size_t bytes = n * size_of(precision), room = 0;
+    (void)cuda_part(NULL, &room, plan->workspace);
     void *bias = (char *)cuda_workspace(cuda, room + bytes) + room;
     CUDA(cudaMemsetAsync(bias, 0xff, bytes, cuda->compute)); // NaN in every precision
     Operands nan = *of;
@@ -239,15 +244,15 @@ static bool keeps_nan(CudaDevice *cuda, Plan *plan, const Shape *shape, const Op
     return kept;
 }
 
-// The shape but for tf32 and the alignment, which are filled in here. False, with nothing done:
-// there is no such product with an epilogue.
+// Fills tf32 and alignment of the shape and runs the product. Returns false, with nothing done, if
+// cuBLASLt does not support the epilogue.
 static bool multiply(Shape shape, const Operands *of) {
     CudaDevice *cuda = cuda_current();
     shape.tf32 = cuda->device->tf32;
     shape.alignment = alignment_of(of->a, of->b, of->beside.bias, of->c);
     Plan *plan = plan_cache_find(cuda->plans->cache, &shape);
     if (!plan) {
-        if (cuda->capturing && has_relu(&shape)) return false; // it could not be tried out now
+        if (cuda->capturing && has_relu(&shape)) return false; // a trial is impossible now
         plan = plan_create(cuda->plans->handle, &shape, &of->beside);
         plan_cache_add(cuda->plans->cache, &shape, plan);
         if (plan->possible && has_relu(&shape)) plan->possible = keeps_nan(cuda, plan, &shape, of);
@@ -257,13 +262,9 @@ static bool multiply(Shape shape, const Operands *of) {
 
 // ---- the kernels -----------------------------------------------------------------------------
 
-static void check_float32(Precision precision) {
-    CHECK(precision == PRECISION_F32, "a product of float32 in precision %d", (int)precision);
-}
-
 static size_t cuda_matmul_workspace(Precision precision, size_t m, size_t n, size_t k) {
     (void)m, (void)n, (void)k;
-    check_float32(precision);
+    cuda_check_float32(precision, "a product of float32");
     return 0;
 }
 
@@ -279,16 +280,11 @@ static Shape shape_of(Precision precision, MatmulShape s) {
                    .count = 1};
 }
 
-static void clear(Precision precision, void *c, size_t count) {
-    size_t bytes = count * (precision == PRECISION_F32 ? sizeof(float) : sizeof(uint16_t));
-    CUDA(cudaMemsetAsync(c, 0, bytes, cuda_current()->compute));
-}
-
-// c (+)= a b, all of them stored in `precision`.
+// c (+)= a b; all three are stored in `precision`.
 static void multiply_plain(Precision precision, MatmulShape s, Operands of, bool accumulate) {
     if (s.m * s.n == 0 || (s.k == 0 && accumulate)) return;
     if (s.k == 0) {
-        clear(precision, of.c, s.m * s.n);
+        cuda_clear(of.c, s.m * s.n * size_of(precision));
         return;
     }
     Shape shape = shape_of(precision, s);
@@ -298,7 +294,7 @@ static void multiply_plain(Precision precision, MatmulShape s, Operands of, bool
 
 static void cuda_matmul(Compute how, MatmulShape s, const float *a, const float *b, float *c,
                         bool accumulate) {
-    check_float32(how.precision);
+    cuda_check_float32(how.precision, "a product of float32");
     multiply_plain(PRECISION_F32, s, (Operands){.a = a, .b = b, .c = c}, accumulate);
 }
 
@@ -307,7 +303,7 @@ static size_t cuda_relu_mask(Precision precision, LinearShape s) {
     return s.rows * mask_columns(s.out) / 8;
 }
 
-// With as much of bias and relu as a product can have: takes that out of *left.
+// The product with as much of bias and relu as cuBLASLt supports: clears that in *left.
 static void multiply_linear(LinearShape s, Operands of, CudaFinish *left) {
     Shape shape = shape_of(left->stored, (MatmulShape){false, true, s.rows, s.out, s.in});
     if (s.relu && of.beside.bias) {
@@ -332,7 +328,7 @@ static void multiply_linear(LinearShape s, Operands of, CudaFinish *left) {
     }
 }
 
-// The bias twice: in float32, and as the product takes it.
+// `bias` is in float32, of.beside.bias is the product's operand.
 static void linear(Precision precision, LinearShape s, Operands of, const float *bias) {
     if (s.relu) s.relu->y = of.c;
     size_t count = s.rows * s.out;
@@ -340,7 +336,7 @@ static void linear(Precision precision, LinearShape s, Operands of, const float 
     CudaFinish left = {
         .stored = precision, .bias = bias, .inner = 1, .channels = s.out, .relu = s.relu};
     if (s.in == 0)
-        clear(precision, of.c, count);
+        cuda_clear(of.c, count * size_of(precision));
     else
         multiply_linear(s, of, &left);
     if (left.bias || left.relu) cuda_finish(&left, of.c, count);
@@ -348,7 +344,7 @@ static void linear(Precision precision, LinearShape s, Operands of, const float 
 
 static void cuda_linear(Compute how, LinearShape s, const float *x, const float *weight,
                         const float *bias, float *y) {
-    check_float32(how.precision);
+    cuda_check_float32(how.precision, "a product of float32");
     linear(PRECISION_F32, s, (Operands){x, weight, y, {.bias = bias}}, bias);
 }
 
@@ -364,16 +360,16 @@ void cuda_matmul_batch(const CudaBatch *batch, MatmulShape s, const void *a, con
     (void)multiply(shape, &(Operands){.a = a, .b = b, .c = c});
 }
 
-// dweight (+)= dy' x, and dbias, if it is not NULL, in the same product. False: it is still to be
-// summed.
+// dweight (+)= dy' x, and dbias, if it is not NULL, in the same product. Returns false if the
+// caller must compute dbias.
 static bool weight_gradient(Precision precision, LinearShape s, Operands of, void *dbias,
                             bool accumulate) {
     const MatmulShape product = {true, false, s.out, s.in, s.rows};
     if (dbias && s.rows * s.out * s.in > 0) {
         Shape shape = shape_of(precision, product);
         shape.accumulate = accumulate;
-        // Our first factor is cuBLASLt's b. DRELU_BGRAD would sum in the product that makes dy, but
-        // that belongs to the layer behind, and the last layer has none.
+        // Our first operand is cuBLASLt's b. DRELU_BGRAD would sum in the product that computes dy,
+        // but that belongs to the next layer, and the last layer has none.
         shape.epilogue = CUBLASLT_EPILOGUE_BGRADB;
         of.beside.bias = dbias;
         if (multiply(shape, &of)) return true;
@@ -385,14 +381,15 @@ static bool weight_gradient(Precision precision, LinearShape s, Operands of, voi
 
 static void cuda_linear_weight_gradient(Compute how, LinearShape s, const float *dy, const float *x,
                                         const LinearGradient *to) {
-    check_float32(how.precision);
+    cuda_check_float32(how.precision, "a product of float32");
     bool summed = to->dweight &&
                   weight_gradient(PRECISION_F32, s, (Operands){.a = dy, .b = x, .c = to->dweight},
                                   to->add_dbias ? NULL : to->dbias, to->add_dweight);
     if (to->dbias && !summed) cuda_sum_channels(dy, to->dbias, to->add_dbias, s.rows, s.out, 1);
 }
 
-// dx = dy weight where the relu let x through. False, with nothing done: another kernel must look.
+// dx = dy weight, masked by the relu. Returns false, with nothing done, if the caller must multiply
+// and mask.
 static bool relu_gradient(Precision precision, LinearShape s, Operands of, const ReluMask *mask) {
     if (!mask->written || s.out == 0) return false;
     Shape shape = shape_of(precision, (MatmulShape){false, false, s.rows, s.in, s.out});
@@ -419,7 +416,7 @@ const MatrixKernels cuda_matrix = {
 
 // ---- linear layers in 16 bits ----------------------------------------------------------------
 
-// Of the gradients of the two parameters.
+// Bytes for the gradients of the two parameters.
 size_t cuda_half_linear_workspace(Precision precision, LinearShape s) {
     (void)precision;
     return linear_narrow_count(s) * sizeof(uint16_t);
@@ -456,7 +453,7 @@ void cuda_half_linear_input_gradient(Compute how, LinearShape s, const uint16_t 
                                         dx, s.rows * s.in, false);
 }
 
-// ---- what computes ---------------------------------------------------------------------------
+// ---- versions -------------------------------------------------------------------------------
 
 void cuda_describe(char *buffer, size_t capacity) {
     const CudaDevice *cuda = cuda_current();

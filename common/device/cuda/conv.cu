@@ -1,90 +1,127 @@
-/* conv.cu: the GPUs' sliding windows over float32 images: convolution, shortcut, pooling.
+/* conv.cu: convolution of images in float32 and in 16 bits, and the table of all windows.
  *
- * Where there is cuDNN and it knows a way, it convolves (dnn.c). Otherwise a
- * convolution is a matrix product, once every output pixel's window of the input has been written
- * out as a column ("im2col"): y[k, pixels] = weight[k, taps] columns[taps, pixels] for each image,
- * where a tap is one (channel, row, column) of the window. Its gradients are the two other products
- * of the same three matrices. The columns hold each input value kernel^2 times, so they are made
- * for a few images at a time (images_at_a_time).
+ * Where cuDNN has an algorithm, it convolves (dnn.c). Otherwise a convolution is a matrix product
+ * with the columns ("im2col"): the taps that an output pixel sees, where a tap is one (channel,
+ * row, column) of the window. Its gradients are the two other products of the same three matrices.
+ * Images in 16 bits have their channels last, so their columns are transposed:
  *
- * A gradient is gathered, never scattered: one thread per input pixel adds up what all the windows
- * that see it have for it, in a fixed order. So windows may overlap, and nothing is atomic.
+ *   float32   y[k, pixels] = weight[k, taps] columns[taps, pixels], one product per image
+ *   16 bits   y[images pixels, k] = columns[images pixels, taps] weight[k, taps]', one for all;
+ *             accumulated in float32, rounded on storing
+ *
+ * The columns hold each input value kernel^2 times, so they are made for a few images at a time
+ * (images_at_a_time).
  */
 #include "common/device/cuda/window.cuh"
 
-// ---- windows ---------------------------------------------------------------------------------
-
-// Element `index` of x[n, c, h, w] or of y[n, k, oh, ow].
-struct Pixel {
-    size_t plane, row, column; // plane: of all images' channels
-};
-
-static __device__ Pixel pixel_of(size_t index, size_t h, size_t w) {
-    return {index / w / h, index / w % h, index % w};
+static size_t input_count(const Window *v) {
+    return v->n * v->c * v->h * v->w;
 }
 
-// ---- im2col ----------------------------------------------------------------------------------
+static size_t output_count(const Window *v) {
+    return v->n * v->k * v->oh * v->ow;
+}
+
+static size_t at_most(size_t count, size_t left) {
+    return count < left ? count : left;
+}
+
+// ---- the workspace ---------------------------------------------------------------------------
+
+struct Room {
+    size_t images; // per product
+    void *columns; // [images, taps, pixels], in 16 bits [images, pixels, taps] of at most float32
+    // float32: dy transposed to [k, images, pixels]. 16 bits: a product, [images, pixels, k] or
+    // [k, taps], in float32; cuDNN's weight gradient in 16 bits.
+    void *product;
+    void *library; // cuDNN's
+    size_t bytes;
+};
+
+// For how many images there is room for columns, of float32 each.
+static size_t images_at_a_time(const Window *v) {
+    const size_t most = (size_t)64 << 20; // bytes
+    size_t image = taps_of(v) * v->oh * v->ow * sizeof(float);
+    size_t fit = image > 0 ? most / image : v->n;
+    return fit < 1 ? 1 : at_most(fit, v->n);
+}
+
+// The room of one pass. Without a plan the pass works by columns.
+static Room room_split(ConvolutionPass pass, Precision precision, const ConvolutionPlan *plan,
+                       const Window *v, void *memory) {
+    const bool halves = precision != PRECISION_F32;
+    size_t pixels = v->oh * v->ow, taps = taps_of(v), weights = v->k * taps;
+    Room room = {};
+    if (plan) {
+        size_t gradient = halves && pass == CONVOLUTION_WEIGHT_GRADIENT ? weights : 0;
+        room.product = cuda_part(memory, &room.bytes, gradient * sizeof(uint16_t));
+        room.library = cuda_part(memory, &room.bytes, cuda_convolution_workspace(plan));
+        return room;
+    }
+    room.images = images_at_a_time(v);
+    size_t product = room.images * pixels * v->k;
+    if (halves && product < weights) product = weights;
+    room.columns = cuda_part(memory, &room.bytes, room.images * pixels * taps * sizeof(float));
+    room.product = cuda_part(memory, &room.bytes, product * sizeof(float));
+    return room;
+}
+
+static void multiply(Precision precision, MatmulShape shape, const void *a, const void *b, void *c,
+                     bool accumulate) {
+    const CudaBatch one = {precision, 1, 0, 0, 0};
+    cuda_matmul_batch(&one, shape, a, b, (float *)c, accumulate);
+}
+
+// y += bias, which may be NULL.
+static void add_bias(Precision precision, const Window *v, const float *bias, void *y) {
+    size_t inner = precision == PRECISION_F32 ? v->oh * v->ow : 1;
+    const CudaFinish finish = {precision, bias, inner, v->k, false};
+    if (bias) cuda_finish(&finish, y, output_count(v));
+}
+
+// ---- im2col in float32 -----------------------------------------------------------------------
 
 // A 1x1 convolution at stride 1: the input is its own columns.
 static bool is_plain(const Window *v) {
     return v->kernel == 1 && v->stride == 1 && v->pad == 0;
 }
 
-// The im2col workspace's layout, for any of the three passes.
-struct Workspace {
-    size_t images;  // per product
-    float *dy;      // transposed to [k, images, pixels]
-    float *columns; // [images, taps, pixels], or transposed to [taps, images, pixels]
-    size_t bytes;
-};
-
-static float *workspace_take(Workspace *space, char *memory, size_t count) {
-    char *place = memory ? memory + space->bytes : NULL;
-    size_t bytes = count * sizeof(float);
-    space->bytes += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
-    return (float *)place;
-}
-
-static Workspace workspace_split(const Window *v, void *memory) {
-    size_t pixels = v->oh * v->ow, taps = taps_of(v);
-    Workspace space = {};
-    space.images = images_at_a_time(v);
-    space.dy = workspace_take(&space, (char *)memory, space.images * v->k * pixels);
-    space.columns = workspace_take(&space, (char *)memory, space.images * taps * pixels);
-    return space;
-}
-
-// Where a tap's row of pixels of an image lies in the columns: image_stride and tap_stride apart.
+// Strides of the columns: from one image, and from one tap, to the next row of pixels.
 struct Columns {
     size_t images, image_stride, tap_stride;
 };
 
 // One thread per output pixel and input channel writes that pixel's kernel^2 taps: the threads of a
 // warp write to neighbouring pixels of the same tap.
-static __global__ void gather_columns(Window v, Columns shape, const float *x, float *columns) {
-    size_t plane = v.oh * v.ow, area = v.kernel * v.kernel;
-    FOR_EACH(i, shape.images * v.c * plane) {
-        Pixel at = pixel_of(i, v.oh, v.ow);
-        const float *from = x + at.plane * v.h * v.w;
-        float *to = columns + at.plane / v.c * shape.image_stride +
-                    at.plane % v.c * area * shape.tap_stride + i % plane;
-        for (size_t ky = 0; ky < v.kernel; ky++)
-            for (size_t kx = 0; kx < v.kernel; kx++, to += shape.tap_stride) {
-                size_t row = at.row * v.stride + ky - v.pad; // above the input: a huge number
-                size_t column = at.column * v.stride + kx - v.pad;
-                bool inside = row < v.h && column < v.w;
-                *to = inside ? from[row * v.w + column] : 0;
-            }
-    }
+static void make_columns(const Window *window, const Columns &shape, const float *x,
+                         float *columns) {
+    const Window v = *window;
+    const Images<float> out = {shape.images, v.c, v.oh, v.ow};
+    cuda_run(out.count(), [=] __device__() {
+        size_t pixels = v.oh * v.ow, area = v.kernel * v.kernel;
+        FOR_EACH(i, shape.images * v.c * pixels) {
+            Place at = out.place(i);
+            const float *from = x + at.plane * v.h * v.w;
+            float *to = columns + out.image(at) * shape.image_stride +
+                        out.channel(at) * area * shape.tap_stride + i % pixels;
+            for (size_t ky = 0; ky < v.kernel; ky++)
+                for (size_t kx = 0; kx < v.kernel; kx++, to += shape.tap_stride) {
+                    size_t row = at.row * v.stride + ky - v.pad; // above the input: a huge number
+                    size_t column = at.column * v.stride + kx - v.pad;
+                    bool inside = row < v.h && column < v.w;
+                    *to = inside ? from[row * v.w + column] : 0;
+                }
+        }
+    });
 }
 
-// The reverse, and to dx: every input pixel adds up what the windows that see it hold for it in
-// columns[images, taps, pixels].
-static __global__ void gather_input_gradient(Window v, size_t images, const float *columns,
-                                             float *dx, bool accumulate) {
-    size_t pixels = v.oh * v.ow, area = v.kernel * v.kernel;
-    FOR_EACH(i, images * v.c * v.h * v.w) {
-        Pixel at = pixel_of(i, v.h, v.w);
+// The reverse, to dx: every input pixel accumulates its entries of columns[images, taps, pixels].
+static void gather_input_gradient(const Window *window, size_t images, const float *columns,
+                                  float *dx, bool accumulate) {
+    const Window v = *window;
+    const Images<float> in = {images, v.c, v.h, v.w};
+    for_each_place(in, dx, accumulate, [=] __device__(const Place &at) {
+        size_t pixels = v.oh * v.ow, area = v.kernel * v.kernel;
         Range rows = seen_by(v, at.row, v.oh), cols = seen_by(v, at.column, v.ow);
         const float *from = columns + at.plane * area * pixels;
         float sum = 0;
@@ -93,150 +130,235 @@ static __global__ void gather_input_gradient(Window v, size_t images, const floa
                 size_t ky = at.row + v.pad - oy * v.stride, kx = at.column + v.pad - ox * v.stride;
                 sum += from[(ky * v.kernel + kx) * pixels + oy * v.ow + ox];
             }
-        put(&dx[i], sum, accumulate);
-    }
+        return sum;
+    });
 }
 
 // turned[k, images, pixels] = dy[images, k, pixels]
-static __global__ void turn_images(const float *dy, float *turned, size_t images, size_t k,
-                                   size_t pixels) {
-    FOR_EACH(i, images * k * pixels) {
-        size_t image = i / pixels % images, channel = i / pixels / images;
-        turned[i] = dy[(image * k + channel) * pixels + i % pixels];
-    }
+static void turn_images(const float *dy, float *turned, size_t images, size_t k, size_t pixels) {
+    size_t count = images * k * pixels;
+    cuda_run(count, [=] __device__() {
+        FOR_EACH(i, count) {
+            size_t image = i / pixels % images, channel = i / pixels / images;
+            turned[i] = dy[(image * k + channel) * pixels + i % pixels];
+        }
+    });
 }
 
-static void make_columns(const Window *v, const Columns &shape, const float *x, float *columns) {
-    const CudaDevice *cuda = cuda_current();
-    cuda_launch(cuda, gather_columns, cuda_grid(cuda, shape.images * v->c * v->oh * v->ow), *v,
-                shape, x, columns);
-}
-
-static void columns_forward(const Window *v, const float *x, const float *weight, float *y,
-                            void *workspace) {
-    Workspace space = workspace_split(v, workspace);
+static void columns_forward(Precision precision, const Window *v, const float *x,
+                            const float *weight, const float *bias, float *y, const Room &room) {
     size_t pixels = v->oh * v->ow, taps = taps_of(v), image = v->c * v->h * v->w;
-    for (size_t first = 0; first < v->n; first += space.images) {
-        size_t images = at_most(space.images, v->n - first);
+    for (size_t first = 0; first < v->n; first += room.images) {
+        size_t images = at_most(room.images, v->n - first);
         const float *columns = x + first * image;
         if (!is_plain(v)) {
-            make_columns(v, {images, taps * pixels, pixels}, x + first * image, space.columns);
-            columns = space.columns;
+            make_columns(v, {images, taps * pixels, pixels}, columns, (float *)room.columns);
+            columns = (const float *)room.columns;
         }
-        CudaBatch batch = {PRECISION_F32, images, 0, taps * pixels, v->k * pixels};
+        CudaBatch batch = {precision, images, 0, taps * pixels, v->k * pixels};
         cuda_matmul_batch(&batch, MatmulShape{false, false, v->k, pixels, taps}, weight, columns,
                           y + first * v->k * pixels, false);
     }
+    add_bias(precision, v, bias, y);
 }
 
-// columns' gradient [taps, pixels] = weight^T dy, gathered to where the columns came from.
-static void columns_input_gradient(const Window *v, const float *weight, const float *dy, float *dx,
-                                   bool accumulate, void *workspace) {
-    const CudaDevice *cuda = cuda_current();
-    Workspace space = workspace_split(v, workspace);
+// columns' gradient [taps, pixels] = weight' dy, gathered to where the columns came from.
+static void columns_input_gradient(Precision precision, const Window *v, const float *weight,
+                                   const float *dy, float *dx, bool accumulate, const Room &room) {
     size_t pixels = v->oh * v->ow, taps = taps_of(v), image = v->c * v->h * v->w;
     bool plain = is_plain(v);
-    for (size_t first = 0; first < v->n; first += space.images) {
-        size_t images = at_most(space.images, v->n - first), in = v->k * pixels;
-        float *to = plain ? dx + first * image : space.columns;
-        CudaBatch batch = {PRECISION_F32, images, 0, in, taps * pixels};
+    for (size_t first = 0; first < v->n; first += room.images) {
+        size_t images = at_most(room.images, v->n - first), in = v->k * pixels;
+        float *to = plain ? dx + first * image : (float *)room.columns;
+        CudaBatch batch = {precision, images, 0, in, taps * pixels};
         cuda_matmul_batch(&batch, MatmulShape{true, false, taps, pixels, v->k}, weight,
                           dy + first * in, to, plain && accumulate);
-        if (!plain)
-            cuda_launch(cuda, gather_input_gradient, cuda_grid(cuda, images * image), *v, images,
-                        to, dx + first * image, accumulate);
+        if (!plain) gather_input_gradient(v, images, to, dx + first * image, accumulate);
     }
 }
 
-// dweight = dy columns^T, one product for all the images that there is space for: their pixels side
+// dweight = dy columns', one product for all the images that there is space for: their pixels side
 // by side are one long row.
-static void columns_weight_gradient(const Window *v, const float *x, const float *dy,
-                                    float *dweight, bool accumulate, void *workspace) {
-    const CudaDevice *cuda = cuda_current();
-    Workspace space = workspace_split(v, workspace);
+static void columns_weight_gradient(Precision precision, const Window *v, const float *x,
+                                    const float *dy, void *dweight, bool accumulate,
+                                    const Room &room) {
     size_t pixels = v->oh * v->ow, taps = taps_of(v), image = v->c * v->h * v->w;
-    for (size_t first = 0; first < v->n; first += space.images) {
-        size_t images = at_most(space.images, v->n - first), count = images * v->k * pixels;
-        make_columns(v, {images, pixels, images * pixels}, x + first * image, space.columns);
-        cuda_launch(cuda, turn_images, cuda_grid(cuda, count), dy + first * v->k * pixels, space.dy,
-                    images, v->k, pixels);
-        CudaBatch one = {PRECISION_F32, 1, 0, 0, 0};
-        cuda_matmul_batch(&one, MatmulShape{false, true, v->k, taps, images * pixels}, space.dy,
-                          space.columns, dweight, first > 0 || accumulate);
+    for (size_t first = 0; first < v->n; first += room.images) {
+        size_t images = at_most(room.images, v->n - first);
+        make_columns(v, {images, pixels, images * pixels}, x + first * image,
+                     (float *)room.columns);
+        turn_images(dy + first * v->k * pixels, (float *)room.product, images, v->k, pixels);
+        multiply(precision, MatmulShape{false, true, v->k, taps, images * pixels}, room.product,
+                 room.columns, dweight, first > 0 || accumulate);
     }
 }
 
-// ---- convolution -----------------------------------------------------------------------------
+// ---- im2col in 16 bits -----------------------------------------------------------------------
 
-// In 16 bits images are stored so, too: half_conv.cu.
-static void check_float32(Precision precision) {
-    CHECK(precision == PRECISION_F32, "a convolution of float32 images in precision %d",
-          (int)precision);
+// One thread per tap of a pixel's column. Neighbouring threads read neighbouring channels.
+template <typename T>
+static void make_half_columns(const Window *window, size_t images, const uint16_t *x,
+                              void *columns) {
+    const Window v = *window;
+    const Images<T> in = inputs_of<T>(v), out = {images, taps_of(&v), v.oh, v.ow};
+    const T *from = (const T *)x;
+    for_each_place(out, (uint16_t *)columns, false, [=] __device__(const Place &at) {
+        size_t channel = at.channel % v.c, kx = at.channel / v.c % v.kernel;
+        size_t ky = at.channel / v.c / v.kernel;
+        size_t row = at.row * v.stride + ky - v.pad; // above the input: a huge number
+        size_t column = at.column * v.stride + kx - v.pad;
+        bool inside = row < v.h && column < v.w;
+        return inside ? widened(from[in.index(at.plane, channel, row, column)]) : 0;
+    });
 }
 
-static size_t cuda_conv2d_workspace(Precision precision, const Window *v) {
-    check_float32(precision);
+// The reverse, to dx, from columns[images, pixels, taps] in float32.
+template <typename T>
+static void gather_half_input_gradient(const Window *window, size_t images, const float *columns,
+                                       uint16_t *dx, bool accumulate) {
+    const Window v = *window;
+    const Images<T> in = {images, v.c, v.h, v.w}, out = {images, taps_of(&v), v.oh, v.ow};
+    for_each_place(in, dx, accumulate, [=] __device__(const Place &at) {
+        Range rows = seen_by(v, at.row, v.oh), cols = seen_by(v, at.column, v.ow);
+        float sum = 0;
+        for (size_t oy = rows.begin; oy < rows.end; oy++)
+            for (size_t ox = cols.begin; ox < cols.end; ox++) {
+                size_t ky = at.row + v.pad - oy * v.stride, kx = at.column + v.pad - ox * v.stride;
+                size_t tap = (ky * v.kernel + kx) * v.c + at.channel;
+                sum += columns[out.index(at.plane, tap, oy, ox)];
+            }
+        return sum;
+    });
+}
+
+// y[i] = round(product[i] + round(bias[i % k])); bias may be NULL.
+template <typename T>
+static void finish_product(Precision rounding, const float *product, const float *bias, uint16_t *y,
+                           size_t k, size_t count) {
+    T *to = (T *)y;
+    cuda_run(count, [=] __device__() {
+        FOR_EACH(i, count)
+        narrow_to(&to[i], product[i] + (bias ? rounded(rounding, bias[i % k]) : 0));
+    });
+}
+
+static void columns_forward(Precision precision, const Window *v, const uint16_t *x,
+                            const uint16_t *weight, const float *bias, uint16_t *y,
+                            const Room &room) {
+    size_t pixels = v->oh * v->ow, taps = taps_of(v), image = v->h * v->w * v->c;
+    for (size_t first = 0; first < v->n; first += room.images) {
+        size_t images = at_most(room.images, v->n - first), count = images * pixels * v->k;
+        BY_PRECISION(precision, make_half_columns, v, images, x + first * image, room.columns);
+        multiply(precision, MatmulShape{false, true, images * pixels, v->k, taps}, room.columns,
+                 weight, room.product, false);
+        BY_PRECISION(precision, finish_product, precision, (const float *)room.product, bias,
+                     y + first * pixels * v->k, v->k, count);
+    }
+}
+
+static void columns_input_gradient(Precision precision, const Window *v, const uint16_t *weight,
+                                   const uint16_t *dy, uint16_t *dx, bool accumulate,
+                                   const Room &room) {
+    size_t pixels = v->oh * v->ow, image = v->h * v->w * v->c;
+    for (size_t first = 0; first < v->n; first += room.images) {
+        size_t images = at_most(room.images, v->n - first);
+        multiply(precision, MatmulShape{false, false, images * pixels, taps_of(v), v->k},
+                 dy + first * pixels * v->k, weight, room.columns, false);
+        BY_PRECISION(precision, gather_half_input_gradient, v, images, (const float *)room.columns,
+                     dx + first * image, accumulate);
+    }
+}
+
+static void columns_weight_gradient(Precision precision, const Window *v, const uint16_t *x,
+                                    const uint16_t *dy, void *dweight, bool accumulate,
+                                    const Room &room) {
+    size_t pixels = v->oh * v->ow, image = v->h * v->w * v->c;
+    for (size_t first = 0; first < v->n; first += room.images) {
+        size_t images = at_most(room.images, v->n - first);
+        BY_PRECISION(precision, make_half_columns, v, images, x + first * image, room.columns);
+        multiply(precision, MatmulShape{true, false, v->k, taps_of(v), images * pixels},
+                 dy + first * pixels * v->k, room.columns, dweight, first > 0 || accumulate);
+    }
+}
+
+// ---- convolution: S is float or uint16_t --------------------------------------------------------
+
+template <typename S> static void check_stored(Precision precision) {
+    if (sizeof(S) == sizeof(float))
+        cuda_check_float32(precision, "a convolution of float32 images");
+}
+
+template <typename S> static size_t conv2d_workspace(Precision precision, const Window *v) {
+    check_stored<S>(precision);
     size_t most = 0;
-    for (int pass = CONVOLUTION_FORWARD; pass <= CONVOLUTION_WEIGHT_GRADIENT; pass++) {
-        const ConvolutionPlan *plan = cuda_convolution_plan((ConvolutionPass)pass, precision, v);
-        size_t bytes = plan ? cuda_convolution_workspace(plan) : workspace_split(v, NULL).bytes;
+    for (int i = CONVOLUTION_FORWARD; i <= CONVOLUTION_WEIGHT_GRADIENT; i++) {
+        ConvolutionPass pass = (ConvolutionPass)i;
+        const ConvolutionPlan *plan = cuda_convolution_plan(pass, precision, v);
+        size_t bytes = room_split(pass, precision, plan, v, NULL).bytes;
         if (bytes > most) most = bytes;
     }
     return most;
 }
 
-static void clear(float *x, size_t count, bool accumulate) {
-    if (count > 0 && !accumulate)
-        CUDA(cudaMemsetAsync(x, 0, count * sizeof *x, cuda_current()->compute));
-}
-
-static void cuda_conv2d(Compute how, const Window *v, const float *x, const float *weight,
-                        const float *bias, float *y) {
-    check_float32(how.precision);
+template <typename S>
+static void conv2d(Compute how, const Window *v, const S *x, const S *weight, const float *bias,
+                   S *y) {
+    check_stored<S>(how.precision);
     size_t count = output_count(v);
     if (count == 0) return;
-    const ConvolutionPlan *plan = cuda_convolution_plan(CONVOLUTION_FORWARD, PRECISION_F32, v);
+    const ConvolutionPlan *plan = cuda_convolution_plan(CONVOLUTION_FORWARD, how.precision, v);
+    Room room = room_split(CONVOLUTION_FORWARD, how.precision, plan, v, how.workspace);
+    if (!plan && taps_of(v) > 0) {
+        columns_forward(how.precision, v, x, weight, bias, y, room);
+        return;
+    }
     if (plan)
-        cuda_convolution_run(plan, x, weight, y, false, how.workspace);
-    else if (taps_of(v) == 0)
-        clear(y, count, false);
+        cuda_convolution_run(plan, x, weight, y, false, room.library);
     else
-        columns_forward(v, x, weight, y, how.workspace);
-    CudaFinish finish = {};
-    finish.bias = bias;
-    finish.inner = v->oh * v->ow;
-    finish.channels = v->k;
-    if (bias) cuda_finish(&finish, y, count);
+        cuda_clear(y, count * sizeof *y);
+    add_bias(how.precision, v, bias, y);
 }
 
-static void cuda_conv2d_input_gradient(Compute how, const Window *v, const float *weight,
-                                       const float *dy, float *dx, bool accumulate) {
-    check_float32(how.precision);
+template <typename S>
+static void conv2d_input_gradient(Compute how, const Window *v, const S *weight, const S *dy, S *dx,
+                                  bool accumulate) {
+    check_stored<S>(how.precision);
     size_t count = input_count(v);
     if (count == 0) return;
     const ConvolutionPlan *plan =
-        cuda_convolution_plan(CONVOLUTION_INPUT_GRADIENT, PRECISION_F32, v);
+        cuda_convolution_plan(CONVOLUTION_INPUT_GRADIENT, how.precision, v);
+    Room room = room_split(CONVOLUTION_INPUT_GRADIENT, how.precision, plan, v, how.workspace);
     if (output_count(v) == 0)
-        clear(dx, count, accumulate);
+        cuda_clear(dx, accumulate ? 0 : count * sizeof *dx);
     else if (plan)
-        cuda_convolution_run(plan, weight, dy, dx, accumulate, how.workspace);
+        cuda_convolution_run(plan, weight, dy, dx, accumulate, room.library);
     else
-        columns_input_gradient(v, weight, dy, dx, accumulate, how.workspace);
+        columns_input_gradient(how.precision, v, weight, dy, dx, accumulate, room);
 }
 
-static void cuda_conv2d_weight_gradient(Compute how, const Window *v, const float *x,
-                                        const float *dy, float *dweight, bool accumulate) {
-    check_float32(how.precision);
+// In 16 bits the gradient passes through room.product, because it is rounded before the addition.
+template <typename S>
+static void conv2d_weight_gradient(Compute how, const Window *v, const S *x, const S *dy,
+                                   float *dweight, bool accumulate) {
+    check_stored<S>(how.precision);
+    const bool halves = how.precision != PRECISION_F32;
     size_t count = v->k * taps_of(v);
     if (count == 0) return;
     const ConvolutionPlan *plan =
-        cuda_convolution_plan(CONVOLUTION_WEIGHT_GRADIENT, PRECISION_F32, v);
-    if (output_count(v) == 0)
-        clear(dweight, count, accumulate);
-    else if (plan)
-        cuda_convolution_run(plan, x, dy, dweight, accumulate, how.workspace);
+        cuda_convolution_plan(CONVOLUTION_WEIGHT_GRADIENT, how.precision, v);
+    Room room = room_split(CONVOLUTION_WEIGHT_GRADIENT, how.precision, plan, v, how.workspace);
+    if (output_count(v) == 0) {
+        cuda_clear(dweight, accumulate ? 0 : count * sizeof *dweight);
+        return;
+    }
+    void *to = halves ? room.product : dweight;
+    if (plan)
+        cuda_convolution_run(plan, x, dy, to, accumulate && !halves, room.library);
     else
-        columns_weight_gradient(v, x, dy, dweight, accumulate, how.workspace);
+        columns_weight_gradient(how.precision, v, x, dy, to, accumulate && !halves, room);
+    CudaStored as = {plan ? how.precision : PRECISION_F32, how.precision};
+    ImageSizes of = {v->k, v->c, v->kernel * v->kernel};
+    if (halves) cuda_widen_images(as, of, room.product, dweight, accumulate);
 }
 
 static void cuda_conv2d_bias_gradient(const Window *v, const float *dy, float *dbias,
@@ -244,136 +366,42 @@ static void cuda_conv2d_bias_gradient(const Window *v, const float *dy, float *d
     cuda_sum_channels(dy, dbias, accumulate, v->n, v->k, v->oh * v->ow);
 }
 
-// ---- shortcut --------------------------------------------------------------------------------
-
-static __global__ void take_shortcut(Window v, const float *x, float *y, size_t count) {
-    size_t before = (v.k - v.c) / 2; // channels of zeros
-    FOR_EACH(i, count) {
-        Pixel at = pixel_of(i, v.oh, v.ow);
-        size_t image = at.plane / v.k, c = at.plane % v.k - before; // before the first: huge
-        size_t from = ((image * v.c + c) * v.h + at.row * v.stride) * v.w + at.column * v.stride;
-        y[i] = c < v.c ? x[from] : 0;
-    }
-}
-
-static void cuda_shortcut(const Window *v, const float *x, float *y) {
-    const CudaDevice *cuda = cuda_current();
-    cuda_launch(cuda, take_shortcut, cuda_grid(cuda, output_count(v)), *v, x, y, output_count(v));
-}
-
-static __global__ void return_shortcut(Window v, const float *dy, float *dx, bool accumulate,
-                                       size_t count) {
-    size_t before = (v.k - v.c) / 2;
-    FOR_EACH(i, count) {
-        Pixel at = pixel_of(i, v.h, v.w);
-        size_t image = at.plane / v.c, k = at.plane % v.c + before;
-        size_t row = at.row / v.stride, column = at.column / v.stride;
-        bool taken =
-            at.row % v.stride == 0 && at.column % v.stride == 0 && row < v.oh && column < v.ow;
-        put(&dx[i], taken ? dy[((image * v.k + k) * v.oh + row) * v.ow + column] : 0, accumulate);
-    }
-}
-
-static void cuda_shortcut_gradient(const Window *v, const float *dy, float *dx, bool accumulate) {
-    const CudaDevice *cuda = cuda_current();
-    size_t count = input_count(v);
-    cuda_launch(cuda, return_shortcut, cuda_grid(cuda, count), *v, dy, dx, accumulate, count);
-}
-
-// ---- pooling ---------------------------------------------------------------------------------
-
-static __global__ void pool_max(Window v, const float *x, float *y, int32_t *chosen, size_t count) {
-    FOR_EACH(i, count) {
-        Pixel at = pixel_of(i, v.oh, v.ow);
-        Range rows = sight(v, at.row, v.h), cols = sight(v, at.column, v.w);
-        const float *plane = x + at.plane * v.h * v.w;
-        size_t best = rows.begin * v.w + cols.begin;
-        for (size_t iy = rows.begin; iy < rows.end; iy++)
-            for (size_t ix = cols.begin; ix < cols.end; ix++)
-                if (beats(plane[iy * v.w + ix], plane[best])) best = iy * v.w + ix;
-        y[i] = plane[best];
-        chosen[i] = (int32_t)best;
-    }
-}
-
-static void cuda_max_pool(const Window *v, const float *x, float *y, int32_t *chosen) {
-    CHECK(v->pad < v->kernel, "kernel %zu, pad %zu: a window of padding only", v->kernel, v->pad);
-    const CudaDevice *cuda = cuda_current();
-    size_t count = output_count(v);
-    cuda_launch(cuda, pool_max, cuda_grid(cuda, count), *v, x, y, chosen, count);
-}
-
-static __global__ void pool_max_gradient(Window v, const int32_t *chosen, const float *dy,
-                                         float *dx, bool accumulate, size_t count) {
-    FOR_EACH(i, count) {
-        Pixel at = pixel_of(i, v.h, v.w);
-        Range rows = seen_by(v, at.row, v.oh), cols = seen_by(v, at.column, v.ow);
-        int32_t pixel = (int32_t)(at.row * v.w + at.column);
-        float sum = accumulate ? dx[i] : 0; // in the order of outputs, as the reference
-        for (size_t oy = rows.begin; oy < rows.end; oy++)
-            for (size_t ox = cols.begin; ox < cols.end; ox++) {
-                size_t output = (at.plane * v.oh + oy) * v.ow + ox;
-                if (chosen[output] == pixel) sum += dy[output];
-            }
-        dx[i] = sum;
-    }
-}
-
-static void cuda_max_pool_gradient(const Window *v, const int32_t *chosen, const float *dy,
-                                   float *dx, bool accumulate) {
-    const CudaDevice *cuda = cuda_current();
-    size_t count = input_count(v);
-    cuda_launch(cuda, pool_max_gradient, cuda_grid(cuda, count), *v, chosen, dy, dx, accumulate,
-                count);
-}
-
-static __global__ void pool_avg(Window v, const float *x, float *y, size_t count) {
-    FOR_EACH(i, count) {
-        Pixel at = pixel_of(i, v.oh, v.ow);
-        Range rows = sight(v, at.row, v.h), cols = sight(v, at.column, v.w);
-        const float *plane = x + at.plane * v.h * v.w;
-        float sum = 0;
-        for (size_t iy = rows.begin; iy < rows.end; iy++)
-            for (size_t ix = cols.begin; ix < cols.end; ix++) sum += plane[iy * v.w + ix];
-        y[i] = sum / (float)(v.kernel * v.kernel);
-    }
-}
-
-static void cuda_avg_pool(const Window *v, const float *x, float *y) {
-    const CudaDevice *cuda = cuda_current();
-    size_t count = output_count(v);
-    cuda_launch(cuda, pool_avg, cuda_grid(cuda, count), *v, x, y, count);
-}
-
-static __global__ void pool_avg_gradient(Window v, const float *dy, float *dx, bool accumulate,
-                                         size_t count) {
-    FOR_EACH(i, count) {
-        Pixel at = pixel_of(i, v.h, v.w);
-        Range rows = seen_by(v, at.row, v.oh), cols = seen_by(v, at.column, v.ow);
-        float sum = 0;
-        for (size_t oy = rows.begin; oy < rows.end; oy++)
-            for (size_t ox = cols.begin; ox < cols.end; ox++)
-                sum += dy[(at.plane * v.oh + oy) * v.ow + ox];
-        put(&dx[i], sum / (float)(v.kernel * v.kernel), accumulate);
-    }
-}
-
-static void cuda_avg_pool_gradient(const Window *v, const float *dy, float *dx, bool accumulate) {
-    const CudaDevice *cuda = cuda_current();
-    size_t count = input_count(v);
-    cuda_launch(cuda, pool_avg_gradient, cuda_grid(cuda, count), *v, dy, dx, accumulate, count);
-}
-
 extern "C" const ConvolutionKernels cuda_convolution = {
-    .conv2d_workspace = cuda_conv2d_workspace,
-    .conv2d = cuda_conv2d,
-    .conv2d_input_gradient = cuda_conv2d_input_gradient,
-    .conv2d_weight_gradient = cuda_conv2d_weight_gradient,
+    .conv2d_workspace = conv2d_workspace<float>,
+    .conv2d = conv2d<float>,
+    .conv2d_input_gradient = conv2d_input_gradient<float>,
+    .conv2d_weight_gradient = conv2d_weight_gradient<float>,
     .conv2d_bias_gradient = cuda_conv2d_bias_gradient,
-    .shortcut = cuda_shortcut,
-    .shortcut_gradient = cuda_shortcut_gradient,
-    .max_pool = cuda_max_pool,
-    .max_pool_gradient = cuda_max_pool_gradient,
-    .avg_pool = cuda_avg_pool,
-    .avg_pool_gradient = cuda_avg_pool_gradient,
+    .shortcut = shortcut<float>,
+    .shortcut_gradient = shortcut_gradient<float>,
+    .max_pool = max_pool<float>,
+    .max_pool_gradient = max_pool_gradient<float>,
+    .avg_pool = avg_pool<float>,
+    .avg_pool_gradient = avg_pool_gradient<float>,
 };
+
+// ---- the entries of HalfKernels ----------------------------------------------------------------
+
+size_t cuda_half_conv2d_workspace(Precision precision, const Window *v) {
+    return conv2d_workspace<uint16_t>(precision, v);
+}
+
+void cuda_half_conv2d(Compute how, const Window *v, const uint16_t *x, const uint16_t *weight,
+                      const float *bias, uint16_t *y) {
+    conv2d(how, v, x, weight, bias, y);
+}
+
+void cuda_half_conv2d_input_gradient(Compute how, const Window *v, const uint16_t *weight,
+                                     const uint16_t *dy, uint16_t *dx, bool accumulate) {
+    conv2d_input_gradient(how, v, weight, dy, dx, accumulate);
+}
+
+void cuda_half_conv2d_weight_gradient(Compute how, const Window *v, const uint16_t *x,
+                                      const uint16_t *dy, float *dweight, bool accumulate) {
+    conv2d_weight_gradient(how, v, x, dy, dweight, accumulate);
+}
+
+void cuda_half_conv2d_bias_gradient(Precision precision, const Window *v, const uint16_t *dy,
+                                    float *dbias, bool accumulate) {
+    cuda_half_sum_channels(precision, dy, dbias, accumulate, ImageSizes{v->n, v->k, v->oh * v->ow});
+}

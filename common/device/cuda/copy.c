@@ -1,13 +1,12 @@
-/* copy.c: what moves between a GPU, the host and other GPUs, and the events that order
- * it.
+/* copy.c: copies between a GPU, the host and other GPUs, and events.
  *
- * Copies from and to the host's ordinary memory pass through two pieces of pinned memory in turn:
- * CUDA could take such memory as it is, but then it is up to the driver when the call returns, and
- * whether it blocks. So the source has been read when a copy returns, the device need not have
- * finished, and a wait for numbers from the device is a wait that polls.
+ * Copies from and to pageable host memory pass through two pinned staging buffers in turn, because
+ * for pageable memory the driver decides when the call returns and whether it blocks. So a copy to
+ * the device has read its source on return and may still be in flight, and a copy to the host polls
+ * for its completion.
  *
- * Streams know nothing of each other. Wherever one has to come after another, an event is recorded
- * in the one and waited for in the other; the host waits for neither.
+ * Streams are independent. Where one must follow another, an event is recorded in the first and the
+ * second waits for it on the device; the host waits for neither.
  */
 #include <string.h>
 
@@ -16,7 +15,7 @@
 
 enum { PIECE = 4 << 20, PIECES = 2 };
 
-// From now on, `second` begins nothing before all that `first`, a stream of cuda's, now holds.
+// All later work of `second` waits for the present work of `first`, a stream of this device.
 static void order(CudaDevice *cuda, cudaStream_t first, cudaStream_t second) {
     CUDA(cudaEventRecord(cuda->moment, first));
     CUDA(cudaStreamWaitEvent(second, cuda->moment, 0));
@@ -30,7 +29,7 @@ static void check_not_capturing(const CudaDevice *cuda, const char *what) {
 
 typedef struct CudaEvent {
     cudaEvent_t event;
-    bool recorded; // ever
+    bool recorded; // at least once
 } CudaEvent;
 
 void *cuda_event_create(Device *device) {
@@ -68,7 +67,7 @@ void cuda_event_wait(Device *device, void *event) {
 
 struct CudaStaging {
     char *memory[PIECES];     // [PIECE] each, pinned
-    cudaEvent_t done[PIECES]; // the copy from or to it
+    cudaEvent_t done[PIECES]; // completion of the last copy from or to the buffer
     size_t turn;
 };
 
@@ -98,7 +97,7 @@ static void copy_from_host(CudaDevice *cuda, char *destination, const char *sour
     CudaStaging *staging = cuda->staging;
     for (size_t at = 0; at < bytes; at += PIECE) {
         size_t turn = staging->turn++ % PIECES, count = piece_at(at, bytes);
-        cuda_wait_event(staging->done[turn]); // the device has read what was put there last
+        cuda_wait_event(staging->done[turn]); // the buffer's last copy has completed
         memcpy(staging->memory[turn], source + at, count);
         CUDA(cudaMemcpyAsync(destination + at, staging->memory[turn], count, cudaMemcpyHostToDevice,
                              cuda->compute));
@@ -126,9 +125,8 @@ static void copy_to_host(CudaDevice *cuda, char *destination, const char *source
 
 // ---- between devices ----------------------------------------------------------------------------
 
-// Lets the card reach the peer's memory over the bus, if the machine can. Otherwise CUDA takes
-// copies between the two through the host by itself. Asked once, when first needed: it costs memory
-// on both cards.
+// Enables access to the peer's memory over the bus where the machine supports it; elsewhere CUDA
+// copies through the host. On first use, because it costs memory on both cards.
 static void reach_peer(CudaDevice *cuda, const CudaDevice *peer) {
     if (cuda->peer_asked[peer->ordinal]) return;
     cuda->peer_asked[peer->ordinal] = true;
@@ -136,8 +134,8 @@ static void reach_peer(CudaDevice *cuda, const CudaDevice *peer) {
     CUDA(cudaDeviceCanAccessPeer(&reachable, cuda->ordinal, peer->ordinal));
     if (!reachable) return;
     cuda_enter(cuda->device);
-    // It fails when another Device of this card has asked before, which is well, and when a card
-    // has too many peers, whose copies then go through the host.
+    // Fails if another Device of this card enabled it before, or if a card has too many peers, and
+    // then copies pass through the host.
     if (cudaDeviceEnablePeerAccess(peer->ordinal, 0) != cudaSuccess) (void)cudaGetLastError();
 }
 
@@ -173,15 +171,14 @@ void cuda_copy(Device *to, void *destination, Device *from, const void *source, 
     }
 }
 
-// ---- without waiting ----------------------------------------------------------------------------
+// ---- asynchronous copies ------------------------------------------------------------------------
 
 void cuda_upload(Device *device, void *destination, const void *source, size_t bytes,
                  void *free_event, void *done_event) {
     CudaDevice *cuda = cuda_enter(device);
     const CudaEvent *unused = free_event;
     check_not_capturing(cuda, "an upload");
-    // Memory that is new to uploads may have just been freed by an owner whose work on it is still
-    // pending.
+    // New memory may have been freed by an owner whose work on it is still pending.
     if (unused && unused->recorded)
         CUDA(cudaStreamWaitEvent(cuda->upload, unused->event, 0));
     else

@@ -91,25 +91,39 @@ void cuda_convolution_describe(char *buffer, size_t capacity) {
 
 enum { PLAN_TEXT = 96 }; // bytes that the description of a plan needs
 
-static const char *algorithm_name(const ConvolutionPlan *plan) {
-    static const char *const forward[] = {
-        "IMPLICIT_GEMM", "IMPLICIT_PRECOMP_GEMM", "GEMM", "DIRECT", "FFT", "FFT_TILING",
-        "WINOGRAD",      "WINOGRAD_NONFUSED"};
-    static const char *const input[] = {"ALGO_0",     "ALGO_1",   "FFT",
-                                        "FFT_TILING", "WINOGRAD", "WINOGRAD_NONFUSED"};
-    static const char *const weight[] = {
-        "ALGO_0", "ALGO_1", "FFT", "ALGO_3", "WINOGRAD", "WINOGRAD_NONFUSED", "FFT_TILING"};
-    size_t i = (size_t)plan->algorithm;
-    if (plan->pass == CONVOLUTION_FORWARD) return i < 8 ? forward[i] : "?";
-    if (plan->pass == CONVOLUTION_INPUT_GRADIENT) return i < 6 ? input[i] : "?";
-    return i < 7 ? weight[i] : "?";
-}
+// The algorithms have numbers of their own in each pass.
+static const struct {
+    const char *name;
+    const char *algorithms[8];
+    int exact[2]; // sum as an exact product does
+    int winograd; // stores its transformed factors in 16 bits again, if they are
+} passes[] = {
+    [CONVOLUTION_FORWARD] = {"convolution",
+                             {"IMPLICIT_GEMM", "IMPLICIT_PRECOMP_GEMM", "GEMM", "DIRECT", "FFT",
+                              "FFT_TILING", "WINOGRAD", "WINOGRAD_NONFUSED"},
+                             {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
+                              CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM},
+                             CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED},
+    [CONVOLUTION_INPUT_GRADIENT] = {"convolution's input gradient",
+                                    {"ALGO_0", "ALGO_1", "FFT", "FFT_TILING", "WINOGRAD",
+                                     "WINOGRAD_NONFUSED"},
+                                    {CUDNN_CONVOLUTION_BWD_DATA_ALGO_1,
+                                     CUDNN_CONVOLUTION_BWD_DATA_ALGO_1},
+                                    CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED},
+    [CONVOLUTION_WEIGHT_GRADIENT] = {"convolution's weight gradient",
+                                     {"ALGO_0", "ALGO_1", "FFT", "ALGO_3", "WINOGRAD",
+                                      "WINOGRAD_NONFUSED", "FFT_TILING"},
+                                     {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
+                                      CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1},
+                                     CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED},
+};
 
 static void describe_choice(const ConvolutionPlan *plan, char *buffer, size_t capacity) {
     static const char *const maths[] = {"default math", "tensor cores", "tensor cores, narrowed",
                                         "FMA"};
-    size_t math = (size_t)plan->math;
-    snprintf(buffer, capacity, "cuDNN's %s (channels %s, %s)", algorithm_name(plan),
+    size_t math = (size_t)plan->math, i = (size_t)plan->algorithm;
+    const char *name = i < 8 ? passes[plan->pass].algorithms[i] : NULL;
+    snprintf(buffer, capacity, "cuDNN's %s (channels %s, %s)", name ? name : "?",
              plan->precision == PRECISION_F32 ? "first" : "last", math < 4 ? maths[math] : "?");
 }
 
@@ -224,21 +238,11 @@ static cudnnStatus_t ask_scratch(cudnnHandle_t handle, const ConvolutionPlan *p,
 }
 
 // "Deterministic" is not "accurate": Winograd's and Fourier's transforms lose digits, in float32
-// more than the 1e-6 that is asked of an exact product. In 16 bits it is the Winograd that stores
-// its transformed factors in 16 bits again.
+// more than the 1e-6 that is asked of an exact product.
 static bool is_accurate(const ConvolutionPlan *p, int algorithm) {
-    if (p->pass == CONVOLUTION_FORWARD)
-        return p->exact ? algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM ||
-                              algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
-                        : p->precision == PRECISION_F32 ||
-                              algorithm != CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED;
-    if (p->pass == CONVOLUTION_INPUT_GRADIENT)
-        return p->exact ? algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1
-                        : p->precision == PRECISION_F32 ||
-                              algorithm != CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED;
-    return p->exact ? algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1
-                    : p->precision == PRECISION_F32 ||
-                          algorithm != CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED;
+    const int *exact = passes[p->pass].exact;
+    if (p->exact) return algorithm == exact[0] || algorithm == exact[1];
+    return p->precision == PRECISION_F32 || algorithm != passes[p->pass].winograd;
 }
 
 static void set_math(ConvolutionPlan *plan, cudnnMathType_t math) {
@@ -252,19 +256,13 @@ typedef struct TrialMemory {
     size_t bytes;
 } TrialMemory;
 
-static void *trial_take(TrialMemory *trial, char *memory, size_t bytes) {
-    char *place = memory ? memory + trial->bytes : NULL;
-    trial->bytes += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
-    return place;
-}
-
 static TrialMemory trial_split(const ConvolutionPlan *plan, void *memory) {
     TrialMemory trial = {0};
     size_t bytes = plan->precision == PRECISION_F32 ? sizeof(float) : sizeof(uint16_t);
-    trial.scratch = trial_take(&trial, memory, plan->scratch);
-    trial.a = trial_take(&trial, memory, plan->a * bytes);
-    trial.b = trial_take(&trial, memory, plan->b * bytes);
-    trial.result = trial_take(&trial, memory, plan->result * bytes);
+    trial.scratch = cuda_part(memory, &trial.bytes, plan->scratch);
+    trial.a = cuda_part(memory, &trial.bytes, plan->a * bytes);
+    trial.b = cuda_part(memory, &trial.bytes, plan->b * bytes);
+    trial.result = cuda_part(memory, &trial.bytes, plan->result * bytes);
     return trial;
 }
 
@@ -286,14 +284,12 @@ static const char *try_plan(const CudaDevice *cuda, cudnnHandle_t handle, Convol
 }
 
 static void tell(const ConvolutionPlan *plan, const char *algorithm, const char *why) {
-    static const char *const passes[] = {"convolution", "convolution's input gradient",
-                                         "convolution's weight gradient"};
     const Window *v = &plan->window;
     fprintf(stderr,
             "note: %s: the %s of [%zu, %zu, %zu, %zu], kernel %zux%zu to %zu channels, goes "
             "without %s: %s\n",
-            cuda_current()->device->name, passes[plan->pass], v->n, v->c, v->h, v->w, v->kernel,
-            v->kernel, v->k, algorithm, why);
+            cuda_current()->device->name, passes[plan->pass].name, v->n, v->c, v->h, v->w,
+            v->kernel, v->kernel, v->k, algorithm, why);
 }
 
 // The first candidate that keeps its promises. What the last one left in the descriptor is no
@@ -319,12 +315,6 @@ static void choose_algorithm(const CudaDevice *cuda, cudnnHandle_t handle, Convo
 
 // ---- plans -----------------------------------------------------------------------------------
 
-// cuDNN counts in int.
-static bool fits(const ConvolutionPlan *plan) {
-    const size_t most = INT_MAX;
-    return plan->a <= most && plan->b <= most && plan->result <= most;
-}
-
 static ConvolutionPlan *plan_create(const CudaDevice *cuda, ConvolutionPass pass,
                                     Precision precision, const Window *v) {
     CHECK(!cuda->capturing, "%s meets a new convolution while it records a graph",
@@ -343,7 +333,8 @@ static ConvolutionPlan *plan_create(const CudaDevice *cuda, ConvolutionPass pass
     CUDNN(cudnnCreateConvolutionDescriptor(&plan->convolution));
     CUDNN(cudnnSetConvolution2dDescriptor(plan->convolution, pad, pad, stride, stride, 1, 1,
                                           CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    if (fits(plan)) {
+    const size_t most = INT_MAX; // cuDNN counts in int
+    if (plan->a <= most && plan->b <= most && plan->result <= most) {
         describe_tensors(plan);
         choose_algorithm(cuda, handle, plan);
     }

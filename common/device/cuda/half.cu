@@ -1,35 +1,23 @@
-/* half.cu: tensors in 16 bits, images with the channels last: all that is neither linear (blas.c)
- * nor attention (attention.cu) nor convolution (half_conv.cu) nor batch norm (half_norm.cu). One
- * thread makes one element, in float32, and rounds it; neighbouring threads have neighbouring
- * channels of the same pixel, which lie side by side.
+/* half.cu: tensors in 16 bits, images with the channels last: elements and windows, and the table
+ * of all kernels in 16 bits (linear: blas.c, attention: attention.cu, convolution: conv.cu, batch
+ * norm: norm.cu). One thread computes one element, in float32, and rounds it; neighbouring threads
+ * have neighbouring channels of the same pixel, which are adjacent in memory.
  */
 #include "common/device/cuda/activations.cuh"
-#include "common/device/cuda/half_images.cuh"
 #include "common/device/cuda/map.cuh"
+#include "common/device/cuda/window.cuh"
 
 // ---- elements --------------------------------------------------------------------------------
-
-static void cuda_half_narrow(Precision precision, ImageSizes of, const float *x, uint16_t *y,
-                             bool accumulate) {
-    cuda_narrow_images(precision, of, x, y, accumulate);
-}
 
 static void cuda_half_widen(Precision precision, ImageSizes of, const uint16_t *x, float *y,
                             bool accumulate) {
     cuda_widen_images(CudaStored{precision, precision}, of, x, y, accumulate);
 }
 
-struct HalfSum {
-    template <typename T> __device__ T operator()(T a, T b) const {
-        T sum;
-        narrow_to(&sum, widened(a) + widened(b));
-        return sum;
-    }
-};
-
 template <typename T>
 static void add(uint16_t *y, const uint16_t *a, const uint16_t *b, size_t count) {
-    cuda_map(HalfSum{}, count, (T *)y, (const T *)a, (const T *)b);
+    auto sum = [] __device__(T p, T q) { return narrowed<T>(widened(p) + widened(q)); };
+    cuda_map(sum, count, (T *)y, (const T *)a, (const T *)b);
 }
 
 static void cuda_half_add(Precision precision, uint16_t *y, const uint16_t *a, const uint16_t *b,
@@ -37,13 +25,10 @@ static void cuda_half_add(Precision precision, uint16_t *y, const uint16_t *a, c
     BY_PRECISION(precision, add, y, a, b, count);
 }
 
-struct SumTo {
-    template <typename T> __device__ float operator()(float a, T b) const { return a + widened(b); }
-};
-
 template <typename T>
 static void add_to(float *y, const float *a, const uint16_t *b, size_t count) {
-    cuda_map(SumTo{}, count, y, a, (const T *)b);
+    auto sum = [] __device__(float p, T q) { return p + widened(q); };
+    cuda_map(sum, count, y, a, (const T *)b);
 }
 
 static void cuda_half_add_to(Precision precision, float *y, const float *a, const uint16_t *b,
@@ -51,18 +36,21 @@ static void cuda_half_add_to(Precision precision, float *y, const float *a, cons
     BY_PRECISION(precision, add_to, y, a, b, count);
 }
 
-template <typename Formula> struct HalfValue {
-    template <typename T> __device__ T operator()(T x) const {
-        T y;
-        narrow_to(&y, Formula{}(widened(x)));
-        return y;
+// An activation's formula, of and to 16 bits.
+template <typename Formula, typename T> struct Rounding {
+    __device__ T operator()(T x) const { return narrowed<T>(Formula{}(widened(x))); }
+    __device__ T operator()(T saved, T dy) const {
+        return narrowed<T>(Formula{}.gradient(widened(saved), widened(dy)));
+    }
+    __device__ T operator()(T before, T saved, T dy) const {
+        return narrowed<T>(widened(before) + Formula{}.gradient(widened(saved), widened(dy)));
     }
 };
 
 template <typename T>
 static void activation(Activation f, uint16_t *y, const uint16_t *x, size_t count) {
     with_formula(f, [=](auto formula) {
-        cuda_map(HalfValue<decltype(formula)>{}, count, (T *)y, (const T *)x);
+        cuda_map(Rounding<decltype(formula), T>{}, count, (T *)y, (const T *)x);
     });
 }
 
@@ -70,128 +58,33 @@ static void cuda_half_activation(HalfActivation f, uint16_t *y, const uint16_t *
     BY_PRECISION(f.precision, activation, f.kind, y, x, count);
 }
 
-template <typename Formula> struct HalfGradient {
-    template <typename T> __device__ T operator()(T saved, T dy) const {
-        T dx;
-        narrow_to(&dx, Formula{}.gradient(widened(saved), widened(dy)));
-        return dx;
-    }
-    template <typename T> __device__ T operator()(T before, T saved, T dy) const {
-        T dx;
-        narrow_to(&dx, widened(before) + Formula{}.gradient(widened(saved), widened(dy)));
-        return dx;
-    }
-};
-
 template <typename T>
-static void activation_gradient(Activation f, T *dx, const T *saved, const T *dy, size_t count,
-                                bool accumulate) {
+static void activation_gradient(Activation f, uint16_t *dx, const uint16_t *saved,
+                                const uint16_t *dy, size_t count, bool accumulate) {
     with_formula(f, [=](auto formula) {
-        HalfGradient<decltype(formula)> gradient;
+        const Rounding<decltype(formula), T> gradient = {};
         if (accumulate)
-            cuda_map(gradient, count, dx, (const T *)dx, saved, dy);
+            cuda_map(gradient, count, (T *)dx, (const T *)dx, (const T *)saved, (const T *)dy);
         else
-            cuda_map(gradient, count, dx, saved, dy);
+            cuda_map(gradient, count, (T *)dx, (const T *)saved, (const T *)dy);
     });
 }
 
 static void cuda_half_activation_gradient(HalfActivation f, uint16_t *dx, const uint16_t *saved,
                                           const uint16_t *dy, size_t count, bool accumulate) {
-    if (f.precision == PRECISION_F16)
-        activation_gradient(f.kind, (__half *)dx, (const __half *)saved, (const __half *)dy, count,
-                            accumulate);
-    else
-        activation_gradient(f.kind, (__nv_bfloat16 *)dx, (const __nv_bfloat16 *)saved,
-                            (const __nv_bfloat16 *)dy, count, accumulate);
+    BY_PRECISION(f.precision, activation_gradient, f.kind, dx, saved, dy, count, accumulate);
 }
 
-// ---- one element of an image from those that it depends on -------------------------------------
-
-// y[i] = operation(place of i) for each of images [n, h, w, c], or that added to it.
-template <typename Operation, typename T>
-static __global__ void place_kernel(Operation operation, HalfImages of, T *y, bool accumulate) {
-    FOR_EACH(i, of.count()) put_half(&y[i], operation(of.place(i)), accumulate);
-}
-
-template <typename Operation, typename T>
-static void for_each_place(const Operation &operation, const HalfImages &of, T *y,
-                           bool accumulate) {
-    const CudaDevice *cuda = cuda_current();
-    if (of.count() > 0)
-        cuda_launch(cuda, place_kernel<Operation, T>, cuda_grid(cuda, of.count()), operation, of, y,
-                    accumulate);
-}
-
-// ---- shortcut --------------------------------------------------------------------------------
-
-template <typename T> struct TakeShortcut {
-    Window v;
-    const T *x;
-    __device__ float operator()(const HalfPlace &at) const {
-        size_t c = at.channel - (v.k - v.c) / 2; // before the first: huge
-        HalfPlace from = {at.image, at.row * v.stride, at.column * v.stride, c};
-        return c < v.c ? widened(x[half_inputs(v).index(from)]) : 0;
-    }
-};
-
-template <typename T> static void shortcut(const Window *v, const uint16_t *x, uint16_t *y) {
-    for_each_place(TakeShortcut<T>{*v, (const T *)x}, half_outputs(*v), (T *)y, false);
-}
+// ---- windows (window.cuh) ----------------------------------------------------------------------
 
 static void cuda_half_shortcut(Precision precision, const Window *v, const uint16_t *x,
                                uint16_t *y) {
     BY_PRECISION(precision, shortcut, v, x, y);
 }
 
-template <typename T> struct ReturnShortcut {
-    Window v;
-    const T *dy;
-    __device__ float operator()(const HalfPlace &at) const {
-        HalfPlace to = {at.image, at.row / v.stride, at.column / v.stride,
-                        at.channel + (v.k - v.c) / 2};
-        bool taken = at.row % v.stride == 0 && at.column % v.stride == 0 && to.row < v.oh &&
-                     to.column < v.ow;
-        return taken ? widened(dy[half_outputs(v).index(to)]) : 0;
-    }
-};
-
-template <typename T>
-static void return_shortcut(const Window *v, const uint16_t *dy, uint16_t *dx, bool accumulate) {
-    for_each_place(ReturnShortcut<T>{*v, (const T *)dy}, half_inputs(*v), (T *)dx, accumulate);
-}
-
 static void cuda_half_shortcut_gradient(Precision precision, const Window *v, const uint16_t *dy,
                                         uint16_t *dx, bool accumulate) {
-    BY_PRECISION(precision, return_shortcut, v, dy, dx, accumulate);
-}
-
-// ---- pooling ---------------------------------------------------------------------------------
-
-template <typename T> struct MaxPool {
-    Window v;
-    const T *x;
-    int32_t *chosen;
-    __device__ float operator()(const HalfPlace &at) const {
-        Range rows = sight(v, at.row, v.h), cols = sight(v, at.column, v.w);
-        HalfImages in = half_inputs(v);
-        size_t best = rows.begin * v.w + cols.begin;
-        float largest = widened(x[in.index({at.image, rows.begin, cols.begin, at.channel})]);
-        for (size_t iy = rows.begin; iy < rows.end; iy++)
-            for (size_t ix = cols.begin; ix < cols.end; ix++) {
-                float value = widened(x[in.index({at.image, iy, ix, at.channel})]);
-                if (!beats(value, largest)) continue;
-                best = iy * v.w + ix;
-                largest = value;
-            }
-        chosen[half_outputs(v).index(at)] = (int32_t)best;
-        return largest;
-    }
-};
-
-template <typename T>
-static void max_pool(const Window *v, const uint16_t *x, uint16_t *y, int32_t *chosen) {
-    CHECK(v->pad < v->kernel, "kernel %zu, pad %zu: a window of padding only", v->kernel, v->pad);
-    for_each_place(MaxPool<T>{*v, (const T *)x, chosen}, half_outputs(*v), (T *)y, false);
+    BY_PRECISION(precision, shortcut_gradient, v, dy, dx, accumulate);
 }
 
 static void cuda_half_max_pool(Precision precision, const Window *v, const uint16_t *x, uint16_t *y,
@@ -199,50 +92,9 @@ static void cuda_half_max_pool(Precision precision, const Window *v, const uint1
     BY_PRECISION(precision, max_pool, v, x, y, chosen);
 }
 
-template <typename T> struct MaxPoolGradient {
-    Window v;
-    const int32_t *chosen;
-    const T *dy;
-    __device__ float operator()(const HalfPlace &at) const {
-        Range rows = seen_by(v, at.row, v.oh), cols = seen_by(v, at.column, v.ow);
-        int32_t pixel = (int32_t)(at.row * v.w + at.column);
-        float sum = 0;
-        for (size_t oy = rows.begin; oy < rows.end; oy++)
-            for (size_t ox = cols.begin; ox < cols.end; ox++) {
-                size_t output = half_outputs(v).index({at.image, oy, ox, at.channel});
-                if (chosen[output] == pixel) sum += widened(dy[output]);
-            }
-        return sum;
-    }
-};
-
-template <typename T>
-static void max_pool_gradient(const Window *v, const int32_t *chosen, const uint16_t *dy,
-                              uint16_t *dx, bool accumulate) {
-    for_each_place(MaxPoolGradient<T>{*v, chosen, (const T *)dy}, half_inputs(*v), (T *)dx,
-                   accumulate);
-}
-
 static void cuda_half_max_pool_gradient(Precision precision, const Window *v, const int32_t *chosen,
                                         const uint16_t *dy, uint16_t *dx, bool accumulate) {
     BY_PRECISION(precision, max_pool_gradient, v, chosen, dy, dx, accumulate);
-}
-
-template <typename T> struct AveragePool {
-    Window v;
-    const T *x;
-    __device__ float operator()(const HalfPlace &at) const {
-        Range rows = sight(v, at.row, v.h), cols = sight(v, at.column, v.w);
-        float sum = 0;
-        for (size_t iy = rows.begin; iy < rows.end; iy++)
-            for (size_t ix = cols.begin; ix < cols.end; ix++)
-                sum += widened(x[half_inputs(v).index({at.image, iy, ix, at.channel})]);
-        return sum / (float)(v.kernel * v.kernel);
-    }
-};
-
-template <typename T> static void avg_pool(const Window *v, const uint16_t *x, uint16_t *y) {
-    for_each_place(AveragePool<T>{*v, (const T *)x}, half_outputs(*v), (T *)y, false);
 }
 
 static void cuda_half_avg_pool(Precision precision, const Window *v, const uint16_t *x,
@@ -250,77 +102,36 @@ static void cuda_half_avg_pool(Precision precision, const Window *v, const uint1
     BY_PRECISION(precision, avg_pool, v, x, y);
 }
 
-template <typename T> struct AveragePoolGradient {
-    Window v;
-    const T *dy;
-    __device__ float operator()(const HalfPlace &at) const {
-        Range rows = seen_by(v, at.row, v.oh), cols = seen_by(v, at.column, v.ow);
-        float sum = 0;
-        for (size_t oy = rows.begin; oy < rows.end; oy++)
-            for (size_t ox = cols.begin; ox < cols.end; ox++)
-                sum += widened(dy[half_outputs(v).index({at.image, oy, ox, at.channel})]);
-        return sum / (float)(v.kernel * v.kernel);
-    }
-};
-
-template <typename T>
-static void avg_pool_gradient(const Window *v, const uint16_t *dy, uint16_t *dx, bool accumulate) {
-    for_each_place(AveragePoolGradient<T>{*v, (const T *)dy}, half_inputs(*v), (T *)dx, accumulate);
-}
-
 static void cuda_half_avg_pool_gradient(Precision precision, const Window *v, const uint16_t *dy,
                                         uint16_t *dx, bool accumulate) {
     BY_PRECISION(precision, avg_pool_gradient, v, dy, dx, accumulate);
 }
 
-// ---- upsampling ------------------------------------------------------------------------------
-
-static HalfImages upsampled(const Window &v) {
-    return {v.n, 2 * v.h, 2 * v.w, v.c};
-}
-
-template <typename T> struct Upsample {
-    HalfImages in;
-    const T *x;
-    __device__ float operator()(const HalfPlace &at) const {
-        return widened(x[in.index({at.image, at.row / 2, at.column / 2, at.channel})]);
-    }
-};
-
-template <typename T> static void upsample(const Window *v, const uint16_t *x, uint16_t *y) {
-    for_each_place(Upsample<T>{half_inputs(*v), (const T *)x}, upsampled(*v), (T *)y, false);
-}
-
 static void cuda_half_upsample2x(Precision precision, const Window *v, const uint16_t *x,
                                  uint16_t *y) {
-    BY_PRECISION(precision, upsample, v, x, y);
+    BY_PRECISION(precision, upsample2x, v->n, v->c, v->h, v->w, x, y);
 }
 
-template <typename T> struct UpsampleGradient {
-    HalfImages out;
-    const T *dy;
-    __device__ float value(const HalfPlace &at, size_t down, size_t right) const {
-        return widened(
-            dy[out.index({at.image, 2 * at.row + down, 2 * at.column + right, at.channel})]);
-    }
-    __device__ float operator()(const HalfPlace &at) const {
-        return (value(at, 0, 0) + value(at, 0, 1)) + (value(at, 1, 0) + value(at, 1, 1));
-    }
-};
-
 template <typename T>
-static void upsample_gradient(const Window *v, const uint16_t *dy, uint16_t *dx, bool accumulate) {
-    for_each_place(UpsampleGradient<T>{upsampled(*v), (const T *)dy}, half_inputs(*v), (T *)dx,
-                   accumulate);
+static void upsample2x_gradient(const Window *v, const uint16_t *dy, uint16_t *dx,
+                                bool accumulate) {
+    const T *from = (const T *)dy;
+    const Images<T> in = inputs_of<T>(*v), out = {v->n, v->c, 2 * v->h, 2 * v->w};
+    for_each_place(in, dx, accumulate, [=] __device__(const Place &at) {
+        auto dy_at = [&](size_t down, size_t right) {
+            return widened(from[out.index(at, 2 * at.row + down, 2 * at.column + right)]);
+        };
+        return (dy_at(0, 0) + dy_at(0, 1)) + (dy_at(1, 0) + dy_at(1, 1));
+    });
 }
 
 static void cuda_half_upsample2x_gradient(Precision precision, const Window *v, const uint16_t *dy,
                                           uint16_t *dx, bool accumulate) {
-    BY_PRECISION(precision, upsample_gradient, v, dy, dx, accumulate);
+    BY_PRECISION(precision, upsample2x_gradient, v, dy, dx, accumulate);
 }
 
 extern "C" const HalfKernels cuda_halves = {
-    .narrow = cuda_half_narrow,
+    .narrow = cuda_narrow_images,
     .widen = cuda_half_widen,
     .add = cuda_half_add,
     .add_to = cuda_half_add_to,

@@ -10,6 +10,7 @@
 #ifndef COMMON_DEVICE_CUDA_KERNELS_H
 #define COMMON_DEVICE_CUDA_KERNELS_H
 
+#include "common/base/memory.h"
 #include "common/device/cuda/device.h"
 
 // The families, each of the file that computes it.
@@ -21,19 +22,53 @@ extern const NormKernels cuda_norm;
 extern const LossKernels cuda_loss;
 extern const PixelKernels cuda_pixels;
 extern const TransformerKernels cuda_transformer; // transformer.cu and attention.cu
-extern const HalfKernels cuda_halves;             // half.cu, half_conv.cu and half_norm.cu
+extern const HalfKernels cuda_halves;             // half.cu
 extern const OptimizerKernels cuda_optimizer;
 
+// A function of another file than the table's: it has the type of the table's entry.
+#define CUDA_ENTRY(table, entry, function) __typeof__(*((table *)NULL)->entry) function
+CUDA_ENTRY(TransformerKernels, attention_saved, cuda_attention_saved); // attention.cu
+CUDA_ENTRY(TransformerKernels, attention_workspace, cuda_attention_workspace);
+CUDA_ENTRY(TransformerKernels, attention, cuda_attention);
+CUDA_ENTRY(TransformerKernels, attention_gradient, cuda_attention_gradient);
+CUDA_ENTRY(HalfKernels, attention, cuda_half_attention);
+CUDA_ENTRY(HalfKernels, attention_gradient, cuda_half_attention_gradient);
+CUDA_ENTRY(HalfKernels, linear_workspace, cuda_half_linear_workspace); // blas.c
+CUDA_ENTRY(HalfKernels, linear, cuda_half_linear);
+CUDA_ENTRY(HalfKernels, linear_weight_gradient, cuda_half_linear_weight_gradient);
+CUDA_ENTRY(HalfKernels, linear_input_gradient, cuda_half_linear_input_gradient);
+CUDA_ENTRY(HalfKernels, narrow_linear, cuda_half_narrow_linear);       // layout.cu
+CUDA_ENTRY(HalfKernels, conv2d_workspace, cuda_half_conv2d_workspace); // conv.cu
+CUDA_ENTRY(HalfKernels, conv2d, cuda_half_conv2d);
+CUDA_ENTRY(HalfKernels, conv2d_input_gradient, cuda_half_conv2d_input_gradient);
+CUDA_ENTRY(HalfKernels, conv2d_weight_gradient, cuda_half_conv2d_weight_gradient);
+CUDA_ENTRY(HalfKernels, conv2d_bias_gradient, cuda_half_conv2d_bias_gradient);
+CUDA_ENTRY(HalfKernels, batch_norm, cuda_half_batch_norm); // norm.cu
+CUDA_ENTRY(HalfKernels, batch_norm_eval, cuda_half_batch_norm_eval);
+CUDA_ENTRY(HalfKernels, batch_norm_gradient, cuda_half_batch_norm_gradient);
+CUDA_ENTRY(HalfKernels, batch_norm_statistics, cuda_half_batch_norm_statistics);
+CUDA_ENTRY(HalfKernels, batch_norm_apply, cuda_half_batch_norm_apply);
+CUDA_ENTRY(HalfKernels, batch_norm_gradient_sums, cuda_half_batch_norm_gradient_sums);
+CUDA_ENTRY(HalfKernels, batch_norm_gradient_apply, cuda_half_batch_norm_gradient_apply);
+
+static inline void cuda_check_float32(Precision precision, const char *what) {
+    CHECK(precision == PRECISION_F32, "%s in precision %d", what, (int)precision);
+}
+
+// Sets device memory to zeros.
+static inline void cuda_clear(void *memory, size_t bytes) {
+    if (bytes > 0) CUDA(cudaMemsetAsync(memory, 0, bytes, cuda_current()->compute));
+}
+
+// Splits memory into aligned parts: returns the next one, and adds its size to *used. With memory
+// NULL it computes *used only.
+static inline void *cuda_part(void *memory, size_t *used, size_t bytes) {
+    void *part = memory ? (char *)memory + *used : NULL;
+    *used += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+    return part;
+}
+
 // ---- blas.c ----
-// Its part of HalfKernels is the linear layer's.
-size_t cuda_half_linear_workspace(Precision precision, LinearShape shape);
-void cuda_half_linear(Compute how, LinearShape shape, const uint16_t *x, const uint16_t *narrow,
-                      const float *bias, uint16_t *y);
-void cuda_half_linear_weight_gradient(Compute how, LinearShape shape, const uint16_t *dy,
-                                      const uint16_t *x, const LinearGradient *to);
-void cuda_half_linear_input_gradient(Compute how, LinearShape shape, const uint16_t *dy,
-                                     const uint16_t *weight, const ReluMask *of, uint16_t *dx,
-                                     bool accumulate);
 void cuda_describe(char *buffer, size_t capacity);
 int cuda_prepare(Error *err);
 // Many products of the same shape, one per image: c_i[m,n] = op(a_i) op(b_i) (+ c_i), where matrix
@@ -64,9 +99,7 @@ typedef struct CudaStored {
     Precision stored, rounding;
 } CudaStored;
 void cuda_widen_images(CudaStored as, ImageSizes of, const void *x, float *y, bool accumulate);
-// A linear layer's two parameters in one launch (HalfKernels), and its gradients back.
-void cuda_half_narrow_linear(Precision precision, LinearShape shape, const float *weight,
-                             const float *bias, uint16_t *narrow);
+// The gradients of a linear layer's two parameters from 16 bits, in one launch.
 void cuda_widen_linear(Precision precision, LinearShape shape, const uint16_t *narrow,
                        const LinearGradient *to);
 
@@ -90,24 +123,11 @@ void cuda_convolution_run(const ConvolutionPlan *plan, const void *a, const void
                           bool accumulate, void *workspace);
 void cuda_convolution_describe(char *buffer, size_t capacity); // "cuDNN 9.19.0", "no cuDNN"
 
-// ---- attention.cu: its parts of TransformerKernels and of HalfKernels ----
-size_t cuda_attention_saved(const Attention *of);
-size_t cuda_attention_workspace(Precision precision, const Attention *of);
-void cuda_attention(Compute how, const Attention *of, const float *qkv, float *y, void *saved);
-void cuda_attention_gradient(Compute how, const Attention *of, const float *qkv, const float *y,
-                             const void *saved, const float *dy, float *dqkv, bool accumulate);
-void cuda_half_attention(Compute how, const Attention *of, const uint16_t *qkv, uint16_t *y,
-                         void *saved);
-void cuda_half_attention_gradient(Compute how, const Attention *of, const uint16_t *qkv,
-                                  const uint16_t *y, const void *saved, const uint16_t *dy,
-                                  uint16_t *dqkv, bool accumulate);
-
 // ---- norm.cu ----
 // sums[c] (+)= the sums of x[n, c, inner] over n and inner. Uses the workspace.
 void cuda_sum_channels(const float *x, float *sums, bool accumulate, size_t n, size_t c,
                        size_t inner);
 
-// ---- half_norm.cu ----
 // sums[c] (+)= the sums over the rows of x[rows, c], rounded. Uses the workspace.
 void cuda_half_sum_channels(Precision precision, const uint16_t *x, float *sums, bool accumulate,
                             ImageSizes of);

@@ -49,9 +49,26 @@ static inline void cuda_launch(const CudaDevice *cuda, void (*kernel)(Parameters
     cuda_launch_on(cuda->compute, kernel, grid, arguments...);
 }
 
+template <typename Body> static __global__ void body_kernel(Body body) {
+    body();
+}
+
+// Runs body(), a __device__ lambda, as a kernel of so many blocks.
+template <typename Body> static void cuda_run_blocks(dim3 blocks, const Body &body) {
+    cuda_launch(cuda_current(), body_kernel<Body>, blocks, body);
+}
+
+// The same, with as many blocks as a loop FOR_EACH over count elements needs.
+template <typename Body> static void cuda_run(size_t count, const Body &body) {
+    if (count > 0) cuda_run_blocks(cuda_grid(cuda_current(), count), body);
+}
+
 // A gradient goes into its place, or on top of what other uses of the tensor left there.
 static inline __device__ void put(float *place, float value, bool accumulate) {
     *place = accumulate ? *place + value : value;
+}
+static inline __device__ void put(float *place, double value, bool accumulate) {
+    put(place, (float)value, accumulate);
 }
 
 // A sum over the divisor; an empty batch has no mean, and a loss of 0.

@@ -77,60 +77,36 @@ template <int CHANNELS> struct Tile {
     }
 };
 
-// To channels last and 16 bits.
-template <int CHANNELS, typename T>
-static __global__ void put_channels_last(ImageSizes of, const float *x, T *y, bool accumulate) {
+// y (+)= round(x): x[n, c, inner], y channels last if TO_LAST, otherwise the reverse.
+template <int CHANNELS, bool TO_LAST, typename From, typename To>
+static __global__ void turn_kernel(ImageSizes of, Precision rounding, const From *x, To *y,
+                                   bool accumulate) {
     const unsigned pixels = Tile<CHANNELS>::PIXELS;
     __shared__ float values[CHANNELS][pixels + 1];
     Tile<CHANNELS> tile(of, blockIdx.x);
     for (unsigned k = 0; k < EACH; k++) {
-        unsigned i = threadIdx.x + k * CUDA_BLOCK, c = i / pixels, p = i % pixels;
-        if (tile.holds(c, p)) values[c][p] = x[tile.ours(of, c, p)];
+        unsigned i = threadIdx.x + k * CUDA_BLOCK;
+        unsigned c = TO_LAST ? i / pixels : i % CHANNELS, p = TO_LAST ? i % pixels : i / CHANNELS;
+        size_t at = TO_LAST ? tile.ours(of, c, p) : tile.last(of, c, p);
+        if (tile.holds(c, p)) values[c][p] = rounded(rounding, widened(x[at]));
     }
     __syncthreads();
     for (unsigned k = 0; k < EACH; k++) {
-        unsigned i = threadIdx.x + k * CUDA_BLOCK, c = i % CHANNELS, p = i / CHANNELS;
-        if (!tile.holds(c, p)) continue;
-        T *place = &y[tile.last(of, c, p)];
-        narrow_to(place, values[c][p] + (accumulate ? widened(*place) : 0));
-    }
-}
-
-// And back.
-template <int CHANNELS, typename T>
-static __global__ void take_channels_last(ImageSizes of, Precision rounding, const T *x, float *y,
-                                          bool accumulate) {
-    const unsigned pixels = Tile<CHANNELS>::PIXELS;
-    __shared__ float values[CHANNELS][pixels + 1];
-    Tile<CHANNELS> tile(of, blockIdx.x);
-    for (unsigned k = 0; k < EACH; k++) {
-        unsigned i = threadIdx.x + k * CUDA_BLOCK, c = i % CHANNELS, p = i / CHANNELS;
-        if (tile.holds(c, p)) values[c][p] = rounded(rounding, widened(x[tile.last(of, c, p)]));
-    }
-    __syncthreads();
-    for (unsigned k = 0; k < EACH; k++) {
-        unsigned i = threadIdx.x + k * CUDA_BLOCK, c = i / pixels, p = i % pixels;
-        if (tile.holds(c, p)) put(&y[tile.ours(of, c, p)], values[c][p], accumulate);
+        unsigned i = threadIdx.x + k * CUDA_BLOCK;
+        unsigned c = TO_LAST ? i % CHANNELS : i / pixels, p = TO_LAST ? i / CHANNELS : i % pixels;
+        size_t at = TO_LAST ? tile.last(of, c, p) : tile.ours(of, c, p);
+        if (tile.holds(c, p)) put_half(&y[at], values[c][p], accumulate);
     }
 }
 
 // The same without turning.
-template <typename T> struct Narrow {
-    __device__ T operator()(float x) const {
-        T y;
-        narrow_to(&y, x);
-        return y;
-    }
-    __device__ T operator()(T before, float x) const { return (*this)(x + widened(before)); }
-};
-
-struct Widen {
+template <typename To> struct Convert {
     Precision rounding;
-    template <typename T> __device__ float operator()(T x) const {
-        return rounded(rounding, widened(x));
+    template <typename From> __device__ To operator()(From x) const {
+        return narrowed<To>(rounded(rounding, widened(x)));
     }
-    template <typename T> __device__ float operator()(float before, T x) const {
-        return before + (*this)(x);
+    template <typename From> __device__ To operator()(To before, From x) const {
+        return narrowed<To>(widened(before) + rounded(rounding, widened(x)));
     }
 };
 
@@ -146,107 +122,82 @@ static unsigned tiles_of(const ImageSizes &of, size_t channels) {
     return (unsigned)count;
 }
 
-template <typename T>
-static void narrow(ImageSizes of, const float *x, uint16_t *y, bool accumulate) {
+template <bool TO_LAST, typename From, typename To>
+static void convert(ImageSizes of, Precision rounding, const From *x, To *y, bool accumulate) {
     const CudaDevice *cuda = cuda_current();
     size_t count = of.n * of.c * of.inner;
+    if (count == 0) return;
     if (keeps_its_order(of) && accumulate)
-        cuda_map(Narrow<T>{}, count, (T *)y, (const T *)y, x);
+        cuda_map(Convert<To>{rounding}, count, y, (const To *)y, x);
     else if (keeps_its_order(of))
-        cuda_map(Narrow<T>{}, count, (T *)y, x);
+        cuda_map(Convert<To>{rounding}, count, y, x);
     else if (of.c <= 16)
-        cuda_launch(cuda, put_channels_last<16, T>, tiles_of(of, 16), of, x, (T *)y, accumulate);
+        cuda_launch(cuda, turn_kernel<16, TO_LAST, From, To>, tiles_of(of, 16), of, rounding, x, y,
+                    accumulate);
     else
-        cuda_launch(cuda, put_channels_last<32, T>, tiles_of(of, 32), of, x, (T *)y, accumulate);
+        cuda_launch(cuda, turn_kernel<32, TO_LAST, From, To>, tiles_of(of, 32), of, rounding, x, y,
+                    accumulate);
+}
+
+template <typename T>
+static void narrow_images(ImageSizes of, const float *x, uint16_t *y, bool accumulate) {
+    convert<true>(of, PRECISION_F32, x, (T *)y, accumulate);
 }
 
 void cuda_narrow_images(Precision precision, ImageSizes of, const float *x, uint16_t *y,
                         bool accumulate) {
-    if (of.n * of.c * of.inner == 0) return;
-    if (precision == PRECISION_F16)
-        narrow<__half>(of, x, y, accumulate);
-    else
-        narrow<__nv_bfloat16>(of, x, y, accumulate);
-}
-
-template <typename T>
-static void widen(ImageSizes of, Precision rounding, const void *x, float *y, bool accumulate) {
-    const CudaDevice *cuda = cuda_current();
-    size_t count = of.n * of.c * of.inner;
-    if (keeps_its_order(of) && accumulate)
-        cuda_map(Widen{rounding}, count, y, (const float *)y, (const T *)x);
-    else if (keeps_its_order(of))
-        cuda_map(Widen{rounding}, count, y, (const T *)x);
-    else if (of.c <= 16)
-        cuda_launch(cuda, take_channels_last<16, T>, tiles_of(of, 16), of, rounding, (const T *)x,
-                    y, accumulate);
-    else
-        cuda_launch(cuda, take_channels_last<32, T>, tiles_of(of, 32), of, rounding, (const T *)x,
-                    y, accumulate);
+    BY_PRECISION(precision, narrow_images, of, x, y, accumulate);
 }
 
 void cuda_widen_images(CudaStored as, ImageSizes of, const void *x, float *y, bool accumulate) {
-    if (of.n * of.c * of.inner == 0) return;
     if (as.stored == PRECISION_F16)
-        widen<__half>(of, as.rounding, x, y, accumulate);
+        convert<false>(of, as.rounding, (const __half *)x, y, accumulate);
     else if (as.stored == PRECISION_BF16)
-        widen<__nv_bfloat16>(of, as.rounding, x, y, accumulate);
+        convert<false>(of, as.rounding, (const __nv_bfloat16 *)x, y, accumulate);
     else
-        widen<float>(of, as.rounding, x, y, accumulate);
+        convert<false>(of, as.rounding, (const float *)x, y, accumulate);
 }
 
-// ---- the parameters of a linear layer --------------------------------------------------------
+// ---- the parameters of a linear layer, both in one launch -----------------------------------
 
-template <typename T>
-static __global__ void narrow_linear_kernel(LinearShape s, const float *weight, const float *bias,
-                                            T *narrow, size_t bias_at) {
-    size_t count = s.out * s.in;
-    T *place = narrow + bias_at;
-    map_elements(Narrow<T>{}, wides_of(count, narrow, weight), count, narrow, weight);
-    if (bias) map_elements(Narrow<T>{}, wides_of(s.out, place, bias), s.out, place, bias);
-}
-
-void cuda_half_narrow_linear(Precision precision, LinearShape s, const float *weight,
-                             const float *bias, uint16_t *narrow) {
-    const CudaDevice *cuda = cuda_current();
-    unsigned grid = cuda_grid(cuda, s.out * s.in / WIDE);
-    size_t bias_at = linear_narrow_bias(s);
-    if (s.out == 0) return;
-    if (precision == PRECISION_F16)
-        cuda_launch(cuda, narrow_linear_kernel<__half>, grid, s, weight, bias, (__half *)narrow,
-                    bias_at);
-    else
-        cuda_launch(cuda, narrow_linear_kernel<__nv_bfloat16>, grid, s, weight, bias,
-                    (__nv_bfloat16 *)narrow, bias_at);
-}
-
-template <typename T>
-static __device__ void widen_part(const T *x, size_t count, float *y, bool accumulate) {
-    const Widen exact = {PRECISION_F32};
+// y (+)= x by the grid's threads; x or y may be NULL, then nothing is written.
+template <typename From, typename To>
+static __device__ void convert_part(const From *x, size_t count, To *y, bool accumulate) {
+    const Convert<To> exact = {PRECISION_F32};
     size_t wides = wides_of(count, y, x);
-    if (y && accumulate)
-        map_elements(exact, wides, count, y, (const float *)y, x);
-    else if (y)
+    if (x && y && accumulate)
+        map_elements(exact, wides, count, y, (const To *)y, x);
+    else if (x && y)
         map_elements(exact, wides, count, y, x);
 }
 
 template <typename T>
-static __global__ void widen_linear_kernel(LinearShape s, const T *narrow, size_t bias_at,
-                                           LinearGradient to) {
-    widen_part(narrow, s.out * s.in, to.dweight, to.add_dweight);
-    widen_part(narrow + bias_at, s.out, to.dbias, to.add_dbias);
+static void narrow_linear(LinearShape s, const float *weight, const float *bias, uint16_t *narrow) {
+    T *to = (T *)narrow, *bias_to = to + linear_narrow_bias(s);
+    size_t count = s.out * s.in, out = s.out;
+    cuda_run_blocks(cuda_grid(cuda_current(), count / WIDE), [=] __device__() {
+        convert_part(weight, count, to, false);
+        convert_part(bias, out, bias_to, false);
+    });
+}
+
+void cuda_half_narrow_linear(Precision precision, LinearShape s, const float *weight,
+                             const float *bias, uint16_t *narrow) {
+    if (s.out > 0) BY_PRECISION(precision, narrow_linear, s, weight, bias, narrow);
+}
+
+template <typename T>
+static void widen_linear(LinearShape s, const uint16_t *narrow, const LinearGradient &to) {
+    const T *from = (const T *)narrow, *bias_from = from + linear_narrow_bias(s);
+    const LinearGradient places = to;
+    size_t count = s.out * s.in, out = s.out;
+    cuda_run_blocks(cuda_grid(cuda_current(), count / WIDE), [=] __device__() {
+        convert_part(from, count, places.dweight, places.add_dweight);
+        convert_part(bias_from, out, places.dbias, places.add_dbias);
+    });
 }
 
 void cuda_widen_linear(Precision precision, LinearShape s, const uint16_t *narrow,
                        const LinearGradient *to) {
-    const CudaDevice *cuda = cuda_current();
-    unsigned grid = cuda_grid(cuda, s.out * s.in / WIDE);
-    size_t bias_at = linear_narrow_bias(s);
-    if (s.out == 0) return;
-    if (precision == PRECISION_F16)
-        cuda_launch(cuda, widen_linear_kernel<__half>, grid, s, (const __half *)narrow, bias_at,
-                    *to);
-    else
-        cuda_launch(cuda, widen_linear_kernel<__nv_bfloat16>, grid, s,
-                    (const __nv_bfloat16 *)narrow, bias_at, *to);
+    if (s.out > 0) BY_PRECISION(precision, widen_linear, s, narrow, *to);
 }

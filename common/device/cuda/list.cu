@@ -22,44 +22,60 @@ template <typename Item> struct List {
     unsigned count;
 };
 
-// Work is a struct that says what is to be done with the items. apply<WIDTH>(item, i) does vector
-// number i of an item, where WIDTH is 1 unless is_wide(item).
-template <typename Work, typename Item>
-static __global__ void list_kernel(Work work, List<Item> list) {
+template <typename Item> struct Piece { // of one block
+    const Item &item;
+    size_t begin, end;
+};
+
+template <typename Item> static __device__ Piece<Item> piece_here(const List<Item> &list) {
     unsigned chosen = 0;
     while (blockIdx.x >= list.first[chosen + 1]) chosen++;
     const Item &item = list.items[chosen];
     size_t begin = (size_t)(blockIdx.x - list.first[chosen]) * PIECE;
-    size_t end = begin + PIECE < item.count ? begin + PIECE : item.count;
-    size_t single = work.is_wide(item) ? end / WIDE * WIDE : begin; // from here on
-    for (size_t i = begin / WIDE + threadIdx.x; i < single / WIDE; i += CUDA_BLOCK)
-        work.template apply<WIDE>(item, i);
-    for (size_t i = single + threadIdx.x; i < end; i += CUDA_BLOCK) work.template apply<1>(item, i);
+    return {item, begin, begin + PIECE < item.count ? begin + PIECE : item.count};
 }
 
-template <typename Work, typename Item> static void list_flush(const Work &work, List<Item> *list) {
-    unsigned pieces = list->first[list->count];
-    if (pieces) cuda_launch(cuda_current(), list_kernel<Work, Item>, pieces, work, *list);
-    list->count = 0;
-}
-
-// The work is done by the last list_flush at the latest.
+// Work is a struct that says what is to be done with the items. apply<WIDTH>(item, i) does vector
+// number i of an item, where WIDTH is 1 unless is_wide(item).
 template <typename Work, typename Item>
-static void list_add(const Work &work, List<Item> *list, const Item &item) {
-    if (list->count == LIST) list_flush(work, list);
-    if (item.count == 0) return;
+static __global__ void list_kernel(Work work, List<Item> list) {
+    const Piece<Item> piece = piece_here(list);
+    size_t single = is_wide(piece.item) ? piece.end / WIDE * WIDE : piece.begin; // from here on
+    for (size_t i = piece.begin / WIDE + threadIdx.x; i < single / WIDE; i += CUDA_BLOCK)
+        work.template apply<WIDE>(piece.item, i);
+    for (size_t i = single + threadIdx.x; i < piece.end; i += CUDA_BLOCK)
+        work.template apply<1>(piece.item, i);
+}
+
+template <typename Item> static void list_add(List<Item> *list, const Item &item) {
     list->items[list->count] = item;
     list->first[list->count + 1] =
         list->first[list->count] + (unsigned)((item.count + PIECE - 1) / PIECE);
     list->count++;
 }
 
+// Does the work with the items item_at(0), item_at(1), ... that are not empty.
+template <typename Work, typename ItemAt>
+static void for_list(size_t count, const Work &work, const ItemAt &item_at) {
+    using Item = decltype(item_at(0));
+    List<Item> list = {};
+    for (size_t i = 0; i < count; i++) {
+        const Item item = item_at(i);
+        if (item.count > 0) list_add(&list, item);
+        if (list.count == 0 || (list.count < LIST && i + 1 < count)) continue;
+        cuda_launch(cuda_current(), list_kernel<Work, Item>, list.first[list.count], work, list);
+        list.count = 0;
+    }
+}
+
 // ---- slices ---------------------------------------------------------------------------------
+
+static __device__ bool is_wide(const Slice &slice) {
+    return is_wide(slice.data);
+}
 
 struct Unscale {
     float factor, *not_finite;
-
-    __device__ bool is_wide(const Slice &slice) const { return ::is_wide(slice.data); }
 
     template <int WIDTH> __device__ void apply(const Slice &slice, size_t i) const {
         Vector<float, WIDTH> x = vector_load<WIDTH>(slice.data, i);
@@ -72,22 +88,15 @@ struct Unscale {
 };
 
 static void cuda_unscale(const Slice *slices, size_t slice_count, float factor, float *not_finite) {
-    List<Slice> list = {};
-    Unscale work = {factor, not_finite};
-    for (size_t i = 0; i < slice_count; i++) list_add(work, &list, slices[i]);
-    list_flush(work, &list);
+    for_list(slice_count, Unscale{factor, not_finite}, [=](size_t i) { return slices[i]; });
 }
 
 // sums[b] = the sum of squares of block b's piece.
 static __global__ void squares_kernel(List<Slice> list, double *sums) {
-    unsigned chosen = 0;
-    while (blockIdx.x >= list.first[chosen + 1]) chosen++;
-    const Slice &slice = list.items[chosen];
-    size_t begin = (size_t)(blockIdx.x - list.first[chosen]) * PIECE;
-    size_t end = begin + PIECE < slice.count ? begin + PIECE : slice.count;
+    const Piece<Slice> piece = piece_here(list);
     double own = 0;
-    for (size_t i = begin + threadIdx.x; i < end; i += CUDA_BLOCK)
-        own += (double)slice.data[i] * (double)slice.data[i];
+    for (size_t i = piece.begin + threadIdx.x; i < piece.end; i += CUDA_BLOCK)
+        own += (double)piece.item.data[i] * (double)piece.item.data[i];
     own = block_sum(own);
     if (threadIdx.x == 0) sums[blockIdx.x] = own;
 }
@@ -110,8 +119,6 @@ struct Clip {
     double max_norm;
     const double *norm;
 
-    __device__ bool is_wide(const Slice &slice) const { return ::is_wide(slice.data); }
-
     template <int WIDTH> __device__ void apply(const Slice &slice, size_t i) const {
         double factor = max_norm / (*norm + 1e-6);
         if (factor >= 1) return;
@@ -126,11 +133,8 @@ static void cuda_squares(const Slice *slices, size_t slice_count, float *squares
     CudaDevice *cuda = cuda_current();
     for (size_t begin = 0; begin < slice_count; begin += LIST) {
         List<Slice> list = {};
-        for (; list.count < LIST && begin + list.count < slice_count; list.count++) {
-            const Slice &slice = list.items[list.count] = slices[begin + list.count];
-            list.first[list.count + 1] =
-                list.first[list.count] + (unsigned)((slice.count + PIECE - 1) / PIECE);
-        }
+        while (list.count < LIST && begin + list.count < slice_count)
+            list_add(&list, slices[begin + list.count]);
         unsigned pieces = list.first[list.count];
         double *sums = (double *)cuda_workspace(cuda, (pieces + 1) * sizeof *sums);
         if (pieces) cuda_launch(cuda, squares_kernel, pieces, list, sums);
@@ -143,10 +147,7 @@ static void cuda_clip(const Slice *slices, size_t slice_count, double max_norm, 
                       double *norm) {
     cuda_squares(slices, slice_count, squares);
     cuda_launch(cuda_current(), norm_kernel, 1, (const float *)squares, slice_count, norm);
-    List<Slice> list = {};
-    Clip work = {max_norm, norm};
-    for (size_t i = 0; i < slice_count; i++) list_add(work, &list, slices[i]);
-    list_flush(work, &list);
+    for_list(slice_count, Clip{max_norm, norm}, [=](size_t i) { return slices[i]; });
 }
 
 struct Transfer {
@@ -155,28 +156,28 @@ struct Transfer {
     size_t count;
 };
 
-struct Copy {
-    __device__ bool is_wide(const Transfer &transfer) const {
-        return ::is_wide(transfer.to) && ::is_wide(transfer.from);
-    }
+static __device__ bool is_wide(const Transfer &transfer) {
+    return is_wide(transfer.to, transfer.from);
+}
 
+struct Copy {
     template <int WIDTH> __device__ void apply(const Transfer &transfer, size_t i) const {
         vector_store(transfer.to, i, vector_load<WIDTH>(transfer.from, i));
     }
 };
 
 static void cuda_pack(float *y, const Slice *slices, size_t slice_count) {
-    List<Transfer> list = {};
-    for (size_t i = 0; i < slice_count; y += slices[i].count, i++)
-        list_add(Copy{}, &list, {y, slices[i].data, slices[i].count});
-    list_flush(Copy{}, &list);
+    for_list(slice_count, Copy{}, [&](size_t i) {
+        y += slices[i].count;
+        return Transfer{y - slices[i].count, slices[i].data, slices[i].count};
+    });
 }
 
 static void cuda_unpack(const Slice *slices, size_t slice_count, const float *x) {
-    List<Transfer> list = {};
-    for (size_t i = 0; i < slice_count; x += slices[i].count, i++)
-        list_add(Copy{}, &list, {slices[i].data, x, slices[i].count});
-    list_flush(Copy{}, &list);
+    for_list(slice_count, Copy{}, [&](size_t i) {
+        x += slices[i].count;
+        return Transfer{slices[i].data, x - slices[i].count, slices[i].count};
+    });
 }
 
 extern "C" const SliceKernels cuda_slices = {
@@ -188,13 +189,13 @@ extern "C" const SliceKernels cuda_slices = {
 
 // ---- optimizers -----------------------------------------------------------------------------
 
+static __device__ bool is_wide(const SgdTensor &t) {
+    return is_wide(t.weight, t.gradient, t.velocity);
+}
+
 struct Sgd {
     float momentum, weight_decay;
     bool nesterov;
-
-    __device__ bool is_wide(const SgdTensor &t) const {
-        return ::is_wide(t.weight) && ::is_wide(t.gradient) && ::is_wide(t.velocity);
-    }
 
     template <int WIDTH> __device__ void apply(const SgdTensor &t, size_t i) const {
         Vector<float, WIDTH> weight = vector_load<WIDTH>(t.weight, i), velocity = {};
@@ -216,20 +217,17 @@ struct Sgd {
 
 static void cuda_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count,
                      const OptimizerPeer *peer) {
-    List<SgdTensor> list = {};
     CHECK(!peer, "a peer's memory, which a GPU does not access");
     Sgd work = {(float)config->momentum, (float)config->weight_decay, config->nesterov};
-    for (size_t i = 0; i < tensor_count; i++) list_add(work, &list, tensors[i]);
-    list_flush(work, &list);
+    for_list(tensor_count, work, [=](size_t i) { return tensors[i]; });
+}
+
+static __device__ bool is_wide(const AdamTensor &t) {
+    return is_wide(t.weight, t.gradient, t.exp_avg, t.exp_avg_sq);
 }
 
 struct Adam {
     float new1, keep2, new2, eps, weight_decay;
-
-    __device__ bool is_wide(const AdamTensor &t) const {
-        return ::is_wide(t.weight) && ::is_wide(t.gradient) && ::is_wide(t.exp_avg) &&
-               ::is_wide(t.exp_avg_sq);
-    }
 
     template <int WIDTH> __device__ void apply(const AdamTensor &t, size_t i) const {
         Vector<float, WIDTH> weight = vector_load<WIDTH>(t.weight, i);
@@ -255,12 +253,10 @@ struct Adam {
 
 static void cuda_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count,
                       const OptimizerPeer *peer) {
-    List<AdamTensor> list = {};
     CHECK(!peer, "a peer's memory, which a GPU does not access");
     Adam work = {(float)(1 - config->beta1), (float)config->beta2, (float)(1 - config->beta2),
                  (float)config->eps, (float)config->weight_decay};
-    for (size_t i = 0; i < tensor_count; i++) list_add(work, &list, tensors[i]);
-    list_flush(work, &list);
+    for_list(tensor_count, work, [=](size_t i) { return tensors[i]; });
 }
 
 extern "C" const OptimizerKernels cuda_optimizer = {

@@ -91,65 +91,40 @@ static void cuda_cross_entropy(Labels labels, const float *logits, double diviso
     sum_rows(rows, labels.n, labels.classes, Mean{divisor, loss});
 }
 
-static __global__ void cross_entropy_gradient_kernel(const float *probabilities,
-                                                     const int64_t *target, const float *upstream,
-                                                     double divisor, float *dlogits,
-                                                     bool accumulate, size_t n, size_t classes) {
-    float scale = (float)quotient(*upstream, divisor);
-    Walk walk = walk_grid(n, classes);
-    FOR_EACH(i, n * classes) {
-        float onehot = (size_t)target[walk.row] == walk.column ? 1.0f : 0.0f;
-        float gradient = (probabilities[i] - onehot) * scale;
-        dlogits[i] = accumulate ? dlogits[i] + gradient : gradient;
-        walk.next();
-    }
-}
-
 static void cuda_cross_entropy_gradient(Labels labels, const float *probabilities,
                                         Upstream upstream, float *dlogits, bool accumulate) {
-    CudaDevice *cuda = cuda_current();
-    if (labels.n * labels.classes > 0)
-        cuda_launch(cuda, cross_entropy_gradient_kernel, cuda_grid(cuda, labels.n * labels.classes),
-                    probabilities, labels.target, upstream.gradient, upstream.divisor, dlogits,
-                    accumulate, labels.n, labels.classes);
+    size_t n = labels.n, classes = labels.classes;
+    cuda_run(n * classes, [=] __device__() {
+        float scale = (float)quotient(*upstream.gradient, upstream.divisor);
+        Walk walk = walk_grid(n, classes);
+        FOR_EACH(i, n * classes) {
+            float onehot = (size_t)labels.target[walk.row] == walk.column ? 1.0f : 0.0f;
+            put(&dlogits[i], (probabilities[i] - onehot) * scale, accumulate);
+            walk.next();
+        }
+    });
 }
 
 // ---- squared error --------------------------------------------------------------------------
 
-static __global__ void squared_error_kernel(const float *x, const float *target, size_t count,
-                                            GridSum room, Mean mean) {
-    double own = 0;
-    FOR_EACH(i, count) {
-        double difference = (double)x[i] - (double)target[i];
-        own += difference * difference;
-    }
-    grid_sum(own, room, mean);
-}
-
 static void cuda_squared_error(const float *x, const float *target, double divisor, float *loss,
                                size_t count) {
-    CudaDevice *cuda = cuda_current();
-    GridSum room = grid_sum_room(cuda, count, 16 * CUDA_BLOCK);
-    cuda_launch(cuda, squared_error_kernel, room.blocks, x, target, count, room,
-                Mean{divisor, loss});
-}
-
-static __global__ void squared_error_gradient_kernel(const float *x, const float *target,
-                                                     const float *upstream, double divisor,
-                                                     float *dx, bool accumulate, size_t count) {
-    float scale = (float)quotient(*upstream, divisor);
-    FOR_EACH(i, count) {
-        float gradient = 2 * (x[i] - target[i]) * scale;
-        dx[i] = accumulate ? dx[i] + gradient : gradient;
-    }
+    cuda_sum(count, Mean{divisor, loss}, [=] __device__() {
+        double own = 0;
+        FOR_EACH(i, count) {
+            double difference = (double)x[i] - (double)target[i];
+            own += difference * difference;
+        }
+        return own;
+    });
 }
 
 static void cuda_squared_error_gradient(const float *x, const float *target, Upstream upstream,
                                         float *dx, bool accumulate, size_t count) {
-    CudaDevice *cuda = cuda_current();
-    if (count)
-        cuda_launch(cuda, squared_error_gradient_kernel, cuda_grid(cuda, count), x, target,
-                    upstream.gradient, upstream.divisor, dx, accumulate, count);
+    cuda_run(count, [=] __device__() {
+        float scale = (float)quotient(*upstream.gradient, upstream.divisor);
+        FOR_EACH(i, count) put(&dx[i], 2 * (x[i] - target[i]) * scale, accumulate);
+    });
 }
 
 // ---- yes or no ------------------------------------------------------------------------------
@@ -158,63 +133,49 @@ static __device__ float pos_weight(const Answers &answers, size_t column) {
     return answers.pos_weight ? answers.pos_weight[column] : 1;
 }
 
-static __global__ void binary_cross_entropy_kernel(Answers answers, GridSum room, Mean mean) {
-    double own = 0;
-    Walk walk = walk_grid(answers.n, answers.classes);
-    FOR_EACH(i, answers.n * answers.classes) {
-        float x = answers.logits[i], t = answers.target[i];
-        float softplus = (x < 0 ? -x : 0) + log1pf(expf(-fabsf(x))); // log(1 + exp(-x))
-        float weight = 1 + (pos_weight(answers, walk.column) - 1) * t;
-        own += (double)((1 - t) * x) + (double)(weight * softplus);
-        walk.next();
-    }
-    grid_sum(own, room, mean);
-}
-
-static void cuda_binary_cross_entropy(const Answers *answers, double divisor, float *loss) {
-    CudaDevice *cuda = cuda_current();
-    size_t count = answers->n * answers->classes;
+static void cuda_binary_cross_entropy(const Answers *of, double divisor, float *loss) {
+    const Answers answers = *of;
+    size_t count = answers.n * answers.classes;
     if (count == 0) return cuda_elementwise.fill(loss, 0, 1);
-    GridSum room = grid_sum_room(cuda, count, 16 * CUDA_BLOCK);
-    cuda_launch(cuda, binary_cross_entropy_kernel, room.blocks, *answers, room,
-                Mean{divisor, loss});
+    cuda_sum(count, Mean{divisor, loss}, [=] __device__() {
+        double own = 0;
+        Walk walk = walk_grid(answers.n, answers.classes);
+        FOR_EACH(i, count) {
+            float x = answers.logits[i], t = answers.target[i];
+            float softplus = (x < 0 ? -x : 0) + log1pf(expf(-fabsf(x))); // log(1 + exp(-x))
+            float weight = 1 + (pos_weight(answers, walk.column) - 1) * t;
+            own += (double)((1 - t) * x) + (double)(weight * softplus);
+            walk.next();
+        }
+        return own;
+    });
 }
 
-static __global__ void binary_cross_entropy_gradient_kernel(Answers answers, double divisor,
-                                                            const float *upstream, float *dlogits,
-                                                            bool accumulate) {
-    float scale = (float)quotient(*upstream, divisor);
-    Walk walk = walk_grid(answers.n, answers.classes);
-    FOR_EACH(i, answers.n * answers.classes) {
-        float p = pos_weight(answers, walk.column), t = answers.target[i];
-        float sigmoid = 1 / (1 + expf(-answers.logits[i]));
-        put(&dlogits[i], ((1 + (p - 1) * t) * sigmoid - p * t) * scale, accumulate);
-        walk.next();
-    }
-}
-
-static void cuda_binary_cross_entropy_gradient(const Answers *answers, Upstream upstream,
-                                               float *dlogits, bool accumulate) {
-    CudaDevice *cuda = cuda_current();
-    size_t count = answers->n * answers->classes;
-    if (count)
-        cuda_launch(cuda, binary_cross_entropy_gradient_kernel, cuda_grid(cuda, count), *answers,
-                    upstream.divisor, upstream.gradient, dlogits, accumulate);
-}
-
-static __global__ void one_hot_kernel(const int64_t *labels, float *y, size_t n, size_t classes) {
-    Walk walk = walk_grid(n, classes);
-    FOR_EACH(i, n * classes) {
-        int64_t label = labels[walk.row];
-        y[i] = is_class(label, classes) ? (float)((size_t)label == walk.column) : NAN;
-        walk.next();
-    }
+static void cuda_binary_cross_entropy_gradient(const Answers *of, Upstream upstream, float *dlogits,
+                                               bool accumulate) {
+    const Answers answers = *of;
+    size_t count = answers.n * answers.classes;
+    cuda_run(count, [=] __device__() {
+        float scale = (float)quotient(*upstream.gradient, upstream.divisor);
+        Walk walk = walk_grid(answers.n, answers.classes);
+        FOR_EACH(i, count) {
+            float p = pos_weight(answers, walk.column), t = answers.target[i];
+            float sigmoid = 1 / (1 + expf(-answers.logits[i]));
+            put(&dlogits[i], ((1 + (p - 1) * t) * sigmoid - p * t) * scale, accumulate);
+            walk.next();
+        }
+    });
 }
 
 static void cuda_one_hot(const int64_t *labels, float *y, size_t n, size_t classes) {
-    CudaDevice *cuda = cuda_current();
-    if (n * classes > 0)
-        cuda_launch(cuda, one_hot_kernel, cuda_grid(cuda, n * classes), labels, y, n, classes);
+    cuda_run(n * classes, [=] __device__() {
+        Walk walk = walk_grid(n, classes);
+        FOR_EACH(i, n * classes) {
+            int64_t label = labels[walk.row];
+            y[i] = is_class(label, classes) ? (float)((size_t)label == walk.column) : NAN;
+            walk.next();
+        }
+    });
 }
 
 // ---- right or wrong -------------------------------------------------------------------------

@@ -28,9 +28,9 @@ static __device__ void vector_store(T *y, size_t i, Vector<T, WIDTH> vector) {
     reinterpret_cast<Vector<T, WIDTH> *>(y)[i] = vector;
 }
 
-// Whether an array may be taken for one of wide vectors. (NULL may.)
-template <typename T> static inline __host__ __device__ bool is_wide(const T *x) {
-    return reinterpret_cast<uintptr_t>(x) % (WIDE * sizeof(T)) == 0;
+// Whether all arrays are aligned to wide vectors. (NULL is.)
+template <typename... T> static inline __host__ __device__ bool is_wide(const T *...x) {
+    return ((reinterpret_cast<uintptr_t>(x) % (WIDE * sizeof(T)) == 0) && ...);
 }
 
 template <int WIDTH, typename Output, typename Operation, typename... Inputs>
@@ -44,7 +44,7 @@ static __device__ Vector<Output, WIDTH> vector_map(const Operation &operation,
 // How many of so many elements are taken as vectors.
 template <typename... Arrays>
 static inline __host__ __device__ size_t wides_of(size_t count, const Arrays *...arrays) {
-    return (is_wide(arrays) && ...) ? count / WIDE : 0;
+    return is_wide(arrays...) ? count / WIDE : 0;
 }
 
 // The first `wides` vectors, and from there on single elements.

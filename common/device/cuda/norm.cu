@@ -1,13 +1,17 @@
-/* norm.cu: batch norm over float32 [n, c, inner], and sums per channel (how: norm.cuh). */
+/* norm.cu: batch norm, and sums per channel (norm.cuh). T is the type of the tensors. Images in 16
+ * bits, whose channels are last, are matrices with a row per pixel (Norm).
+ */
 #include "common/device/cuda/norm.cuh"
 
-// ---- sums and statistics --------------------------------------------------------------------
+// ---- sums per channel -------------------------------------------------------------------------
 
-static __global__ void values_kernel(ChannelSums sums, float *y, bool accumulate) {
+static __global__ void values_kernel(ChannelSums sums, Precision rounding, float *y,
+                                     bool accumulate) {
     size_t channel = warp_channel();
     if (channel >= sums.c) return;
     Sums total = channel_total(sums, channel);
-    if (threadIdx.x % CUDA_WARP == 0) put(&y[channel], total.first, accumulate);
+    if (threadIdx.x % CUDA_WARP == 0)
+        put(&y[channel], rounded(rounding, (float)total.first), accumulate);
 }
 
 void cuda_sum_channels(const float *x, float *sums, bool accumulate, size_t n, size_t c,
@@ -17,59 +21,221 @@ void cuda_sum_channels(const float *x, float *sums, bool accumulate, size_t n, s
     ChannelSums parts = plan_sums(cuda, n, c, inner);
     bool one_part = inner == 1 && parts.splits == 1; // the bias of a linear layer, mostly
     sum_channels(cuda, parts, Values{}, {one_part ? sums : NULL, accumulate}, x);
-    if (!one_part) cuda_launch(cuda, values_kernel, warp_grid(c), parts, sums, accumulate);
+    if (!one_part)
+        cuda_launch(cuda, values_kernel, warp_grid(c), parts, PRECISION_F32, sums, accumulate);
 }
 
-static void measure(CudaDevice *cuda, const BatchNorm *norm, bool running) {
-    if (norm->c == 0) return;
-    measure(cuda, norm, plan_sums(cuda, norm->n, norm->c, norm->inner), norm->x, running);
+template <typename T>
+static void sum_pixels(Precision precision, const uint16_t *x, float *sums, bool accumulate,
+                       const ImageSizes &of) {
+    CudaDevice *cuda = cuda_current();
+    ChannelSums parts = plan_sums(cuda, of.n * of.inner, of.c, 1);
+    sum_channels(cuda, parts, Values{}, {}, (const T *)x);
+    cuda_launch(cuda, values_kernel, warp_grid(of.c), parts, precision, sums, accumulate);
+}
+
+void cuda_half_sum_channels(Precision precision, const uint16_t *x, float *sums, bool accumulate,
+                            ImageSizes of) {
+    if (of.c > 0) BY_PRECISION(precision, sum_pixels, precision, x, sums, accumulate, of);
+}
+
+// ---- statistics --------------------------------------------------------------------------------
+
+typedef struct Statistics { // outputs, [c] each
+    float *mean, *invstd;
+    float *running_mean, *running_var; // or NULL
+    float momentum, eps;
+    int64_t *counter; // [1], is incremented; or NULL
+} Statistics;
+
+static __device__ void update_running(float *running, double value, float momentum) {
+    *running = (float)((1 - (double)momentum) * *running + (double)momentum * value);
+}
+
+// squares: the sum of (x - mean)^2
+static __device__ void put_statistics(const Statistics &to, size_t channel, double mean,
+                                      double squares, double count) {
+    to.mean[channel] = (float)mean;
+    to.invstd[channel] = (float)(1 / sqrt(squares / count + (double)to.eps));
+    if (!to.running_mean) return;
+    update_running(&to.running_mean[channel], mean, to.momentum);
+    update_running(&to.running_var[channel], squares / (count - 1), to.momentum); // unbiased
+}
+
+template <typename T>
+static __global__ void statistics_kernel(ChannelSums sums, const T *x, Statistics to) {
+    size_t channel = warp_channel();
+    double count = (double)(sums.n * sums.inner);
+    if (channel >= sums.c) return;
+    Sums total = channel_total(sums, channel);
+    if (threadIdx.x % CUDA_WARP != 0) return;
+    if (to.counter && channel == 0) *to.counter += 1;
+    if (count > 0) {
+        double offset = total.first / count; // of the mean from the shift
+        double squares = total.second - offset * total.first;
+        if (squares < 0) squares = 0; // by rounding, when all x are equal
+        put_statistics(to, channel, widened(x[channel * sums.inner]) + offset, squares, count);
+    } else {
+        to.mean[channel] = to.invstd[channel] = 0;
+    }
+}
+
+// ---- the formulas ---------------------------------------------------------------------------
+
+struct Normalize { // (x - mean) invstd weight + bias
+    const float *mean, *invstd, *weight, *bias;
+    float center, scale, shift;
+    __device__ void enter(size_t channel) {
+        center = mean[channel];
+        scale = invstd[channel] * weight[channel];
+        shift = bias[channel];
+    }
+    __device__ float operator()(float x) const { return (x - center) * scale + shift; }
+};
+
+// The gradient, projected orthogonally to the two directions that normalization removes: a shift of
+// all x and a stretch about the mean.
+struct Project {
+    const float *mean, *invstd, *weight;
+    const float *dy_mean, *lean; // [c] each, workspace
+    float center, slope, level, tilt;
+    __device__ void enter(size_t channel) {
+        center = mean[channel];
+        slope = invstd[channel] * weight[channel];
+        level = dy_mean[channel];
+        tilt = lean[channel];
+    }
+    __device__ float operator()(float x, float dy) const {
+        return slope * (dy - level - (x - center) * tilt);
+    }
+    __device__ float operator()(float x, float dy, float y) const { // after a relu
+        return (*this)(x, y > 0 ? dy : 0);
+    }
+};
+
+static __global__ void eval_invstd_kernel(const float *running_var, float eps, float *invstd,
+                                          size_t c) {
+    FOR_EACH(i, c) invstd[i] = (float)(1 / sqrt((double)running_var[i] + (double)eps));
+}
+
+static void eval_invstd(CudaDevice *cuda, const BatchNorm *norm, float *invstd) {
+    cuda_launch(cuda, eval_invstd_kernel, cuda_grid(cuda, norm->c), norm->running_var, norm->eps,
+                invstd, norm->c);
+}
+
+// What Project subtracts, room[2, c], from a channel's sums over count elements.
+static __device__ void put_projection(float *room, size_t c, size_t channel, double first,
+                                      double second, double invstd, double count) {
+    room[channel] = (float)(first / count);
+    room[c + channel] = (float)(second * invstd * invstd / count);
+}
+
+static __global__ void projection_kernel(const float *sums, const float *invstd,
+                                         const double *count, float *room, size_t c) {
+    FOR_EACH(i, c) put_projection(room, c, i, sums[i], sums[c + i], invstd[i], *count);
+}
+
+// The same, in the workspace, from the sums of all ranks, sums[2, c], over count[1] elements.
+static const float *projection_of(CudaDevice *cuda, const BatchNorm *norm, const float *sums,
+                                  const double *count) {
+    float *room = (float *)cuda_workspace(cuda, 2 * norm->c * sizeof *room);
+    cuda_launch(cuda, projection_kernel, cuda_grid(cuda, norm->c), sums, norm->invstd, count, room,
+                norm->c);
+    return room;
+}
+
+typedef struct Gradients { // outputs of the sums of Products; NULL: not computed
+    NormGradient to;
+    float *sums; // [2, c]
+    float *room; // [2, c], for Project
+} Gradients;
+
+static __global__ void gradient_kernel(ChannelSums sums, const float *invstd, Gradients places) {
+    size_t channel = warp_channel(), c = sums.c;
+    if (channel >= c) return;
+    Sums total = channel_total(sums, channel);
+    if (threadIdx.x % CUDA_WARP != 0) return;
+    double inverse = invstd[channel];
+    if (places.to.dweight)
+        put(&places.to.dweight[channel], total.second * inverse, places.to.add_dweight);
+    if (places.to.dbias) put(&places.to.dbias[channel], total.first, places.to.add_dbias);
+    if (places.sums) {
+        places.sums[channel] = (float)total.first;
+        places.sums[c + channel] = (float)total.second;
+    }
+    if (places.room)
+        put_projection(places.room, c, channel, total.first, total.second, inverse,
+                       (double)(sums.n * sums.inner));
 }
 
 // ---- element by element, with numbers of the channel ----------------------------------------
 
-// y[i] = operation(x[i]...) after operation.enter(channel of i), over x[n, c, run] in vectors.
-template <int WIDTH, typename Operation, typename... Inputs>
-static __global__ void map_channels_kernel(Operation operation, size_t n, size_t c, size_t run,
-                                           float *y, const Inputs *...x) {
-    size_t count = n * c * run;
-    Walk walk = walk_grid(c, run);
-    FOR_EACH(i, count) {
-        operation.enter(walk.row);
-        vector_store(y, i, vector_map<WIDTH, float>(operation, vector_load<WIDTH>(x, i)...));
+// One vector: of one channel or, ACROSS, of neighbouring channels.
+template <bool ACROSS, typename T, int WIDTH, typename Operation, typename... Inputs>
+static __device__ Vector<T, WIDTH> map_vector(Operation *operation, size_t channel,
+                                              const Vector<Inputs, WIDTH> &...x) {
+    Vector<T, WIDTH> y;
+    if (!ACROSS) operation->enter(channel);
+    for (int k = 0; k < WIDTH; k++) {
+        if (ACROSS) operation->enter(channel + (size_t)k);
+        narrow_to(&y.at[k], (*operation)(widened(x.at[k])...));
+    }
+    return y;
+}
+
+// y[i] = operation(x[i]...) after operation.enter(channel of i), over a matrix [n, c] (ACROSS) or
+// over runs [n, c, columns].
+template <int WIDTH, bool ACROSS, typename Operation, typename T, typename... Inputs>
+static __global__ void map_channels_kernel(Operation operation, size_t rows, size_t columns,
+                                           size_t count, T *y, const Inputs *...x) {
+    Walk walk = walk_grid(rows, columns / WIDTH);
+    FOR_EACH(i, count / WIDTH) {
+        size_t channel = ACROSS ? walk.column * WIDTH : walk.row;
+        vector_store(
+            y, i, map_vector<ACROSS, T, WIDTH>(&operation, channel, vector_load<WIDTH>(x, i)...));
         walk.next();
     }
 }
 
-template <typename Operation, typename... Inputs>
-static void map_channels(CudaDevice *cuda, const Operation &operation, size_t n, size_t c,
-                         size_t inner, float *y, const Inputs *...x) {
-    size_t count = n * c * inner;
-    if (count == 0) return;
-    if (inner % WIDE == 0 && is_wide(y) && (is_wide(x) && ...))
-        cuda_launch(cuda, map_channels_kernel<WIDE, Operation, Inputs...>,
-                    cuda_grid(cuda, count / WIDE), operation, n, c, inner / WIDE, y, x...);
-    else
-        cuda_launch(cuda, map_channels_kernel<1, Operation, Inputs...>, cuda_grid(cuda, count),
-                    operation, n, c, inner, y, x...);
+// Over x[n, c, inner] with the sizes of `of`.
+template <typename Operation, typename T, typename... Inputs>
+static void map_channels(const Operation &operation, const BatchNorm &of, T *y,
+                         const Inputs *...x) {
+    const CudaDevice *cuda = cuda_current();
+    size_t count = of.n * of.c * of.inner;
+    const bool HALVES = !std::is_same_v<T, float>; // are a matrix always
+    bool matrix = of.inner == 1;
+    size_t rows = matrix ? of.n : of.c, columns = matrix ? of.c : of.inner;
+    bool wide = columns % WIDE == 0 && is_wide(y, x...);
+    auto kernel = matrix ? wide ? map_channels_kernel<WIDE, true, Operation, T, Inputs...>
+                                : map_channels_kernel<1, true, Operation, T, Inputs...>
+                  : wide ? map_channels_kernel<WIDE, HALVES, Operation, T, Inputs...>
+                         : map_channels_kernel<1, HALVES, Operation, T, Inputs...>;
+    if (count > 0)
+        cuda_launch(cuda, kernel, cuda_grid(cuda, wide ? count / WIDE : count), operation, rows,
+                    columns, count, y, x...);
 }
 
 // The same, added to y if `add`.
-template <typename Operation, typename... Inputs>
-static void map_channels_to(bool add, CudaDevice *cuda, const Operation &operation, size_t n,
-                            size_t c, size_t inner, float *y, const Inputs *...x) {
+template <typename Operation, typename T, typename... Inputs>
+static void map_channels_to(bool add, const Operation &operation, const BatchNorm &of, T *y,
+                            const Inputs *...x) {
     if (add)
-        map_channels(cuda, Added<Operation>{operation}, n, c, inner, y, y, x...);
+        map_channels(Added<Operation>{operation}, of, y, y, x...);
     else
-        map_channels(cuda, operation, n, c, inner, y, x...);
+        map_channels(operation, of, y, x...);
 }
 
-struct NormalizeRelu { // relu(the same (+ residual)); a NaN stays one
+// Normalized and rounded, then plus the residual if there is one, then relu if `relu`; NaN stays
+// NaN.
+template <typename T> struct Finish {
     Normalize normal;
+    bool relu;
     __device__ void enter(size_t channel) { normal.enter(channel); }
-    static __device__ float relu(float value) { return value < 0 ? 0 : value; }
-    __device__ float operator()(float x) const { return relu(normal(x)); }
+    __device__ float cut(float value) const { return relu && value < 0 ? 0 : value; }
+    __device__ float operator()(float x) const { return cut(normal(x)); }
     __device__ float operator()(float x, float residual) const {
-        return relu(normal(x) + residual);
+        return cut(widened(narrowed<T>(normal(x))) + residual);
     }
 };
 
@@ -82,67 +248,94 @@ struct Stretch { // dy invstd weight
 
 // ---- one device -----------------------------------------------------------------------------
 
-static void normalize(const BatchNorm *norm, const float *mean, const float *invstd, float *y) {
-    map_channels(cuda_current(), Normalize{mean, invstd, norm->weight, norm->bias, 0, 0, 0},
-                 norm->n, norm->c, norm->inner, y, norm->x);
-}
+template <typename T>
+using Given = std::conditional_t<std::is_same_v<T, float>, BatchNorm, HalfNorm>;
 
-// The same, then relu if `relu`.
-static void finish(const BatchNorm *norm, const float *mean, const float *invstd, float *y) {
-    CudaDevice *cuda = cuda_current();
-    NormalizeRelu operation = {{mean, invstd, norm->weight, norm->bias, 0, 0, 0}};
-    size_t n = norm->n, c = norm->c, inner = norm->inner;
-    if (!norm->relu)
-        normalize(norm, mean, invstd, y);
-    else if (norm->residual)
-        map_channels(cuda, operation, n, c, inner, y, norm->x, norm->residual);
-    else
-        map_channels(cuda, operation, n, c, inner, y, norm->x);
-}
-
-static void cuda_batch_norm_apply(const BatchNorm *norm, float *y) {
-    normalize(norm, norm->mean, norm->invstd, y);
-}
-
-static void cuda_batch_norm(const BatchNorm *norm, float *y) {
-    if (norm->n * norm->c * norm->inner == 0) {
-        if (norm->num_batches_tracked) cuda_elementwise.count_up(norm->num_batches_tracked);
-        return;
+template <typename T> struct Norm { // x[of.n, of.c, of.inner]
+    BatchNorm of;
+    const T *x, *residual, *y;
+    Norm(const BatchNorm *norm) : of(*norm), x(norm->x), residual(norm->residual), y(norm->y) {}
+    Norm(const HalfNorm *norm)
+        : of(norm->of), x((const T *)norm->x), residual((const T *)norm->residual),
+          y((const T *)norm->y) {
+        of.n *= of.inner;
+        of.inner = 1;
     }
-    measure(cuda_current(), norm, true);
-    finish(norm, norm->mean, norm->invstd, y);
-}
+};
 
-static void cuda_batch_norm_eval(const BatchNorm *norm, float *y) {
-    CudaDevice *cuda = cuda_current();
-    float *invstd = (float *)cuda_workspace(cuda, norm->c * sizeof *invstd);
-    eval_invstd(cuda, norm, invstd);
-    finish(norm, norm->running_mean, invstd, y);
-}
-
-// room: what put_projection left there.
-static void project(CudaDevice *cuda, const BatchNorm *norm, const float *dy, const float *room,
-                    const NormGradient *to) {
-    size_t n = norm->n, c = norm->c, inner = norm->inner;
-    Project operation = {norm->mean, norm->invstd, norm->weight, room, room + c, 0, 0, 0, 0};
-    if (norm->relu)
-        map_channels_to(to->add_dx, cuda, operation, n, c, inner, to->dx, norm->x, dy, norm->y);
+template <typename T>
+static void normalize(const Norm<T> &norm, const float *mean, const float *invstd, Stored<T> *y) {
+    const BatchNorm &of = norm.of;
+    Finish<T> operation = {{mean, invstd, of.weight, of.bias, 0, 0, 0}, of.relu};
+    if (of.relu && norm.residual)
+        map_channels(operation, of, (T *)y, norm.x, norm.residual);
     else
-        map_channels_to(to->add_dx, cuda, operation, n, c, inner, to->dx, norm->x, dy);
+        map_channels(operation, of, (T *)y, norm.x);
+}
+
+// Writes the statistics of x, and updates the running statistics if `running`.
+template <typename T> static void measure(const Norm<T> &norm, bool running) {
+    const BatchNorm &of = norm.of;
+    if (of.c == 0) return;
+    CudaDevice *cuda = cuda_current();
+    Statistics to = {of.mean,     of.invstd, running ? of.running_mean : NULL,       of.running_var,
+                     of.momentum, of.eps,    running ? of.num_batches_tracked : NULL};
+    ChannelSums sums = plan_sums(cuda, of.n, of.c, of.inner);
+    sum_channels(cuda, sums, Moments<T>{norm.x, sums.inner, 0}, {}, norm.x);
+    cuda_launch(cuda, statistics_kernel<T>, warp_grid(of.c), sums, norm.x, to);
+}
+
+template <typename T> static void batch_norm(const Given<T> *given, Stored<T> *y) {
+    const Norm<T> norm(given);
+    const BatchNorm &of = norm.of;
+    if (of.n * of.c * of.inner > 0) {
+        measure(norm, true);
+        normalize(norm, of.mean, of.invstd, y);
+    } else if (of.num_batches_tracked) {
+        cuda_elementwise.count_up(of.num_batches_tracked);
+    }
+}
+
+template <typename T> static void batch_norm_eval(const Given<T> *given, Stored<T> *y) {
+    const Norm<T> norm(given);
+    const BatchNorm &of = norm.of;
+    CudaDevice *cuda = cuda_current();
+    float *invstd = (float *)cuda_workspace(cuda, of.c * sizeof *invstd);
+    eval_invstd(cuda, &of, invstd);
+    normalize(norm, of.running_mean, invstd, y);
+}
+
+// room[2, c]: written by put_projection.
+template <typename T>
+static void project(const Norm<T> &norm, const float *room, const T *dy, T *dx, bool add) {
+    const BatchNorm &of = norm.of;
+    Project operation = {of.mean, of.invstd, of.weight, room, room + of.c, 0, 0, 0, 0};
+    if (of.relu)
+        map_channels_to(add, operation, of, dx, norm.x, dy, norm.y);
+    else
+        map_channels_to(add, operation, of, dx, norm.x, dy);
+}
+
+template <typename T>
+static void batch_norm_gradient(const Given<T> *given, const Stored<T> *dy, Stored<T> *dx,
+                                const NormGradient *to) {
+    const Norm<T> norm(given);
+    const BatchNorm &of = norm.of;
+    const T *from = (const T *)dy;
+    if (of.c == 0) return;
+    CudaDevice *cuda = cuda_current();
+    ChannelSums sums = plan_sums(cuda, of.n, of.c, of.inner);
+    Gradients places = {*to, NULL, dx ? sums.room : NULL};
+    if (of.relu)
+        sum_channels(cuda, sums, Products{of.mean, 0}, {}, norm.x, from, norm.y);
+    else
+        sum_channels(cuda, sums, Products{of.mean, 0}, {}, norm.x, from);
+    cuda_launch(cuda, gradient_kernel, warp_grid(of.c), sums, of.invstd, places);
+    if (dx) project(norm, sums.room, from, (T *)dx, to->add_dx);
 }
 
 static void cuda_batch_norm_gradient(const BatchNorm *norm, float *dy, const NormGradient *to) {
-    if (norm->c == 0) return;
-    CudaDevice *cuda = cuda_current();
-    ChannelSums sums = plan_sums(cuda, norm->n, norm->c, norm->inner);
-    Gradients places = {*to, NULL, to->dx ? sums.room : NULL};
-    const float *gradient = dy; // stays as it is: both passes cut it for themselves
-    if (norm->relu)
-        sum_channels(cuda, sums, Products{norm->mean, 0}, {}, norm->x, gradient, norm->y);
-    else
-        sum_channels(cuda, sums, Products{norm->mean, 0}, {}, norm->x, gradient);
-    cuda_launch(cuda, gradient_kernel, warp_grid(norm->c), sums, norm->invstd, places);
-    if (to->dx) project(cuda, norm, dy, sums.room, to);
+    batch_norm_gradient<float>(norm, dy, to->dx, to);
 }
 
 static void cuda_batch_norm_eval_gradient(const BatchNorm *norm, const float *dy,
@@ -157,14 +350,19 @@ static void cuda_batch_norm_eval_gradient(const BatchNorm *norm, const float *dy
         cuda_launch(cuda, gradient_kernel, warp_grid(norm->c), sums, sums.room, places);
     }
     Stretch stretch = {sums.room, norm->weight, 0};
-    if (to->dx)
-        map_channels_to(to->add_dx, cuda, stretch, norm->n, norm->c, norm->inner, to->dx, dy);
+    if (to->dx) map_channels_to(to->add_dx, stretch, *norm, to->dx, dy);
 }
 
 // ---- over several ranks ---------------------------------------------------------------------
 
-static void cuda_batch_norm_statistics(const BatchNorm *norm) {
-    measure(cuda_current(), norm, false);
+template <typename T> static void batch_norm_statistics(const Given<T> *given) {
+    measure(Norm<T>(given), false);
+}
+
+template <typename T> static void batch_norm_apply(const Given<T> *given, Stored<T> *y) {
+    Norm<T> norm(given);
+    norm.of.relu = false;
+    normalize(norm, norm.of.mean, norm.of.invstd, y);
 }
 
 // Of one channel, rank by rank: what is known of the first n elements and what a rank says of its
@@ -203,32 +401,76 @@ static void cuda_batch_norm_merge(const BatchNorm *norm, const float *rows, size
     cuda_launch(cuda, merge_kernel, cuda_grid(cuda, norm->c), rows, ranks, to, count, norm->c);
 }
 
-static void cuda_batch_norm_gradient_sums(const BatchNorm *norm, const float *dy, float *sums,
-                                          const NormGradient *to) {
-    if (norm->c == 0) return;
+template <typename T>
+static void batch_norm_gradient_sums(const Given<T> *given, const Stored<T> *dy, float *sums,
+                                     const NormGradient *to) {
+    const Norm<T> norm(given);
+    const BatchNorm &of = norm.of;
+    if (of.c == 0) return;
     CudaDevice *cuda = cuda_current();
-    ChannelSums own = plan_sums(cuda, norm->n, norm->c, norm->inner);
+    ChannelSums own = plan_sums(cuda, of.n, of.c, of.inner);
     Gradients places = {*to, sums, NULL};
-    sum_channels(cuda, own, Products{norm->mean, 0}, {}, norm->x, dy);
-    cuda_launch(cuda, gradient_kernel, warp_grid(norm->c), own, norm->invstd, places);
+    sum_channels(cuda, own, Products{of.mean, 0}, {}, norm.x, (const T *)dy);
+    cuda_launch(cuda, gradient_kernel, warp_grid(of.c), own, of.invstd, places);
+}
+
+template <typename T>
+static void batch_norm_gradient_apply(const Given<T> *given, const Stored<T> *dy, const float *sums,
+                                      const double *count, Stored<T> *dx, bool add) {
+    const Norm<T> norm(given);
+    const BatchNorm &of = norm.of;
+    if (of.n * of.c * of.inner == 0) return;
+    project(norm, projection_of(cuda_current(), &of, sums, count), (const T *)dy, (T *)dx, add);
 }
 
 static void cuda_batch_norm_gradient_apply(const BatchNorm *norm, const float *dy,
                                            const float *sums, const double *count,
                                            const NormGradient *to) {
-    if (norm->n * norm->c * norm->inner == 0) return;
-    CudaDevice *cuda = cuda_current();
-    project(cuda, norm, dy, projection_of(cuda, norm, sums, count), to);
+    batch_norm_gradient_apply<float>(norm, dy, sums, count, to->dx, to->add_dx);
 }
 
 extern "C" const NormKernels cuda_norm = {
-    .batch_norm = cuda_batch_norm,
-    .batch_norm_eval = cuda_batch_norm_eval,
+    .batch_norm = batch_norm<float>,
+    .batch_norm_eval = batch_norm_eval<float>,
     .batch_norm_gradient = cuda_batch_norm_gradient,
     .batch_norm_eval_gradient = cuda_batch_norm_eval_gradient,
-    .batch_norm_statistics = cuda_batch_norm_statistics,
+    .batch_norm_statistics = batch_norm_statistics<float>,
     .batch_norm_merge = cuda_batch_norm_merge,
-    .batch_norm_apply = cuda_batch_norm_apply,
-    .batch_norm_gradient_sums = cuda_batch_norm_gradient_sums,
+    .batch_norm_apply = batch_norm_apply<float>,
+    .batch_norm_gradient_sums = batch_norm_gradient_sums<float>,
     .batch_norm_gradient_apply = cuda_batch_norm_gradient_apply,
 };
+
+// ---- the entries of HalfKernels ----------------------------------------------------------------
+
+void cuda_half_batch_norm(Precision precision, const HalfNorm *norm, uint16_t *y) {
+    BY_PRECISION(precision, batch_norm, norm, y);
+}
+
+void cuda_half_batch_norm_eval(Precision precision, const HalfNorm *norm, uint16_t *y) {
+    BY_PRECISION(precision, batch_norm_eval, norm, y);
+}
+
+void cuda_half_batch_norm_gradient(Precision precision, const HalfNorm *norm, const uint16_t *dy,
+                                   uint16_t *dx, const NormGradient *to) {
+    BY_PRECISION(precision, batch_norm_gradient, norm, dy, dx, to);
+}
+
+void cuda_half_batch_norm_statistics(Precision precision, const HalfNorm *norm) {
+    BY_PRECISION(precision, batch_norm_statistics, norm);
+}
+
+void cuda_half_batch_norm_apply(Precision precision, const HalfNorm *norm, uint16_t *y) {
+    BY_PRECISION(precision, batch_norm_apply, norm, y);
+}
+
+void cuda_half_batch_norm_gradient_sums(Precision precision, const HalfNorm *norm,
+                                        const uint16_t *dy, float *sums, const NormGradient *to) {
+    BY_PRECISION(precision, batch_norm_gradient_sums, norm, dy, sums, to);
+}
+
+void cuda_half_batch_norm_gradient_apply(Precision precision, const HalfNorm *norm,
+                                         const uint16_t *dy, const float *sums, const double *count,
+                                         uint16_t *dx, const NormGradient *to) {
+    BY_PRECISION(precision, batch_norm_gradient_apply, norm, dy, sums, count, dx, to->add_dx);
+}

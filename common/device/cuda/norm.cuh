@@ -1,15 +1,15 @@
-/* norm.cuh: the sums per channel and the formulas of batch norm that two files share: norm.cu
- * (float32 [n, c, inner]) and half_norm.cu (16 bits, [n, inner, c]: a column per channel).
+/* norm.cuh: sums per channel of float32 [n, c, inner] and of 16 bits [n, inner, c], which is
+ * [n inner, c, 1], for batch norm (norm.cu) and layer norm (transformer.cu).
  *
- * A channel is the work of many blocks, so that a few channels of a large batch fill the card too:
- * every block writes the sums of its split of the channel to the workspace (the parts), and one
- * warp per channel adds the parts up, in a fixed order. How many splits there are depends on the
- * shape alone. Sums are in double, of values from which a typical one has been subtracted first: so
- * a large mean beside a small spread costs no digits, and one pass over x is enough.
+ * Several blocks share a channel, so that a few channels of a large batch also fill the card: every
+ * block writes the sums of its split of the channel to the workspace (the parts), and one warp per
+ * channel accumulates the parts in a fixed order. The number of splits depends on the shape alone.
+ * Sums are in double, of differences from the channel's first element: one pass over x is accurate
+ * even if the mean is much larger than the deviation.
  *
- * Neighbours in memory must be read by neighbouring threads. Where a channel's runs of `inner`
- * elements are long, a block walks along the runs of one channel. Where they are short (a matrix:
- * inner is 1), it takes neighbouring columns of the matrix [n, c inner], a column per lane.
+ * Accesses are coalesced. Where a channel's runs of `inner` elements are long, a block walks along
+ * the runs of one channel. Where they are short (a matrix: inner is 1), it processes neighbouring
+ * columns of the matrix [n, c inner], one per lane.
  */
 #ifndef COMMON_DEVICE_CUDA_NORM_CUH
 #define COMMON_DEVICE_CUDA_NORM_CUH
@@ -28,10 +28,12 @@ struct Sums {
     double first, second;
 };
 
-// A term is a struct with what is to be added up: enter(channel), then add(sums, inputs...).
+// A term is a struct: enter(channel) and, for the rows of a matrix, enter_row(row) load their
+// numbers, add(sums, inputs...) accumulates.
 
 struct Values { // x
     __device__ void enter(size_t) {}
+    __device__ void enter_row(size_t) {}
     __device__ void add(Sums *sums, float x) const { sums->first += x; }
 };
 
@@ -40,6 +42,7 @@ template <typename T> struct Moments { // x - shift, and its square
     size_t inner;
     double shift; // the channel's first element
     __device__ void enter(size_t channel) { shift = widened(x[channel * inner]); }
+    __device__ void enter_row(size_t) {}
     __device__ void add(Sums *sums, float value) const {
         double centered = value - shift;
         sums->first += centered;
@@ -47,10 +50,11 @@ template <typename T> struct Moments { // x - shift, and its square
     }
 };
 
-struct Products { // dy, and dy (x - mean); after a relu, dy where y > 0
+struct Products { // dy, and dy (x - mean); with a relu's output y, dy is masked with y > 0
     const float *mean;
     double center;
     __device__ void enter(size_t channel) { center = mean[channel]; }
+    __device__ void enter_row(size_t) {}
     __device__ void add(Sums *sums, float x, float dy) const {
         sums->first += dy;
         sums->second += dy * (x - center);
@@ -69,7 +73,7 @@ struct Split {
     size_t begin, end;
 };
 
-// Of count elements, those of this block's split (blockIdx.y).
+// The range of this block's split (blockIdx.y) of count elements.
 static inline __device__ Split split_range(size_t count) {
     size_t each = (count + gridDim.y - 1) / gridDim.y, begin = each * blockIdx.y;
     return {begin, begin + each < count ? begin + each : count};
@@ -94,13 +98,8 @@ static __global__ void sum_runs_kernel(Term term, Sums *parts, size_t n, size_t 
     if (threadIdx.x == 0) parts[blockIdx.y * c + channel] = own;
 }
 
-// A gradient goes into its place, or on top of what other uses of the tensor left there.
-static inline __device__ void put(float *place, double value, bool accumulate) {
-    *place = accumulate ? *place + (float)value : (float)value;
-}
-
-struct Direct {    // where one part is all there is, its first sums need no second stage
-    float *values; // [columns]; NULL: the parts are wanted
+struct Direct {    // with a single part, the first stage writes the result
+    float *values; // [columns]; NULL: writes the parts
     bool accumulate;
 };
 
@@ -116,8 +115,10 @@ static __global__ void sum_columns_kernel(Term term, Sums *parts, Direct direct,
     if (column < columns) {
         Split range = split_range(n);
         term.enter(column / inner);
-        for (size_t row = range.begin + warp; row < range.end; row += warps)
+        for (size_t row = range.begin + warp; row < range.end; row += warps) {
+            term.enter_row(row);
             term.add(&own, widened(x[row * columns + column])...);
+        }
     }
     of_warp[warp][lane] = own;
     __syncthreads();
@@ -140,20 +141,20 @@ typedef struct ChannelSums {
     float *room; // [2, c], workspace that is free for the second stage
 } ChannelSums;
 
-enum { SHORT_RUN = 16 }; // shorter: 64 bytes are two of the units in which memory is read
+enum { SHORT_RUN = 16 }; // elements; 64 bytes are two sectors, the unit of memory reads
 
 static inline ChannelSums plan_sums(CudaDevice *cuda, size_t n, size_t c, size_t inner) {
     bool is_short = inner < SHORT_RUN;
     size_t width = is_short ? inner : 1, columns = c * width;
     size_t blocks = is_short ? (columns + CUDA_WARP - 1) / CUDA_WARP : c; // of one split
     size_t wanted = blocks == 0 ? 0 : (REDUCE_BLOCKS + blocks - 1) / blocks;
-    size_t most = is_short ? (n + 63) / 64 : (n * inner + 4095) / 4096; // or they have little to do
+    size_t most = is_short ? (n + 63) / 64 : (n * inner + 4095) / 4096; // enough work per split
     size_t splits = wanted < most ? wanted : most, bytes = splits * columns * sizeof(Sums);
     char *space = (char *)cuda_workspace(cuda, bytes + 2 * c * sizeof(float));
     return {n, c, inner, splits, width, (Sums *)space, (float *)(space + bytes)};
 }
 
-// The first stage. Without elements there are no parts.
+// The first stage. An empty tensor has no parts.
 template <typename Term, typename... Inputs>
 static void sum_channels(CudaDevice *cuda, const ChannelSums &sums, const Term &term,
                          const Direct &direct, const Inputs *...x) {
@@ -164,7 +165,7 @@ static void sum_channels(CudaDevice *cuda, const ChannelSums &sums, const Term &
     if (inner < SHORT_RUN)
         cuda_launch(cuda, sum_columns_kernel<Term, Inputs...>, short_grid, term, sums.parts, direct,
                     n, columns, inner, x...);
-    else if (inner % WIDE == 0 && (is_wide(x) && ...))
+    else if (inner % WIDE == 0 && is_wide(x...))
         cuda_launch(cuda, sum_runs_kernel<WIDE, Term, Inputs...>, grid, term, sums.parts, n, c,
                     inner / WIDE, x...);
     else
@@ -183,7 +184,7 @@ static inline dim3 warp_grid(size_t c) {
     return dim3((unsigned)((c + warps - 1) / warps));
 }
 
-// A channel's sums, to all threads of the warp.
+// Returns the channel's sums to all threads of the warp.
 static inline __device__ Sums channel_total(const ChannelSums &sums, size_t channel) {
     Sums own = {0, 0};
     for (size_t i = threadIdx.x % CUDA_WARP; i < sums.splits * sums.width; i += CUDA_WARP) {
@@ -193,144 +194,6 @@ static inline __device__ Sums channel_total(const ChannelSums &sums, size_t chan
         own.second += part.second;
     }
     return {warp_sum(own.first), warp_sum(own.second)};
-}
-
-typedef struct Statistics { // where they go; [c], all of them but the counter
-    float *mean, *invstd;
-    float *running_mean, *running_var; // or NULL
-    float momentum, eps;
-    int64_t *counter; // [1], counts up; or NULL
-} Statistics;
-
-static inline __device__ void update_running(float *running, double value, float momentum) {
-    *running = (float)((1 - (double)momentum) * *running + (double)momentum * value);
-}
-
-// squares: the sum of (x - mean)^2
-static inline __device__ void put_statistics(const Statistics &to, size_t channel, double mean,
-                                             double squares, double count) {
-    to.mean[channel] = (float)mean;
-    to.invstd[channel] = (float)(1 / sqrt(squares / count + (double)to.eps));
-    if (!to.running_mean) return;
-    update_running(&to.running_mean[channel], mean, to.momentum);
-    update_running(&to.running_var[channel], squares / (count - 1), to.momentum); // unbiased
-}
-
-template <typename T>
-static __global__ void statistics_kernel(ChannelSums sums, const T *x, Statistics to) {
-    size_t channel = warp_channel();
-    double count = (double)(sums.n * sums.inner);
-    if (channel >= sums.c) return;
-    Sums total = channel_total(sums, channel);
-    if (threadIdx.x % CUDA_WARP != 0) return;
-    if (to.counter && channel == 0) *to.counter += 1;
-    if (count > 0) {
-        double offset = total.first / count; // of the mean from the shift
-        double squares = total.second - offset * total.first;
-        if (squares < 0) squares = 0; // by rounding, when all x are equal
-        put_statistics(to, channel, widened(x[channel * sums.inner]) + offset, squares, count);
-    } else {
-        to.mean[channel] = to.invstd[channel] = 0;
-    }
-}
-
-// Writes the statistics of x, and updates the running statistics if `running`.
-template <typename T>
-static void measure(CudaDevice *cuda, const BatchNorm *norm, ChannelSums sums, const T *x,
-                    bool running) {
-    Statistics to = {
-        norm->mean,     norm->invstd, running ? norm->running_mean : NULL,       norm->running_var,
-        norm->momentum, norm->eps,    running ? norm->num_batches_tracked : NULL};
-    sum_channels(cuda, sums, Moments<T>{x, sums.inner, 0}, {}, x);
-    cuda_launch(cuda, statistics_kernel<T>, warp_grid(norm->c), sums, x, to);
-}
-
-// ---- the formulas ---------------------------------------------------------------------------
-
-struct Normalize { // (x - mean) invstd weight + bias
-    const float *mean, *invstd, *weight, *bias;
-    float center, scale, shift;
-    __device__ void enter(size_t channel) {
-        center = mean[channel];
-        scale = invstd[channel] * weight[channel];
-        shift = bias[channel];
-    }
-    __device__ float operator()(float x) const { return (x - center) * scale + shift; }
-};
-
-// The gradient without the two directions that the statistics took out, a shift of all x and a
-// stretch about the mean.
-struct Project {
-    const float *mean, *invstd, *weight;
-    const float *dy_mean, *lean; // [c] each, workspace
-    float center, slope, level, tilt;
-    __device__ void enter(size_t channel) {
-        center = mean[channel];
-        slope = invstd[channel] * weight[channel];
-        level = dy_mean[channel];
-        tilt = lean[channel];
-    }
-    __device__ float operator()(float x, float dy) const {
-        return slope * (dy - level - (x - center) * tilt);
-    }
-    __device__ float operator()(float x, float dy, float y) const { // after a relu
-        return (*this)(x, y > 0 ? dy : 0);
-    }
-};
-
-static __global__ void eval_invstd_kernel(const float *running_var, float eps, float *invstd,
-                                          size_t c) {
-    FOR_EACH(i, c) invstd[i] = (float)(1 / sqrt((double)running_var[i] + (double)eps));
-}
-
-static inline void eval_invstd(CudaDevice *cuda, const BatchNorm *norm, float *invstd) {
-    cuda_launch(cuda, eval_invstd_kernel, cuda_grid(cuda, norm->c), norm->running_var, norm->eps,
-                invstd, norm->c);
-}
-
-// What Project subtracts, room[2, c], from a channel's sums over count elements.
-static inline __device__ void put_projection(float *room, size_t c, size_t channel, double first,
-                                             double second, double invstd, double count) {
-    room[channel] = (float)(first / count);
-    room[c + channel] = (float)(second * invstd * invstd / count);
-}
-
-static __global__ void projection_kernel(const float *sums, const float *invstd,
-                                         const double *count, float *room, size_t c) {
-    FOR_EACH(i, c) put_projection(room, c, i, sums[i], sums[c + i], invstd[i], *count);
-}
-
-// The same from the sums of all ranks, sums[2, c], over count[1] elements: workspace.
-static inline const float *projection_of(CudaDevice *cuda, const BatchNorm *norm, const float *sums,
-                                         const double *count) {
-    float *room = (float *)cuda_workspace(cuda, 2 * norm->c * sizeof *room);
-    cuda_launch(cuda, projection_kernel, cuda_grid(cuda, norm->c), sums, norm->invstd, count, room,
-                norm->c);
-    return room;
-}
-
-typedef struct Gradients { // where the sums of Products go; NULL: not wanted
-    NormGradient to;
-    float *sums; // [2, c]
-    float *room; // [2, c], for Project
-} Gradients;
-
-static __global__ void gradient_kernel(ChannelSums sums, const float *invstd, Gradients places) {
-    size_t channel = warp_channel(), c = sums.c;
-    if (channel >= c) return;
-    Sums total = channel_total(sums, channel);
-    if (threadIdx.x % CUDA_WARP != 0) return;
-    double inverse = invstd[channel];
-    if (places.to.dweight)
-        put(&places.to.dweight[channel], total.second * inverse, places.to.add_dweight);
-    if (places.to.dbias) put(&places.to.dbias[channel], total.first, places.to.add_dbias);
-    if (places.sums) {
-        places.sums[channel] = (float)total.first;
-        places.sums[c + channel] = (float)total.second;
-    }
-    if (places.room)
-        put_projection(places.room, c, channel, total.first, total.second, inverse,
-                       (double)(sums.n * sums.inner));
 }
 
 #endif

@@ -8,40 +8,24 @@
  * The hardest pixels are found without sorting and without the host (see "hard pixels" below).
  */
 #include "common/device/cuda/reduce.cuh"
-
-extern "C" {
-#include "common/device/cuda/kernels.h"
-}
+#include "common/device/cuda/window.cuh"
 
 // ---- upsampling ------------------------------------------------------------------------------
 
-static __global__ void upsample(const float *x, float *y, size_t h, size_t w, size_t count) {
-    FOR_EACH(i, count) {
-        size_t column = i % (2 * w), row = i / (2 * w) % (2 * h), plane = i / (2 * w) / (2 * h);
-        y[i] = x[(plane * h + row / 2) * w + column / 2];
-    }
-}
-
 static void cuda_upsample2x(const float *x, float *y, size_t planes, size_t h, size_t w) {
-    const CudaDevice *cuda = cuda_current();
-    size_t count = planes * h * w * 4;
-    cuda_launch(cuda, upsample, cuda_grid(cuda, count), x, y, h, w, count);
+    upsample2x<float>(planes, 1, h, w, x, y);
 }
 
-// Row r of dx lies at r w, its two rows of dy at 4 r w and 2 w further: planes need no counting.
-static __global__ void upsample_gradient(const float *dy, float *dx, bool accumulate, size_t w,
-                                         size_t count) {
-    FOR_EACH(i, count) {
-        const float *upper = dy + i / w * 4 * w + 2 * (i % w), *lower = upper + 2 * w;
-        put(&dx[i], (upper[0] + upper[1]) + (lower[0] + lower[1]), accumulate);
-    }
-}
-
+// Row r of dx is at r w, its two rows of dy at 4 r w and 2 w further: planes need no counting.
 static void cuda_upsample2x_gradient(const float *dy, float *dx, bool accumulate, size_t planes,
                                      size_t h, size_t w) {
-    const CudaDevice *cuda = cuda_current();
     size_t count = planes * h * w;
-    cuda_launch(cuda, upsample_gradient, cuda_grid(cuda, count), dy, dx, accumulate, w, count);
+    cuda_run(count, [=] __device__() {
+        FOR_EACH(i, count) {
+            const float *upper = dy + i / w * 4 * w + 2 * (i % w), *lower = upper + 2 * w;
+            put(&dx[i], (upper[0] + upper[1]) + (lower[0] + lower[1]), accumulate);
+        }
+    });
 }
 
 // ---- losses and classes ----------------------------------------------------------------------
@@ -51,100 +35,74 @@ static __device__ size_t first_class(size_t pixel, size_t classes, size_t inner)
     return pixel / inner * classes * inner + pixel % inner;
 }
 
-static __global__ void pixel_softmax(const float *logits, const int64_t *target,
-                                     float *probabilities, float *losses, size_t classes,
-                                     size_t inner, size_t count) {
-    FOR_EACH(i, count) {
-        const float *x = logits + first_class(i, classes, inner);
-        float *p = probabilities + first_class(i, classes, inner);
-        float max = -INFINITY, total = 0;
-        for (size_t k = 0; k < classes; k++) max = x[k * inner] > max ? x[k * inner] : max;
-        for (size_t k = 0; k < classes; k++) total += expf(x[k * inner] - max);
-        for (size_t k = 0; k < classes; k++) p[k * inner] = expf(x[k * inner] - max) / total;
-        int64_t label = target[i];
-        losses[i] = label < 0                  ? 0
-                    : (size_t)label >= classes ? NAN
-                                               : logf(total) + (max - x[(size_t)label * inner]);
-    }
-}
-
 static void cuda_pixel_cross_entropy(PixelLabels labels, const float *logits, float *probabilities,
                                      float *losses) {
-    const CudaDevice *cuda = cuda_current();
-    cuda_launch(cuda, pixel_softmax, cuda_grid(cuda, labels.n * labels.inner), logits,
-                labels.target, probabilities, losses, labels.classes, labels.inner,
-                labels.n * labels.inner);
-}
-
-static __global__ void pixel_gradient(const float *probabilities, const int64_t *target,
-                                      const uint8_t *kept, const float *upstream, float *dlogits,
-                                      bool accumulate, size_t classes, size_t inner, size_t count) {
-    FOR_EACH(i, count) {
-        size_t plane = i / inner, pixel = plane / classes * inner + i % inner;
-        float onehot = target[pixel] == (int64_t)(plane % classes) ? 1.0f : 0.0f;
-        float gradient = kept[pixel] ? (probabilities[i] - onehot) * *upstream : 0;
-        put(&dlogits[i], gradient, accumulate);
-    }
+    size_t classes = labels.classes, inner = labels.inner, count = labels.n * inner;
+    cuda_run(count, [=] __device__() {
+        FOR_EACH(i, count) {
+            const float *x = logits + first_class(i, classes, inner);
+            float *p = probabilities + first_class(i, classes, inner);
+            float max = -INFINITY, total = 0;
+            for (size_t k = 0; k < classes; k++) max = x[k * inner] > max ? x[k * inner] : max;
+            for (size_t k = 0; k < classes; k++) total += expf(x[k * inner] - max);
+            for (size_t k = 0; k < classes; k++) p[k * inner] = expf(x[k * inner] - max) / total;
+            int64_t label = labels.target[i];
+            losses[i] = label < 0                  ? 0
+                        : (size_t)label >= classes ? NAN
+                                                   : logf(total) + (max - x[(size_t)label * inner]);
+        }
+    });
 }
 
 static void cuda_pixel_cross_entropy_gradient(PixelLabels labels, const float *probabilities,
                                               const uint8_t *kept, const float *upstream,
                                               float *dlogits, bool accumulate) {
-    const CudaDevice *cuda = cuda_current();
-    size_t count = labels.n * labels.classes * labels.inner;
-    cuda_launch(cuda, pixel_gradient, cuda_grid(cuda, count), probabilities, labels.target, kept,
-                upstream, dlogits, accumulate, labels.classes, labels.inner, count);
-}
-
-static __global__ void predict(const float *logits, int32_t *predicted, size_t classes,
-                               size_t inner, size_t count) {
-    FOR_EACH(i, count) {
-        const float *x = logits + first_class(i, classes, inner);
-        float largest = -INFINITY;
-        int32_t best = 0;
-        bool numbers = true;
-        for (size_t k = 0; k < classes; k++) {
-            float value = x[k * inner];
-            numbers = numbers && value == value;
-            if (value > largest) {
-                largest = value;
-                best = (int32_t)k;
-            }
+    size_t classes = labels.classes, inner = labels.inner, count = labels.n * classes * inner;
+    cuda_run(count, [=] __device__() {
+        FOR_EACH(i, count) {
+            size_t plane = i / inner, pixel = plane / classes * inner + i % inner;
+            float onehot = labels.target[pixel] == (int64_t)(plane % classes) ? 1.0f : 0.0f;
+            float gradient = kept[pixel] ? (probabilities[i] - onehot) * *upstream : 0;
+            put(&dlogits[i], gradient, accumulate);
         }
-        predicted[i] = numbers ? best : -1;
-    }
+    });
 }
 
 static void cuda_predict_pixels(const float *logits, int32_t *predicted, size_t n, size_t classes,
                                 size_t inner) {
-    const CudaDevice *cuda = cuda_current();
-    cuda_launch(cuda, predict, cuda_grid(cuda, n * inner), logits, predicted, classes, inner,
-                n * inner);
+    size_t count = n * inner;
+    cuda_run(count, [=] __device__() {
+        FOR_EACH(i, count) {
+            const float *x = logits + first_class(i, classes, inner);
+            float largest = -INFINITY;
+            int32_t best = 0;
+            bool numbers = true;
+            for (size_t k = 0; k < classes; k++) {
+                float value = x[k * inner];
+                numbers = numbers && value == value;
+                if (value > largest) {
+                    largest = value;
+                    best = (int32_t)k;
+                }
+            }
+            predicted[i] = numbers ? best : -1;
+        }
+    });
 }
 
-static __global__ void clear_counts(int64_t *counts, size_t count) {
-    FOR_EACH(i, count) {
-        counts[i] = 0;
-    }
-}
-
-// Whole numbers: in whatever order they are added, the sums are the same.
-static __global__ void count_predicted(const int64_t *target, const int32_t *predicted,
-                                       int64_t *confusion, size_t classes, size_t count) {
-    FOR_EACH(i, count) {
-        if (target[i] < 0 || (size_t)target[i] >= classes) continue;
-        size_t column = predicted[i] < 0 ? classes : (size_t)predicted[i];
-        int64_t *cell = &confusion[(size_t)target[i] * (classes + 1) + column];
-        atomicAdd(reinterpret_cast<unsigned long long *>(cell), 1ull);
-    }
-}
-
+// Integers: the order of their addition does not matter.
 static void cuda_count_pixels(PixelLabels labels, const int32_t *predicted, int64_t *confusion) {
-    const CudaDevice *cuda = cuda_current();
-    size_t cells = labels.classes * (labels.classes + 1), count = labels.n * labels.inner;
-    cuda_launch(cuda, clear_counts, cuda_grid(cuda, cells), confusion, cells);
-    cuda_launch(cuda, count_predicted, cuda_grid(cuda, count), labels.target, predicted, confusion,
-                labels.classes, count);
+    size_t classes = labels.classes, count = labels.n * labels.inner;
+    cuda_clear(confusion, classes * (classes + 1) * sizeof *confusion);
+    cuda_run(count, [=] __device__() {
+        FOR_EACH(i, count) {
+            int64_t label = labels.target[i];
+            if (label < 0 || (size_t)label >= classes) continue;
+            size_t column = predicted[i] < 0 ? classes : (size_t)predicted[i];
+            int64_t *cell = &confusion[(size_t)label * (classes + 1) + column];
+            atomicAdd(reinterpret_cast<unsigned long long *>(cell), 1ull);
+        }
+    });
 }
 
 // ---- hard pixels -----------------------------------------------------------------------------
@@ -205,12 +163,16 @@ static __device__ size_t block_end(const Pixels &pixels) {
     for (size_t i = blockIdx.x * (pixels).per_block + threadIdx.x; i < block_end(pixels); \
          i += CUDA_BLOCK)
 
-static __global__ void count_above(Pixels pixels, float threshold, Part *parts) {
-    uint32_t limit = rank_of(threshold);
-    uint64_t above = 0;
-    FOR_BLOCK(i, pixels) above += rank_at(pixels, i) > limit;
-    above = block_sum(above);
-    if (threadIdx.x == 0) parts[blockIdx.x].count = above;
+// parts[block].count = how many of the block's pixels have a rank with is_counted(rank).
+template <typename IsCounted>
+static void count_ranks(unsigned blocks, const Pixels &pixels, Part *parts,
+                        const IsCounted &is_counted) {
+    cuda_run_blocks(blocks, [=] __device__() {
+        uint64_t count = 0;
+        FOR_BLOCK(i, pixels) count += is_counted(rank_at(pixels, i));
+        count = block_sum(count);
+        if (threadIdx.x == 0) parts[blockIdx.x].count = count;
+    });
 }
 
 static __device__ uint64_t count_of(const Part *parts, size_t part_count) {
@@ -265,33 +227,6 @@ static __global__ void choose_bin(const uint32_t *bins, size_t blocks, int shift
     selection->searching = bin >= 0;
 }
 
-static __global__ void count_equals(Pixels pixels, const Selection *selection, Part *parts) {
-    uint64_t equals = 0;
-    FOR_BLOCK(i, pixels) equals += rank_at(pixels, i) == selection->cut;
-    equals = block_sum(equals);
-    if (threadIdx.x == 0) parts[blockIdx.x].count = equals;
-}
-
-// How many threads before this one, and *total of the block, have `flag` set.
-static __device__ uint32_t flags_before(bool flag, uint32_t *total) {
-    __shared__ uint32_t of_warp[CUDA_BLOCK / CUDA_WARP];
-    uint32_t warp = threadIdx.x / CUDA_WARP, lane = threadIdx.x % CUDA_WARP;
-    uint32_t before = flag; // up to and including this one, by doubling distances
-    for (uint32_t distance = 1; distance < CUDA_WARP; distance *= 2) {
-        uint32_t other = __shfl_up_sync(0xffffffff, before, distance);
-        if (lane >= distance) before += other;
-    }
-    __syncthreads(); // the room may still be read, from the call before
-    if (lane == CUDA_WARP - 1) of_warp[warp] = before;
-    __syncthreads();
-    *total = 0;
-    for (uint32_t i = 0; i < CUDA_BLOCK / CUDA_WARP; i++) {
-        if (i < warp) before += of_warp[i];
-        *total += of_warp[i];
-    }
-    return before - flag;
-}
-
 static __global__ void mark_kept(Pixels pixels, const Selection *selection, const Part *equals,
                                  uint8_t *kept, Part *parts) {
     uint64_t passed = count_of(equals, blockIdx.x); // equals in the blocks before, then here
@@ -300,7 +235,8 @@ static __global__ void mark_kept(Pixels pixels, const Selection *selection, cons
     size_t end = block_end(pixels);
     for (size_t first = blockIdx.x * pixels.per_block; first < end; first += CUDA_BLOCK) {
         size_t i = first + threadIdx.x;
-        uint32_t rank = i < end ? rank_at(pixels, i) : 0, total;
+        uint32_t rank = i < end ? rank_at(pixels, i) : 0;
+        unsigned total;
         bool at_cut = rank > 0 && rank == selection->cut;
         uint64_t place = passed + flags_before(at_cut, &total);
         passed += total;
@@ -308,6 +244,7 @@ static __global__ void mark_kept(Pixels pixels, const Selection *selection, cons
         if (i < end) kept[i] = keeps;
         keep += keeps;
         sum += keeps ? (double)pixels.losses[i] : 0;
+        __syncthreads(); // before the next flags are counted
     }
     keep = block_sum(keep);
     sum = block_sum(sum);
@@ -340,13 +277,16 @@ static void cuda_hard_pixels(const HardPixels *of, uint8_t *kept, int64_t *kept_
     Pixels pixels = {of->losses, of->target, of->count, (of->count + blocks - 1) / blocks};
     HardRoom *room = (HardRoom *)cuda_workspace(cuda, sizeof *room);
     Selection *selection = &room->selection;
-    cuda_launch(cuda, count_above, blocks, pixels, of->threshold, room->parts);
-    cuda_launch(cuda, begin_selection, 1, room->parts, blocks, of->threshold, of->least, selection);
+    float threshold = of->threshold;
+    count_ranks(blocks, pixels, room->parts,
+                [=] __device__(uint32_t rank) { return rank > rank_of(threshold); });
+    cuda_launch(cuda, begin_selection, 1, room->parts, blocks, threshold, of->least, selection);
     for (int shift = 32 - BIN_BITS; shift >= 0; shift -= BIN_BITS) {
         cuda_launch(cuda, count_bins, blocks, pixels, selection, shift, room->bins);
         cuda_launch(cuda, choose_bin, 1, room->bins, blocks, shift, selection);
     }
-    cuda_launch(cuda, count_equals, blocks, pixels, selection, room->equals);
+    count_ranks(blocks, pixels, room->equals,
+                [=] __device__(uint32_t rank) { return rank == selection->cut; });
     cuda_launch(cuda, mark_kept, blocks, pixels, selection, room->equals, kept, room->parts);
     cuda_launch(cuda, end_selection, 1, room->parts, blocks, kept_count, sum);
 }

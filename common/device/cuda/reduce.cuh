@@ -58,6 +58,22 @@ template <typename T> static __device__ T block_max(T value) {
     return block_reduce<Larger>(value);
 }
 
+// How many threads of the block before this one, and *total in all, have `flag` set. A barrier must
+// separate two calls.
+static inline __device__ unsigned flags_before(bool flag, unsigned *total) {
+    __shared__ unsigned of_warp[CUDA_BLOCK / CUDA_WARP];
+    unsigned lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
+    unsigned lanes = __ballot_sync(0xffffffff, flag), before = 0, all = 0;
+    if (lane == 0) of_warp[warp] = __popc(lanes);
+    __syncthreads();
+    for (unsigned i = 0; i < CUDA_BLOCK / CUDA_WARP; i++) {
+        before += i < warp ? of_warp[i] : 0;
+        all += of_warp[i];
+    }
+    *total = all;
+    return before + __popc(lanes & ((1u << lane) - 1));
+}
+
 // The sum of values[count], device memory, by one block. (Volatile: other blocks may have written
 // them while this one was running, and it must not look for them in its own cache.)
 template <typename T> static __device__ T block_sum_of(const volatile T *values, size_t count) {
@@ -104,6 +120,20 @@ static __device__ void grid_sum(double own, const GridSum &room, const Finish &f
     if (threadIdx.x != 0) return;
     *room.arrived = 0;
     finish(sum);
+}
+
+template <typename Own, typename Finish>
+static __global__ void sum_kernel(Own own, GridSum room, Finish finish) {
+    grid_sum(own(), room, finish);
+}
+
+// finish(the sum of all threads' own()), a kernel. own is a __device__ lambda with a loop FOR_EACH
+// over count elements.
+template <typename Own, typename Finish>
+static void cuda_sum(size_t count, const Finish &finish, const Own &own) {
+    CudaDevice *cuda = cuda_current();
+    GridSum room = grid_sum_room(cuda, count, 16 * CUDA_BLOCK);
+    cuda_launch(cuda, sum_kernel<Own, Finish>, room.blocks, own, room, finish);
 }
 
 struct Mean { // what becomes of a loss's sum

@@ -1,22 +1,13 @@
 /* transformer.cu: embedding and layer norm. Attention has a file of its own.
  *
  * Sums are in double and in a fixed order: over a row by one warp, over the rows of a token by one
- * thread, from the first to the last, and over all rows in two stages (reduce.cuh).
+ * thread, from the first to the last, and over all rows in two stages (norm.cuh).
  */
 #include <math.h>
 
-#include "common/device/cuda/map.cuh"
-#include "common/device/cuda/reduce.cuh"
-
-extern "C" {
-#include "common/device/cuda/kernels.h"
-}
+#include "common/device/cuda/norm.cuh"
 
 enum { WARPS = CUDA_BLOCK / CUDA_WARP };
-
-static __device__ void put_sum(float *place, double sum, bool accumulate) {
-    put(place, (float)sum, accumulate);
-}
 
 // Blocks for work of which each block takes `each` at a time, and comes back for more.
 static unsigned grid_of(const CudaDevice *cuda, size_t count, size_t each) {
@@ -30,21 +21,19 @@ static __device__ bool is_token(const Embedding &of, size_t row) {
     return of.tokens[row] >= 0 && (uint64_t)of.tokens[row] < of.vocabulary;
 }
 
-static __global__ void embedding_kernel(Embedding of, const float *wte, const float *wpe,
-                                        float *y) {
-    for (size_t row = blockIdx.x; row < of.rows; row += gridDim.x) {
-        bool known = is_token(of, row);
-        const float *word = wte + (known ? (size_t)of.tokens[row] * of.channels : 0);
-        const float *place = wpe + row % of.length * of.channels;
-        for (size_t j = threadIdx.x; j < of.channels; j += CUDA_BLOCK)
-            y[row * of.channels + j] = known ? word[j] + place[j] : NAN;
-    }
-}
-
-static void cuda_embedding(const Embedding *of, const float *wte, const float *wpe, float *y) {
-    CudaDevice *cuda = cuda_current();
-    if (of->rows * of->channels > 0)
-        cuda_launch(cuda, embedding_kernel, grid_of(cuda, of->rows, 1), *of, wte, wpe, y);
+static void cuda_embedding(const Embedding *embedding, const float *wte, const float *wpe,
+                           float *y) {
+    const Embedding of = *embedding;
+    if (of.rows * of.channels == 0) return;
+    cuda_run_blocks(grid_of(cuda_current(), of.rows, 1), [=] __device__() {
+        for (size_t row = blockIdx.x; row < of.rows; row += gridDim.x) {
+            bool known = is_token(of, row);
+            const float *word = wte + (known ? (size_t)of.tokens[row] * of.channels : 0);
+            const float *place = wpe + row % of.length * of.channels;
+            for (size_t j = threadIdx.x; j < of.channels; j += CUDA_BLOCK)
+                y[row * of.channels + j] = known ? word[j] + place[j] : NAN;
+        }
+    });
 }
 
 // Needs none: the rows of a token are found by looking at all tokens.
@@ -65,18 +54,10 @@ static __device__ bool came_before(const int64_t *tokens, size_t row) {
 // Which rows of [first, first + CUDA_BLOCK) have the token, in their order. Returns how many.
 static __device__ unsigned find_rows(const Embedding &of, int64_t token, size_t first,
                                      size_t found[CUDA_BLOCK]) {
-    __shared__ unsigned of_warp[WARPS];
-    unsigned lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
     size_t row = first + threadIdx.x;
     bool mine = row < of.rows && of.tokens[row] == token;
-    unsigned lanes = __ballot_sync(0xffffffff, mine), before = 0, all = 0;
-    if (lane == 0) of_warp[warp] = __popc(lanes);
-    __syncthreads();
-    for (unsigned i = 0; i < WARPS; i++) {
-        before += i < warp ? of_warp[i] : 0;
-        all += of_warp[i];
-    }
-    if (mine) found[before + __popc(lanes & ((1u << lane) - 1))] = row;
+    unsigned all, before = flags_before(mine, &all);
+    if (mine) found[before] = row;
     __syncthreads();
     return all;
 }
@@ -96,7 +77,7 @@ static __global__ void embedding_gradient_kernel(Embedding of, const float *dy, 
             sum += dy[found[i] * of.channels + channel];
         __syncthreads(); // before the next rows are found
     }
-    if (channel < of.channels) put_sum(&dwte[(size_t)token * of.channels + channel], sum, true);
+    if (channel < of.channels) put(&dwte[(size_t)token * of.channels + channel], sum, true);
 }
 
 static void cuda_embedding_gradient(const Embedding *of, const float *dy, float *dwte,
@@ -104,32 +85,26 @@ static void cuda_embedding_gradient(const Embedding *of, const float *dy, float 
     CudaDevice *cuda = cuda_current();
     size_t count = of->vocabulary * of->channels;
     (void)workspace;
-    if (!accumulate && count > 0)
-        CUDA(cudaMemsetAsync(dwte, 0, count * sizeof *dwte, cuda->compute));
+    if (!accumulate) cuda_clear(dwte, count * sizeof *dwte);
     if (of->rows * count == 0) return;
     dim3 grid((unsigned)of->rows, (unsigned)((of->channels + CUDA_BLOCK - 1) / CUDA_BLOCK));
     cuda_launch(cuda, embedding_gradient_kernel, grid, *of, dy, dwte);
 }
 
-static __global__ void position_gradient_kernel(Embedding of, const float *dy, float *dwpe,
-                                                bool accumulate) {
-    Walk walk = walk_grid(of.length, of.channels);
-    FOR_EACH(i, of.length * of.channels) {
-        double sum = 0;
-        for (size_t row = walk.row; row < of.rows; row += of.length)
-            if (is_token(of, row)) sum += dy[row * of.channels + walk.column];
-        put_sum(&dwpe[i], sum, accumulate);
-        walk.next();
-    }
-}
-
-static void cuda_position_gradient(const Embedding *of, const float *dy, float *dwpe,
+static void cuda_position_gradient(const Embedding *embedding, const float *dy, float *dwpe,
                                    bool accumulate) {
-    CudaDevice *cuda = cuda_current();
-    size_t count = of->length * of->channels;
-    if (count > 0)
-        cuda_launch(cuda, position_gradient_kernel, cuda_grid(cuda, count), *of, dy, dwpe,
-                    accumulate);
+    const Embedding of = *embedding;
+    size_t count = of.length * of.channels;
+    cuda_run(count, [=] __device__() {
+        Walk walk = walk_grid(of.length, of.channels);
+        FOR_EACH(i, count) {
+            double sum = 0;
+            for (size_t row = walk.row; row < of.rows; row += of.length)
+                if (is_token(of, row)) sum += dy[row * of.channels + walk.column];
+            put(&dwpe[i], sum, accumulate);
+            walk.next();
+        }
+    });
 }
 
 // ---- layer norm: a warp per row -----------------------------------------------------------------
@@ -140,117 +115,90 @@ static void cuda_position_gradient(const Embedding *of, const float *dy, float *
     for (size_t row = (size_t)blockIdx.x * WARPS + threadIdx.x / CUDA_WARP; row < (rows); \
          row += (size_t)gridDim.x * WARPS)
 
-static __global__ void layer_norm_kernel(LayerNorm norm, float *y) {
+static void cuda_layer_norm(const LayerNorm *of, float *y) {
+    const LayerNorm norm = *of;
     size_t channels = norm.channels;
-    FOR_EACH_ROW(row, lane, norm.rows) {
-        const float *x = norm.x + row * channels;
-        double sum = 0, squares = 0;
-        for (size_t j = lane; j < channels; j += CUDA_WARP) sum += x[j];
-        double mean = warp_sum(sum) / (double)channels;
-        for (size_t j = lane; j < channels; j += CUDA_WARP)
-            squares += (x[j] - mean) * (x[j] - mean);
-        double variance = warp_sum(squares) / (double)channels;
-        float center = (float)mean, invstd = (float)(1 / sqrt(variance + (double)norm.eps));
-        for (size_t j = lane; j < channels; j += CUDA_WARP)
-            y[row * channels + j] = (x[j] - center) * invstd * norm.weight[j] + norm.bias[j];
-        if (lane == 0) norm.mean[row] = center, norm.invstd[row] = invstd;
-    }
-}
-
-static void cuda_layer_norm(const LayerNorm *norm, float *y) {
-    CudaDevice *cuda = cuda_current();
-    if (norm->rows * norm->channels > 0)
-        cuda_launch(cuda, layer_norm_kernel, grid_of(cuda, norm->rows, WARPS), *norm, y);
+    if (norm.rows * channels == 0) return;
+    cuda_run_blocks(grid_of(cuda_current(), norm.rows, WARPS), [=] __device__() {
+        FOR_EACH_ROW(row, lane, norm.rows) {
+            const float *x = norm.x + row * channels;
+            double sum = 0, squares = 0;
+            for (size_t j = lane; j < channels; j += CUDA_WARP) sum += x[j];
+            double mean = warp_sum(sum) / (double)channels;
+            for (size_t j = lane; j < channels; j += CUDA_WARP)
+                squares += (x[j] - mean) * (x[j] - mean);
+            double variance = warp_sum(squares) / (double)channels;
+            float center = (float)mean, invstd = (float)(1 / sqrt(variance + (double)norm.eps));
+            for (size_t j = lane; j < channels; j += CUDA_WARP)
+                y[row * channels + j] = (x[j] - center) * invstd * norm.weight[j] + norm.bias[j];
+            if (lane == 0) norm.mean[row] = center, norm.invstd[row] = invstd;
+        }
+    });
 }
 
 // With g = dy weight: dx (+)= invstd (g - mean(g) - normal mean(g normal)), means over the row.
-static __global__ void layer_norm_input_kernel(LayerNorm norm, const float *dy, float *dx,
-                                               bool accumulate) {
+static void input_gradient(const LayerNorm *of, const float *dy, float *dx, bool accumulate) {
+    const LayerNorm norm = *of;
     size_t channels = norm.channels;
-    FOR_EACH_ROW(row, lane, norm.rows) {
-        const float *x = norm.x + row * channels, *from = dy + row * channels;
-        float mean = norm.mean[row], invstd = norm.invstd[row];
-        double sum = 0, product = 0;
-        for (size_t j = lane; j < channels; j += CUDA_WARP) {
-            float g = from[j] * norm.weight[j];
-            sum += g;
-            product += (double)g * ((x[j] - mean) * invstd);
+    if (norm.rows == 0) return;
+    cuda_run_blocks(grid_of(cuda_current(), norm.rows, WARPS), [=] __device__() {
+        FOR_EACH_ROW(row, lane, norm.rows) {
+            const float *x = norm.x + row * channels, *from = dy + row * channels;
+            float mean = norm.mean[row], invstd = norm.invstd[row];
+            double sum = 0, product = 0;
+            for (size_t j = lane; j < channels; j += CUDA_WARP) {
+                float g = from[j] * norm.weight[j];
+                sum += g;
+                product += (double)g * ((x[j] - mean) * invstd);
+            }
+            float level = (float)(warp_sum(sum) / (double)channels);
+            float lean = (float)(warp_sum(product) / (double)channels);
+            for (size_t j = lane; j < channels; j += CUDA_WARP) {
+                float normal = (x[j] - mean) * invstd, g = from[j] * norm.weight[j];
+                put(&dx[row * channels + j], invstd * (g - level - normal * lean), accumulate);
+            }
         }
-        float level = (float)(warp_sum(sum) / (double)channels);
-        float lean = (float)(warp_sum(product) / (double)channels);
-        for (size_t j = lane; j < channels; j += CUDA_WARP) {
-            float normal = (x[j] - mean) * invstd, g = from[j] * norm.weight[j];
-            put(&dx[row * channels + j], invstd * (g - level - normal * lean), accumulate);
-        }
-    }
+    });
 }
 
-struct ColumnSums {
-    double weight, bias;
+struct RowProducts { // dy, and dy times the normalized x; the statistics are the row's
+    const float *mean, *invstd;
+    float center, scale;
+    __device__ void enter(size_t) {}
+    __device__ void enter_row(size_t row) {
+        center = mean[row];
+        scale = invstd[row];
+    }
+    __device__ void add(Sums *sums, float x, float dy) const {
+        float normal = (x - center) * scale;
+        sums->first += dy;
+        sums->second += (double)dy * normal;
+    }
 };
 
-// First stage: parts[splits, channels]. A block takes 32 channels, and each of its warps every
-// eighth row of the split.
-static __global__ void layer_norm_columns_kernel(LayerNorm norm, const float *dy,
-                                                 ColumnSums *parts) {
-    __shared__ ColumnSums of_warp[WARPS][CUDA_WARP];
-    unsigned lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
-    size_t column = (size_t)blockIdx.x * CUDA_WARP + lane, channels = norm.channels;
-    size_t each = (norm.rows + gridDim.y - 1) / gridDim.y, first = blockIdx.y * each;
-    size_t end = first + each < norm.rows ? first + each : norm.rows;
-    ColumnSums own = {0, 0};
-    for (size_t row = first + warp; column < channels && row < end; row += WARPS) {
-        float g = dy[row * channels + column];
-        float normal = (norm.x[row * channels + column] - norm.mean[row]) * norm.invstd[row];
-        own.weight += (double)g * normal;
-        own.bias += g;
-    }
-    of_warp[warp][lane] = own;
-    __syncthreads();
-    if (warp > 0 || column >= channels) return;
-    for (unsigned i = 1; i < WARPS; i++) {
-        own.weight += of_warp[i][lane].weight;
-        own.bias += of_warp[i][lane].bias;
-    }
-    parts[blockIdx.y * channels + column] = own;
-}
-
-static __global__ void layer_norm_parameters_kernel(const ColumnSums *parts, size_t splits,
-                                                    size_t channels, NormGradient to) {
-    FOR_EACH(j, channels) {
-        ColumnSums sum = {0, 0};
-        for (size_t i = 0; i < splits; i++) {
-            sum.weight += parts[i * channels + j].weight;
-            sum.bias += parts[i * channels + j].bias;
+static void parameter_gradients(const LayerNorm *norm, const float *dy, const NormGradient *of) {
+    const NormGradient to = *of;
+    CudaDevice *cuda = cuda_current();
+    const ChannelSums sums = plan_sums(cuda, norm->rows, norm->channels, 1);
+    sum_channels(cuda, sums, RowProducts{norm->mean, norm->invstd, 0, 0}, {}, norm->x, dy);
+    cuda_run(sums.c, [=] __device__() {
+        FOR_EACH(j, sums.c) {
+            Sums sum = {0, 0};
+            for (size_t i = 0; i < sums.splits; i++) {
+                sum.first += sums.parts[i * sums.c + j].first;
+                sum.second += sums.parts[i * sums.c + j].second;
+            }
+            if (to.dweight) put(&to.dweight[j], sum.second, to.add_dweight);
+            if (to.dbias) put(&to.dbias[j], sum.first, to.add_dbias);
         }
-        if (to.dweight) put_sum(&to.dweight[j], sum.weight, to.add_dweight);
-        if (to.dbias) put_sum(&to.dbias[j], sum.bias, to.add_dbias);
-    }
-}
-
-// How many splits there are depends on the shape alone.
-static void column_gradients(CudaDevice *cuda, const LayerNorm *norm, const float *dy,
-                             const NormGradient *to) {
-    size_t groups = (norm->channels + CUDA_WARP - 1) / CUDA_WARP;
-    size_t wanted = (REDUCE_BLOCKS + groups - 1) / groups, most = (norm->rows + 63) / 64;
-    size_t splits = wanted < most ? wanted : most;
-    ColumnSums *parts =
-        (ColumnSums *)cuda_workspace(cuda, splits * norm->channels * sizeof(ColumnSums));
-    if (splits > 0)
-        cuda_launch(cuda, layer_norm_columns_kernel, dim3((unsigned)groups, (unsigned)splits),
-                    *norm, dy, parts);
-    cuda_launch(cuda, layer_norm_parameters_kernel, cuda_grid(cuda, norm->channels), parts, splits,
-                norm->channels, *to);
+    });
 }
 
 static void cuda_layer_norm_gradient(const LayerNorm *norm, const float *dy,
                                      const NormGradient *to) {
-    CudaDevice *cuda = cuda_current();
     if (norm->channels == 0) return;
-    if (to->dweight || to->dbias) column_gradients(cuda, norm, dy, to);
-    if (to->dx && norm->rows > 0)
-        cuda_launch(cuda, layer_norm_input_kernel, grid_of(cuda, norm->rows, WARPS), *norm, dy,
-                    to->dx, to->add_dx);
+    if (to->dweight || to->dbias) parameter_gradients(norm, dy, to);
+    if (to->dx) input_gradient(norm, dy, to->dx, to->add_dx);
 }
 
 extern "C" const TransformerKernels cuda_transformer = {
