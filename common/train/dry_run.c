@@ -18,20 +18,15 @@ static size_t optimizer_bytes(const Optimizer *optimizer) {
     return bytes;
 }
 
-// Returns the bytes of the logits of one device's share of the batch.
-static size_t logits_bytes(const Run *run) {
-    const Dataset *set = &run->data->train;
-    size_t begin, end, outputs = set->classes ? set->classes : set->target_size;
-    chunk_bounds(loader_capacity(run->loader), (size_t)run->job->all_count, 0, &begin, &end);
-    return (end - begin) * dataset_label_size(set) * outputs * sizeof(float);
-}
-
 void dry_run_print(Run *run) {
     const Job *job = run->job;
     const Strategy *strategy = run->strategy;
     const BatchInput *input = run->step->input;
     const size_t slot_bytes = input->capacity * (input->sample_bytes + input->target_bytes);
     if (!strategy_is_main(strategy)) return;
+    const Dataset *set = &run->data->train;
+    size_t begin, end, outputs = set->classes ? set->classes : set->target_size;
+    chunk_bounds(loader_capacity(run->loader), (size_t)job->all_count, 0, &begin, &end);
     struct {
         const char *kind;
         size_t bytes;
@@ -39,7 +34,7 @@ void dry_run_print(Run *run) {
                  {"gradients", bytes_of(strategy->model, MODULE_PARAMETERS)},
                  {"optimizer", optimizer_bytes(run->optimizer)},
                  {"batch", (size_t)input->slot_count * slot_bytes},
-                 {"logits", logits_bytes(run)},
+                 {"logits", (end - begin) * dataset_label_size(set) * outputs * sizeof(float)},
                  {"activations", strategy->device->peak_bytes}};
     enum { KINDS = sizeof kinds / sizeof *kinds };
     for (int i = 0; i < KINDS - 1; i++) kinds[KINDS - 1].bytes -= kinds[i].bytes;

@@ -18,18 +18,13 @@ void images_color(int64_t label, uint8_t rgb[3]) {
     memcpy(rgb, label < 0 ? white : colors[(size_t)label % count], 3);
 }
 
-// Sets rgb to pixel p of a stored image of one (gray) or at least three channels.
-static void input_color(const Dataset *set, size_t sample, size_t p, uint8_t rgb[3]) {
-    size_t plane = set->shape[1] * set->shape[2];
-    const uint8_t *pixels = set->bytes + sample * set->shape[0] * plane;
-    for (size_t c = 0; c < 3; c++) rgb[c] = pixels[(set->shape[0] >= 3 ? c * plane : 0) + p];
-}
-
 // Writes one picture. predicted: [h, w].
 static int write_sample(const char *path, const Dataset *set, size_t sample,
                         const int32_t *predicted, Error *err) {
     AtomicFile file;
-    size_t height = set->shape[1], width = set->shape[2];
+    size_t height = set->shape[1], width = set->shape[2], plane = height * width;
+    const uint8_t *pixels = set->bytes + sample * set->shape[0] * plane;
+    const size_t stride = set->shape[0] >= 3 ? plane : 0; // of one (gray) or at least 3 channels
     if (file_begin(&file, path, err) != 0) return -1;
     fprintf(file.file, "P6\n%zu %zu\n255\n", 3 * width, height);
     for (size_t row = 0; row < height; row++)
@@ -38,9 +33,9 @@ static int write_sample(const char *path, const Dataset *set, size_t sample,
             // There are columns here: NOLINTNEXTLINE(clang-analyzer-core.DivideZero)
             size_t p = row * width + column % width;
             if (column < width)
-                input_color(set, sample, p, rgb);
+                for (size_t c = 0; c < 3; c++) rgb[c] = pixels[c * stride + p];
             else if (column < 2 * width)
-                images_color(set->labels[sample * height * width + p], rgb);
+                images_color(set->labels[sample * plane + p], rgb);
             else
                 images_color(predicted[p], rgb);
             fwrite(rgb, 1, sizeof rgb, file.file);

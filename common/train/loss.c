@@ -12,15 +12,6 @@ static bool is_over_all(const Strategy *strategy) {
     return strategy && strategy->global_mean;
 }
 
-// Sets count and divisor in samples, or for text in tokens.
-static void count_samples(BatchLoss *batch, const BatchInput *input, const Strategy *strategy) {
-    const Batch *whole = input->batch;
-    const size_t labels = dataset_label_size(whole->set);
-    const size_t samples = is_over_all(strategy) ? whole->global_count : whole->count;
-    batch->count = (input->end - input->begin) * labels;
-    batch->divisor = (double)(samples * labels);
-}
-
 // ---- the losses ---------------------------------------------------------------------------------
 
 static Tensor *binary_cross_entropy(const Loss *loss, const BatchLoss *batch, Tape *tape) {
@@ -90,8 +81,12 @@ int batch_forward(BatchLoss *batch, Tape *tape, Module *module, const BatchInput
 int loss_forward(const Loss *loss, BatchLoss *batch, Tape *tape, const BatchInput *input,
                  Strategy *strategy, Error *err) {
     Phase phase = profile_enter(tape->profile, PHASE_LOSS);
+    const Batch *whole = input->batch;
+    const size_t labels = dataset_label_size(whole->set);
+    const size_t samples = is_over_all(strategy) ? whole->global_count : whole->count;
+    batch->count = (input->end - input->begin) * labels; // samples, or of text tokens
+    batch->divisor = (double)(samples * labels);
     int failed = 0;
-    count_samples(batch, input, strategy);
     switch (loss->form) {
     case LOSS_CROSS_ENTROPY:
         batch->loss = op_cross_entropy(tape, batch->outputs, batch->target, batch->divisor);

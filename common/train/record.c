@@ -38,25 +38,21 @@ static int drop_rows(const char *path, uint64_t first_step, Error *err) {
     return failed ? failed : file_commit(&file, err);
 }
 
-static int open_steps(Record *record, const char *path, uint64_t first_step, Error *err) {
-    if (first_step > 0 && drop_rows(path, first_step, err) != 0) return -1;
-    record->steps = fopen(path, first_step > 0 ? "a" : "w");
-    if (!record->steps) return error_set(err, STATUS_USAGE, "%s: %s", path, strerror(errno));
-    if (ftell(record->steps) > 0) return 0; // a resumed run appends to its rows
+int record_start(Record *record, uint64_t first_step, Error *err) {
+    if (!record->main || !record->config->out) return 0;
+    char *path = memory_format("%s/steps.csv", record->config->out);
+    int failed = first_step > 0 ? drop_rows(path, first_step, err) : 0;
+    if (!failed) record->steps = fopen(path, first_step > 0 ? "a" : "w");
+    if (!failed && !record->steps)
+        failed = error_set(err, STATUS_USAGE, "%s: %s", path, strerror(errno));
+    free(path);
+    if (failed || ftell(record->steps) > 0) return failed; // a resumed run appends to its rows
     fprintf(record->steps, "step,epoch,lr,loss,step_ms,samples_per_s");
     for (Phase phase = 0; phase < PHASE_COUNT; phase++)
         fprintf(record->steps, ",%s_ms", phase_name(phase));
     fprintf(record->steps, ",scale,communication_ms,accuracy,mean_iou,perplexity,bits%s\n",
             record->config->link ? ",link" : "");
     return 0;
-}
-
-int record_start(Record *record, uint64_t first_step, Error *err) {
-    if (!record->main || !record->config->out) return 0;
-    char *path = memory_format("%s/steps.csv", record->config->out);
-    int failed = open_steps(record, path, first_step, err);
-    free(path);
-    return failed;
 }
 
 Record record_open(const TrainConfig *config, const Job *job, size_t total_steps) {

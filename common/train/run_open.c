@@ -34,8 +34,9 @@ static void open_profile(Run *run) {
     job->set_trace(job, run->trace);
 }
 
-static void open_optimizer(Run *run) {
+static void open_step(Run *run) {
     const TrainConfig *config = run->config;
+    const Dataset *set = &run->data->train;
     OptimizerConfig optimizer = train_optimizer(config);
     optimizer.sharding = run->job->sharding;
     if (optimizer.sharding)
@@ -44,11 +45,6 @@ static void open_optimizer(Run *run) {
     run->optimizer = optimizer_create(run->strategy->model, &optimizer);
     run->schedule = config->schedule;
     run->schedule.total_steps = run->total_steps;
-}
-
-static void open_step(Run *run) {
-    const TrainConfig *config = run->config;
-    const Dataset *set = &run->data->train;
     run->augment = (Augment){.crop_pad = 4, .flip = true, .seed = config->seed};
     run->loader = loader_create(set, run->strategy->sampler, config->augment ? &run->augment : NULL,
                                 LOADER_DEPTH, run->strategy->device);
@@ -79,16 +75,6 @@ static Progress first_progress(const Run *run) {
     if (run->data->train.tokens)
         snprintf(notes[NOTE_TEXT], room, "%016jx", (uintmax_t)checks_hash_text(run->data));
     return progress;
-}
-
-static int check(Run *run, Error *err) {
-    const TrainConfig *config = run->config;
-    if (checks_config(config, run->options, run->data, run->total_steps, err) != 0 ||
-        checks_device(config, run->data, run->job, err) != 0 ||
-        checks_shares(run->strategy, err) != 0)
-        return -1;
-    if (!strategy_is_main(run->strategy)) return 0;
-    return checks_outputs(config, err) != 0 ? -1 : outputs_claim(&run->outputs, config, err);
 }
 
 // Each starter's variables for a process's rank and the number of processes.
@@ -145,9 +131,12 @@ int run_open(Run *run, Error *err) {
     if (checks_same_data(run->job, config, run->data, err) != 0) return -1;
     if (config->drop_last && sampler_drop_incomplete(strategy->sampler, err) != 0) return -1;
     run->total_steps = train_steps(config, strategy->sampler);
-    if (check(run, err) != 0) return -1;
+    if (checks_config(config, run->options, run->data, run->total_steps, err) != 0) return -1;
+    if (checks_device(config, run->data, run->job, err) != 0) return -1;
+    if (checks_shares(strategy, err) != 0) return -1;
+    if (strategy_is_main(strategy) && checks_outputs(config, err) != 0) return -1;
+    if (strategy_is_main(strategy) && outputs_claim(&run->outputs, config, err) != 0) return -1;
     run->progress = first_progress(run);
-    open_optimizer(run);
     open_profile(run);
     open_step(run);
     run->record = record_open(config, run->job, run->total_steps);

@@ -86,15 +86,13 @@ int save_epoch(Run *run, Error *err) {
     return save(run, name, err);
 }
 
-// Returns the number that the best checkpoint maximizes: mean IoU of pixels, accuracy of samples,
-// or the negated loss of text and of numbers.
-static double best_score(const Dataset *set, const Evaluation *evaluation) {
-    if (set->dense) return evaluation->score.mean_iou;
-    return set->labels ? evaluation->score.accuracy : -evaluation->loss;
-}
-
+// The best checkpoint has the largest score: mean IoU of pixels, accuracy of samples, or the negated
+// loss of text and of numbers.
 int save_if_best(Run *run, const Evaluation *evaluation, Error *err) {
-    double score = best_score(&run->data->test, evaluation);
+    const Dataset *set = &run->data->test;
+    double score = set->dense    ? evaluation->score.mean_iou
+                   : set->labels ? evaluation->score.accuracy
+                                 : -evaluation->loss;
     if (!(score > run->progress.best)) return 0;
     run->progress.best = score;
     return run->saves.saves_best ? save(run, "best", err) : 0;

@@ -85,19 +85,15 @@ static int capture(StepGraph *graph, Captured *captured, Error *err) {
     return 0;
 }
 
-// Returns 0, or -1 with err filled after closing the graphs if a process of the job has failed: a
-// replay's collectives are not waited for one by one, so this check finds their failures. A failed
-// communicator can be closed after its graphs only.
-static int check_job(StepGraph *graph, Error *err) {
-    const JobWatch *watch = graph->job->watch;
-    if (watch->check(watch, err) == 0) return 0;
-    close_captured(graph);
-    return -1;
-}
-
 int step_graph_replay(StepGraph *graph, double lr, Error *err) {
     Step *step = graph->step;
-    if (check_job(graph, err) != 0) return -1;
+    const JobWatch *watch = graph->job->watch;
+    // A replay's collectives are not waited for one by one, so this check finds their failures. A
+    // failed communicator can be closed after its graphs only.
+    if (watch->check(watch, err) != 0) {
+        close_captured(graph);
+        return -1;
+    }
     Captured *captured = &graph->captured[step->input->slot];
     bool first = !captured->graph;
     optimizer_choose_slot(step->optimizer, step->input->slot);
@@ -110,17 +106,10 @@ int step_graph_replay(StepGraph *graph, double lr, Error *err) {
     return 0;
 }
 
-// Whether a step on `rows` samples is to be replayed: WARM_UP consecutive plain steps had that
-// size.
-static bool is_warm(StepGraph *graph, size_t rows) {
-    if (graph->same_rows >= WARM_UP) return rows == graph->rows;
-    graph->same_rows = rows == graph->rows ? graph->same_rows + 1 : 1;
-    graph->rows = rows;
-    return false;
-}
-
 Tape *step_graph_tape(StepGraph *graph) {
     size_t rows = graph->step->input->batch->global_count;
-    if (is_warm(graph, rows)) return NULL;
-    return rows == graph->rows ? graph->tape : graph->step->tape;
+    if (graph->same_rows >= WARM_UP) return rows == graph->rows ? NULL : graph->step->tape;
+    graph->same_rows = rows == graph->rows ? graph->same_rows + 1 : 1;
+    graph->rows = rows;
+    return graph->tape;
 }

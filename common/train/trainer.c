@@ -148,22 +148,18 @@ static int dry_run(Run *run, Error *err) {
     return 0;
 }
 
-// --evaluate: train_create_model has loaded the weights.
-static int evaluate_only(Run *run, Evaluation *evaluation, Error *err) {
-    if (evaluate_run(run, evaluation, err) != 0) return -1;
-    char *of = memory_format("evaluated=%s", run->config->evaluate);
-    record_evaluation(&run->record, of, evaluation);
-    free(of);
-    return 0;
-}
-
 int trainer_run(const TrainConfig *config, const Options *options, const DataSource *data, Job *job,
                 Error *err) {
     Run run = {
         .config = config, .options = options, .data = data, .job = job, .strategy = job->strategy};
     Evaluation evaluation = {NAN, SCORE_NONE};
     int failed = run_open(&run, err);
-    if (!failed && config->evaluate) failed = evaluate_only(&run, &evaluation, err);
+    if (!failed && config->evaluate) { // train_create_model has loaded the weights
+        char *of = memory_format("evaluated=%s", config->evaluate);
+        failed = evaluate_run(&run, &evaluation, err);
+        if (!failed) record_evaluation(&run.record, of, &evaluation);
+        free(of);
+    }
     if (!failed && config->dry_run) failed = dry_run(&run, err);
     bool more = !failed && !config->evaluate && !config->dry_run;
     while (more) { // at least once: a run resumed at its last step is evaluated
