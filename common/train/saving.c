@@ -86,8 +86,8 @@ int save_epoch(Run *run, Error *err) {
     return save(run, name, err);
 }
 
-// The best checkpoint has the largest score: mean IoU of pixels, accuracy of samples, or the negated
-// loss of text and of numbers.
+// The best checkpoint has the largest score: mean IoU of pixels, accuracy of samples, or the
+// negated loss of text and of numbers.
 int save_if_best(Run *run, const Evaluation *evaluation, Error *err) {
     const Dataset *set = &run->data->test;
     double score = set->dense    ? evaluation->score.mean_iou
