@@ -143,8 +143,7 @@ static void file_options(Options *o, TrainConfig *c) {
                        "write --dump-step's reduced gradients; {step} in the name is the step");
     options_add_string(o, "dump-step", &c->dump_step, "K[,K]", "which steps, from 0");
     options_add_count(o, "dump-images", &c->dump_images, 0, 1e9,
-                      "segnet: every K epochs, write test images with their true and predicted "
-                      "labels to --out DIR/images");
+                      "segnet: every K epochs, test images, truth and prediction to DIR/images");
     options_metavar(o, "K");
     options_add_string(o, "evaluate", &c->evaluate, "FILE",
                        "do not train: evaluate weights or a checkpoint");
