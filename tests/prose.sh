@@ -12,7 +12,7 @@
 # is named, and its check is skipped; the list needs awk alone.
 set -eu
 cd "$(dirname "$0")/.."
-clean='bench dp ddp/features common/base common/cmake common/data common/man common/nn
+clean='bench dp ddp/features common/base common/cmake common/data common/device/cuda common/man common/nn
        common/tensor_files common/train tests tutorials README.md CONTRIBUTING.md CHANGELOG.md CMakeLists.txt'
 venv=${XDG_CACHE_HOME:-$HOME/.cache}/ddpc/prose
 PATH=$venv/bin:$PATH
