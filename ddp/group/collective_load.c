@@ -12,12 +12,6 @@ static LinkLoad chain(double bytes, int place, int size) {
                       .rounds = size - 1};
 }
 
-static int dissemination_rounds(int size) {
-    int rounds = 0;
-    for (int reached = 1; reached < size; reached *= 2) rounds++;
-    return rounds;
-}
-
 LinkLoad collective_load(const Collective *c, int rank, int size) {
     if (size == 1) return (LinkLoad){0};
     const double bytes = (double)c->count * (double)pg_type_bytes(c->type), others = size - 1;
@@ -42,7 +36,7 @@ LinkLoad collective_load(const Collective *c, int rank, int size) {
     case PG_RECV:
         return (LinkLoad){.in_bytes = bytes, .rounds = 1};
     case PG_BARRIER:
-        return both_ways(0, dissemination_rounds(size));
+        return both_ways(0, 32 - __builtin_clz((unsigned)size - 1)); // log2, rounded up
     }
     return (LinkLoad){0};
 }

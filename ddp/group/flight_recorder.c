@@ -120,16 +120,6 @@ static void write_buffer(Json *json, const char *sizes_key, const char *types_ke
     json_end_array(json);
 }
 
-// Writes the sizes of input and output in elements: of a collective with a root, the root's.
-static void write_sizes(Json *json, const FlightRecord *record, int size) {
-    Collective collective = collective_of(record);
-    const uint64_t in = pg_send_count(&collective, record->root, size);
-    const uint64_t out = pg_receive_count(&collective, record->root, size);
-    const char *type = pg_type_name((PgType)record->type);
-    write_buffer(json, "input_sizes", "input_dtypes", in, type);
-    write_buffer(json, "output_sizes", "output_dtypes", out, type);
-}
-
 static void write_time(Json *json, const char *key, uint64_t ns) {
     if (ns)
         json_integer(json, key, (int64_t)ns);
@@ -140,6 +130,7 @@ static void write_time(Json *json, const char *key, uint64_t ns) {
 static void write_record(Json *json, const FlightRecord *record, const FlightAbout *about) {
     Collective collective = collective_of(record);
     char name[64], call[PG_DESCRIPTION_MAX];
+    const char *type = pg_type_name((PgType)record->type);
     bool pairwise = pg_is_pairwise(record->operation);
     snprintf(name, sizeof name, "%s:%s", about->backend, pg_operation_name(record->operation));
     json_begin_object(json, NULL);
@@ -148,7 +139,11 @@ static void write_record(Json *json, const FlightRecord *record, const FlightAbo
     json_integer(json, "p2p_seq_id", pairwise ? (int64_t)record->sequence : 0);
     json_string(json, "profiling_name", name);
     json_string(json, "call", pg_describe(record->operation, &collective, call));
-    write_sizes(json, record, about->size);
+    // Sizes of a collective with a root are the root's.
+    write_buffer(json, "input_sizes", "input_dtypes",
+                 pg_send_count(&collective, record->root, about->size), type);
+    write_buffer(json, "output_sizes", "output_dtypes",
+                 pg_receive_count(&collective, record->root, about->size), type);
     json_string(json, "state", state_of(record));
     json_integer(json, "time_created_ns", (int64_t)record->created_ns);
     write_time(json, "time_discovered_started_ns", record->started_ns);

@@ -1,5 +1,5 @@
-/* message.h: builds the error message of a wait that ended without all ranks, for the backends that
- * implement their own waits (shm, mpi). Each adds the ranks' state in its own words.
+/* message.h: builds the error message of a wait that ended without all ranks, for all backends.
+ * Each adds the ranks' state in its own words.
  */
 #ifndef DDP_GROUP_MESSAGE_H
 #define DDP_GROUP_MESSAGE_H

@@ -449,16 +449,6 @@ static size_t raise_descriptor_limit(void) {
     return limit.rlim_cur > 1u << 20 ? 1u << 20 : (size_t)limit.rlim_cur;
 }
 
-// The server's thread blocks all signals: the supervising thread handles them.
-static int start_thread(StoreServer *server) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&server->thread, NULL, serve_clients, server);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return code;
-}
-
 static void server_free(StoreServer *server) {
     int fds[] = {server->listener, server->stop_fd, server->epoll_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
@@ -486,8 +476,14 @@ static int start_serving(StoreServer *server, Error *err) {
     if (server->stop_fd < 0 || server->epoll_fd < 0 || watch_own(server, &server->stop_fd) != 0 ||
         watch_own(server, &server->listener) != 0)
         code = errno;
-    else
-        code = start_thread(server);
+    if (code == 0) {
+        // The server's thread blocks all signals: the supervising thread handles them.
+        sigset_t all, before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        code = pthread_create(&server->thread, NULL, serve_clients, server);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
     if (code == 0) return 0;
     return error_set(err, STATUS_FAILED, "cannot start the store: %s", strerror(code));
 }

@@ -50,16 +50,6 @@ int nccl_create(PgEndpoint *endpoint, Error *err) {
     return 0;
 }
 
-static int parse_address(const char *address, ncclUniqueId *id, Error *err) {
-    bool fine = strlen(address) == 2 * sizeof *id;
-    for (size_t i = 0; i < sizeof *id && fine; i++) {
-        unsigned byte;
-        fine = sscanf(address + 2 * i, "%2x", &byte) == 1;
-        id->internal[i] = (char)byte;
-    }
-    return fine ? 0 : error_set(err, STATUS_FAILED, "\"%.40s\" is no NCCL address", address);
-}
-
 // ---- cards -------------------------------------------------------------------------------------
 
 // NCCL's identity of a host: NCCL_HOSTID, or name and boot id.
@@ -113,7 +103,13 @@ int nccl_connect(PgNccl *nccl, const char *address, Error *err) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclComm_t made = NULL, *created = nccl->guard ? &made : &nccl->communicator;
     config.blocking = nccl->guard != NULL;
-    if (parse_address(address, &id, err) != 0) return -1;
+    bool fine = strlen(address) == 2 * sizeof id;
+    for (size_t i = 0; i < sizeof id && fine; i++) {
+        unsigned byte;
+        fine = sscanf(address + 2 * i, "%2x", &byte) == 1;
+        id.internal[i] = (char)byte;
+    }
+    if (!fine) return error_set(err, STATUS_FAILED, "\"%.40s\" is no NCCL address", address);
     (void)cuda_enter(nccl->device);
     if (NCCL(nccl, ncclCommInitRankConfig(created, nccl->world, id, nccl->rank, &config), err))
         return -1;

@@ -73,16 +73,6 @@ static void release_ticket(PgNccl *nccl, NcclTicket *ticket) {
     pthread_mutex_unlock(&nccl->mutex);
 }
 
-static void close_tickets(PgNccl *nccl) {
-    while (nccl->made) {
-        NcclTicket *ticket = nccl->made;
-        nccl->made = ticket->made_before;
-        CUDA(cudaEventDestroy(ticket->begin));
-        CUDA(cudaEventDestroy(ticket->end));
-        free(ticket);
-    }
-}
-
 // ---- a collective's way ------------------------------------------------------------------------
 
 static int queue_issue(void *state, PgCall *call, Error *err) {
@@ -234,7 +224,12 @@ static void queue_close(void *state) {
     nccl_disconnect(nccl);
     nccl_guard_close(nccl);
     nccl_close_stages(nccl);
-    close_tickets(nccl);
+    for (NcclTicket *before, *ticket = nccl->made; ticket; ticket = before) {
+        before = ticket->made_before;
+        CUDA(cudaEventDestroy(ticket->begin));
+        CUDA(cudaEventDestroy(ticket->end));
+        free(ticket);
+    }
     CUDA(cudaEventDestroy(nccl->staged));
     if (nccl->stream != nccl->cuda->communication) CUDA(cudaStreamDestroy(nccl->stream));
     store_close(nccl->endpoint.store);
