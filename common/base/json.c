@@ -90,11 +90,6 @@ void json_string(Json *json, const char *key, const char *value) {
         fputs("null", json->file);
 }
 
-void json_text(Json *json, const char *text) {
-    begin_value(json, NULL);
-    fputs(text, json->file);
-}
-
 void json_number(Json *json, const char *key, double value) {
     begin_value(json, key);
     fputs(isfinite(value) ? format_number(value).text : "null", json->file);

@@ -22,7 +22,6 @@ void json_end_array(Json *json);
 void json_string(Json *json, const char *key, const char *value); // NULL is written as null
 void json_number(Json *json, const char *key, double value);      // fewest digits that read back
 void json_integer(Json *json, const char *key, int64_t value);
-void json_text(Json *json, const char *text); // an array's value that is JSON already
 void json_bool(Json *json, const char *key, bool value);
 
 #endif

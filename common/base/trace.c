@@ -242,6 +242,17 @@ static double on_first_clock(const Clock *first, const Clock *own, double us) {
     return first->marks_us[0] + (us - own->marks_us[0]) * rate;
 }
 
+// Copies a value. (An event has no arrays, booleans or nulls.)
+static void write_value(Json *json, const char *key, const cJSON *value) {
+    const cJSON *item;
+    if (cJSON_IsString(value)) json_string(json, key, value->valuestring);
+    if (cJSON_IsNumber(value)) json_number(json, key, value->valuedouble);
+    if (!cJSON_IsObject(value)) return;
+    json_begin_object(json, key);
+    cJSON_ArrayForEach(item, value) write_value(json, item->string, item);
+    json_end_object(json);
+}
+
 static int merge_file(Merging *merging, const char *path, bool first, Error *err) {
     cJSON *root = parse_trace(path, err), *event;
     if (!root) return -1;
@@ -259,9 +270,7 @@ static int merge_file(Merging *merging, const char *path, bool first, Error *err
         cJSON *time = cJSON_GetObjectItem(event, "ts");
         if (cJSON_IsNumber(time)) // so it is not NULL: NOLINTNEXTLINE(*NullDereference)
             cJSON_SetNumberValue(time, on_first_clock(clock, &own, time->valuedouble));
-        char *text = cJSON_PrintUnformatted(event);
-        json_text(&merging->json, text);
-        free(text);
+        write_value(&merging->json, NULL, event);
     }
     cJSON_Delete(root);
     return 0;
