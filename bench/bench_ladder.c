@@ -81,7 +81,7 @@ static double run_rung(const Ladder *ladder, Ingredient i, size_t steps) {
 
 static void run_rounds(Ladder *ladder) {
     const Settings *s = ladder->settings;
-    Log log = log_open(!is_first(ladder));
+    RunLog log = log_open(!is_first(ladder));
     for (Ingredient i = 0; i < RUNGS; i++) (void)run_rung(ladder, i, s->warmup);
     for (size_t round = 0; round < s->rounds; round++) {
         for (Ingredient i = 0; i < RUNGS; i++) ladder->ms[i][round] = run_rung(ladder, i, s->steps);

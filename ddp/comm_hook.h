@@ -21,7 +21,7 @@ typedef struct GradBucket {
     Tensor **parameters; // [parameter_count] in the order of their gradients in the buffer
     size_t parameter_count;
     ReduceOp op;      // how the ranks' gradients are combined: PG_AVG or PG_SUM
-    Work *work;       // the hook's, from its start to its finish
+    PgWork *work;     // the hook's, from its start to its finish
     uint64_t done_ns; // clock_ns when communication ended; 0: unknown
 } GradBucket;
 
@@ -31,13 +31,13 @@ typedef struct GradBucket {
 //     bucket->work = pg_start(group, grad_bucket_all_reduce(bucket, PG_F32, bucket->op), err);
 //     return bucket->work ? 0 : -1;
 //
-//     return work_wait(bucket->work, NULL, &bucket->done_ns, err);
+//     return pg_work_wait(bucket->work, NULL, &bucket->done_ns, err);
 static inline Collective grad_bucket_all_reduce(const GradBucket *bucket, PgType type,
                                                 ReduceOp op) {
     return pg_of_bucket(pg_all_reduce(bucket->buffer, bucket->count, type, op), bucket->index);
 }
 
-typedef struct Log Log;                             // the trainer's
+typedef struct RunLog RunLog;                       // the trainer's
 typedef struct SafeTensors SafeTensors;             // common/tensor_files/safetensors.h
 typedef struct OptimizerSharding OptimizerSharding; // common/nn/optimizer.h
 
@@ -57,7 +57,7 @@ typedef struct CommHook {
     // empty. load restores this rank's state, on every rank; `path` names the file in messages, and
     // the log receives state that cannot continue bit for bit.
     int (*save)(void *state, SafeTensors *content, Error *err);
-    int (*load)(void *state, const char *path, const SafeTensors *content, Log *log, Error *err);
+    int (*load)(void *state, const char *path, const SafeTensors *content, RunLog *log, Error *err);
     bool graph_safe; // --cuda-graph may capture the hook (reducer_unrecordable); default false
 } CommHook;
 

@@ -123,7 +123,7 @@ static int start_all_reduce(void *group, GradBucket *bucket, Error *err) {
 
 static int finish_all_reduce(void *group, GradBucket *bucket, Error *err) {
     (void)group;
-    return work_wait(bucket->work, NULL, &bucket->done_ns, err);
+    return pg_work_wait(bucket->work, NULL, &bucket->done_ns, err);
 }
 
 // ---- backward -------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ static void *start_sum(Strategy *self, double *values, size_t count, Error *err)
 
 static int wait_for_sum(Strategy *self, void *sum, Error *err) {
     (void)self;
-    return work_wait(sum, NULL, NULL, err);
+    return pg_work_wait(sum, NULL, NULL, err);
 }
 
 static int sync_buffers(Strategy *self, Error *err) {
@@ -129,7 +129,8 @@ static int save_state(Job *self, SafeTensors *state, Error *err) {
     return error_set(err, STATUS_FAILED, "%s: save failed and did not say why", hook->name);
 }
 
-static int load_state(Job *self, const char *path, const SafeTensors *state, Log *log, Error *err) {
+static int load_state(Job *self, const char *path, const SafeTensors *state, RunLog *log,
+                      Error *err) {
     const CommHook *hook = &reducer_of(self)->hook;
     if (hook->load(hook->state, path, state, log, err) == 0) return 0;
     return error_set(err, STATUS_FAILED, "%s: load failed and did not say why", hook->name);

@@ -35,7 +35,7 @@ static void send_gradient_back(ReplicaShard *shard, Tensor *part, const Tensor *
                             y->grad + cut.offset + run * cut.stride, cut.count, accumulate);
 }
 
-static void gather_backward(Tape *tape, Node *node) {
+static void gather_backward(Tape *tape, TapeNode *node) {
     const GatherSaved *saved = node->saved;
     ReplicaShards *shards = saved->shards;
     Phase phase = profile_enter(tape->profile, PHASE_GATHER);

@@ -58,7 +58,7 @@ static void run_backward(void *argument) {
 
 // ---- on the calling thread ---------------------------------------------------------------------
 
-static void parallel_apply_backward(Tape *tape, Node *node) {
+static void parallel_apply_backward(Tape *tape, TapeNode *node) {
     ReplicaShards *shards = node->saved;
     run_on_all(shards, run_backward);
     shards->in_backward = false;

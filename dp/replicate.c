@@ -71,7 +71,7 @@ static void deliver_sum(Tape *tape, const Tensor *sum, Tensor *parameter) {
         shards_add_gradient(tape, grad, sum->device, sum->grad, tensor_count(sum), accumulate);
 }
 
-static void replicate_backward(Tape *tape, Node *node) {
+static void replicate_backward(Tape *tape, TapeNode *node) {
     const ReplicaShards *shards = node->saved;
     const ReplicaShard *first = &shards->items[0];
     Phase phase = profile_enter(tape->profile, PHASE_REDUCE);

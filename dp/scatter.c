@@ -65,7 +65,7 @@ static void collect_gradient(Tape *tape, const ReplicaShards *shards, size_t k, 
     tape_grad_done(tape, x);
 }
 
-static void scatter_backward(Tape *tape, Node *node) {
+static void scatter_backward(Tape *tape, TapeNode *node) {
     Phase phase = profile_enter(tape->profile, PHASE_SCATTER);
     for (size_t k = 0; k < node->input_count; k++)
         if (node->inputs[k]) collect_gradient(tape, node->saved, k, node->inputs[k]);

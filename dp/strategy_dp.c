@@ -43,7 +43,7 @@ static void note_idle_devices(const Sampler *sampler, size_t devices) {
         size_t rows = sampler->global[i];
         size_t chunk = (rows + devices - 1) / devices, used = (rows + chunk - 1) / chunk;
         if (used == devices) continue;
-        Log log = log_open(false);
+        RunLog log = log_open(false);
         log_say(&log,
                 "note: %s %zu rows on %zu devices: %zu chunk%s of at most %zu, %zu device%s idle",
                 i > 0 ? "the epoch's last batch," : "each batch,", rows, devices, used,

@@ -25,19 +25,19 @@ static size_t columns_behind_launcher(void) {
     return columns > 0 && columns < 10000 ? (size_t)columns : 0;
 }
 
-Log log_open(bool quiet) {
+RunLog log_open(bool quiet) {
     bool seen = isatty(STDERR_FILENO) == 1 || columns_behind_launcher() > 0;
-    return (Log){.quiet = quiet, .bar_allowed = !quiet && seen};
+    return (RunLog){.quiet = quiet, .bar_allowed = !quiet && seen};
 }
 
-static void clear_bar(Log *log) {
+static void clear_bar(RunLog *log) {
     if (!log->bar_drawn) return;
     fputs("\r\033[K", stderr); // ESC [ K: erase to the end of the line
     fflush(stderr);
     log->bar_drawn = false;
 }
 
-void log_say(Log *log, const char *format, ...) {
+void log_say(RunLog *log, const char *format, ...) {
     if (log->quiet) return;
     clear_bar(log);
     va_list args;
@@ -47,7 +47,7 @@ void log_say(Log *log, const char *format, ...) {
     fputc('\n', stderr);
 }
 
-void log_data(Log *log, const char *format, ...) {
+void log_data(RunLog *log, const char *format, ...) {
     if (log->quiet) return;
     clear_bar(log);
     va_list args;
@@ -94,7 +94,8 @@ static void format_rate(char *text, size_t capacity, double fraction, double per
     format_append(text, capacity, "%02lu:%02lu left", left / 60 % 60, left % 60);
 }
 
-void log_progress(Log *log, size_t done, size_t total, const char *what, double samples_per_item) {
+void log_progress(RunLog *log, size_t done, size_t total, const char *what,
+                  double samples_per_item) {
     if (!log->bar_allowed || total == 0 || done > total) return;
     uint64_t now = clock_ns();
     if (log->bar_start_ns == 0) {
@@ -120,6 +121,6 @@ void log_progress(Log *log, size_t done, size_t total, const char *what, double 
     if (done == total) log->bar_start_ns = 0; // the next call begins a new bar
 }
 
-void log_close(Log *log) {
+void log_close(RunLog *log) {
     if (log) clear_bar(log);
 }

@@ -26,20 +26,20 @@
 #include "common/base/error.h"
 #include "common/device/kernels.h"
 
-typedef struct Worker Worker;
+typedef struct DeviceWorker DeviceWorker;
 typedef struct DeviceBackend DeviceBackend;
-typedef struct Link Link;
+typedef struct DeviceLink DeviceLink;
 
 typedef struct Device {
     char name[16]; // "cpu:1"
     int index;
     const Kernels *kernels; // to be called through device_kernels
     const DeviceBackend *backend;
-    void *state;    // the backend's
-    Worker *worker; // NULL until the first device_submit
-    Link *link;     // to the other devices, emulated (--link); NULL: none
-    int capability; // of a GPU, its compute capability, 10 major + minor; 0: no GPU
-    bool tf32;      // products may round float32 factors to 10 bits (GPUs; PyTorch's allow_tf32)
+    void *state;          // the backend's
+    DeviceWorker *worker; // NULL until the first device_submit
+    DeviceLink *link;     // to the other devices, emulated (--link); NULL: none
+    int capability;       // of a GPU, its compute capability, 10 major + minor; 0: no GPU
+    bool tf32; // products may round float32 factors to 10 bits (GPUs; PyTorch's allow_tf32)
 
     // Allocated bytes, and their maximum since device_reset_peak.
     size_t bytes, peak_bytes;

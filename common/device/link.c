@@ -24,7 +24,7 @@ static const struct {
 };
 enum { NAMED = sizeof named / sizeof named[0] };
 
-struct Link {
+struct DeviceLink {
     LinkSpeed speed;
     pthread_mutex_t mutex; // guards the fields below
     uint64_t out_free_ns, in_free_ns;
@@ -59,22 +59,22 @@ const char *link_describe(LinkSpeed speed, char text[LINK_TEXT_MAX]) {
     return text;
 }
 
-Link *link_create(LinkSpeed speed) {
+DeviceLink *link_create(LinkSpeed speed) {
     CHECK(speed.bytes_per_s > 0 && speed.latency_s >= 0, "a link of %g bytes/s and %g s",
           speed.bytes_per_s, speed.latency_s);
-    Link *link = memory_zalloc(sizeof *link);
+    DeviceLink *link = memory_zalloc(sizeof *link);
     link->speed = speed;
     pthread_mutex_init(&link->mutex, NULL);
     return link;
 }
 
-void link_close(Link *link) {
+void link_close(DeviceLink *link) {
     if (!link) return;
     pthread_mutex_destroy(&link->mutex);
     free(link);
 }
 
-LinkSpeed link_speed(const Link *link) {
+LinkSpeed link_speed(const DeviceLink *link) {
     return link->speed;
 }
 
@@ -87,12 +87,12 @@ static uint64_t to_ns(double seconds) {
 }
 
 // Locks in the order of addresses, so that two threads cannot deadlock.
-static void lock_both(Link *a, Link *b) {
+static void lock_both(DeviceLink *a, DeviceLink *b) {
     pthread_mutex_lock(a < b ? &a->mutex : &b->mutex);
     pthread_mutex_lock(a < b ? &b->mutex : &a->mutex);
 }
 
-uint64_t link_reserve(Link *from, Link *to, size_t bytes, uint64_t now_ns) {
+uint64_t link_reserve(DeviceLink *from, DeviceLink *to, size_t bytes, uint64_t now_ns) {
     CHECK(from != to, "a transfer from a device to itself crosses no link");
     const LinkSpeed *slow =
         from->speed.bytes_per_s < to->speed.bytes_per_s ? &from->speed : &to->speed;
@@ -105,7 +105,7 @@ uint64_t link_reserve(Link *from, Link *to, size_t bytes, uint64_t now_ns) {
     return end + to_ns(slow->latency_s);
 }
 
-uint64_t link_reserve_collective(Link *link, const LinkLoad *load, uint64_t now_ns) {
+uint64_t link_reserve_collective(DeviceLink *link, const LinkLoad *load, uint64_t now_ns) {
     const double width = link->speed.bytes_per_s;
     pthread_mutex_lock(&link->mutex);
     uint64_t begin = latest(now_ns, latest(link->out_free_ns, link->in_free_ns));

@@ -40,14 +40,14 @@ enum { LINK_TEXT_MAX = 64 };
 const char *link_describe(LinkSpeed speed, char text[LINK_TEXT_MAX]);
 
 // One device's link. Threads may share it.
-typedef struct Link Link;
-Link *link_create(LinkSpeed speed);
-void link_close(Link *link); // NULL is fine
-LinkSpeed link_speed(const Link *link);
+typedef struct DeviceLink DeviceLink;
+DeviceLink *link_create(LinkSpeed speed);
+void link_close(DeviceLink *link); // NULL is fine
+LinkSpeed link_speed(const DeviceLink *link);
 
 // Reserves both directions for a transfer that is ready at now_ns (clock_ns), and returns its
 // arrival time. The transfer begins when both directions are free, at the slower link's bandwidth.
-uint64_t link_reserve(Link *from, Link *to, size_t bytes, uint64_t now_ns);
+uint64_t link_reserve(DeviceLink *from, DeviceLink *to, size_t bytes, uint64_t now_ns);
 
 // The bytes that one rank sends and receives in a collective, at the same time, and the number of
 // dependent rounds, each of which costs the latency once.
@@ -57,7 +57,7 @@ typedef struct LinkLoad {
 } LinkLoad;
 // Reserves both directions of this rank's link for a collective that all ranks begin at now_ns, and
 // returns its completion time. The ranks reserve the two sides of the same transfers.
-uint64_t link_reserve_collective(Link *link, const LinkLoad *load, uint64_t now_ns);
+uint64_t link_reserve_collective(DeviceLink *link, const LinkLoad *load, uint64_t now_ns);
 
 // Sleeps until a time of clock_ns; returns at once if it is in the past.
 void link_sleep_until(uint64_t until_ns);

@@ -10,7 +10,7 @@
 #include "common/base/cores.h"
 #include "common/base/memory.h"
 
-struct Worker {
+struct DeviceWorker {
     pthread_t thread;
     pthread_mutex_t mutex; // guards the fields below
     pthread_cond_t has_job, is_done;
@@ -20,7 +20,7 @@ struct Worker {
 };
 
 static void *worker_main(void *argument) {
-    Worker *worker = argument;
+    DeviceWorker *worker = argument;
     pthread_mutex_lock(&worker->mutex);
     while (true) {
         while (!worker->function && !worker->quit)
@@ -36,8 +36,8 @@ static void *worker_main(void *argument) {
     return NULL;
 }
 
-static Worker *worker_create(const char *name) { // name: shown by debuggers and top
-    Worker *worker = memory_zalloc(sizeof *worker);
+static DeviceWorker *worker_create(const char *name) { // name: shown by debuggers and top
+    DeviceWorker *worker = memory_zalloc(sizeof *worker);
     pthread_mutex_init(&worker->mutex, NULL);
     pthread_cond_init(&worker->has_job, NULL);
     pthread_condattr_t monotonic; // pthread_cond_timedwait then reads the clock of clock_deadline
@@ -59,7 +59,7 @@ static Worker *worker_create(const char *name) { // name: shown by debuggers and
 }
 
 void worker_close(Device *device) {
-    Worker *worker = device->worker;
+    DeviceWorker *worker = device->worker;
     if (!worker) return;
     pthread_mutex_lock(&worker->mutex);
     worker->quit = true;
@@ -75,7 +75,7 @@ void worker_close(Device *device) {
 
 void device_submit(Device *device, void (*function)(void *argument), void *argument) {
     if (!device->worker) device->worker = worker_create(device->name);
-    Worker *worker = device->worker;
+    DeviceWorker *worker = device->worker;
     pthread_mutex_lock(&worker->mutex);
     CHECK(!worker->function, "%s: device_submit before device_wait of the job in progress",
           device->name);
@@ -87,7 +87,7 @@ void device_submit(Device *device, void (*function)(void *argument), void *argum
 
 int device_wait(Device *device, double seconds, Error *err) {
     if (clock_check_timeout(seconds, 0, err) != 0) return -1;
-    Worker *worker = device->worker;
+    DeviceWorker *worker = device->worker;
     CHECK(worker, "%s: device_wait before device_submit", device->name);
     struct timespec deadline = clock_deadline(seconds);
     int failed = 0;

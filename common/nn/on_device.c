@@ -23,7 +23,7 @@ static Tensor *copy_to(Tape *tape, const Tensor *x) {
 
 // The part's tape counts its own uses of a parameter, and would mark it as ready while a use
 // outside of the part is pending. On the caller's tape the part is one use of each parameter.
-static void run_part_backward(Tape *tape, Node *node) {
+static void run_part_backward(Tape *tape, TapeNode *node) {
     Crossing *crossing = node->saved;
     Tensor **parameters = node->inputs + 1, *y = crossing->y;
     size_t count = node->input_count - 1;
@@ -54,7 +54,7 @@ static void bring_gradient_back(Tape *tape, const Tensor *there, Tensor *x) {
     if (accumulate) device_kernels(tape->device)->elementwise->accumulate(dx, received, count);
 }
 
-static void on_device_backward(Tape *tape, Node *node) {
+static void on_device_backward(Tape *tape, TapeNode *node) {
     const Crossing *crossing = node->saved;
     run_part_backward(tape, node);
     if (tape->error.status != STATUS_OK) return;

@@ -22,14 +22,14 @@ typedef struct LinearRelu { // saved by the relu's node
     bool done; // the output's gradient is already masked
 } LinearRelu;
 
-static void relu_backward(Tape *tape, Node *node);
+static void relu_backward(Tape *tape, TapeNode *node);
 
 // Returns the LinearRelu of x, the node's input, if the previous node is the linear_relu that
 // computed x and no other use of x has contributed a gradient. (Other uses were recorded later, so
 // their backward ran earlier.)
-static LinearRelu *relu_before(const Tape *tape, const Node *node) {
+static LinearRelu *relu_before(const Tape *tape, const TapeNode *node) {
     const Tensor *x = node->inputs[0];
-    const Node *before = node - 1;
+    const TapeNode *before = node - 1;
     if (node == tape->nodes || before->output != x || before->backward != relu_backward)
         return NULL;
     if (node->input_count > 3) return NULL; // linear_add, whose residual may be x, too
@@ -38,7 +38,7 @@ static LinearRelu *relu_before(const Tape *tape, const Node *node) {
 
 // dx = dy w. If x is a linear_relu's output, one kernel computes the product and masks it; the
 // relu's node then passes the gradient on unchanged.
-static void input_gradient(Tape *tape, const Node *node, LinearShape shape) {
+static void input_gradient(Tape *tape, const TapeNode *node, LinearShape shape) {
     Tensor *x = node->inputs[0];
     const float *dy = node->output->grad, *weight = tensor_f32(node->inputs[1]);
     LinearRelu *relu = relu_before(tape, node);
@@ -60,7 +60,7 @@ static void input_gradient(Tape *tape, const Node *node, LinearShape shape) {
 }
 
 // y = x w' + b:  dx = dy w,  dw = dy' x,  db = column sums of dy
-static void linear_backward(Tape *tape, Node *node) {
+static void linear_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     const LinearShape shape = {x->shape[0], weight->shape[0], weight->shape[1], NULL};
     LinearGradient to = {0};
@@ -121,7 +121,7 @@ Tensor *op_linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
 }
 
 // After the product's backward, the output's gradient moves to the residual.
-static void linear_add_backward(Tape *tape, Node *node) {
+static void linear_add_backward(Tape *tape, TapeNode *node) {
     linear_backward(tape, node);
     tape_pass_gradient(tape, node, node->inputs[3], true);
 }
@@ -169,7 +169,7 @@ void activation_gradient(Tape *tape, Activation f, const Tensor *x, float *dx, c
 }
 
 // The gradient of the node's input, in the memory of the output's gradient if possible.
-static void activation_input_gradient(Tape *tape, Node *node, Activation f) {
+static void activation_input_gradient(Tape *tape, TapeNode *node, Activation f) {
     Tensor *x = node->inputs[0];
     bool accumulate = false;
     const bool in_place = tape_grad_take(tape, node, x);
@@ -178,12 +178,12 @@ static void activation_input_gradient(Tape *tape, Node *node, Activation f) {
     tape_grad_done(tape, x);
 }
 
-static void activation_backward(Tape *tape, Node *node) {
+static void activation_backward(Tape *tape, TapeNode *node) {
     activation_input_gradient(tape, node, *(const Activation *)node->saved);
 }
 
 // x's memory contains the output, which has the same mask: y > 0 exactly where x > 0.
-static void relu_backward(Tape *tape, Node *node) {
+static void relu_backward(Tape *tape, TapeNode *node) {
     LinearRelu *before = node->saved;
     if (before && before->done) {
         before->done = false;
@@ -211,7 +211,7 @@ Tensor *op_activation(Tape *tape, Activation f, Tensor *x) {
     Activation *saved = tape_alloc(tape, sizeof *saved);
     *saved = f;
     Tensor *y = tape_tensor(tape, x->dtype, x->ndim, x->shape);
-    Node *node =
+    TapeNode *node =
         tape_record(tape, activation_names[f].function, activation_backward, y, 1, &x, saved);
     activate(tape, f, y, x, node != NULL);
     return y;
@@ -225,7 +225,7 @@ Tensor *op_linear_relu(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
 }
 
 // The narrow input's gradient is the output's, rounded; the wide input's is the output's itself.
-static void add_to_backward(Tape *tape, Node *node) {
+static void add_to_backward(Tape *tape, TapeNode *node) {
     Tensor *wide = node->inputs[0], *narrow = node->inputs[1];
     bool accumulate;
     float *grad = tape_grad(tape, narrow, &accumulate);
@@ -245,7 +245,7 @@ static Tensor *add_to(Tape *tape, Tensor *wide, Tensor *narrow) {
     return y;
 }
 
-static void add_backward(Tape *tape, Node *node) {
+static void add_backward(Tape *tape, TapeNode *node) {
     tape_pass_gradient(tape, node, node->inputs[0], false);
     tape_pass_gradient(tape, node, node->inputs[1], true);
 }
@@ -271,7 +271,7 @@ Tensor *op_add(Tape *tape, Tensor *a, Tensor *b) {
     return y;
 }
 
-static void flatten_backward(Tape *tape, Node *node) {
+static void flatten_backward(Tape *tape, TapeNode *node) {
     tape_pass_gradient(tape, node, node->inputs[0], true);
 }
 

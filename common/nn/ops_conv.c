@@ -48,7 +48,7 @@ static Compute conv_room(Tape *tape, const Tensor *x, const Window *window) {
     return (Compute){precision, tape_scratch(tape, bytes)};
 }
 
-static void conv2d_backward(Tape *tape, Node *node) {
+static void conv2d_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     const ConvSaved *saved = node->saved;
     const Window *window = &saved->window;
@@ -113,7 +113,7 @@ typedef struct BatchNormSaved {
     bool training;
 } BatchNormSaved;
 
-static void batch_norm_backward(Tape *tape, Node *node) {
+static void batch_norm_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     Tensor *y = node->output, *residual = node->inputs[3];
     const BatchNormSaved *saved = node->saved;
@@ -234,7 +234,7 @@ typedef struct MaxPoolSaved {
     int32_t *chosen; // [n, c, oh, ow], in 16 bits [n, oh, ow, c]; device memory
 } MaxPoolSaved;
 
-static void max_pool_backward(Tape *tape, Node *node) {
+static void max_pool_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0], *y = node->output;
     const MaxPoolSaved *saved = node->saved;
     bool accumulate;
@@ -268,7 +268,7 @@ Tensor *op_max_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t 
     return y;
 }
 
-static void avg_pool_backward(Tape *tape, Node *node) {
+static void avg_pool_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0], *y = node->output;
     bool accumulate;
     float *dx = tape_grad(tape, x, &accumulate);
@@ -295,7 +295,7 @@ Tensor *op_avg_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t 
 
 // ---- upsampling -------------------------------------------------------------------------------
 
-static void upsample2x_backward(Tape *tape, Node *node) {
+static void upsample2x_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0], *y = node->output;
     bool accumulate;
     float *dx = tape_grad(tape, x, &accumulate);
@@ -324,7 +324,7 @@ Tensor *op_upsample2x(Tape *tape, Tensor *x) {
 
 // ---- ResNet's shortcut without parameters -----------------------------------------------------
 
-static void shortcut_backward(Tape *tape, Node *node) {
+static void shortcut_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0], *y = node->output;
     bool accumulate;
     float *dx = tape_grad(tape, x, &accumulate);

@@ -11,7 +11,7 @@ ImageSizes half_sizes(const Tensor *x) {
     return (ImageSizes){n, c, inner};
 }
 
-static void half_backward(Tape *tape, Node *node) {
+static void half_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0], *y = node->output;
     bool accumulate;
     float *dx = tape_grad(tape, x, &accumulate);
@@ -28,7 +28,7 @@ Tensor *op_half(Tape *tape, Tensor *x) {
     return y;
 }
 
-static void float32_backward(Tape *tape, Node *node) {
+static void float32_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0];
     bool accumulate;
     float *dx = tape_grad(tape, x, &accumulate);

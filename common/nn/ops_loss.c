@@ -14,7 +14,7 @@ typedef struct LossSaved {
     double divisor;
 } LossSaved;
 
-static void cross_entropy_backward(Tape *tape, Node *node) {
+static void cross_entropy_backward(Tape *tape, TapeNode *node) {
     Tensor *logits = node->inputs[0];
     const LossSaved *saved = node->saved;
     bool accumulate;
@@ -63,7 +63,7 @@ static Answers answers_of(const Tensor *logits, const Tensor *target, const Tens
                      .classes = logits->shape[1]};
 }
 
-static void binary_cross_entropy_backward(Tape *tape, Node *node) {
+static void binary_cross_entropy_backward(Tape *tape, TapeNode *node) {
     Tensor *logits = node->inputs[0];
     const LossSaved *saved = node->saved;
     const Answers answers = answers_of(logits, saved->target, saved->pos_weight);
@@ -110,7 +110,7 @@ Tensor *op_one_hot(Tape *tape, Tensor *labels, size_t classes) {
 
 // ---- squared error ------------------------------------------------------------------------------
 
-static void squared_error_backward(Tape *tape, Node *node) {
+static void squared_error_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0];
     const LossSaved *saved = node->saved;
     bool accumulate;
@@ -137,7 +137,7 @@ Tensor *op_squared_error(Tape *tape, Tensor *x, Tensor *target, double divisor) 
 }
 
 // d(sum / divisor)/dx is the same for every element.
-static void spread_backward(Tape *tape, Node *node) {
+static void spread_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0];
     const double *divisor = node->saved;
     bool accumulate;

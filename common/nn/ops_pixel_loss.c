@@ -14,7 +14,7 @@ typedef struct PixelLossSaved {
     uint8_t *kept;        // [n, h, w]
 } PixelLossSaved;
 
-static void pixel_cross_entropy_backward(Tape *tape, Node *node) {
+static void pixel_cross_entropy_backward(Tape *tape, TapeNode *node) {
     Tensor *logits = node->inputs[0], *sum = node->output;
     const PixelLossSaved *saved = node->saved;
     bool accumulate;

@@ -15,7 +15,7 @@ static Embedding embedding_of(const Tensor *tokens, const Tensor *wte) {
                        .channels = wte->shape[1]};
 }
 
-static void embedding_backward(Tape *tape, Node *node) {
+static void embedding_backward(Tape *tape, TapeNode *node) {
     Tensor *tokens = node->inputs[0], *wte = node->inputs[1], *wpe = node->inputs[2];
     const Embedding of = embedding_of(tokens, wte);
     const float *dy = node->output->grad;
@@ -54,7 +54,7 @@ Tensor *op_embedding(Tape *tape, Tensor *tokens, Tensor *wte, Tensor *wpe) {
 
 // ---- layer norm ---------------------------------------------------------------------------------
 
-static void layer_norm_backward(Tape *tape, Node *node) {
+static void layer_norm_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     NormGradient to = {0};
     to.dx = tape_grad(tape, x, &to.add_dx);
@@ -99,7 +99,7 @@ static Compute attention_room(Tape *tape, const Attention *of) {
     return (Compute){tape->precision, tape_scratch(tape, bytes)};
 }
 
-static void attention_backward(Tape *tape, Node *node) {
+static void attention_backward(Tape *tape, TapeNode *node) {
     Tensor *qkv = node->inputs[0], *y = node->output;
     const AttentionSaved *saved = node->saved;
     bool accumulate;

@@ -109,8 +109,8 @@ static bool wants_grad(const Tensor *input) {
     return input && input->requires_grad;
 }
 
-Node *tape_record(Tape *tape, const char *op, void (*backward)(Tape *, Node *), Tensor *output,
-                  size_t input_count, Tensor *const *inputs, void *saved) {
+TapeNode *tape_record(Tape *tape, const char *op, void (*backward)(Tape *, TapeNode *),
+                      Tensor *output, size_t input_count, Tensor *const *inputs, void *saved) {
     bool wanted = false;
     for (size_t i = 0; i < input_count; i++) wanted = wanted || wants_grad(inputs[i]);
     if (!tape->recording || !wanted) return NULL;
@@ -119,8 +119,8 @@ Node *tape_record(Tape *tape, const char *op, void (*backward)(Tape *, Node *), 
         tape->capacity = tape->capacity ? 2 * tape->capacity : 64;
         tape->nodes = memory_grow(tape->nodes, tape->capacity, sizeof *tape->nodes);
     }
-    Node *node = &tape->nodes[tape->count++];
-    *node = (Node){.op = op, .backward = backward, .output = output, .saved = saved};
+    TapeNode *node = &tape->nodes[tape->count++];
+    *node = (TapeNode){.op = op, .backward = backward, .output = output, .saved = saved};
     node->inputs = tape_alloc(tape, input_count * sizeof *inputs);
     if (input_count) memcpy(node->inputs, inputs, input_count * sizeof *inputs);
     node->input_count = input_count;
@@ -196,7 +196,7 @@ void tape_grad_done(Tape *tape, Tensor *input) {
         input->on_ready(input->on_ready_context, input);
 }
 
-bool tape_grad_take(Tape *tape, Node *node, Tensor *input) {
+bool tape_grad_take(Tape *tape, TapeNode *node, Tensor *input) {
     Tensor *output = node->output;
     if (!wants_grad(input) || input->grad || grad_bytes(input) != grad_bytes(output) ||
         output->grad == tape->one)
@@ -208,7 +208,7 @@ bool tape_grad_take(Tape *tape, Node *node, Tensor *input) {
     return true;
 }
 
-void tape_pass_gradient(Tape *tape, Node *node, Tensor *input, bool may_take) {
+void tape_pass_gradient(Tape *tape, TapeNode *node, Tensor *input, bool may_take) {
     const Kernels *kernels = device_kernels(tape->device);
     bool accumulate;
     if (!(may_take && tape_grad_take(tape, node, input))) {
@@ -243,7 +243,7 @@ static void count_uses(Tape *tape, const Tensor *root) {
         for (size_t j = 0; j < tape->nodes[i].input_count; j++)
             if (tape->nodes[i].inputs[j]) tape->nodes[i].inputs[j]->pending_uses = 0;
     for (size_t i = tape->count; i-- > 0;) {
-        Node *node = &tape->nodes[i];
+        TapeNode *node = &tape->nodes[i];
         node->reached = is_root(root, node->output) || node->output->pending_uses > 0;
         for (size_t j = 0; node->reached && j < node->input_count; j++)
             if (wants_grad(node->inputs[j])) node->inputs[j]->pending_uses++;
@@ -276,7 +276,7 @@ int tape_backward(Tape *tape, Tensor *output, Error *err) {
     Phase phase = profile_enter(tape->profile, PHASE_BACKWARD);
     count_uses(tape, output);
     for (size_t i = tape->count; i-- > 0 && tape->error.status == STATUS_OK;) {
-        Node *node = &tape->nodes[i];
+        TapeNode *node = &tape->nodes[i];
         if (!node->reached) continue;
         CHECK(node->output->has_grad, "%s: no gradient arrived at its output", node->op);
         node->backward(tape, node);

@@ -1,10 +1,10 @@
 /* tape.h: reverse-mode automatic differentiation.
  *
- * An operation runs forward at once and, if gradients are wanted, records a Node with its backward
- * function. tape_backward first counts, from the loss, the recorded uses of every tensor that
- * contribute to its gradient, then runs the nodes in reverse. When the last use of a tensor has
- * contributed, the tensor is *ready*; for a parameter, on_ready is called. The uses are counted in
- * every backward, so shared weights, unused parameters and dynamic graphs work as in PyTorch.
+ * An operation runs forward at once and, if gradients are wanted, records a TapeNode with its
+ * backward function. tape_backward first counts, from the loss, the recorded uses of every tensor
+ * that contribute to its gradient, then runs the nodes in reverse. When the last use of a tensor
+ * has contributed, the tensor is *ready*; for a parameter, on_ready is called. The uses are counted
+ * in every backward, so shared weights, unused parameters and dynamic graphs work as in PyTorch.
  *
  * A tape has one device, an arena in device memory for activations, and an arena on the host for
  * nodes. One thread at a time uses a tape. It is reset after each step; from the second step on it
@@ -40,14 +40,14 @@
 #include "common/nn/tensor.h"
 
 typedef struct Tape Tape;
-typedef struct Node Node;
+typedef struct TapeNode TapeNode;
 typedef struct Profile Profile; // the trainer's, for --profile; other programs pass NULL
 
-struct Node {
+struct TapeNode {
     const char *op; // "linear": for errors and traces
     // Adds to the gradient of every input that requires one (tape_grad ... tape_grad_done). Reads
     // output->grad, which is complete.
-    void (*backward)(Tape *tape, Node *node);
+    void (*backward)(Tape *tape, TapeNode *node);
     Tensor **inputs; // [input_count], tape_record's (NULL: absent), from tape_alloc
     size_t input_count;
     Tensor *output;
@@ -66,7 +66,7 @@ struct Tape {
     Precision precision;
     Error error;
 
-    Node *nodes;
+    TapeNode *nodes;
     size_t count, capacity;
     // Gradients of activations: allocated from the arena at the first contribution, reused during
     // backward.
@@ -109,8 +109,8 @@ void *tape_scratch(Tape *tape, size_t bytes);
 // Records that output was computed from the inputs, and returns the node. If the tape is not
 // recording or no input requires a gradient, it records nothing, output requires no gradient, and
 // NULL is returned.
-Node *tape_record(Tape *tape, const char *op, void (*backward)(Tape *, Node *), Tensor *output,
-                  size_t input_count, Tensor *const *inputs, void *saved);
+TapeNode *tape_record(Tape *tape, const char *op, void (*backward)(Tape *, TapeNode *),
+                      Tensor *output, size_t input_count, Tensor *const *inputs, void *saved);
 
 // Records an error "op on device: message". Always returns NULL.
 Tensor *tape_fail(Tape *tape, const char *op, const char *format, ...)
@@ -132,7 +132,7 @@ int tape_error(const Tape *tape, Error *err); // 0, or -1 with err filled (a cop
 int tape_backward(Tape *tape, Tensor *output, Error *err);
 float *tape_make_grad(Tape *tape, Tensor *output);
 
-// In Node.backward, for each input: returns the memory of its gradient, or NULL if the input
+// In TapeNode.backward, for each input: returns the memory of its gradient, or NULL if the input
 // requires none (never of a node with one input: such a node would not be recorded). *accumulate:
 // add to the contents (true) or overwrite them. Then call tape_grad_done.
 float *tape_grad(Tape *tape, Tensor *input, bool *accumulate);
@@ -140,9 +140,9 @@ void tape_grad_done(Tape *tape, Tensor *input);
 // For operations whose input gradient equals the output's or is computed in place (add, flatten,
 // activations). If the input has no gradient yet, moves the memory of the output's gradient to the
 // input and returns true; otherwise returns false and changes nothing. Then call tape_grad_done.
-bool tape_grad_take(Tape *tape, Node *node, Tensor *input);
+bool tape_grad_take(Tape *tape, TapeNode *node, Tensor *input);
 // Adds the output's gradient to the input's and calls tape_grad_done. may_take: the memory may be
 // moved (tape_grad_take); otherwise it is copied.
-void tape_pass_gradient(Tape *tape, Node *node, Tensor *input, bool may_take);
+void tape_pass_gradient(Tape *tape, TapeNode *node, Tensor *input, bool may_take);
 
 #endif

@@ -18,7 +18,7 @@
 #include "common/nn/optimizer.h"
 #include "common/tensor_files/safetensors.h"
 
-typedef struct Log Log; // the trainer's; other programs pass NULL
+typedef struct RunLog RunLog; // the trainer's; other programs pass NULL
 
 // Settings that a resumed run may change, with a notice: as text, "" if unknown.
 typedef enum ProgressNote {
@@ -66,7 +66,7 @@ void checkpoint_remove(const char *path);
 // Sets *path to the folder's complete checkpoint with the most steps, freed by the caller; NULL if
 // the folder has no checkpoint. Returns 0, or -1 with err filled if all checkpoints are damaged or
 // the folder cannot be read. Logs skipped files with the reason.
-int checkpoint_find(const char *folder, char **path, Log *log, Error *err);
+int checkpoint_find(const char *folder, char **path, RunLog *log, Error *err);
 
 typedef enum CheckpointState {
     CHECKPOINT_DAMAGED,

@@ -17,7 +17,7 @@ static int is_candidate(const struct dirent *entry) {
     return fnmatch("?*.safetensors", entry->d_name, 0) == 0;
 }
 
-int checkpoint_find(const char *folder, char **path, Log *log, Error *err) {
+int checkpoint_find(const char *folder, char **path, RunLog *log, Error *err) {
     struct dirent **entries;
     // Sorted, so that every rank chooses the same one of several with equal steps (best and last).
     int count = scandir(folder, &entries, is_candidate, alphasort);

@@ -113,7 +113,7 @@ enum { TEXT_MAX = 1024 };
 
 void bits_announce(Run *run) {
     const Job *job = run->job;
-    Log *log = &run->record.log;
+    RunLog *log = &run->record.log;
     if (job->devices == 1 || run->config->evaluate || run->config->dry_run) return;
     // The rows that break the promise: "reason: remedy; reason", the remedies, each once, and the
     // reasons without remedy.

@@ -223,7 +223,7 @@ typedef struct Setting {
 } Setting;
 
 // Logs a difference, or returns -1 with err filled if it makes another run.
-static int check_setting(const char *path, const Setting *s, Log *log, Error *err) {
+static int check_setting(const char *path, const Setting *s, RunLog *log, Error *err) {
     if (!*s->saved || strcmp(s->saved, s->now) == 0) return 0;
     if (s->effect == ANOTHER_RUN)
         return error_set(err, STATUS_USAGE,
@@ -240,7 +240,7 @@ static const char *decimal(char text[24], uint64_t number) {
     return text;
 }
 
-int checks_resumed(const char *path, const Progress *saved, const Progress *now, Log *log,
+int checks_resumed(const char *path, const Progress *saved, const Progress *now, RunLog *log,
                    Error *err) {
     char a[5][24], b[5][24];
     const char(*was)[32] = saved->notes, (*is_now)[32] = now->notes;

@@ -45,7 +45,7 @@ int checks_same_checkpoint(Job *job, const char *resume, const Progress *progres
 
 // Checks that a checkpoint's Progress fits this run. A difference that makes it another run is an
 // error; a difference that only ends bit-for-bit continuation is logged.
-int checks_resumed(const char *path, const Progress *saved, const Progress *now, Log *log,
+int checks_resumed(const char *path, const Progress *saved, const Progress *now, RunLog *log,
                    Error *err);
 
 #endif

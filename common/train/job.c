@@ -37,7 +37,7 @@ static int nothing_to_save(Job *self, SafeTensors *state, Error *err) {
     return 0;
 }
 
-static int nothing_to_load(Job *self, const char *path, const SafeTensors *state, Log *log,
+static int nothing_to_load(Job *self, const char *path, const SafeTensors *state, RunLog *log,
                            Error *err) {
     (void)self, (void)err;
     if (state->count > 0)

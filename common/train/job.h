@@ -56,7 +56,8 @@ struct Job {
     // run had none. It logs state that cannot continue bit for bit. path names the checkpoint in
     // messages. Both return 0, or -1 with err filled.
     int (*save_state)(Job *self, SafeTensors *state, Error *err);
-    int (*load_state)(Job *self, const char *path, const SafeTensors *state, Log *log, Error *err);
+    int (*load_state)(Job *self, const char *path, const SafeTensors *state, RunLog *log,
+                      Error *err);
     // Names the component that prevents capturing a step in a graph; NULL: none.
     const char *(*unrecordable)(const Job *self);
     // Bytes this process moved between devices since the job was opened.

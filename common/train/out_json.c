@@ -35,7 +35,7 @@ static int end_file(AtomicFile *file, Json *json, Error *err) {
 // Writes the devices, and the emulated link, on which the file's times depend.
 static void write_devices(Json *json, const Job *job) {
     char text[LINK_TEXT_MAX];
-    const Link *link = job->strategy->device->link;
+    const DeviceLink *link = job->strategy->device->link;
     json_integer(json, "world_size", job->devices);
     json_bool(json, "fake_hosts", job->fake_hosts);
     if (link) json_string(json, "link", link_describe(link_speed(link), text));

@@ -33,13 +33,13 @@ int outputs_claim(Outputs *outputs, const TrainConfig *config, Error *err) {
     return failed ? -1 : 0;
 }
 
-static void announce(const FileLock *lock, const char *option, const char *path, Log *log) {
+static void announce(const FileLock *lock, const char *option, const char *path, RunLog *log) {
     if (lock && !lock_is_held(lock))
         log_say(log, "%s %s: its file system has no locks; another job there would not be noticed",
                 option, path);
 }
 
-void outputs_announce(const Outputs *outputs, const TrainConfig *config, Log *log) {
+void outputs_announce(const Outputs *outputs, const TrainConfig *config, RunLog *log) {
     announce(outputs->out, "--out", config->out, log);
     announce(outputs->save, "--save", config->save, log);
 }

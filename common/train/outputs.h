@@ -19,7 +19,7 @@ typedef struct Outputs {
 // (STATUS_USAGE), which names the job that holds a lock. In either case outputs_release follows.
 int outputs_claim(Outputs *outputs, const TrainConfig *config, Error *err);
 // Logs the outputs on file systems without locks.
-void outputs_announce(const Outputs *outputs, const TrainConfig *config, Log *log);
+void outputs_announce(const Outputs *outputs, const TrainConfig *config, RunLog *log);
 void outputs_release(Outputs *outputs);
 
 #endif

@@ -26,7 +26,7 @@ typedef struct Record {
     const TrainConfig *config;
     const Job *job;
     bool main;
-    Log log;
+    RunLog log;
     FILE *steps;       // steps.csv; NULL without --out
     int lost;          // errno of a row that could not be written; 0: none
     uint64_t *step_ns; // [step_capacity] durations, for the percentiles

@@ -44,7 +44,7 @@ static int load(Run *run, const char *path, SafeTensors *state, Error *err) {
     const TrainConfig *config = run->config;
     Strategy *strategy = run->strategy;
     Progress now = run->progress, *progress = &run->progress;
-    Log *log = &run->record.log;
+    RunLog *log = &run->record.log;
     step_scaler_save(run->step, &now);
     if (checkpoint_load(path, strategy->model, run->optimizer, state, progress, err) != 0)
         return -1;

@@ -89,7 +89,7 @@ static const struct {
 
 // Notes in the first of several processes of a single-process program, as mpirun, srun or ddprun
 // start them, that each trains independently.
-static void note_copies(const Job *job, Log *log) {
+static void note_copies(const Job *job, RunLog *log) {
     if (job->devices > job->all_count) return; // several processes train one model
     for (size_t i = 0; i < sizeof STARTERS / sizeof *STARTERS; i++) {
         const char *rank = getenv(STARTERS[i].rank), *size = getenv(STARTERS[i].size);

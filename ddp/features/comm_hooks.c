@@ -131,7 +131,7 @@ static int start_compress(void *state, GradBucket *bucket, Error *err) {
 }
 
 static int finish_compress(void *state, GradBucket *bucket, Error *err) {
-    int status = work_wait(bucket->work, NULL, &bucket->done_ns, err);
+    int status = pg_work_wait(bucket->work, NULL, &bucket->done_ns, err);
     widen_bucket(state, bucket);
     return status;
 }

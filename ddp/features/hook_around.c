@@ -28,7 +28,8 @@ static int save(void *state, SafeTensors *content, Error *err) {
     return around->inner.save(around->inner.state, content, err);
 }
 
-static int load(void *state, const char *path, const SafeTensors *content, Log *log, Error *err) {
+static int load(void *state, const char *path, const SafeTensors *content, RunLog *log,
+                Error *err) {
     const HookAround *around = state;
     return around->inner.load(around->inner.state, path, content, log, err);
 }

@@ -98,7 +98,7 @@ static void apply_content(const HookState *state, const SafeTensors *content, bo
     }
 }
 
-int hook_state_restore(void *hook_state, const char *path, const SafeTensors *content, Log *log,
+int hook_state_restore(void *hook_state, const char *path, const SafeTensors *content, RunLog *log,
                        Error *err) {
     const HookState *state = hook_state;
     if (content->count == 0) {

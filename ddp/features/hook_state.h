@@ -41,7 +41,7 @@ int hook_state_gather(void *hook_state, SafeTensors *content, Error *err);
 // messages. A missing tensor, another shape or a surplus tensor is an error, after which nothing is
 // changed. Empty content (saved without this hook) leaves the initial state. The log receives that,
 // and a change of the number of ranks.
-int hook_state_restore(void *hook_state, const char *path, const SafeTensors *content, Log *log,
+int hook_state_restore(void *hook_state, const char *path, const SafeTensors *content, RunLog *log,
                        Error *err);
 
 #endif

@@ -49,7 +49,7 @@ static int start_sum(void *state, GradBucket *bucket, Error *err) {
 
 static int finish_average(void *state, GradBucket *bucket, Error *err) {
     const JoinedDdp *joined = state;
-    if (work_wait(bucket->work, NULL, &bucket->done_ns, err) != 0) return -1;
+    if (pg_work_wait(bucket->work, NULL, &bucket->done_ns, err) != 0) return -1;
     int ranks = join_divisor(joined->join);
     if (bucket->op == PG_AVG)
         device_kernels(bucket->device)

@@ -16,7 +16,7 @@ static int start(void *state, GradBucket *bucket, Error *err) {
 
 static int finish(void *state, GradBucket *bucket, Error *err) {
     (void)state;
-    return bucket->work ? work_wait(bucket->work, NULL, &bucket->done_ns, err) : 0;
+    return bucket->work ? pg_work_wait(bucket->work, NULL, &bucket->done_ns, err) : 0;
 }
 
 static const char NAME[] = "post_localSGD";
@@ -33,7 +33,8 @@ static int save(void *state, SafeTensors *content, Error *err) {
     return hook_state_gather(&(HookState){NAME, sgd->group, &step, 1}, content, err);
 }
 
-static int load(void *state, const char *path, const SafeTensors *content, Log *log, Error *err) {
+static int load(void *state, const char *path, const SafeTensors *content, RunLog *log,
+                Error *err) {
     PostLocalSgd *sgd = state;
     HookTensor step = step_tensor(sgd);
     return hook_state_restore(&(HookState){NAME, sgd->group, &step, 1}, path, content, log, err);

@@ -34,7 +34,7 @@ typedef struct Matrix { // one parameter's gradient
 
 typedef struct BucketSlices { // of the three slabs
     Slice p, q, rest;
-    Work *p_work, *rest_work;
+    PgWork *p_work, *rest_work;
     bool plain; // before start_iteration: all-reduced uncompressed
 } BucketSlices;
 
@@ -166,8 +166,8 @@ static BucketSlices *take_slices(PowerSgd *state, GradBucket *bucket) {
     return slices;
 }
 
-static Work *start_sum(const PowerSgd *state, const GradBucket *bucket, Slice slice, ReduceOp op,
-                       Error *err) {
+static PgWork *start_sum(const PowerSgd *state, const GradBucket *bucket, Slice slice, ReduceOp op,
+                         Error *err) {
     Collective sum = pg_all_reduce(slice.data, slice.count, PG_F32, op);
     return pg_start(state->group, pg_of_bucket(sum, bucket->index), err);
 }
@@ -184,7 +184,7 @@ static int start(void *context, GradBucket *bucket, Error *err) {
     slices->rest_work = start_sum(state, bucket, slices->rest, bucket->op, err);
     if (!slices->rest_work) return -1;
     slices->p_work = start_sum(state, bucket, slices->p, PG_SUM, err);
-    if (!slices->p_work) work_wait(slices->rest_work, NULL, NULL, err);
+    if (!slices->p_work) pg_work_wait(slices->rest_work, NULL, NULL, err);
     return slices->p_work ? 0 : -1;
 }
 
@@ -240,13 +240,13 @@ static int finish(void *context, GradBucket *bucket, Error *err) {
     BucketSlices *slices = &state->slices[bucket->index];
     if (slices->plain) {
         state->iteration += bucket->is_last;
-        return work_wait(bucket->work, NULL, &bucket->done_ns, err);
+        return pg_work_wait(bucket->work, NULL, &bucket->done_ns, err);
     }
-    int failed = work_wait(slices->rest_work, NULL, NULL, err);
-    if (work_wait(slices->p_work, NULL, NULL, err) != 0 || failed) return -1;
+    int failed = pg_work_wait(slices->rest_work, NULL, NULL, err);
+    if (pg_work_wait(slices->p_work, NULL, NULL, err) != 0 || failed) return -1;
     project_back(state, bucket);
-    Work *q = start_sum(state, bucket, slices->q, bucket->op, err);
-    if (!q || work_wait(q, NULL, NULL, err) != 0) return -1;
+    PgWork *q = start_sum(state, bucket, slices->q, bucket->op, err);
+    if (!q || pg_work_wait(q, NULL, NULL, err) != 0) return -1;
     decompress(state, bucket, bucket->op == PG_AVG ? 1 : 1 / (float)pg_size(state->group));
     state->iteration += bucket->is_last;
     state->compressed += bucket->is_last;

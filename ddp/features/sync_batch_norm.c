@@ -59,7 +59,7 @@ static bool communicate(Tape *tape, ProcessGroup *group, Collective c) {
 
 // Weight's and bias' gradients are completed first: their reduction overlaps the wait for the other
 // ranks.
-static void backward(Tape *tape, Node *node) {
+static void backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     const Saved *s = node->saved;
     const BatchNorm *norm = &s->norm.of;

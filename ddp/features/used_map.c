@@ -51,7 +51,7 @@ int used_map_start(UsedMap *map, Error *err) {
 }
 
 int used_map_wait(UsedMap *map, Error *err) {
-    int status = map->work ? work_wait(map->work, NULL, NULL, err) : 0;
+    int status = map->work ? pg_work_wait(map->work, NULL, NULL, err) : 0;
     map->work = NULL;
     memset(map->used, 0, map->parameters->count * sizeof *map->used);
     return status;

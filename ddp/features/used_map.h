@@ -18,7 +18,7 @@ typedef struct UsedMap {
     int32_t *ranks; // [parameters], number of ranks that used it, by the last exchange
     bool *lent;     // [parameters], contributed since the last used_map_return_gradients
     float **kept;   // [parameters], its gradient before, in host memory; NULL: None
-    Work *work;     // the exchange in flight, or NULL
+    PgWork *work;   // the exchange in flight, or NULL
 } UsedMap;
 
 UsedMap *used_map_create(Reducer *reducer);

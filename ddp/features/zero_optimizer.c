@@ -163,7 +163,7 @@ static int start_bucket(void *state, GradBucket *bucket, Error *err) {
 
 static int finish_bucket(void *state, GradBucket *bucket, Error *err) {
     const Zero *zero = state;
-    if (bucket->work && work_wait(bucket->work, NULL, &bucket->done_ns, err) != 0) return -1;
+    if (bucket->work && pg_work_wait(bucket->work, NULL, &bucket->done_ns, err) != 0) return -1;
     // The remainder, which the last rank owns: less than W cache lines.
     const int ranks = pg_size(zero->group);
     size_t even = share_of(zero, bucket) * (size_t)ranks, rest = bucket->count - even;
@@ -312,7 +312,8 @@ static int save(void *state, SafeTensors *content, Error *err) {
 }
 
 // Nothing to do: each rank's part is loaded with the optimizer.
-static int load(void *state, const char *path, const SafeTensors *content, Log *log, Error *err) {
+static int load(void *state, const char *path, const SafeTensors *content, RunLog *log,
+                Error *err) {
     (void)state, (void)path, (void)content, (void)log, (void)err;
     return 0;
 }

@@ -1,7 +1,7 @@
 /* group_internal.h: the structs and functions that the files of a ProcessGroup share.
  *
  *     process_group.c   the group: creation, queries, the first error, closing
- *     work.c            its queue and communication thread: pg_run, pg_start, work_wait
+ *     work.c            its queue and communication thread: pg_run, pg_start, pg_work_wait
  *     subgroup.c        subgroups
  *     operation.c       names of operations; collective.c: collectives as values
  *     fingerprint.c     comparison of the ranks' calls
@@ -15,12 +15,12 @@
 #include "ddp/group/flight_recorder.h"
 #include "ddp/group/flight_trigger.h"
 
-struct Work {
+struct PgWork {
     ProcessGroup *group;
     PgCall call;
     uint64_t end_ns;   // 0: the device still runs the call
     bool done, failed; // under the group's mutex
-    Work *next;        // in the queue or in the free list
+    PgWork *next;      // in the queue or in the free list
 };
 
 struct ProcessGroup {
@@ -34,14 +34,14 @@ struct ProcessGroup {
     pthread_t thread;
     bool busy; // the communication thread only: calls are in flight on the device
     PgObserver observer;
-    Link *link;             // emulated network; NULL: none
+    DeviceLink *link;       // emulated network; NULL: none
     FlightTrigger *trigger; // NULL: no pipe is configured
 
     pthread_mutex_t mutex;     // protects what follows
     pthread_cond_t work_ready; // the queue is not empty, or closing is set
-    pthread_cond_t work_over;  // a Work is done
-    Work *first, *last;        // the queue
-    Work *spare;               // the pool
+    pthread_cond_t work_over;  // a PgWork is done
+    PgWork *first, *last;      // the queue
+    PgWork *spare;             // the pool
     uint64_t issued, finished; // number of Works
     PgTotals totals;
     FlightRecorder *flight;
@@ -50,7 +50,7 @@ struct ProcessGroup {
     bool closing;
     Error error;             // the first error; status != STATUS_OK: the group is broken
     ProcessGroup *next_open; // in the list of open groups
-    Work works[PG_MAX_WORKS];
+    PgWork works[PG_MAX_WORKS];
 };
 
 // ---- process_group.c ------------------------------------------------------------------------

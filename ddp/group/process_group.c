@@ -117,7 +117,7 @@ PgTotals pg_totals(const ProcessGroup *group) {
     return totals;
 }
 
-void pg_emulate_link(ProcessGroup *group, Link *link) {
+void pg_emulate_link(ProcessGroup *group, DeviceLink *link) {
     CHECK(!group->thread_started, "rank %d: a link for a group that is in use", group->rank);
     group->link = link;
 }

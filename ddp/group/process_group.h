@@ -1,7 +1,7 @@
 /* process_group.h: a fixed set of ranks and the collectives between them.
  *
  * A Collective is a value that describes an operation. pg_run runs it and returns when it has
- * completed; pg_start enqueues it for the group's communication thread and returns a Work to wait
+ * completed; pg_start enqueues it for the group's communication thread and returns a PgWork to wait
  * for. Both run in the order in which this rank issued them. Every rank must issue the same
  * collectives in the same order: each carries a sequence number and a fingerprint (kind, count,
  * dtype, op, root), and a mismatch is an error on all ranks that names the ranks, the operations
@@ -31,7 +31,7 @@
  * | nccl    | GPUs                                             |
  *
  * With nccl, device buffers follow the order of the device's compute stream: a collective begins
- * after the work enqueued before pg_run or pg_start, and work enqueued after pg_run or work_wait
+ * after the work enqueued before pg_run or pg_start, and work enqueued after pg_run or pg_work_wait
  * begins after the collective. Neither blocks on the device. Host buffers hold the result on
  * return.
  */
@@ -45,10 +45,10 @@
 #include "common/base/error.h"
 #include "ddp/group/collective.h"
 
-typedef struct Link Link;   // an emulated network between devices: train_ddp --link
-typedef struct Trace Trace; // the trainer's, for --trace
+typedef struct DeviceLink DeviceLink; // an emulated network between devices: train_ddp --link
+typedef struct Trace Trace;           // the trainer's, for --trace
 typedef struct ProcessGroup ProcessGroup;
-typedef struct Work Work;
+typedef struct PgWork PgWork;
 
 // Callbacks about this rank's activity: all functions are set, or all are NULL.
 typedef struct PgObserver {
@@ -94,15 +94,15 @@ static inline uint64_t pg_moved_bytes(const ProcessGroup *group) {
 
 // Runs the collective and waits for its completion. Returns 0, or -1 with err filled.
 int pg_run(ProcessGroup *group, Collective collective, Error *err);
-// Enqueues the collective. The group owns the buffers until work_wait. Returns the Work, to be
-// passed to work_wait, or NULL with err filled: the group is broken. At most PG_MAX_WORKS may be
+// Enqueues the collective. The group owns the buffers until pg_work_wait. Returns the PgWork, to be
+// passed to pg_work_wait, or NULL with err filled: the group is broken. At most PG_MAX_WORKS may be
 // outstanding.
 enum { PG_MAX_WORKS = 1024 };
-Work *pg_start(ProcessGroup *group, Collective collective, Error *err);
-// Waits for the collective and releases the Work. Returns 0, or -1 with err filled. begin_ns and
+PgWork *pg_start(ProcessGroup *group, Collective collective, Error *err);
+// Waits for the collective and releases the PgWork. Returns 0, or -1 with err filled. begin_ns and
 // end_ns (either may be NULL) receive the clock_ns at which the communication thread started it and
 // at which it completed; end_ns is 0 while a device still runs it.
-int work_wait(Work *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err);
+int pg_work_wait(PgWork *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err);
 
 // Allocates memory that the other ranks map too, so that collectives work on it without copying it
 // in or out. Collective: all ranks pass the same bytes. Zeroed, page aligned; owned by the group
@@ -156,7 +156,7 @@ void pg_close(ProcessGroup *group);
 // link, by the usual algorithm; the thread that runs it sleeps. All ranks have
 // links of the same speed, and subgroups share their parent's. To be called before the first
 // pg_start; the link must outlive the group. NULL, the default: no emulation.
-void pg_emulate_link(ProcessGroup *group, Link *link);
+void pg_emulate_link(ProcessGroup *group, DeviceLink *link);
 
 // Trades the order of sums for speed: from now on all_reduce adds floats as the backend's library
 // does (mpi: MPI_Allreduce). All ranks get the same bits, but different from shm's and dependent on

@@ -5,13 +5,13 @@
  * | pg_start  | caller's thread       | communication thread | communication thread           |
  * | pg_run    | caller's thread       | caller's thread      | communication thread, awaited  |
  *
- * The owner issues calls. pg_start appends a Work to the queue. A call that runs in the caller's
+ * The owner issues calls. pg_start appends a PgWork to the queue. A call that runs in the caller's
  * thread, which saves a thread switch, first drains the queue. So at most one thread is inside the
  * backend, and the order of issue is the order of execution. No call allocates: Works come from a
  * pool.
  *
  * A backend that enqueues on a device (backend.h: poll) is called by the communication thread only,
- * which also polls it for completion; a Work is done once it is enqueued on the device.
+ * which also polls it for completion; a PgWork is done once it is enqueued on the device.
  *
  * Invariant: `issued - finished` Works are queued or running. The fields under `mutex` are accessed
  * only while it is held, and it is never held during a call of the backend. The arguments of a call
@@ -145,9 +145,9 @@ static bool queues(const ProcessGroup *group) {
     return group->backend->poll != NULL;
 }
 
-// Dequeues the next Work into *work; NULL after the polling interval. Returns false when the group
-// is closing and nothing is queued or in flight.
-static bool next_work(ProcessGroup *group, Work **work) {
+// Dequeues the next PgWork into *work; NULL after the polling interval. Returns false when the
+// group is closing and nothing is queued or in flight.
+static bool next_work(ProcessGroup *group, PgWork **work) {
     pthread_mutex_lock(&group->mutex);
     if (!group->first && (!group->closing || group->busy)) {
         struct timespec deadline = clock_deadline(group->busy ? POLL_S : WATCH_S);
@@ -164,7 +164,7 @@ static bool next_work(ProcessGroup *group, Work **work) {
     return more;
 }
 
-static void do_work(ProcessGroup *group, Work *work) {
+static void do_work(ProcessGroup *group, PgWork *work) {
     int status = run_call(group, &work->call, &work->end_ns);
     pthread_mutex_lock(&group->mutex);
     work->failed = status != 0;
@@ -193,7 +193,7 @@ static void poll_in_flight(ProcessGroup *group) {
 static void *communication_thread(void *context) {
     ProcessGroup *group = context;
     cores_take_short_turns(); // it shares its core with the thread that computes
-    Work *work;
+    PgWork *work;
     while (next_work(group, &work)) {
         if (work) do_work(group, work);
         if (queues(group)) poll_in_flight(group);
@@ -242,10 +242,10 @@ void pg_drain(ProcessGroup *group) {
     pthread_mutex_unlock(&group->mutex);
 }
 
-// Takes a Work for the call from the pool, with the mutex held; NULL with err filled if the pool is
-// empty.
-static Work *take_work(ProcessGroup *group, const PgCall *call, Error *err) {
-    Work *work = group->spare;
+// Takes a PgWork for the call from the pool, with the mutex held; NULL with err filled if the pool
+// is empty.
+static PgWork *take_work(ProcessGroup *group, const PgCall *call, Error *err) {
+    PgWork *work = group->spare;
     if (!work)
         return error_null(err, STATUS_FAILED, "rank %d: more than %d collectives are outstanding",
                           group->rank, PG_MAX_WORKS);
@@ -258,19 +258,19 @@ static Work *take_work(ProcessGroup *group, const PgCall *call, Error *err) {
 }
 
 // Breaks the group because its queue cannot take a call. Always returns NULL.
-static Work *refuse(ProcessGroup *group, const Error *cause, Error *err) {
+static PgWork *refuse(ProcessGroup *group, const Error *cause, Error *err) {
     pg_break(group, cause);
     pg_copy_error(cause, err);
     return NULL;
 }
 
-// Drains the queue, then runs an issued call in the caller's thread. Returns its Work, which is
+// Drains the queue, then runs an issued call in the caller's thread. Returns its PgWork, which is
 // done, or NULL with err filled: the group is broken.
-static Work *run_here(ProcessGroup *group, const PgCall *call, Error *err) {
+static PgWork *run_here(ProcessGroup *group, const PgCall *call, Error *err) {
     Error error = {0};
     pg_drain(group);
     pthread_mutex_lock(&group->mutex);
-    Work *work = take_work(group, call, &error);
+    PgWork *work = take_work(group, call, &error);
     pthread_mutex_unlock(&group->mutex);
     if (!work) return refuse(group, &error, err);
     do_work(group, work);
@@ -278,10 +278,10 @@ static Work *run_here(ProcessGroup *group, const PgCall *call, Error *err) {
 }
 
 // Appends an issued call to the queue and wakes the communication thread, which the first call
-// starts. Returns its Work, or NULL with err filled: the group is broken. Blocks in one case: a
+// starts. Returns its PgWork, or NULL with err filled: the group is broken. Blocks in one case: a
 // call recorded into a graph returns after the communication thread has recorded it. If the group
 // broke meanwhile, the call fails here.
-static Work *enqueue(ProcessGroup *group, const PgCall *call, Error *err) {
+static PgWork *enqueue(ProcessGroup *group, const PgCall *call, Error *err) {
     Error error = {0};
     if (!group->thread_started) {
         int status = pthread_create(&group->thread, NULL, communication_thread, group);
@@ -294,7 +294,7 @@ static Work *enqueue(ProcessGroup *group, const PgCall *call, Error *err) {
     }
     pthread_mutex_lock(&group->mutex);
     const bool broken = group->error.status != STATUS_OK;
-    Work *work = take_work(group, call, &error);
+    PgWork *work = take_work(group, call, &error);
     if (work && !broken) {
         *(group->last ? &group->last->next : &group->first) = work;
         group->last = work;
@@ -307,9 +307,9 @@ static Work *enqueue(ProcessGroup *group, const PgCall *call, Error *err) {
     return work;
 }
 
-// Waits for the Work, joins its ticket, and returns the Work to the pool. *call and *end_ns receive
+// Waits for the PgWork, joins its ticket, and returns the PgWork to the pool. *call and *end_ns receive
 // the outcome.
-static int take_back(Work *work, PgCall *call, uint64_t *end_ns, Error *err) {
+static int take_back(PgWork *work, PgCall *call, uint64_t *end_ns, Error *err) {
     ProcessGroup *group = work->group;
     pthread_mutex_lock(&group->mutex);
     while (!work->done) wait_over(group);
@@ -328,7 +328,8 @@ static int take_back(Work *work, PgCall *call, uint64_t *end_ns, Error *err) {
 int pg_perform(ProcessGroup *group, PgCall *call, Error *err) {
     uint64_t end_ns;
     if (queues(group)) {
-        Work *work = is_alone(group, call) ? run_here(group, call, err) : enqueue(group, call, err);
+        PgWork *work =
+            is_alone(group, call) ? run_here(group, call, err) : enqueue(group, call, err);
         return work ? take_back(work, call, &end_ns, err) : -1;
     }
     pg_drain(group);
@@ -340,13 +341,13 @@ int pg_run(ProcessGroup *group, Collective collective, Error *err) {
     return issue(group, &call, err) != 0 ? -1 : pg_perform(group, &call, err);
 }
 
-Work *pg_start(ProcessGroup *group, Collective collective, Error *err) {
+PgWork *pg_start(ProcessGroup *group, Collective collective, Error *err) {
     PgCall call = {.operation = (int)collective.kind, .collective = collective};
     if (issue(group, &call, err) != 0) return NULL;
     return is_alone(group, &call) ? run_here(group, &call, err) : enqueue(group, &call, err);
 }
 
-int work_wait(Work *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err) {
+int pg_work_wait(PgWork *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err) {
     PgCall call;
     uint64_t ended_ns;
     int status = take_back(work, &call, &ended_ns, err);

@@ -219,7 +219,7 @@ static bool read_mark(const char *path, Mark *mark) {
 // The fourth step begins on any rank only when rank 0 has saved after the second.
 static bool check_checkpoint(const char *folder, const Mark *mark, Error *err) {
     char *path = NULL;
-    Log silent = log_open(true);
+    RunLog silent = log_open(true);
     if (checkpoint_find(folder, &path, &silent, err) != 0) return false;
     bool there = path != NULL;
     free(path);

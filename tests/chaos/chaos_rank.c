@@ -139,10 +139,10 @@ int __wrap_strategy_barrier(Strategy *strategy, Error *err) {
     return __real_strategy_barrier(strategy, err);
 }
 
-Work *__real_pg_start(ProcessGroup *group, Collective collective, Error *err);
-Work *__wrap_pg_start(ProcessGroup *group, Collective collective, Error *err);
+PgWork *__real_pg_start(ProcessGroup *group, Collective collective, Error *err);
+PgWork *__wrap_pg_start(ProcessGroup *group, Collective collective, Error *err);
 
-Work *__wrap_pg_start(ProcessGroup *group, Collective collective, Error *err) {
+PgWork *__wrap_pg_start(ProcessGroup *group, Collective collective, Error *err) {
     if (collective.bucket > 0 && arrive("backward")) {
         strike();
         if (fault_is("shape")) collective.count--;

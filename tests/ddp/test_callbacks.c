@@ -51,7 +51,7 @@ static int start(void *state, GradBucket *bucket, Error *err) {
 static int finish(void *state, GradBucket *bucket, Error *err) {
     Callbacks *callbacks = state;
     callbacks->finishes++;
-    if (work_wait(bucket->work, NULL, &bucket->done_ns, err) != 0) return -1;
+    if (pg_work_wait(bucket->work, NULL, &bucket->done_ns, err) != 0) return -1;
     return bucket->index == 1 ? fail_if(callbacks, HOOK_FINISH, err) : 0;
 }
 

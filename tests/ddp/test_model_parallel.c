@@ -142,7 +142,7 @@ static void row_58_multi_device_module(void **state) {
 
 // ---- a part whose backward fails --------------------------------------------------------------
 
-static void fail_backward(Tape *tape, Node *node) {
+static void fail_backward(Tape *tape, TapeNode *node) {
     (void)node;
     tape_fail(tape, "fragile", "out of luck");
 }

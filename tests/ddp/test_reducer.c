@@ -65,7 +65,7 @@ static int diary_start(void *state, GradBucket *bucket, Error *err) {
 static int diary_finish(void *state, GradBucket *bucket, Error *err) {
     Scene *scene = state;
     note(scene, "finish %zu; ", bucket->index);
-    int status = work_wait(bucket->work, NULL, &bucket->done_ns, err);
+    int status = pg_work_wait(bucket->work, NULL, &bucket->done_ns, err);
     return scene->fails_at == 100 + (int)bucket->index ? cut_the_cable(scene, err) : status;
 }
 

@@ -133,7 +133,7 @@ static double time_transfers(Transfer *transfers, int count) {
 
 // The same by the model: when the last of them has arrived.
 static double model_transfers(const Transfer *transfers, int count, LinkSpeed speed) {
-    Link *client = link_create(speed), *server = link_create(speed);
+    DeviceLink *client = link_create(speed), *server = link_create(speed);
     uint64_t over = 0;
     for (int i = 0; i < count; i++) {
         bool out = transfers[i].way == TO_SERVER;

@@ -41,7 +41,7 @@ static void reads_numbers_and_names(void **unused) {
 
 static void one_transfer_takes_latency_and_bytes(void **unused) {
     (void)unused;
-    Link *a = link_create(SPEED), *b = link_create(SPEED);
+    DeviceLink *a = link_create(SPEED), *b = link_create(SPEED);
     assert_int_equal(link_reserve(a, b, 1000, 100), 100 + 1000 + 5000);
     // An empty message still takes the latency, behind the first one.
     assert_int_equal(link_reserve(a, b, 0, 100), 100 + 1000 + 5000);
@@ -52,7 +52,7 @@ static void one_transfer_takes_latency_and_bytes(void **unused) {
 // DataParallel's gather and broadcast: what all exchange with device 0 queues up there.
 static void one_device_is_the_bottleneck(void **unused) {
     (void)unused;
-    Link *link[4];
+    DeviceLink *link[4];
     for (int i = 0; i < 4; i++) link[i] = link_create(SPEED);
     for (uint64_t i = 1; i < 4; i++)
         assert_int_equal(link_reserve(link[i], link[0], 1000, 0), i * 1000 + 5000);
@@ -64,7 +64,7 @@ static void one_device_is_the_bottleneck(void **unused) {
 
 static void strangers_do_not_wait_for_each_other(void **unused) {
     (void)unused;
-    Link *link[4];
+    DeviceLink *link[4];
     for (int i = 0; i < 4; i++) link[i] = link_create(SPEED);
     assert_int_equal(link_reserve(link[0], link[1], 1000, 0), 6000);
     assert_int_equal(link_reserve(link[2], link[3], 1000, 0), 6000);
@@ -74,7 +74,7 @@ static void strangers_do_not_wait_for_each_other(void **unused) {
 
 static void the_slower_link_sets_the_pace(void **unused) {
     (void)unused;
-    Link *fast = link_create((LinkSpeed){1e10, 0}), *slow = link_create(SPEED);
+    DeviceLink *fast = link_create((LinkSpeed){1e10, 0}), *slow = link_create(SPEED);
     assert_int_equal(link_reserve(fast, slow, 1000, 0), 6000);
     link_close(fast);
     link_close(slow);
@@ -82,7 +82,7 @@ static void the_slower_link_sets_the_pace(void **unused) {
 
 static void a_collective_fills_both_ways_at_once(void **unused) {
     (void)unused;
-    Link *link = link_create(SPEED);
+    DeviceLink *link = link_create(SPEED);
     LinkLoad load = {.out_bytes = 1000, .in_bytes = 3000, .rounds = 2};
     assert_int_equal(link_reserve_collective(link, &load, 0), 3000 + 2 * 5000);
     assert_int_equal(link_reserve_collective(link, &load, 0), 6000 + 2 * 5000);
@@ -112,7 +112,7 @@ static void a_copy_takes_no_less_and_keeps_its_bits(void **unused) {
     assert_memory_equal(from, to, BYTES);
     assert_true(b->copy_ns >= BYTES + 5000); // the profile sees the network's time
     // Two copies into b, asked for by two others, would queue; within one device there is no link.
-    Link *link = b->link;
+    DeviceLink *link = b->link;
     uint64_t free_ns = link_reserve(a->link, link, 0, 0);
     memset(to, 0, BYTES / 2);
     device_copy(b, to, b, to + BYTES / 2, BYTES / 2);

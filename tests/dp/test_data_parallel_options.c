@@ -237,7 +237,7 @@ static void unused_rows_of_an_input_with_other_uses(void **state) {
 
 // ---- after a failure --------------------------------------------------------------------------
 
-static void fail_backward(Tape *tape, Node *node) {
+static void fail_backward(Tape *tape, TapeNode *node) {
     (void)node;
     tape_fail(tape, "fragile", "out of luck");
 }

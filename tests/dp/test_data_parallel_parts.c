@@ -256,7 +256,7 @@ static void test_short_last_chunk(void **state) {
     rig_close(&rig);
 }
 
-static void fail_in_backward(Tape *tape, Node *node) {
+static void fail_in_backward(Tape *tape, TapeNode *node) {
     if (tape->device->index >= 1) tape_fail(tape, "test", "backward is out of order");
     bool accumulate;
     float *grad = tape_grad(tape, node->inputs[0], &accumulate);

@@ -53,7 +53,7 @@ static const CommHook *hook_of(Rig *rig) {
     return &ddp_reducer(rig->wrapper)->hook;
 }
 
-static Log silent(void) {
+static RunLog silent(void) {
     return log_open(true);
 }
 
@@ -91,7 +91,7 @@ static void save(Rig *rig, const Plan *plan) {
 
 static int load(Rig *rig, const Plan *plan, Error *err) {
     SafeTensors content;
-    Log log = silent();
+    RunLog log = silent();
     char *path = file_of(plan);
     EXPECT(safetensors_read(path, &content, err) == 0);
     int status = hook_of(rig)->load(hook_of(rig)->state, "FILE", &content, &log, err);
@@ -175,7 +175,7 @@ static void row_65_hook_state_in_checkpoints(void **state) {
 
 static void refuse(Rig *rig, const SafeTensors *content, const char *words) {
     Error err = {0};
-    Log log = silent();
+    RunLog log = silent();
     float error[COUNT];
     EXPECT(hook_of(rig)->load(hook_of(rig)->state, "FILE", content, &log, &err) != 0);
     EXPECT(err.status == STATUS_USAGE);
@@ -224,7 +224,7 @@ static void refuse_what_does_not_fit(ProcessGroup *group, const void *argument, 
     EXPECT(load(rig, plan, &err) != 0);
     EXPECT(strstr(err.message, "FILE: holds 4 tensors of powerSGD, which has 2"));
     EXPECT(power_sgd_iteration(power) == 0);
-    Log log = silent();
+    RunLog log = silent();
     EXPECT(hook_of(rig)->load(hook_of(rig)->state, "FILE", &(SafeTensors){0}, &log, &err) == 0);
     end(rig, power);
     safetensors_free(&content);
@@ -299,7 +299,7 @@ static void post_local_sgd_state(ProcessGroup *group, const void *argument, Outc
     SafeTensors content;
     EXPECT(hook_of(rig)->save(hook_of(rig)->state, &content, &outcome->error) == 0);
     if (rig->rank == 0) { // who has it all; the others would read the file
-        Log log = silent();
+        RunLog log = silent();
         int64_t saved = local.step;
         content.entries[0].data = &saved;
         local.step = 0;

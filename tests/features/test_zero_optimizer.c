@@ -159,7 +159,7 @@ static void memory_to_the_byte(void **state) {
 
 // The gradient is ready at once, but the weight is read a while later, as a linear layer's is. Its
 // state counts the elements that had changed by then.
-static void late_backward(Tape *tape, Node *node) {
+static void late_backward(Tape *tape, TapeNode *node) {
     Tensor *weight = node->inputs[0];
     const struct timespec a_while = {.tv_nsec = 30 * 1000 * 1000};
     long *changed = *(long **)node->saved;

@@ -21,7 +21,7 @@ static Collective make(CollectiveKind kind, int root) {
 }
 
 static uint64_t modelled_ns(const LinkLoad *load, LinkSpeed speed) {
-    Link *link = link_create(speed);
+    DeviceLink *link = link_create(speed);
     uint64_t ns = link_reserve_collective(link, load, 0);
     link_close(link);
     return ns;
@@ -87,7 +87,7 @@ enum { LINKS_MAX = 6 };
 
 // Rounds in which every rank sends so many bytes to the next one, each after the one before.
 static uint64_t play_ring(int size, int rounds, size_t bytes) {
-    Link *links[LINKS_MAX];
+    DeviceLink *links[LINKS_MAX];
     uint64_t now = 0;
     for (int r = 0; r < size; r++) links[r] = link_create(SPEED);
     for (int round = 0; round < rounds; round++) {
@@ -118,7 +118,7 @@ static void a_ring_played_out_takes_as_long(void **unused) {
 
 static void a_gather_played_out_takes_as_long(void **unused) {
     (void)unused;
-    Link *links[LINKS_MAX];
+    DeviceLink *links[LINKS_MAX];
     uint64_t over = 0;
     for (int r = 0; r < LINKS_MAX; r++) links[r] = link_create(SPEED);
     for (int r = 1; r < LINKS_MAX; r++)
@@ -137,8 +137,8 @@ static const LinkSpeed SLOW = {.bytes_per_s = 1e8, .latency_s = 5e-6};
 typedef int Collect(ProcessGroup *group, Collective c, Error *err);
 
 static int start_and_wait(ProcessGroup *group, Collective c, Error *err) {
-    Work *work = pg_start(group, c, err);
-    return work ? work_wait(work, NULL, NULL, err) : -1;
+    PgWork *work = pg_start(group, c, err);
+    return work ? pg_work_wait(work, NULL, NULL, err) : -1;
 }
 
 static void check_all_reduce(ProcessGroup *group, Collect *collect, Outcome *outcome) {
@@ -159,7 +159,7 @@ static void check_all_reduce(ProcessGroup *group, Collect *collect, Outcome *out
 
 static void on_a_link(ProcessGroup *group, const void *unused, Outcome *outcome) {
     (void)unused;
-    Link *link = link_create(SLOW);
+    DeviceLink *link = link_create(SLOW);
     pg_emulate_link(group, link);
     check_all_reduce(group, pg_run, outcome);
     check_all_reduce(group, start_and_wait, outcome);
@@ -180,7 +180,7 @@ static void no_collective_is_faster_than_its_link(void **unused) {
 // 1 MB at 1 KB/s: refused at once, not after sleeping for a quarter of an hour.
 static void too_slow(ProcessGroup *group, const void *unused, Outcome *outcome) {
     (void)unused;
-    Link *link = link_create((LinkSpeed){.bytes_per_s = 1e3});
+    DeviceLink *link = link_create((LinkSpeed){.bytes_per_s = 1e3});
     float *values = calloc(MANY, sizeof *values);
     pg_emulate_link(group, link);
     Error err = {0};

@@ -199,14 +199,14 @@ static void is_stuck(ProcessGroup *group, const void *argument, Outcome *outcome
     if (pg_rank(group) == 1 &&
         sync_wait(&first->failed, 1, NULL, clock_ns() + 30000000000u, SYNC_SPINS) != SYNC_DONE)
         problem(outcome, "rank 0 wrote nothing");
-    Work *one = pg_start(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), err);
-    Work *two = pg_start(group, pg_broadcast(&x, 1, PG_F32, 0), err);
+    PgWork *one = pg_start(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), err);
+    PgWork *two = pg_start(group, pg_broadcast(&x, 1, PG_F32, 0), err);
     if (pg_rank(group) == 0) {
         write_until_started(group, argument, outcome);
         sync_store(&outcome->failed, 1);
     }
-    if (one) expect_success(work_wait(one, NULL, NULL, err), "one", outcome);
-    if (two) expect_success(work_wait(two, NULL, NULL, err), "two", outcome);
+    if (one) expect_success(pg_work_wait(one, NULL, NULL, err), "one", outcome);
+    if (two) expect_success(pg_work_wait(two, NULL, NULL, err), "two", outcome);
     if (pg_rank(group) == 1)
         expect_success(pg_write_flight(group, argument, err), "write", outcome);
 }

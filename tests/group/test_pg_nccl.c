@@ -30,8 +30,8 @@ typedef struct Where {
 
 static int run_trial(const Trial *t, Error *error) {
     if (!t->async) return pg_run(t->group, make(t), error);
-    Work *work = pg_start(t->group, make(t), error);
-    return work ? work_wait(work, NULL, NULL, error) : -1;
+    PgWork *work = pg_start(t->group, make(t), error);
+    return work ? pg_work_wait(work, NULL, NULL, error) : -1;
 }
 
 // Fills on the host, runs where it is asked to, and checks on the host.
@@ -159,7 +159,7 @@ static void overlap(ProcessGroup *group, Device *device, const void *argument, O
     float *host = memory_zalloc(BUCKETS * BUCKET * sizeof *host);
     if (!slab) problem(outcome, "%s", outcome->error.message);
     for (int round = 0; slab && round < 3; round++) {
-        Work *works[BUCKETS];
+        PgWork *works[BUCKETS];
         for (int b = 0; b < BUCKETS; b++) {
             float *bucket = slab + b * BUCKET;
             device_kernels(device)->elementwise->fill(bucket, (float)(rank + b + round), BUCKET);
@@ -167,7 +167,7 @@ static void overlap(ProcessGroup *group, Device *device, const void *argument, O
                 pg_start(group, pg_all_reduce(bucket, BUCKET, PG_F32, PG_SUM), &outcome->error);
         }
         for (int b = 0; b < BUCKETS; b++) {
-            int status = works[b] ? work_wait(works[b], NULL, NULL, &outcome->error) : -1;
+            int status = works[b] ? pg_work_wait(works[b], NULL, NULL, &outcome->error) : -1;
             ok(status, &outcome->error, outcome);
             device_kernels(device)->elementwise->scale(slab + b * BUCKET, 2, BUCKET);
         }
@@ -283,10 +283,10 @@ static void record_and_replay(ProcessGroup *group, Device *device, const void *a
     device_kernels(device)->elementwise->fill(x, 1, count);
     if (!ok(device_graph_begin(device, err), err, outcome)) return;
     device_kernels(device)->elementwise->scale(x, 2, count);
-    Work *work = pg_start(group, pg_all_reduce(x, count, PG_F32, PG_AVG), err);
-    ok(work ? work_wait(work, NULL, NULL, err) : -1, err, outcome);
-    Work *again = pg_start(group, pg_all_reduce(x, count, PG_F32, PG_SUM), err);
-    ok(again ? work_wait(again, NULL, NULL, err) : -1, err, outcome);
+    PgWork *work = pg_start(group, pg_all_reduce(x, count, PG_F32, PG_AVG), err);
+    ok(work ? pg_work_wait(work, NULL, NULL, err) : -1, err, outcome);
+    PgWork *again = pg_start(group, pg_all_reduce(x, count, PG_F32, PG_SUM), err);
+    ok(again ? pg_work_wait(again, NULL, NULL, err) : -1, err, outcome);
     device_kernels(device)->elementwise->scale(x, 0.5f, count);
     DeviceGraph *graph = device_graph_end(device, err);
     if (!graph) problem(outcome, "%s", err->message);
@@ -349,10 +349,10 @@ static void halves(ProcessGroup *group, Device *device, const void *argument, Ou
     for (int r = rank % 2; r < world; r += 2) sum += (float)(r + 1);
     float *x = to_device(device, &mine, 1);
     for (int round = 0; round < 3; round++) { // both groups at once
-        Work *inner = pg_start(half, pg_all_reduce(x, 1, PG_F32, PG_MAX), err);
+        PgWork *inner = pg_start(half, pg_all_reduce(x, 1, PG_F32, PG_MAX), err);
         double all = rank;
         ok(pg_run(group, pg_all_reduce(&all, 1, PG_F64, PG_SUM), err), err, outcome);
-        ok(inner ? work_wait(inner, NULL, NULL, err) : -1, err, outcome);
+        ok(inner ? pg_work_wait(inner, NULL, NULL, err) : -1, err, outcome);
         if (all != world * (world - 1) / 2.0) problem(outcome, "the world's sum is %g", all);
     }
     device_copy(device, x, NULL, &mine, sizeof mine);

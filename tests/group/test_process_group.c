@@ -27,8 +27,8 @@ static void try_one(const Trial *t) {
     int status = -1;
     if (t->async) {
         uint64_t before = clock_ns(), begin, end;
-        Work *work = pg_start(t->group, make(t), &error);
-        if (work) status = work_wait(work, &begin, &end, &error);
+        PgWork *work = pg_start(t->group, make(t), &error);
+        if (work) status = pg_work_wait(work, &begin, &end, &error);
         if (work && !status && (begin < before || end < begin || end > clock_ns()))
             problem(t->outcome, "times out of order");
     } else {
@@ -328,7 +328,7 @@ static void close_seen(void *context) {
 static void queue(ProcessGroup *group, const void *argument, Outcome *outcome) {
     Seen *seen = (Seen *)argument;
     enum { STARTED = 100, COUNT = 257 };
-    Work *works[STARTED];
+    PgWork *works[STARTED];
     float *x = memory_zalloc((STARTED + 1) * COUNT * sizeof *x);
     uint64_t last_begin = UINT64_MAX, begin, end;
     for (int i = 0; i < STARTED * COUNT; i++) x[i] = (float)(i + pg_rank(group));
@@ -340,7 +340,8 @@ static void queue(ProcessGroup *group, const void *argument, Outcome *outcome) {
         problem(outcome, "broadcast after the queue: %s", outcome->error.message);
     uint64_t run_end = clock_ns();
     for (int w = STARTED - 1; w >= 0; w--) {
-        if (work_wait(works[w], &begin, &end, &outcome->error) != 0) problem(outcome, "work %d", w);
+        if (pg_work_wait(works[w], &begin, &end, &outcome->error) != 0)
+            problem(outcome, "work %d", w);
         if (end > run_end) problem(outcome, "pg_run overtook work %d", w);
         if (end > last_begin) problem(outcome, "work %d ran after its successor began", w);
         last_begin = begin;
@@ -375,9 +376,9 @@ static void trace_later(ProcessGroup *group, const void *argument, Outcome *outc
     int track = trace_track(trace, "comm", ROUNDS);
     float x[ROUNDS] = {0};
     for (int i = 0; i < ROUNDS; i++) {
-        Work *work = pg_start(group, pg_all_reduce(&x[i], 1, PG_F32, PG_SUM), &outcome->error);
+        PgWork *work = pg_start(group, pg_all_reduce(&x[i], 1, PG_F32, PG_SUM), &outcome->error);
         pg_set_trace(group, i % 2 ? NULL : trace, track);
-        if (!work || work_wait(work, NULL, NULL, &outcome->error) != 0)
+        if (!work || pg_work_wait(work, NULL, NULL, &outcome->error) != 0)
             problem(outcome, "%s", outcome->error.message);
     }
     pg_set_trace(group, NULL, 0);

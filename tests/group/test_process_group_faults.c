@@ -34,8 +34,8 @@ static void quarrel(ProcessGroup *group, const void *argument, Outcome *outcome)
     mine.receive = mine.receive ? buffer : NULL;
     if (pg_run(group, pg_barrier(), &outcome->error) != 0) problem(outcome, "the barrier failed");
     if (q->async) {
-        Work *work = pg_start(group, mine, &outcome->error);
-        if (!work || work_wait(work, NULL, NULL, &outcome->error) == 0)
+        PgWork *work = pg_start(group, mine, &outcome->error);
+        if (!work || pg_work_wait(work, NULL, NULL, &outcome->error) == 0)
             problem(outcome, "%s succeeded", q->name);
         check_sticky(group, outcome);
     } else {
@@ -76,13 +76,13 @@ static void test_disagreement(Mode mode) {
 static void wrong_order(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     float x[20] = {0};
-    Work *works[2] = {NULL};
+    PgWork *works[2] = {NULL};
     bool swapped = pg_rank(group) == 1;
     for (int i = 0; i < 2; i++)
         works[i] = pg_start(group, pg_all_reduce(x, (i == 1) != swapped ? 20 : 10, PG_F32, PG_SUM),
                             &outcome->error);
     for (int i = 0; i < 2; i++)
-        if (works[i] && work_wait(works[i], NULL, NULL, &outcome->error) == 0)
+        if (works[i] && pg_work_wait(works[i], NULL, NULL, &outcome->error) == 0)
             problem(outcome, "work %d succeeded", i);
     check_sticky(group, outcome);
 }
@@ -271,12 +271,13 @@ static void test_bad_argument(Mode mode) {
 static void too_many(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     float x = 0;
-    Work *works[PG_MAX_WORKS];
+    PgWork *works[PG_MAX_WORKS];
     for (int i = 0; i < PG_MAX_WORKS; i++)
         if (!(works[i] = pg_start(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), &outcome->error)))
             problem(outcome, "work %d: %s", i, outcome->error.message);
     for (int i = 0; i < PG_MAX_WORKS / 2; i++) // half of them are given back and taken again
-        if (work_wait(works[i], NULL, NULL, &outcome->error) != 0) problem(outcome, "wait %d", i);
+        if (pg_work_wait(works[i], NULL, NULL, &outcome->error) != 0)
+            problem(outcome, "wait %d", i);
     for (int i = 0; i < PG_MAX_WORKS / 2; i++)
         if (!pg_start(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), &outcome->error))
             problem(outcome, "again %d: %s", i, outcome->error.message);

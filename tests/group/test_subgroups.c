@@ -99,7 +99,7 @@ static void overlapping(ProcessGroup *world, const void *argument, Outcome *outc
     float *data = memory_zalloc(GROUPS * COUNT * sizeof *data);
     for (int g = 0; g < GROUPS; g++) groups[g] = subgroup(world, masks[g], outcome);
     for (int round = 0; round < ROUNDS; round++) {
-        Work *works[GROUPS] = {NULL};
+        PgWork *works[GROUPS] = {NULL};
         for (int turn = 0; turn < GROUPS; turn++) {
             int g = (turn + me + round) % GROUPS;
             if (!groups[g]) continue;
@@ -112,7 +112,7 @@ static void overlapping(ProcessGroup *world, const void *argument, Outcome *outc
         EXPECT(pg_run(world, pg_barrier(), &outcome->error) == 0);
         for (int g = 0; g < GROUPS; g++) {
             if (!groups[g]) continue;
-            EXPECT(works[g] && work_wait(works[g], NULL, NULL, &outcome->error) == 0);
+            EXPECT(works[g] && pg_work_wait(works[g], NULL, NULL, &outcome->error) == 0);
             for (size_t i = 0; i < COUNT; i++) EXPECT(data[g * COUNT + (int)i] == (float)masks[g]);
         }
     }

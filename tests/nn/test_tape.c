@@ -153,7 +153,7 @@ static void a_shared_parameter_is_ready_once(void **state) {
 
 // ---- a backward that fails ----------------------------------------------------------------------
 
-static void fail_backward(Tape *t, Node *node) {
+static void fail_backward(Tape *t, TapeNode *node) {
     (void)node;
     tape_fail(t, "fragile", "out of luck");
 }

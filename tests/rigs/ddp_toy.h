@@ -18,7 +18,7 @@
 
 enum { TASKS_MAX = 8 };
 
-static inline void mean_backward(Tape *tape, Node *node) {
+static inline void mean_backward(Tape *tape, TapeNode *node) {
     Tensor *parameter = node->inputs[0];
     const float *factor = node->saved;
     size_t count = tensor_count(parameter);

@@ -320,7 +320,7 @@ static void row_07_no_grad(void **state) {
 }
 
 // x * t + s, with t and s buffers of one element per column.
-static void scale_backward(Tape *tape, Node *node) {
+static void scale_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0], *t = node->inputs[1];
     bool accumulate;
     float *dt = tape_grad(tape, t, &accumulate);

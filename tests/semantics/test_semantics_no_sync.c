@@ -197,7 +197,7 @@ typedef struct Failure {
     bool halfway; // after task 1's gradient was ready and reduced; otherwise before any was
 } Failure;
 
-static void fail_backward(Tape *tape, Node *node) {
+static void fail_backward(Tape *tape, TapeNode *node) {
     (void)node;
     tape_fail(tape, "fragile", "out of luck");
 }

@@ -242,9 +242,9 @@ static void count(ProcessGroup *group, const void *argument, Outcome *outcome) {
     if (pg_sequence(group) != 0) problem(outcome, "a new group is at %ju", pg_sequence(group));
     expect_success(pg_run(group, pg_all_reduce(x, 1, PG_F32, PG_SUM), err), "1", outcome);
     expect_success(pg_run(group, pg_broadcast(x, 1, PG_F32, 1), err), "2", outcome);
-    Work *work = pg_start(group, pg_barrier(), err); // counted when it is issued
+    PgWork *work = pg_start(group, pg_barrier(), err); // counted when it is issued
     if (!work || pg_sequence(group) != 3) problem(outcome, "after the third");
-    if (work) expect_success(work_wait(work, NULL, NULL, err), "3", outcome);
+    if (work) expect_success(pg_work_wait(work, NULL, NULL, err), "3", outcome);
     ProcessGroup *part = pg_new_subgroup(group, members, 2, err);
     if (pg_sequence(group) != 4) problem(outcome, "a new group is a collective of its parent");
     for (int i = 0; part && i < 7; i++)

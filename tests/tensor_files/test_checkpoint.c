@@ -243,7 +243,7 @@ static uint64_t scene_check(Scene *scene) {
     uint64_t previous = rig_load(&scene->rig, scene->previous);
     if (!(last == 2 && previous == 1) && !(last == 3 && (previous == 1 || previous == 2)))
         fail_msg("last is at %d, previous at %d", (int)last, (int)previous);
-    Log log = log_open(true);
+    RunLog log = log_open(true);
     char *newest;
     CHECK_OK(checkpoint_find(scene->folder, &newest, &log, &err) == 0, err);
     assert_string_equal(newest, scene->last);
@@ -467,7 +467,7 @@ static int find(const char *folder, char **path, char said[4096], Error *err) {
     int before = dup(STDERR_FILENO);
     FILE *to = fopen(file, "w+");
     dup2(fileno(to), STDERR_FILENO);
-    Log log = log_open(false);
+    RunLog log = log_open(false);
     int status = checkpoint_find(folder, path, &log, err);
     log_close(&log);
     fflush(stderr);

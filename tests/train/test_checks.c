@@ -91,7 +91,7 @@ static bool resuming_says(const char *was, const char *is_now, const char *words
     assert_non_null(said);
     int before = dup(STDERR_FILENO);
     assert_true(dup2(fileno(said), STDERR_FILENO) >= 0);
-    Log log = log_open(false);
+    RunLog log = log_open(false);
     Error err = {0};
     int failed = checks_resumed("old", &saved, &now, &log, &err);
     assert_true(dup2(before, STDERR_FILENO) >= 0);

@@ -19,7 +19,7 @@ typedef struct Bucket { // gradients that are reduced together
     size_t count;   // of floats
     float *buffer;  // in this step
     size_t pending; // gradients that are not complete
-    Work *work;     // the all-reduce, once it is started
+    PgWork *work;   // the all-reduce, once it is started
     struct Trainer *trainer;
 } Bucket;
 
@@ -100,7 +100,7 @@ static void finish_gradients(Trainer *t) {
     if (t->tells) printf("backward is over\n");
     if (t->expects_backward) start_full_buckets(t); // none is left, unless --break has kept it
     for (size_t b = 0; b < t->started; b++) {
-        if (work_wait(t->buckets[b].work, NULL, NULL, &err) != 0) error_exit(&err);
+        if (pg_work_wait(t->buckets[b].work, NULL, NULL, &err) != 0) error_exit(&err);
         copy_gradients(t, &t->buckets[b], t->buckets[b].buffer, true);
         if (t->tells) printf("  bucket %zu has arrived\n", b);
     }

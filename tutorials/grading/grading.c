@@ -86,14 +86,14 @@ typedef struct RankThread {
     pthread_t thread;
     void (*run)(GradeRank *rank);
     size_t broken;      // which of its collectives fails, from 1; 0: none
-    bool fails_in_wait; // one that is started: in work_wait, and not in pg_start
+    bool fails_in_wait; // one that is started: in pg_work_wait, and not in pg_start
 } RankThread;
 
 // Per thread, because the student's calls say nothing of who makes them.
 static _Thread_local WatchLog *current_log;
 static _Thread_local size_t until_broken; // collectives, this one included; 0: none fails any more
 static _Thread_local bool fails_in_wait;
-static _Thread_local const Work *broken_work; // was started and is to fail
+static _Thread_local const PgWork *broken_work; // was started and is to fail
 
 static void *run_rank(void *argument) {
     RankThread *self = argument;
@@ -141,7 +141,7 @@ static bool judge_broken_ranks(Grade *grade, int world, const RankThread *ranks)
         has_failed = true;
         GRADE_EXPECT(grade, !ranks[r].rank.log->waited_for_null,
                      "The connection was lost, so pg_start returned NULL, and NULL was waited for: "
-                     "work_wait crashes there. Look at what pg_start returns. (rank %d)",
+                     "pg_work_wait crashes there. Look at what pg_start returns. (rank %d)",
                      r);
         GRADE_EXPECT(grade, ranks[r].rank.status == -1,
                      "The connection was lost in a collective, and it returned %d, not -1: the "
@@ -239,7 +239,7 @@ int watched_pg_run(ProcessGroup *group, Collective collective, Error *err) {
     return is_next_to_fail() ? error_set(err, STATUS_FAILED, BROKEN) : status;
 }
 
-Work *watched_pg_start(ProcessGroup *group, Collective collective, Error *err) {
+PgWork *watched_pg_start(ProcessGroup *group, Collective collective, Error *err) {
     write_down((WatchEvent){
         .kind = WATCH_START, .collective = collective, .bytes = collective_bytes(&collective)});
     bool fails = is_next_to_fail();
@@ -248,19 +248,19 @@ Work *watched_pg_start(ProcessGroup *group, Collective collective, Error *err) {
         error_set(err, STATUS_FAILED, BROKEN);
         return NULL;
     }
-    Work *work = pg_start(group, collective, err);
+    PgWork *work = pg_start(group, collective, err);
     if (fails) broken_work = work;
     return work;
 }
 
-int watched_work_wait(Work *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err) {
+int watched_work_wait(PgWork *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err) {
     write_down((WatchEvent){.kind = WATCH_WAIT});
     if (!work) {
         if (current_log) current_log->waited_for_null = true;
         return error_set(err, STATUS_FAILED, BROKEN);
     }
     bool fails = work == broken_work;
-    int status = work_wait(work, begin_ns, end_ns, err);
+    int status = pg_work_wait(work, begin_ns, end_ns, err);
     if (!fails) return status;
     broken_work = NULL;
     return error_set(err, STATUS_FAILED, BROKEN);

@@ -8,7 +8,7 @@
  * A check ends at its first miss, with one sentence that says what was seen and what it means. It
  * has passed if it returns.
  *
- * The student's file is compiled with pg_run, pg_start, work_wait and device_copy renamed to the
+ * The student's file is compiled with pg_run, pg_start, pg_work_wait and device_copy renamed to the
  * watched ones below, which do the same and write down who called them with what: so messages,
  * bytes and the order of events are judged by what was done, and not by what was printed.
  */
@@ -64,13 +64,13 @@ enum { WATCH_MOST = 4096 };
 typedef struct WatchLog { // of one thread
     size_t count;
     WatchEvent events[WATCH_MOST];
-    bool waited_for_null; // work_wait was
+    bool waited_for_null; // pg_work_wait was
 } WatchLog;
 
 // What the student's calls become (tutorials/grade says so to the compiler).
 int watched_pg_run(ProcessGroup *group, Collective collective, Error *err);
-Work *watched_pg_start(ProcessGroup *group, Collective collective, Error *err);
-int watched_work_wait(Work *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err);
+PgWork *watched_pg_start(ProcessGroup *group, Collective collective, Error *err);
+int watched_work_wait(PgWork *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err);
 void watched_device_copy(Device *to, void *destination, Device *from, const void *source,
                          size_t bytes);
 
@@ -98,8 +98,8 @@ typedef struct GradeRank {
 // does if a status is not 0, or if a rank started a collective that it never waited for.
 void grade_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context);
 // The same with a lost connection, for each of a rank's first collectives: one that is started
-// fails once in pg_start, and once in work_wait. The check misses unless the status of a rank is -1
-// whose collective failed, and its err is filled.
+// fails once in pg_start, and once in pg_work_wait. The check misses unless the status of a rank is
+// -1 whose collective failed, and its err is filled.
 void grade_broken_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context);
 // The worlds that collectives are tried with.
 extern const int GRADE_WORLDS[4]; // 1, 2, 3, 5

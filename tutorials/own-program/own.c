@@ -23,7 +23,7 @@ static Dataset make_spirals(void) {
 }
 
 // Own operation: y = sin(x), so dx = dy * cos(x). It computes on the host, as CPU devices do.
-static void sine_backward(Tape *tape, Node *node) {
+static void sine_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0];
     bool add; // another use of x has contributed already
     float *dx = tape_grad(tape, x, &add), *dy = node->output->grad;

@@ -26,7 +26,7 @@ static Tensor *op_sine(Tape *tape, Tensor *x) {
     if (!x) return nullptr; // an operation before this one has failed
     Tensor *y = tape_tensor(tape, DTYPE_F32, x->ndim, x->shape);
     for (size_t i = 0; i < tensor_count(x); i++) tensor_f32(y)[i] = std::sin(tensor_f32(x)[i]);
-    auto backward = [](Tape *back, Node *node) {
+    auto backward = [](Tape *back, TapeNode *node) {
         bool add; // another use of x has contributed already
         float *dx = tape_grad(back, node->inputs[0], &add), *dy = node->output->grad;
         for (size_t i = 0; dx && i < tensor_count(node->inputs[0]); i++)

@@ -13,7 +13,7 @@
  * complete in different orders: a full bucket waits for those before it, and starts with them.
  *
  * overlap_finish is called after backward, in which every gradient became complete. It waits for
- * all buckets, by work_wait(bucket->work, NULL, NULL, err).
+ * all buckets, by pg_work_wait(bucket->work, NULL, NULL, err).
  *
  * The next step begins with overlap_begin again.
  */
@@ -27,7 +27,7 @@ typedef struct OverlapBucket {
     size_t floats;
     size_t gradients; // how many it holds
     size_t pending;   // yours: of these, not complete yet
-    Work *work;       // yours
+    PgWork *work;     // yours
 } OverlapBucket;
 
 typedef struct Overlap {

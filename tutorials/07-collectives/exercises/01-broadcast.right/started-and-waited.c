@@ -1,7 +1,7 @@
 /* A message that is started and waited for is one message. */
 static int send_or_receive(ProcessGroup *group, Collective message, Error *err) {
-    Work *work = pg_start(group, message, err);
-    return work ? work_wait(work, NULL, NULL, err) : -1;
+    PgWork *work = pg_start(group, message, err);
+    return work ? pg_work_wait(work, NULL, NULL, err) : -1;
 }
 
 int broadcast_by_hand(ProcessGroup *group, float *data, size_t count, int root, Error *err) {

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 int average_gradients(ProcessGroup *group, Tensor *const *parameters, size_t count, Error *err) {
-    Work **works = malloc(count * sizeof *works);
+    PgWork **works = malloc(count * sizeof *works);
     size_t started = 0;
     int status = 0;
     for (size_t k = count; k-- > 0 && status == 0;) {
@@ -18,7 +18,7 @@ int average_gradients(ProcessGroup *group, Tensor *const *parameters, size_t cou
             status = -1;
     }
     while (started > 0)
-        if (work_wait(works[--started], NULL, NULL, err) != 0) status = -1;
+        if (pg_work_wait(works[--started], NULL, NULL, err) != 0) status = -1;
     free(works);
     return status;
 }

@@ -20,6 +20,6 @@ int overlap_ready(Overlap *overlap, size_t bucket, Error *err) {
 
 int overlap_finish(Overlap *overlap, Error *err) {
     for (size_t b = 0; b < overlap->count; b++)
-        work_wait(overlap->buckets[b].work, NULL, NULL, err);
+        pg_work_wait(overlap->buckets[b].work, NULL, NULL, err);
     return 0;
 }

@@ -21,6 +21,6 @@ int overlap_ready(Overlap *overlap, size_t bucket, Error *err) {
 int overlap_finish(Overlap *overlap, Error *err) {
     int status = 0;
     for (size_t b = 0; b < overlap->count; b++)
-        status = work_wait(overlap->buckets[b].work, NULL, NULL, err);
+        status = pg_work_wait(overlap->buckets[b].work, NULL, NULL, err);
     return status;
 }

@@ -22,6 +22,6 @@ int overlap_ready(Overlap *overlap, size_t bucket, Error *err) {
 
 int overlap_finish(Overlap *overlap, Error *err) {
     for (size_t b = 0; b < overlap->count; b++)
-        if (work_wait(overlap->buckets[b].work, NULL, NULL, err) != 0) return -1;
+        if (pg_work_wait(overlap->buckets[b].work, NULL, NULL, err) != 0) return -1;
     return 0;
 }

@@ -20,7 +20,7 @@ int overlap_ready(Overlap *overlap, size_t bucket, Error *err) {
 int overlap_finish(Overlap *overlap, Error *err) {
     for (size_t b = 0; b < overlap->count; b++) {
         OverlapBucket *bucket = &overlap->buckets[b];
-        if (bucket->work && work_wait(bucket->work, NULL, NULL, err) != 0) return -1;
+        if (bucket->work && pg_work_wait(bucket->work, NULL, NULL, err) != 0) return -1;
         bucket->work = NULL;
     }
     return 0;

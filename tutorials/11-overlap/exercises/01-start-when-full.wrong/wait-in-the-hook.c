@@ -12,7 +12,7 @@ int overlap_ready(Overlap *overlap, size_t bucket, Error *err) {
         if (next->pending > 0) return 0;
         Collective mean = pg_all_reduce(next->buffer, next->floats, PG_F32, PG_AVG);
         next->work = pg_start(overlap->group, mean, err);
-        if (!next->work || work_wait(next->work, NULL, NULL, err) != 0) return -1;
+        if (!next->work || pg_work_wait(next->work, NULL, NULL, err) != 0) return -1;
         overlap->started++;
     }
     return 0;

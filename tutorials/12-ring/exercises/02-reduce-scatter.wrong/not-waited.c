@@ -6,7 +6,7 @@ int ring_reduce_scatter(ProcessGroup *group, float *data, float *scratch, size_t
         float *out = data + (size_t)((rank - k + world) % world) * length,
               *mine = data + (size_t)((rank - k - 1 + world) % world) * length;
         if (!pg_start(group, pg_send(out, length, PG_F32, (rank + 1) % world), err)) return -1;
-        Work *w =
+        PgWork *w =
             pg_start(group, pg_recv(scratch, length, PG_F32, (rank + world - 1) % world), err);
         if (!w) return -1;
         (void)w;
