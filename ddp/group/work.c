@@ -307,8 +307,8 @@ static PgWork *enqueue(ProcessGroup *group, const PgCall *call, Error *err) {
     return work;
 }
 
-// Waits for the PgWork, joins its ticket, and returns the PgWork to the pool. *call and *end_ns receive
-// the outcome.
+// Waits for the PgWork, joins its ticket, and returns it to the pool. *call and *end_ns receive the
+// outcome.
 static int take_back(PgWork *work, PgCall *call, uint64_t *end_ns, Error *err) {
     ProcessGroup *group = work->group;
     pthread_mutex_lock(&group->mutex);
