@@ -120,6 +120,23 @@ static void test_every_type(Mode mode) {
         }
 }
 
+// The library's own sums: of every type and operation, also of those that it does not have.
+static void fast_sums(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    if (pg_use_fast_sums(group, &outcome->error) != 0) problem(outcome, "none");
+    every_type(group, argument, outcome);
+}
+
+static void no_fast_sums(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    if (pg_use_fast_sums(group, &outcome->error) != -1) problem(outcome, "they are promised");
+}
+
+static void test_fast_sums(Mode mode) {
+    const Case variant = {.shared = false};
+    for (int world = 2; world <= 5; world++)
+        play_ranks(mode, world, 60, mode == AS_MPI ? fast_sums : no_fast_sums, &variant, NULL);
+}
+
 // ---- rank order, bit by bit -----------------------------------------------------------------
 
 static float rounding_value(int rank, size_t i) {
@@ -457,6 +474,7 @@ static Mode mode_of(void **state) {
 
 TEST(every_collective)
 TEST(every_type)
+TEST(fast_sums)
 TEST(rank_order)
 TEST(pieces_in_place)
 TEST(sum_into_the_first_piece)
@@ -478,6 +496,7 @@ int main(int argc, char **argv) {
         const struct CMUnitTest tests[] = {
             cmocka_unit_test_prestate(run_every_collective, modes[m]),
             cmocka_unit_test_prestate(run_every_type, modes[m]),
+            cmocka_unit_test_prestate(run_fast_sums, modes[m]),
             cmocka_unit_test_prestate(run_rank_order, modes[m]),
             cmocka_unit_test_prestate(run_pieces_in_place, modes[m]),
             cmocka_unit_test_prestate(run_sum_into_the_first_piece, modes[m]),
