@@ -420,11 +420,28 @@ static void row_12_replicas(void **state) {
 
 // ---- 15, 17, 20: errors and leaks -------------------------------------------------------------
 
-typedef enum Fault { FAULT_FORWARD, FAULT_TREE, FAULT_NONE } Fault;
+typedef enum Fault {
+    FAULT_FORWARD,
+    FAULT_TREE,
+    FAULT_NONE,
+    FAULT_TYPE, // of the last replica, as the following
+    FAULT_SHAPE,
+    FAULT_DIMENSIONS,
+} Fault;
+
+// x, or in the last replica a tensor that cannot be joined to it.
+static Tensor *odd_one(Tape *tape, Fault fault, Tensor *x) {
+    size_t rows = x->shape[0];
+    if (tape->device->index < 2) return x;
+    if (fault == FAULT_DIMENSIONS) return tape_tensor(tape, DTYPE_F32, 1, &rows);
+    if (fault == FAULT_TYPE) return tape_tensor(tape, DTYPE_I64, 2, x->shape);
+    return tape_tensor(tape, DTYPE_F32, 2, (size_t[]){rows, INPUTS + 1});
+}
 
 // Replica 0 is in order.
 static Tensor *faulty_forward(Module *self, Tape *tape, Tensor *x) {
     bool first = tape->device->index == 0;
+    if (self->config[0] >= FAULT_TYPE) return odd_one(tape, (Fault)self->config[0], x);
     if (self->config[0] == FAULT_FORWARD)
         return first ? x : tape_fail(tape, "test", "no key \"%d\"", tape->device->index);
     Tensor *y[] = {x, first || self->config[0] == FAULT_TREE ? x : NULL};
@@ -454,6 +471,17 @@ static void row_15_outputs_of_different_lengths(void **state) {
                           "but replica 1 returned ([2, 6]), replica 0 ([2, 6], [2, 6])");
     fail_with(FAULT_NONE, "gather on cpu:0: All replicas must return the same number of tensors, "
                           "but replica 1 returned ([2, 6], None), replica 0 ([2, 6], [2, 6])");
+}
+
+static void row_15_outputs_of_different_types_and_shapes(void **state) {
+    (void)state;
+    fail_with(FAULT_TYPE, "gather on cpu:0: Input tensor at index 2 has dtype I64, but expected "
+                          "F32");
+    fail_with(FAULT_SHAPE, "gather on cpu:0: Input tensor at index 2 has invalid shape [2, 7], but "
+                           "expected [2, 6]");
+    fail_with(FAULT_DIMENSIONS,
+              "gather on cpu:0: Expected all input tensors to have the same number of dimensions, "
+              "but tensor at index 2 has 1 dimensions, (expected 2)");
 }
 
 static void row_17_error_in_a_replica(void **state) {
@@ -493,6 +521,7 @@ int main(void) {
         cmocka_unit_test(row_11_buffers_that_want_gradients),
         cmocka_unit_test(row_12_replicas),
         cmocka_unit_test(row_15_outputs_of_different_lengths),
+        cmocka_unit_test(row_15_outputs_of_different_types_and_shapes),
         cmocka_unit_test(row_17_error_in_a_replica),
         cmocka_unit_test(row_20_nothing_is_left_behind),
     };
