@@ -151,6 +151,32 @@ static void a_shared_parameter_is_ready_once(void **state) {
     check_close((double)weight_grad, 2 * 21 * 7 + 2 * 6 * 2, 1e-6, "accumulated gradient");
 }
 
+// The root's gradient, 1, serves every backward: operations that compute in their output's gradient
+// leave it as it is. root = gelu(w x), or gelu(w x) + gelu(w x).
+static void the_gradient_of_a_root_stays_1(void **state) {
+    (void)state;
+    float gradient, first[2];
+    Tensor weight = tensor_make(device, DTYPE_F32, 2, ONE, (float[]){0.25f});
+    weight.requires_grad = true;
+    weight.grad = &gradient;
+    for (int step = 0; step < 6; step++) {
+        Error err = {0};
+        int sum = step % 2;
+        tape_reset(tape);
+        weight.has_grad = false;
+        Tensor *y =
+            op_activation(tape, ACTIVATION_GELU, op_linear(tape, number(1.5f), &weight, NULL));
+        if (sum)
+            y = op_add(
+                tape, y,
+                op_activation(tape, ACTIVATION_GELU, op_linear(tape, number(1.5f), &weight, NULL)));
+        CHECK_OK(tape_backward(tape, y, &err) == 0, err);
+        if (step < 2) first[sum] = gradient;
+        assert_true(gradient == first[sum] && gradient != 0);
+    }
+    assert_true(first[1] == 2 * first[0]);
+}
+
 // ---- a backward that fails ----------------------------------------------------------------------
 
 static void fail_backward(Tape *t, TapeNode *node) {
@@ -247,6 +273,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         WITH_TAPE(the_last_used_is_ready_first),
         WITH_TAPE(a_shared_parameter_is_ready_once),
+        WITH_TAPE(the_gradient_of_a_root_stays_1),
         WITH_TAPE(an_unused_parameter_is_never_ready),
         WITH_TAPE(a_failed_backward_leaves_nothing_expected),
         WITH_TAPE(a_step_repeats_without_new_memory),
