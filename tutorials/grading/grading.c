@@ -253,7 +253,7 @@ PgWork *watched_pg_start(ProcessGroup *group, Collective collective, Error *err)
     return work;
 }
 
-int watched_work_wait(PgWork *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err) {
+int watched_pg_work_wait(PgWork *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err) {
     write_down((WatchEvent){.kind = WATCH_WAIT});
     if (!work) {
         if (current_log) current_log->waited_for_null = true;

@@ -70,7 +70,7 @@ typedef struct WatchLog { // of one thread
 // What the student's calls become (tutorials/grade says so to the compiler).
 int watched_pg_run(ProcessGroup *group, Collective collective, Error *err);
 PgWork *watched_pg_start(ProcessGroup *group, Collective collective, Error *err);
-int watched_work_wait(PgWork *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err);
+int watched_pg_work_wait(PgWork *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err);
 void watched_device_copy(Device *to, void *destination, Device *from, const void *source,
                          size_t bytes);
 
