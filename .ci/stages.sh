@@ -1,5 +1,4 @@
 # stages.sh: runs stages and says at the end how long each took. To be sourced.
-#
 stages=$(mktemp)
 trap 'print_stages; rm -f "$stages"' EXIT
 print_stages() {
