@@ -15,6 +15,10 @@ within() { # TOLERANCE A B
     checks=$((checks + 1))
     "$bin/compare_tensors" --tol "$1" "$2" "$3" >cmp.txt 2>&1 || fail "$2 and $3: $(tail -n 1 cmp.txt)"
 }
+quiet() { # 'part of a line of stderr' that is not there
+    checks=$((checks + 1))
+    ! grep -q -- "$1" err.txt || fail "\"$1\" is said: $(cat err.txt)"
+}
 differ() { # A B: the option has an effect at all
     checks=$((checks + 1))
     ! "$bin/compare_tensors" --bitwise "$1" "$2" >cmp.txt 2>&1 || fail "$1 and $2 are the same"
@@ -76,6 +80,15 @@ says "second was made with --schedule constant, this run has step: it continues 
 says "second was made with --momentum 0.9, this run has 0.5: it continues with the new value"
 says "second was made with --weight-decay 0.01, this run has 0.02: it continues with the new value"
 says "second was made with steps in all 100, this run has 125: it continues with the new value"
+# A resume of a resume: the second checkpoint has the settings of the run that wrote it.
+other="--hidden 16 --schedule step --lr 0.02 --momentum 0.5 --weight-decay 0.02 --no-eval"
+run "two devices" train_dp --devices 2 $other --steps 110 --resume second --save third
+says "second was made with devices 1, this run has 2"
+run "two devices again" train_dp --devices 2 $other --steps 110 --resume third --save fourth
+quiet "was made with"
+run "three devices" train_dp --devices 3 $other --epochs 5 --resume fourth
+says "fourth was made with devices 2, this run has 3"
+says "fourth was made with steps in all 110, this run has 125: it continues with the new value"
 refuse 2 "was written by optimizer sgd, this run uses adamw" $single --epochs 5 --hidden 16 --optimizer adamw \
     --resume second
 run "adam" $single $few --optimizer adam --betas 0.8,0.99 --save adam
@@ -206,10 +219,6 @@ checks=$((checks + 1))
 ! grep -q powersgd err.txt || fail "powersgd speaks without being asked"
 
 # ---- devices without rows, and programs that are started several times ------------------------------------------
-quiet() { # 'part of a line of stderr' that is not there
-    checks=$((checks + 1))
-    ! grep -q -- "$1" err.txt || fail "\"$1\" is said: $(cat err.txt)"
-}
 run "10 rows on 4 devices: 3, 3, 3, 1" train_dp --devices 4 --global-batch 10 --steps 1 --no-eval
 quiet idle
 run "9 rows on 4 devices: 3, 3, 3" train_dp --devices 4 --global-batch 9 --steps 1 --no-eval
