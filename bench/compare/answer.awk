@@ -6,15 +6,16 @@
 # Where they do not, nothing is said, and the status is 1.
 BEGIN {
     FS = ","
-    because["scatter"] = "DP's device 0 hands the inputs out"
-    because["replicate"] = "DP sends the weights to every device in every step"
-    because["gather"] = "DP brings the outputs back to device 0"
-    because["loss"] = "DP's device 0 computes the loss alone"
-    because["reduce"] = "DP adds all gradients up on device 0"
-    because["optimizer"] = "the optimizer: on DP it is device 0's, on DDP every rank has one"
-    because["exposed"] = "all-reduce that DDP's backward pass did not hide, and waits for a slower rank"
-    because["forward"] = because["backward"] = "computing, of which both strategies do as much"
-    because["data"] = "taking the batch: DP's for all devices, a rank's for itself"
+    # The reason by the strategy whose phase is longer. Phases without one: both strategies compute as much.
+    because["DP", "scatter"] = "DP's device 0 hands the inputs out"
+    because["DP", "replicate"] = "DP sends the weights to every device in every step"
+    because["DP", "gather"] = "DP brings the outputs back to device 0"
+    because["DP", "loss"] = "DP's device 0 computes the loss alone"
+    because["DP", "reduce"] = "DP adds all gradients up on device 0"
+    because["DP", "data"] = "DP takes the batch for all devices, a rank its own part"
+    because["DDP", "replicate"] = "DDP broadcasts rank 0's buffers (batch norm's statistics) before each forward, and waits there for a slower rank"
+    because["DDP", "optimizer"] = "on DDP every rank runs an optimizer, on DP device 0 alone"
+    because["DDP", "exposed"] = "all-reduce that DDP's backward pass did not hide, and waits for a slower rank"
 }
 
 FNR == 1 {
@@ -67,7 +68,7 @@ function parts_of(pair,    text, left, i, best, name, used) {
     return text "all else " signed(left)
 }
 
-function sentence(pair,    head, change, share, text, key) {
+function sentence(pair,    head, change, share, text, key, longer) {
     split(pair, key, FS)
     head = key[1] ", " key[2] " devices: "
     if (verdict[pair] == "disturbed")
@@ -83,7 +84,8 @@ function sentence(pair,    head, change, share, text, key) {
     text = head where ", DDP " (change < 0 ? "saves " : "takes ") sprintf(digits, size(change)) \
         (change < 0 ? " ms of DP's " : " ms more than DP's ") sprintf(digits, dp[pair]) " per step (" share "): " \
         text "."
-    if (largest in because) text = text " The largest part is " largest ": " because[largest] "."
+    longer = difference[pair, largest] < 0 ? "DP" : "DDP"
+    if ((longer, largest) in because) text = text " The largest part is " largest ": " because[longer, largest] "."
     if (cores && key[2] > cores)
         text = text " With " key[2] " devices on " cores " " units " they take turns, and each phase holds waits."
     return text

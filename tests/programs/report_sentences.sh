@@ -59,6 +59,33 @@ expect "disturbed" "convnet, 4 devices: on this machine, disturbed by other work
     "$(sed -n 4p "$out/said")"
 expect "lines" 4 "$(wc -l <"$out/said")"
 
+# The reason is that of the strategy whose phase is longer, in both directions; without one there is none.
+reason() { # PHASE DP_MS DDP_MS
+    {
+        head -n 1 "$out/summary.csv"
+        row single mlp 1 0 39 40 41 forward=40
+        row dp mlp 2 0 $((19 + $2)) $((20 + $2)) $((21 + $2)) "$1=$2" other=20
+        row ddp mlp 2 0 $((19 + $3)) $((20 + $3)) $((21 + $3)) "$1=$3" other=20
+    } >"$out/one.csv"
+    awk -f bench/compare/difference.awk "$out/one.csv" >"$out/one-difference.csv"
+    say "$out/one-difference.csv" | sed -n 's/.* The largest part is //p'
+}
+while IFS='|' read -r phase dp ddp; do
+    expect "DP's $phase is longer" "${dp:+$phase: $dp.}" "$(reason "$phase" 9 1)"
+    expect "DDP's $phase is longer" "${ddp:+$phase: $ddp.}" "$(reason "$phase" 1 9)"
+done <<'END'
+data|DP takes the batch for all devices, a rank its own part|
+scatter|DP's device 0 hands the inputs out|
+replicate|DP sends the weights to every device in every step|DDP broadcasts rank 0's buffers (batch norm's statistics) before each forward, and waits there for a slower rank
+forward||
+gather|DP brings the outputs back to device 0|
+loss|DP's device 0 computes the loss alone|
+backward||
+reduce|DP adds all gradients up on device 0|
+exposed||all-reduce that DDP's backward pass did not hide, and waits for a slower rank
+optimizer||on DDP every rank runs an optimizer, on DP device 0 alone
+END
+
 # The figures in a sentence add up, whatever was rounded.
 wrong=$(sed -n 's/.* DDP \(saves\|takes\) \([0-9.]*\) ms.*%): \(.*all else [-+0-9.]*[0-9]\).*/\1 \2 \3/p' "$out/said" | tr -d , |
     awk '{ sum = 0; for (i = 3; i <= NF; i++) if ($i ~ /^[-+]?[0-9]/) sum += $i
