@@ -13,10 +13,27 @@ write_report() {
         -v style=bench/compare/page.css -f bench/compare/markdown.awk "$out/report.md" >"$out/report.html"
 }
 
+# The rows some of whose runs were disturbed and dropped: "mlp, DP, 2 devices: 4 of 5 kept; ..."; nothing if none were.
+dropped_runs() {
+    csv 'of("timed") && of("repeats") < made {
+            printf "%s%s, %s, %d device%s: %d of %d kept", between, of("model"), toupper(of("strategy")),
+                of("world_size"), of("world_size") == 1 ? "" : "s", of("repeats"), made
+            between = "; "
+        }' made="$repeats" "$out/summary.csv"
+}
+
+# How many runs the rows are made of.
+runs_text() {
+    local dropped
+    dropped=$(dropped_runs)
+    echo "Every row: $repeats run$([[ $repeats == 1 ]] || echo s)${dropped:+, less the disturbed ones ($dropped)},"
+}
+
 # What a reader should know before believing the speed-ups.
 speed_remarks() {
-    local unsteady
+    local unsteady dropped
     unsteady=$(disturbed | paste -sd ';' -)
+    dropped=$(dropped_runs)
     [[ $kind != cpu ]] || cpu_remarks
     [[ $kind != cuda ]] || cat <<END
 - A step's time on a GPU includes the wait for it. The phases below are of runs that wait at the end
@@ -25,9 +42,9 @@ END
     if [[ -n $unsteady ]]; then
         echo "- **Disturbed.** Something else used the machine during these, and they take part in no"
         echo "  conclusion: ${unsteady//;/, }."
-    else
-        echo "- Nothing disturbed the machine noticeably."
     fi
+    [[ -z $dropped ]] || echo "- Something else used the machine during some runs, which were dropped: $dropped."
+    [[ -n $unsteady$dropped ]] || echo "- Nothing disturbed the machine noticeably."
     [[ $kind != cpu ]] || probe_remark
 }
 
@@ -259,8 +276,8 @@ $([[ -z $(timed_worlds) ]] || answer_text)
 
 $(speed_rows | markdown_table)
 
-Every row: $repeats runs, interleaved with those of the other rows, all their steps but the first
-$warm_up of each; medians, and quartiles where a range stands. The global batch is the same in all
+$(runs_text)
+interleaved with those of the other rows, all their steps but the first $warm_up of each; medians, and quartiles where a range stands. The global batch is the same in all
 rows of a model: $(global_batches) samples.$(untimed_remark)
 
 $([[ -z $(timed_worlds) ]] || speed_text)

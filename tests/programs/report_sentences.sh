@@ -335,9 +335,32 @@ expect "only what was disturbed is grey" '<tr class="disturbed"><td>all</td>' \
     "$(grep -o '<tr class="disturbed"><td>[^<]*</td>' <<<"$html")"
 expect "grey has a colour of its own" 1 "$(grep -c '^\.disturbed { color: var(--grey) }' bench/compare/page.css)"
 
-# ---- the machine ---------------------------------------------------------------------------------------------
+# ---- the runs that a row is made of ---------------------------------------------------------------------------
 source bench/compare/section.sh
 source bench/compare/report.sh
+mkdir "$out/rows"
+kept() { # STRATEGY,WORLD,REPEATS,TIMED,DISTURBED...: the sentences of a summary with these rows
+    local line
+    {
+        echo model,strategy,world_size,repeats,timed,disturbed,spread
+        for line; do echo "mlp,$line,0.3"; done
+    } >"$out/rows/summary.csv"
+    (
+        out=$out/rows repeats=5 kind=other
+        runs_text
+        speed_remarks
+    ) | paste -sd ' ' -
+}
+expect "all runs are kept" "Every row: 5 runs, - Nothing disturbed the machine noticeably." "$(kept dp,2,5,1,0 ddp,2,5,1,0)"
+expect "one is dropped" "Every row: 5 runs, less the disturbed ones (mlp, DP, 2 devices: 4 of 5 kept), - Something else used \
+the machine during some runs, which were dropped: mlp, DP, 2 devices: 4 of 5 kept." "$(kept dp,2,4,1,0 ddp,2,5,1,0)"
+expect "of two rows" "Every row: 5 runs, less the disturbed ones (mlp, SINGLE, 1 device: 3 of 5 kept; mlp, DDP, 4 devices: 4 \
+of 5 kept)," "$(kept single,1,3,1,0 dp,2,5,1,0 ddp,4,4,1,0 | grep -o '^[^-]*,')"
+expect "a row that stays disturbed" "Every row: 5 runs, - **Disturbed.** Something else used the machine during these, and \
+they take part in no   conclusion: mlp dp:2 (its runs lie 30 % apart)." "$(kept dp,2,5,1,1 ddp,2,5,1,0)"
+expect "rows without times" "Every row: 5 runs, - Nothing disturbed the machine noticeably." "$(kept dp,2,5,1,0 dp,8,0,0,0)"
+
+# ---- the machine ---------------------------------------------------------------------------------------------
 mkdir -p "$out/build/bin" "$out/runs/a"
 printf 'CMAKE_C_FLAGS:STRING=-g\nCMAKE_C_FLAGS_RELEASE:STRING=-O3 -DNDEBUG\n' >"$out/build/CMakeCache.txt"
 printf ' "compiler": "12.2.0",\n "blas": "OpenBLAS 0.3 Zen",\n' >"$out/runs/a/config.json"
