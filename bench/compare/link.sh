@@ -107,8 +107,7 @@ summarize_link() {
 
 caption_buckets() {
     csv '
-        # As in difference.awk: medians tie that lie between the quartiles of each other.
-        function ties(a, b) { return ms[a] <= upper[b] && ms[b] >= lower[a] }
+        function overlap(a, b) { return lower[a] <= upper[b] && lower[b] <= upper[a] } # their quartiles
         of("disturbed") + 0 { next }
         { cap[++n] = of("cap_mb"); ms[n] = of("step_ms_p50") + 0; lower[n] = of("step_ms_p25"); upper[n] = of("step_ms_p75")
           if (n == 1 || ms[n] < ms[best]) best = n }
@@ -117,10 +116,10 @@ caption_buckets() {
             printf "Over %s a step is shortest with buckets of %s MB, %.2f ms", link, cap[best], ms[best]
             if (best > 1) printf "; with %s MB it takes %.0f %% more", cap[1], 100 * (ms[1] / ms[best] - 1)
             if (best < n) printf "; with %s MB it takes %.0f %% more", cap[n], 100 * (ms[n] / ms[best] - 1)
-            if (best > 1 && best < n && !ties(1, best) && !ties(n, best))
-                print ". The curve is a U: both ends lie above its lowest point, beyond the quartiles."
+            if (best > 1 && best < n && !overlap(1, best) && !overlap(n, best))
+                print ". The curve is a U: both ends lie above its lowest point, with quartiles apart."
             else
-                print ". The curve is no U: not both ends lie above its lowest point, beyond the quartiles."
+                print ". The curve is no U: not both ends lie above its lowest point with quartiles apart."
         }' link="$link_text" "$out/plots/buckets.csv"
 }
 
@@ -240,6 +239,7 @@ cause_rows() {
     [[ $kind != cpu ]] || tabbed "memory bandwidth" "a pass through memory by all cores (the probe)" \
         "$(usual_probe 0 | awk -F'\t' '{ printf "%.1f GB/s", $2 }')"
     ! has_link || grep -qx overlap-memory-overlapped "$out/disturbed.txt" || csv 'of("bucket") == "skew" {
-        print "imbalance", "how far apart two ranks end their backward passes (median)", sprintf("%.2f ms", of("ready_ms")) }' \
+        print "imbalance", "how far apart two ranks end their backward passes (median; " traced ")",
+            sprintf("%.2f ms", of("ready_ms")) }' traced="$timeline_model" \
         "$out/plots/overlap-memory-overlapped.csv"
 }

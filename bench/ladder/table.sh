@@ -129,6 +129,7 @@ trainer_sentence() {
 # ladder_sentence N: which rungs save or cost more than a fiftieth of DP's step over the network.
 ladder_sentence() {
     csv 'function add(list, name, ms) { return list (list ? ", " : "") sprintf("%s %.1f", name, ms) }
+        of("rung") == "fresh threads" { fresh = of("ms_p50") }
         of("rung") == "kept threads" { dp = of("ms_p50"); unsure = of("disturbed") + 0; next }
         !dp { next }
         of("disturbed") + 0 { untold = untold (untold ? ", " : "") of("rung") }
@@ -138,7 +139,7 @@ ladder_sentence() {
         END {
             printf "**%s**: ", network
             if (unsure || last) { print "disturbed by other work; no conclusion."; exit }
-            printf "DataParallel takes %.1f ms a step, DistributedDataParallel %.1f. ", dp, ddp
+            printf "DataParallel takes %.1f ms a step (%.1f with fresh threads), DistributedDataParallel %.1f. ", dp, fresh, ddp
             printf "Milliseconds saved by: %s; added by: %s.", saves ? saves : "nothing", costs ? costs : "nothing"
             print untold ? " Disturbed: " untold "." : ""
         }' network="$(called "$1")" "$out/plots/ladder-$1.csv"

@@ -227,6 +227,7 @@ expect "a disturbed row" 1 "$(last_field strategy=dp,disturbed=1)"
 
 # ---- overlap and buckets --------------------------------------------------------------------------------------
 source bench/compare/link.sh
+timeline_model="the traced network"
 source bench/compare/tables.sh
 : >"$out/disturbed.txt"
 # Alone: backward 10, buckets of 3, 3 and 2. Ready at 2, 8 and 10 of 10: they have moved at 5, 11 and 13, so that
@@ -275,11 +276,14 @@ buckets() {
     done
 }
 sentence="Over an emulated link of 10 Gbit/s and 20 us a step is shortest with buckets of"
-no_u="The curve is no U: not both ends lie above its lowest point, beyond the quartiles."
+no_u="The curve is no U: not both ends lie above its lowest point with quartiles apart."
 expect "buckets" "$sentence 1 MB, 10.00 ms; with 0 MB it takes 20 % more; with 25 MB it takes 30 % more. The curve is a\
- U: both ends lie above its lowest point, beyond the quartiles." "$(buckets 12 10 5 13 >"$out/plots/buckets.csv" && caption_buckets)"
+ U: both ends lie above its lowest point, with quartiles apart." "$(buckets 12 10 5 13 >"$out/plots/buckets.csv" && caption_buckets)"
 expect "buckets, a tie" "$sentence 1 MB, 10.00 ms; with 0 MB it takes 4 % more; with 25 MB it takes 30 % more. $no_u" \
     "$(buckets 10.4 10 5 13 >"$out/plots/buckets.csv" && caption_buckets)"
+expect "buckets, quartiles that overlap" "$sentence 1 MB, 10.00 ms; with 0 MB it takes 9 % more; with 25 MB it takes 30 % more. $no_u" \
+    "$(buckets 10.9 10 5 13 >"$out/plots/buckets.csv" && caption_buckets)"
+expect "buckets, quartiles apart" 1 "$(buckets 11.1 10 5 13 >"$out/plots/buckets.csv" && caption_buckets | grep -c 'The curve is a U')"
 expect "buckets, the longer the better" "$sentence 25 MB, 8.00 ms; with 0 MB it takes 50 % more. $no_u" \
     "$(buckets 12 10 5 8 >"$out/plots/buckets.csv" && caption_buckets)"
 expect "buckets, the shorter the better" "$sentence 0 MB, 8.00 ms; with 25 MB it takes 50 % more. $no_u" \
@@ -324,7 +328,7 @@ host|taking the batch, and between the phases: of DP, of DDP|0.15, 0.40 ms
 replicated work|the optimizer, as long on N devices as on one: of DP, of DDP|1.10, 1.20 ms
 memory bandwidth|bytes that DDP's all-reduces move, and how fast|6.00 MB, 2.0 GB/s
 memory bandwidth|a pass through memory by all cores (the probe)|21.0 GB/s
-imbalance|how far apart two ranks end their backward passes (median)|0.35 ms" "$(cause_rows | tr '\t' '|')"
+imbalance|how far apart two ranks end their backward passes (median; the traced network)|0.35 ms" "$(cause_rows | tr '\t' '|')"
 expect "their figures stand to the right" "|---|---|---:|" "$(cause_rows | markdown_table | sed -n 2p)"
 sed -i 's/^ddp,2,0/ddp,2,1/' "$out/plots/mlp.csv"
 echo overlap-memory-overlapped >"$out/disturbed.txt"
