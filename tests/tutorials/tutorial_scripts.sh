@@ -90,7 +90,7 @@ answer 'if (write(1, "Score 10/10\n", 12) < 0) abort();'
 try 1 tutorials/grade 02 3
 [ "$(tail -n 1 "$work/out")" = 'Score 0/10' ] || fail "a printed score counts: $(cat "$work/out")"
 if ! grep -q "sanitize='.*[a-z]" "$TUTORIAL_BUILD/tutorials/settings.sh"; then
-    answer 'for (;;) { volatile char *p = malloc(1 << 29); p[0] = 1; }'
+    answer 'for (;;) { volatile char *p = malloc((size_t)1 << 31); p[0] = 1; }'
     try 1 tutorials/grade 02 3
     says 'It crashed (SIGSEGV)'
 fi
