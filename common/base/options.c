@@ -309,7 +309,7 @@ int options_parse(Options *options, int argc, char **argv, Error *err) {
                              "unexpected argument '%s' (--help lists the options)",
                              format_quote(argv[i]).text);
         }
-        i += a.taken;
+        i += options_end ? 1 : a.taken; // after "--" an option's name is an argument
     }
     return 0;
 }

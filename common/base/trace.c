@@ -264,7 +264,7 @@ static int merge_file(Merging *merging, const char *path, bool first, Error *err
         cJSON_Delete(root);
         return error_set(err, STATUS_USAGE, "%s: is of another machine and has no marks", path);
     }
-    if (cJSON_IsNumber(dropped) && dropped->valuedouble > 0)
+    if (cJSON_IsNumber(dropped) && dropped->valuedouble > 0 && dropped->valuedouble < 1e15)
         merging->dropped += (uint64_t)dropped->valuedouble;
     cJSON_ArrayForEach(event, cJSON_GetObjectItem(root, "traceEvents")) {
         cJSON *time = cJSON_GetObjectItem(event, "ts");

@@ -34,7 +34,7 @@ typedef struct Split { // DIR/train or DIR/test
 } Split;
 
 bool pixel_folder_present(const char *folder) {
-    return file_exists("%s/train", folder) || file_exists("%s/test", folder);
+    return file_exists("%s/train/.", folder) || file_exists("%s/test/.", folder); // folders only
 }
 
 // ---- names ------------------------------------------------------------------------------------

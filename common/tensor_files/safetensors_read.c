@@ -63,8 +63,8 @@ static int read_header(FILE *file, size_t file_bytes, char **header, size_t *len
     if (file_bytes < LENGTH_BYTES)
         return error_set(err, STATUS_USAGE, "too short for a safetensors file: %zu byte%s",
                          file_bytes, format_s(file_bytes));
-    if (fseek(file, LENGTH_BYTES, SEEK_SET) != 0)
-        return error_set(err, STATUS_USAGE, "cannot read: %s", strerror(errno));
+    rewind(file);
+    if (read_bytes(file, first, LENGTH_BYTES, err) != 0) return -1;
     uint64_t n = 0;
     for (int i = LENGTH_BYTES - 1; i >= 0; i--) n = n << 8 | first[i];
     if (n > SAFE_HEADER_MAX)

@@ -199,6 +199,11 @@ static void test_positional(void **state) {
     assert_string_equal(options.positional[1], "-");
     assert_string_equal(options.positional[2], "--lr");
     assert_int_equal(PARSE(&options, &err, "a", "b", "c", "d"), -1);
+    // After "--" an option takes no value.
+    assert_int_equal(PARSE(&options, &err, "--", "--lr", "0.1", "x"), 0);
+    assert_int_equal(options.positional_count, 3);
+    assert_string_equal(options.positional[1], "0.1");
+    assert_int_equal(PARSE(&options, &err, "--", "--lr", "0.1", "x", "y"), -1);
 }
 
 static void test_command(void **state) {

@@ -158,6 +158,9 @@ refuse 2 '--epochs' "$one" --epochs many
 refuse 2 'vgg' "$one" --model vgg
 refuse 2 'no/such/folder' "$one" --data no/such/folder
 refuse 2 'empty' "$one" --data empty
+mkdir programs
+: >programs/train
+refuse 2 'no data set in it' "$one" --data programs
 refuse 2 'IDX file is truncated: header says 60000' "$one" --data idx
 refuse 2 'data_batch_1.bin' "$one" --data cifar
 refuse 2 'nowhere' "$one" --load-init nowhere

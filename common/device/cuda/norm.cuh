@@ -4,8 +4,8 @@
  * Several blocks share a channel, so that a few channels of a large batch also fill the card: every
  * block writes the sums of its split of the channel to the workspace (the parts), and one warp per
  * channel accumulates the parts in a fixed order. The number of splits depends on the shape alone.
- * Sums are in double, of differences from the channel's first element: one pass over x is accurate
- * even if the mean is much larger than the deviation.
+ * Sums are in double; the moments are of differences from the channel's first element: one pass
+ * over x is accurate even if the mean is much larger than the deviation.
  *
  * Accesses are coalesced. Where a channel's runs of `inner` elements are long, a block walks along
  * the runs of one channel. Where they are short (a matrix: inner is 1), it processes neighbouring
