@@ -1,9 +1,7 @@
 #!/bin/sh
 # prose.sh: spelling, usage and our own list of phrases (tests/prose.txt) in comments, messages and English pages.
 #
-#   tests/prose.sh                  the folders and pages of `clean` below; exit status 1 if there is a finding
-#   tests/prose.sh PATH...          these instead
-#   tests/prose.sh --all            the whole tree, and the number of findings in each folder
+#   tests/prose.sh [PATH...]        these, or the whole tree; exit status 1 if there is a finding
 #   tests/prose.sh --install        only makes the virtual environment with codespell and proselint (PyPI) that
 #                                   this script looks for, ~/.cache/ddpc/prose
 #
@@ -12,20 +10,15 @@
 # is named, and its check is skipped; the list needs awk alone.
 set -eu
 cd "$(dirname "$0")/.."
-clean='bench dp ddp/features common/base common/cmake common/data common/device/cuda common/man common/nn
-       common/tensor_files common/train tests tutorials README.md CONTRIBUTING.md CHANGELOG.md CMakeLists.txt'
 venv=${XDG_CACHE_HOME:-$HOME/.cache}/ddpc/prose
 PATH=$venv/bin:$PATH
-count=0
 case ${1:-} in
 --install)
     python3 -m venv "$venv" && "$venv/bin/pip" install --quiet codespell proselint || exit 2
     exit 0
     ;;
---all) count=1 && shift ;;
---help | -*) sed -n '2,12s/^# \{0,1\}//p' "$0" && exit 2 ;;
+--help | -*) sed -n '2,10s/^# \{0,1\}//p' "$0" && exit 2 ;;
 esac
-[ $# -gt 0 ] || [ $count = 1 ] || set -- $clean
 
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
@@ -138,5 +131,4 @@ else
 fi
 sed 's|^\./||' "$copy/findings" | sort -u | sort -s -t : -k 1,1 -k 2,2n
 echo "prose: $(wc -l <"$copy/files") files, $(wc -l <"$copy/findings") findings"
-[ $count = 0 ] || sed 's|^\./||; s|:.*||; s|\([^/]*/[^/]*\)/.*|\1|' "$copy/findings" | sort | uniq -c | sort -rn
 [ ! -s "$copy/findings" ]
