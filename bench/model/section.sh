@@ -21,8 +21,9 @@ table() {
 }
 [ $page = 0 ] || printf '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>What if?</title>\n<style>@media (prefers-color-scheme: dark) { body { background: #16181b } }</style></head><body>\n'
 table=$(table)
-TABLE=$table awk -v profile="$profile" '
+TABLE=$table awk -v profile="$profile" -v model="$here/step_model.js" '
     /^<!-- TABLE -->$/ { print ENVIRON["TABLE"]; next }
+    $0 == "@MODEL@" { while ((getline line <model) > 0) print line; next }
     (at = index($0, "@PROFILE@")) > 0 {
         printf "%s", substr($0, 1, at - 1)
         while ((getline line <profile) > 0) { gsub("<", "\\u003c", line); print line }

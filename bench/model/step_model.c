@@ -1,5 +1,5 @@
-/* step_model.c: the algebra of bench/model/README.md. whatif.html has the same lines in JavaScript:
- * change both, in the same order of operations.
+/* step_model.c: the algebra of bench/model/README.md. step_model.js has the same lines in
+ * JavaScript: change both, in the same order of operations.
  */
 #include "bench/model/step_model.h"
 

@@ -1,7 +1,7 @@
 /* step_model.h: how long a training step takes on W devices, by algebra.
  *
  * It answers "what if there were 64 devices, on a 10 Gbit/s network?" from what was measured on one
- * device. The page bench/model/README.md derives every line of it; whatif.html computes the same
+ * device. The page bench/model/README.md derives every line of it; step_model.js computes the same
  * in a browser, in the same order of operations, so that both give the same numbers.
  *
  * Every device has its own link and its own cores. Each takes `rows` rows in a step, so W devices
