@@ -1,6 +1,6 @@
 /* hash.h: FNV-1a, 64 bits.
  *
- * One multiplication per byte, the same on every machine. For hashing names and detecting that two
+ * One multiplication per byte, the same on every machine. For hashing texts and detecting that two
  * ranks have different data; not collision-resistant against an attacker.
  */
 #ifndef COMMON_BASE_HASH_H

@@ -128,7 +128,8 @@ static void linear_add_backward(Tape *tape, TapeNode *node) {
 
 Tensor *op_linear_add(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, Tensor *residual) {
     if (tape_stores_halves(tape)) return op_add(tape, residual, op_linear(tape, x, weight, bias));
-    Tensor *y = residual ? product(tape, x, weight, bias, NULL, NULL) : NULL;
+    void *saved = NULL;
+    Tensor *y = residual ? product(tape, x, weight, bias, NULL, &saved) : NULL;
     if (!y) return NULL;
     if (!tensor_same_shape(y, residual))
         return tape_fail(tape, "linear", "a residual %s does not fit %s",
@@ -136,7 +137,7 @@ Tensor *op_linear_add(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, Tenso
     KERNELS(tape)->elementwise->add(tensor_f32(y), tensor_f32(residual), tensor_f32(y),
                                     tensor_count(y));
     tape_record(tape, "linear", linear_add_backward, y, 4, (Tensor *[]){x, weight, bias, residual},
-                NULL);
+                saved);
     return y;
 }
 

@@ -58,7 +58,7 @@ static int check_foreign(const unsigned char *first, size_t count, Error *err) {
 
 // Reads N and the N bytes of header into *header (free() it; a NUL follows them).
 static int read_header(FILE *file, size_t file_bytes, char **header, size_t *length, Error *err) {
-    unsigned char first[LENGTH_BYTES + 1];
+    unsigned char first[LENGTH_BYTES + 1] = {0};
     if (check_foreign(first, fread(first, 1, sizeof first, file), err) != 0) return -1;
     if (file_bytes < LENGTH_BYTES)
         return error_set(err, STATUS_USAGE, "too short for a safetensors file: %zu byte%s",

@@ -97,7 +97,7 @@ static void divide(Device *device, float *x, size_t n, float divisor) {
 // a rounded value is divided, and the quotient rounded.
 static void narrow_bucket(Compression *compression, const GradBucket *bucket, float divisor) {
     size_t block = block_of(compression, bucket);
-    uint16_t *packed = (uint16_t *)bucket->buffer, *halves = compression->halves;
+    uint16_t *packed = (void *)bucket->buffer, *halves = compression->halves;
     for (size_t first = 0, n; first < bucket->count; first += n) {
         float *x = bucket->buffer + first;
         n = smaller(bucket->count - first, block);
@@ -113,7 +113,7 @@ static void narrow_bucket(Compression *compression, const GradBucket *bucket, fl
 // Widens the bucket in place, block by block from the end for the same reason.
 static void widen_bucket(Compression *compression, const GradBucket *bucket) {
     size_t block = block_of(compression, bucket);
-    uint16_t *packed = (uint16_t *)bucket->buffer, *halves = compression->halves;
+    uint16_t *packed = (void *)bucket->buffer, *halves = compression->halves;
     for (size_t end = bucket->count, n; end > 0; end -= n) {
         n = end % block ? end % block : block;
         float *x = bucket->buffer + end - n;

@@ -7,6 +7,7 @@
 typedef struct OptimizerHook {
     Optimizer *optimizer;
     const double *lr;
+    bool begun; // this step's first bucket was stepped
 } OptimizerHook;
 
 static size_t index_in(const NamedTensors *parameters, const Tensor *parameter) {
@@ -17,8 +18,9 @@ static size_t index_in(const NamedTensors *parameters, const Tensor *parameter) 
 }
 
 static void step_bucket(void *context, GradBucket *bucket) {
-    const OptimizerHook *hook = context;
-    if (bucket->index == 0) optimizer_begin_parameters(hook->optimizer, *hook->lr);
+    OptimizerHook *hook = context;
+    if (!hook->begun) optimizer_begin_parameters(hook->optimizer, *hook->lr);
+    hook->begun = !bucket->is_last;
     // Parameters that this rank did not use are stepped, too: all ranks must do the same.
     for (size_t i = 0; i < bucket->parameter_count; i++) {
         Tensor *parameter = bucket->parameters[i];

@@ -56,8 +56,6 @@ size_t pg_type_bytes(PgType type) {
     return bytes[type];
 }
 
-// ---- checks ---------------------------------------------------------------------------------
-
 size_t pg_send_count(const Collective *c, int rank, int size) {
     if (c->kind == PG_BARRIER || c->kind == PG_RECV) return 0;
     if (c->kind == PG_SCATTER && c->root != rank) return 0;
@@ -69,6 +67,8 @@ size_t pg_receive_count(const Collective *c, int rank, int size) {
     if (c->kind == PG_GATHER && c->root != rank) return 0;
     return pg_receives_pieces(c->kind) ? c->count * (size_t)size : c->count;
 }
+
+// ---- checks ---------------------------------------------------------------------------------
 
 // The error in the arguments; NULL: none.
 static const char *fault(const Collective *c, int rank, int size) {

@@ -42,7 +42,7 @@ struct ProcessGroup {
     pthread_cond_t work_over;  // a PgWork is done
     PgWork *first, *last;      // the queue
     PgWork *spare;             // the pool
-    uint64_t issued, finished; // number of Works
+    uint64_t issued, finished; // number of calls
     PgTotals totals;
     FlightRecorder *flight;
     Trace *trace; // NULL: none
@@ -75,9 +75,9 @@ int pg_break(ProcessGroup *group, const Error *cause);
 int pg_admit(ProcessGroup *group, PgCall *call, Error *err);
 // Runs an admitted call after the queued ones, and waits for it.
 int pg_perform(ProcessGroup *group, PgCall *call, Error *err);
-// Waits until all queued Works are done.
+// Waits until all queued calls are done.
 void pg_drain(ProcessGroup *group);
-// Ends the communication thread after the queued Works.
+// Ends the communication thread after the queued calls.
 void pg_stop_thread(ProcessGroup *group);
 
 #endif

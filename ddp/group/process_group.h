@@ -148,7 +148,7 @@ int pg_monitored_barrier(ProcessGroup *group, double timeout_s, bool wait_all_ra
 // the options say. Any thread, also while a collective hangs.
 int pg_write_flight(ProcessGroup *group, const char *folder, Error *err);
 
-// Completes the outstanding Works and closes the group for this rank, without waiting for the other
+// Completes the outstanding calls and closes the group for this rank, without waiting for the other
 // ranks: memory of this rank that they map stays valid until they close. NULL: no effect.
 void pg_close(ProcessGroup *group);
 

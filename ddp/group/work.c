@@ -7,13 +7,13 @@
  *
  * The owner issues calls. pg_start appends a PgWork to the queue. A call that runs in the caller's
  * thread, which saves a thread switch, first drains the queue. So at most one thread is inside the
- * backend, and the order of issue is the order of execution. No call allocates: Works come from a
- * pool.
+ * backend, and the order of issue is the order of execution. No call allocates: each PgWork comes
+ * from a pool.
  *
  * A backend that enqueues on a device (backend.h: poll) is called by the communication thread only,
  * which also polls it for completion; a PgWork is done once it is enqueued on the device.
  *
- * Invariant: `issued - finished` Works are queued or running. The fields under `mutex` are accessed
+ * Invariant: `issued - finished` calls are queued or running. The fields under `mutex` are accessed
  * only while it is held, and it is never held during a call of the backend. The arguments of a call
  * are checked in collective.c.
  */
@@ -174,7 +174,7 @@ static void do_work(ProcessGroup *group, PgWork *work) {
     pthread_mutex_unlock(&group->mutex);
 }
 
-// Polls the backend and records the calls that have completed. Skipped while failed Works are
+// Polls the backend and records the calls that have completed. Skipped while failed calls are
 // queued: after a failure poll waits for the owner (it aborts what is in flight, graphs included),
 // which must not be waiting for this thread.
 static void poll_in_flight(ProcessGroup *group) {

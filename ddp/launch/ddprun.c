@@ -86,8 +86,8 @@ static void add_output_and_deadlines(CommandLine *c) {
     options_metavar(o, "S");
     options_add_float(
         o, "heartbeat-timeout", &l->heartbeat_s, 0, 1e6,
-        "silence after which a rank that has sent heartbeats fails; also of a stopped rank, at "
-        "most 30 s; 0: never");
+        "silence after which a rank that has sent heartbeats fails; a stopped rank fails after "
+        "this time or 30 s, whichever is less; 0: never");
     options_metavar(o, "S");
     options_add_float(o, "start-timeout", &l->start_timeout_s, 0, 1e6,
                       "of the rendezvous of the nodes, and then of their ranks");

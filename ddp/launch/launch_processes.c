@@ -143,6 +143,7 @@ static int run_auto(Job *job, Error *err) {
     snprintf(url, sizeof url, "file://%s", file);
     job->url = url;
     int status = run_ranks(job, err);
+    job->url = NULL;
     (void)unlink(file); // exists only if a rank died early
     (void)rmdir(folder);
     return status;

@@ -21,7 +21,7 @@
 #include "ddp/rendezvous/rendezvous_internal.h"
 #include "ddp/store/net.h"
 
-#define FLUSH_S 5.0 // time-out of the last flush to a slow console
+#define FLUSH_S 10.0 // time-out of the last flush to a slow console
 
 // ---- Opening
 

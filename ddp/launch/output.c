@@ -4,7 +4,7 @@
  * one of the two consoles (console.h) and to a log file.
  *
  * A progress bar is a partial line that begins with a carriage return. Rank 0's is shown at once if
- * the console is a terminal, which DDPRUN_COLUMNS tells the rank (launch_env.h).
+ * the console is a terminal, which DDPRUN_COLUMNS tells the rank (launch_env.c).
  */
 #include "ddp/launch/output.h"
 

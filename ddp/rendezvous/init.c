@@ -72,7 +72,8 @@ static double left_s(const Meeting *m) {
     return now < m->deadline_ns ? (double)(m->deadline_ns - now) * 1e-9 : 0.0;
 }
 
-// Reads a key without waiting; "" if it is missing. No key equals "-".
+// Reads a key without waiting, by a compare-and-set that changes nothing: no key's value is "-".
+// text: "" if the key is missing.
 static int read_key(Meeting *m, const char *key, char *text, size_t capacity, Error *err) {
     return store_compare_set(m->store, key, "-", "-", text, capacity, err);
 }

@@ -32,7 +32,7 @@ static const char *read_text(const char *name) { // an empty variable is a missi
 }
 
 static int read_int(const char *name, int min, int max, int *value, Error *err) {
-    const char *text = read_text(name), *at = text;
+    const char *text = read_text(name), *at = text ? text + strspn(text, " ") : NULL;
     uint64_t number;
     if (!text || !format_read_number(&at, (uint64_t)max, &number) || *at || (int)number < min)
         return error_set(err, STATUS_USAGE, "%s must be a whole number from %d to %d, and is '%s'",

@@ -8,6 +8,8 @@
 #include "common/base/error.h"
 #include "common/base/memory.h"
 
+enum { NODE_BYTES = 32 }; // allocated by tsearch for an entry
+
 typedef struct Entry {
     StoreBytes key, value; // in data
     uint8_t data[];
@@ -36,11 +38,11 @@ static int compare_keys(const void *a, const void *b) {
 bool store_table_set(StoreTable *table, StoreBytes key, StoreBytes value) {
     StoreBytes old;
     const bool replaces = store_table_get(table, key, &old);
-    const size_t freed = replaces ? sizeof(Entry) + key.bytes + old.bytes : 0;
-    const size_t needed = sizeof(Entry) + key.bytes + value.bytes;
+    const size_t freed = replaces ? NODE_BYTES + sizeof(Entry) + key.bytes + old.bytes : 0;
+    const size_t needed = NODE_BYTES + sizeof(Entry) + key.bytes + value.bytes;
     if (table->bytes - freed + needed > STORE_TABLE_BYTES_MAX) return false;
 
-    Entry *entry = memory_zalloc(needed);
+    Entry *entry = memory_zalloc(needed - NODE_BYTES);
     entry->key = (StoreBytes){entry->data, key.bytes};
     entry->value = (StoreBytes){entry->data + key.bytes, value.bytes};
     memcpy(entry->data, key.data, key.bytes);

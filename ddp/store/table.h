@@ -10,7 +10,7 @@
 
 #include "ddp/store/protocol.h"
 
-enum { STORE_TABLE_BYTES_MAX = 64 << 20 }; // keys, values and their entries
+enum { STORE_TABLE_BYTES_MAX = 64 << 20 }; // keys, values, and what each pair needs
 
 typedef struct StoreTable StoreTable;
 

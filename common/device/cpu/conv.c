@@ -300,10 +300,11 @@ static void cpu_conv2d_weight_gradient(Compute how, const Window *v, const float
         cpu_matmul_strided(taps, v->k, strip.pixels, columns, (CpuMatrix){dy_turned, v->k, false},
                            sum_turned, v->k, started);
     }
-    for (size_t i = 0; i < n.weight; i++) {
-        float sum = started ? sum_turned[i % taps * v->k + i / taps] : 0;
-        p.c[i] = p.accumulate ? p.c[i] + sum : sum;
-    }
+    for (size_t k = 0, i = 0; k < v->k; k++)
+        for (size_t tap = 0; tap < taps; tap++, i++) {
+            float sum = started ? sum_turned[tap * v->k + k] : 0;
+            p.c[i] = p.accumulate ? p.c[i] + sum : sum;
+        }
     host_end(how.precision, counts, &p, dweight, accumulate);
 }
 

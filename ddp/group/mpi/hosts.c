@@ -90,7 +90,7 @@ int mpi_find_hosts(PgMpi *mpi, Error *err) {
 // ---- shared memory -----------------------------------------------------------------------------
 
 // The host's first rank creates the segment and announces it; the others attach and confirm.
-// addresses: [local_size], for messages, that are in flight after a failure.
+// addresses: [local_size], for messages, which may be in flight after a failure.
 static PgShmSegment *open_segment(PgMpi *mpi, size_t bytes, SegmentAddress *addresses, Error *err) {
     const MpiHosts *hosts = &mpi->hosts;
     const bool makes = hosts->local_rank == 0;
@@ -117,6 +117,7 @@ PgShmSegment *mpi_share(PgMpi *mpi, size_t stride, Error *err) {
     mpi->count = 0;
     PgShmSegment *segment = open_segment(mpi, stride * local_size, addresses, &error);
     if (error.status != STATUS_OK) {
+        // The addresses are not freed: messages into them may be in flight.
         segment_release(segment);
         return error_null(err, error.status, "%s", error.message);
     }

@@ -64,7 +64,7 @@ typedef struct PgMpi {
     double timeout_s;
     bool fast; // pg_use_fast_sums
     MpiHosts hosts;
-    SharedBlocks *allocations; // shared by the ranks of the host
+    SharedBlocks *allocations; // of pg_shared_alloc; shared by the ranks of a host if hosts.blocked
     const PgCall *call;
     uint64_t moved; // bytes, in this call
 

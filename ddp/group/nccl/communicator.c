@@ -40,6 +40,7 @@ static int read_version(int *version, Error *err) {
 
 int nccl_create(PgEndpoint *endpoint, Error *err) {
     ncclUniqueId id;
+    _Static_assert(sizeof endpoint->address > 2 * sizeof id, "an address fits");
     int version;
     if (read_version(&version, err) != 0) return -1;
     ncclResult_t result = ncclGetUniqueId(&id);

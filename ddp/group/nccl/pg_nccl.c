@@ -15,7 +15,7 @@
  *  - Graphs: collectives of a step that is recorded into a graph (device.h) are recorded too, with
  *    device buffers only. The backend cannot poll them in a replay, so from the first recording on
  *    the host waits for the device for at most the group's timeout, and then ends the process.
- *      - All Works are waited for before a graph with collectives is launched; otherwise the graph
+ *      - All calls are waited for before a graph with collectives is launched; otherwise the graph
  *        overtakes them on some ranks.
  *      - All ranks launch the graphs that they recorded together.
  *      - Before each launch the owner calls pg_check_sound, and on failure closes its graphs: the
@@ -343,4 +343,4 @@ static ProcessGroup *open_unlisted(PgEndpoint *endpoint, Error *err) {
 }
 
 const PgOpener pg_nccl_module = {
-    .name = "nccl", .create = nccl_create, .card = nccl_card, .open = open_unlisted};
+    .name = "nccl", .built = true, .create = nccl_create, .card = nccl_card, .open = open_unlisted};

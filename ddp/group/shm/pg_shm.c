@@ -121,7 +121,7 @@ static int share_segment(PgShm *shm, PgShmSegment **segment, bool opens, size_t 
     }
     if (shm_barrier(shm, err) != 0) {
         // Released by shm_close: another thread may still open it.
-        blocks_add(&shm->allocations, (SharedBlocks){.segment = *segment});
+        if (created) blocks_add(&shm->allocations, (SharedBlocks){.segment = *segment});
         return -1;
     }
     if (created || !opens) return 0;

@@ -1,6 +1,6 @@
 /* pg_shm.h: process groups over shared memory, for ranks that are processes of one host or threads
- * of one process. Users see ddp/group/process_group.h only; processes open a group by pg_opener_shm
- * (ddp/group/backends.h).
+ * of one process. Users open a group by init_process_group or init_thread_groups
+ * (ddp/rendezvous/init.h), or with pg_shm_threads.
  *
  * The memory is a memfd. It has no name in any folder, so the kernel frees it with the last process
  * that maps it, however that one ends. Rank 0 creates it and publishes an address (for instance in
