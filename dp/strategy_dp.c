@@ -45,9 +45,9 @@ static void note_idle_devices(const Sampler *sampler, size_t devices) {
         if (used == devices) continue;
         RunLog log = log_open(false);
         log_say(&log,
-                "note: %s %zu rows on %zu devices: %zu chunk%s of at most %zu, %zu device%s idle",
-                i > 0 ? "the epoch's last batch," : "each batch,", rows, devices, used,
-                format_s(used), chunk, devices - used, format_s(devices - used));
+                "note: %s %zu row%s on %zu devices: %zu chunk%s of at most %zu, %zu device%s idle",
+                i > 0 ? "the epoch's last batch," : "each batch,", rows, format_s(rows), devices,
+                used, format_s(used), chunk, devices - used, format_s(devices - used));
         log_close(&log);
         return;
     }

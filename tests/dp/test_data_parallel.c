@@ -1,6 +1,7 @@
 /* test_data_parallel.c: DataParallel against serial shards, bit by bit: outputs, losses, gradients
  * and buffers, for whole models and parts, shared, unused and frozen parameters.
  */
+#include "common/nn/tuple.h"
 #include "tests/rigs/data_parallel_steps.h"
 
 // a is used twice, b only by replicas with more than one row, never by none.
@@ -162,6 +163,7 @@ static void test_applied_twice(void **state) {
 
     Tape *tape = rig.reference_tape;
     Shards first, second;
+    assert_in_range(rig.tape->scratch_bytes, 1, 4096);
     Tensor *want_h =
         shards_forward(&first, rig.build, rig.twin, 4, rig_batch(&rig, tape, 12), false, tape);
     Tensor *want_y = shards_forward(&second, rig.build, rig.twin, 4, want_h, true, tape);
@@ -206,6 +208,105 @@ static void test_evaluation_in_between(void **state) {
     rig_close(&rig);
 }
 
+// ---- several backwards and several forwards of one tape -----------------------------------------
+
+// (a, b) -> (fc(a), b + b)
+static Tensor *two_tasks_forward(Module *self, Tape *tape, Tensor *x) {
+    Tensor *y[] = {module_forward(self->children[0], tape, x->items[0]),
+                   op_add(tape, x->items[1], x->items[1])};
+    return tuple_create(tape, y, 2);
+}
+
+static Module *build_two_tasks(Device *device) {
+    Module *model = module_create("TwoTasks", two_tasks_forward);
+    module_add(model, "fc", layer_linear(device, INPUTS, CLASSES));
+    module_initialize(model, SEED);
+    return model;
+}
+
+// Losses of one forward, each with a backward of its own: of the first task, the second, the first.
+static void test_three_losses_of_one_forward(void **state) {
+    (void)state;
+    enum { ROWS = 7 };
+    Rig rig = rig_open(build_two_tasks, 3);
+    Tape *tapes[] = {rig.tape, rig.reference_tape};
+    Module *modules[] = {rig.wrapper, rig.twin};
+    Tensor *x[2][2];
+    for (int side = 0; side < 2; side++) {
+        Tape *tape = tapes[side];
+        for (uint64_t k = 0; k < 2; k++) {
+            x[side][k] = rig_numbers(tape, ROWS, k ? CLASSES : INPUTS, k);
+            x[side][k]->requires_grad = true;
+        }
+        Tensor *y = module_forward(modules[side], tape, tuple_create(tape, x[side], 2));
+        Tensor *losses[] = {rig_loss(tape, y->items[0]), rig_loss(tape, y->items[1]),
+                            op_mean(tape, y->items[0])};
+        for (int k = 0; k < 3; k++) rig_backward(tape, losses[k]);
+    }
+    for (int k = 0; k < 2; k++)
+        assert_near("an input's gradient", x[0][k]->grad, x[1][k]->grad, tensor_count(x[1][k]));
+    assert_int_equal(assert_near_gradients(&rig), 2);
+    rig_close(&rig);
+}
+
+// A tuple of any number of tensors and Nones -> each of them twice.
+static Tensor *twice_forward(Module *self, Tape *tape, Tensor *x) {
+    Tensor *y[LARGEST_BATCH + 3];
+    (void)self;
+    for (int k = 0; k < x->item_count; k++)
+        y[k] = x->items[k] ? op_add(tape, x->items[k], x->items[k]) : NULL;
+    return tuple_create(tape, y, x->item_count);
+}
+
+static Module *build_twice(Device *device) {
+    (void)device;
+    return module_create("Twice", twice_forward);
+}
+
+// Steps of many tensors and of few, with other rows, and None where the step before had a tensor.
+static void test_tuples_of_changing_lengths(void **state) {
+    (void)state;
+    enum { MOST = 20, STEPS = 4 };
+    static const struct Step {
+        int count, none;
+        size_t rows;
+    } STEPS_OF[STEPS] = {{MOST, -1, 9}, {3, 1, 6}, {MOST, 0, 2}, {MOST - 1, MOST - 2, 9}};
+    for (int devices = 1; devices <= 3; devices++) {
+        Rig rig = rig_open(build_twice, devices);
+        for (int step = 0; step < STEPS; step++) {
+            const struct Step *s = &STEPS_OF[step];
+            tape_reset(rig.tape);
+            Tensor *x[MOST];
+            for (int k = 0; k < s->count; k++) {
+                x[k] = k == s->none ? NULL : rig_numbers(rig.tape, s->rows, INPUTS, (uint64_t)k);
+                if (x[k]) x[k]->requires_grad = k != 2;
+            }
+            Tensor *y = module_forward(rig.wrapper, rig.tape, tuple_create(rig.tape, x, s->count));
+            assert_int_equal(y->item_count, s->count);
+            for (int k = 0; k < s->count; k++) {
+                const Tensor *item = y->items[k];
+                assert_int_equal(item == NULL, k == s->none);
+                if (!item) continue;
+                assert_true(tensor_same_shape(item, x[k]));
+                assert_int_equal(item->requires_grad, k != 2);
+                for (size_t i = 0; i < tensor_count(item); i++)
+                    assert_true(tensor_f32(item)[i] == 2 * tensor_f32(x[k])[i]);
+                if (k == 2) continue;
+                float *grad = tape_make_grad(rig.tape, y->items[k]);
+                for (size_t i = 0; i < tensor_count(item); i++) grad[i] = (float)((size_t)k + i);
+            }
+            rig_backward(rig.tape, y);
+            for (int k = 0; k < s->count; k++) {
+                if (!x[k]) continue;
+                assert_int_equal(x[k]->has_grad, k != 2);
+                for (size_t i = 0; k != 2 && i < tensor_count(x[k]); i++)
+                    assert_true(x[k]->grad[i] == 2 * (float)((size_t)k + i));
+            }
+        }
+        rig_close(&rig);
+    }
+}
+
 typedef struct Ready {
     int calls;
     float *seen; // the gradient as it was
@@ -242,6 +343,8 @@ int main(void) {
         cmocka_unit_test(test_wrapped_part),
         cmocka_unit_test(test_applied_twice),
         cmocka_unit_test(test_evaluation_in_between),
+        cmocka_unit_test(test_three_losses_of_one_forward),
+        cmocka_unit_test(test_tuples_of_changing_lengths),
         cmocka_unit_test(test_ready_once_and_reduced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

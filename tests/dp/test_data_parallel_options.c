@@ -9,6 +9,7 @@
 
 // (x, target) -> the mean or the sum of squared errors of fc(x), a scalar.
 static Tensor *loss_forward(Module *self, Tape *tape, Tensor *x) {
+    for (int i = 0; i < 2; i++) assert_ptr_equal(x->items[i]->device, tape->device);
     Tensor *y = module_forward(self->children[0], tape, x->items[0]);
     double divisor = self->config[0] ? 1 : (double)tensor_count(y);
     return op_squared_error(tape, y, x->items[1], divisor);

@@ -4,32 +4,16 @@
 #include "tests/rigs/check.h"
 #include "tests/rigs/ranks.h"
 
+#include "tests/rigs/captured.h"
 #include "tests/rigs/ddp_toy.h"
-#include "tests/rigs/temp_folder.h"
 
-#include <fcntl.h>
-
-#include "common/base/memory.h"
 #include "ddp/features/join.h"
 
-// Returns what two ranks, each a process, print to stderr. The caller frees it.
-static char *printed(void **state, RankBody *body, const void *argument) {
-    char *path = temp_folder_path(state, "stderr"), *text = memory_zalloc(4096);
-    fflush(stderr);
-    int old = dup(STDERR_FILENO), file = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    assert_true(old >= 0 && file >= 0 && dup2(file, STDERR_FILENO) >= 0);
+// Two ranks, each a process, print the line to stderr so many times.
+static void assert_printed(RankBody *body, const void *argument, int times, const char *line) {
+    Captured captured = captured_begin();
     play_ranks(AS_PROCESSES, 2, 60, body, argument, NULL);
-    assert_true(dup2(old, STDERR_FILENO) >= 0);
-    assert_true(pread(file, text, 4095, 0) >= 0);
-    close(old);
-    close(file);
-    free(path);
-    return text;
-}
-
-static void assert_printed(void **state, RankBody *body, const void *argument, int times,
-                           const char *line) {
-    char *text = printed(state, body, argument);
+    char *text = captured_end(&captured);
     int count = 0;
     for (const char *at = text; (at = strstr(at, line)); at++) count++;
     if (count != times) fail_msg("%d times, not %d: %s", count, times, text);
@@ -58,15 +42,16 @@ static void train_toy(ProcessGroup *group, const void *argument, Outcome *outcom
 
 // Rank 0 prints it, once, if its first backward uses all parameters.
 static void the_hint_is_printed_once(void **state) {
+    (void)state;
     static const char HINT[] = "did not find any unused parameters in the first backward";
     const Uses all = {{{true, true}, {true, true}, {true, true}}},
                later = {{{true, true}, {false, false}, {true, true}}},
                first = {{{false, true}, {true, true}, {true, true}}},
                other = {{{true, false}, {true, true}, {true, true}}};
-    assert_printed(state, train_toy, &all, 1, HINT);
-    assert_printed(state, train_toy, &later, 1, HINT);
-    assert_printed(state, train_toy, &first, 0, HINT);
-    assert_printed(state, train_toy, &other, 1, HINT); // what another rank uses is unknown
+    assert_printed(train_toy, &all, 1, HINT);
+    assert_printed(train_toy, &later, 1, HINT);
+    assert_printed(train_toy, &first, 0, HINT);
+    assert_printed(train_toy, &other, 1, HINT); // what another rank uses is unknown
 }
 
 // ---- Join -------------------------------------------------------------------------------------
@@ -84,18 +69,18 @@ static void join_with_skew(ProcessGroup *group, const void *argument, Outcome *o
 }
 
 static void skew_is_printed_once(void **state) {
+    (void)state;
     static const char LINE[] = "Detected uneven input skew of greater than 1000. This means that "
                                "rank 0 has at least 1000 fewer inputs than other";
     static const int SKEWS[] = {0, 999, 1000, 1001, 2100};
     for (size_t i = 0; i < sizeof SKEWS / sizeof *SKEWS; i++)
-        assert_printed(state, join_with_skew, &SKEWS[i], SKEWS[i] > 1000, LINE);
+        assert_printed(join_with_skew, &SKEWS[i], SKEWS[i] > 1000, LINE);
 }
 
 int main(void) {
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_remove)
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(the_hint_is_printed_once),
-        IN_FOLDER(skew_is_printed_once),
+        cmocka_unit_test(the_hint_is_printed_once),
+        cmocka_unit_test(skew_is_printed_once),
     };
     return UNDER_TSAN ? 77 : cmocka_run_group_tests(tests, NULL, NULL);
 }
