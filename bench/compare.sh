@@ -4,10 +4,10 @@
 # whether they compute the same bits. Needs nothing but a Debian or Ubuntu: it installs (as root or
 # with --install), builds, runs.
 #
-# Writes summary.csv, difference.csv, equivalence.csv, figures (SVG for pages, PNG for slides), report.md and
-# report.html. The exit status is 0 only if every equivalence check held; 1 if one did not or a run failed;
-# 2 for usage or set-up; 77 if --device cuda finds no GPU. Where there are fewer GPUs than devices, these share
-# cards: that shows the same equivalences, and no times.
+# Writes summary.csv, difference.csv, equivalence.csv, figures (SVG for pages, PNG for slides), report.md,
+# report.html and player.html, a step that plays. The exit status is 0 only if every equivalence check held; 1 if
+# one did not or a run failed; 2 for usage or set-up; 77 if --device cuda finds no GPU. Where there are fewer GPUs
+# than devices, these share cards: that shows the same equivalences, and no times.
 # Ctrl-C keeps the runs that were finished, and --resume continues after them. A figure is drawn again by:
 # cd DIR && gnuplot plots/loss.gp
 set -euo pipefail
@@ -17,7 +17,7 @@ here=$PWD
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in progress devices options results runs section disturbed measure link answer equivalence tables report; do
+for part in progress devices options results runs section disturbed measure link player answer equivalence tables report; do
     # shellcheck source=/dev/null
     source "bench/compare/$part.sh"
 done
@@ -94,7 +94,7 @@ trap 'interrupted 143' TERM
 # Nothing of an earlier comparison is removed before it is clear that this one can run.
 check_devices
 name_links
-open_results {summary,difference,equivalence}{,-link}.csv {growth,repeats}.csv report.{md,html} whatif.html profile.{json,txt} \
+open_results {summary,difference,equivalence}{,-link}.csv {growth,repeats}.csv report.{md,html} {player,whatif}.html profile.{json,txt} \
     runs/rows.csv{,.log}
 started=$SECONDS
 load=$(cut -d ' ' -f 1-3 /proc/loadavg)
@@ -119,6 +119,7 @@ if [[ $only_equivalence == 0 ]]; then
     lay_out_timeline
     lay_out_overlap
     write_what_if
+    write_player
     draw
 fi
 check_equivalence

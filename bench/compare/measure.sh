@@ -146,19 +146,26 @@ train_curves() {
     done
 }
 
-# One traced step of DP and one of DDP on two devices, of a network that is so deep that its first buckets are
-# full early in the backward pass. GPUs are waited for as in measure_phases.
+# One traced step of DP and one of DDP on two devices, through memory and over the slow link, of a network that is so
+# deep that its first buckets are full early in the backward pass. GPUs are waited for as in measure_phases.
 timeline_model="mlp of 8 layers of 512, buckets of 1 MB"
 trace_steps() {
-    local strategy
     is_timed 2 || return 0
     begin_section "timeline: $timeline_model"
-    for strategy in dp ddp; do
-        # shellcheck disable=SC2046 # the options are words
-        train "timeline-$strategy" $strategy 2 --model mlp --hidden $deep \
-            --data digits --global-batch 300 --steps 20 --no-eval --trace "$out/trace-$strategy.json" \
-            $([[ $strategy == dp ]] || echo --bucket-cap-mb 1) $([[ $kind == cpu ]] || echo --profile)
-    done
+    trace_step timeline-dp dp trace-dp
+    trace_step timeline-ddp ddp trace-ddp
+    ! has_link || trace_step timeline-link-dp dp trace-link-dp --link "$slow_link"
+    ! has_link || trace_step timeline-link-ddp ddp trace-link-ddp --link "$slow_link"
+}
+
+# trace_step NAME STRATEGY TRACE OPTION...
+trace_step() {
+    local name=$1 strategy=$2 trace=$3
+    shift 3
+    # shellcheck disable=SC2046 # the options are words
+    train "$name" "$strategy" 2 --model mlp --hidden $deep \
+        --data digits --global-batch 300 --steps 20 --no-eval --trace "$out/$trace.json" "$@" \
+        $([[ $strategy == dp ]] || echo --bucket-cap-mb 1) $([[ $kind == cpu ]] || echo --profile)
 }
 
 # The files of the timeline's figure from these traces.

@@ -190,7 +190,7 @@ first row drives, and what it does alone (everything but light and dark blue) ke
 waiting. Below, DDP: the ranks work side by side, and the communication rows show how much of the
 all-reduce runs under the backward pass, each arrow from the moment a bucket's last gradient was
 ready to the all-reduce of that bucket (the number in it). Hatched, a rank that is early waits for the other.
-\`trace-dp.json\` and \`trace-ddp.json\` open in ui.perfetto.dev.
+\`trace-dp.json\` and \`trace-ddp.json\` open in ui.perfetto.dev; \`player.html\`, beside this report, plays both steps.
 END
 }
 

@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""player.py BIN generator|browser: the page that plays a step (bench/report/player), from real traces of both programs.
+
+generator: what it reads of a trace, and of files that are none. browser: in a browser without a window: the
+spans shown at ten times are the trace's, other files are other spans, keys, the address, stills, widths, and the model's
+numbers, which are bench_scale's to nine digits. Status 77 without chromium.
+"""
+import html
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench/report/player"))
+import player  # noqa: E402
+
+BIN = pathlib.Path(sys.argv[1])
+WORK = pathlib.Path(tempfile.mkdtemp())
+CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
+failures = []
+
+
+def check(what, holds, seen=""):
+    if not holds:
+        failures.append(what)
+        print(f"FAILED: {what} {str(seen)[:600]}")
+
+
+def run(*command):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300, cwd=WORK)
+    return done.returncode, done.stdout, done.stderr
+
+
+def must_run(*command):
+    status, out, errors = run(*command)
+    check(f"{command}", status == 0, errors)
+    return out
+
+
+# ---- the generator, without a browser ---------------------------------------------------------------------------------
+
+def event(name, tid, begin, length, **arguments):
+    return {"ph": "X", "name": name, "pid": arguments.pop("pid", 0), "tid": tid, "ts": begin, "dur": length, "args": arguments}
+
+
+def made_trace():
+    """Two ranks and three steps that count, the second of which (number 3) is the shortest: from 200 to 280."""
+    events = [{"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
+              for pid in (0, 1) for tid, name in enumerate(["main", "comm"])]
+    for step, (at, long) in enumerate([(0, 10), (20, 5), (100, 90), (200, 80), (300, 90)]):
+        for pid in (0, 1):
+            events += [event("backward", 0, at + pid, long - 11, pid=pid, number=step),
+                       event("optimizer", 0, at + long - 10, 10 - pid, pid=pid, number=step)]
+    for pid, begin in ((0, 230), (1, 240)):
+        events.append(event("all_reduce", 1, begin, 260 - begin, pid=pid, number=7, bucket=4, bytes=64))
+        events.append({"ph": "i", "name": "bucket is ready", "pid": pid, "tid": 0, "ts": begin - 5, "args": {"bucket": 4}})
+    return events
+
+
+def test_generator():
+    step = player.read_step(made_trace())
+    check("the shortest step", step["step"] == 80, step["step"])
+    check("tracks", [(t["kind"], t["device"], t["label"]) for t in step["tracks"]] ==
+          [("device", 0, "rank 0"), ("link", 0, "rank 0, link"), ("device", 1, "rank 1"), ("link", 1, "rank 1, link")], step["tracks"])
+    wanted = [[0, 0, 69, "backward", -1, 0], [0, 70, 80, "optimizer", -1, 0], [1, 30, 40, "waiting", 4, 64], [1, 40, 60, "moving", 4, 64],
+              [2, 1, 70, "backward", -1, 0], [2, 70, 79, "optimizer", -1, 0], [3, 40, 60, "moving", 4, 64]]
+    check("spans, and a rank that is early waits", step["spans"] == wanted, step["spans"])
+    check("ready", step["ready"] == [[0, 4, 25], [1, 4, 35]], step["ready"])
+    first_two = [e for e in made_trace() if e["args"].get("number", 9) < 2 or e["ph"] == "M"]
+    try:
+        check("no step but the first two", player.read_step(first_two) is None)
+    except ValueError as error:
+        check("no step but the first two", "first two" in str(error), error)
+    names = ["main", "cpu:0", "cpu:1"]
+    check("DP's threads", [player.label_of(name, 0, names)[:2] for name in names] == [("drives", 0), ("device", 0), ("device", 1)])
+    page = player.fill({"network": "</script><b>", "text": "\\1 @MODEL@"})
+    check("data cannot end their script", "</script><b>" not in page and '"\\\\1 @MODEL@"' in page)
+    for name, text in (("empty", ""), ("list", "[]"), ("other", '{"traceEvents": [{"ph": "X"}]}')):
+        (WORK / name).write_text(text)
+        status, _, errors = make("x.html", [("memory", name, name)])
+        check(f"a file that is no trace: {name}", status != 0 and errors.startswith(f"error: {name}: no trace") and errors.count("\n") == 1, errors)
+
+
+# ---- real traces --------------------------------------------------------------------------------------------------------
+
+def make(page, scenes):
+    words = [word for name, dp, ddp in scenes for word in ("--scene", name, "over " + name, dp, ddp)]
+    if not (WORK / "profile.json").exists():
+        must_run(BIN / "bench_profile", "--hidden", "96,64,96", "--rows", 16, "--rounds", 2, "--save", "profile.json")
+    return run(sys.executable, ROOT / "bench/report/player/player.py", page, "--network", "mlp", "--profile", "profile.json", *words)
+
+
+def trace_both():
+    options = ["--device", "cpu", "--model", "mlp", "--hidden", "96,64,96", "--data", "digits", "--global-batch", 32, "--steps", 7, "--no-eval"]
+    for where, link in (("memory", []), ("link", ["--link", "1,20"])):
+        must_run(BIN / "train_dp", "--devices", 2, *options, *link, "--trace", f"dp-{where}.json", "--out", "dp")
+        must_run(BIN / "ddprun", "--standalone", "--nproc-per-node", 2, BIN / "train_ddp", *options, *link,
+                 "--bucket-cap-mb", 0.02, "--trace", f"ddp-{where}.json", "--out", "ddp")
+
+
+def raw_spans(file):
+    """(begin of the shortest step, its length, spans) of a trace: read by other means than the generator's."""
+    events = json.loads((WORK / file).read_text())["traceEvents"]
+    spans = [e for e in events if e["ph"] == "X"]
+    steps = {}
+    for number in {s["args"]["number"] for s in spans if s["name"] == "optimizer"} - {0, 1}:
+        drives = {(s["pid"], s["tid"]) for s in spans if s["name"] == "optimizer"}
+        of = [s for s in spans if s.get("args", {}).get("number") == number and (s["pid"], s["tid"]) in drives]
+        begin = min(s["ts"] for s in of)
+        steps[max(s["ts"] + s["dur"] for s in of) - begin] = begin
+    return steps[min(steps)], min(steps), spans, {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e.get("name") == "thread_name"}
+
+
+def trace_at(file, micros):
+    """{thread: phase} at this time of the trace's shortest step."""
+    begin, length, spans, names = raw_spans(file)
+    now, shown = begin + micros, {}
+    for (pid, tid), name in names.items():
+        inside = [s for s in spans if (s["pid"], s["tid"]) == (pid, tid) and s["ts"] <= now < s["ts"] + s["dur"]]
+        if not inside or micros >= length:
+            continue
+        span = inside[-1]
+        phase = span["name"]
+        if phase == "all_reduce":
+            last = max(s["ts"] for s in spans if s["name"] == phase and s["args"].get("number") == span["args"]["number"])
+            phase = "moving" if now >= last else "waiting"
+        shown[f"{pid} {name}"] = phase
+    return shown
+
+
+# ---- the page in a browser ----------------------------------------------------------------------------------------------
+
+DRIVER = """
+requestAnimationFrame = then => setTimeout(() => then(performance.now()), 16); // a browser without a window draws no frames
+const press = key => document.body.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+const input = (id, value) => { find(id).value = value; find(id).dispatchEvent(new Event("input", {bubbles: true})); };
+const rects = name => [...document.querySelectorAll("#" + name + " .rows rect[data-phase]")];
+const thread = (name, rect) => page.scene[name].tracks[rect.dataset.track].thread;
+const seen = name => rects(name).filter(r => !["idle", "other"].includes(r.dataset.phase)).map(r => [thread(name, r), r.dataset.phase, r.dataset.begin, r.dataset.end].join(" "));
+const shownNow = name => rects(name).filter(r => "now" in r.dataset && r.dataset.phase !== "idle").map(r => [thread(name, r), r.dataset.phase]);
+const state = () => [page.scene.id, find("clock").textContent, find("gbit-shown").textContent, find("cap-shown").textContent, location.hash];
+const answer = value => document.body.setAttribute("data-answer", JSON.stringify(value));
+"""
+
+
+def drive(page, script, address="", flags=(), width=1400):
+    """What the script answers in the page."""
+    text = (WORK / page).read_text().replace("</body>", f"<script>{DRIVER}\n{script}</script></body>")
+    (WORK / "driven.html").write_text(text)
+    _, dom, errors = run(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={WORK}/browser", *flags,
+                         f"--window-size={width},1000", "--virtual-time-budget=20000", "--dump-dom", f"file://{WORK}/driven.html{address}")
+    found = re.search(r'data-answer="([^"]*)"', dom)
+    check("the browser answers", found, errors[-400:])
+    return json.loads(html.unescape(found[1])) if found else None
+
+
+def test_spans():
+    both = ("memory", "dp-memory.json", "ddp-memory.json"), ("link", "dp-link.json", "ddp-link.json")
+    for page, scenes in (("page.html", both), ("swapped.html", [(name, b, a) for name, a, b in both])):
+        status, _, errors = make(page, scenes)
+        check("the page is made", status == 0, errors)
+    for scene, *files in both:
+        length = raw_spans(files[0])[1]
+        times = [round(length * (k + 0.5) / 10) for k in range(10)]
+        shown = drive("page.html", f"answer({times}.map(t => {{ input('time', t); return [shownNow('dp'), shownNow('ddp')] }}))", f"#scene={scene}")
+        for time, parts in zip(times, shown):
+            for part, file in zip(parts, files):
+                check(f"{scene} at {time} us, {file}", dict(part) == trace_at(file, time), (part, trace_at(file, time)))
+        check(f"{scene}: something is shown", sum(len(part) for parts in shown for part in parts) > 20)
+        one, other = (drive(page, "answer([seen('dp'), seen('ddp')])", f"#scene={scene}") for page in ("page.html", "swapped.html"))
+        check(f"{scene}: other files are other spans", not set(one[0]) & set(other[0]) and not set(one[1]) & set(other[1]))
+        check(f"{scene}: and these are the files'", [one[1], one[0]] == other and len(one[0]) > 10 and len(one[1]) > 15, one)
+    here, there = (drive("page.html", "answer([...seen('dp'), ...seen('ddp')])", f"#scene={scene}") for scene, *_ in both)
+    check("the switch changes every span", not set(here) & set(there))
+
+
+def test_hand():
+    found = drive("page.html", """
+        const log = [];
+        const note = () => log.push([page.time, find("now").textContent, document.querySelectorAll("[data-now]").length]);
+        for (let k = 0; k < 200 && page.time < page.scene.end; k++) { press("n"); note(); }
+        const there = log.length;
+        press("p"); note();
+        answer({log, there, ends: page.scene.end, events: page.scene.events});
+    """, "#scene=link")
+    events, log = found["events"], found["log"]
+    times = [time for time, _, _ in log[:found["there"]]]
+    check("N stops at every event", times == [e["at"] for e in events if e["at"] > 0] and len(times) > 20, (times, events))
+    check("and says it", all(words.startswith(event["text"]) for (_, words, _), event in
+                             zip(log, [e for e in events if e["at"] > 0])), log[:3])
+    check("both parts are in the words", all("DP: " in words and "DDP: " in words for _, words, _ in log))
+    check("P goes back by one", log[-1][0] == [e["at"] for e in events][-2], log[-1])
+    played = drive("page.html", """
+        press(" ");
+        const began = [page.playing, find("play").textContent, find("now").getAttribute("aria-live")];
+        setTimeout(() => { const at = page.time; press(" "); answer([began, at, page.playing, find("play").textContent, find("now").getAttribute("aria-live")]); }, 3000);
+    """)
+    check("space plays and pauses", played[0] == [True, "Pause", "off"] and played[1] > 0 and played[2:] == [False, "Play", "polite"], played)
+    calm = drive("page.html", """
+        press(" ");
+        setTimeout(() => answer([page.event, page.time, page.scene.events[Math.max(page.event, 0)].at]), 5000);
+    """, flags=["--force-prefers-reduced-motion"])
+    check("less motion: from event to event", calm[0] > 0 and calm[1] == calm[2], calm)
+    named = drive("page.html", "answer([...document.querySelectorAll('button, input, select')].map(e => (e.labels[0] || e).textContent.trim()))")
+    check("all that is used has a name", len(named) == 12 and all(named), named)
+
+
+def test_address():
+    left = drive("page.html", "document.querySelector('[value=link]').click(); input('time', 1234); answer(state())")
+    check("the address keeps the scene and the time", left[4] == "#scene=link&t=1.234", left)
+    check("and gives them back", drive("page.html", "answer(state())", left[4]) == left, left)
+    left = drive("page.html", "input('gbit', -0.5); input('cap', -1.3); input('time', 77); answer(state())")
+    check("of what is computed, too", left[4] == "#scene=model&t=0.077&gbit=0.32&cap=0.05", left)
+    check("and gives it back", drive("page.html", "answer(state())", left[4]) == left, left)
+    for address in ("#scene=none&t=x&gbit=&cap=-3", "#t=1e99", "#%"):
+        check(f"an address that says nothing: {address}", drive("page.html", "answer(state())", address)[0] == "memory")
+
+
+def test_model():
+    for address, gbit, cap in (("#scene=model&gbit=10&cap=1", 10, 1), ("#scene=model&gbit=0.37&cap=0.02", 0.37, 0.02)):
+        numbers = drive("page.html", "answer(JSON.parse(find('player').dataset.numbers))", address)
+        out = must_run(BIN / "bench_scale", "--profile", "profile.json", "--devices", 2, "--gbit", gbit, "--latency-us", 20,
+                       "--bucket-cap-mb", cap, "--rows", 16, "--buckets")
+        rows = [line.split(",") for line in out.splitlines()]
+        head = next(row for row in rows if row[0] == "devices")
+        for row in (row for row in rows if len(row) > 1 and row[1] in ("dp", "ddp")):
+            for name in head[2:12]:
+                check(f"{row[1]} {name}", "%.9g" % (1e3 * numbers[row[1]][name]) == row[head.index(name)], (numbers, row))
+        table = rows[next(k for k, row in enumerate(rows) if row[0] == "bucket") + 1:][:len(numbers["buckets"])]
+        for bucket, row in zip(numbers["buckets"], table):
+            shown = ["%.0f" % bucket["bytes"]] + ["%.9g" % (1e3 * bucket[name]) for name in ("ready", "begin", "end")]
+            check("a bucket of the model", shown == row[2:6], (shown, row))
+        check("as many buckets", len(table) == len(numbers["buckets"]) > 0)
+        lengths = drive("page.html", "answer([page.scene.dp.step, page.scene.ddp.step, rects('ddp').filter(r => r.dataset.phase === 'moving').length])", address)
+        check("the steps drawn are the model's", abs(lengths[0] - 1e6 * numbers["dp"]["step"]) < 1e-6 and lengths[2] == 2 * len(table), lengths)
+
+
+def test_looks():
+    for width in (500, 1600):
+        for flags in ([], ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"]):
+            found = drive("page.html", """
+                answer([document.documentElement.scrollWidth - innerWidth, getComputedStyle(document.body).backgroundColor,
+                    document.querySelector("svg text").getAttribute("fill"),
+                    [...document.querySelectorAll(".pictures svg text")].filter(t => t.getBoundingClientRect().right > innerWidth + 1 || t.getBoundingClientRect().left < -1).length])
+            """, "#scene=link&t=1", flags, width)
+            check(f"{width} pixels {flags}: nothing is wider than the page", found[0] <= 0 and found[3] == 0, found)
+            check(f"{width} pixels {flags}: dark and light", (found[1:3] == ["rgb(22, 24, 28)", "#dddddd"]) == bool(flags), found)
+    saved = drive("page.html", """
+        save = (blob, kind) => blob.arrayBuffer().then(b => { const view = new DataView(b);
+            kind === "png" ? answer([stillPicture(), view.getUint32(16), view.getUint32(20), new Set(new Uint8Array(b)).size]) : 0; });
+        savePNG();
+    """, "#scene=link&t=1")
+    check("the still is 1920 by 1080 and holds its patterns", saved[1:3] == [1920, 1080] and saved[3] > 50 and
+          'width="1920" height="1080"' in saved[0] and "fill-backward" in saved[0] and "DDP: " in saved[0], saved)
+    page = (WORK / "page.html").read_text()
+    check("the page loads nothing", not re.search(r'(src|href)\s*=\s*"?https?:|@import|fetch\(|XMLHttp', page))
+
+
+if sys.argv[2] == "browser" and not CHROMIUM:
+    sys.exit(77)
+try:
+    if sys.argv[2] == "browser":
+        trace_both()
+        for test in (test_spans, test_hand, test_address, test_model, test_looks):
+            test()
+    else:
+        test_generator()
+finally:
+    shutil.rmtree(WORK, ignore_errors=True)
+print(f"player: {len(failures)} failures")
+sys.exit(1 if failures else 0)
