@@ -91,6 +91,43 @@ static void test_add(void **state) {
     assert_int_equal(store_add(served->store, "text", 1, &sum, &err), -1);
     assert_non_null(strstr(err.message, "no integer"));
     assert_holds(served->store, "text", "abc");
+    assert_int_equal(store_add(served->store, "min", INT64_MIN, &sum, &err), 0);
+    assert_true(sum == INT64_MIN);
+    assert_int_equal(store_add(served->store, "min", -1, &sum, &err), -1);
+    assert_int_equal(store_add(served->store, "min", 1, &sum, &err), 0); // and is still a counter
+    assert_true(sum == INT64_MIN + 1);
+}
+
+// What a counter may hold: decimal text of up to 31 bytes, all of it, within 64 bits.
+static void test_add_to_text(void **state) {
+    Served *served = *state;
+    static const struct {
+        const char *text;
+        int64_t sum; // after adding 2; 0: it is no integer
+    } cases[] = {
+        {"40", 42},
+        {"-40", -38},
+        {"", 0},
+        {"4x", 0},
+        {"-", 0},
+        {"0000000000000000000000000000007", 9}, // 31 bytes
+        {"00000000000000000000000000000007", 0},
+        {"9223372036854775805", INT64_MAX},
+        {"9223372036854775806", 0},
+        {"9223372036854775808", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Error err = {0};
+        int64_t sum = 5;
+        const char *text = cases[i].text;
+        assert_int_equal(store_set(served->store, "n", text, strlen(text), &err), 0);
+        int status = store_add(served->store, "n", 2, &sum, &err);
+        assert_int_equal(status, cases[i].sum == 0 ? -1 : 0);
+        assert_true(sum == (status == 0 ? cases[i].sum : 5));
+        if (status == 0) continue;
+        check_message(&err, "holds no integer there, or the sum does not fit");
+        assert_holds(served->store, "n", text);
+    }
 }
 
 static void test_compare_set(void **state) {
@@ -106,6 +143,12 @@ static void test_compare_set(void **state) {
     assert_string_equal(now, "first");
     assert_int_equal(store_compare_set(s, "c", "", "second", now, sizeof now, &err), 0);
     assert_string_equal(now, "first");
+    // A prefix, a longer text, and other text of the same length are not what is there.
+    static const char *const others[] = {"firs", "first!", "fires"};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(store_compare_set(s, "c", others[i], "second", now, sizeof now, &err), 0);
+        assert_string_equal(now, "first");
+    }
     assert_int_equal(store_compare_set(s, "c", "first", "second", now, sizeof now, &err), 0);
     assert_string_equal(now, "second");
     assert_int_equal(store_compare_set(s, "c", "", "x", now, 6, &err), -1); // and its NUL: 7
@@ -185,6 +228,68 @@ static void test_get_waits_for_set(void **state) {
     }
 }
 
+// Sends a request that the server parks, because the key is missing.
+static int raw_park(const Served *served, StoreOp op, const char *key) {
+    uint8_t message[STORE_REQUEST_BYTES + 16];
+    size_t bytes = strlen(key);
+    StoreRequest ask = {.id = 3, .op = (uint8_t)op, .key_bytes = (uint32_t)bytes};
+    store_write_request(message, &ask);
+    memcpy(message + STORE_REQUEST_BYTES, key, bytes);
+    int fd = raw_connect(served->port);
+    assert_int_equal(raw_shake_hands(fd, TOKEN, false), STORE_DONE);
+    raw_send(fd, message, STORE_REQUEST_BYTES + bytes);
+    return fd;
+}
+
+static void assert_woken(int fd, const char *value) {
+    uint8_t reply[STORE_REPLY_BYTES + 16];
+    size_t bytes = strlen(value);
+    assert_int_equal(raw_receive(fd, reply, STORE_REPLY_BYTES + bytes), NET_DONE);
+    assert_int_equal(store_read_u32(reply), 3);
+    assert_int_equal(store_read_u32(reply + 4), STORE_DONE);
+    assert_int_equal(store_read_u32(reply + 8), bytes);
+    assert_memory_equal(reply + STORE_REPLY_BYTES, value, bytes);
+    close(fd);
+}
+
+// A set, an add and a compare-set wake those who wait for the key, with a get or a wait, and no
+// other; a client that went away while it waited is forgotten.
+static void test_every_write_wakes(void **state) {
+    Served *served = *state;
+    Error err = {0};
+    char now[16];
+    int64_t sum;
+    int set = raw_park(served, STORE_OP_GET, "set"), wait = raw_park(served, STORE_OP_WAIT, "set");
+    int gone = raw_park(served, STORE_OP_GET, "set"), add = raw_park(served, STORE_OP_GET, "add");
+    int swap = raw_park(served, STORE_OP_GET, "cas"), never = raw_park(served, STORE_OP_GET, "no");
+    close(gone);
+    assert_alive(served); // the server has seen all of them
+    assert_int_equal(store_set(served->store, "set", "one", 3, &err), 0);
+    assert_woken(set, "one");
+    assert_woken(wait, "");
+    assert_int_equal(store_set(served->store, "set", "two", 3, &err), 0); // nobody waits any more
+    assert_int_equal(store_add(served->store, "add", -12, &sum, &err), 0);
+    assert_woken(add, "-12");
+    assert_int_equal(store_compare_set(served->store, "cas", "", "new", now, 16, &err), 0);
+    assert_woken(swap, "new");
+    size_t moved = 0;
+    assert_int_equal(net_move(never, NET_RECEIVE, now, 1, &moved, 0), NET_TIMEOUT);
+    close(never);
+    assert_alive(served);
+}
+
+// A time of 0 or less asks whether the key is there.
+static void test_wait_without_time(void **state) {
+    Served *served = *state;
+    for (int seconds = -1; seconds <= 0; seconds++) {
+        Error err = {0};
+        assert_int_equal(store_wait(served->store, "missing", seconds, &err), -1);
+        check_message(&err, "has no such key");
+        assert_int_equal(store_set(served->store, "there", "", 0, &err), 0);
+        assert_int_equal(store_wait(served->store, "there", seconds, &err), 0);
+    }
+}
+
 // A call that ran out of time leaves the connection usable, and its late reply is not mistaken for
 // the next call's.
 static void test_timeout_then_reuse(void **state) {
@@ -224,6 +329,84 @@ static void test_request_limits(void **state) {
         store_write_request(header, &large);
         assert_false(store_read_request(header, &request));
     }
+    StoreRequest add = {.op = STORE_OP_ADD, .key_bytes = 1};
+    for (add.value_bytes = 7; add.value_bytes <= 9; add.value_bytes++) {
+        store_write_request(header, &add);
+        assert_int_equal(store_read_request(header, &request), add.value_bytes == 8);
+    }
+    // The other operations expect no value; what follows no_wait is 0.
+    for (int op = 0; op <= STORE_OP_WAIT + 1; op++) {
+        StoreRequest plain = {.op = (uint8_t)op, .no_wait = true, .key_bytes = 1};
+        plain.value_bytes = op == STORE_OP_ADD ? 8 : 0;
+        store_write_request(header, &plain);
+        bool known = op >= STORE_OP_SET && op <= STORE_OP_WAIT;
+        assert_int_equal(store_read_request(header, &request), known);
+        assert_true(request.no_wait);
+        plain.expected_bytes = 1;
+        store_write_request(header, &plain);
+        assert_int_equal(store_read_request(header, &request), op == STORE_OP_COMPARE_SET);
+    }
+    store_write_request(header, &fine);
+    for (int at = 5; at < 8; at++) {
+        uint8_t before = header[at];
+        header[at] = at == 5 ? 2 : 1;
+        assert_false(store_read_request(header, &request));
+        header[at] = before;
+    }
+    assert_true(store_read_request(header, &request));
+}
+
+// Both sides of each limit of what opens a client and a server.
+static void test_arguments(void **state) {
+    Served *served = *state;
+    char token[STORE_TOKEN_MAX + 2];
+    memset(token, 't', sizeof token);
+    token[STORE_TOKEN_MAX + 1] = '\0';
+    static const int bad_ports[] = {-1, 0, 65536};
+    for (int i = 0; i < 3; i++) {
+        Error err = {0};
+        assert_null(store_connect(HOST, bad_ports[i], TOKEN, LONG_S, &err));
+        assert_int_equal(err.status, STATUS_USAGE);
+        check_message(&err, "expected 1 to 65535");
+        if (bad_ports[i] == 0) continue; // a server's: the system chooses
+        err = (Error){0};
+        assert_null(store_serve(HOST, bad_ports[i], TOKEN, &err));
+        check_message(&err, "expected 0 to 65535");
+    }
+    Error err = {0};
+    assert_int_equal(net_check_port(1, 1, &err), 0);
+    assert_int_equal(net_check_port(65535, 1, &err), 0);
+    assert_null(store_connect(HOST, served->port, token, LONG_S, &err));
+    check_message(&err, "the job's token is longer than 64 bytes");
+    err = (Error){0};
+    assert_null(store_serve(HOST, 0, token, &err));
+    check_message(&err, "the job's token is longer than 64 bytes");
+    token[STORE_TOKEN_MAX] = '\0';
+    StoreServer *server = store_serve(HOST, 0, token, &err);
+    Store *store = store_connect(HOST, store_server_port(server), token, LONG_S, &err);
+    assert_non_null(store);
+    store_close(store);
+    store_server_close(server);
+    assert_null(store_connect(HOST, served->port, TOKEN, 0, &err));
+    assert_int_equal(net_check_host(HOST, &err), 0);
+    err = (Error){0};
+    assert_int_equal(net_check_host("no such host", &err), -1);
+    check_message(&err, "address 'no such host' cannot be looked up");
+}
+
+// A server at an address of IPv6 has its port, and a client reaches it.
+static void test_ipv6(void **state) {
+    (void)state;
+    Error err = {0};
+    StoreServer *server = store_serve("::1", 0, TOKEN, &err);
+    if (!server) skip(); // a machine without IPv6
+    assert_in_range(store_server_port(server), 1, 65535);
+    Store *store = store_connect("::1", store_server_port(server), TOKEN, LONG_S, &err);
+    assert_non_null(store);
+    assert_int_equal(store_set(store, "k", "six", 3, &err), 0);
+    assert_holds(store, "k", "six");
+    store_close(store);
+    store_server_close(server);
 }
 
 static void test_client_timeout_is_used(void **state) {
@@ -324,6 +507,26 @@ static void test_server_gone(void **state) {
     store_server_close(server);
 }
 
+static void test_full_server(void **state) {
+    Served *served = *state;
+    uint8_t *value = calloc(1, STORE_VALUE_MAX);
+    char key[16];
+    Error err = {0};
+    int stored = 0;
+    for (; stored < 2000; stored++) {
+        snprintf(key, sizeof key, "%d", stored);
+        if (store_set(served->store, key, value, STORE_VALUE_MAX, &err) != 0) break;
+    }
+    assert_in_range(stored, 900, 1024);
+    check_message(&err, "is full");
+    assert_int_equal(store_set(served->store, "0", "short", 5, &err), 0); // in place of a long one
+    assert_holds(served->store, "0", "short");
+    assert_int_equal(store_wait(served->store, key, 0, &err), -1); // the one that did not fit
+    assert_int_equal(store_set(served->store, "small", "fits", 4, &err), 0);
+    assert_holds(served->store, "small", "fits");
+    free(value);
+}
+
 // ---- The table alone
 
 static void test_table_is_bounded(void **state) {
@@ -337,7 +540,11 @@ static void test_table_is_bounded(void **state) {
         StoreBytes name = {(uint8_t *)key, (size_t)bytes};
         if (!store_table_set(table, name, (StoreBytes){value, STORE_VALUE_MAX})) break;
     }
-    assert_in_range(stored, 900, 1024); // 64 MiB of 64 KiB values
+    // As many as fit: an entry has 32 bytes, its key and its value.
+    size_t used = 0, entries = 0;
+    for (; used <= STORE_TABLE_BYTES_MAX; entries++)
+        used += 32 + (size_t)snprintf(key, sizeof key, "%zu", entries) + STORE_VALUE_MAX;
+    assert_int_equal(stored, entries - 1);
     StoreBytes first = {(const uint8_t *)"0", 1}, found;
     assert_true(store_table_set(table, first, (StoreBytes){value, 8})); // a shorter value
     int bytes = snprintf(key, sizeof key, "%d", stored);
@@ -355,11 +562,16 @@ int main(void) {
         SERVED(test_large_values),
         SERVED(test_limits),
         SERVED(test_add),
+        SERVED(test_add_to_text),
         SERVED(test_compare_set),
         SERVED(test_prefix),
         SERVED(test_get_waits_for_set),
+        SERVED(test_every_write_wakes),
+        SERVED(test_wait_without_time),
         SERVED(test_timeout_then_reuse),
         cmocka_unit_test(test_request_limits),
+        SERVED(test_arguments),
+        cmocka_unit_test(test_ipv6),
         SERVED(test_client_timeout_is_used),
         SERVED(test_wrong_token),
         cmocka_unit_test(test_nobody_there),
@@ -367,6 +579,7 @@ int main(void) {
         SERVED(test_port_in_use),
         SERVED(test_binds_narrowly),
         cmocka_unit_test(test_server_gone),
+        SERVED(test_full_server),
         cmocka_unit_test(test_table_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

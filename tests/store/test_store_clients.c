@@ -237,44 +237,100 @@ static void test_concurrent_adds(void **state) {
     assert_holds(served->store, "counter", expected);
 }
 
-// A process that may open few descriptors serves few clients, says so to the others, and continues.
-static _Noreturn void serve_few(int port_fd) {
-    const struct rlimit few = {160, 160};
-    Error err = {0};
-    prctl(PR_SET_PDEATHSIG, SIGKILL); // a test that fails leaves no process behind
-    int port = 0;
-    StoreServer *server =
-        setrlimit(RLIMIT_NOFILE, &few) == 0 ? store_serve(HOST, 0, TOKEN, &err) : NULL;
-    if (server) port = store_server_port(server);
-    if (write(port_fd, &port, sizeof port) != sizeof port) _exit(1);
-    for (;;) pause();
-}
-
-static void test_refuses_beyond_its_limit(void **state) {
-    (void)state;
-    enum { TRIED = 120, DEADLINE_S = 3 }; // the one who is refused tries again until then
-    Store *clients[TRIED];
-    int ends[2], port = 0, accepted = 0;
+// A store in a process of its own that may open `soft` descriptors, at most `hard`, and whose table of
+// descriptors has room for `left` connections (0: all of it is free).
+static pid_t serve_elsewhere(rlim_t soft, rlim_t hard, int left, int *port) {
+    const struct rlimit few = {soft, hard};
+    int ends[2];
     assert_int_equal(pipe(ends), 0);
     fflush(NULL);
     pid_t pid = fork();
-    if (pid == 0) serve_few(ends[1]);
-    assert_int_equal(read(ends[0], &port, sizeof port), sizeof port);
-    Error refused = {0};
-    for (; accepted < TRIED; accepted++) {
-        clients[accepted] = store_connect(HOST, port, TOKEN, DEADLINE_S, &refused);
-        if (!clients[accepted]) break;
+    if (pid == 0) {
+        Error err = {0};
+        prctl(PR_SET_PDEATHSIG, SIGKILL); // a test that fails leaves no process behind
+        bool limited = setrlimit(RLIMIT_NOFILE, &few) == 0;
+        StoreServer *server = limited ? store_serve(HOST, 0, TOKEN, &err) : NULL;
+        if (server) *port = store_server_port(server);
+        struct rlimit raised;
+        if (getrlimit(RLIMIT_NOFILE, &raised) != 0 || raised.rlim_cur != hard) *port = 0;
+        int last = -1;
+        for (int fd; left > 0 && (fd = dup(ends[1])) >= 0;) last = fd;
+        for (; left > 0; left--) close(last--);
+        if (write(ends[1], port, sizeof *port) != sizeof *port) _exit(1);
+        for (;;) pause();
     }
-    assert_in_range(accepted, 16, TRIED - 1);
-    assert_non_null(strstr(refused.message, "no room for another client"));
-    Error err = {0};
-    assert_int_equal(store_set(clients[0], "k", "v", 1, &err), 0); // no other client is harmed
-    for (int i = 0; i < accepted; i++) store_close(clients[i]);
-    store_close(new_client(port)); // and there is room again
-    kill(pid, SIGKILL);
-    waitpid(pid, NULL, 0);
+    assert_int_equal(read(ends[0], port, sizeof *port), sizeof *port);
     close(ends[0]);
     close(ends[1]);
+    if (*port == 0) fail_msg("no store, or not with %d descriptors", (int)hard);
+    return pid;
+}
+
+static void end_store(pid_t pid) {
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+enum { TRIED = 180 };
+
+// Connects clients until one is refused. Returns how many are served.
+static int fill_with_clients(int port, int fds[TRIED]) {
+    for (int i = 0; i < TRIED; i++) {
+        fds[i] = raw_connect(port);
+        StoreStatus status = raw_shake_hands(fds[i], TOKEN, false);
+        if (status == STORE_DONE) continue;
+        assert_int_equal(status, STORE_NO_ROOM);
+        close(fds[i]);
+        return i;
+    }
+    return TRIED;
+}
+
+static void close_clients(const int *fds, int count) {
+    for (int i = 0; i < count; i++) close(fds[i]);
+}
+
+// A process raises its limit of descriptors, keeps 64 for the rest of itself and 64 for those who
+// are refused, but gives half of few to clients. It says so to the others, and continues.
+static void test_refuses_beyond_its_limit(void **state) {
+    (void)state;
+    enum { DEADLINE_S = 3 }; // the one who is refused tries again until then
+    static const struct {
+        rlim_t soft, hard;
+        int clients;
+    } cases[] = {{100, 160, 80}, {256, 256, 128}, {257, 257, 129}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int fds[TRIED], port = 0;
+        pid_t pid = serve_elsewhere(cases[i].soft, cases[i].hard, 0, &port);
+        int served = fill_with_clients(port, fds);
+        assert_int_equal(served, cases[i].clients);
+        Error err = {0};
+        if (i == 0) {
+            assert_null(store_connect(HOST, port, TOKEN, DEADLINE_S, &err));
+            assert_non_null(strstr(err.message, "no room for another client"));
+        }
+        close_clients(fds, served);
+        Store *again = new_client(port); // there is room again
+        assert_int_equal(store_set(again, "k", "v", 1, &err), 0);
+        store_close(again);
+        end_store(pid);
+    }
+}
+
+// Out of descriptors, the server lets the next client wait until one is free: a first time, and
+// again.
+static void test_out_of_descriptors(void **state) {
+    (void)state;
+    enum { LEFT = 4 };
+    int fds[LEFT + 2], port = 0;
+    pid_t pid = serve_elsewhere(160, 160, LEFT, &port);
+    for (int i = 0; i < LEFT + 2; i++) fds[i] = raw_connect(port); // by the system, for now
+    for (int i = 0; i < LEFT + 2; i++) {
+        if (i >= LEFT) close(fds[i - LEFT]);
+        assert_int_equal(raw_shake_hands(fds[i], TOKEN, false), STORE_DONE);
+    }
+    close_clients(fds + 2, LEFT);
+    end_store(pid);
 }
 
 int main(void) {
@@ -289,6 +345,7 @@ int main(void) {
         SERVED(test_hundreds_of_clients),
         SERVED(test_concurrent_adds),
         cmocka_unit_test(test_refuses_beyond_its_limit),
+        cmocka_unit_test(test_out_of_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
