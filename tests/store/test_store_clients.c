@@ -237,8 +237,8 @@ static void test_concurrent_adds(void **state) {
     assert_holds(served->store, "counter", expected);
 }
 
-// A store in a process of its own that may open `soft` descriptors, at most `hard`, and whose table of
-// descriptors has room for `left` connections (0: all of it is free).
+// A store in a process of its own that may open `soft` descriptors, at most `hard`, and whose table
+// of descriptors has room for `left` connections (0: all of it is free).
 static pid_t serve_elsewhere(rlim_t soft, rlim_t hard, int left, int *port) {
     const struct rlimit few = {soft, hard};
     int ends[2];
