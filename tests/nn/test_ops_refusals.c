@@ -1,0 +1,362 @@
+/* test_ops_refusals.c: each operation with operands of which one does not fit, in one way at a
+ * time, and with NULL, which a failed operation returned.
+ */
+#include "tests/rigs/check.h"
+
+#include <stdlib.h>
+
+#include "common/nn/ops.h"
+
+enum { MAX_OPERANDS = 4, MAX_REFUSALS = 6 };
+
+static Device *device;
+static Tape *tape;
+
+static int setup(void **state) {
+    (void)state;
+    Error err = {0};
+    device = device_open("cpu:0", &err);
+    tape = tape_create(device, NULL);
+    return device ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    tape_close(tape);
+    device_close(device);
+    return 0;
+}
+
+// "f2,3": float32 [2, 3]; "i2": int64 [2]; "f": a float32 scalar; all of zeros. NULL: NULL.
+static Tensor *operand(const char *text) {
+    size_t shape[TENSOR_MAX_DIMS];
+    int ndim = 0;
+    if (!text) return NULL;
+    for (const char *at = text + 1; *at; ndim++) {
+        char *end;
+        shape[ndim] = strtoul(at, &end, 10);
+        at = *end == ',' ? end + 1 : end;
+    }
+    Tensor *x = tape_tensor(tape, text[0] == 'i' ? DTYPE_I64 : DTYPE_F32, ndim, shape);
+    memset(x->data, 0, tensor_bytes(x));
+    return x;
+}
+
+static Tensor *linear(Tensor **x) {
+    return op_linear(tape, x[0], x[1], x[2]);
+}
+static Tensor *linear_relu(Tensor **x) {
+    return op_linear_relu(tape, x[0], x[1], x[2]);
+}
+static Tensor *linear_add(Tensor **x) {
+    return op_linear_add(tape, x[0], x[2], x[3], x[1]);
+}
+static Tensor *conv2d(Tensor **x) {
+    return op_conv2d(tape, x[0], x[1], x[2], 1, 0);
+}
+static Tensor *conv2d_of_stride_0(Tensor **x) {
+    return op_conv2d(tape, x[0], x[1], x[2], 0, 0);
+}
+static BatchNormState state_of(Tensor **x) {
+    return (BatchNormState){x[1], x[1], x[1], x[1], operand("i"), 0.1f, 1e-5f};
+}
+static Tensor *batch_norm(Tensor **x) {
+    const BatchNormState state = state_of(x);
+    return op_batch_norm(tape, x[0], &state);
+}
+static Tensor *batch_norm_relu(Tensor **x) {
+    const BatchNormState state = state_of(x);
+    return op_batch_norm_relu(tape, x[0], &state, x[2]);
+}
+static Tensor *relu(Tensor **x) {
+    return op_relu(tape, x[0]);
+}
+static Tensor *gelu(Tensor **x) {
+    return op_activation(tape, ACTIVATION_GELU, x[0]);
+}
+static Tensor *add(Tensor **x) {
+    return op_add(tape, x[0], x[1]);
+}
+static Tensor *flatten(Tensor **x) {
+    return op_flatten(tape, x[0]);
+}
+static Tensor *max_pool(Tensor **x) {
+    return op_max_pool(tape, x[0], 5, 1, 1);
+}
+static Tensor *max_pool_half_padding(Tensor **x) {
+    return op_max_pool(tape, x[0], 4, 1, 2);
+}
+static Tensor *max_pool_more_padding(Tensor **x) {
+    return op_max_pool(tape, x[0], 3, 1, 2);
+}
+static Tensor *avg_pool(Tensor **x) {
+    return op_avg_pool(tape, x[0], 2, 2, 0);
+}
+static Tensor *upsample2x(Tensor **x) {
+    return op_upsample2x(tape, x[0]);
+}
+static Tensor *shortcut(Tensor **x) {
+    return op_shortcut(tape, x[0], 2, 1);
+}
+static Tensor *embedding(Tensor **x) {
+    return op_embedding(tape, x[0], x[1], x[2]);
+}
+static Tensor *layer_norm(Tensor **x) {
+    return op_layer_norm(tape, x[0], x[1], x[2]);
+}
+static Tensor *attention(Tensor **x) {
+    return op_attention(tape, x[0], 2, 2);
+}
+static Tensor *attention_of_no_heads(Tensor **x) {
+    return op_attention(tape, x[0], 2, 0);
+}
+static Tensor *attention_of_no_tokens(Tensor **x) {
+    return op_attention(tape, x[0], 0, 2);
+}
+static Tensor *cross_entropy(Tensor **x) {
+    return op_cross_entropy(tape, x[0], x[1], 2);
+}
+static Tensor *binary_cross_entropy(Tensor **x) {
+    return op_binary_cross_entropy(tape, x[0], x[1], x[2], 6);
+}
+static Tensor *one_hot(Tensor **x) {
+    return op_one_hot(tape, x[0], 3);
+}
+static Tensor *pixel_cross_entropy(Tensor **x) {
+    size_t kept = 7;
+    Tensor *loss = op_pixel_cross_entropy(tape, x[0], x[1], NULL, &kept);
+    assert_int_equal(kept, loss ? tensor_count(x[1]) : 0);
+    return loss;
+}
+static Tensor *squared_error(Tensor **x) {
+    return op_squared_error(tape, x[0], x[1], 6);
+}
+static Tensor *divide(Tensor **x) {
+    return op_divide(tape, x[0], 2);
+}
+static Tensor *mean(Tensor **x) {
+    return op_mean(tape, x[0]);
+}
+
+// An operation with operands that fit; the first `results` of them may be another one's output, and
+// then NULL. Each refusal replaces one operand.
+typedef struct Case {
+    Tensor *(*call)(Tensor **x);
+    int results;
+    const char *fitting[MAX_OPERANDS]; // without the first: nothing fits
+    struct {
+        int which;
+        const char *operand, *message;
+    } refusals[MAX_REFUSALS];
+} Case;
+
+static const Case CASES[] = {
+    {linear,
+     1,
+     {"f2,3", "f4,3", "f4"},
+     {{0, "f2,4", "input [2, 4] does not fit a weight of [4, 3]"},
+      {0, "f2,3,1", "input [2, 3, 1] does not fit"}}},
+    {linear_relu, 1, {"f2,3", "f4,3", "f4"}, {{0, "f2,4", "input [2, 4] does not fit"}}},
+    {linear_add,
+     2,
+     {"f2,3", "f2,4", "f4,3", "f4"},
+     {{0, "f2,4", "input [2, 4] does not fit"},
+      {1, "f3,4", "a residual [3, 4] does not fit [2, 4]"},
+      {1, "f2,4,1", "a residual [2, 4, 1] does not fit [2, 4]"}}},
+    {conv2d,
+     1,
+     {"f1,2,3,3", "f4,2,3,3", "f4"},
+     {{0, "f1,2,9", "expected an image [n, c, h, w], got [1, 2, 9]"},
+      {0, "f1,3,3,3", "3 channels, the weight wants 2"},
+      {0, "f1,2,2,3", "a window of 3 with padding 0 is larger than the input [1, 2, 2, 3]"},
+      {0, "f1,2,3,2", "larger than the input [1, 2, 3, 2]"}}},
+    {conv2d_of_stride_0, 1, {NULL, "f4,2,3,3"}, {{0, "f1,2,3,3", "the stride is 0"}}},
+    {batch_norm,
+     1,
+     {"f2,3", "f3"},
+     {{0, "f2,4", "expected [n, 3] or [n, 3, h, w], got [2, 4]"},
+      {0, "f2,3,2", "expected [n, 3] or [n, 3, h, w], got [2, 3, 2]"},
+      {0, "f2,4,1,2", "expected [n, 3] or [n, 3, h, w], got [2, 4, 1, 2]"},
+      {0, "f1,3", "more than 1 value per channel when training, got input size [1, 3]"},
+      {0, "f1,3,1,1", "more than 1 value per channel when training"}}},
+    {batch_norm, 1, {"f1,3,1,2", "f3"}, {{0, "f2", "got [2]"}}},
+    {batch_norm_relu,
+     1,
+     {"f2,3", "f3", "f2,3"},
+     {{0, "f2,4", "expected [n, 3]"}, {2, "f3,3", "a residual [3, 3] does not fit [2, 3]"}}},
+    {relu, 1, {"f2,3"}, {{0}}},
+    {gelu, 1, {"f2,3"}, {{0}}},
+    {add,
+     2,
+     {"f2,3", "f2,3"},
+     {{1, "f3,2", "shapes [2, 3] and [3, 2] differ"},
+      {1, "f2,3,1", "shapes [2, 3] and [2, 3, 1] differ"},
+      {0, "f6", "shapes [6] and [2, 3] differ"}}},
+    {flatten, 1, {"f2"}, {{0, "f", "a scalar has no rows"}}},
+    {max_pool,
+     1,
+     {"f1,1,3,3"},
+     {{0, "f1,1,2,3", "a window of 5 with padding 1 is larger than the input [1, 1, 2, 3]"},
+      {0, "f1,1,3,2", "larger than the input [1, 1, 3, 2]"},
+      {0, "f1,3,3", "expected an image"}}},
+    {max_pool_half_padding, 1, {"f1,1,1,1"}, {{0}}},
+    {max_pool_more_padding,
+     1,
+     {NULL},
+     {{0, "f1,1,3,3", "padding 2 is more than half the kernel 3"},
+      {0, "f1,3", "expected an image"}}},
+    {avg_pool,
+     1,
+     {"f1,1,2,2"},
+     {{0, "f1,1,1,2", "larger"}, {0, "f1,1,2,1", "larger"}, {0, "f2,2", "expected an image"}}},
+    {upsample2x, 1, {"f1,1,1,1"}, {{0, "f2,3", "expected an image [n, c, h, w], got [2, 3]"}}},
+    {shortcut,
+     1,
+     {"f1,2,3,3"},
+     {{0, "f1,3,3,3", "cannot narrow 3 channels to 2"}, {0, "f1,2,3", "expected an image"}}},
+    {embedding,
+     1,
+     {"i2,2", "f5,3", "f2,3"},
+     {{0, "f2,2", "expected tokens [batch, length up to 2], got F32 [2, 2]"},
+      {0, "i4", "got I64 [4]"},
+      {0, "i2,2,1", "got I64 [2, 2, 1]"},
+      {0, "i2,3", "got I64 [2, 3]"}}},
+    {layer_norm,
+     1,
+     {"f2,3", "f3", "f3"},
+     {{0, "f2,4", "input [2, 4] does not fit 3 channels"},
+      {0, "f2,3,1", "input [2, 3, 1] does not fit 3 channels"}}},
+    {attention,
+     1,
+     {"f4,12"},
+     {{0, "f3,12", "[3, 12] is no query, key and value of 2 heads for texts of 2 tokens"},
+      {0, "f4,9", "[4, 9] is no query, key and value of 2 heads"},
+      {0, "f4,13", "[4, 13] is no query"},
+      {0, "f4,12,1", "[4, 12, 1] is no query"}}},
+    {attention_of_no_heads, 1, {NULL}, {{0, "f4,12", "value of 0 heads"}}},
+    {attention_of_no_tokens, 1, {"f0,12"}, {{0, "f4,12", "for texts of 0 tokens"}}},
+    {cross_entropy,
+     2,
+     {"f2,3", "i2"},
+     {{0, "f2,3,1", "logits [2, 3, 1] do not fit 2 targets"},
+      {0, "f3,3", "logits [3, 3] do not fit 2 targets"},
+      {1, "f2", "do not fit 2 targets"},
+      {1, "i2,1", "do not fit 2 targets"},
+      {1, "i3", "do not fit 3 targets"}}},
+    {binary_cross_entropy,
+     2,
+     {"f2,3", "f2,3", "f3"},
+     {{1, "f3,3", "logits [2, 3] do not fit targets [3, 3]"},
+      {1, "i2,3", "do not fit targets [2, 3]"},
+      {2, "f2", "pos_weight [2] does not fit 3 classes"},
+      {2, "f3,1", "pos_weight [3, 1] does not fit 3 classes"}}},
+    {binary_cross_entropy, 2, {NULL, "f2,3,1"}, {{0, "f2,3,1", "logits [2, 3, 1] do not fit"}}},
+    {one_hot, 1, {"i2"}, {{0, "f2", "expected labels [n], got [2]"}, {0, "i2,1", "got [2, 1]"}}},
+    {pixel_cross_entropy,
+     2,
+     {"f2,3,4,5", "i2,4,5"},
+     {{0, "f2,3,4", "logits [2, 3, 4] do not fit targets [2, 4, 5]"},
+      {1, "i2,4,5,1", "do not fit targets [2, 4, 5, 1]"},
+      {1, "f2,4,5", "do not fit targets [2, 4, 5]"},
+      {1, "i1,4,5", "do not fit targets [1, 4, 5]"},
+      {1, "i2,3,5", "do not fit targets [2, 3, 5]"},
+      {1, "i2,4,4", "do not fit targets [2, 4, 4]"}}},
+    {squared_error,
+     2,
+     {"f2,3", "f2,3"},
+     {{1, "f3,2", "output [2, 3] and target [3, 2] differ in shape"}}},
+    {divide, 1, {"f"}, {{0}}},
+    {mean, 1, {"f2,3"}, {{0}}},
+};
+
+// Calls the operation with operand `which` (-1: none) replaced by another.
+static Tensor *call(const Case *c, int which, const char *other) {
+    Tensor *x[MAX_OPERANDS] = {NULL};
+    tape_reset(tape);
+    for (int i = 0; i < MAX_OPERANDS; i++) {
+        x[i] = operand(i == which ? other : c->fitting[i]);
+        if (x[i]) x[i]->requires_grad = x[i]->dtype == DTYPE_F32;
+    }
+    return c->call(x);
+}
+
+static void check_failure(Tensor *result, const char *fragment) {
+    Error err = {0};
+    assert_null(result);
+    assert_int_equal(tape->count, 0);
+    assert_int_equal(tape_error(tape, &err), -1);
+    check_message(&err, fragment);
+    tape_reset(tape);
+}
+
+static void each_operand_must_fit(void **state) {
+    (void)state;
+    for (size_t k = 0; k < sizeof CASES / sizeof *CASES; k++) {
+        const Case *c = &CASES[k];
+        if (c->fitting[0]) assert_non_null(call(c, -1, NULL));
+        for (int i = 0; i < MAX_REFUSALS && c->refusals[i].operand; i++)
+            check_failure(call(c, c->refusals[i].which, c->refusals[i].operand),
+                          c->refusals[i].message);
+    }
+}
+
+// NULL in, NULL out: the error is the tape's, of the operation that failed.
+static void null_is_passed_on(void **state) {
+    (void)state;
+    for (size_t k = 0; k < sizeof CASES / sizeof *CASES; k++)
+        for (int i = 0; i < CASES[k].results; i++) {
+            Error err = {0};
+            assert_null(call(&CASES[k], i, NULL));
+            assert_int_equal(tape->count, 0);
+            assert_int_equal(tape_error(tape, &err), 0);
+        }
+}
+
+static Tensor *integers(int ndim, const size_t *shape, const int64_t *values) {
+    return tape_input(tape, DTYPE_I64, ndim, shape, values);
+}
+
+// The first value outside of the range is named; its neighbours in the range pass.
+static void values_must_be_in_range(void **state) {
+    (void)state;
+    size_t kept;
+    Tensor *logits = operand("f3,3");
+    assert_non_null(
+        op_cross_entropy(tape, logits, integers(1, (size_t[]){3}, (int64_t[]){0, 2, 1}), 2));
+    check_failure(
+        op_cross_entropy(tape, logits, integers(1, (size_t[]){3}, (int64_t[]){0, 3, 4}), 2),
+        "target 3 of row 1 is out of range [0, 3)");
+    logits = operand("f3,3");
+    check_failure(
+        op_cross_entropy(tape, logits, integers(1, (size_t[]){3}, (int64_t[]){0, 2, -1}), 2),
+        "target -1 of row 2 is out of range [0, 3)");
+    assert_non_null(op_one_hot(tape, integers(1, (size_t[]){2}, (int64_t[]){0, 2}), 3));
+    check_failure(op_one_hot(tape, integers(1, (size_t[]){2}, (int64_t[]){0, 3}), 3),
+                  "label 3 of row 1 is out of range [0, 3)");
+    check_failure(op_one_hot(tape, integers(1, (size_t[]){2}, (int64_t[]){-1, 0}), 3),
+                  "label -1 of row 0 is out of range [0, 3)");
+    logits = operand("f2,2,1,2"); // a negative target is ignored
+    Tensor *target = integers(3, (size_t[]){2, 1, 2}, (int64_t[]){0, -1, 1, 1});
+    assert_non_null(op_pixel_cross_entropy(tape, logits, target, NULL, &kept));
+    assert_int_equal(kept, 3);
+    target = integers(3, (size_t[]){2, 1, 2}, (int64_t[]){0, -1, 1, 2});
+    check_failure(op_pixel_cross_entropy(tape, logits, target, NULL, &kept),
+                  "target 2 of pixel 1 of image 1 is out of range [0, 2)");
+    Tensor *wte = operand("f5,3"), *wpe = operand("f2,3");
+    assert_non_null(op_embedding(tape, integers(2, (size_t[]){1, 2}, (int64_t[]){4, 0}), wte, wpe));
+    check_failure(op_embedding(tape, integers(2, (size_t[]){1, 2}, (int64_t[]){4, 5}), wte, wpe),
+                  "token 5 is out of range [0, 5)");
+    wte = operand("f5,3");
+    wpe = operand("f2,3");
+    check_failure(op_embedding(tape, integers(2, (size_t[]){1, 2}, (int64_t[]){-1, 0}), wte, wpe),
+                  "token -1 is out of range [0, 5)");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_operand_must_fit),
+        cmocka_unit_test(null_is_passed_on),
+        cmocka_unit_test(values_must_be_in_range),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
