@@ -21,6 +21,9 @@ function(ddpc_test name)
   ddpc_test_properties(${name} TIMEOUT ${T_TIMEOUT} PROCESSORS ${T_PROCESSORS} LABELS ${T_LABELS})
 endfunction()
 
+# For WRAP, of a test that includes rigs/fake_gpus.h.
+set(FAKE_GPUS device_usable device_available device_open device_close device_bind_cores)
+
 # ddpc_test_on_gpu(NAME [LABELS label...]): the test NAME once more, as NAME_cuda, with the argument `cuda`.
 function(ddpc_test_on_gpu name)
   cmake_parse_arguments(T "" "" "LABELS" ${ARGN})

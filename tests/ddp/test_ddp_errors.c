@@ -121,6 +121,33 @@ static void test_one_buffer_more(void **state) {
                             WHERE "buffer extra [] where rank 0 has nothing");
 }
 
+// A rank gives up while others wait for its buffers, or, if rank 0 does, for rank 0's.
+static void sync_with_a_broken_group(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    Device *device = open_device(group);
+    Module *model = changed_model("", device);
+    Module *wrapper = distributed_data_parallel(model, group, &LATE, &outcome->error);
+    if (!wrapper || ddp_sync_buffers(wrapper, 0, &outcome->error) != 0)
+        problem(outcome, "%s", outcome->error.message);
+    Error cause = {0};
+    error_set(&cause, STATUS_FAILED, "the disk is full");
+    if (pg_rank(group) == *(const int *)argument) pg_abort(group, &cause);
+    for (int again = 0; again < 2; again++) {
+        outcome->error = (Error){0};
+        if (ddp_sync_buffers(wrapper, 0, &outcome->error) == 0) problem(outcome, "it succeeded");
+    }
+    module_close(wrapper);
+    device_close(device);
+}
+
+static void test_buffers_of_a_broken_group(void **state) {
+    (void)state;
+    for (int gives_up = 0; gives_up < 2; gives_up++) {
+        Outcome outcomes[RANKS_MAX];
+        play_ranks(AS_THREADS, 2, 30, sync_with_a_broken_group, &gives_up, outcomes);
+        for (int r = 0; r < 2; r++) check_message(&outcomes[r].error, "the disk is full");
+    }
+}
+
 // ---- gradients that are missing, or come twice ----------------------------------------------
 
 typedef struct Bench { // one rank with a wrapped model
@@ -424,6 +451,7 @@ int main(void) {
         cmocka_unit_test(row_24_27_28_every_rank_names_the_difference),
         cmocka_unit_test(row_28_the_rank_that_differs_is_named),
         cmocka_unit_test(test_one_buffer_more),
+        cmocka_unit_test(test_buffers_of_a_broken_group),
         cmocka_unit_test(row_42_unused_parameters_are_named),
         cmocka_unit_test(test_gradient_ready_twice),
         cmocka_unit_test(test_forward_before_the_gradients_are_waited_for),

@@ -23,7 +23,7 @@ static Tensor *parts_forward(Module *self, Tape *tape, Tensor *x) {
     return module_forward(module_child(self, "net3"), tape, x);
 }
 
-static Module *build(Device *const devices[PARTS], bool tie) {
+static Module *build(Device *const devices[PARTS], bool tie, uint64_t seed) {
     Module *model = module_create("ToyMp", parts_forward);
     Module *parts[PARTS];
     for (int i = 0; i < PARTS; i++) parts[i] = layer_linear(devices[i], IN, i == 2 ? OUT : IN);
@@ -34,7 +34,7 @@ static Module *build(Device *const devices[PARTS], bool tie) {
         module_add(model, name, away ? layer_on_device(parts[i]) : parts[i]);
     }
     model->config[0] = tie;
-    module_initialize(model, SEED);
+    module_initialize(model, seed);
     return model;
 }
 
@@ -87,7 +87,8 @@ static void train(ProcessGroup *group, Outcome *outcome, const Case *how, int co
                         .find_unused_parameters = how->find_unused,
                         .static_graph = how->static_graph};
     config.ddp.bucket_cap_mb = how->cap;
-    rig->model = build(devices, how->tie);
+    // Ranks begin with weights of their own; the wrapper copies rank 0's.
+    rig->model = build(devices, how->tie, SEED + (uint64_t)rig->rank);
     if (how->wrapped) rig_wrap_with(rig, rig->model, &config);
     const OptimizerConfig sgd = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
     Optimizer *optimizer = optimizer_create(rig->model, &sgd);

@@ -366,6 +366,55 @@ static void a_failing_hook_ends_the_training(void **state) {
     for (int way = 0; way < 8; way++) play_ranks(AS_THREADS, 2, 60, fail_in_hook, &way, NULL);
 }
 
+// A rank gives up between the first step and the second, which begins with a broadcast of the order
+// of readiness: that fails on all ranks, and so does every later step.
+static void give_up_before_the_rebuild(ProcessGroup *group, const void *argument,
+                                       Outcome *outcome) {
+    (void)argument;
+    const ReducerConfig config = {.bucket_cap_mb = 0, .overlap = true, .op = PG_AVG};
+    Scene *scene = open_scene(group, outcome, &config);
+    EXPECT_IN(scene, step(scene, "dcba") == 0);
+    Error cause = {0};
+    error_set(&cause, STATUS_FAILED, "the disk is full");
+    if (scene->rig.rank == 1) EXPECT_IN(scene, pg_abort(group, &cause));
+    for (int again = 0; again < 2; again++) {
+        scene->err = (Error){0};
+        EXPECT_IN(scene, reducer_prepare(scene->reducer, true, &scene->err) != 0);
+        EXPECT_IN(scene, strstr(scene->err.message, "the disk is full"));
+        EXPECT_IN(scene, !scene->reducer->rebuilt);
+    }
+    close_scene(scene);
+}
+
+static void a_rebuild_that_fails_ends_the_training(void **state) {
+    (void)state;
+    play(give_up_before_the_rebuild);
+}
+
+// Both orders of the end of backward and the last bucket; buckets that begin after either.
+static void times_are_between_the_five_events(void **state) {
+    (void)state;
+    static const struct Case {
+        uint64_t launch, backward_end, done, overlap;
+    } CASES[] = {{150, 300, 420, 150}, {150, 300, 280, 130}, {150, 300, 300, 150},
+                 {310, 300, 420, 0},   {300, 300, 420, 0},   {299, 300, 420, 1}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        const struct Case *c = &CASES[i];
+        const Reducer reducer = {.forward_start = 10,
+                                 .forward_end = 100,
+                                 .first_launch = c->launch,
+                                 .backward_end = c->backward_end,
+                                 .last_done = c->done,
+                                 .finish_end = 450};
+        const ReducerTimes times = reducer_times(&reducer);
+        assert_int_equal(times.forward_compute, 90);
+        assert_int_equal(times.backward_compute, 200);
+        assert_int_equal(times.backward_comm, c->done - c->launch);
+        assert_int_equal(times.overlap, c->overlap);
+        assert_int_equal(times.exposed, 150);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buckets_are_rebuilt_in_ready_order),
@@ -378,6 +427,8 @@ int main(void) {
         cmocka_unit_test(an_unused_parameter_is_named),
         cmocka_unit_test(a_gradient_that_is_ready_twice_is_named),
         cmocka_unit_test(a_failing_hook_ends_the_training),
+        cmocka_unit_test(a_rebuild_that_fails_ends_the_training),
+        cmocka_unit_test(times_are_between_the_five_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,62 +3,18 @@
  */
 #include "tests/rigs/captured.h"
 #include "tests/rigs/data_parallel_rig.h"
+#include "tests/rigs/fake_gpus.h"
 
-#include <limits.h>
-
-#include "common/base/format.h"
 #include "dp/strategy_dp.h"
-
-static int gpus;          // of the host
-static char opened[1024]; // the names of the devices that were opened, in order
-static int closed;        // how many of them were closed
-static char bound[1024];  // which share of the cores each device's thread was bound to
-static Device *last_opened;
-
-int __wrap_device_usable(const char *kind, Error *why);
-int __wrap_device_available(const char *kind);
-Device *__wrap_device_open(const char *name, Error *err);
-Device *__real_device_open(const char *name, Error *err);
-void __wrap_device_close(Device *device);
-void __real_device_close(Device *device);
-void __wrap_device_bind_cores(Device *device, int place, int places);
-
-int __wrap_device_usable(const char *kind, Error *why) {
-    (void)why;
-    return strcmp(kind, "cuda") == 0 ? gpus : INT_MAX;
-}
-
-int __wrap_device_available(const char *kind) {
-    return __wrap_device_usable(kind, NULL);
-}
-
-Device *__wrap_device_open(const char *name, Error *err) {
-    char cpu[16];
-    int index = (int)strtol(strchr(name, ':') + 1, NULL, 10);
-    if (strncmp(name, "cuda", 4) == 0 && index >= gpus)
-        return error_null(err, STATUS_USAGE, "%s: the host has %d", name, gpus);
-    format_append(opened, sizeof opened, "%s ", name);
-    snprintf(cpu, sizeof cpu, "cpu:%d", index);
-    return last_opened = __real_device_open(cpu, err);
-}
-
-void __wrap_device_close(Device *device) {
-    closed++;
-    __real_device_close(device);
-}
-
-void __wrap_device_bind_cores(Device *device, int place, int places) {
-    format_append(bound, sizeof bound, "%s:%d/%d ", device->name, place, places);
-}
 
 // Opens the devices and closes them. Returns how many there were.
 static int open_devices(const char *kind, DpOptions dp, Error *err) {
     Device *devices[DP_MAX_DEVICES];
     const TrainConfig config = {.device = kind, .threads = 1};
-    *opened = *bound = '\0';
-    closed = 0;
+    *fake.opened = *fake.bound = '\0';
+    fake.closed = 0;
     int count = dp_open_devices(&config, &dp, devices, err);
-    if (count > 0) assert_ptr_equal(devices[count - 1], last_opened);
+    if (count > 0) assert_ptr_equal(devices[count - 1], fake.last);
     for (int i = 0; i < count; i++) device_close(devices[i]);
     return count;
 }
@@ -79,11 +35,11 @@ static void the_default_is_all_gpus(void **state) {
                  {DP_MAX_DEVICES + 1, DP_MAX_DEVICES, "cuda", "cuda:0 cuda:1 "}};
     for (size_t i = 0; i < sizeof HOSTS / sizeof *HOSTS; i++) {
         Error err = {0};
-        gpus = HOSTS[i].gpus;
+        fake.gpus = HOSTS[i].gpus;
         assert_int_equal(open_devices(HOSTS[i].kind, dp_options_default(), &err), HOSTS[i].count);
-        assert_memory_equal(opened, HOSTS[i].first, strlen(HOSTS[i].first));
-        assert_int_equal(closed, HOSTS[i].count);
-        assert_string_equal(bound, "");
+        assert_memory_equal(fake.opened, HOSTS[i].first, strlen(HOSTS[i].first));
+        assert_int_equal(fake.closed, HOSTS[i].count);
+        assert_string_equal(fake.bound, "");
     }
 }
 
@@ -91,48 +47,48 @@ static void the_default_is_all_gpus(void **state) {
 static void devices_are_of_one_kind(void **state) {
     (void)state;
     Error err = {0};
-    gpus = 3;
+    fake.gpus = 3;
     assert_int_equal(open_devices("auto", (DpOptions){.device_ids = "2,0"}, &err), 2);
-    assert_string_equal(opened, "cuda:2 cuda:0 ");
+    assert_string_equal(fake.opened, "cuda:2 cuda:0 ");
     assert_int_equal(open_devices("auto", (DpOptions){.device_ids = "3,0"}, &err), 2);
-    assert_string_equal(opened, "cpu:3 cpu:0 ");
+    assert_string_equal(fake.opened, "cpu:3 cpu:0 ");
     assert_int_equal(open_devices("auto", (DpOptions){.device_ids = "0,3,1"}, &err), 3);
-    assert_string_equal(opened, "cpu:0 cpu:3 cpu:1 ");
+    assert_string_equal(fake.opened, "cpu:0 cpu:3 cpu:1 ");
     assert_int_equal(open_devices("auto", (DpOptions){.devices = 3}, &err), 3);
-    assert_string_equal(opened, "cuda:0 cuda:1 cuda:2 ");
+    assert_string_equal(fake.opened, "cuda:0 cuda:1 cuda:2 ");
     assert_int_equal(open_devices("auto", (DpOptions){.devices = 4}, &err), 4);
-    assert_string_equal(opened, "cpu:0 cpu:1 cpu:2 cpu:3 ");
+    assert_string_equal(fake.opened, "cpu:0 cpu:1 cpu:2 cpu:3 ");
     assert_int_equal(open_devices("cuda", (DpOptions){.devices = 1}, &err), 1);
-    assert_string_equal(opened, "cuda:0 ");
+    assert_string_equal(fake.opened, "cuda:0 ");
     assert_int_equal(err.status, STATUS_OK);
 }
 
 static void a_missing_device_closes_the_others(void **state) {
     (void)state;
     Error err = {0};
-    gpus = 2;
+    fake.gpus = 2;
     assert_int_equal(open_devices("cuda", (DpOptions){.device_ids = "1,0,2"}, &err), -1);
     assert_string_equal(err.message, "cuda:2: the host has 2");
-    assert_string_equal(opened, "cuda:1 cuda:0 ");
-    assert_int_equal(closed, 2);
+    assert_string_equal(fake.opened, "cuda:1 cuda:0 ");
+    assert_int_equal(fake.closed, 2);
     err = (Error){0};
-    gpus = 0; // the default opens the first, which says why there is none
+    fake.gpus = 0; // the default opens the first, which says why there is none
     assert_int_equal(open_devices("cuda", dp_options_default(), &err), -1);
     assert_string_equal(err.message, "cuda:0: the host has 0");
-    assert_int_equal(closed, 0);
+    assert_int_equal(fake.closed, 0);
     err = (Error){0};
     assert_int_equal(open_devices("cpu", (DpOptions){.device_ids = "0,x"}, &err), -1);
     assert_int_equal(err.status, STATUS_USAGE);
-    assert_string_equal(opened, "");
+    assert_string_equal(fake.opened, "");
 }
 
 static void each_device_has_its_share_of_the_cores(void **state) {
     (void)state;
     Error err = {0};
-    gpus = 0;
+    fake.gpus = 0;
     DpOptions dp = {.devices = 3, .bind = DP_BIND_CORES};
     assert_int_equal(open_devices("cpu", dp, &err), 3);
-    assert_string_equal(bound, "cpu:0:0/3 cpu:1:1/3 cpu:2:2/3 ");
+    assert_string_equal(fake.bound, "cpu:0:0/3 cpu:1:1/3 cpu:2:2/3 ");
 }
 
 // ---- idle devices -------------------------------------------------------------------------------
