@@ -275,7 +275,9 @@ static void check_peer(TwoDevices *two, size_t count, bool adam, bool adds) {
     float *sum = two_normal(two, count, 1);
     for (size_t i = 0; i < count && adds; i++) sum[i] = (one[i] + other[i]) * 0.3f;
     const float values[SCALARS] = {0.1f, 0.99f, 0.1f, 0.5f};
-    Both scalars = both_floats(two, values, SCALARS), copy = both_start(two, count, false);
+    Both scalars = both_floats(two, values, SCALARS);
+    Both copy = both_start(two, (count + 3) / 4 * 4, true); // on 16 bytes, as parts of buckets are
+    copy.bytes = count * sizeof *values;
     Both mine = both_floats(two, one, count), peers = both_floats(two, other, count);
     Both summed = both_floats(two, sum, count), w[2], m[2], v[2];
     for (size_t i = 0; i < count; i++) other[i] *= other[i];

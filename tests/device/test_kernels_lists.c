@@ -2,6 +2,7 @@
  * answers worked out by hand, asked of both of the host's tables; and what the tables say of
  * themselves.
  */
+#include "common/device/cpu/kernels.h"
 #include "common/device/device_backend.h"
 #include "tests/rigs/check.h"
 
@@ -25,6 +26,28 @@ static void test_describe(void **state) {
         table(t)->describe(text, 5); // cut, not overrun
         assert_int_equal(strlen(text), 4);
     }
+}
+
+// Name, version and core of the library, then its threads, one or two, and the user's choice.
+static void test_describe_blas(void **state) {
+    (void)state;
+    const char *chosen = getenv("OPENBLAS_CORETYPE");
+    for (int threads = 2; threads >= 1; threads--) {
+        Error err = {0};
+        char text[200], version[20], core[30], flavour[20], counted[20], setting[60], end;
+        CHECK_OK(cpu_use_threads(threads, &err) == 0, err);
+        if (threads == 1) setenv("OPENBLAS_CORETYPE", "Chosen", 1);
+        cpu_describe(text, sizeof text);
+        assert_int_equal(sscanf(text,
+                                "OpenBLAS %19[0-9.] %29[^,], %19[^,], %19[^,], OPENBLAS_CORETYPE "
+                                "%59s%c",
+                                version, core, flavour, counted, setting, &end),
+                         5);
+        assert_true(strcmp(flavour, "pthread") == 0 || strcmp(flavour, "OpenMP") == 0);
+        assert_string_equal(counted, threads == 1 ? "1 thread" : "2 threads");
+        assert_string_equal(setting, threads == 1 ? "Chosen" : chosen ? chosen : "unset");
+    }
+    chosen ? setenv("OPENBLAS_CORETYPE", chosen, 1) : unsetenv("OPENBLAS_CORETYPE");
 }
 
 static void test_lists(void **state) {
@@ -97,9 +120,8 @@ static void test_halves(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_describe),
-        cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_clip),
+        cmocka_unit_test(test_describe), cmocka_unit_test(test_describe_blas),
+        cmocka_unit_test(test_lists),    cmocka_unit_test(test_clip),
         cmocka_unit_test(test_halves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

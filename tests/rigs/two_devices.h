@@ -25,6 +25,8 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "common/base/memory.h"
 #include "common/base/rng.h"
@@ -75,10 +77,29 @@ static inline const Kernels *two_kernels(const TwoDevices *two, int d) {
     return device_kernels(two->of[d]);
 }
 
+static inline size_t two_pages(size_t bytes) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (bytes + page - 1) / page * page;
+}
+
+// The host's memory ends where a page begins that nothing may touch: a kernel that reads beyond an
+// input ends the test.
+static inline void *two_map(size_t bytes) {
+    const size_t room = two_pages(bytes), guard = two_pages(1);
+    char *start =
+        mmap(NULL, room + guard, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(start != MAP_FAILED && mprotect(start + room, guard, PROT_NONE) == 0);
+    return start + room - bytes;
+}
+
+static inline bool two_is_mapped(const Device *device) {
+    return !device || device_is_cpu(device);
+}
+
 // Memory until two_free, with the values (NULL: undefined) in it.
 static inline void *two_take(TwoDevices *two, Device *device, const void *values, size_t bytes) {
     assert_true(two->piece_count < PIECES_MAX);
-    void *memory = device ? device_alloc(device, bytes) : memory_zalloc(bytes + 1);
+    void *memory = two_is_mapped(device) ? two_map(bytes) : device_alloc(device, bytes);
     two->pieces[two->piece_count++] = (Piece){device, memory, bytes};
     if (values) device_copy(device, memory, NULL, values, bytes);
     return memory;
@@ -87,10 +108,11 @@ static inline void *two_take(TwoDevices *two, Device *device, const void *values
 static inline void two_free(TwoDevices *two) {
     for (; two->piece_count > 0; two->piece_count--) {
         Piece piece = two->pieces[two->piece_count - 1];
-        if (piece.device)
-            device_free(piece.device, piece.memory, piece.bytes);
+        const size_t room = two_pages(piece.bytes);
+        if (two_is_mapped(piece.device))
+            munmap((char *)piece.memory + piece.bytes - room, room + two_pages(1));
         else
-            free(piece.memory);
+            device_free(piece.device, piece.memory, piece.bytes);
     }
 }
 
