@@ -109,10 +109,11 @@ def read_scene(scene):
 
 def fill(data):
     """The page: its template with the style, the model, the data and the script."""
-    parts = {"STYLE": (HERE / "player.css").read_text(), "MODEL": MODEL.read_text(),
-             "SCRIPT": (HERE / "player.js").read_text(),
-             "DATA": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")}
-    return re.sub(r"@(STYLE|MODEL|DATA|SCRIPT)@", lambda mark: parts[mark[1]], (HERE / "player.html").read_text())
+    parts = {"STYLE": HERE / "player.css", "MODEL": MODEL, "STEPS": HERE / "steps.js", "DRAW": HERE / "draw.js",
+             "PAGE": HERE / "page.js"}
+    text = {mark: path.read_text() for mark, path in parts.items()}
+    text["DATA"] = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    return re.sub(r"@([A-Z]+)@", lambda mark: text[mark[1]], (HERE / "player.html").read_text())
 
 
 def main(arguments):

@@ -1,0 +1,235 @@
+// page.js: what a reader does on player.html, and what the page then shows. Read steps.js for the numbers and draw.js for
+// the pictures; the last section here connects buttons, sliders and keys.
+"use strict";
+const find = id => document.getElementById(id);
+const night = matchMedia("(prefers-color-scheme: dark)"), calm = matchMedia("(prefers-reduced-motion: reduce)");
+const page = {scene: null, time: 0, event: -1, gbit: data.gbit, cap: 1, playing: false, drawnAt: 0, showTime: []};
+// time: microseconds of the step; event: the event that the time was set by, or -1; drawnAt: when, while it plays
+
+// ---- what is shown --------------------------------------------------------------------------------------------------
+
+function showScene(scene) {
+  page.scene = scene.events ? scene : prepare(scene);
+  page.time = Math.min(page.time, scene.end);
+  for (const radio of document.querySelectorAll("[name=scene]")) radio.checked = radio.value === scene.id;
+  for (const id of ["gbit", "cap"]) {
+    find(id).value = Math.log10(page[id]);
+    find(id).setAttribute("aria-valuetext", short(page[id]));
+    find(id + "-shown").textContent = short(page[id]);
+  }
+  find("time").max = Math.ceil(scene.end);
+  find("about").textContent = "The network is " + data.network + " (" + megabytes(allBytes) +
+    " MB of gradients); the bytes move " + scene.name + ".";
+  find("dp-title").textContent = "DataParallel: a step takes " + ms(scene.dp.step);
+  find("ddp-title").textContent = "DistributedDataParallel: a step takes " + ms(scene.ddp.step);
+  if (scene.numbers) find("player").dataset.numbers = JSON.stringify(scene.numbers);
+  showAll();
+}
+
+// Draws everything anew: for a scene, a width or a theme.
+function showAll() {
+  theme = night.matches ? THEMES.dark : THEMES.light;
+  makePatterns(find("patterns"));
+  showKey();
+  page.showTime = ["dp", "ddp"].map(name => {
+    const part = page.scene[name];
+    const [svg, width] = picture(name, "rows", rowsHeight(part), "The rows of " + part.name + "'s step");
+    return drawRows(svg, part, page.scene.end, width);
+  });
+  showTime();
+}
+
+// An empty picture in its place on the page, and its width.
+function picture(name, place, height, label) {
+  const holder = document.querySelector("#" + name + " ." + place);
+  const svg = put(holder, "svg", {height, role: "img", "aria-label": label});
+  holder.replaceChildren(svg);
+  return [svg, Math.max(holder.clientWidth, 200)];
+}
+
+function showKey() {
+  const used = new Set([...page.scene.dp.spans, ...page.scene.ddp.spans].map(span => span[PHASE]));
+  if (used.delete("waiting")) used.add("idle"); // they look alike
+  find("key").replaceChildren(...Object.keys(PATTERNS).filter(phase => used.has(phase)).map(phase => {
+    const item = document.createElement("li"), svg = put(item, "svg", {width: 22, height: 16, "aria-hidden": "true"});
+    put(svg, "rect", {x: 0.5, y: 0.5, width: 21, height: 15, fill: fillOf(phase), stroke: theme.line});
+    item.append(NAMES[phase] || phase);
+    return item;
+  }));
+}
+
+function showTime() {
+  for (const show of page.showTime) show(page.time);
+  for (const name of ["dp", "ddp"]) {
+    const [svg, width] = picture(name, "machine", MACHINE, sentence(page.scene[name], page.time));
+    drawMachine(svg, page.scene[name], page.time, width);
+  }
+  find("time").value = Math.round(page.time);
+  find("time").setAttribute("aria-valuetext", ms(page.time));
+  find("clock").textContent = ms(page.time) + " of " + ms(page.scene.end);
+  say();
+}
+
+// What happens now: the event if there is one, and a sentence for each part. While it plays, a screen reader is not told:
+// it would never end.
+function say() {
+  const texts = [sentence(page.scene.dp, page.time), sentence(page.scene.ddp, page.time)], now = find("now");
+  if (page.event >= 0) texts.unshift(page.scene.events[page.event].text);
+  now.setAttribute("aria-live", page.playing ? "off" : "polite");
+  if (now.textContent === texts.join("")) return;
+  now.replaceChildren(...texts.map(text => Object.assign(document.createElement("span"), {textContent: text})));
+}
+
+// ---- time -----------------------------------------------------------------------------------------------------------
+
+function goTo(time, event = -1) {
+  page.time = Math.max(0, Math.min(time, page.scene.end));
+  page.event = event;
+  showTime();
+  if (!page.playing) keepAddress();
+}
+
+// To the event after this time (1) or before it (-1); events of one time come one after the other.
+function goToEvent(direction) {
+  const events = page.scene.events;
+  let to = page.event + direction;
+  if (page.event < 0 && direction > 0) to = events.findIndex(event => event.at > page.time);
+  if (page.event < 0 && direction > 0 && to < 0) to = events.length - 1;
+  if (page.event < 0 && direction < 0) to = events.filter(event => event.at < page.time).length - 1;
+  to = Math.max(0, Math.min(to, events.length - 1));
+  goTo(events[to].at, to);
+}
+
+function play(on) {
+  page.playing = on;
+  find("play").textContent = on ? "Pause" : "Play";
+  if (!on) return goTo(page.time, page.event);
+  if (page.time >= page.scene.end) goTo(0);
+  page.drawnAt = performance.now();
+  say();
+  requestAnimationFrame(nextPicture);
+}
+
+// The next picture while it plays. Readers who asked for less motion see one event after the other, two seconds each.
+function nextPicture(now) {
+  if (!page.playing) return;
+  const seconds = (now - page.drawnAt) / 1000;
+  if (!calm.matches) goTo(page.time + seconds / Number(find("speed").value) * page.scene.end);
+  else if (seconds > 2) goToEvent(1);
+  if (!calm.matches || seconds > 2) page.drawnAt = now;
+  if (page.time >= page.scene.end) play(false);
+  else requestAnimationFrame(nextPicture);
+}
+
+// ---- the address: #scene=link&t=12.345 (milliseconds), and of what is computed &gbit=2.5&cap=0.5 --------------------
+
+function keepAddress() {
+  const kept = new URLSearchParams({scene: page.scene.id, t: (page.time / 1000).toFixed(3)});
+  if (page.scene.id === "model") for (const id of ["gbit", "cap"]) kept.set(id, page[id]);
+  history.replaceState(null, "", "#" + kept);
+}
+
+function readAddress() {
+  const asked = new URLSearchParams(location.hash.slice(1));
+  const number = (name, least, most, usual) => asked.get(name) && isFinite(asked.get(name)) ?
+    Math.min(most, Math.max(least, Number(asked.get(name)))) : usual;
+  page.gbit = number("gbit", 0.001, 10000, data.gbit);
+  page.cap = number("cap", 0, 1000, 1);
+  page.time = 1000 * number("t", 0, 1e9, 0);
+  page.event = -1;
+  showScene(asked.get("scene") === "model" ? computed(page.gbit, page.cap) :
+    data.scenes.find(scene => scene.id === asked.get("scene")) || data.scenes[0]);
+}
+
+// ---- stills: both parts in one picture of 1920 by 1080, for a projector ---------------------------------------------
+
+function stillPicture() {
+  const svg = put(document.createElement("div"), "svg", {xmlns: "http://www.w3.org/2000/svg", width: 1920, height: 1080,
+    viewBox: "0 0 960 540"});
+  put(svg, "rect", {width: 960, height: 540, fill: theme.paper});
+  makePatterns(put(svg, "defs", {}));
+  write(svg, 24, 34, "One step on two devices, " + ms(page.time) + " after it began", {"font-size": 20});
+  write(svg, 24, 54, data.network + "; the bytes move " + page.scene.name, {"font-size": 12, fill: theme.faint});
+  [page.scene.dp, page.scene.ddp].forEach((part, k) => {
+    const y = 84 + 232 * k, at = (x, down) => put(svg, "g", {transform: "translate(" + x + " " + (y + down) + ")"});
+    write(svg, 24, y, sentence(part, page.time), {"font-size": 14});
+    drawMachine(at(24, 26), part, page.time, 390);
+    drawRows(at(430, 18), part, page.scene.end, 506)(page.time);
+  });
+  return new XMLSerializer().serializeToString(svg);
+}
+
+function save(blob, kind) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = "step-" + page.scene.id + "-" + (page.time / 1000).toFixed(2) + "ms." + kind;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+function savePNG() {
+  const image = new Image();
+  image.onload = () => {
+    const canvas = Object.assign(document.createElement("canvas"), {width: 1920, height: 1080});
+    canvas.getContext("2d").drawImage(image, 0, 0, 1920, 1080);
+    canvas.toBlob(blob => save(blob, "png"));
+  };
+  image.src = "data:image/svg+xml," + encodeURIComponent(stillPicture());
+}
+
+// ---- what a reader does ---------------------------------------------------------------------------------------------
+
+function addScene(id, name, make) {
+  const label = document.createElement("label"), radio = document.createElement("input");
+  Object.assign(radio, {type: "radio", name: "scene", value: id});
+  radio.addEventListener("change", () => change(make()));
+  label.append(radio, " " + name);
+  find("scenes").append(label);
+}
+
+function change(scene) {
+  page.event = -1;
+  showScene(scene);
+  keepAddress();
+}
+
+// A control that ends the playing before it acts.
+function stops(id, event, act) {
+  find(id).addEventListener(event, happened => {
+    if (page.playing) play(false);
+    act(happened);
+  });
+}
+
+function pressKey(event) {
+  if (event.ctrlKey || event.altKey || event.metaKey || event.target.matches("select")) return;
+  const pressesIt = event.target.closest("button, summary, input[type=radio]"); // then the space bar is its own
+  const button = {n: "next", p: "previous", " ": pressesIt ? null : "play"}[event.key.toLowerCase()];
+  if (!button) return;
+  event.preventDefault();
+  find(button).click();
+}
+
+for (const scene of data.scenes) addScene(scene.id, scene.name, () => scene);
+addScene("model", "as computed", () => computed(page.gbit, page.cap));
+for (const id of ["gbit", "cap"]) stops(id, "input", () => {
+  page[id] = Math.round(100 * Math.pow(10, Number(find(id).value))) / 100;
+  change(computed(page.gbit, page.cap));
+});
+find("play").addEventListener("click", () => play(!page.playing));
+stops("next", "click", () => goToEvent(1));
+stops("previous", "click", () => goToEvent(-1));
+stops("time", "input", () => goTo(Number(find("time").value)));
+find("time").addEventListener("keydown", event => { // a microsecond, its step, would be too little
+  const way = {ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1}[event.key];
+  if (!way) return;
+  event.preventDefault();
+  goTo(page.time + way * page.scene.end / 100);
+});
+find("save-svg").addEventListener("click", () => save(new Blob([stillPicture()], {type: "image/svg+xml"}), "svg"));
+find("save-png").addEventListener("click", savePNG);
+document.addEventListener("keydown", pressKey);
+addEventListener("hashchange", readAddress);
+addEventListener("resize", showAll);
+night.addEventListener("change", showAll);
+readAddress();

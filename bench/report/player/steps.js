@@ -1,0 +1,243 @@
+// steps.js: the numbers of player.html: steps from traces or from the model, their gradients, buckets and events.
+//
+// A scene is {id, name, dp, ddp}. dp and ddp are parts, each of one step: {step, tracks, spans, ready}, as player.py's
+// read_step describes them, with times in microseconds since the step began. prepare adds what follows from these:
+// buckets, gradients, the times at which a device is idle, and the events at which "next event" stops.
+"use strict";
+const data = JSON.parse(document.getElementById("data").textContent);
+const TRACK = 0, BEGIN = 1, END = 2, PHASE = 3, BUCKET = 4, BYTES = 5; // the columns of a span
+const DEVICES = [0, 1];
+const model = stepModel(data.profile);
+const tensors = data.profile.tensors; // {bytes, ready}, in the order in which their gradients become ready
+const allBytes = tensors.reduce((sum, tensor) => sum + tensor.bytes, 0);
+
+const trackOf = (part, kind, device) => part.tracks.findIndex(track => track.kind === kind && track.device === device);
+const drivenBy = part => trackOf(part, "drives", 0); // DP's main thread; -1 in DDP
+const passed = (begin, end, time) => time <= begin ? 0 : time >= end ? 1 : (time - begin) / (end - begin); // 0 to 1
+
+// The spans that hold this time, by track; of nested ones the inner, which comes later.
+function spansAt(part, time) {
+  const at = [];
+  for (const span of part.spans) if (span[BEGIN] <= time && time < span[END]) at[span[TRACK]] = span;
+  return at;
+}
+
+// ---- a step that the model computes ---------------------------------------------------------------------------------
+
+// A part whose tracks have these phases [name, seconds], one after the other; "" is a pause.
+function layOut(seconds, tracks, phases) {
+  const part = {step: seconds * 1e6, tracks, spans: [], ready: []};
+  phases.forEach((list, track) => {
+    let at = 0;
+    for (const [phase, length] of list) {
+      if (phase && length > 0) part.spans.push([track, at, at + length * 1e6, phase, -1, 0]);
+      at += length * 1e6;
+    }
+  });
+  return part;
+}
+
+function layOutDP(a) {
+  const half = a.gather / 2; // outputs to device 0, and later their gradients back
+  const main = [["scatter", a.scatter], ["replicate", a.replicate], ["forward", a.forward], ["gather", half],
+    ["loss", a.loss], ["gather", half], ["backward", a.backward], ["reduce", a.reduce], ["optimizer", a.optimizer]];
+  const device = [["", a.scatter + a.replicate], ["forward", a.forward], ["", half + a.loss + half],
+    ["backward", a.backward]];
+  const tracks = [{kind: "drives", device: 0, label: "main thread"},
+    ...DEVICES.map(k => ({kind: "device", device: k, label: "device " + k}))];
+  return layOut(a.step, tracks, [main, device, device]);
+}
+
+function layOutDDP(b, buckets) {
+  const rank = ["forward", "loss", "backward", "exposed", "optimizer"].map(name => [name, b[name]]);
+  const tracks = DEVICES.flatMap(k => [{kind: "device", device: k, label: "rank " + k},
+    {kind: "link", device: k, label: "rank " + k + ", link"}]);
+  const part = layOut(b.step, tracks, [rank, [], rank, []]);
+  const from = b.forward + b.loss; // the model counts a bucket's times from the begin of backward
+  buckets.forEach((bucket, number) => DEVICES.forEach(k => {
+    const at = seconds => (from + seconds) * 1e6;
+    part.ready.push([k, number, at(bucket.ready)]);
+    part.spans.push([2 * k + 1, at(bucket.begin), at(bucket.end), "moving", number, bucket.bytes]);
+  }));
+  return part;
+}
+
+// The scene that the model computes: the traces' two devices and rows, over this link, with buckets of this cap (MiB).
+function computed(gbit, cap) {
+  const cluster = {devices: 2, rows: data.profile.rows[1], bucket_cap_mb: cap, algorithm: "ring", copy_s: 0, sum_s: 0,
+    link: {bytes_per_s: gbit * GBIT, latency_s: data.latency_us * 1e-6}};
+  const numbers = {dp: model.dp(cluster), ddp: model.ddp(cluster), buckets: model.makeBuckets(cluster)};
+  return {id: "model", name: "over " + short(gbit) + " Gbit/s, computed", numbers,
+    dp: layOutDP(numbers.dp), ddp: layOutDDP(numbers.ddp, numbers.buckets)};
+}
+
+// ---- what follows from a part ---------------------------------------------------------------------------------------
+
+// DDP's buckets, in order: {number, bytes, ready: [by rank], moves, end}; it moves when the last rank has come. A rank
+// that is late may still move a bucket of the step before, which is none of these.
+function bucketsOf(part) {
+  const found = new Map();
+  for (const [rank, number, at] of part.ready) {
+    if (!found.has(number)) found.set(number, {number, bytes: 0, ready: [Infinity, Infinity], moves: Infinity, end: 0});
+    found.get(number).ready[rank] = at;
+  }
+  for (const span of part.spans) {
+    const bucket = span[PHASE] === "moving" && found.get(span[BUCKET]);
+    if (!bucket || span[BEGIN] < bucket.ready[part.tracks[span[TRACK]].device]) continue;
+    bucket.bytes = span[BYTES];
+    bucket.moves = Math.min(bucket.moves, span[BEGIN]);
+    bucket.end = Math.max(bucket.end, span[END]);
+  }
+  return [...found.values()].filter(bucket => bucket.bytes).sort((a, b) => a.number - b.number);
+}
+
+// When each gradient of a device is computed: {bytes, bucket, from, at}, at being when it is ready. The last one of a
+// bucket is ready when the trace says that the bucket is; those before it lie where the profile has them on that way.
+function gradientsOf(part, device) {
+  const track = trackOf(part, "device", device), all = [];
+  const backward = part.spans.filter(span => span[TRACK] === track && span[PHASE] === "backward");
+  if (!backward.length) return all;
+  let first = 0, share = 0, from = Math.min(...backward.map(span => span[BEGIN]));
+  const end = Math.max(...backward.map(span => span[END]));
+  function until(last, bucket, at) {
+    const begin = from;
+    for (let k = first; k <= last; k++) {
+      const ready = begin + passed(share, tensors[last].ready, tensors[k].ready) * (at - begin);
+      all.push({bytes: tensors[k].bytes, bucket, from, at: ready});
+      from = ready;
+    }
+    [first, share] = [last + 1, tensors[last].ready];
+  }
+  for (const bucket of part.buckets) {
+    let last = first, bytes = 0; // a bucket pads every gradient to 64 bytes
+    for (; last + 1 < tensors.length; last++) {
+      bytes += tensors[last].bytes + 64;
+      if (bytes >= bucket.bytes) break;
+    }
+    if (last < tensors.length) until(last, bucket.number, bucket.ready[device]);
+  }
+  if (!part.buckets.length) until(tensors.length - 1, -1, end);
+  return all;
+}
+
+// The times at which a device of DP but device 0 has no span: it waits for the main thread, which works for device 0.
+function idleSpans(part) {
+  const gaps = [];
+  part.tracks.forEach((track, k) => {
+    if (drivenBy(part) < 0 || track.kind !== "device" || track.device === 0) return;
+    let at = 0;
+    for (const span of [...part.spans.filter(one => one[TRACK] === k), [k, part.step, part.step]]) {
+      if (span[BEGIN] > at) gaps.push([k, at, span[BEGIN], "idle", -1, 0]);
+      at = Math.max(at, span[END]);
+    }
+  });
+  return gaps;
+}
+
+// What "next event" stops at: {at, text}. Spans of less than 20 microseconds are none.
+function eventsOf(part) {
+  const events = [], last = [];
+  const add = (at, text) => events.push({at, text: part.name + ": " + text + "."});
+  for (const span of part.spans) {
+    const {kind, label} = part.tracks[span[TRACK]], phase = span[PHASE];
+    if (kind === "link" || phase === "other" || phase === "idle" || span[END] - span[BEGIN] < 20) continue;
+    const again = last[span[TRACK]] === phase || (kind === "drives" && ["forward", "backward"].includes(phase));
+    last[span[TRACK]] = phase;
+    if (!again) add(span[BEGIN], kind === "drives" ? phase + " begins" : label + " begins " + (NOUNS[phase] || phase));
+  }
+  for (const {number, ready, moves, end} of part.buckets) {
+    ready.forEach((at, rank) => add(at, "bucket " + number + " is full on rank " + rank));
+    add(moves, "bucket " + number + " begins to move");
+    add(end, "bucket " + number + " is summed on both ranks");
+  }
+  add(part.step, "the step is over");
+  return events;
+}
+
+function prepare(scene) {
+  for (const name of ["dp", "ddp"]) {
+    const part = scene[name];
+    part.name = name.toUpperCase();
+    part.buckets = bucketsOf(part);
+    part.gradients = DEVICES.map(device => gradientsOf(part, device));
+    part.spans = part.spans.concat(idleSpans(part));
+  }
+  scene.end = Math.max(scene.dp.step, scene.ddp.step);
+  scene.events = [{at: 0, text: "Both steps begin."}, ...eventsOf(scene.dp), ...eventsOf(scene.ddp)];
+  scene.events.sort((a, b) => a.at - b.at);
+  return scene;
+}
+
+// What moves between the devices at this time: {what, bytes, done: 0 to 1, right, left: from and to device 0}, or null.
+function transferAt(part, time) {
+  const bucket = part.buckets.find(one => one.moves <= time && time < one.end);
+  if (bucket) return {what: "bucket " + bucket.number, bytes: bucket.bytes, done: passed(bucket.moves, bucket.end, time),
+    right: true, left: true};
+  const main = spansAt(part, time)[drivenBy(part)];
+  if (!main) return null;
+  const rows = data.profile.rows[1], done = passed(main[BEGIN], main[END], time);
+  const after = part.spans.some(span => span[PHASE] === "loss" && span[END] <= time); // the loss is computed
+  return {
+    scatter: {what: "inputs", bytes: rows * data.profile.sample_bytes, done, right: true},
+    replicate: {what: "weights", bytes: allBytes, done, right: true},
+    gather: {what: after ? "outputs' gradients" : "outputs", bytes: rows * data.profile.output_bytes, done,
+      right: after, left: !after},
+    reduce: {what: "gradients", bytes: allBytes, done, left: true},
+  }[main[PHASE]] || null;
+}
+
+// ---- words ----------------------------------------------------------------------------------------------------------
+
+const short = x => x >= 100 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : x.toPrecision(2);
+const ms = time => (time / 1000).toFixed(2) + " ms";
+const megabytes = bytes => (bytes / 1e6).toFixed(bytes < 95e3 ? 3 : 1);
+const ofBytes = moved => "(" + megabytes(moved.done * moved.bytes) + " of " + megabytes(moved.bytes) + " MB)";
+
+const NOUNS = {exposed: "to wait for gradients", data: "to take the batch", loss: "the loss", optimizer: "the optimizer"};
+// What a rank does, and what all do.
+const SAYS = {data: ["takes the batch", "take their batch"], forward: ["runs forward", "run forward"],
+  loss: ["computes the loss", "compute the loss"], backward: ["runs backward", "run backward"],
+  optimizer: ["updates its weights", "update their weights"], replicate: ["sends buffers", "exchange buffers"],
+  exposed: ["waits for gradients", "wait for gradients"], idle: ["waits", "wait"],
+  other: ["is between two phases", "are between two phases"]};
+const MAIN_SAYS = {data: "The main thread takes the batch", scatter: "Device 0 sends device 1 its half of the batch",
+  replicate: "Device 0 sends all weights to device 1", gather: "Outputs or their gradients move",
+  loss: "Device 0 computes the loss of the whole batch", reduce: "Device 0 adds device 1's gradients to its own",
+  optimizer: "Device 0 updates the weights alone", other: "The main thread is between two phases"};
+
+// "Both ranks run forward", or "Rank 0 takes the batch, rank 1 runs forward".
+function sayDevices(noun, phases) {
+  const [first, second] = phases.map(phase => SAYS[phase] || [phase, phase]);
+  if (phases[0] === phases[1]) return "Both " + noun + "s " + first[1];
+  return noun[0].toUpperCase() + noun.slice(1) + " 0 " + first[0] + ", " + noun + " 1 " + second[0];
+}
+
+function sayReady(part, phases, time) {
+  const counts = DEVICES.filter(device => phases[device] === "backward").map(device =>
+    part.gradients[device].filter(one => one.at <= time).length);
+  return counts.length ? ": " + [...new Set(counts)].join(" and ") + " of " + tensors.length + " gradients are ready" : "";
+}
+
+function sayDP(part, at, phases, moved) {
+  const main = (at[drivenBy(part)] || [])[PHASE] || "other";
+  if (main === "forward" || main === "backward") return sayDevices("device", phases.map(phase => phase || "idle"));
+  const waits = ["data", "other", "gather"].includes(main) ? "" : "; device 1 waits";
+  return MAIN_SAYS[main] + (moved && main !== "gather" ? " " + ofBytes(moved) : "") + waits;
+}
+
+function sayDDP(part, phases, moved, time) {
+  const queued = part.buckets.filter(bucket => Math.max(...bucket.ready) <= time && time < bucket.moves).length;
+  const moves = moved ? "; " + moved.what + " moves both ways " + ofBytes(moved) : "";
+  return sayDevices("rank", phases.map(phase => phase || "other")) + sayReady(part, phases, time) + moves +
+    (queued && moved ? ", " + queued + (queued === 1 ? " more waits" : " more wait") : "");
+}
+
+// What a part does at this time.
+function sentence(part, time) {
+  if (time >= part.step) return part.name + ": the step is over after " + ms(part.step) + ".";
+  const at = spansAt(part, time), moved = transferAt(part, time);
+  const phases = DEVICES.map(device => (at[trackOf(part, "device", device)] || [])[PHASE]);
+  const said = drivenBy(part) >= 0 ? sayDP(part, at, phases, moved) + sayReady(part, phases, time) :
+    sayDDP(part, phases, moved, time);
+  return part.name + ": " + said + ".";
+}
