@@ -1,6 +1,7 @@
 /* test_powersgd.c: PowerSGD on a whole network: matrices and vectors in several buckets, averages
  * and sums. With as many columns as a matrix has rank nothing is lost, so that its gradients must
- * be those of the plain all-reduce, to rounding. (Its rules alone: test_semantics_hooks.)
+ * be those of the plain all-reduce, to rounding; with fewer, those of the algorithm in double. (Its
+ * rules alone: test_semantics_hooks.)
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ddp_models.h"
@@ -8,6 +9,8 @@
 
 #include "tests/rigs/ddp_toy.h"
 
+#include "common/base/memory.h"
+#include "common/base/rng.h"
 #include "ddp/features/powersgd_hook.h"
 #include "ddp/reducer.h"
 
@@ -106,9 +109,204 @@ static void a_whole_model_with_all_columns(void **state) {
         }
 }
 
+// ---- the algorithm once more, in double ---------------------------------------------------------
+
+// Parameters whose gradients are given: of full rank, of fewer dimensions than columns travel, with
+// rows of zeros (an embedding's unused tokens), tiny, of three dimensions; a vector and a scalar's
+// worth, which travel whole.
+typedef enum Given { FULL, LOW_RANK, ZERO_ROWS, TINY, CUBE, VECTOR, GIVEN } Given;
+enum { ROUNDS = 6, COLUMNS = 2, WORLD = 2, LARGEST = 128 };
+
+static const struct {
+    int ndim;
+    size_t shape[3], n, m;
+} SHAPES[GIVEN] = {
+    [FULL] = {2, {12, 5}, 12, 5}, [LOW_RANK] = {2, {6, 9}, 6, 9}, [ZERO_ROWS] = {2, {8, 4}, 8, 4},
+    [TINY] = {2, {5, 11}, 5, 11}, [CUBE] = {3, {3, 2, 4}, 3, 8},  [VECTOR] = {1, {7}, 7, 1}};
+
+static double random_of(int step, int rank, int given, size_t i) {
+    uint64_t salt = (uint64_t)((step * WORLD + rank) * GIVEN + given);
+    return (double)rng_uniform(salt + 1, RNG_STREAM_TEST, i, -1, 1);
+}
+
+static float given_gradient(int step, int rank, Given given, size_t i) {
+    const size_t m = SHAPES[given].m, row = i / m, column = i % m;
+    const double rank_1 = ((double)row + 1) * random_of(9, 1, (int)given, column);
+    const double sign = step % 2 ? -1 : 1 + rank;
+    switch (given) {
+    case LOW_RANK:
+        return (float)(sign * rank_1);
+    case ZERO_ROWS:
+        return row % 4 == 0 ? 0 : (float)(sign * rank_1);
+    case TINY:
+        return (float)(1e-15 * random_of(step, rank, (int)given, i));
+    default:
+        return (float)random_of(step, rank, (int)given, i);
+    }
+}
+
+typedef struct Source { // of a parameter's gradient in this step
+    int step, rank;
+    Given given;
+} Source;
+
+static void give_backward(Tape *tape, TapeNode *node) {
+    Tensor *parameter = node->inputs[0];
+    const Source *source = node->saved;
+    bool accumulate;
+    float *grad = tape_grad(tape, parameter, &accumulate);
+    for (size_t i = 0; i < tensor_count(parameter); i++)
+        grad[i] = given_gradient(source->step, source->rank, source->given, i);
+    tape_grad_done(tape, parameter);
+}
+
+// x: the step and the rank.
+static Tensor *given_forward(Module *self, Tape *tape, Tensor *x) {
+    Tensor *sum = NULL;
+    for (int k = 0; k < GIVEN; k++) {
+        Tensor *y = tape_tensor(tape, DTYPE_F32, 0, NULL),
+               *parameter = module_parameter(self->children[k], 0);
+        Source *source = tape_alloc(tape, sizeof *source);
+        *source = (Source){(int)tensor_f32(x)[0], (int)tensor_f32(x)[1], (Given)k};
+        tensor_f32(y)[0] = 0;
+        tape_record(tape, "give", give_backward, y, 1, &parameter, source);
+        sum = sum ? op_add(tape, sum, y) : y;
+    }
+    return sum;
+}
+
+static Module *given_model(Device *device) {
+    Module *model = module_create("Given", given_forward);
+    for (int k = 0; k < GIVEN; k++) {
+        const char name[] = {(char)('a' + k), '\0'};
+        Module *part = module_add(model, name, module_create("Part", given_forward));
+        module_add_parameter(part, device, "p", SHAPES[k].ndim, SHAPES[k].shape);
+    }
+    return model;
+}
+
+typedef struct Reference { // of one matrix
+    double error[WORLD][LARGEST], q[LARGEST], gradient[LARGEST];
+} Reference;
+
+static void orthogonalize_columns(double *a, size_t rows, size_t columns) {
+    double largest = 0;
+    for (size_t c = 0; c < columns; c++) {
+        double square = 0;
+        for (size_t i = 0; i < rows; i++) square += a[i * columns + c] * a[i * columns + c];
+        largest = fmax(largest, square);
+    }
+    for (size_t c = 0; c < columns; c++) {
+        double square = 0;
+        for (size_t b = 0; b < c; b++) {
+            double dot = 0;
+            for (size_t i = 0; i < rows; i++) dot += a[i * columns + b] * a[i * columns + c];
+            for (size_t i = 0; i < rows; i++) a[i * columns + c] -= dot * a[i * columns + b];
+        }
+        for (size_t i = 0; i < rows; i++) square += a[i * columns + c] * a[i * columns + c];
+        const double factor = square <= 1e-10 * largest ? 0 : 1 / sqrt(square);
+        for (size_t i = 0; i < rows; i++) a[i * columns + c] *= factor;
+    }
+}
+
+// One compressed step, the `compressed`th, of parameter k: all ranks at once.
+static void compress(Reference *r, const PowerSgdConfig *config, bool global, int step, Given k,
+                     int compressed) {
+    const size_t n = SHAPES[k].n, m = SHAPES[k].m, count = n * m;
+    double matrix[WORLD][LARGEST], p[LARGEST] = {0}, sum[LARGEST] = {0};
+    for (int w = 0; w < WORLD; w++)
+        for (size_t i = 0; i < count; i++)
+            matrix[w][i] = (double)given_gradient(step, w, k, i) + r->error[w][i];
+    if (compressed == 0 || !config->warm_start)
+        for (size_t i = 0; i < m * COLUMNS; i++)
+            r->q[i] = (double)rng_normal(config->seed, RNG_STREAM_POWER_SGD,
+                                         ((uint64_t)(compressed * GIVEN + (int)k) << 32) + i);
+    orthogonalize_columns(r->q, m, COLUMNS);
+    for (size_t i = 0; i < n; i++)
+        for (size_t c = 0; c < COLUMNS; c++)
+            for (size_t j = 0; j < m * WORLD; j++)
+                p[i * COLUMNS + c] += matrix[j / m][i * m + j % m] * r->q[j % m * COLUMNS + c];
+    orthogonalize_columns(p, n, COLUMNS);
+    for (size_t j = 0; j < m; j++)
+        for (size_t c = 0; c < COLUMNS; c++)
+            for (size_t i = 0; i < n * WORLD; i++)
+                sum[j * COLUMNS + c] += matrix[i / n][i % n * m + j] * p[i % n * COLUMNS + c];
+    for (size_t i = 0; i < count; i++) {
+        double product = 0;
+        for (size_t c = 0; c < COLUMNS; c++)
+            product += p[i / m * COLUMNS + c] * sum[i % m * COLUMNS + c];
+        r->gradient[i] = global ? product : product / WORLD;
+        for (int w = 0; w < WORLD && config->error_feedback; w++)
+            r->error[w][i] = matrix[w][i] - product / WORLD;
+    }
+    for (size_t i = 0; i < m * COLUMNS; i++) r->q[i] = global ? sum[i] : sum[i] / WORLD;
+}
+
+typedef struct Setting {
+    bool global, feedback, warm, several_buckets;
+} Setting;
+
+static void compare_given(Rig *rig, const Setting *s, const Reference *r, int step, Given k) {
+    const Tensor *parameter = module_parameter(rig->model->children[k], 0);
+    double apart = 0, size = 0;
+    for (size_t i = 0; i < tensor_count(parameter); i++) {
+        double want = r->gradient[i];
+        if (step < START || k == VECTOR) {
+            want = 0;
+            for (int w = 0; w < WORLD; w++) want += (double)given_gradient(step, w, k, i);
+            if (!s->global) want /= WORLD;
+        }
+        apart += pow((double)parameter->grad[i] - want, 2);
+        size += want * want;
+    }
+    if (!(apart <= 1e-6 * size))
+        problem(rig->outcome, "step %d, parameter %d: %g from a gradient of %g", step, (int)k,
+                sqrt(apart), sqrt(size));
+}
+
+static void follow_the_algorithm(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const Setting *s = argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    DdpConfig config = ddp_config_default();
+    config.bucket_cap_mb = s->several_buckets ? 0 : 1;
+    config.global_normalization = s->global;
+    const PowerSgdConfig powersgd = {COLUMNS, START, 0.01, s->feedback, s->warm, 5};
+    rig_wrap(rig, given_model(rig->device), &config);
+    PowerSgd *power = power_sgd_create(ddp_reducer(rig->wrapper), &powersgd, &outcome->error);
+    EXPECT(ddp_register_comm_hook(rig->wrapper, power_sgd_hook(power), NULL) == 0);
+    Reference *references = memory_zalloc(GIVEN * sizeof *references);
+    for (int step = 0; step < ROUNDS; step++) {
+        Error err = {0};
+        tape_reset(rig->tape);
+        module_zero_grad(rig->model);
+        const float place[] = {(float)step, (float)rig->rank};
+        Tensor *x = tape_input(rig->tape, DTYPE_F32, 1, (size_t[]){2}, place);
+        Tensor *y = module_forward(rig->wrapper, rig->tape, x);
+        EXPECT(tape_backward(rig->tape, y, &err) == 0);
+        EXPECT(ddp_finish_backward(rig->wrapper, NULL, &err) == 0);
+        for (int k = 0; k < GIVEN; k++) {
+            if (step >= START && k != VECTOR)
+                compress(&references[k], &powersgd, s->global, step, (Given)k, step - START);
+            compare_given(rig, s, &references[k], step, (Given)k);
+        }
+    }
+    free(references);
+    power_sgd_close(power);
+    rig_close(rig);
+}
+
+static void every_gradient_is_the_algorithms(void **state) {
+    (void)state;
+    for (int way = 0; way < 16; way++) {
+        const Setting setting = {way & 1, way & 2, way & 4, way & 8};
+        play_ranks(AS_THREADS, WORLD, 60, follow_the_algorithm, &setting, NULL);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_model_with_all_columns),
+        cmocka_unit_test(every_gradient_is_the_algorithms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

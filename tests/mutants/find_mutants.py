@@ -10,8 +10,9 @@ arguments of macros such as CHECK's condition, and everything in a header): it n
 
 Switched mutants come from libclang's syntax tree, single ones from the tokens of a region. Without
 mutants: case labels, sizeof, static assertions, string literals (thus formats), arguments of
-__builtin_ functions, which must be constants, and statements whose loss only a reader or a leak
-checker could see (NOISE). Needs the PyPI package libclang; its wheel lacks the compiler's own
+__builtin_ functions, which must be constants, statements whose loss only a reader or a leak
+checker could see (NOISE), `return -2` (a status is compared with 0: tests/lint.sh), and swaps of
+arguments whose order has no effect (EQUALITY compared with 0; memory_grow multiplies its two). Needs the PyPI package libclang; its wheel lacks the compiler's own
 headers, so the flags in $MUTANTS_HEADERS are added.
 """
 import json
@@ -35,6 +36,7 @@ ARITHMETIC = {'+': ['-'], '-': ['+'], '*': ['/'], '/': ['*'], '%': ['*'], '&': [
               '|=': ['&='], '&=': ['|=']}
 TABLES = (('boundary', RELATIONAL), ('and_or', LOGICAL), ('arithmetic', ARITHMETIC))
 ZERO = re.compile(r'(0[.0]*[fuUlL]*|NULL|false|\(\w+\)\{0\}|-1)$')
+EQUALITY = ('memcmp', 'strcmp', 'strncmp')
 NOISE = re.compile(r'(log_|trace_|profile_|v?f?printf|free\b)')
 DIRECTIVE = re.compile(r'^[ \t]*#(?:[^\n]*\\\n)*[^\n]*', re.M)
 DEFINITION = re.compile(r'[ \t]*#[ \t]*(?:define[ \t]+\w+(?:\([^)]*\))?|(?:el)?if\b)')
@@ -266,7 +268,8 @@ class Source:
         if word in ('true', 'false'):
             self.add(*self.span(c), 'constant', '0' if word == 'true' else '1')
         elif not self.in_macro(c) and not (parent and parent.type.get_canonical().kind == T.POINTER):
-            for new in neighbours(word):
+            status = re.search(r'\breturn -$', self.text[:self.span(c)[0]][-9:])
+            for new in neighbours(word)[1 if status else 0:]:
                 self.add(*self.span(c), 'constant', new)
 
     def binary(self, c, children):
@@ -330,6 +333,9 @@ class Source:
             return
         types = [t.get_canonical().spelling for t in kind.argument_types()]
         (start, end), text = self.span(c), self.text
+        if c.spelling == 'memory_grow' or c.spelling in EQUALITY and \
+                re.match(r'\s*[!=]= 0', self.text[end:end + 9]):
+            return
         for a, b, type_a, type_b in zip(args, args[1:], types, types[1:]):
             if type_a != type_b or self.in_macro(a) or self.in_macro(b) or \
                     self.text_of(a) == self.text_of(b):
