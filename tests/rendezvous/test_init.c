@@ -119,6 +119,30 @@ static void test_ranges(void **state) {
     assert_env_error("DDPRUN_TOKEN is longer than 64");
     setenv("MASTER_ADDR", text, 1);
     assert_env_error("MASTER_ADDR is longer than 255");
+    // The last value on the good side of each.
+    const char *good[][2] = {
+        {"RANK", "1"},       {"MASTER_PORT", "1"},      {"MASTER_PORT", "65535"},
+        {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "1"},
+        {"WORLD_SIZE", "1"}, {"WORLD_SIZE", "1048576"}, {"TORCHELASTIC_RESTART_COUNT", "0"},
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        ENV("RANK", "0", "WORLD_SIZE", "2", "MASTER_ADDR", "h", "MASTER_PORT", "1");
+        setenv(good[i][0], good[i][1], 1);
+        Rendezvous r = read_env();
+        assert_int_equal(r.several_hosts, i == 5);
+    }
+    text[STORE_TOKEN_MAX] = '\0';
+    setenv("DDPRUN_TOKEN", text, 1);
+    assert_string_equal(read_env().token, text);
+    memset(text, 'a', 255);
+    text[255] = '\0';
+    setenv("MASTER_ADDR", text, 1);
+    assert_string_equal(read_env().master_addr, text);
+    setenv("DDPRUN_STORE", "0", 1);
+    assert_false(read_env().launcher_store);
+    assert_false(read_env().fake_hosts);
+    setenv("DDPRUN_FAKE_HOSTS", "2", 1);
+    assert_true(read_env().fake_hosts);
 }
 
 static void test_open_mpi_and_pmi(void **state) {
@@ -353,34 +377,73 @@ static void test_rank_missing(void **state) {
     for (int r = 0; r < 2; r++) assert_outcome(&outcomes[r], "rank 2 of 3 has not come within 4 s");
 }
 
-// What a process in another container of this machine would leave as rank 1's card.
-static void leave_foreign_card(int port) {
-    char host[72] = "", boot[64] = "", card[300];
+// Of the missing ranks sixteen are named.
+static void test_many_ranks_missing(void **state) {
+    (void)state;
+    static const char *const says[] = {"15, 16 of 17 have not", "15, 16, ... of 18 have not",
+                                       "15, 16, ... of 19 have not"};
+    for (int i = 0; i < 3; i++) {
+        Rendezvous alone = place(0, 17 + i, free_port());
+        Outcome outcome;
+        run_ranks(&alone, 1, 0.3, &outcome);
+        assert_outcome(&outcome, "ranks 1, 2, 3, ");
+        assert_outcome(&outcome, says[i]);
+    }
+}
+
+// A card that another process leaves as rank 1's. NULL: as this process would write it.
+typedef struct ForgedCard {
+    const char *world, *host, *boot, *pid_namespace, *backend, *settings;
+    const char *says[2]; // what rank 0 says of it
+} ForgedCard;
+
+static void leave_card(const ForgedCard *card, int port) {
+    char host[72] = "", boot[64] = "", space[64] = "", text[600];
     Error err = {0};
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
     gethostname(host, sizeof host - 1);
     if (!file || !fgets(boot, sizeof boot, file)) _exit(1);
+    if (readlink("/proc/self/ns/pid", space, sizeof space - 1) < 0) _exit(1);
     boot[strcspn(boot, "\n")] = '\0';
-    snprintf(card, sizeof card, "2 %s %s pid:[1] 4711 1 shm -\n", host, boot);
+    snprintf(text, sizeof text, "%s %s %s %s 4711 1 %s -\n%s", card->world ? card->world : "2",
+             card->host ? card->host : host, card->boot ? card->boot : boot,
+             card->pid_namespace ? card->pid_namespace : space,
+             card->backend ? card->backend : "shm", card->settings ? card->settings : "lr 1\n");
+    if (card->world && !*card->world) strcpy(text, "a card without a line of settings");
     Store *store = store_connect("127.0.0.1", port, "", LONG_S, &err);
     if (!store) _exit(2);
     store_set_prefix(store, "attempt_0");
-    _exit(store_set(store, "rank/1", card, strlen(card), &err) == 0 ? 0 : 3);
+    _exit(store_set(store, "rank/1", text, strlen(text), &err) == 0 ? 0 : 3);
 }
 
-static void test_another_container(void **state) {
+// Rank 0 finds every way in which a rank may not belong to it.
+static void test_cards(void **state) {
     (void)state;
-    Rendezvous rank = place(0, 2, free_port());
-    Outcome outcome;
-    int status = 0;
-    fflush(NULL);
-    pid_t other = fork();
-    if (other == 0) leave_foreign_card(rank.master_port);
-    run_ranks(&rank, 1, LONG_S, &outcome);
-    assert_int_equal(waitpid(other, &status, 0), other);
-    assert_int_equal(status, 0);
-    assert_outcome(&outcome, "backend shm needs all ranks in one system: rank 0 is on ");
-    assert_outcome(&outcome, " in another container");
+    static const ForgedCard cards[] = {
+        {.world = "3", .says = {"WORLD_SIZE is 2 at rank 0 and 3 at rank 1", ""}},
+        {.world = "many", .says = {"rank 1 left 'many ", " as its card"}},
+        {.world = "", .says = {"rank 1 left 'a card without a line of settings' as its card", ""}},
+        {.host = "elsewhere",
+         .says = {"all ranks in one system: rank 0 is on ", "rank 1 on elsewhere: use --backend"}},
+        {.boot = "another-boot", .says = {"rank 0 is on ", " in another container: use"}},
+        {.pid_namespace = "pid:[1]", .says = {"rank 0 is on ", " in another container: use"}},
+        {.backend = "gloo", .says = {"the backend is shm at rank 0 and gloo at rank 1", ""}},
+        {.settings = "lr 2\n", .says = {"lr is 1 at rank 0 and 2 at rank 1", "the same options"}},
+    };
+    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
+        Rendezvous rank = place(0, 2, free_port());
+        Outcome outcome;
+        int status = 0;
+        snprintf(rank.alike, sizeof rank.alike, "lr 1\n");
+        fflush(NULL);
+        pid_t other = fork();
+        if (other == 0) leave_card(&cards[i], rank.master_port);
+        run_ranks(&rank, 1, LONG_S, &outcome);
+        assert_int_equal(waitpid(other, &status, 0), other);
+        assert_int_equal(status, 0);
+        for (int k = 0; k < 2; k++) assert_outcome(&outcome, cards[i].says[k]);
+        assert_int_equal(outcome.status, i == 1 || i == 2 ? STATUS_FAILED : STATUS_USAGE);
+    }
 }
 
 static void test_rank_twice(void **state) {
@@ -420,6 +483,24 @@ static void test_nccl_addresses(void **state) {
     assert_string_not_equal(one.address, other.address);
 }
 
+static void test_thread_groups(void **state) {
+    (void)state;
+    ProcessGroup *groups[2] = {NULL, NULL};
+    Error err = {0};
+    assert_int_equal(init_thread_groups(0, LONG_S, groups, &err), -1);
+    assert_non_null(strstr(err.message, "rank 0 of a world of 0"));
+    assert_int_equal(init_thread_groups(1, 0, groups, &err), -1);
+    for (int world = 1; world <= 2; world++) {
+        err = (Error){0};
+        if (init_thread_groups(world, LONG_S, groups, &err) != 0) fail_msg("%s", err.message);
+        for (int r = 0; r < world; r++) {
+            assert_int_equal(pg_rank(groups[r]), r);
+            assert_int_equal(pg_size(groups[r]), world);
+        }
+        for (int r = 0; r < world; r++) pg_close(groups[r]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_torchrun_variables, clean),
@@ -436,10 +517,12 @@ int main(void) {
         cmocka_unit_test(test_callers_store_arguments),
         cmocka_unit_test(test_world_size_disagrees),
         cmocka_unit_test(test_rank_missing),
-        cmocka_unit_test(test_another_container),
+        cmocka_unit_test(test_many_ranks_missing),
+        cmocka_unit_test(test_cards),
         cmocka_unit_test(test_rank_twice),
         cmocka_unit_test(test_backends),
         cmocka_unit_test(test_nccl_addresses),
+        cmocka_unit_test(test_thread_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,264 @@
+/* test_rendezvous_parts.c: the parts of the rendezvous that need no other rank: the host's address,
+ * the heartbeat page, and the comparison of settings.
+ */
+#include "tests/rigs/check.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ddp/rendezvous/heartbeat.h"
+#include "ddp/rendezvous/init.h"
+#include "ddp/rendezvous/rendezvous_internal.h"
+
+// ---- This host's address --------------------------------------------------------------------
+
+enum { UP = IFF_UP | IFF_RUNNING, INTERFACES = 7 };
+
+// Interfaces of a made-up host; `good` is the first that reaches other hosts.
+typedef struct Interface {
+    const char *address; // NULL: none
+    int family;
+    unsigned flags;
+} Interface;
+
+static const Interface INTERFACE[INTERFACES] = {
+    {NULL, 0, UP},
+    {"127.0.0.1", AF_INET, UP | IFF_LOOPBACK},
+    {"10.9.9.1", AF_INET, IFF_UP},
+    {"10.9.9.2", AF_INET, IFF_RUNNING},
+    {"10.9.9.3", AF_INET6, UP}, // its address is not read
+    {"10.9.9.4", AF_INET, UP},  // good
+    {"10.9.9.5", AF_INET, UP},
+};
+
+static int visible, freed; // of INTERFACE; -1: getifaddrs fails
+static struct ifaddrs interfaces[INTERFACES];
+static struct sockaddr_in addresses[INTERFACES];
+
+int __wrap_getifaddrs(struct ifaddrs **list);
+void __wrap_freeifaddrs(struct ifaddrs *list);
+
+int __wrap_getifaddrs(struct ifaddrs **list) {
+    errno = ENOBUFS;
+    if (visible < 0) return -1;
+    *list = visible > 0 ? interfaces : NULL;
+    for (int i = 0; i < visible; i++) {
+        const Interface *of = &INTERFACE[i];
+        addresses[i] = (struct sockaddr_in){.sin_family = (sa_family_t)of->family};
+        if (of->address) inet_pton(AF_INET, of->address, &addresses[i].sin_addr);
+        interfaces[i] = (struct ifaddrs){
+            .ifa_next = i + 1 < visible ? &interfaces[i + 1] : NULL,
+            .ifa_addr = of->address ? (struct sockaddr *)(void *)&addresses[i] : NULL,
+            .ifa_flags = of->flags,
+        };
+    }
+    return 0;
+}
+
+void __wrap_freeifaddrs(struct ifaddrs *list) {
+    assert_true(list == (visible > 0 ? interfaces : NULL));
+    freed++;
+}
+
+static void test_own_address(void **state) {
+    (void)state;
+    char text[64];
+    freed = 0;
+    for (visible = 0; visible <= INTERFACES; visible++) {
+        Error err = {0};
+        int status = init_own_address(text, sizeof text, &err);
+        assert_int_equal(status, visible < 6 ? -1 : 0);
+        if (status == 0)
+            assert_string_equal(text, "10.9.9.4");
+        else
+            check_message(&err, "this host has no network: set MASTER_ADDR to rank 0's host");
+        assert_int_equal(freed, visible + 1);
+    }
+    Error err = {0};
+    visible = INTERFACES;
+    assert_int_equal(init_own_address(text, 9, &err), 0); // and its NUL
+    assert_int_equal(init_own_address(text, 8, &err), -1);
+    visible = -1;
+    err = (Error){0};
+    assert_int_equal(init_own_address(text, sizeof text, &err), -1);
+    check_message(&err, strerror(ENOBUFS));
+}
+
+// ---- The heartbeat page ---------------------------------------------------------------------
+
+static void set_board(const char *format, int fd) {
+    char text[40];
+    snprintf(text, sizeof text, format, fd);
+    setenv("DDPRUN_HEARTBEAT", text, 1);
+}
+
+static Heartbeat *open_line(int local_rank) {
+    Heartbeat *heartbeat = NULL;
+    Error err = {0};
+    if (heartbeat_open(local_rank, &heartbeat, &err) != 0) fail_msg("%s", err.message);
+    assert_non_null(heartbeat);
+    return heartbeat;
+}
+
+static void assert_view(const HeartbeatBoard *board, int rank, const HeartbeatView *wanted) {
+    HeartbeatView view = heartbeat_board_read(board, rank);
+    assert_string_equal(view.phase, wanted->phase);
+    assert_string_equal(view.kind, wanted->kind);
+    assert_int_equal(view.step, wanted->step);
+    assert_int_equal(view.sequence, wanted->sequence);
+    assert_int_equal(view.culprit, wanted->culprit);
+    assert_int_equal(view.beat_ns > 0, wanted->phase[0] || wanted->kind[0]);
+}
+
+// Three ranks of a launcher beat; each line is one rank's, and the next attempt begins empty.
+static void test_heartbeats(void **state) {
+    (void)state;
+    enum { RANKS = 3 };
+    HeartbeatBoard board = {0};
+    Error err = {0};
+    heartbeat_board_close(&board); // of none
+    CHECK_OK(heartbeat_board_open(&board, RANKS, &err) == 0, err);
+    set_board("%d", board.fd);
+    HeartbeatView wanted[RANKS] = {{.phase = ""}};
+    for (int attempt = 0; attempt < 2; attempt++) {
+        Heartbeat *ranks[RANKS];
+        memset(wanted, 0, sizeof wanted);
+        for (int r = 0; r < RANKS; r++) {
+            ranks[r] = open_line(r);
+            assert_view(&board, r, &wanted[r]);
+        }
+        heartbeat_enter(ranks[2], "a phase: \ttoo long", 7); // cut, and safe for a terminal
+        strcpy(wanted[2].phase, "a?phase:??too?l");
+        wanted[2].step = 7;
+        heartbeat_enter(ranks[0], "exactly15bytes.", 1);
+        strcpy(wanted[0].phase, "exactly15bytes.");
+        wanted[0].step = 1;
+        for (int r = 0; r < RANKS; r++) assert_view(&board, r, &wanted[r]);
+        uint64_t first = heartbeat_board_read(&board, 0).beat_ns;
+        heartbeat_collective(ranks[0], 9, "all_reduce\x7f");
+        strcpy(wanted[0].kind, "all_reduce?");
+        wanted[0].sequence = 9;
+        heartbeat_collective(ranks[1], 1, "~");
+        strcpy(wanted[1].kind, "~");
+        wanted[1].sequence = 1;
+        heartbeat_culprit(ranks[1]);
+        wanted[1].culprit = true;
+        for (int r = 0; r < RANKS; r++) assert_view(&board, r, &wanted[r]);
+        uint64_t second = heartbeat_board_read(&board, 0).beat_ns;
+        assert_true(second > first);         // the later of the two
+        heartbeat_enter(ranks[0], "end", 2); // a shorter name leaves nothing of a longer one
+        strcpy(wanted[0].phase, "end");
+        wanted[0].step = 2;
+        assert_view(&board, 0, &wanted[0]);
+        assert_true(heartbeat_board_read(&board, 0).beat_ns > second);
+        for (int r = 0; r < RANKS; r++) heartbeat_close(ranks[r]);
+        heartbeat_board_clear(&board);
+    }
+    memset(wanted, 0, sizeof wanted);
+    for (int r = 0; r < RANKS; r++) assert_view(&board, r, &wanted[r]);
+    heartbeat_board_close(&board);
+    unsetenv("DDPRUN_HEARTBEAT");
+}
+
+static void refuse_board(int local_rank) {
+    Heartbeat *heartbeat = (Heartbeat *)&local_rank; // to be overwritten
+    Error err = {0};
+    assert_int_equal(heartbeat_open(local_rank, &heartbeat, &err), -1);
+    assert_int_equal(err.status, STATUS_USAGE);
+    check_message(&err, "which is no heartbeat page of a ddprun with a local rank");
+    assert_null(heartbeat);
+}
+
+// A variable that an earlier launcher left, and every kind of file that its number may be now.
+static void test_stale_heartbeat(void **state) {
+    (void)state;
+    enum { RANKS = 2 };
+    HeartbeatBoard board;
+    Error err = {0};
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    CHECK_OK(heartbeat_board_open(&board, RANKS, &err) == 0, err);
+    set_board("%d", board.fd);
+    refuse_board(-1);
+    refuse_board(RANKS);
+    heartbeat_close(open_line(RANKS - 1));
+    static const char *const bad[] = {"", "x", "%d ", "-%d", "0", "2", "1023", "1048577"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (strchr(bad[i], '%'))
+            set_board(bad[i], board.fd);
+        else
+            setenv("DDPRUN_HEARTBEAT", bad[i], 1);
+        refuse_board(0);
+    }
+    set_board("%d", ends[0]);
+    refuse_board(0);
+    // Another size than its ranks need, another magic.
+    set_board("%d", board.fd);
+    uint64_t *header = board.page, magic = header[0];
+    header[0] = magic + 1;
+    refuse_board(0);
+    header[0] = magic;
+    for (uint64_t ranks = RANKS - 1; ranks <= RANKS + 1; ranks++) {
+        header[1] = ranks;
+        if (ranks == RANKS)
+            heartbeat_close(open_line(0));
+        else
+            refuse_board(0);
+    }
+    header[1] = UINT64_MAX / 128 + 1 + RANKS; // whose bytes overflow to the page's
+    refuse_board(0);
+    header[1] = RANKS;
+    assert_int_equal(ftruncate(board.fd, 127), 0); // less than a header
+    refuse_board(0);
+    unsetenv("DDPRUN_HEARTBEAT");
+    Heartbeat *none = (Heartbeat *)&board;
+    assert_int_equal(heartbeat_open(0, &none, &err), 0); // without a launcher
+    assert_null(none);
+    heartbeat_board_close(&board);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+// ---- Settings of two ranks ------------------------------------------------------------------
+
+static void test_compare_settings(void **state) {
+    (void)state;
+    static const struct {
+        const char *mine, *theirs, *says; // NULL: they agree
+    } cases[] = {
+        {"", "", NULL},
+        {"lr 0.1\n", "lr 0.1\n", NULL},
+        {"lr 0.1\nsteps 5\n", "lr 0.1\nsteps 5\n", NULL},
+        {"lr 0.1\nsteps 5", "lr 0.1\nsteps 5", NULL},
+        {"lr 0.1\n", "lr 0.2\n", "lr is 0.1 at rank 3 and 0.2 at rank 5 -- start all ranks"},
+        {"lr 0.1\n", "lr 0.12\n", "lr is 0.1 at rank 3 and 0.12 at rank 5"},
+        {"lr 0.12\nx 1\n", "lr 0.1\nx 1\n", "lr is 0.12 at rank 3 and 0.1 at rank 5"},
+        {"lr 0.1\nsteps 5\nx 1\n", "lr 0.1\nsteps 50\nx 2\n", "steps is 5 at rank 3 and 50 at"},
+        {"lr 0.1\n", "le 0.1\n", "have different options, as different programs do: 'lr 0.1' and"},
+        {"lr 0.1\n", "lrs 0.1\n", "ranks 3 and 5 have different options"},
+        {"lr 0.1\nx 1\n", "lr 0.1\n", "different options, as different programs do: 'x 1' and ''"},
+        {"lr 0.1\n", "lr 0.1\nx 1\n", "different options, as different programs do: '' and 'x 1'"},
+        {"", "x 1\n", "different options, as different programs do: '' and 'x 1' -- start the"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Error err = {0};
+        int status = compare_settings(cases[i].mine, 3, cases[i].theirs, 5, &err);
+        assert_int_equal(status, cases[i].says ? -1 : 0);
+        if (cases[i].says) check_message(&err, cases[i].says);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_own_address),
+        cmocka_unit_test(test_heartbeats),
+        cmocka_unit_test(test_stale_heartbeat),
+        cmocka_unit_test(test_compare_settings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
