@@ -17,7 +17,7 @@ here=$PWD
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in progress devices options results runs section disturbed measure link player answer equivalence tables report; do
+for part in progress devices options results runs section disturbed measure link player equivalence facts; do
     # shellcheck source=/dev/null
     source "bench/compare/$part.sh"
 done
@@ -80,9 +80,8 @@ programs="train_single train_dp train_ddp ddprun compare_tensors"
 need_programs $programs
 claim_results
 
-# Figures are worth an installation, and no failure.
-[[ $only_equivalence == 1 ]] || command -v gnuplot >/dev/null || (setup_require $install plots) 9<&- ||
-    say "there is no gnuplot: the numbers come without figures"
+# A report and its figures are worth an installation, and no failure.
+[[ $only_equivalence == 1 ]] || (setup_require $install plots) 9<&- || say "there will be no report, or one without figures"
 [[ -n $bin ]] || {
     setup_require $install build 9<&-
     # shellcheck disable=SC2086 # the programs are words
@@ -94,8 +93,8 @@ trap 'interrupted 143' TERM
 # Nothing of an earlier comparison is removed before it is clear that this one can run.
 check_devices
 name_links
-open_results {summary,difference,equivalence}{,-link}.csv {growth,repeats}.csv report.{md,html} {player,whatif}.html profile.{json,txt} \
-    runs/rows.csv{,.log}
+open_results {summary,difference,equivalence}{,-link}.csv {growth,repeats,buckets,networks}.csv facts.txt report.{md,html} \
+    {player,whatif}.html profile.{json,txt} runs/rows.csv{,.log}
 started=$SECONDS
 load=$(cut -d ' ' -f 1-3 /proc/loadavg)
 
@@ -113,20 +112,17 @@ if [[ $only_equivalence == 0 ]]; then
     summarize
     list_repeats >"$out/repeats.csv"
     summarize_link
-    [[ -z $(timed_worlds) ]] || compare_phases
+    list_networks >"$out/networks.csv"
     train_curves
     trace_steps
-    lay_out_timeline
-    lay_out_overlap
     write_what_if
     write_player
-    draw
 fi
 check_equivalence
 clear_bar
 if [[ $only_equivalence == 0 ]]; then
-    write_report
-    print_summary
-    say "report: $out/report.html ($((SECONDS - started)) s)"
+    comparison_facts >"$out/facts.txt"
+    write_report compare
+    [[ ! -s $out/report.html ]] || say "report: $out/report.html ($((SECONDS - started)) s)"
 fi
 equivalence_verdict

@@ -69,7 +69,10 @@ setup_missing() {
             ;;
         mpich) command -v mpicc.mpich >/dev/null || echo libmpich-dev mpich ;;
         scale) setup_has_library simgrid || echo libsimgrid-dev ;;
-        plots) command -v gnuplot >/dev/null || echo gnuplot-nox ;;
+        plots) # figures, and the report
+            command -v gnuplot >/dev/null || echo gnuplot-nox
+            python3 -c 'import jinja2' 2>/dev/null || /usr/bin/python3 -c 'import jinja2' 2>/dev/null || echo python3-jinja2
+            ;;
         peers)
             python3 -c 'import ensurepip' 2>/dev/null || echo python3-venv
             command -v mpicc >/dev/null || echo libopenmpi-dev

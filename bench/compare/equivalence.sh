@@ -206,3 +206,20 @@ check_equivalence() {
         equivalence_of "$model"
     done
 }
+
+verdict_line() {
+    local rows held
+    rows=$(awk 'END { print NR - 1 }' "$out/equivalence.csv")
+    held=$(csv '{ n += of("held") } END { print n + 0 }' "$out/equivalence.csv")
+    if [[ $equivalence_failures == 0 ]]; then
+        echo "Equivalence: held in all $comparisons comparisons, $rows tensors."
+    else
+        echo "Equivalence: BROKEN in $equivalence_failures of $comparisons comparisons" \
+            "($held of $rows tensors held)."
+    fi
+}
+
+equivalence_verdict() {
+    verdict_line
+    [[ $equivalence_failures == 0 && $comparisons -gt 0 ]]
+}

@@ -1,4 +1,4 @@
-# measure.sh: the runs whose speed, loss and timeline are shown, and the figures drawn from them.
+# measure.sh: the runs whose speed, loss and timeline are shown, and their CSV files.
 # Sourced by compare.sh after runs.sh; uses its models, worlds, repeats, measured_steps and epochs.
 
 warm_up=2 # steps at the start of a run that do not count
@@ -96,7 +96,7 @@ summary_row() {
     awk -v skip=$warm_up -v facts="$facts" -f bench/compare/summarize.awk "$@" </dev/null
 }
 
-# summary.csv from the runs of measure_speed, and one file per model for the figures.
+# summary.csv and difference.csv from the runs of measure_speed.
 summarize() {
     local model strategy world
     awk -v header=1 -f bench/compare/summarize.awk >"$out/summary.csv"
@@ -104,10 +104,8 @@ summarize() {
         while read -r strategy world; do
             summary_row "$model" "$strategy" "$world" >>"$out/summary.csv"
         done < <(speed_configurations "$model")
-        # The figures are of DP and DDP.
-        { head -n 1 "$out/summary.csv" && csv 'of("model") == model && of("timed") && of("strategy") != "zero1"' \
-            model="$model" "$out/summary.csv"; } >"$out/plots/$model.csv"
     done
+    [[ -z $(timed_worlds) ]] || awk -f bench/compare/difference.awk "$out/summary.csv" >"$out/difference.csv"
 }
 
 # repeats.csv: the median step of every run of measure_speed, for bench/regress.sh.
@@ -148,7 +146,7 @@ train_curves() {
 
 # One traced step of DP and one of DDP on two devices, through memory and over the slow link, of a network that is so
 # deep that its first buckets are full early in the backward pass. GPUs are waited for as in measure_phases.
-timeline_model="mlp of 8 layers of 512, buckets of 1 MB"
+timeline_model="mlp-8x512, buckets of 1 MB"
 trace_steps() {
     is_timed 2 || return 0
     begin_section "timeline: $timeline_model"
@@ -166,127 +164,4 @@ trace_step() {
     train "$name" "$strategy" 2 --model mlp --hidden $deep \
         --data digits --global-batch 300 --steps 20 --no-eval --trace "$out/$trace.json" "$@" \
         $([[ $strategy == dp ]] || echo --bucket-cap-mb 1) $([[ $kind == cpu ]] || echo --profile)
-}
-
-# The files of the timeline's figure from these traces.
-lay_out_timeline() {
-    local row=0 strategy
-    is_timed 2 || return 0
-    echo row,label >"$out/plots/tracks.csv"
-    echo row,begin_ms,end_ms,phase,span,bucket >"$out/plots/timeline.csv"
-    echo from_row,from_ms,to_row,to_ms >"$out/plots/arrows.csv"
-    for strategy in dp ddp; do
-        folder="$out/plots" awk -v row="$row" -v label=${strategy^^} \
-            -f bench/compare/trace.awk -f bench/compare/timeline.awk "$out/trace-$strategy.json" >>"$out/plots/timeline.csv"
-        row=$(csv '{ row = of("row") } END { print row + 0.7 }' "$out/plots/tracks.csv") # a gap before DDP
-    done
-}
-
-# plots/phases-MODEL.csv: the parts of each configuration's bar.
-lay_out_phases() {
-    local model
-    for model in $models; do
-        csv '
-            BEGIN { n = split("data scatter replicate forward gather loss backward reduce exposed optimizer other", phase, " ")
-                print "row,label,phase,begin_ms,end_ms,disturbed" }
-            {
-                row++
-                label[row] = of("strategy") == "single" ? "one device" : toupper(of("strategy")) " " of("world_size")
-                disturbed[row] = of("disturbed") + 0
-                at_ms = 0
-                for (p = 1; p <= n; p++) {
-                    from[row, p] = at_ms
-                    at_ms += of(phase[p] "_ms")
-                    to[row, p] = at_ms
-                }
-            }
-            END {
-                for (r = 1; r <= row; r++)
-                    for (p = 1; p <= n; p++)
-                        printf "%d,%s,%s,%.4f,%.4f,%d\n", r, label[r], phase[p], from[r, p], to[r, p], \
-                            disturbed[r]
-            }' "$out/plots/$model.csv" >"$out/plots/phases-$model.csv"
-    done
-}
-
-# nameless WIDTH FILE...: the phases that are to be seen in a figure of so many pixels, and have room for their
-# name in no span of it: a letter takes 7. These are in the figure's key.
-nameless() {
-    local wide=$1 file
-    shift
-    for file; do
-        csv '{ n++; ms[n] = of("end_ms") - of("begin_ms"); p[n] = of("phase")
-                if (of("end_ms") + 0 > longest) longest = of("end_ms") + 0 }
-            END { for (i = 1; i <= n; i++) print p[i], ms[i] / longest * wide }' wide="$wide" "$file"
-    done | awk -F'\t' '$1 == "moving" || $1 == "waiting" { next }
-        $2 > 1.5 { seen[$1] = 1 } $2 > 7 * length($1) + 6 { named[$1] = 1 }
-        END { for (p in seen) if (!(p in named)) print p }' | sort | paste -sd ' ' -
-}
-
-# ---- figures ------------------------------------------------------------------------------------------
-# A figure is drawn inside the results' folder, from files whose names are known and settings that are
-# words and numbers: no path is ever read by gnuplot, which would take some for commands. So each can also
-# be drawn again: cd DIR && gnuplot plots/loss.gp
-
-# plot NAME TITLE: the figure, where there is a gnuplot; its sentence is caption_NAME's.
-plot() {
-    command -v gnuplot >/dev/null || return 0
-    clear_bar
-    draw_figure "$1" "$2" "$("caption_$1")"
-}
-
-# What the figures need to know beside their data.
-write_settings() {
-    cat >"$out/plots/settings.gp" <<END
-models = "$models"
-curve_models = "$(curve_models | paste -sd ' ' -)"
-runs = "$(configurations | tr ' ' ':' | paste -sd ' ' -)"
-worlds = "$(timed_worlds)"
-answer_world = "$(answer_world)"
-cores = $cores
-units = "$units"
-key_phases = "$([[ -z $(timed_worlds) ]] || nameless 450 "$out"/plots/phases-*.csv)"
-key_timeline = "$(! is_timed 2 || nameless 580 "$out/plots/timeline.csv")"
-timeline_model = "$timeline_model"
-link_text = "$link_text"
-END
-}
-
-# plots/loss-MODEL.csv: the loss at every step, a column for each run ("single:1", "dp:2", ...).
-curves_of() {
-    local model=$1 strategy world
-    local -a files=()
-    while read -r strategy world; do
-        files+=(run="$strategy:$world" "$out/runs/curve-$model-$strategy-$world/steps.csv")
-    done < <(configurations)
-    csv '
-        !(file in of_file) { of_file[file] = run }
-        { step = of("step"); loss[step, file] = of("loss") }
-        step > last { last = step }
-        END {
-            line = "step"
-            for (f = 1; f <= file; f++) line = line "," of_file[f]
-            print line
-            for (step = 0; step <= last; step++) {
-                line = step
-                for (f = 1; f <= file; f++) line = line "," loss[step, f]
-                print line
-            }
-        }' "${files[@]}"
-}
-
-draw() {
-    local model
-    cp bench/plots/*.gp "$out/plots"
-    [[ -z $(timed_worlds) ]] || lay_out_phases
-    write_settings
-    for model in $(curve_models); do curves_of "$model" >"$out/plots/loss-$model.csv"; done
-    [[ -z $(curve_models) ]] || plot loss "Training loss under every strategy"
-    [[ -n $(timed_worlds) ]] || return 0
-    plot difference "What DDP takes more or less than DP"
-    plot throughput "Training speed against the number of devices"
-    plot phases "Where a step spends its time"
-    plot memory "Peak memory of a device"
-    ! is_timed 2 || plot timeline "One training step on two devices"
-    ! has_link || plot buckets "DDP's step and the size of its buckets"
 }

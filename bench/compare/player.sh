@@ -9,6 +9,6 @@ write_player() {
     command -v python3 >/dev/null || { say "there is no python3: no player.html" && return 0; }
     IFS=, read -r -a link < <(sed -E 's/.* of ([0-9.e+-]+) Gbit\/s and ([0-9.e+-]+) us.*/\1,\2/' <<<"$link_text")
     scenes+=(--scene link "over ${link[0]} Gbit/s" "$out"/trace-link-{dp,ddp}.json)
-    python3 bench/report/player/player.py "$out/player.html" --network "an $timeline_model" --profile "$out/profile.json" \
+    python3 bench/report/player/player.py "$out/player.html" --network "$timeline_model" --profile "$out/profile.json" \
         --gbit "${link[0]}" --latency-us "${link[1]}" "${scenes[@]}"
 }

@@ -90,35 +90,24 @@ commit_line() {
     echo "$commit$([[ -z $(git status --porcelain) ]] || echo ", with local changes")"
 }
 
-# draw_figure NAME TITLE TEXT: draws $out/NAME.svg by $out/plots/NAME.gp, and NAME.png where gnuplot can. TEXT tells
-# those who cannot see the figure what it shows. Whatever gnuplot complains about, such as a column that is not there,
-# is a failure.
-draw_figure() {
-    (cd "$out" && gnuplot "plots/$1.gp") >"$out/plots/$1.log" 2>&1 || true
-    if [[ -s $out/plots/$1.log ]]; then
-        cat "$out/plots/$1.log" >&2
-        echo "error: the figure $1.svg was not drawn as it should be" >&2
-        return 1
-    fi
-    (cd "$out" && gnuplot -e as_png=1 "plots/$1.gp") 2>/dev/null || rm -f "$out/$1.png"
-    title=$2 text=$3 awk -f bench/compare/figure.awk "$out/$1.svg" >"$out/plots/$1.svg" &&
-        mv "$out/plots/$1.svg" "$out/$1.svg"
+# write_report COMMAND [ARGUMENT...]: what bench/report makes of $out. Measuring, CSV files and exit statuses need no Python: without
+# one that has Jinja2 there is no report.
+write_report() {
+    local python
+    for python in python3 /usr/bin/python3; do
+        ! "$python" -c 'import jinja2' 2>/dev/null || break
+        python=
+    done
+    [[ -n $python ]] || { setup_say "no report: there is no Python with Jinja2 here (python3-jinja2)" && return 0; }
+    PYTHONPATH=bench "$python" -B -m report "$1" "$out" "${@:2}" 9<&-
 }
 
-# draw_section NAME [TEXT]: the figure of a section, whose data lie in $out/plots. Its title is the one
-# in NAME.gp. Prints the line of Markdown that shows it.
+# draw_section NAME [TEXT]: the figure of a section, whose data lie in $out/plots. Prints the line of Markdown that shows it.
 draw_section() {
-    local title
-    if ! command -v gnuplot >/dev/null; then
-        echo "(There is no gnuplot here, so this figure was not drawn: $1.)"
-        return
-    fi
-    cp bench/plots/style.gp "bench/plots/${1%%-*}"*.gp "$out/plots"
-    title=$(sed -nE '/^(set (multiplot )?title|figure_title =) "/ { s/[^"]*"([^"]*)".*/\1/p; q }' "bench/plots/$1.gp")
-    draw_figure "$1" "$title" "${2:-"The numbers are in the table beside it."}" && echo "![$1]($1.svg)"
+    write_report figure "$1" "${2:-"The numbers are in the table beside it."}"
 }
 
-# write_section NAME: makes section.html of section.md. The ids of its figures begin with NAME.
+# write_section NAME: makes section.html of section.md.
 write_section() {
-    folder="$out" awk -v fragment="$1" -f bench/compare/markdown.awk "$out/section.md" >"$out/section.html"
+    write_report section "$1"
 }

@@ -1,6 +1,6 @@
 # difference.gp: what DDP's step takes more or less than DP's, phase by phase: a bar to the left is time that
 # DDP saves. A panel per model, on as many devices as answer_world says. Reads plots/difference-MODEL.csv (row,
-# phase, difference_ms, disturbed): what was disturbed is grey.
+# phase, difference_ms, shown_ms, disturbed): what was disturbed is grey.
 
 load "plots/settings.gp"
 name = "difference"
@@ -42,8 +42,8 @@ do for [model in models] {
     drawn_rows = drawn_rows + n + 3
     set title model.", milliseconds" offset 0, -0.6
     set arrow 1 from 0, 0.4 to 0, n + 0.6 nohead linecolor rgb "#444444"
-    colour(unused) = or_grey(strcol("phase") eq "step" ? "#444444" : column("difference_ms") < 0 ? blue : vermillion)
-    number(unused) = sprintf("%+.2f", column("difference_ms"))
+    colour(unused) = or_grey(strcol("phase") eq "step" ? "#444444" : column("difference_ms") < 0 ? blue : vermilion)
+    number(unused) = strcol("shown_ms")
     plot file using (column("difference_ms") / 2):"row":(0):"difference_ms": \
             (column("row") - 0.36):(column("row") + 0.36):(colour(0)) with boxxyerror linecolor rgb variable, \
         file using "difference_ms":"row":(column("difference_ms") > 0 ? number(0) : "") with labels left offset 0.5, 0, \

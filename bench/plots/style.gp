@@ -4,43 +4,23 @@
 # Data are read by the names of their columns. With numbers_only set, the numbers that would be drawn
 # go to plots/NAME.drawn instead (gnuplot -e numbers_only=1 plots/loss.gp).
 #
-# The colours are Okabe and Ito's, which people with any colour vision tell apart; the two that Okabe and
-# Ito lack are Paul Tol's.
+# Colours, dashes, marks, the font and the phases' names are in plots/palette.gp, which bench/report/look.py writes.
 
-black = "#000000"
-orange = "#E69F00"
-sky = "#56B4E9"
-green = "#009E73"
-yellow = "#F0E442"
-blue = "#0072B2"
-vermillion = "#D55E00"
-purple = "#CC79A7"
-indigo = "#332288"
-wine = "#882255"
-grey = "#999999"
-pale = "#DDDDDD"
+load "plots/palette.gp"
 # What was disturbed is grey, whatever colour it would have; in a row of data that says so in its column "disturbed".
 or_grey(colour) = column("disturbed") > 0 ? 0xBBBBBB : int("0x".colour[2:7])
 
-# DP is orange and DDP blue in every figure, one device is black.
-colour_of(strategy) = strategy eq "dp" ? orange : strategy eq "ddp" ? blue : black
 # Of a row of summary.csv. (The argument does nothing, but gnuplot's functions have one.)
 bar_label(unused) = strcol("strategy") eq "single" ? "one\ndevice" : \
     (strcol("strategy") eq "dp" ? "DP\n" : "DDP\n").strcol("world_size")
 
-# Phases of a step in the order in which they are stacked. Neighbours differ in lightness as well, so that
-# they stay apart in print without colours; text on the dark ones is white.
-phases = "data scatter replicate forward gather loss backward reduce exposed optimizer other"
-array phase_colour[13] = [grey, yellow, vermillion, sky, purple, indigo, blue, orange, "#F2A6C4", "#00664B", pale, \
-    "#444444", "#444444"]
-on_dark = "loss backward optimizer moving"
 is_on_dark(phase) = strstrt(" ".on_dark." ", " ".phase." ") > 0
 
 # As SVG for pages; with as_png set as PNG for slides, twice as large.
 if (exists("as_png")) {
-    set terminal pngcairo size 2 * width, 2 * height enhanced font "sans-serif,14" fontscale 1.5 linewidth 2 background "white"
+    set terminal pngcairo size 2 * width, 2 * height enhanced font figure_font fontscale 1.5 linewidth 2 background "white"
 } else {
-    set terminal svg size width, height fixed enhanced font "sans-serif,14" background "white"
+    set terminal svg size width, height fixed enhanced font figure_font background "white"
 }
 drawing = !exists("numbers_only")
 # A figure may end its plot with @values, a layer of points that are not seen, whose texts show when the mouse is over

@@ -9,7 +9,9 @@ to=bench/results/$1
 rm -rf "$to"
 mkdir -p "$to"
 cp bench/out/{report.md,report.html,profile.json,summary.csv,repeats.csv,difference.csv} bench/out/*.svg "$to"
-for file in summary-link.csv difference-link.csv growth.csv player.html; do [[ ! -f bench/out/$file ]] || cp bench/out/$file "$to"; done
+for file in {summary,difference}-link.csv {growth,buckets,networks}.csv facts.txt player.html; do
+    [[ ! -f bench/out/$file ]] || cp bench/out/$file "$to"
+done
 for folder in bench/out-*/; do
     name=$(basename "$folder")
     name=${name#out-}

@@ -1,5 +1,5 @@
 /* trace.h: the timeline of devices, streams and communicators, in the Chrome trace format, which
- * Perfetto (ui.perfetto.dev) and bench/compare/timeline.awk read. Each process writes a file;
+ * Perfetto (ui.perfetto.dev) and bench/report/traces.py read. Each process writes a file;
  * trace_merge merges them.
  *
  * A track has one writing thread at a time, and its spans nest. trace_track allocates; recording a

@@ -95,10 +95,10 @@ for backend in $(tail -n +2 "$results/allreduce.csv" | cut -d, -f1 | uniq); do
         "$(awk -v backend="$backend" '$1 == backend { print $4, $5, $6 }' "$results/table.txt")"
 done
 expect "lines over 80 columns" "" "$(awk 'length($0) > 80 && !/^(the section|MPI is left out)/' "$results/table.txt" "$out/log")"
-expect "headings" 1 "$(grep -c '<h2>' "$results/section.html")"
+expect "headings" 1 "$(grep -c '<h2 ' "$results/section.html")"
 grep -q '^round 1 of 1: shm (0 of [12] done)$' "$out/log" || expect "progress" "round 1 of 1: shm" "$(cat "$out/log")"
 if command -v gnuplot >/dev/null; then
-    expect "figures" 1 "$(grep -c '<figure>' "$results/section.html")"
+    expect "figures" 1 "$(grep -c '<figure ' "$results/section.html")"
     expect "the title" 1 "$(grep -c '^<title>All-reduce: ' "$results/allreduce.svg")"
     (cd "$results" && gnuplot -e numbers_only=1 plots/allreduce.gp)
     # Bus bandwidths of the table, which has two digits after the point, and of the curves: bytes and a number.

@@ -42,7 +42,7 @@ for figure in throughput memory phases timeline buckets difference loss; do
     grep -qE 'class="value"><title>[a-zA-Z0-9_ ]+: [-+]?[0-9.]+(e-[0-9]+)? [a-zA-Z]' "$figure.svg" || fail "$figure.svg tells no value"
 done
 checks=$((checks + 1))
-[ "$(grep -c '<figure>' report.html)" = 7 ] || fail "not seven figures in report.html"
+[ "$(grep -c '<figure ' report.html)" = 7 ] || fail "not seven figures in report.html"
 grep -q 'id="what-if"' report.html || fail "no what-if"
 grep -qF -- "--trace 'a b;" commands.txt || fail "commands.txt: $(head -n 3 commands.txt)"
 
@@ -58,10 +58,18 @@ checks=$((checks + 6))
 [ "$(sed 's/.*,//' summary-link.csv | paste -sd ' ' -)" = "emulated_link 40 Gbit/s and 7 us 40 Gbit/s and 7 us" ] ||
     fail "summary-link.csv: $(cat summary-link.csv)"
 [ "$(sed 's/.*,//' growth.csv | paste -sd ' ' -)" = "emulated_link 1 Gbit/s and 20 us" ] || fail "growth.csv: $(cat growth.csv)"
-[ "$(grep -cE "^- mlp, 2 devices: over $link, (DDP|DP and DDP|disturbed)" report.md)" = 1 ] || fail "no answer over $link"
+[ "$(grep -cE "^- mlp-1024, 2 devices: over $link, (DDP|DP and DDP|disturbed)" report.md)" = 1 ] || fail "no answer over $link"
 grep -qE "^\*Over $link a step|^\*Disturbed" report.md || fail "no sentence about buckets over $link"
-[ "$(grep -cE "^- (In shared memory|Over $link|Over an emulated link of 100 Gbit/s and 3 us)( overlap hides|: disturbed)" report.md)" = 3 ] ||
+[ "$(grep -cE "^- (Through shared memory|Over $link|Over an emulated link of 100 Gbit/s and 3 us)( overlap hides|: disturbed)" report.md)" = 3 ] ||
     fail "not a sentence for each network about overlap: $(grep 'overlap' report.md)"
+
+# Line one answers, and each network has one name.
+checks=$((checks + 2))
+grep -qE '^\*\*mlp-1024 \(1\.1 M parameters, 4\.5 MB of gradients\), 2 devices: (DDP|DP and DDP|disturbed).* 40 Gbit/s' report.md ||
+    fail "line one: $(grep -m 1 '^\*\*' report.md)"
+[ "$(cut -d , -f 1-3,5 networks.csv | paste -sd ' ' -)" = "part,model,hidden,parameters speed,mlp,1024;1024,1126410 equivalence,mlp,256;128,50826 \
+speed,toy,,165 equivalence,toy,,165 curves,mlp,256;128,50826 timeline,mlp,512;512;512;512;512;512;512;512,1877002" ] ||
+    fail "networks.csv: $(cat networks.csv)"
 
 # The machine is on record.
 for fact in 'Processor: .*[0-9]+ cores' 'Compiler: gcc [0-9.]+' 'BLAS: OpenBLAS' 'Commit: [0-9a-z]+' \

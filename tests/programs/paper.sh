@@ -114,7 +114,7 @@ for figure in "buckets bucket_mb 2" "worlds ranks 2" "skip every 4"; do
     expect "links of $name" "$count" "$(grep -c ',10gbe (emulated),' "$results/$name.csv")"
 done
 expect "lines over 80 columns" "" "$(awk 'length($0) > 80' "$results/table.txt")"
-expect "headings" 1 "$(grep -c '<h2>' "$results/section.html")"
+expect "headings" 1 "$(grep -c '<h2 ' "$results/section.html")"
 
 # What is drawn. drawn NAME: "panel curve x y ..." for every point that the figure shows.
 drawn() {
@@ -129,7 +129,7 @@ points() {
     drawn "$3" | awk -v panel="$1" -v curves="$2" '$1 == panel && $2 < curves { printf "%d,%.6g ", $3, $4 }'
 }
 if command -v gnuplot >/dev/null; then
-    expect "figures" 5 "$(grep -c '<figure>' "$results/section.html")"
+    expect "figures" 5 "$(grep -c '<figure ' "$results/section.html")"
     expect "texts for the mouse" 5 "$(grep -l 'class="value"><title>' "$results"/*.svg | wc -l)"
     for name in buckets worlds skip; do
         expect "what is drawn of $name" "$(awk -F, 'NR > 1 { printf "%d,%.6g ", NR - 1, $6 }' "$results/$name.csv")" \

@@ -1,0 +1,219 @@
+"""Which is faster, and why: sentences from difference.csv and summary.csv. Rows that were disturbed take part in none."""
+
+from .look import DEVICE_0
+from .results import ReportError
+from .text import plural, short_number, signed
+
+# The reason by the strategy whose phase is longer. Phases without one explain nothing: both strategies compute as much.
+BECAUSE = {
+    ("DP", "scatter"): "DP's device 0 hands the inputs out",
+    ("DP", "replicate"): "DP sends the weights to every device in every step",
+    ("DP", "gather"): "DP brings the outputs back to device 0",
+    ("DP", "loss"): "DP's device 0 computes the loss alone",
+    ("DP", "reduce"): "DP adds all gradients up on device 0",
+    ("DP", "data"): "DP takes the batch for all devices, a rank its own part",
+    ("DDP", "replicate"): "DDP broadcasts rank 0's buffers (batch norm's statistics) before each forward, and waits there for a "
+                          "slower rank",
+    ("DDP", "optimizer"): "on DDP every rank runs an optimizer, on DP device 0 alone",
+    ("DDP", "exposed"): "all-reduce that DDP's backward pass did not hide, and waits for a slower rank",
+}
+
+
+class Pair:
+    """DP's and DDP's step of a network on so many devices: the rows of difference.csv."""
+
+    def __init__(self, model, world):
+        self.model, self.world, self.verdict, self.parts = model, world, "", {}
+        self.dp = self.ddp = self.change = 0.0
+
+    def add(self, row):
+        self.verdict = row["verdict"]
+        if row["shown"] == "step":
+            self.dp, self.ddp, self.change = row.number("dp_ms"), row.number("ddp_ms"), row.number("difference_ms")
+        else:
+            self.parts[row["shown"]] = self.parts.get(row["shown"], 0.0) + row.number("difference_ms")
+
+    def check(self):
+        if abs(sum(self.parts.values()) - self.change) > 2e-3:
+            raise ReportError(f"the phases of {self.model} on {self.world} devices do not add up to its step")
+
+    @property
+    def digits(self):
+        return 1 if self.dp >= 100 else 2
+
+    def named(self):
+        return {name: ms for name, ms in self.parts.items() if name != "all else"}
+
+    def shown(self):
+        """(name, milliseconds as they are printed), the largest first: with "all else" they add up to the printed step."""
+        rounded = [(name, round(ms, self.digits)) for name, ms in
+                   sorted(self.named().items(), key=lambda part: -abs(part[1]))]
+        left = round(self.change, self.digits) - sum(ms for _, ms in rounded)
+        return [*rounded, ("all else", round(left, self.digits))]
+
+    def largest(self):
+        """The phase that weighs most in the direction of the step; "" if none does."""
+        with_step = {name: ms for name, ms in self.named().items() if ms * self.change > 0}
+        return max(with_step, key=lambda name: abs(with_step[name]), default="")
+
+
+def pairs(rows):
+    """The pairs of difference.csv, in its order."""
+    found = {}
+    for row in rows:
+        key = row["model"], int(row["world_size"])
+        found.setdefault(key, Pair(*key)).add(row)
+    for pair in found.values():
+        pair.check()
+    return list(found.values())
+
+
+def difference_sentence(pair, name, where, cores=0, units="cores"):
+    head = f"{name}, {pair.world} devices: {where}, "
+    if pair.verdict == "disturbed":
+        return head + "disturbed by other work; no conclusion."
+    parts = ", ".join(f"{part} {signed(ms, pair.digits)}" for part, ms in pair.shown())
+    dp, ddp, change = (f"{ms:.{pair.digits}f}" for ms in (pair.dp, pair.ddp, abs(pair.change)))
+    if pair.verdict == "ties":
+        return (head + f"DP and DDP tie: their steps take {dp} and {ddp} ms, each median within the other's quartiles. "
+                f"What DDP's phases take more or less, in ms: {parts}.")
+    share = 100 * abs(pair.change) / pair.dp if pair.dp > 0 else 0
+    what = f"saves {change} ms of DP's {dp}" if pair.change < 0 else f"takes {change} ms more than DP's {dp}"
+    text = head + f"DDP {what} per step ({share:.1f} %): {parts}."
+    largest = pair.largest()
+    why = BECAUSE.get(("DP" if pair.parts.get(largest, 0) < 0 else "DDP", largest))
+    if why:
+        text += f" The largest part is {largest}: {why}."
+    if cores and pair.world > cores:
+        text += f" With {pair.world} devices on {cores} {units} they take turns, and each phase holds waits."
+    return text
+
+
+# ---- line one ----------------------------------------------------------------------------------------------------
+
+def network_text(network):
+    """"mlp-1024 (1.1 M parameters, 4.5 MB of gradients)"."""
+    if not network["parameters"]:
+        return network["name"]
+    count = float(network["parameters"])
+    return f"{network['name']} ({short_number(count)} parameters, {4 * count / 1e6:.{1 if count > 25e3 else 2}f} MB of gradients)"
+
+
+def place_text(link):
+    """"10 Gbit/s" of "an emulated link of 10 Gbit/s and 20 us"; memory where there is no link."""
+    return link.removeprefix("an emulated link of ").split(" and ")[0] if link else ""
+
+
+def moving_ms(row):
+    """What DP's device 0 does for the others while no device computes."""
+    return row.total(*(f"{phase}_ms" for phase in DEVICE_0))
+
+
+def waiting_ms(row):
+    """What a step of DDP waits for: gradients that backward did not hide, and buffers."""
+    return row.total("exposed_ms", "replicate_ms")
+
+
+def verdict_text(pair, place):
+    """What line one says of a place, without its network."""
+    if pair.verdict == "disturbed":
+        return f"disturbed by other work {place}, so nothing is concluded there"
+    if pair.verdict == "ties" or pair.change == 0:
+        return f"DP and DDP tie {place}"
+    share = f"{100 * abs(pair.change) / pair.dp:.0f} %"
+    if share == "0 %":
+        return f"DP and DDP differ by less than half a per cent {place}"
+    return f"DDP is {share} {'faster' if pair.change < 0 else 'slower'} than DP {place}"
+
+
+def reason(pair, dp, ddp):
+    """Why DDP is faster or slower, by the rows of summary.csv; "" where moving and waiting explain less than half of it."""
+    if pair.verdict in ("disturbed", "ties") or dp is None or ddp is None:
+        return ""
+    moving, waiting = moving_ms(dp), waiting_ms(ddp)
+    if (waiting - moving) * pair.change <= 0 or abs(waiting - moving) < abs(pair.change) / 2:
+        why = BECAUSE.get(("DP" if pair.parts.get(pair.largest(), 0) < 0 else "DDP", pair.largest()))
+        return f", because {why}" if why and abs(pair.parts[pair.largest()]) > abs(pair.change) / 2 else ""
+    if pair.change < 0:
+        left = f", and DDP still waits for {waiting:.1f} ms" if waiting >= 0.05 else ", and DDP waits for nothing"
+        return f", because DP's device 0 sends and sums {moving:.1f} ms a step while no device computes{left}"
+    return f", because DDP waits for {waiting:.1f} ms a step, and DP's device 0 sends and sums only {moving:.1f}"
+
+
+def headline(results):
+    """Line one: the first network, through memory and over the link, and why."""
+    model = results.models[0] if results.models else ""
+    there = next(iter(pairs(results.rows("difference-link.csv"))), None)
+    world = there.world if there else results.world
+    here = next((pair for pair in pairs(results.rows("difference.csv")) if (pair.model, pair.world) == (model, world)), None)
+    if here is None:
+        return ""
+    known = [(here, "through memory" if results.is_cpu else "on these GPUs", "summary.csv")]
+    if there:
+        known.append((there, f"over {place_text(results.link)}", "summary-link.csv"))
+    said = [verdict_text(pair, place) for pair, place, _ in known]
+    why = [reason(pair, *(results.row_of(strategy, model, world, file) for strategy in ("dp", "ddp"))) for pair, _, file in known]
+    verdicts = {pair.verdict for pair, _, _ in known}
+    if len(known) == 2 and verdicts == {"ties"}:
+        text = f"{said[0]} and {known[1][1]}"
+    elif len(known) == 2 and verdicts in ({"saves"}, {"loses"}) and all(" % " in one for one in said):
+        shares = [abs(pair.change) / pair.dp for pair, _, _ in known]
+        text = f"{said[0]} and {100 * shares[1]:.0f} % {known[1][1]}" + why[shares.index(max(shares))]
+    else:
+        text = "; ".join(what + because for what, because in zip(said, why))
+    return f"{network_text(results.network(model))}, {plural(world, 'device')}: {text}."
+
+
+def limit_line(results):
+    """What keeps DDP's step above one device's divided by the devices; "" where nothing does, or the machine was disturbed."""
+    model, world = (results.models or [""])[0], results.world
+    one, ddp = results.row_of("single", model, 1), results.row_of("ddp", model, world)
+    if not one or not ddp or one.is_true("disturbed") or ddp.is_true("disturbed") or world > results.cores:
+        return ""
+    ideal, step = one.number("step_ms_p50") / world, ddp.number("step_ms_p50")
+    if step <= 1.05 * ideal:
+        return f"Nothing limits DDP's step further: it takes {step:.2f} ms, and one device's, shared by {world}, {ideal:.2f}."
+    computing = ("forward_ms", "loss_ms", "backward_ms")
+    parts = {
+        f"{world} devices compute beside each other": ddp.total(*computing) - one.total(*computing) / world,
+        "every rank runs the whole optimizer": ddp.number("optimizer_ms") - one.number("optimizer_ms") / world,
+        "waiting for gradients": waiting_ms(ddp),
+        "taking the batch, and between the phases": ddp.total("data_ms", "other_ms") - one.total("data_ms", "other_ms") / world,
+    }
+    known = [f"{what} ({ms:+.2f} ms)" for what, ms in sorted(parts.items(), key=lambda part: -part[1]) if ms >= 0.1 * (step - ideal)]
+    return (f"What limits it further: DDP's step takes {step:.2f} ms, and one device's, shared by {world}, {ideal:.2f}: "
+            f"{'; '.join(known)}." if known else "")
+
+
+def answer_lines(results):
+    """A line for the first network here and over the link, then one for each other network and number of devices."""
+    here = pairs(results.rows("difference.csv"))
+    place = "through memory" if results.is_cpu else "on this machine"
+    lines = [difference_sentence(pair, results.name(pair.model), place, results.cores, results.fact("units", "cores"))
+             for pair in here]
+    first = next((i for i, pair in enumerate(here) if (pair.model, pair.world) == (results.models[0], results.world)), 0)
+    over = [difference_sentence(pair, results.name(pair.model), f"over {results.link}")
+            for pair in pairs(results.rows("difference-link.csv"))]
+    return [*lines[first:first + 1], *over, *lines[:first], *lines[first + 1:]]
+
+
+def zero_lines(results):
+    """What dividing the optimizer over DDP's ranks saves, a line for each network and number of devices."""
+    lines = []
+    for zero in results.rows("summary.csv"):
+        if zero["strategy"] != "zero1":
+            continue
+        ddp = results.row_of("ddp", zero["model"], zero["world_size"])
+        held, whole = zero.number("peak_bytes_device0") / 1e6, ddp.number("peak_bytes_device0") / 1e6
+        line = (f"{results.name(zero['model'])}, {zero['world_size']} devices: with the optimizer divided (ZeRO-1) a rank holds "
+                f"{held:.2f} MB and DDP's {whole:.2f}, {whole - held:.2f} MB less")
+        if not zero.is_true("timed"):
+            lines.append(line + ".")
+        elif zero.is_true("disturbed") or ddp.is_true("disturbed"):
+            lines.append(line + "; times were disturbed by other work, no conclusion.")
+        else:
+            update, whole_update = (row.total("exposed_ms", "optimizer_ms") for row in (zero, ddp))
+            lines.append(line + f"; a step takes {zero.number('step_ms_p50'):.2f} ms and DDP's {ddp.number('step_ms_p50'):.2f}, "
+                         f"waiting for gradients and stepping {update:.2f} and {whole_update:.2f}, "
+                         f"{update / whole_update if whole_update > 0 else 0:.2f} times.")
+    return lines

@@ -1,0 +1,227 @@
+"""The sentence of each figure of a comparison, computed from what the figure shows; and the sentences about the slow link."""
+
+from .answer import moving_ms, pairs, waiting_ms
+from .text import joined, signed
+from .traces import hidden_of
+
+DISTURBED = "disturbed"
+
+
+def more_or_less(ms, digits=2):
+    return f"{abs(ms):.{digits}f} ms {'less' if ms < 0 else 'more'}"
+
+
+def of_world(results, model):
+    """The rows of DP and DDP on as many devices as the figures speak of."""
+    return {row["strategy"]: row for row in results.summary(model) if int(row["world_size"]) == results.world}
+
+
+def difference(results):
+    said = []
+    for pair in pairs(results.rows("difference.csv")):
+        if pair.world != results.world:
+            continue
+        name = results.name(pair.model)
+        if pair.verdict == "disturbed":
+            said.append(f"{name}: disturbed")
+            continue
+        if pair.verdict == "ties":
+            said.append(f"{name}: DP and DDP tie ({signed(pair.change, pair.digits)} ms lies within the quartiles)")
+            continue
+        text = f"{name}: DDP's step takes {more_or_less(pair.change, pair.digits)} than DP's"
+        parts = [(part, ms) for part, ms in pair.shown() if part != "all else"]
+        if parts:
+            text += f", and of its phases {parts[0][0]} differs most and takes {more_or_less(parts[0][1], pair.digits)}"
+        said.append(text)
+    return joined(said)
+
+
+def throughput(results):
+    said = []
+    for model in results.models:
+        name = results.name(model)
+        rows = [row for row in results.summary(model) if not row.is_true("disturbed")]
+        one = next((row for row in rows if row["strategy"] == "single"), None)
+        if one is None:
+            said.append(f"{name}: disturbed")
+            continue
+        best = max(rows, key=lambda row: row.number("samples_per_s_p50"))
+        speed = best.number("samples_per_s_p50")
+        said.append(f"{name}: nothing is faster than one device" if best is one else
+                    f"{name}: the fastest is {best['strategy'].upper()} on {best['world_size']} devices with {speed:.0f} samples per "
+                    f"second, {speed / one.number('samples_per_s_p50'):.2f} times one device")
+    return joined(said)
+
+
+def phases(results):
+    """The share of a step that is not computing."""
+    said = []
+    for model in results.models:
+        name, rows = results.name(model), of_world(results, model)
+        if {"dp", "ddp"} - set(rows):
+            continue
+        if any(row.is_true("disturbed") for row in rows.values()):
+            said.append(f"{name}: disturbed")
+            continue
+        share = {strategy: 100 * (moving_ms(row) + row.number("exposed_ms")) / row.number("step_ms_p50")
+                 for strategy, row in rows.items()}
+        said.append(f"{name} on {results.world} devices: moving data and waiting take {share['dp']:.1f} % of DP's step and "
+                    f"{share['ddp']:.1f} % of DDP's")
+    return joined(said)
+
+
+def memory(results):
+    said = []
+    for model in results.models:
+        rows = of_world(results, model)
+        if {"dp", "ddp"} <= set(rows):
+            peak = {strategy: row.number("peak_bytes_device0") / 1e6 for strategy, row in rows.items()}
+            said.append(f"{results.name(model)} on {results.world} devices: device 0 holds {peak['dp']:.2f} MB under DP and "
+                        f"{peak['ddp']:.2f} MB under DDP")
+    return joined(said)
+
+
+def loss(name, rows):
+    """Of a network: how far the loss is from one device's at most. rows: the step, one device's loss, the others'."""
+    most, at = max(((max((abs(other - row[1]) for other in row[2:]), default=0.0), int(row[0])) for row in rows),
+                   key=lambda one: one[0])
+    return f"{name}: the loss differs from one device's by at most {most:.1e}, at step {at} of {int(rows[-1][0])}"
+
+
+def timeline(spans, arrows):
+    """The first rank's step, which comes first of DDP's: when its first bucket was ready."""
+    if not arrows:
+        return ""
+    row = min(arrow[0] for arrow in arrows)
+    ready = [arrow[1] for arrow in arrows if arrow[0] == row]
+    backward = [span for span in spans if span[0] == row and span[3] == "backward"]
+    begin, end = min((span[1] for span in backward), default=0), max((span[2] for span in backward), default=0)
+    if end <= begin:
+        return ""
+    return (f"The first of DDP's {len(ready)} buckets is ready after {100 * (min(ready) - begin) / (end - begin):.0f} % of the "
+            "backward pass.")
+
+
+def buckets(results):
+    rows = [row for row in results.rows("buckets.csv") if not row.is_true("disturbed")]
+    if not rows:
+        return "Disturbed."
+    ms = [row.number("step_ms_p50") for row in rows]
+    best = ms.index(min(ms))
+    ends = [i for i in (0, len(rows) - 1) if i != best]
+
+    def apart(i):  # from the lowest point, by quartiles
+        return rows[i].number("step_ms_p25") > rows[best].number("step_ms_p75")
+
+    text = f"Over {results.link} a step is shortest with buckets of {rows[best]['cap_mb']} MB, {ms[best]:.2f} ms"
+    for i in ends:
+        text += f"; with {rows[i]['cap_mb']} MB it takes {100 * (ms[i] / ms[best] - 1):.0f} % more"
+    if len(ends) == 2 and all(apart(i) for i in ends):
+        return text + ". The curve is a U: both ends lie above its lowest point, with quartiles apart."
+    return text + ". The curve is no U: not both ends lie above its lowest point with quartiles apart."
+
+
+def growth(results):
+    """Every device more costs DP the same bytes through device 0's link: does its step grow as they say?"""
+    rows = results.rows("growth.csv")
+    if len(rows) < 2:
+        return ""
+    if any(row.is_true("disturbed") for row in rows):
+        return "How DP grows with the number of devices: disturbed."
+    gbit = float(rows[0].get("emulated_link", "1").split()[0])
+    first, last = rows[0], rows[-1]
+    more = last.number("step_ms_p50") - first.number("step_ms_p50")
+    moved = last.number("moved_bytes_per_step") - first.number("moved_bytes_per_step")
+    predicted = moved * 8 / (gbit * 1e6)
+    within = 0.9 * predicted <= more <= 1.1 * predicted
+    return (f"Over an emulated link of {gbit:g} Gbit/s, DP takes {first.number('step_ms_p50'):.1f} ms per step on "
+            f"{first['world_size']} devices and {last.number('step_ms_p50'):.1f} on {last['world_size']}: {more:.1f} ms more. Device 0 "
+            f"moves {moved / 1e6:.2f} MB more, one device after the other, which takes {predicted:.1f} ms: the step grows by "
+            f"{100 * more / predicted:.0f} % of that, so the bytes {'' if within else 'do not '}predict it within 10 %.")
+
+
+def overlaps(results, traced):
+    """(network, what hidden_of found, or None if it was disturbed) for each. traced: overlap_of by "memory-serial", ..."""
+    found = []
+    for label, where in (("shared memory", "memory"), (results.fact("fast_link"), "fast"), (results.link, "slow")):
+        runs = [f"{where}-{how}" for how in ("serial", "overlapped")]
+        if all(run in traced for run in runs):
+            disturbed = results.is_disturbed(*(f"overlap-{run}" for run in runs))
+            found.append((label.removeprefix("an "), None if disturbed else hidden_of(*(traced[run] for run in runs))))
+    return found
+
+
+def overlap_rows(found):
+    rows = [["link", "all-reduces ms", "hidden ms", "hidden", "could be hidden", "backward inflated"]]
+    for label, one in found:
+        rows.append([label, "-", "-", DISTURBED, "-", "-"] if one is None else [
+            label, f"{one['all']:.2f}", f"{one['hidden']:.2f}", percent(one["hidden"], one["all"]),
+            percent(one["can_hide"], one["all"]), f"{one['inflated']:.2f}"])
+    return rows
+
+
+def percent(part, whole):
+    return f"{100 * part / whole if whole else 0:.0f} %"
+
+
+def overlap_sentences(found):
+    """Does overlap hide 90 % of what could be hidden? A sentence for each network."""
+    said = []
+    for label, one in found:
+        where = "Through shared memory" if label == "shared memory" else f"Over an {label}"
+        if one is None:
+            said.append(f"{where}: disturbed by other work; no conclusion.")
+            continue
+        reached = one["hidden"] >= 0.9 * one["can_hide"]
+        said.append(f"{where} overlap hides {one['hidden']:.2f} of {one['all']:.2f} ms of all-reduces, "
+                    f"{percent(one['hidden'], one['all'])}. At most {percent(one['can_hide'], one['all'])} could be hidden, and the "
+                    f"aim, 90 % of that, is {'' if reached else 'not '}reached. Meanwhile the backward pass takes "
+                    f"{one['inflated']:.2f} times as long as alone.")
+    return said
+
+
+def cause_rows(results, traced, probe):
+    """Why is it slow? A row for each cause, with this machine's figure for the first network. probe: (GFLOP/s, GB/s) or None."""
+    model, world = results.models[0], results.world
+    head = ["cause", f"what was measured ({results.name(model)}, {world} devices)", "here"]
+    rows = of_world(results, model)
+    one = next((row for row in results.summary(model) if row["strategy"] == "single"), None)
+    if one is None or {"dp", "ddp"} - set(rows) or any(row.is_true("disturbed") for row in (one, *rows.values())):
+        table = [head, ["all", "the runs of this network", DISTURBED]]
+    else:
+        dp, ddp = rows["dp"], rows["ddp"]
+        compute = {name: row.total("forward_ms", "loss_ms", "backward_ms") for name, row in (("one", one), ("dp", dp), ("ddp", ddp))}
+        ideal = compute["one"] / world
+        busy, moved = ddp.number("communication_ms"), ddp.number("moved_bytes_per_step") / 1e6
+        hosts, updates = ([row.total(*names) for row in (dp, ddp)] for names in (("data_ms", "other_ms"), ("optimizer_ms",)))
+        table = [
+            head,
+            ["compute", f"forward, loss and backward: one device's, shared by {world}", f"{ideal:.2f} ms"],
+            ["compute", "the same of DP, and its ratio to that", f"{compute['dp']:.2f} ms, {compute['dp'] / ideal:.2f}"],
+            ["compute", "the same of DDP, and its ratio to that", f"{compute['ddp']:.2f} ms, {compute['ddp'] / ideal:.2f}"],
+            ["exposed communication", "DP: scatter, replicate, gather, reduce", f"{moving_ms(dp):.2f} ms"],
+            ["exposed communication", "DDP: what backward did not hide", f"{waiting_ms(ddp):.2f} ms"],
+            ["host", "taking the batch, and between the phases: of DP, of DDP", "{:.2f}, {:.2f} ms".format(*hosts)],
+            ["replicated work", "the optimizer, as long on N devices as on one: of DP, of DDP", "{:.2f}, {:.2f} ms".format(*updates)],
+            ["memory bandwidth", "bytes that DDP's all-reduces move, and how fast",
+             f"{moved:.2f} MB, {moved / busy:.1f} GB/s" if busy > 0 else "-"],
+        ]
+    if probe:
+        table.append(["memory bandwidth", "a pass through memory by all cores (the probe)", f"{probe[1]:.1f} GB/s"])
+    if "memory-overlapped" in traced and not results.is_disturbed("overlap-memory-overlapped"):
+        table.append(["imbalance", f"how far apart two ranks end their backward passes (median; {traced_network(results)})",
+                      f"{traced['memory-overlapped']['skew']:.2f} ms"])
+    return table
+
+
+def traced_network(results):
+    """The network of the timeline, in words."""
+    return results.fact("traced") or results.name("mlp", "timeline")
+
+
+def far_from(losses, reference):
+    """The largest distance of a loss from another run's at the same step, as text."""
+    most = max((abs(loss - reference.get(step, 0.0)) for step, loss in losses.items()), default=0.0)
+    return f"{most:.1e}" if most else "0"
+
+

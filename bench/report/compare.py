@@ -1,0 +1,241 @@
+"""The report of bench/compare.sh: report.md, report.html, their figures, and what the terminal shows."""
+
+import shutil
+import sys
+from pathlib import Path
+
+from . import answer, captions, figures, look, page, tables
+from .results import Results, unique, write_csv
+from .text import columns, folded, markdown_table, terminal_table
+from .traces import overlap_of, step_of
+
+REFERENCE = Path(__file__).resolve().parent.parent / "results" / "two-cores"
+TITLES = {
+    "difference": "What DDP takes more or less than DP, phase by phase", "throughput": "Training speed",
+    "phases": "Phases of a step", "memory": "Peak memory", "loss": "Training loss", "timeline": "One training step on two devices",
+    "buckets": "The time of DDP's step against the size of its buckets",
+}
+
+
+class Comparison:
+    """The results, and what several parts of the report are made of."""
+
+    def __init__(self, folder):
+        self.results = Results(folder)
+        self.traced, self.steps, self.losses = {}, {}, {}
+        for path in sorted(self.results.folder.glob("trace-*-*.json")):
+            run = path.stem.removeprefix("trace-")
+            if run.endswith(("-serial", "-overlapped")):
+                self.traced[run] = overlap_of(path)
+        for label in ("dp", "ddp"):
+            path = self.results.folder / f"trace-{label}.json"
+            if path.is_file():
+                self.steps[label] = step_of(path, label.upper())
+        for model in self.results.curve_models:
+            self.losses[model] = self.curves(model)
+
+    def configurations(self):
+        worlds = self.results.words("worlds")
+        return [("single", "1")] + [("dp", world) for world in worlds] + [("ddp", world) for world in worlds]
+
+    def curves(self, model):
+        """Rows of a step and the loss of each run."""
+        runs = [{row["step"]: row.number("loss") for row in self.results.steps(f"curve-{model}-{strategy}-{world}")}
+                for strategy, world in self.configurations()]
+        return [[step, *(run[step] for run in runs)] for step in runs[0] if all(step in run for run in runs)]
+
+    # ---- the figures' data -----------------------------------------------------------------------------------
+
+    def lay_out(self):
+        plots = self.results.plots
+        for model in self.results.models:
+            rows, name = self.results.summary(model), self.results.name(model)
+            if rows:
+                write_csv(plots / f"{name}.csv", rows[0].keys(), [row.values() for row in rows])
+                lay_out_phases(plots / f"phases-{name}.csv", rows)
+        for pair in answer.pairs(self.results.rows("difference.csv")):
+            if pair.world == self.results.world:
+                lay_out_difference(plots / f"difference-{self.results.name(pair.model)}.csv", pair)
+        for model, rows in self.losses.items():
+            header = ["step", *(f"{strategy}:{world}" for strategy, world in self.configurations())]
+            write_csv(plots / f"loss-{self.results.name(model, 'curves')}.csv", header, rows)
+        if self.results.has("buckets.csv"):
+            shutil.copy(self.results.folder / "buckets.csv", plots)
+        if len(self.steps) == 2:
+            self.lay_out_timeline()
+
+    def lay_out_timeline(self):
+        """DP's rows above DDP's, with a gap. The longer spans of a row come first, so that shorter ones are drawn over them."""
+        tracks, spans, arrows, row = [], [], [], 0.0
+        for label in ("dp", "ddp"):
+            below, here, ready = self.steps[label]
+            tracks += [(row + at, name) for at, name in below]
+            spans += [(row + at, *rest) for at, *rest in here]
+            arrows += [(row + at, begin, row + to, end) for at, begin, to, end in ready]
+            row = max(at for at, _ in tracks) + 0.7
+        plots = self.results.plots
+        write_csv(plots / "tracks.csv", ["row", "label"], [(f"{at:g}", name) for at, name in tracks])
+        write_csv(plots / "timeline.csv", ["row", "begin_ms", "end_ms", "phase", "span", "bucket"],
+                  [(f"{at:g}", f"{begin:.9g}", f"{end:.9g}", *rest) for at, begin, end, *rest in spans])
+        write_csv(plots / "arrows.csv", ["from_row", "from_ms", "to_row", "to_ms"],
+                  [(f"{at:g}", f"{begin:.9g}", f"{to:g}", f"{end:.9g}") for at, begin, to, end in arrows])
+        self.spans, self.arrows = spans, arrows
+
+    def settings(self):
+        """plots/settings.gp: what the figures need to know beside their data."""
+        results, plots = self.results, self.results.plots
+        words = {
+            "models": " ".join(results.name(model) for model in results.models),
+            "curve_models": " ".join(results.name(model, "curves") for model in results.curve_models),
+            "runs": " ".join(f"{strategy}:{world}" for strategy, world in self.configurations()),
+            "worlds": " ".join(map(str, results.timed_worlds)),
+            "answer_world": results.world,
+            "units": results.fact("units", "cores"),
+            "key_phases": nameless(450, [results.rows(path) for path in sorted(plots.glob("phases-*.csv"))]),
+            "key_timeline": nameless(580, [results.rows("plots/timeline.csv")]),
+            "timeline_model": captions.traced_network(results),
+            "link_text": results.link,
+        }
+        lines = [f'{name} = "{value}"' for name, value in words.items()] + [f"cores = {results.cores}"]
+        (plots / "settings.gp").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def wanted(self):
+        """The figures that there are data for."""
+        results = self.results
+        names = ["loss"] if self.losses else []
+        if results.timed_worlds:
+            names += ["difference", "throughput", "phases", "memory"] + ["timeline"] * bool(self.steps)
+            names += ["buckets"] * results.has("buckets.csv")
+        return names
+
+    def caption(self, name):
+        if name == "loss":
+            return captions.joined(captions.loss(self.results.name(model, "curves"), rows) for model, rows in self.losses.items() if rows)
+        if name == "timeline":
+            return captions.timeline(self.spans, self.arrows) if self.steps else ""
+        return getattr(captions, name)(self.results)
+
+    def draw(self):
+        self.results.plots.mkdir(exist_ok=True)
+        self.lay_out()
+        self.settings()
+        if figures.has_gnuplot():
+            figures.prepare(self.results.folder, TITLES)
+            for name in self.wanted():
+                figures.draw(self.results.folder, name, self.caption(name), TITLES[name])
+
+    # ---- the texts -------------------------------------------------------------------------------------------
+
+    def figure(self, name):
+        """The figure, its sentence and its numbers, as Markdown."""
+        numbers = {"timeline": ["plots/timeline.csv"], "buckets": ["buckets.csv"], "difference": ["difference.csv"],
+                   "loss": [f"plots/loss-{self.results.name(model, 'curves')}.csv" for model in self.losses]}
+        return figures.shown(self.results, name, self.caption(name), numbers.get(name, ["summary.csv"]), TITLES[name])
+
+    def verdict(self):
+        """What became of the equivalences."""
+        rows = self.results.rows("equivalence.csv")
+        if not rows:
+            return ""
+        broken, all_pairs = (int(self.results.number(key)) for key in ("failures", "comparisons"))
+        held = sum(row.is_true("held") for row in rows)
+        return (f"Equivalence: BROKEN in {broken} of {all_pairs} comparisons ({held} of {len(rows)} tensors held)." if broken else
+                f"Equivalence: held in all {all_pairs} comparisons, {len(rows)} tensors.")
+
+    def sections(self):
+        """What other commands found, whose results lie beside these: of DIR those in DIR-ladder, DIR-peers and so on."""
+        folder = self.results.folder.resolve()
+        found = [path for path in sorted(folder.parent.glob(f"{folder.name}-*/section.md")) if path.stat().st_size]
+        return sorted((f"../{path.parent.name}/section.md" for path in found), key=lambda name: "-ladder/" not in name)
+
+    def tell(self):
+        """What the terminal shows."""
+        results = self.results
+        speed, curves, bits = tables.speed(results), tables.curves(self), tables.equivalence(results)
+        parts = [columns(speed, *range(1, 8)), columns(speed, 1, 2, 3, 8, 9, 10), columns(curves, *range(1, 8)),
+                 columns(bits, 1, 2, 3, 4, 6, 10)]
+        print("\n" + "\n\n".join(terminal_table(part) for part in parts if len(part) > 1) + "\n")
+        if results.timed_worlds:
+            lines = [answer.headline(results), answer.limit_line(results), *answer.answer_lines(results), *answer.zero_lines(results)]
+            print("\n".join(folded(line) for line in lines if line) + "\n")
+        for line in tables.disturbed(results):
+            print(folded(f"disturbed: {line}"))
+        if results.fact("untimed"):
+            print(folded(results.fact("untimed")))
+
+    def reference_line(self):
+        """This machine beside the one of the results that are kept."""
+        kept = Results(REFERENCE)
+        here, there = (results.row_of("single", "mlp", 1) for results in (self.results, kept))
+        if not kept.probe or not self.results.probe:
+            return ""
+        text = (f"The reference result (bench/results/two-cores) was made on {processor(kept)}, which reach {kept.probe[0]:.0f} GFLOP/s and "
+                f"{kept.probe[1]:.1f} GB/s; this one on {processor(self.results)}, which reach {self.results.probe[0]:.0f} and "
+                f"{self.results.probe[1]:.1f}.")
+        if here and there and here.is_true("timed") and not here.is_true("disturbed"):
+            text += (f" One device's step of {self.results.name('mlp')} takes {there.number('step_ms_p50'):.1f} ms there and "
+                     f"{here.number('step_ms_p50'):.1f} here.")
+        return text
+
+    def text(self):
+        """report.md."""
+        results = self.results
+        return page.render("report.md.j2", {
+            "c": self, "results": results, "answer": answer, "captions": captions, "tables": tables, "table": markdown_table,
+            "overlaps": captions.overlaps(results, self.traced), "sections": self.sections(), "unique": unique,
+            "commands": results.lines("commands.txt"), "has_gnuplot": figures.has_gnuplot(),
+        })
+
+
+def processor(results):
+    """"2 cores of Intel(R) Xeon(R) Processor"."""
+    line = next((line for line in results.fact("machine").splitlines() if line.startswith("Processor: ")), "Processor: an unknown processor")
+    return f"{results.cores} cores of {line.removeprefix('Processor: ').rpartition(',')[0] or line}"
+
+
+def lay_out_difference(path, pair):
+    """A bar's number is the sentence's, so that both add up to the step."""
+    printed = dict(pair.shown())
+    rows = [(name, ms, printed[name]) for name, ms in pair.named().items()]
+    rows += [("all else", pair.parts.get("all else", 0.0), printed["all else"]), ("step", pair.change, pair.change)]
+    disturbed = int(pair.verdict == "disturbed")
+    write_csv(path, ["row", "phase", "difference_ms", "shown_ms", "disturbed"],
+              [(i + 1, name, f"{ms:.4f}", f"{said:+.{pair.digits}f}", disturbed) for i, (name, ms, said) in enumerate(rows)])
+
+
+def lay_out_phases(path, rows):
+    parts = []
+    for i, row in enumerate(rows):
+        label = "one device" if row["strategy"] == "single" else f"{row['strategy'].upper()} {row['world_size']}"
+        begin = 0.0
+        for phase in look.PHASES:
+            end = begin + row.number(f"{phase}_ms")
+            parts.append((i + 1, label, phase, f"{begin:.4f}", f"{end:.4f}", int(row.is_true("disturbed"))))
+            begin = end
+    write_csv(path, ["row", "label", "phase", "begin_ms", "end_ms", "disturbed"], parts)
+
+
+def nameless(width, files):
+    """The phases that are to be seen in a figure of so many pixels, and have room for their name in no span of it: a letter takes
+    7. These are in the figure's key."""
+    seen, named = set(), set()
+    for rows in files:
+        longest = max((row.number("end_ms") for row in rows), default=1.0) or 1.0
+        for row in rows:
+            pixels = (row.number("end_ms") - row.number("begin_ms")) / longest * width
+            if row["phase"] in look.PHASES and pixels > 1.5:
+                seen.add(row["phase"])
+                if pixels > 7 * len(row["phase"]) + 6:
+                    named.add(row["phase"])
+    return " ".join(phase for phase in look.PHASES if phase in seen - named)
+
+
+def write(folder, title="DataParallel and DistributedDataParallel, compared"):
+    comparison = Comparison(folder)
+    comparison.draw()
+    lines = comparison.text().splitlines()
+    folder = comparison.results.folder
+    (folder / "report.md").write_text("\n".join(page.with_contents(lines, folder)) + "\n", encoding="utf-8")
+    page.write(folder, "report", lines, title)
+    comparison.tell()
+    sys.stdout.flush()

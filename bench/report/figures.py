@@ -1,0 +1,77 @@
+"""Figures: the data that gnuplot reads, gnuplot itself, and what it leaves out of an SVG."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from . import look
+from .results import ReportError
+
+PLOTS = Path(__file__).resolve().parent.parent / "plots"
+
+
+def has_gnuplot():
+    return shutil.which("gnuplot") is not None
+
+
+def finish(svg, title, text):
+    """An SVG with a title and a description for those who cannot see it, colours for a dark page, and answers to the mouse: a
+    value's text shows where it stands, and a click on a series fades it or brings it back. Numbers and lines stay."""
+    def escape(words):
+        return words.replace("&", "&amp;").replace("<", "&lt;")
+
+    lines = []
+    for line in svg.splitlines():
+        if re.fullmatch(r"<svg *", line):
+            line = '<svg role="img"'
+        elif line.startswith("<title>"):
+            line = f"<title>{escape(title)}</title>"
+        elif line.startswith("<desc>"):
+            line = f"<desc>{escape(text)}</desc>\n{look.dark_figure()}".rstrip()
+        elif re.search(r'<g id="gnuplot_plot_[0-9]+[a-z]*" *><title>', line):  # a series, whose title would be a command
+            line = re.sub(r" *><title>.*</title>", " onclick=\"if (!event.target.closest('.value')) "
+                          "style.opacity = style.opacity ? '' : 0.1\">", line)
+        elif 'onmousemove="gnuplot_svg.showHypertext' in line:  # a value, for a script of gnuplot's own
+            words = re.search(r"showHypertext\(evt,'(.*?)'\)\"", line)
+            line = f'<g class="value"><title>{escape(words[1] if words else "")}</title>'
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def prepare(folder, names):
+    """Copies the figures' programs, and writes the palette that they load."""
+    plots = folder / "plots"
+    plots.mkdir(exist_ok=True)
+    for name in ("style", *names):
+        shutil.copy(PLOTS / f"{name}.gp", plots)
+    (plots / "palette.gp").write_text(look.gnuplot(), encoding="utf-8")
+
+
+def draw(folder, name, text, title=""):
+    """Draws folder/NAME.svg by folder/plots/NAME.gp, and NAME.png where gnuplot can. It is run inside the folder, so that no path
+    is ever read by gnuplot, which would take some for commands. text tells those who cannot see the figure what it shows. Whatever
+    gnuplot complains about, such as a column that is not there, is a failure."""
+    program = f"plots/{name}.gp"
+    if not title:
+        found = re.search(r'^(?:set (?:multiplot )?title|figure_title =) "([^"]*)"', (folder / program).read_text(), re.MULTILINE)
+        title = found[1] if found else name
+    run = subprocess.run(["gnuplot", program], cwd=folder, capture_output=True, text=True, check=False)
+    if run.stdout or run.stderr or run.returncode:
+        sys.stderr.write(run.stdout + run.stderr)
+        raise ReportError(f"the figure {name}.svg was not drawn as it should be")
+    if subprocess.run(["gnuplot", "-e", "as_png=1", program], cwd=folder, capture_output=True, check=False).returncode:
+        (folder / f"{name}.png").unlink(missing_ok=True)
+    svg = folder / f"{name}.svg"
+    svg.write_text(finish(svg.read_text(encoding="utf-8"), title, text), encoding="utf-8")
+
+
+def shown(results, name, caption, numbers, title=""):
+    """The figure as lines of Markdown: the picture, its sentence, and links to its numbers; without a picture the sentence."""
+    lines = []
+    if results.has(f"{name}.svg"):
+        lines += [f"![{title or name}]({name}.svg)", ""]
+    links = ", ".join(f"[{Path(file).name}]({file})" for file in numbers if results.has(file))
+    said = f"*{caption}*" if caption else ""
+    return "\n".join(lines + [f"{said} Numbers: {links}." if links else said]).strip()

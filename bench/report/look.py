@@ -1,0 +1,73 @@
+"""Palette, dashes, fonts and the phases' names: gnuplot's style, the page's CSS and the what-if page are made of these.
+
+The colours are Okabe and Ito's, which people with any colour vision tell apart; the ones that Okabe and Ito lack are Paul Tol's.
+"""
+
+FONT = "sans-serif"
+FONT_SIZE = 14  # pixels in a figure
+
+COLOURS = {
+    "black": "#000000", "orange": "#E69F00", "sky": "#56B4E9", "green": "#009E73", "yellow": "#F0E442",
+    "blue": "#0072B2", "vermilion": "#D55E00", "purple": "#CC79A7", "indigo": "#332288", "wine": "#882255",
+    "grey": "#999999", "pale": "#DDDDDD", "pink": "#F2A6C4", "forest": "#00664B", "slate": "#444444",
+}
+# A strategy is the same colour, dash and mark in every figure, so that a grey print tells them apart.
+STRATEGIES = {"single": ("black", 3, 9), "dp": ("orange", 2, 7), "ddp": ("blue", 1, 5)}
+# The phases of a step in the order in which they are stacked. Neighbours differ in lightness as well.
+PHASES = {
+    "data": "grey", "scatter": "yellow", "replicate": "vermilion", "forward": "sky", "gather": "purple", "loss": "indigo",
+    "backward": "blue", "reduce": "orange", "exposed": "pink", "optimizer": "forest", "other": "pale",
+}
+MOVING = "slate"  # a communicator's thread while bytes move
+ON_DARK = ("loss", "backward", "optimizer", "moving")  # text on these is white
+# What DP's device 0 does for the others while they wait.
+DEVICE_0 = ("scatter", "replicate", "gather", "reduce")
+
+# The page: colours by day and by night.
+PAGE = {"ink": ("#222", "#ddd"), "paper": ("#fff", "#16181c"), "faint": ("#f5f5f5", "#24272d"), "line": ("#ddd", "#444"),
+        "grey": ("#999", "#777"), "link": ("#0058a3", "#7cc0f0")}
+
+# CSS for what gnuplot wrote in a colour that a dark page would swallow: selector: declaration.
+DARK_FIGURE = {
+    'rect[fill="#ffffff"]': "fill: #16181c",
+    '[fill="black"], [fill="rgb(0,0,0)"], [fill="rgb(68,68,68)"], [fill="rgb(102,102,102)"]': "fill: #ddd",
+    'polygon[fill="rgb( 68,  68,  68)"]': "fill: #7d838c",
+    '[color="black"], [color="rgb(  0,   0,   0)"]': "color: #ddd",
+    '[color="#FFFFFF"]': "color: #16181c",
+    '[fill="rgb(187, 187, 187)"]': "fill: #6c727b",  # what was disturbed stands back here, too
+    '[stroke="rgb(187, 187, 187)"]': "stroke: #6c727b",
+    '[color="rgb(187, 187, 187)"]': "color: #6c727b",
+    '[stroke="rgb(  0,   0,   0)"], [stroke="rgb( 68,  68,  68)"]': "stroke: #bbb",
+    '[stroke="rgb(102, 102, 102)"]': "stroke: #aaa",
+    '[stroke="rgb(228, 228, 228)"]': "stroke: #3a3d43",
+    '[stroke="rgb(255, 255, 255)"]': "stroke: #16181c",
+    '[fill="rgb(0,114,178)"]': "fill: #56b4e9",
+}
+
+
+def gnuplot():
+    """The lines of plots/palette.gp."""
+    lines = [f'{name} = "{colour}"' for name, colour in COLOURS.items()]
+    kinds = [COLOURS[colour] for colour in PHASES.values()] + [COLOURS[MOVING]] * 2
+    lines += [
+        f'figure_font = "{FONT},{FONT_SIZE}"',
+        f'phases = "{" ".join(PHASES)}"',
+        f"array phase_colour[{len(kinds)}] = [" + ", ".join(f'"{colour}"' for colour in kinds) + "]",
+        f'on_dark = "{" ".join(ON_DARK)}"',
+    ]
+    for what, place, quote in (("colour", 0, '"%s"'), ("dash", 1, "%s"), ("mark", 2, "%s")):
+        of = {name: quote % (COLOURS[look[0]] if place == 0 else look[place]) for name, look in STRATEGIES.items()}
+        lines.append(f'{what}_of(strategy) = strategy eq "dp" ? {of["dp"]} : strategy eq "ddp" ? {of["ddp"]} : {of["single"]}')
+    return "\n".join(lines) + "\n"
+
+
+def css():
+    """The variables of the page's CSS."""
+    day, night = (" ".join(f"--{name}: {colours[k]};" for name, colours in PAGE.items()) for k in (0, 1))
+    return (f":root {{ color-scheme: light dark; {day} --font: {FONT} }}\n"
+            f"@media (prefers-color-scheme: dark) {{ :root {{ {night} }} }}\n")
+
+
+def dark_figure():
+    rules = "\n".join(f"{what} {{ {how} }}" for what, how in DARK_FIGURE.items())
+    return f"<style>@media (prefers-color-scheme: dark) {{\n{rules}\n}}\n[onclick] {{ cursor: pointer }}</style>\n"

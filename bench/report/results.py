@@ -1,0 +1,192 @@
+"""Reads a folder of results: CSV files, the records of runs, and facts.txt, which the measuring command wrote."""
+
+import csv
+import json
+import math
+from pathlib import Path
+
+
+class ReportError(Exception):
+    """The results contradict each other, or a file of them is not as it should be."""
+
+
+class Row(dict):
+    """A row of a CSV file, by the names of its columns."""
+
+    def __missing__(self, column):
+        raise ReportError(f"there is no column {column}")
+
+    def number(self, column):
+        return float(self[column] or 0)
+
+    def total(self, *columns):
+        return sum(self.number(column) for column in columns)
+
+    def is_true(self, column):
+        return self.number(column) != 0
+
+
+def quantile(values, q):
+    """Between two values by their distance; NaN of none."""
+    values = sorted(values)
+    if not values:
+        return math.nan
+    place = q * (len(values) - 1)
+    low = int(place)
+    if low + 1 >= len(values):
+        return values[-1]
+    return values[low] + (place - low) * (values[low + 1] - values[low])
+
+
+def median(values):
+    return quantile(values, 0.5)
+
+
+def quartiles(values):
+    return tuple(quantile(values, q) for q in (0.25, 0.5, 0.75))
+
+
+def unique(values):
+    return list(dict.fromkeys(values))
+
+
+def read_csv(path):
+    """The rows of a CSV file; none if there is no such file."""
+    if not Path(path).is_file():
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        return [Row(row) for row in csv.DictReader(file)]
+
+
+def write_csv(path, header, rows):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows([header, *rows])
+
+
+def read_facts(path):
+    """"key value" lines; a key that stands in several has its values in a line each."""
+    facts = {}
+    if Path(path).is_file():
+        for line in Path(path).read_text(encoding="utf-8").splitlines():
+            key, _, value = line.partition(" ")
+            facts[key] = facts[key] + "\n" + value if key in facts else value
+    return facts
+
+
+def network_name(model, hidden):
+    """mlp-1024 has two hidden layers of 1024, mlp-8x512 eight of 512; other models have the name of the model."""
+    sizes = hidden.replace(";", ",").split(",") if hidden else []
+    if model != "mlp" or not sizes:
+        return model
+    if len(sizes) > 1 and len(set(sizes)) == 1:
+        return f"mlp-{sizes[0]}" if len(sizes) == 2 else f"mlp-{len(sizes)}x{sizes[0]}"
+    return "mlp-" + "-".join(sizes)
+
+
+class Results:
+    """A folder of results. What is not there reads as empty: a report is made of what there is."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        self.facts = read_facts(self.folder / "facts.txt")
+        self.plots = self.folder / "plots"
+
+    def rows(self, name):
+        return read_csv(self.folder / name)
+
+    def has(self, name):
+        return (self.folder / name).is_file() and (self.folder / name).stat().st_size > 0
+
+    def fact(self, key, default=""):
+        return self.facts.get(key, default)
+
+    def number(self, key, default=0.0):
+        return float(self.facts.get(key) or default)
+
+    def words(self, key):
+        return self.facts.get(key, "").split()
+
+    def lines(self, name):
+        path = self.folder / name
+        return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+
+    def record(self, run, file="summary.json"):
+        path = self.folder / "runs" / run / file
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+    def steps(self, run):
+        return self.rows(f"runs/{run}/steps.csv")
+
+    def is_disturbed(self, *runs):
+        noted = self.lines("disturbed.txt")
+        return any(run in noted for run in runs)
+
+    # ---- what is the same in all parts of a comparison --------------------------------------------------
+
+    @property
+    def is_cpu(self):
+        return self.fact("kind", "cpu") == "cpu"
+
+    @property
+    def cores(self):
+        return int(self.number("cores", 2))
+
+    @property
+    def models(self):
+        return self.words("models") or unique(row["model"] for row in self.rows("summary.csv"))
+
+    @property
+    def timed_worlds(self):
+        if "timed" in self.facts:
+            return [int(world) for world in self.words("timed")]
+        return sorted({int(row["world_size"]) for row in self.rows("summary.csv")
+                       if row["strategy"] == "dp" and row.is_true("timed")})
+
+    @property
+    def world(self):
+        """The number of devices that the figures speak of: the largest that the cores can serve, or the smallest."""
+        worlds = self.timed_worlds
+        return max((world for world in worlds if world <= self.cores), default=worlds[0] if worlds else 0)
+
+    @property
+    def link(self):
+        """The emulated link, as the programs call it: "an emulated link of 10 Gbit/s and 20 us"; "" if none was measured."""
+        rows = self.rows("summary-link.csv")
+        return self.fact("link") or (f"an emulated link of {rows[0]['emulated_link']}" if rows else "")
+
+    @property
+    def probe(self):
+        """(GFLOP/s, GB/s): what most probes of all cores found; None where there were none."""
+        rates = [float(rate) for rate in self.words("probe")]
+        return tuple(rates) if len(rates) == 2 else None
+
+    @property
+    def repeats(self):
+        """How many runs were made for each row."""
+        return int(self.number("repeats") or max((row.number("repeats") for row in self.rows("summary.csv")), default=1))
+
+    @property
+    def curve_models(self):
+        return self.words("curve_models")
+
+    def network(self, model, part="speed"):
+        """The network's row of networks.csv, with its name; of the model alone where the file does not have it."""
+        for row in self.rows("networks.csv"):
+            if row["model"] == model and row["part"] == part:
+                return {**row, "name": network_name(model, row["hidden"])}
+        return {"name": model, "hidden": "", "layers": "", "parameters": ""}
+
+    def name(self, model, part="speed"):
+        return self.network(model, part)["name"]
+
+    def summary(self, model):
+        """The rows of DP, DDP and one device that are timed."""
+        return [row for row in self.rows("summary.csv")
+                if row["model"] == model and row.is_true("timed") and row["strategy"] != "zero1"]
+
+    def row_of(self, strategy, model, world, file="summary.csv"):
+        for row in self.rows(file):
+            if (row["strategy"], row["model"], int(row["world_size"])) == (strategy, model, int(world)):
+                return row
+        return None

@@ -1,0 +1,121 @@
+"""The tables of a comparison, as rows whose first is the head; the same rows fill the terminal and the report."""
+
+from .captions import far_from
+from .results import unique
+from .text import plural, short_number
+
+
+def networks(results):
+    """One name for each network, everywhere: what it is made of, and where it is used."""
+    used = {"speed": "speed, phases, memory", "curves": "loss", "equivalence": "bits", "timeline": "the step, overlap, buckets, what-if"}
+    found = {}
+    for row in results.rows("networks.csv"):
+        name = results.name(row["model"], row["part"])
+        found.setdefault(name, (row, []))[1].append(used.get(row["part"], row["part"]))
+    table = [["network", "hidden layers", "layers with parameters", "parameters", "MB of gradients", "used for"]]
+    for name, (row, parts) in found.items():
+        count = float(row["parameters"])
+        table.append([name, row["hidden"].replace(";", ", ") or "-", row["layers"], short_number(count), f"{4 * count / 1e6:.2f}",
+                      "; ".join(parts)])
+    return table
+
+
+def speed(results):
+    table = [["network", "strategy", "devices", "samples/s", "step ms", "p25-p75", "speed-up", "device 0 MB", "others MB", "moved MB/step"]]
+    for row in results.rows("summary.csv"):
+        one = results.row_of("single", row["model"], 1)
+        times = ["-"] * 4  # of a row that is not timed
+        if row.is_true("timed"):
+            speed_up = "disturbed" if row.is_true("disturbed") else "-"
+            if speed_up == "-" and one and not one.is_true("disturbed"):
+                speed_up = f"{row.number('samples_per_s_p50') / one.number('samples_per_s_p50'):.2f}"
+            times = [f"{row.number('samples_per_s_p50'):.0f}", f"{row.number('step_ms_p50'):.2f}",
+                     f"{row.number('step_ms_p25'):.2f}-{row.number('step_ms_p75'):.2f}", speed_up]
+        alone = row["world_size"] == "1"
+        table.append([results.name(row["model"]), row["strategy"], row["world_size"], *times,
+                      f"{row.number('peak_bytes_device0') / 1e6:.2f}", "-" if alone else f"{row.number('peak_bytes_other') / 1e6:.2f}",
+                      f"{row.number('moved_bytes_per_step') / 1e6:.2f}"])
+    return table
+
+
+def communication(results):
+    """How long DDP's all-reduces took, and what of that the backward pass hid."""
+    table = [["network", "devices", "all-reduces ms", "exposed ms", "hidden"]]
+    for row in results.rows("summary.csv"):
+        busy = row.number("communication_ms")
+        if row["strategy"] == "ddp" and row.is_true("timed") and not row.is_true("disturbed") and busy > 0:
+            hidden = max(1 - row.number("exposed_ms") / busy, 0)
+            table.append([results.name(row["model"]), row["world_size"], f"{busy:.2f}", f"{row.number('exposed_ms'):.2f}",
+                          f"{100 * hidden:.0f} %"])
+    return table
+
+
+def curves(comparison):
+    """The longer runs: accuracy, and the largest distance of the loss from one device's and from DP's."""
+    results = comparison.results
+    table = [["network", "strategy", "devices", "epochs", "last loss", "test accuracy", "best", "loss - one device's", "loss - DP's"]]
+    for model in results.curve_models:
+        losses = {run: {row["step"]: row.number("loss") for row in results.steps(f"curve-{model}-{run[0]}-{run[1]}")}
+                  for run in comparison.configurations()}
+        for (strategy, world), mine in losses.items():
+            record = results.record(f"curve-{model}-{strategy}-{world}")
+            shares = ["-" if record.get(key) is None else f"{100 * record[key]:.2f} %" for key in ("test_accuracy", "best_test_accuracy")]
+            table.append([results.name(model, "curves"), strategy, world, results.fact("epochs"), f"{record.get('final_loss') or 0:.3g}",
+                          *shares, "-" if strategy == "single" else far_from(mine, losses["single", "1"]),
+                          far_from(mine, losses["dp", world]) if strategy == "ddp" else "-"])
+    return table
+
+
+def equivalence(results):
+    """A row for each pair of runs."""
+    table = [["network", "a", "b", "required", "tensors", "gradients ULP", "weights ULP", "optimizer ULP", "buffers ULP", "held"]]
+    rows = results.rows("equivalence.csv")
+    for key in unique((row["model"], row["a"], row["b"], row["required"]) for row in rows):
+        mine = [row for row in rows if (row["model"], row["a"], row["b"], row["required"]) == key]
+        worst = [max((row.number("max_ulp") for row in mine if row["what"] == what), default=None)
+                 for what in ("gradient", "weight", "optimizer", "buffer")]
+        broken = sum(not row.is_true("held") for row in mine)
+        model, a, b, required = key
+        table.append([results.name(model, "equivalence"), a, b, "same bits" if required == "bitwise" else "tolerance", str(len(mine)),
+                      *("-" if ulp is None else f"{ulp:.0f}" for ulp in worst), f"NO: {broken} differ" if broken else "yes"])
+    return table
+
+
+# ---- the runs that a row is made of --------------------------------------------------------------------------------
+
+def dropped(results):
+    """The rows some of whose runs were disturbed and dropped."""
+    made = results.repeats
+    return [f"{results.name(row['model'])}, {row['strategy'].upper()}, {plural(int(row['world_size']), 'device')}: "
+            f"{int(row.number('repeats'))} of {made} kept"
+            for row in results.rows("summary.csv") if row.is_true("timed") and row.number("repeats") < made]
+
+
+def runs_text(results):
+    lost = dropped(results)
+    return (f"Every row: {plural(results.repeats, 'run')}"
+            + (f", less the disturbed ones ({'; '.join(lost)})," if lost else ","))
+
+
+def disturbed(results):
+    """Configurations that something else disturbed, and how far their repeats' medians lie apart."""
+    return [f"{results.name(row['model'])} {row['strategy']}:{row['world_size']} (its runs lie {100 * row.number('spread'):.0f} % apart)"
+            for row in results.rows("summary.csv") if row.is_true("disturbed")]
+
+
+def disturbed_lines(results):
+    """The disturbances that a reader weighs before believing the speed-ups."""
+    unsteady, lost = disturbed(results), dropped(results)
+    lines = []
+    if unsteady:
+        lines.append("- **Disturbed.** Something else used the machine during these, and they take part in no conclusion: "
+                     f"{', '.join(unsteady)}.")
+    if lost:
+        lines.append(f"- Something else used the machine during some runs, which were dropped: {'; '.join(lost)}.")
+    return lines or ["- Nothing disturbed the machine noticeably."]
+
+
+def batches(results):
+    """"mlp-1024 300, convnet 300"."""
+    return ", ".join(f"{results.name(row['model'])} {row['global_batch']}" for row in results.rows("summary.csv")
+                     if row["strategy"] == "single")

@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+"""The answer, the captions and the causes: both signs, ties, disturbed and missing rows."""
+
+import re
+import unittest
+
+from made import Made, row
+from report import answer, captions
+from report.results import ReportError
+
+ONE = row("single", "mlp", 1, (29, 30, 31), forward=10, backward=20)
+DP2 = row("dp", "mlp", 2, (17.5, 17.9, 18.2), replicate=0.4, forward=5, gather=0.1, backward=10, reduce=1.9, optimizer=0.4)
+DDP2 = row("ddp", "mlp", 2, (14.9, 15.1, 15.3), forward=5, backward=9.2, exposed=0.3, optimizer=0.4)
+ROWS = [
+    ONE, DP2, DDP2,
+    row("dp", "mlp", 4, (9.8, 10, 10.2), forward=4, backward=5, reduce=0.9),
+    row("ddp", "mlp", 4, (10.9, 11, 11.2), forward=4, backward=5, exposed=2),
+    row("single", "convnet", 1, (7, 8, 9), forward=8),
+    row("dp", "convnet", 2, (4, 5, 6), forward=5),
+    row("ddp", "convnet", 2, (4.5, 5.5, 6.5), forward=5.5),
+    row("dp", "convnet", 4, (4, 5, 6), 1, forward=5),
+    row("ddp", "convnet", 4, (1.5, 2.5, 3.5), forward=2.5),
+]
+LINK = [
+    row("dp", "mlp", 2, (23, 24, 25), scatter=0.1, replicate=4, forward=5, gather=0.4, backward=10, reduce=4.5),
+    row("ddp", "mlp", 2, (15, 16, 17), forward=5, backward=10, exposed=1),
+]
+NETWORKS = [["part", "model", "hidden", "layers", "parameters"], ["speed", "mlp", "1024;1024", "3", "1126410"]]
+
+
+def disturb(rows):
+    return [[*one[:4], 1, *one[5:]] for one in rows]
+
+
+def made(rows=None, link=None, **facts):
+    results = Made(cores=2, **facts)
+    results.summary(*(rows or ROWS))
+    if link:
+        results.summary(*link, part="-link")
+    return results
+
+
+class Answers(unittest.TestCase):
+    def lines(self, rows=None, link=None, **facts):
+        with made(rows, link, **facts) as results:
+            return answer.answer_lines(results.results)
+
+    def test_ddp_wins(self):
+        self.assertEqual(self.lines()[0], "mlp, 2 devices: through memory, DDP saves 2.80 ms of DP's 17.90 per step (15.6 %): reduce "
+                         "-1.90, backward -0.80, replicate -0.40, exposed +0.30, all else 0.00. The largest part is reduce: DP adds all "
+                         "gradients up on device 0.")
+
+    def test_dp_wins(self):
+        self.assertEqual(self.lines()[1], "mlp, 4 devices: through memory, DDP takes 1.00 ms more than DP's 10.00 per step (10.0 %): "
+                         "exposed +2.00, reduce -0.90, all else -0.10. The largest part is exposed: all-reduce that DDP's backward pass did "
+                         "not hide, and waits for a slower rank. With 4 devices on 2 cores they take turns, and each phase holds waits.")
+
+    def test_tie(self):
+        self.assertEqual(self.lines()[2], "convnet, 2 devices: through memory, DP and DDP tie: their steps take 5.00 and 5.50 ms, each "
+                         "median within the other's quartiles. What DDP's phases take more or less, in ms: forward +0.50, all else 0.00.")
+
+    def test_disturbed(self):
+        self.assertEqual(self.lines()[3], "convnet, 4 devices: through memory, disturbed by other work; no conclusion.")
+        for line in self.lines(disturb(ROWS)):
+            self.assertIn("no conclusion", line)
+
+    def test_order(self):
+        self.assertEqual([re.match(r"[^:]*: (through memory|over an emulated link of [^,]*)", line)[0] for line in self.lines(link=LINK)],
+                         ["mlp, 2 devices: through memory", "mlp, 2 devices: over an emulated link of 10 Gbit/s and 20 us",
+                          "mlp, 4 devices: through memory", "convnet, 2 devices: through memory", "convnet, 4 devices: through memory"])
+
+    def test_sums(self):
+        """The figures in a sentence add up, whatever was rounded."""
+        rows = [ONE, row("dp", "mlp", 2, (17, 17.9, 18), forward=5.0049, reduce=1.3349, backward=10.0049, exposed=1.5553),
+                row("ddp", "mlp", 2, (14, 15.1049, 16), forward=4.5, reduce=0, backward=9.2, exposed=1.4049)]
+        line = self.lines(rows)[0]
+        parts = [float(ms) for ms in re.findall(r" ([-+]?[0-9.]+)(?=[,.] )", line.split("%):")[1] + " ")]
+        self.assertAlmostEqual(sum(parts), -float(re.search(r"saves ([0-9.]+)", line)[1]), places=6)
+
+    def test_phases_that_do_not_add_up(self):
+        with made() as results:
+            path = results.folder / "difference.csv"
+            path.write_text(path.read_text().replace("-1.9000", "-1.0000"))
+            self.assertRaises(ReportError, answer.answer_lines, results.results)
+
+    def test_reasons(self):
+        """The reason is that of the strategy whose phase is longer, in both directions; without one there is none."""
+        for phase in ("data", "scatter", "replicate", "forward", "gather", "loss", "backward", "reduce", "exposed", "optimizer"):
+            for dp, ddp, strategy in ((9, 1, "DP"), (1, 9, "DDP")):
+                rows = [ONE, row("dp", "mlp", 2, (19 + dp, 20 + dp, 21 + dp), other=20, **{phase: dp}),
+                        row("ddp", "mlp", 2, (19 + ddp, 20 + ddp, 21 + ddp), other=20, **{phase: ddp})]
+                line = self.lines(rows)[0]
+                reason = answer.BECAUSE.get((strategy, phase))
+                self.assertEqual(line.partition(" The largest part is ")[2], f"{phase}: {reason}." if reason else "", (phase, strategy))
+        self.assertFalse({phase for _, phase in answer.BECAUSE} & {"forward", "backward"})
+
+    def test_missing_rows(self):
+        self.assertEqual(self.lines([ONE, DP2]), [])
+
+
+class LineOne(unittest.TestCase):
+    head = "mlp-1024 (1.1 M parameters, 4.5 MB of gradients), 2 devices: "
+
+    def line(self, rows, link=None):
+        with made(rows, link) as results:
+            results.csv("networks.csv", *NETWORKS)
+            return answer.headline(results.results)
+
+    def test_faster(self):
+        self.assertEqual(self.line([ONE, DP2, DDP2], LINK), self.head + "DDP is 16 % faster than DP through memory and 33 % over 10 Gbit/s, "
+                         "because DP's device 0 sends and sums 9.0 ms a step while no device computes, and DDP still waits for 1.0 ms.")
+
+    def test_faster_without_a_link(self):
+        self.assertEqual(self.line([ONE, DP2, DDP2]), self.head + "DDP is 16 % faster than DP through memory, because DP's device 0 sends "
+                         "and sums 2.4 ms a step while no device computes, and DDP still waits for 0.3 ms.")
+
+    def test_tie(self):
+        rows = [ONE, row("dp", "mlp", 2, (9, 10, 11), forward=10), row("ddp", "mlp", 2, (9.2, 10.2, 11.2), forward=10.2)]
+        self.assertEqual(self.line(rows), self.head + "DP and DDP tie through memory.")
+        self.assertEqual(self.line(rows, rows[1:]), self.head + "DP and DDP tie through memory and over 10 Gbit/s.")
+        self.assertEqual(self.line(rows, LINK), self.head + "DP and DDP tie through memory; DDP is 33 % faster than DP over 10 Gbit/s, "
+                         "because DP's device 0 sends and sums 9.0 ms a step while no device computes, and DDP still waits for 1.0 ms.")
+
+    def test_slower(self):
+        rows = [ONE, row("dp", "mlp", 2, (9.8, 10, 10.2), forward=9, reduce=1), row("ddp", "mlp", 2, (11.8, 12, 12.2), forward=9, exposed=3)]
+        self.assertEqual(self.line(rows), self.head + "DDP is 20 % slower than DP through memory, because DDP waits for 3.0 ms a step, and "
+                         "DP's device 0 sends and sums only 1.0.")
+        self.assertIn("DDP is 20 % slower than DP through memory, because DDP waits", self.line(rows, LINK))
+        self.assertIn("; DDP is 33 % faster than DP over 10 Gbit/s, because DP's device 0", self.line(rows, LINK))
+
+    def test_slower_by_computing(self):
+        rows = [ONE, row("dp", "mlp", 2, (9.8, 10, 10.2), forward=10), row("ddp", "mlp", 2, (11.8, 12, 12.2), forward=12)]
+        self.assertEqual(self.line(rows), self.head + "DDP is 20 % slower than DP through memory.")
+
+    def test_disturbed(self):
+        self.assertEqual(self.line(disturb([ONE, DP2, DDP2])),
+                         self.head + "disturbed by other work through memory, so nothing is concluded there.")
+
+    def test_missing(self):
+        self.assertEqual(self.line([ONE]), "")
+
+    def test_limits(self):
+        with made() as results:
+            self.assertEqual(answer.limit_line(results.results), "Nothing limits DDP's step further: it takes 15.10 ms, and one device's, "
+                             "shared by 2, 15.00.")
+            results.summary(ONE, DP2, row("ddp", "mlp", 2, 20, forward=5, backward=12, exposed=2, optimizer=1))
+            self.assertEqual(answer.limit_line(results.results), "What limits it further: DDP's step takes 20.00 ms, and one device's, shared "
+                             "by 2, 15.00: 2 devices compute beside each other (+2.00 ms); waiting for gradients (+2.00 ms); every rank runs "
+                             "the whole optimizer (+1.00 ms).")
+            results.summary(*disturb([ONE, DP2, DDP2]))
+            self.assertEqual(answer.limit_line(results.results), "")
+
+
+class Captions(unittest.TestCase):
+    def check(self, name, wanted, rows=None):
+        with made(rows) as results:
+            self.assertEqual(getattr(captions, name)(results.results), wanted)
+
+    def test_world(self):
+        for cores, world in ((1, 2), (2, 2), (8, 4)):
+            with made() as results:
+                results.facts(cores=cores)
+                self.assertEqual(results.results.world, world)
+
+    def test_difference(self):
+        self.check("difference", "mlp: DDP's step takes 2.80 ms less than DP's, and of its phases reduce differs most and takes 1.90 ms less; "
+                   "convnet: DP and DDP tie (+0.50 ms lies within the quartiles).")
+        self.check("difference", "mlp: DDP's step takes 1.00 ms more than DP's, and of its phases exposed differs most and takes 1.00 ms more.",
+                   [ONE, row("dp", "mlp", 2, 10, forward=10), row("ddp", "mlp", 2, 11, forward=10, exposed=1)])
+
+    def test_throughput(self):
+        self.check("throughput", "mlp: the fastest is DP on 4 devices with 30000 samples per second, 3.00 times one device; convnet: the "
+                   "fastest is DDP on 4 devices with 120000 samples per second, 3.20 times one device.")
+        self.check("throughput", "mlp: nothing is faster than one device.", [row("single", "mlp", 1, 5), DP2, DDP2])
+
+    def test_phases(self):
+        self.check("phases", "mlp on 2 devices: moving data and waiting take 13.4 % of DP's step and 2.0 % of DDP's; convnet on 2 devices: "
+                   "moving data and waiting take 0.0 % of DP's step and 0.0 % of DDP's.")
+
+    def test_memory(self):
+        self.check("memory", "mlp on 2 devices: device 0 holds 2.00 MB under DP and 2.00 MB under DDP; convnet on 2 devices: device 0 holds "
+                   "2.00 MB under DP and 2.00 MB under DDP.")
+
+    def test_disturbed(self):
+        for name in ("difference", "throughput", "phases"):
+            self.check(name, "mlp: disturbed; convnet: disturbed.", disturb(ROWS))
+
+    def test_loss(self):
+        self.assertEqual(captions.loss("mlp", [["0", 2.5, 2.5, 2.5], ["1", 2.0, 2.001, 1.998]]),
+                         "mlp: the loss differs from one device's by at most 2.0e-03, at step 1 of 1")
+
+    def test_timeline(self):
+        spans = [(1, 0, 99, "backward", "backward", -1), (3, 5, 10, "backward", "backward", -1)]
+        self.assertEqual(captions.timeline(spans, [(3, 6, 4, 6.1), (3, 9, 4, 9.2), (5, 5, 6, 7)]),
+                         "The first of DDP's 2 buckets is ready after 20 % of the backward pass.")
+        self.assertEqual(captions.timeline(spans, []), "")
+
+    def test_zero(self):
+        rows = [row(strategy, "gpt", world, step, disturbed, timed=timed, peak_bytes_device0=peak, exposed=exposed, optimizer=update)
+                for strategy, world, timed, disturbed, peak, step, exposed, update in (
+                    ("ddp", 2, 1, 0, 21.5e6, 48, 1, 3), ("ddp", 4, 1, 0, 20e6, 50, 1, 3), ("ddp", 8, 0, 0, 20e6, 1, 0, 0),
+                    ("zero1", 2, 1, 0, 18.25e6, 46.5, 0.6, 2), ("zero1", 4, 1, 1, 17e6, 50, 1, 3), ("zero1", 8, 0, 0, 16e6, 1, 0, 0))]
+        with made(rows) as results:
+            said = "gpt, {} devices: with the optimizer divided (ZeRO-1) a rank holds {} MB and DDP's {}, {} MB less"
+            self.assertEqual(answer.zero_lines(results.results), [
+                said.format(2, "18.25", "21.50", "3.25") + "; a step takes 46.50 ms and DDP's 48.00, waiting for gradients and stepping 2.60 "
+                "and 4.00, 0.65 times.",
+                said.format(4, "17.00", "20.00", "3.00") + "; times were disturbed by other work, no conclusion.",
+                said.format(8, "16.00", "20.00", "4.00") + "."])
+        with made() as results:
+            self.assertEqual(answer.zero_lines(results.results), [])
+
+
+class Links(unittest.TestCase):
+    def buckets(self, *steps):
+        rows = [[i + 1, cap, ms - 0.5, ms, ms + 0.5, int(cap == 4)] for i, (cap, ms) in enumerate(zip((0, 1, 4, 25), steps))]
+        with made(link=LINK) as results:
+            results.csv("buckets.csv", ["position", "cap_mb", "step_ms_p25", "step_ms_p50", "step_ms_p75", "disturbed"], *rows)
+            return captions.buckets(results.results)
+
+    def test_buckets(self):
+        head = "Over an emulated link of 10 Gbit/s and 20 us a step is shortest with buckets of"
+        flat = "The curve is no U: not both ends lie above its lowest point with quartiles apart."
+        self.assertEqual(self.buckets(12, 10, 5, 13), f"{head} 1 MB, 10.00 ms; with 0 MB it takes 20 % more; with 25 MB it takes 30 % more. The "
+                         "curve is a U: both ends lie above its lowest point, with quartiles apart.")
+        self.assertEqual(self.buckets(10.4, 10, 5, 13), f"{head} 1 MB, 10.00 ms; with 0 MB it takes 4 % more; with 25 MB it takes 30 % more. {flat}")
+        self.assertIn("no U", self.buckets(10.9, 10, 5, 13))  # quartiles overlap
+        self.assertIn("is a U", self.buckets(11.1, 10, 5, 13))
+        self.assertEqual(self.buckets(12, 10, 5, 8), f"{head} 25 MB, 8.00 ms; with 0 MB it takes 50 % more. {flat}")
+        self.assertEqual(self.buckets(8, 10, 5, 12), f"{head} 0 MB, 8.00 ms; with 25 MB it takes 50 % more. {flat}")
+
+    def growth(self, ms, disturbed=0):
+        with made() as results:  # 9 MB more at 1 Gbit/s are 72 ms
+            results.csv("growth.csv", ["world_size", "step_ms_p50", "moved_bytes_per_step", "disturbed", "emulated_link"],
+                        [2, 80, 9e6, 0, "1 Gbit/s and 20 us"], [4, ms, 18e6, disturbed, "1 Gbit/s and 20 us"])
+            return captions.growth(results.results)
+
+    def test_growth(self):
+        self.assertEqual(self.growth(155.6), "Over an emulated link of 1 Gbit/s, DP takes 80.0 ms per step on 2 devices and 155.6 on 4: 75.6 ms "
+                         "more. Device 0 moves 9.00 MB more, one device after the other, which takes 72.0 ms: the step grows by 105 % of that, "
+                         "so the bytes predict it within 10 %.")
+        for ms in (144.7, 159.3):  # 90 % and 110 % are 144.8 and 159.2
+            self.assertTrue(self.growth(ms).endswith("so the bytes do not predict it within 10 %."))
+        self.assertEqual(self.growth(155.6, 1), "How DP grows with the number of devices: disturbed.")
+
+    def test_overlap(self):
+        found = {"all": 8.0, "can_hide": 5.0, "hidden": 4.5, "inflated": 2.0}
+        less = {**found, "hidden": 4.0}
+        slow = "emulated link of 10 Gbit/s and 20 us"
+        self.assertEqual(captions.overlap_rows([("shared memory", found), (slow, None)])[1:], [
+            ["shared memory", "8.00", "4.50", "56 %", "62 %", "2.00"], [slow, "-", "-", "disturbed", "-", "-"]])
+        meanwhile = " reached. Meanwhile the backward pass takes 2.00 times as long as alone."
+        self.assertEqual(captions.overlap_sentences([("shared memory", found), (slow, less), (slow, None)]), [
+            "Through shared memory overlap hides 4.50 of 8.00 ms of all-reduces, 56 %. At most 62 % could be hidden, and the aim, 90 % of "
+            "that, is" + meanwhile,
+            f"Over an {slow} overlap hides 4.00 of 8.00 ms of all-reduces, 50 %. At most 62 % could be hidden, and the aim, 90 % of that, is "
+            "not" + meanwhile,
+            f"Over an {slow}: disturbed by other work; no conclusion."])
+
+
+class Causes(unittest.TestCase):
+    rows = [  # one device computes 30 ms, so that 15 are one of two's: DP takes 18, DDP 16.5. DDP moves 6 MB in 3 ms.
+        row("single", "mlp", 1, 31, forward=10, loss=1, backward=19, optimizer=1),
+        row("dp", "mlp", 2, 21, data=0.1, scatter=0.2, replicate=0.3, forward=6, gather=0.4, loss=1, backward=11, reduce=0.5, optimizer=1.1,
+            other=0.05),
+        row("ddp", "mlp", 2, 19, data=0.15, forward=5.5, loss=1, backward=10, exposed=0.7, optimizer=1.2, other=0.25, communication_ms=3,
+            moved_bytes_per_step=6e6)]
+    traced = {"memory-overlapped": {"skew": 0.35}}
+
+    def table(self, results):
+        return ["|".join(one) for one in captions.cause_rows(results.results, self.traced, (100.0, 21.0))]
+
+    def test_causes(self):
+        with made(self.rows, traced="mlp-8x512, buckets of 1 MB") as results:
+            self.assertEqual(self.table(results), [
+                "cause|what was measured (mlp, 2 devices)|here",
+                "compute|forward, loss and backward: one device's, shared by 2|15.00 ms",
+                "compute|the same of DP, and its ratio to that|18.00 ms, 1.20",
+                "compute|the same of DDP, and its ratio to that|16.50 ms, 1.10",
+                "exposed communication|DP: scatter, replicate, gather, reduce|1.40 ms",
+                "exposed communication|DDP: what backward did not hide|0.70 ms",
+                "host|taking the batch, and between the phases: of DP, of DDP|0.15, 0.40 ms",
+                "replicated work|the optimizer, as long on N devices as on one: of DP, of DDP|1.10, 1.20 ms",
+                "memory bandwidth|bytes that DDP's all-reduces move, and how fast|6.00 MB, 2.0 GB/s",
+                "memory bandwidth|a pass through memory by all cores (the probe)|21.0 GB/s",
+                "imbalance|how far apart two ranks end their backward passes (median; mlp-8x512, buckets of 1 MB)|0.35 ms"])
+
+    def test_disturbed(self):
+        with made(self.rows[:2] + disturb(self.rows[2:])) as results:
+            results.write("disturbed.txt", ["overlap-memory-overlapped"])
+            self.assertEqual(self.table(results)[1:], ["all|the runs of this network|disturbed",
+                                                       "memory bandwidth|a pass through memory by all cores (the probe)|21.0 GB/s"])
+
+
+if __name__ == "__main__":
+    unittest.main()

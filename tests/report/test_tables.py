@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Tables, names of networks, the runs that a row is made of, and what is drawn beside what is said."""
+
+import unittest
+
+from made import Made, row
+from report import answer, compare, tables, text
+from report.results import Results, network_name, quantile, read_csv
+
+
+class Tables(unittest.TestCase):
+    def test_markdown(self):
+        rows = [["cause", "what", "here"], ["all", "1 device", "2.0 ms"], ["none", "x", "disturbed"], ["-", "y", "-"]]
+        self.assertEqual(text.markdown_table(rows).splitlines()[1], "|---|---|---:|")
+        self.assertEqual(text.terminal_table([["a", "b", "c"], ["xx", "y", "1"]]), "a   b  c\nxx  y  1")
+
+    def test_words(self):
+        self.assertEqual([text.signed(ms) for ms in (0.004, -0.004, 1.5, -1.5)], ["0.00", "0.00", "+1.50", "-1.50"])
+        self.assertEqual([text.listed(words) for words in ([], ["a"], ["a", "b"], ["a", "b", "c"])], ["", "a", "a and b", "a, b and c"])
+        self.assertEqual(text.slug("Which is faster, phase by phase"), "which-is-faster-phase-by-phase")
+        self.assertEqual(quantile([4, 1, 3, 2], 0.5), 2.5)
+
+    def test_network_names(self):
+        self.assertEqual([network_name(*one) for one in (("mlp", "1024;1024"), ("mlp", ";".join(["512"] * 8)), ("mlp", "256;128"),
+                                                        ("mlp", ""), ("convnet", ""))],
+                         ["mlp-1024", "mlp-8x512", "mlp-256-128", "mlp", "convnet"])
+
+    def test_networks(self):
+        with Made() as made:
+            made.csv("networks.csv", ["part", "model", "hidden", "layers", "parameters"], ["speed", "mlp", "1024;1024", 3, 1126410],
+                     ["curves", "mlp", "256;128", 3, 50826], ["equivalence", "mlp", "256;128", 3, 50826])
+            self.assertEqual(tables.networks(made.results)[1:], [
+                ["mlp-1024", "1024, 1024", "3", "1.1 M", "4.51", "speed, phases, memory"],
+                ["mlp-256-128", "256, 128", "3", "50.8 k", "0.20", "loss; bits"]])
+
+    def test_speed(self):
+        with Made(cores=2) as made:
+            made.summary(row("single", "mlp", 1, 8), row("dp", "mlp", 2, 5, 1), row("ddp", "mlp", 2, 2.5), row("ddp", "mlp", 4, 2, timed=0))
+            self.assertEqual([one[6] for one in tables.speed(made.results)[1:]], ["1.00", "disturbed", "3.20", "-"])
+            self.assertEqual(tables.speed(made.results)[4][3:7], ["-"] * 4)
+
+    def test_hidden(self):
+        with Made() as made:
+            made.summary(row("ddp", "mlp", 2, 8, communication_ms=2, exposed=0.5), row("ddp", "mlp", 4, 8, communication_ms=1, exposed=2),
+                         row("ddp", "mlp", 6, 8, 1, communication_ms=1))
+            self.assertEqual([one[-1] for one in tables.communication(made.results)[1:]], ["75 %", "0 %"])
+
+    def test_equivalence(self):
+        with Made() as made:
+            head = ["model", "a", "b", "what", "required", "max_ulp", "held"]
+            made.csv("equivalence.csv", head, ["toy", "dp:2", "ddp:2", "gradient", "bitwise", 0, 1],
+                     ["toy", "dp:2", "ddp:2", "weight", "bitwise", 3, 0], ["toy", "dp:2", "single:1", "gradient", "tolerance", 100351, 1])
+            self.assertEqual(tables.equivalence(made.results)[1:], [
+                ["toy", "dp:2", "ddp:2", "same bits", "2", "0", "3", "-", "-", "NO: 1 differ"],
+                ["toy", "dp:2", "single:1", "tolerance", "1", "100351", "-", "-", "-", "yes"]])
+
+    def said(self, *rows):
+        with Made(cores=2) as made:
+            made.summary(*(row(strategy, "mlp", world, 5, disturbed, repeats=repeats, timed=timed)
+                           for strategy, world, repeats, timed, disturbed in rows))
+            made.facts(repeats=5)
+            return tables.runs_text(made.results), tables.disturbed_lines(made.results)
+
+    def test_runs(self):
+        quiet = ["- Nothing disturbed the machine noticeably."]
+        self.assertEqual(self.said(("dp", 2, 5, 1, 0), ("ddp", 2, 5, 1, 0)), ("Every row: 5 runs,", quiet))
+        self.assertEqual(self.said(("dp", 2, 4, 1, 0), ("ddp", 2, 5, 1, 0)), (
+            "Every row: 5 runs, less the disturbed ones (mlp, DP, 2 devices: 4 of 5 kept),",
+            ["- Something else used the machine during some runs, which were dropped: mlp, DP, 2 devices: 4 of 5 kept."]))
+        self.assertEqual(self.said(("single", 1, 3, 1, 0), ("ddp", 4, 4, 1, 0))[0], "Every row: 5 runs, less the disturbed ones (mlp, SINGLE, "
+                         "1 device: 3 of 5 kept; mlp, DDP, 4 devices: 4 of 5 kept),")
+        self.assertEqual(self.said(("dp", 2, 5, 1, 1)), ("Every row: 5 runs,", [
+            "- **Disturbed.** Something else used the machine during these, and they take part in no conclusion: mlp dp:2 (its runs lie 30 % "
+            "apart)."]))
+        self.assertEqual(self.said(("dp", 2, 5, 1, 0), ("dp", 8, 0, 0, 0)), ("Every row: 5 runs,", quiet))
+
+
+class Drawn(unittest.TestCase):
+    def test_difference(self):
+        """The figure's numbers are the sentence's, also where rounding moves a hundredth to the rest."""
+        with Made(cores=2) as made:
+            made.summary(row("single", "mlp", 1, 4), row("dp", "mlp", 2, 2.2113, forward=1.0664, backward=0.0614),
+                         row("ddp", "mlp", 2, (2.0, 2.0707, 2.1), forward=0.9990, backward=0.0))
+            pair = answer.pairs(made.results.rows("difference.csv"))[0]
+            compare.lay_out_difference(made.folder / "drawn.csv", pair)
+            shown = {one["phase"]: float(one["shown_ms"]) for one in read_csv(made.folder / "drawn.csv")}
+            sentence = answer.difference_sentence(pair, "mlp", "here")
+            for phase, ms in shown.items():
+                self.assertIn(f"saves {-ms:.2f} ms" if phase == "step" else f"{phase} {text.signed(ms)}", sentence)
+            self.assertAlmostEqual(sum(shown.values()), 2 * shown["step"])
+
+    def test_key(self):
+        """A phase that has room for its name nowhere is in the key, and one that cannot be seen is nowhere."""
+        rows = read_rows([("forward", 0, 80), ("gather", 80, 82), ("data", 82, 82.1), ("waiting", 83, 100)])
+        self.assertEqual(compare.nameless(450, [rows]), "gather")
+
+    def test_missing_results(self):
+        with Made() as made:
+            self.assertEqual((Results(made.folder).models, Results(made.folder).timed_worlds, Results(made.folder).world), ([], [], 0))
+
+
+def read_rows(parts):
+    with Made() as made:
+        made.csv("parts.csv", ["phase", "begin_ms", "end_ms"], *parts)
+        return made.results.rows("parts.csv")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Spans, overlap and what could be hidden, from traces made by hand."""
+
+import json
+import unittest
+
+from made import Made
+from report import captions, traces
+from report.results import ReportError
+
+
+def overlap_trace():
+    """Two steps to warm up and one that counts: rank 1 comes 0.2 ms after rank 0, and both move for 2.5 ms, until 0.5 ms after rank 1
+    has ended its backward pass, 0.3 ms after rank 0."""
+    events = []
+    for step in range(3):
+        at = step * 10000
+        for rank, end in ((0, 4000), (1, 4300)):
+            events.append(dict(ph="X", name="backward", pid=rank, tid=0, ts=at + 1000, dur=end, args=dict(number=step)))
+        events.append(dict(ph="i", name="bucket is ready", pid=0, tid=0, ts=at + 3000, args=dict(bucket=0)))
+        for rank, begin, dur in ((0, 3100, 2700), (1, 3300, 2500)):
+            events.append(dict(ph="X", name="all_reduce", pid=rank, tid=1, ts=at + begin, dur=dur, args=dict(number=50 + step, bucket=0)))
+    return events
+
+
+def step_trace():
+    """Three steps of a rank with a communicator; the last is the shortest. The other rank begins its all-reduce 1 ms later."""
+    events = [dict(ph="M", name="thread_name", pid=pid, tid=tid, args=dict(name=name))
+              for pid, tid, name in ((0, 0, "cpu:0"), (0, 1, "communication"), (1, 0, "cpu:1"), (1, 1, "communication"))]
+    for step, scale in ((0, 1), (1, 1), (2, 2), (3, 1)):
+        at = step * 100000
+        for rank in (0, 1):
+            for name, begin, dur in (("forward", 0, 2000), ("backward", 2000, 4000), ("optimizer", 6000, 1000)):
+                events.append(dict(ph="X", name=name, pid=rank, tid=0, ts=at + begin * scale, dur=dur * scale, args=dict(number=step)))
+            begin = 3000 + 1000 * rank
+            events.append(dict(ph="X", name="all_reduce", pid=rank, tid=1, ts=at + begin * scale, dur=(6000 - begin) * scale,
+                               args=dict(number=step, bucket=0)))
+        events += [dict(ph="s", id=step, pid=0, tid=0, ts=at + 3000), dict(ph="f", id=step, pid=0, tid=1, ts=at + 3000)]
+    return events
+
+
+class Traces(unittest.TestCase):
+    def read(self, reader, events, *rest):
+        with Made() as made:
+            made.write("trace.json", [json.dumps(events)])
+            return reader(made.folder / "trace.json", *rest)
+
+    def test_overlap(self):
+        self.assertEqual(self.read(traces.overlap_of, overlap_trace()),
+                         {"ready": [2.0], "moving": [2.5], "backward": 4.0, "exposed": 0.5, "skew": 0.3})
+
+    def test_step(self):
+        tracks, spans, arrows = self.read(traces.step_of, step_trace(), "DDP")
+        self.assertEqual(tracks, [(1, "rank 0 cpu:0"), (2, "rank 0 communication"), (3, "rank 1 cpu:1"), (4, "rank 1 communication")])
+        self.assertIn((1, 2.0, 6.0, "backward", "backward", -1), spans)
+        self.assertIn((2, 3.0, 4.0, "waiting", "all_reduce", 0), spans)
+        self.assertIn((2, 4.0, 6.0, "moving", "all_reduce", 0), spans)
+        self.assertEqual([span for span in spans if span[0] == 4], [(4, 4.0, 6.0, "moving", "all_reduce", 0)])
+        self.assertEqual(arrows, [(1, 3.0, 2, 3.0)])
+
+    def test_no_steps(self):
+        self.assertRaises(ReportError, self.read, traces.overlap_of, overlap_trace()[:5])
+        self.assertRaises(ReportError, self.read, traces.step_of, overlap_trace(), "DDP")
+
+    def test_hidden(self):
+        """Alone: backward 10, buckets of 3, 3 and 2. Ready at 2, 8 and 10 of 10: they have moved at 5, 11 and 13, so that 3 of 8 stay
+        exposed at least. 4 were: hidden 4 of 5. Backward took 20, and twice the times, beside communication."""
+        serial = {"ready": [10, 10, 10], "moving": [3, 3, 2], "backward": 10, "exposed": 8}
+        overlapped = {"ready": [4, 16, 20], "moving": [9, 9, 9], "backward": 20, "exposed": 4}
+        wanted = {"all": 8, "can_hide": 5, "hidden": 4, "inflated": 2}
+        self.assertEqual(traces.hidden_of(serial, overlapped), wanted)
+        self.assertEqual(traces.hidden_of(serial, {**overlapped, "exposed": 0}), {**wanted, "hidden": 5})
+        with Made(fast_link="an emulated link of 100 Gbit/s and 3 us") as made:
+            traced = {f"{where}-{how}": one for where in ("memory", "fast") for how, one in
+                      (("serial", serial), ("overlapped", overlapped))}
+            made.write("disturbed.txt", ["overlap-fast-serial"])
+            self.assertEqual(captions.overlaps(made.results, traced), [
+                ("shared memory", wanted), ("emulated link of 100 Gbit/s and 3 us", None)])
+
+
+if __name__ == "__main__":
+    unittest.main()
