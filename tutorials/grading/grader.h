@@ -1,11 +1,70 @@
-/* grader.h: running a grader (grading.h is what one is written with). */
+/* grader.h: running a grader (grading.h is what one is written with), and what its files share.
+ *
+ * | file         | content                                                                |
+ * |--------------|------------------------------------------------------------------------|
+ * | grading.c    | a whole exercise: its checks in order, and the result                  |
+ * | supervise.c  | one check as a process that is timed, listened to, and ended           |
+ * | player.c     | the judge's process and the student's, and the transcript between them |
+ * | play_ranks.c | several ranks, each a process                                          |
+ * | watch.c      | the watched calls                                                      |
+ * | box.c        | what a student's process may do                                        |
+ */
 #ifndef TUTORIALS_GRADING_GRADER_H
 #define TUTORIALS_GRADING_GRADER_H
 
+#include <sys/types.h>
+
 #include "tutorials/grading/grading.h"
+
+enum { CHECK_SECONDS = 10, SENTENCE_MAX = 600 };
 
 int grader_points(const Grader *grader);
 // Judges the student's compiled file and prints the result. Returns whether all points were given.
 bool grader_run(const Grader *grader, const char *file, bool as_json);
+
+// ---- one check ----------------------------------------------------------------------------------
+
+typedef enum Result { RESULT_PASS, RESULT_MISS, RESULT_SKIP } Result;
+
+typedef struct Outcome {
+    Result result;
+    char sentence[SENTENCE_MAX];
+} Outcome;
+
+// Runs the check in a process of its own, with at most CHECK_SECONDS, and ends all that it started.
+Outcome supervise_check(const GradeCheck *check, const char *file, const char *room);
+// How a process ended, as a sentence: by a signal, or by exit.
+void say_how_it_ended(char sentence[SENTENCE_MAX], int status);
+
+// ---- inside a check -----------------------------------------------------------------------------
+
+typedef enum Role {
+    ROLE_JUDGE,  // never holds the student's code, alone can give the verdict
+    ROLE_PLAYER, // the student's process of a check without ranks
+    ROLE_RANK,   // the student's process of one rank
+} Role;
+
+struct Grade {
+    const char *file; // the student's, compiled
+    const char *room; // the folder that the student's process may write
+    void *library;
+    Role role;
+    int verdict;       // judge: the pipe to the supervisor
+    int transcript;    // judge and player: the pipe between them; -1: no player yet
+    pid_t player;      // judge: 0 until there is one
+    struct Seat *seat; // rank
+};
+
+// The check is over: END in a player, the verdict in a judge.
+void grade_end(Grade *grade) __attribute__((noreturn));
+// Makes this process, a fork of the judge, one that may load the student's code.
+void grade_become(Grade *grade, Role role);
+// A rank's miss is written down for the judge, then the rank ends.
+void seat_miss(struct Seat *seat, const char *sentence) __attribute__((noreturn));
+
+// ---- watching -----------------------------------------------------------------------------------
+
+// From now on the collective number `broken` fails (0: none), in pg_work_wait if `in_wait`.
+void watch_break(size_t broken, bool in_wait);
 
 #endif

@@ -1,12 +1,17 @@
 /* grading.h: what the graders of the exercises are written with.
  *
  * A Grader is a list of checks, each with a name, points and a function. Every check runs in a
- * process of its own, which loads the student's function, calls it and compares with a reference:
- * so a crash or an endless loop costs that check's points and no others. A check that `needs`
- * another one fails with it and is not run.
+ * process of its own, the judge: so a crash or an endless loop costs that check's points and no
+ * others. A check that `needs` another one fails with it and is not run.
  *
  * A check ends at its first miss, with one sentence that says what was seen and what it means. It
  * has passed if it returns.
+ *
+ * The judge never loads the student's file. At the first call of a student's function it forks the
+ * player, and from there on both run the check: the player calls the function and sends what came
+ * of it, the judge receives that instead of calling (GRADE_CALL, GRADE_RUN, grade_out). So a check
+ * must be deterministic, and must send everything that the student's code may have changed and that
+ * is judged. Ranks are processes, too (grade_ranks), forked by the judge.
  *
  * The student's file is compiled with pg_run, pg_start, pg_work_wait and device_copy renamed to the
  * watched ones below, which do the same and write down who called them with what: so messages,
@@ -14,6 +19,8 @@
  */
 #ifndef TUTORIALS_GRADING_GRADING_H
 #define TUTORIALS_GRADING_GRADING_H
+
+#include <pthread.h>
 
 #include "common/device/device.h"
 #include "ddp/group/process_group.h"
@@ -48,6 +55,30 @@ typedef void GradeFunction(void);
 GradeFunction *grade_function(Grade *grade, const char *name);
 #define STUDENT(grade, name) ((__typeof__(&name))grade_function((grade), #name))
 
+// Whether this process is the one that may call STUDENT: the player, or a rank. In the judge it
+// returns false, having forked the player if there is none yet.
+bool grade_plays(Grade *grade);
+// Hands the bytes that the student's code may have changed from the player to the judge. Both call
+// it, at the same places of the check.
+void grade_out(Grade *grade, void *output, size_t bytes);
+#define GRADE_OUT(grade, variable) grade_out((grade), &(variable), sizeof(variable))
+// GRADE_CALL(grade, weighted_mean, losses, rows, 2): what the call returned, in the player and in
+// the judge. GRADE_RUN: for a function that returns nothing. What they wrote: grade_out.
+#define GRADE_CALL(grade, name, ...)                                        \
+    __extension__({                                                         \
+        __typeof__(name(__VA_ARGS__)) got_;                                 \
+        if (grade_plays(grade)) got_ = STUDENT((grade), name)(__VA_ARGS__); \
+        grade_out((grade), &got_, sizeof got_);                             \
+        got_;                                                               \
+    })
+#define GRADE_RUN(grade, name, ...)                                  \
+    do {                                                             \
+        if (grade_plays(grade)) STUDENT((grade), name)(__VA_ARGS__); \
+        grade_out((grade), NULL, 0);                                 \
+    } while (0)
+// The folder that the player may write in; nothing else.
+const char *grade_room(const Grade *grade);
+
 // ---- what the student's code did ----------------------------------------------------------------
 
 typedef enum WatchKind { WATCH_RUN, WATCH_START, WATCH_WAIT, WATCH_COPY } WatchKind;
@@ -77,6 +108,7 @@ void watched_device_copy(Device *to, void *destination, Device *from, const void
 // From now on, what this thread does is written into the log. NULL: no more.
 void watch_begin(WatchLog *log);
 // How many collectives (or sends, receives) were run or started: all, those of a kind, their bytes.
+size_t watch_events(const WatchLog *log, WatchKind kind); // of any kind
 size_t watch_calls(const WatchLog *log);
 size_t watch_count(const WatchLog *log, CollectiveKind kind);
 size_t watch_bytes(const WatchLog *log, CollectiveKind kind);
@@ -87,20 +119,31 @@ typedef struct GradeRank {
     Grade *grade;
     ProcessGroup *group;
     int rank, world;
-    void *context; // what was given to grade_ranks: the same for all
+    void *context; // the ranks' common copy of what was given to grade_ranks
     WatchLog *log; // this rank's
     Error err;     // to be handed to the student's function
     int status;    // for what that function returned; it stays 0 if nothing is put here
 } GradeRank;
 
-// Runs `run` on `world` ranks at once, each a thread with its own end of one group, whose deadline
-// is 3 seconds. If a rank's err was filled, the check misses: not all took part in the same. So it
-// does if a status is not 0, or if a rank started a collective that it never waited for.
-void grade_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context);
+// Runs `run` on `world` ranks at once, each a process with its own end of one group, whose deadline
+// is 3 seconds. They share a copy of *context, which is copied back afterwards; nothing else that
+// they write is seen by the judge. If a rank's err was filled, the check misses: not all took part
+// in the same. So it does if a status is not 0, or if a rank started a collective that it never
+// waited for.
+#define grade_ranks(grade, world, run, context) \
+    grade_ranks_with((grade), (world), (run), (context), sizeof *(context))
+void grade_ranks_with(Grade *grade, int world, void (*run)(GradeRank *rank), void *context,
+                      size_t bytes);
 // The same with a lost connection, for each of a rank's first collectives: one that is started
 // fails once in pg_start, and once in pg_work_wait. The check misses unless the status of a rank is
 // -1 whose collective failed, and its err is filled.
-void grade_broken_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context);
+#define grade_broken_ranks(grade, world, run, context) \
+    grade_broken_ranks_with((grade), (world), (run), (context), sizeof *(context))
+void grade_broken_ranks_with(Grade *grade, int world, void (*run)(GradeRank *rank), void *context,
+                             size_t bytes);
+// Zeroed memory for what *context points to: the ranks share it. It ends with the check.
+void *grade_shared(size_t bytes);
+pthread_mutex_t grade_mutex(void); // one for a context, which ranks can lock
 // The worlds that collectives are tried with.
 extern const int GRADE_WORLDS[4]; // 1, 2, 3, 5
 

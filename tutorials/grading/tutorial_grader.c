@@ -2,10 +2,12 @@
  *
  *   tutorial_grader 02-shards/01-weighted-mean FILE.so    judges; status 0: all points
  *   tutorial_grader --points 02-shards/01-weighted-mean   how many points there are
+ *   tutorial_grader --box                                 what a student's file cannot do here
  */
 #include <string.h>
 
 #include "common/base/options.h"
+#include "tutorials/grading/box.h"
 #include "tutorials/grading/grader.h"
 
 // The list of all graders, which the build writes (tutorials/CMakeLists.txt).
@@ -19,14 +21,21 @@ static const Grader *find_grader(const char *exercise, Error *err) {
 }
 
 int main(int argc, char **argv) {
-    bool points = false, json = false;
+    bool points = false, json = false, box = false, no_box = false;
     Options options = {.program = "tutorial_grader",
                        .summary = "Judges an exercise: tutorial_grader EXERCISE FILE.so",
                        .positional_max = 2};
     options_add_flag(&options, "points", &points, "only say how many points the exercise has");
     options_add_flag(&options, "json", &json, "one line of JSON");
+    options_add_flag(&options, "box", &box, "only say what a student's file cannot do here");
+    options_add_flag(&options, "no-box", &no_box, "without that, to see what it costs");
     Error err = {0};
     if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
+    if (box) {
+        printf("%s\n", box_describe());
+        return STATUS_OK;
+    }
+    if (no_box) box_leave_out();
     if (options.positional_count != (points ? 1 : 2)) {
         error_set(&err, STATUS_USAGE, "an exercise and a compiled file are needed; see --help");
         error_exit(&err);

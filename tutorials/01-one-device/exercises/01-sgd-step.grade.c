@@ -11,12 +11,24 @@
 
 extern const Grader grader_01_01;
 
+typedef struct Step {
+    float *weights, *buffers, *gradients;
+    size_t count, room; // what the student is told, and how many there are
+} Step;
+
+static void run_step(Grade *grade, Step step, const SgdSettings *sgd, bool first) {
+    GRADE_RUN(grade, sgd_step, step.weights, step.buffers, step.gradients, step.count, sgd, first);
+    grade_out(grade, step.weights, step.room * sizeof(float));
+    grade_out(grade, step.buffers, step.room * sizeof(float));
+    grade_out(grade, step.gradients, step.room * sizeof(float));
+}
+
 // A step of two equal weights; returns the first. buffer: where its momentum is kept.
 static float step_once(Grade *grade, float weight, float gradient, float *buffer, SgdSettings sgd,
                        bool first) {
     float weights[2] = {weight, weight}, gradients[2] = {gradient, gradient};
     float buffers[2] = {*buffer, *buffer};
-    STUDENT(grade, sgd_step)(weights, buffers, gradients, 2, &sgd, first);
+    run_step(grade, (Step){weights, buffers, gradients, 2, 2}, &sgd, first);
     GRADE_EXPECT(grade, gradients[0] == gradient,
                  "The gradients were changed; only the weights and the buffer are yours to write.");
     *buffer = buffers[0];
@@ -39,10 +51,10 @@ static void many_weights(Grade *grade) {
     static float weights[MANY], buffers[MANY], gradients[MANY];
     const SgdSettings sgd = {.lr = 0.5f};
     for (int i = 0; i < MANY; i++) gradients[i] = (float)(i + 1);
-    STUDENT(grade, sgd_step)(weights, buffers, gradients, 0, &sgd, true);
+    run_step(grade, (Step){weights, buffers, gradients, 0, MANY}, &sgd, true);
     GRADE_EXPECT(grade, weights[0] == 0.0f && buffers[0] == 0.0f,
                  "The count was 0, and a weight or a buffer was written nevertheless.");
-    STUDENT(grade, sgd_step)(weights, buffers, gradients, MANY, &sgd, true);
+    run_step(grade, (Step){weights, buffers, gradients, MANY, MANY}, &sgd, true);
     for (int i = 0; i < MANY; i++)
         GRADE_EXPECT(grade, weights[i] == -0.5f * (float)(i + 1),
                      "Of %d weights, number %d is %g, and should be %g.", MANY, i,
@@ -51,10 +63,11 @@ static void many_weights(Grade *grade) {
 
 static void every_weight(Grade *grade) {
     enum { COUNT = 7 };
-    float weights[COUNT + 1], buffers[COUNT + 1], gradients[COUNT];
+    float weights[COUNT + 1], buffers[COUNT + 1], gradients[COUNT + 1];
     for (int i = 0; i <= COUNT; i++) weights[i] = buffers[i] = 0.0f;
-    for (int i = 0; i < COUNT; i++) gradients[i] = (float)(i + 1);
-    STUDENT(grade, sgd_step)(weights, buffers, gradients, COUNT, &(SgdSettings){.lr = 0.5f}, true);
+    for (int i = 0; i <= COUNT; i++) gradients[i] = (float)(i + 1);
+    run_step(grade, (Step){weights, buffers, gradients, COUNT, COUNT + 1},
+             &(SgdSettings){.lr = 0.5f}, true);
     GRADE_EXPECT(grade, weights[COUNT - 1] != 0.0f,
                  "The last weight was left as it was: the loop must reach count - 1.");
     GRADE_EXPECT(grade, weights[COUNT] == 0.0f && buffers[COUNT] == 0.0f,
@@ -112,9 +125,9 @@ static void decay(Grade *grade) {
 static void each_its_own(Grade *grade) {
     enum { COUNT = 3 };
     const SgdSettings sgd = {.lr = 0.25f, .momentum = 0.5f, .weight_decay = 0.5f};
-    const float gradients[COUNT] = {2.0f, 4.0f, 8.0f};
+    float gradients[COUNT] = {2.0f, 4.0f, 8.0f};
     float weights[COUNT] = {16.0f, 32.0f, 64.0f}, buffers[COUNT] = {NAN, NAN, NAN};
-    STUDENT(grade, sgd_step)(weights, buffers, gradients, COUNT, &sgd, true);
+    run_step(grade, (Step){weights, buffers, gradients, COUNT, COUNT}, &sgd, true);
     for (int i = 0; i < COUNT; i++) { // g = 10, 20, 40
         GRADE_EXPECT(grade, !isnan(buffers[i]),
                      "In the first step the old contents of buffer %d were used, or it was not "
@@ -125,7 +138,7 @@ static void each_its_own(Grade *grade) {
                      "and its own buffer. (m is %g, and should be %d)",
                      i, (double)buffers[i], 10 << i);
     }
-    STUDENT(grade, sgd_step)(weights, buffers, gradients, COUNT, &sgd, false);
+    run_step(grade, (Step){weights, buffers, gradients, COUNT, COUNT}, &sgd, false);
     for (int i = 0; i < COUNT; i++) { // w = 13.5, 27, 54 before, g = 8.75, 17.5, 35
         const float wanted = 13.75f * (float)(1 << i);
         GRADE_EXPECT(grade, buffers[i] == wanted,

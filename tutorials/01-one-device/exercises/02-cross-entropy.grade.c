@@ -14,7 +14,7 @@ static bool is_near(double a, double b) {
 static void equal_logits(Grade *grade) {
     const float logits[2] = {0.5f, 0.5f};
     const int64_t label = 1;
-    double loss = STUDENT(grade, cross_entropy)(logits, &label, 1, 2, 1.0);
+    double loss = GRADE_CALL(grade, cross_entropy, logits, &label, 1, 2, 1.0);
     GRADE_EXPECT(grade, !is_near(loss, -log(2.0)),
                  "The logarithm of a probability is not above 0, and the loss is minus that.");
     GRADE_EXPECT(grade, !is_near(loss, 0.5),
@@ -28,7 +28,7 @@ static void label_counts(Grade *grade) {
     const float logits[3] = {0.0f, 1.0f, 3.0f};
     double sum = exp(0.0) + exp(1.0) + exp(3.0);
     for (int64_t label = 0; label < 3; label++) {
-        double loss = STUDENT(grade, cross_entropy)(logits, &label, 1, 3, 1.0);
+        double loss = GRADE_CALL(grade, cross_entropy, logits, &label, 1, 3, 1.0);
         double wanted = log(sum) - (double)logits[label];
         GRADE_EXPECT(grade, is_near(loss, wanted),
                      "Logits 0, 1, 3 and label %d have the loss %.6f, not %.6f.", (int)label,
@@ -41,7 +41,7 @@ static void many_classes(Grade *grade) {
     enum { ROWS = 3, CLASSES = 100000 };
     static const float logits[ROWS * CLASSES];
     const int64_t labels[ROWS] = {0, CLASSES - 1, 10};
-    double loss = STUDENT(grade, cross_entropy)(logits, labels, ROWS, CLASSES, ROWS);
+    double loss = GRADE_CALL(grade, cross_entropy, logits, labels, ROWS, CLASSES, ROWS);
     GRADE_EXPECT(grade, is_near(loss, log(CLASSES)),
                  "%d equal logits have the loss %.6f, not %.6f.", CLASSES, log(CLASSES), loss);
 }
@@ -51,7 +51,7 @@ static void several_rows(Grade *grade) {
     const int64_t labels[3] = {1, 0, 1};
     double a = log(2.0), b = log(1 + exp(2.0)), c = log(1 + exp(3.0));
     const double first_label = (a + log(1 + exp(-2.0)) + c) / 3; // 1 for all rows
-    double loss = STUDENT(grade, cross_entropy)(logits, labels, 3, 2, 3.0);
+    double loss = GRADE_CALL(grade, cross_entropy, logits, labels, 3, 2, 3.0);
     GRADE_EXPECT(grade, !is_near(loss, a),
                  "Every row has logits of its own, which begin at logits + row * classes.");
     GRADE_EXPECT(grade, !is_near(loss, first_label),
@@ -67,15 +67,15 @@ static void several_rows(Grade *grade) {
 static void part_of_a_batch(Grade *grade) {
     const float logits[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     const int64_t labels[2] = {0, 1};
-    double loss = STUDENT(grade, cross_entropy)(logits, labels, 2, 2, 8.0);
+    double loss = GRADE_CALL(grade, cross_entropy, logits, labels, 2, 2, 8.0);
     GRADE_EXPECT(grade, !is_near(loss, log(2.0)),
                  "The sum was divided by the rows given and not by the divisor: 2 rows of a batch "
                  "of 8 contribute 2/8 of their mean.");
     GRADE_EXPECT(grade, is_near(loss, log(2.0) / 4),
                  "2 rows of loss 0.6931 in a batch of 8 contribute 0.1733, not %.4f.", loss);
-    double none = STUDENT(grade, cross_entropy)(logits, labels, 0, 2, 8.0);
+    double none = GRADE_CALL(grade, cross_entropy, logits, labels, 0, 2, 8.0);
     GRADE_EXPECT(grade, none == 0.0, "Without rows the loss is 0, not %g.", none);
-    none = STUDENT(grade, cross_entropy)(NULL, NULL, 0, 2, 0.0);
+    none = GRADE_CALL(grade, cross_entropy, NULL, NULL, 0, 2, 0.0);
     GRADE_EXPECT(grade, none == 0.0,
                  "Without rows the loss is 0, also if no rank has any: 0 / 0 is NaN. (divisor 0: "
                  "%g)",
@@ -85,7 +85,7 @@ static void part_of_a_batch(Grade *grade) {
 static void large_logits(Grade *grade) {
     const float logits[4] = {1000.0f, 999.0f, -1000.0f, -1001.0f};
     const int64_t labels[2] = {1, 1};
-    double loss = STUDENT(grade, cross_entropy)(logits, labels, 2, 2, 2.0);
+    double loss = GRADE_CALL(grade, cross_entropy, logits, labels, 2, 2, 2.0);
     GRADE_EXPECT(grade, isfinite(loss),
                  "exp overflowed, or was 0 for a whole row: subtract the row's largest logit "
                  "first, which changes nothing else.");
@@ -94,7 +94,7 @@ static void large_logits(Grade *grade) {
                  "Logits 1000 and 999 with label 1 have the loss 1.3133, as 1 and 0 have; not %g.",
                  loss);
     const float sure[2] = {1000.0f, 0.0f};
-    double wrong = STUDENT(grade, cross_entropy)(sure, labels, 1, 2, 1.0);
+    double wrong = GRADE_CALL(grade, cross_entropy, sure, labels, 1, 2, 1.0);
     GRADE_EXPECT(grade, isfinite(wrong),
                  "The label's probability was 0, and its logarithm infinite: take the logarithm of "
                  "the sum only, and subtract the label's logit. (logits 1000 and 0, label 1)");

@@ -10,9 +10,20 @@ extern const Grader grader_02_01;
 
 enum { MOST_ROWS = 40, MOST_SHARDS = 9 };
 
+typedef struct Question {
+    size_t rows, shards, shard;
+} Question;
+
+static void ask(Grade *grade, Question q, size_t *begin, size_t *end) {
+    *begin = *end = 99;
+    GRADE_RUN(grade, shard_bounds, q.rows, q.shards, q.shard, begin, end);
+    GRADE_OUT(grade, *begin);
+    GRADE_OUT(grade, *end);
+}
+
 static void one_shard(Grade *grade) {
     size_t begin = 99, end = 99;
-    STUDENT(grade, shard_bounds)(10, 1, 0, &begin, &end);
+    ask(grade, (Question){10, 1, 0}, &begin, &end);
     GRADE_EXPECT(grade, begin != 0 || end != 9,
                  "end is the first row behind the shard, as in [begin, end), and not its last "
                  "row.");
@@ -23,7 +34,7 @@ static void one_shard(Grade *grade) {
 static void equal_shards(Grade *grade) {
     for (size_t shard = 0; shard < 4; shard++) {
         size_t begin, end;
-        STUDENT(grade, shard_bounds)(12, 4, shard, &begin, &end);
+        ask(grade, (Question){12, 4, shard}, &begin, &end);
         GRADE_EXPECT(grade, begin == 3 * shard && end == 3 * shard + 3,
                      "Shard %zu of 4 of 12 rows is [%zu, %zu), not [%zu, %zu).", shard, 3 * shard,
                      3 * shard + 3, begin, end);
@@ -36,7 +47,7 @@ static void every_row_once(Grade *grade) {
             int seen[MOST_ROWS] = {0};
             for (size_t shard = 0; shard < shards; shard++) {
                 size_t begin, end;
-                STUDENT(grade, shard_bounds)(rows, shards, shard, &begin, &end);
+                ask(grade, (Question){rows, shards, shard}, &begin, &end);
                 GRADE_EXPECT(grade, begin <= rows && end <= rows,
                              "A shard reaches behind the last row: both bounds are at most rows. "
                              "(%zu rows, shard %zu of %zu: [%zu, %zu))",
@@ -59,10 +70,10 @@ static void in_any_order(Grade *grade) {
     enum { SHARDS = 4 };
     size_t begins[SHARDS], ends[SHARDS];
     for (size_t shard = 0; shard < SHARDS; shard++)
-        STUDENT(grade, shard_bounds)(10, SHARDS, shard, &begins[shard], &ends[shard]);
+        ask(grade, (Question){10, SHARDS, shard}, &begins[shard], &ends[shard]);
     for (size_t shard = SHARDS; shard-- > 0;) {
         size_t begin, end;
-        STUDENT(grade, shard_bounds)(10, SHARDS, shard, &begin, &end);
+        ask(grade, (Question){10, SHARDS, shard}, &begin, &end);
         GRADE_EXPECT(grade, begin == begins[shard] && end == ends[shard],
                      "Shard %zu is another one when the shards are asked for from the last to the "
                      "first: something was kept from one call to the next.",
@@ -75,7 +86,7 @@ static void many_rows(Grade *grade) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (size_t shard = 0; shard < cases[i][1]; shard++) {
             size_t begin, end, b, e;
-            STUDENT(grade, shard_bounds)(cases[i][0], cases[i][1], shard, &begin, &end);
+            ask(grade, (Question){cases[i][0], cases[i][1], shard}, &begin, &end);
             chunk_bounds(cases[i][0], cases[i][1], shard, &b, &e);
             GRADE_EXPECT(grade, begin == b && end == e,
                          "Few rows are right, and many are not: an int ends at 2^31, and a float "
@@ -89,7 +100,7 @@ static void pytorch_rule(Grade *grade) {
         for (size_t shards = 1; shards <= MOST_SHARDS; shards++)
             for (size_t shard = 0; shard < shards; shard++) {
                 size_t begin, end, b, e;
-                STUDENT(grade, shard_bounds)(rows, shards, shard, &begin, &end);
+                ask(grade, (Question){rows, shards, shard}, &begin, &end);
                 chunk_bounds(rows, shards, shard, &b, &e);
                 GRADE_EXPECT(grade, end - begin == e - b && (b == e || begin == b),
                              "The chunks are ceil(rows / shards) long, and only the last one is "

@@ -34,11 +34,17 @@ static float rough(size_t shard, size_t i) {
     return sinf((float)(1 + i * SHARDS + shard)) * ldexpf(1.0f, (int)((shard * 5 + i) % 11));
 }
 
+static void add(Grade *grade, Numbers *n, size_t shards, size_t count) {
+    GRADE_RUN(grade, sum_shards, n->sum, n->shards, shards, count);
+    GRADE_OUT(grade, n->sum);
+    GRADE_OUT(grade, n->values);
+}
+
 static void one_shard(Grade *grade) {
     static Numbers n;
     fill(&n, whole);
     n.sum[3] = NAN;
-    STUDENT(grade, sum_shards)(n.sum, n.shards, 1, 4);
+    add(grade, &n, 1, 4);
     GRADE_EXPECT(grade, n.sum[0] != 1000.0f, "Nothing was written into sum.");
     GRADE_EXPECT(grade, n.sum[0] < 1000.0f,
                  "What stood in sum before was added, too: begin with the first shard's number.");
@@ -59,7 +65,7 @@ static void one_shard(Grade *grade) {
 static void two_shards(Grade *grade) {
     static Numbers n;
     fill(&n, whole);
-    STUDENT(grade, sum_shards)(n.sum, n.shards, 2, 9);
+    add(grade, &n, 2, 9);
     GRADE_EXPECT(grade, n.sum[0] != whole(0, 0), "The last shard is missing from the sum.");
     GRADE_EXPECT(grade, n.sum[0] != (whole(0, 0) + whole(1, 0)) / 2,
                  "This is the mean of the shards; their sum is wanted.");
@@ -75,14 +81,14 @@ static void two_shards(Grade *grade) {
                      "not yours.",
                      i);
     fill(&n, whole);
-    STUDENT(grade, sum_shards)(n.sum, n.shards, 2, 0);
+    add(grade, &n, 2, 0);
     GRADE_EXPECT(grade, n.sum[0] == 1000.0f, "The count was 0, and a sum was written.");
 }
 
 static void check_numbers(Grade *grade, size_t shards) {
     static Numbers n;
     fill(&n, whole);
-    STUDENT(grade, sum_shards)(n.sum, n.shards, shards, COUNT);
+    add(grade, &n, shards, COUNT);
     for (size_t i = 0; i < COUNT; i++) {
         float wanted = 0;
         for (size_t shard = 0; shard < shards; shard++) wanted += whole(shard, i);
@@ -113,7 +119,7 @@ static float exact(const Numbers *n, size_t i) {
 static void same_bits(Grade *grade) {
     static Numbers n;
     fill(&n, rough);
-    STUDENT(grade, sum_shards)(n.sum, n.shards, SHARDS, COUNT);
+    add(grade, &n, SHARDS, COUNT);
     size_t different = 0, rounded_once = 0;
     for (size_t i = 0; i < COUNT; i++) {
         float wanted = n.values[0][i];

@@ -10,7 +10,7 @@ extern const Grader grader_02_03;
 static void equal_shards(Grade *grade) {
     double means[2] = {1.0, 3.0};
     size_t rows[2] = {30, 30};
-    double mean = STUDENT(grade, batch_mean)(means, rows, 2);
+    double mean = GRADE_CALL(grade, batch_mean, means, rows, 2);
     GRADE_EXPECT(grade, mean != 120.0,
                  "The shards' sums were added up, but not divided by the number of all rows.");
     GRADE_EXPECT(grade, mean != 1.0, "The last shard was left out: half of the batch is missing.");
@@ -24,7 +24,7 @@ static void equal_shards(Grade *grade) {
 static void unequal_shards(Grade *grade) {
     double means[3] = {1.0, 1.0, 7.0};
     size_t rows[3] = {4, 4, 1};
-    double mean = STUDENT(grade, batch_mean)(means, rows, 3);
+    double mean = GRADE_CALL(grade, batch_mean, means, rows, 3);
     GRADE_EXPECT(grade, mean != 3.0,
                  "This is the mean of the means: the rows of the short shard count for too much. "
                  "(8 rows of mean 1 and one of 7 have the mean 15/9, not 3)");
@@ -34,7 +34,7 @@ static void unequal_shards(Grade *grade) {
                  "8 rows of mean 1 and one row of 7 have the mean 15/9 = 1.6667, not %g.", mean);
     double many_means[2] = {1.0, 5.0};
     size_t many_rows[2] = {3000000000, 1000000000};
-    mean = STUDENT(grade, batch_mean)(many_means, many_rows, 2);
+    mean = GRADE_CALL(grade, batch_mean, many_means, many_rows, 2);
     GRADE_EXPECT(grade, mean == 2.0,
                  "3 and 1 thousand million rows of the means 1 and 5 have the mean 2, not %g: an "
                  "int ends at 2^31.",
@@ -44,11 +44,11 @@ static void unequal_shards(Grade *grade) {
 static void empty_shards(Grade *grade) {
     double means[4] = {2.0, NAN, 6.0, NAN};
     size_t rows[4] = {3, 0, 1, 0};
-    double mean = STUDENT(grade, batch_mean)(means, rows, 4);
+    double mean = GRADE_CALL(grade, batch_mean, means, rows, 4);
     GRADE_EXPECT(grade, !isnan(mean), "A shard without rows made the result NaN: leave it out.");
     GRADE_EXPECT(grade, mean == 3.0, "3 rows of mean 2 and one of 6 have the mean 3, not %g.",
                  mean);
-    mean = STUDENT(grade, batch_mean)((double[]){1.0, NAN}, (size_t[]){3, 2}, 2);
+    mean = GRADE_CALL(grade, batch_mean, (double[]){1.0, NAN}, (size_t[]){3, 2}, 2);
     GRADE_EXPECT(grade, isnan(mean),
                  "A shard with rows had the mean NaN, and the result is %g: whom to leave out is "
                  "told by rows, or a training that has failed looks well.",
@@ -58,7 +58,7 @@ static void empty_shards(Grade *grade) {
 static void no_rows(Grade *grade) {
     double means[2] = {NAN, NAN};
     size_t rows[2] = {0, 0};
-    double mean = STUDENT(grade, batch_mean)(means, rows, 2);
+    double mean = GRADE_CALL(grade, batch_mean, means, rows, 2);
     GRADE_EXPECT(grade, mean == 0.0,
                  "Without any rows the mean is 0 by agreement, and not 0 / 0. (yours is %g)", mean);
 }

@@ -12,13 +12,24 @@ enum { MOST_PARTS = 5, MOST_ROWS = 12, ROW = 3, LONG_ROW = 7 };
 
 typedef struct Scene {
     Device *devices[MOST_PARTS];
-    size_t before[MOST_PARTS]; // bytes that were allocated
-    Device *from;              // the last of them
-    float *batch;              // [MOST_ROWS, row] on `from`
-    size_t row;                // floats of a row
+    size_t before[MOST_PARTS], after[MOST_PARTS]; // bytes that were allocated
+    Device *from;                                 // the last of them
+    float *batch;                                 // [MOST_ROWS, row] on `from`
+    size_t row;                                   // floats of a row
     Part parts[MOST_PARTS];
+    float rows[MOST_PARTS][MOST_ROWS * LONG_ROW]; // what lies at parts[i].rows
     WatchLog log;
 } Scene;
+
+static void look(Scene *scene, int part_count) {
+    for (int i = 0; i < part_count; i++) {
+        const Part *part = &scene->parts[i];
+        scene->after[i] = scene->devices[i]->bytes;
+        const bool is_part = part->rows && part->end >= part->begin && part->end <= MOST_ROWS;
+        for (size_t k = 0; is_part && k < (part->end - part->begin) * scene->row; k++)
+            scene->rows[i][k] = part->rows[k];
+    }
+}
 
 static void run(Grade *grade, Scene *scene, size_t rows, size_t row, int part_count) {
     static float nothing; // what stands in a part before
@@ -34,12 +45,13 @@ static void run(Grade *grade, Scene *scene, size_t rows, size_t row, int part_co
     for (size_t k = 0; k < MOST_ROWS * row; k++) scene->batch[k] = (float)(k + 1);
     for (int i = 0; i < part_count; i++) scene->before[i] = scene->devices[i]->bytes;
     watch_begin(&scene->log);
-    STUDENT(grade, scatter_rows)
-    (scene->from, scene->batch, rows, row, scene->parts, part_count);
+    GRADE_RUN(grade, scatter_rows, scene->from, scene->batch, rows, row, scene->parts, part_count);
     watch_begin(NULL);
+    if (grade_plays(grade)) look(scene, part_count);
+    GRADE_OUT(grade, *scene); // the player's pointers are values here
     for (int i = 0; i < part_count; i++) {
         size_t floats = (scene->parts[i].end - scene->parts[i].begin) * row;
-        GRADE_EXPECT(grade, floats == 0 || scene->devices[i]->bytes - scene->before[i] != floats,
+        GRADE_EXPECT(grade, floats == 0 || scene->after[i] - scene->before[i] != floats,
                      "device_alloc counts bytes, and a float has four: the memory is too small for "
                      "the rows.");
     }
@@ -72,12 +84,12 @@ static void check_rows(Grade *grade, size_t rows, size_t row, int part_count) {
         GRADE_EXPECT(grade, !is_in_batch(&scene, part->rows),
                      "A part points into the batch, which lies on another device: copy its rows "
                      "there.");
-        GRADE_EXPECT(grade, part->rows[0] != 1.0f || begin == 0,
+        GRADE_EXPECT(grade, scene.rows[i][0] != 1.0f || begin == 0,
                      "Every part got the first rows: row begin of the batch is at batch + begin * "
                      "row_size.");
         for (size_t k = 0; k < (end - begin) * row; k++)
             GRADE_EXPECT(
-                grade, part->rows[k] == scene.batch[begin * row + k],
+                grade, scene.rows[i][k] == (float)(begin * row + k + 1),
                 row != ROW ? "A row has row_size floats: yours were right while that was "
                              "3, and are not with another length."
                 : k == end - begin
@@ -118,7 +130,7 @@ static void memory_of_device(Grade *grade) {
     run(grade, &scene, 11, ROW, 3);
     for (int i = 0; i < 3; i++) {
         size_t bytes = (scene.parts[i].end - scene.parts[i].begin) * ROW * sizeof(float);
-        size_t taken = scene.devices[i]->bytes - scene.before[i];
+        size_t taken = scene.after[i] - scene.before[i];
         GRADE_EXPECT(grade, taken >= bytes,
                      "The memory was allocated on another device than the part's. "
                      "(device %d)",

@@ -1,6 +1,8 @@
 /* 02-gather-rows.grade.c: every row of every part, where it belongs, and how it came there. */
 #include "tutorials/04-data-parallel/exercises/02-gather-rows.h"
 
+#include <string.h>
+
 #include "tutorials/grading/grading.h"
 
 extern const Grader grader_04_02;
@@ -11,7 +13,7 @@ typedef struct Scene {
     Device *devices[MOST_PARTS];
     Device *to; // the last one that has rows
     OutputPart parts[MOST_PARTS];
-    float *outputs;
+    float *outputs, got[MOST_ROWS * LONG_ROW]; // what lies there
     size_t rows, returned;
     int part_count;
     WatchLog log;
@@ -36,9 +38,11 @@ static void run(Grade *grade, Scene *scene, const int *counts, size_t row) {
     scene->outputs = device_alloc(scene->to, MOST_ROWS * row * sizeof(float));
     for (size_t k = 0; k < MOST_ROWS * row; k++) scene->outputs[k] = -1.0f;
     watch_begin(&scene->log);
-    scene->returned = STUDENT(grade, gather_rows)(scene->to, scene->outputs, row, scene->parts,
-                                                  scene->part_count);
+    scene->returned = GRADE_CALL(grade, gather_rows, scene->to, scene->outputs, row, scene->parts,
+                                 scene->part_count);
     watch_begin(NULL);
+    if (grade_plays(grade)) memcpy(scene->got, scene->outputs, MOST_ROWS * row * sizeof(float));
+    GRADE_OUT(grade, *scene); // the player's pointers are values here
 }
 
 static void check(Grade *grade, const int *counts, const char *sentence) {
@@ -47,21 +51,20 @@ static void check(Grade *grade, const int *counts, const char *sentence) {
     size_t last = scene.rows * ROW - 1, first = scene.parts[0].count; // rows of the first part
     GRADE_EXPECT(grade, scene.returned == scene.rows, "There are %zu rows in all, not %zu.",
                  scene.rows, scene.returned);
-    GRADE_EXPECT(grade, scene.outputs[0] == 1.0f || scene.outputs[last] != (float)ROW,
+    GRADE_EXPECT(grade, scene.got[0] == 1.0f || scene.got[last] != (float)ROW,
                  "The outputs are in the order of the devices from the last to the first.");
-    GRADE_EXPECT(grade, scene.outputs[first] != (float)(first * ROW + 1),
+    GRADE_EXPECT(grade, scene.got[first] != (float)(first * ROW + 1),
                  "A part was copied over the one before it: row r of the outputs begins at outputs "
                  "+ r * row_size.");
-    GRADE_EXPECT(grade, scene.outputs[0] != 1.0f || scene.outputs[1] != -1.0f,
+    GRADE_EXPECT(grade, scene.got[0] != 1.0f || scene.got[1] != -1.0f,
                  "Only one float of each row arrived: a row has row_size of them.");
-    GRADE_EXPECT(grade, scene.outputs[ROW - 1] != -1.0f,
+    GRADE_EXPECT(grade, scene.got[ROW - 1] != -1.0f,
                  "The ends of the parts did not arrive: device_copy counts bytes, and a float has "
                  "four.");
     for (size_t k = 0; k <= last; k++)
-        GRADE_EXPECT(grade, scene.outputs[k] == (float)(k + 1), "%s (row %zu of %zu)", sentence,
+        GRADE_EXPECT(grade, scene.got[k] == (float)(k + 1), "%s (row %zu of %zu)", sentence,
                      k / ROW, scene.rows);
-    GRADE_EXPECT(grade, scene.outputs[last + 1] == -1.0f,
-                 "Something was written behind the last row.");
+    GRADE_EXPECT(grade, scene.got[last + 1] == -1.0f, "Something was written behind the last row.");
 }
 
 static void two_parts(Grade *grade) {
@@ -70,7 +73,7 @@ static void two_parts(Grade *grade) {
     check(grade, (int[]){4, 4, -1}, "The outputs of the last device are missing.");
     run(grade, &scene, (int[]){2, 2, -1}, LONG_ROW);
     for (size_t k = 0; k < 4 * LONG_ROW; k++)
-        GRADE_EXPECT(grade, scene.outputs[k] == (float)(k + 1),
+        GRADE_EXPECT(grade, scene.got[k] == (float)(k + 1),
                      "A row has row_size floats: yours were right while that was %d, and are not "
                      "with another length.",
                      ROW);

@@ -18,7 +18,7 @@ static Occupation count(size_t rows, size_t devices) {
 }
 
 static void equal_chunks(Grade *grade) {
-    Occupation got = STUDENT(grade, occupation)(60, 4);
+    Occupation got = GRADE_CALL(grade, occupation, 60, 4);
     GRADE_EXPECT(grade, got.busy == 4 && got.longest == 15,
                  "60 rows on 4 devices are 15 for each of the 4; yours: %zu devices, at most %zu "
                  "rows.",
@@ -26,7 +26,7 @@ static void equal_chunks(Grade *grade) {
 }
 
 static void short_chunk(Grade *grade) {
-    Occupation got = STUDENT(grade, occupation)(10, 4); // 3, 3, 3, 1
+    Occupation got = GRADE_CALL(grade, occupation, 10, 4); // 3, 3, 3, 1
     GRADE_EXPECT(grade, got.longest != 1,
                  "longest is the most rows that a device gets, and not the rows of the last one.");
     GRADE_EXPECT(grade, got.longest == 3,
@@ -40,8 +40,8 @@ static void short_chunk(Grade *grade) {
 }
 
 static void idle_devices(Grade *grade) {
-    Occupation got = STUDENT(grade, occupation)(28, 8); // 4 each, for 7
-    GRADE_EXPECT(grade, got.busy != 8 || STUDENT(grade, occupation)(3, 8).busy != 8,
+    Occupation got = GRADE_CALL(grade, occupation, 28, 8); // 4 each, for 7
+    GRADE_EXPECT(grade, got.busy != 8 || GRADE_CALL(grade, occupation, 3, 8).busy != 8,
                  "All devices were counted, but the chunks may run out before the devices do.");
     GRADE_EXPECT(grade, got.busy != 8,
                  "One row for each device would keep more of them busy, but the cut does not "
@@ -52,7 +52,7 @@ static void idle_devices(Grade *grade) {
 static void every_case(Grade *grade) {
     for (size_t rows = 0; rows <= 70; rows++)
         for (size_t devices = 1; devices <= 9; devices++) {
-            Occupation got = STUDENT(grade, occupation)(rows, devices);
+            Occupation got = GRADE_CALL(grade, occupation, rows, devices);
             Occupation wanted = count(rows, devices);
             GRADE_EXPECT(grade, got.busy == wanted.busy && got.longest == wanted.longest,
                          "%zu rows on %zu devices: %zu busy, at most %zu rows; yours: %zu and %zu.",
@@ -60,7 +60,7 @@ static void every_case(Grade *grade) {
         }
     const size_t many[][2] = {{16777217, 1}, {33554435, 2}, {5000000000, 3}, {5000000000, 8}};
     for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
-        Occupation got = STUDENT(grade, occupation)(many[i][0], many[i][1]);
+        Occupation got = GRADE_CALL(grade, occupation, many[i][0], many[i][1]);
         Occupation wanted = count(many[i][0], many[i][1]);
         GRADE_EXPECT(grade, got.busy == wanted.busy && got.longest == wanted.longest,
                      "Few rows are right, and many are not: an int ends at 2^31, and a float has "

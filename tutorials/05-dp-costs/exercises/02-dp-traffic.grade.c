@@ -47,7 +47,7 @@ static DpTraffic measure(size_t rows, size_t devices, DpJob *job) {
 
 static void one_device(Grade *grade) {
     DpJob job;
-    DpTraffic real = measure(8, 1, &job), got = STUDENT(grade, dp_traffic)(&job);
+    DpTraffic real = measure(8, 1, &job), got = GRADE_CALL(grade, dp_traffic, &job);
     GRADE_EXPECT(grade, real.to_first == 0 && got.to_first == 0 && got.to_others == 0,
                  "The first device was counted among those that receive: its rows and weights are "
                  "there already.");
@@ -55,7 +55,7 @@ static void one_device(Grade *grade) {
 
 static void two_devices(Grade *grade) {
     DpJob job;
-    DpTraffic real = measure(8, 2, &job), got = STUDENT(grade, dp_traffic)(&job);
+    DpTraffic real = measure(8, 2, &job), got = GRADE_CALL(grade, dp_traffic, &job);
     GRADE_EXPECT(grade, 4 * got.to_others != real.to_others,
                  "These are numbers and not bytes: a float has four.");
     GRADE_EXPECT(grade, got.to_others != real.to_others - 4 * 4 * OUTPUT,
@@ -75,12 +75,12 @@ static void two_devices(Grade *grade) {
 static void large_model(Grade *grade) {
     const DpJob job = {1500000000, 1000, 2000, 8, 3}, none = {1500000000, 1000, 2000, 0, 3};
     const size_t first = 4 * (2 * job.weights + 5 * 2000ul), others = first + 4 * 5 * 1000ul;
-    DpTraffic got = STUDENT(grade, dp_traffic)(&job);
+    DpTraffic got = GRADE_CALL(grade, dp_traffic, &job);
     GRADE_EXPECT(grade, got.to_first == first && got.to_others == others,
                  "A small model is right, and one of 1500 million weights is not: an int ends at "
                  "2^31. (%zu and %zu bytes; you predict %zu and %zu)",
                  first, others, got.to_first, got.to_others);
-    got = STUDENT(grade, dp_traffic)(&none);
+    got = GRADE_CALL(grade, dp_traffic, &none);
     GRADE_EXPECT(grade, got.to_first == 0 && got.to_others == 0,
                  "Without rows no device receives anything; you predict %zu and %zu bytes.",
                  got.to_first, got.to_others);
@@ -89,7 +89,7 @@ static void large_model(Grade *grade) {
 static void several_devices(Grade *grade) {
     for (size_t devices = 3; devices <= 5; devices += 2) {
         DpJob job;
-        DpTraffic real = measure(17, devices, &job), got = STUDENT(grade, dp_traffic)(&job);
+        DpTraffic real = measure(17, devices, &job), got = GRADE_CALL(grade, dp_traffic, &job);
         GRADE_EXPECT(grade, got.to_first != real.to_first - 4 * job.weights * (devices - 2),
                      "The gradients come from every other device, and not once in all.");
         GRADE_EXPECT(grade, got.to_first == real.to_first && got.to_others == real.to_others,
@@ -101,7 +101,7 @@ static void several_devices(Grade *grade) {
 
 static void idle_devices(Grade *grade) {
     DpJob job;
-    DpTraffic real = measure(9, 8, &job), got = STUDENT(grade, dp_traffic)(&job);
+    DpTraffic real = measure(9, 8, &job), got = GRADE_CALL(grade, dp_traffic, &job);
     GRADE_EXPECT(grade, got.to_others <= real.to_others,
                  "Devices without rows were counted: nothing is replicated to them. (9 rows on 8 "
                  "devices: 5 are busy)");

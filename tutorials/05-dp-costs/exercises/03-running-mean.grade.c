@@ -14,7 +14,7 @@ enum { MOST_ROWS = 12, MOST_DEVICES = 5 };
 
 static double student(Grade *grade, double running, const double *values, size_t rows,
                       size_t devices) {
-    return STUDENT(grade, running_mean_after)(running, 0.25, values, rows, devices);
+    return GRADE_CALL(grade, running_mean_after, running, 0.25, values, rows, devices);
 }
 
 static void one_device(Grade *grade) {
@@ -86,7 +86,7 @@ static void the_library(Grade *grade) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t rows = cases[i][0], devices = cases[i][1];
         double real = measure(values, rows, devices);
-        double got = STUDENT(grade, running_mean_after)(0.0, 0.1, values, rows, devices);
+        double got = GRADE_CALL(grade, running_mean_after, 0.0, 0.1, values, rows, devices);
         GRADE_EXPECT(grade, fabs(got - real) < 1e-5,
                      "%zu rows on %zu devices: batch norm remembers %.4f, you say %.4f.", rows,
                      devices, real, got);

@@ -22,7 +22,12 @@ static const char *read(Grade *grade, Place *place, const char *world, const cha
                         const char *local) {
     *place = (Place){-7, -7, -7};
     environment[0] = world, environment[1] = rank, environment[2] = local;
-    return STUDENT(grade, read_place)(place, lookup);
+    static char name[64]; // what the student points to is the player's memory
+    const char *wrong = GRADE_CALL(grade, read_place, place, lookup);
+    if (wrong && grade_plays(grade)) snprintf(name, sizeof name, "%s", wrong);
+    GRADE_OUT(grade, name);
+    GRADE_OUT(grade, *place);
+    return wrong ? name : NULL;
 }
 
 static void right(Grade *grade) {

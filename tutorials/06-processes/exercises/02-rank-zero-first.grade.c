@@ -54,7 +54,7 @@ static void run_rank(GradeRank *rank) {
 }
 
 static Scene play(Grade *grade, int world) {
-    Scene scene = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    Scene scene = {.mutex = grade_mutex()};
     grade_ranks(grade, world, run_rank, &scene);
     return scene;
 }
@@ -91,7 +91,7 @@ static void in_order(Grade *grade) {
 }
 
 static void broken(Grade *grade) {
-    Scene scene = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    Scene scene = {.mutex = grade_mutex()};
     grade_broken_ranks(grade, 2, run_rank, &scene);
     GRADE_EXPECT(grade, !scene.in_vain,
                  "The barrier failed, and a rank used what may not be there: return -1 instead.");

@@ -6,7 +6,7 @@
 extern const Grader grader_06_03;
 
 static int share(Grade *grade, int cores, int ranks, int rank) {
-    return STUDENT(grade, threads_per_rank)(cores, ranks, rank);
+    return GRADE_CALL(grade, threads_per_rank, cores, ranks, rank);
 }
 
 static void alone(Grade *grade) {

@@ -170,7 +170,7 @@ static void shared(Grade *grade) {
                  "The shared parameter was sent twice: it stands in the list under both of its "
                  "names. (%zu bytes, and %zu are needed)",
                  scene.bytes[0], needed);
-    grade_ranks(grade, 2, run_large_model, NULL);
+    grade_ranks(grade, 2, run_large_model, &(char){0});
 }
 
 const Grader grader_08_01 = {"08-replicas/01-average-gradients",

@@ -35,13 +35,20 @@ static void explain(Grade *grade, const size_t *order, size_t samples, int world
                world, samples, i, rank, got, order[at % samples]);
 }
 
+static size_t ask(Grade *grade, const size_t *order, size_t samples, int world, int rank,
+                  size_t *own, size_t room) {
+    size_t count = GRADE_CALL(grade, own_samples, order, samples, world, rank, own);
+    grade_out(grade, own, room * sizeof *own);
+    return count;
+}
+
 static void check(Grade *grade, size_t samples, int world) {
     size_t order[MOST], own[MOST + 16], counts[8];
     const size_t ranks = (size_t)world, wanted = (samples + ranks - 1) / ranks;
     make_order(order, samples);
     for (size_t i = 0; i < MOST + 16; i++) own[i] = STRANGER;
     for (int rank = 0; rank < world; rank++)
-        counts[rank] = STUDENT(grade, own_samples)(order, samples, world, rank, own);
+        counts[rank] = ask(grade, order, samples, world, rank, own, MOST + 16);
     for (int rank = 1; rank < world; rank++)
         GRADE_EXPECT(grade, counts[rank] == counts[0],
                      "The ranks have different numbers of samples: one with more waits for the "
@@ -56,7 +63,7 @@ static void check(Grade *grade, size_t samples, int world) {
                      "own has room for samples / world + 1 = %zu, and number %zu was written.",
                      samples / ranks + 1, i);
     for (int rank = world - 1; rank >= 0; rank--) {
-        STUDENT(grade, own_samples)(order, samples, world, rank, own);
+        ask(grade, order, samples, world, rank, own, MOST + 16);
         for (size_t i = 0; i < wanted; i++) {
             size_t at = (size_t)rank + i * ranks;
             if (own[i] != order[at % samples])
@@ -69,7 +76,8 @@ static void large(Grade *grade) {
     enum { SAMPLES = 100003, WORLD = 2 };
     static size_t order[SAMPLES + 1], own[SAMPLES];
     for (size_t i = 0; i <= SAMPLES; i++) order[i] = SAMPLES - i;
-    size_t count = STUDENT(grade, own_samples)(order, SAMPLES, WORLD, 1, own);
+    size_t count = ask(grade, order, SAMPLES, WORLD, 1, own, SAMPLES);
+    GRADE_OUT(grade, order);
     GRADE_EXPECT(grade, count == 50002, "%d samples for 2 ranks are 50002 each, not %zu.", SAMPLES,
                  count);
     for (size_t i = 0; i < count; i++) {

@@ -23,7 +23,7 @@ static const Case CASES[] = {
 enum { CASE_COUNT = sizeof CASES / sizeof *CASES };
 
 static Worksheet filled(Grade *grade, const Case *c) {
-    return STUDENT(grade, fill_worksheet)(&c->job);
+    return GRADE_CALL(grade, fill_worksheet, &c->job);
 }
 
 static void batches(Grade *grade) {

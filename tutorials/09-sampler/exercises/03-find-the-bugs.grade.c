@@ -19,30 +19,32 @@ typedef struct Scene {
     int strange[MOST_RANKS]; // samples beyond the test set
 } Scene;
 
-static Scene scene; // is_right is not told of it
+static Scene scene;
+static Scene *played; // the ranks' common one: is_right is not told of it
 
 // Right about every third sample.
 static bool is_right(const Script *script, size_t sample) {
     int rank = pg_rank(script->group);
     if (sample >= script->test_count)
-        scene.strange[rank]++;
+        played->strange[rank]++;
     else
-        scene.tested[rank][sample]++;
+        played->tested[rank][sample]++;
     return sample % 3 == 0;
 }
 
 static void run_rank(GradeRank *rank) {
-    Script *script = &scene.scripts[rank->rank];
+    played = rank->context;
+    Script *script = &played->scripts[rank->rank];
     *script = (Script){.group = rank->group,
                        .seed_option = SEED,
                        .clock = CLOCK + (uint64_t)rank->rank,
-                       .some_weights_may_rest = scene.rests,
+                       .some_weights_may_rest = played->rests,
                        .saved_epoch = EPOCH,
                        .saved_weight = WEIGHT,
-                       .test_count = scene.test_count,
+                       .test_count = played->test_count,
                        .is_right = is_right,
                        .weight = 1.0f};
-    if (!scene.tests) {
+    if (!played->tests) {
         rank->status = STUDENT(rank->grade, script_begin)(script, &rank->err);
         if (rank->status == 0)
             rank->status = STUDENT(rank->grade, script_resume)(script, &rank->err);
@@ -53,7 +55,7 @@ static void run_rank(GradeRank *rank) {
 
 static void play(Grade *grade, int world, bool rests, size_t test_count) {
     scene = (Scene){.rests = rests, .tests = test_count > 0, .test_count = test_count};
-    grade_ranks(grade, world, run_rank, NULL);
+    grade_ranks(grade, world, run_rank, &scene);
 }
 
 static void seed(Grade *grade) {
@@ -109,7 +111,7 @@ static void resume(Grade *grade) {
                          (double)WEIGHT);
         }
     }
-    grade_broken_ranks(grade, 2, run_rank, NULL);
+    grade_broken_ranks(grade, 2, run_rank, &scene);
 }
 
 static int tests_of(int rank) {
@@ -173,7 +175,7 @@ static void test_even(Grade *grade) {
     play(grade, 2, false, 14);
     check_shares(grade, 2, 14);
     check_accuracy(grade, 2, 14);
-    grade_broken_ranks(grade, 2, run_rank, NULL);
+    grade_broken_ranks(grade, 2, run_rank, &scene);
 }
 
 static void test_uneven(Grade *grade) {

@@ -14,7 +14,9 @@ typedef struct Case {
 
 static size_t cut(Grade *grade, const Case *c, size_t *bucket_of) {
     for (size_t k = 0; k < MOST; k++) bucket_of[k] = 99;
-    return STUDENT(grade, cut_buckets)(c->bytes, c->count, c->cap, bucket_of);
+    size_t count = GRADE_CALL(grade, cut_buckets, c->bytes, c->count, c->cap, bucket_of);
+    grade_out(grade, bucket_of, MOST * sizeof *bucket_of);
+    return count;
 }
 
 // The places are judged first and the number afterwards: so the sentence can say what it is about.

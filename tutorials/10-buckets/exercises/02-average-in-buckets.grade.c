@@ -237,7 +237,7 @@ static void shared(Grade *grade) {
     check_means(grade, &scene, 2);
     check_buckets(grade, &scene, (size_t[]){29, 0},
                   "A shared parameter counted twice as if it filled a bucket twice.");
-    grade_ranks(grade, 2, run_large_model, NULL);
+    grade_ranks(grade, 2, run_large_model, &(char){0});
 }
 
 const Grader grader_10_02 = {"10-buckets/02-average-in-buckets",

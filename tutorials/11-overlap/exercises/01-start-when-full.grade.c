@@ -196,7 +196,7 @@ static void anew(Grade *grade) {
 static void means(Grade *grade) {
     check(grade, 2, false, STEPS, BUCKETS);
     for (int i = 0; i < 4; i++) check(grade, GRADE_WORLDS[i], true, STEPS, BUCKETS);
-    grade_broken_ranks(grade, 2, run_broken_rank, NULL);
+    grade_broken_ranks(grade, 2, run_broken_rank, &(char){0});
 }
 
 const Grader grader_11_01 = {

@@ -7,7 +7,7 @@ extern const Grader grader_11_02;
 
 static double exposed(Grade *grade, const double *ready, const double *cost, size_t count,
                       double backward) {
-    return STUDENT(grade, exposed_time)(ready, cost, count, backward);
+    return GRADE_CALL(grade, exposed_time, ready, cost, count, backward);
 }
 
 static void one_bucket(Grade *grade) {

@@ -42,7 +42,8 @@ static void check(Grade *grade, const Case *c, const char *sentence) {
     size_t got[2 * MOST];
     for (size_t i = 0; i < 2 * MOST; i++) got[i] = 99;
     size_t complete =
-        STUDENT(grade, completion_order)(c->additions, c->count, c->frozen, c->parameters, got);
+        GRADE_CALL(grade, completion_order, c->additions, c->count, c->frozen, c->parameters, got);
+    GRADE_OUT(grade, got);
     for (size_t i = c->parameters; i < 2 * MOST; i++)
         GRADE_EXPECT(grade, got[i] == 99,
                      "order has room for %zu parameters, and more was written: there may be more "
@@ -73,7 +74,8 @@ static void large(Grade *grade) {
     static const bool none_frozen[MANY];
     for (size_t i = 0; i < MANY; i++) additions[i] = MANY - 1 - i;
     additions[MANY] = MANY - 1;
-    size_t got = STUDENT(grade, completion_order)(additions, MANY + 1, none_frozen, MANY, order);
+    size_t got = GRADE_CALL(grade, completion_order, additions, MANY + 1, none_frozen, MANY, order);
+    GRADE_OUT(grade, order);
     GRADE_EXPECT(grade, got == MANY && order[0] == MANY - 2 && order[MANY - 1] == MANY - 1,
                  "Of %d parameters that are used, %zu become complete in your order, from %zu to "
                  "%zu.",

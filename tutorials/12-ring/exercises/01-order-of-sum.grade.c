@@ -11,7 +11,8 @@ enum { MOST_RANKS = 5 };
 static bool is_order(Grade *grade, size_t place, size_t count, int world, const int *wanted) {
     int got[MOST_RANKS + 1] = {-1, -1, -1, -1, -1, -1};
     bool same = true;
-    STUDENT(grade, order_of_sum)(place, count, world, got);
+    GRADE_RUN(grade, order_of_sum, place, count, world, got);
+    GRADE_OUT(grade, got);
     for (int i = 0; i < world; i++) same = same && got[i] == wanted[i];
     GRADE_EXPECT(grade, got[world] == -1,
                  "Something was written behind the order: there are as many places as ranks.");

@@ -5,7 +5,6 @@
 
 #include <math.h>
 
-#include "common/base/memory.h"
 #include "tutorials/grading/grading.h"
 
 extern const Grader grader_12_02;
@@ -36,7 +35,7 @@ static float rough(int rank, size_t place) {
 static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
     const size_t count = scene->length * (size_t)rank->world;
-    float *memory = memory_zalloc((count + 2 * scene->length + 2) * sizeof *memory);
+    float *memory = scene->memory[rank->rank];
     float *data = memory + scene->length, *scratch = data + count + 1;
     data[count] = scratch[scene->length] = FRONT;
     for (size_t i = 0; i < scene->length; i++) memory[i] = FRONT;
@@ -52,9 +51,7 @@ static void run_rank(GradeRank *rank) {
     GRADE_EXPECT(rank->grade, rank->world > 1 || watch_count(rank->log, PG_SEND) == 0,
                  "There was a round too many: W - 1 are enough. (one rank, which has sent "
                  "something)");
-    scene->memory[rank->rank] = memory;
     scene->data[rank->rank] = data;
-    scene->logs[rank->rank] = memory_zalloc(sizeof(WatchLog));
     *scene->logs[rank->rank] = *rank->log;
     GRADE_EXPECT(rank->grade,
                  rank->err.status == STATUS_OK || watch_count(rank->log, PG_SEND) > 0 ||
@@ -68,17 +65,20 @@ static void run_rank(GradeRank *rank) {
                  rank->world, rank->rank, rank->err.message);
 }
 
-static Scene play(Grade *grade, int world, size_t length, float (*number)(int, size_t)) {
-    Scene scene = {.length = length, .number = number};
-    grade_ranks(grade, world, run_rank, &scene);
-    return scene;
+// Room that the ranks share.
+static void scene_open(Scene *scene, int world, size_t length) {
+    scene->length = length;
+    for (int r = 0; r < world; r++) {
+        scene->memory[r] = grade_shared(((size_t)world * length + 2 * length + 2) * sizeof(float));
+        scene->logs[r] = grade_shared(sizeof(WatchLog));
+    }
 }
 
-static void scene_close(Scene *scene) {
-    for (int r = 0; r < MOST_RANKS; r++) {
-        free(scene->memory[r]);
-        free(scene->logs[r]);
-    }
+static Scene play(Grade *grade, int world, size_t length, float (*number)(int, size_t)) {
+    Scene scene = {.number = number};
+    scene_open(&scene, world, length);
+    grade_ranks(grade, world, run_rank, &scene);
+    return scene;
 }
 
 // The number at place i of the chunk that rank holds in the end.
@@ -112,7 +112,6 @@ static void check_sums(Grade *grade, int world) {
     Scene scene = play(grade, world, LENGTH, whole);
     for (int rank = 0; rank < world; rank++)
         for (size_t i = 0; i < LENGTH; i++) check_number(grade, &scene, world, rank, i);
-    scene_close(&scene);
 }
 
 static void two_ranks(Grade *grade) {
@@ -151,9 +150,9 @@ static void neighbours(Grade *grade) {
         Scene scene = play(grade, GRADE_WORLDS[i], LENGTH, whole);
         for (int rank = 0; rank < GRADE_WORLDS[i]; rank++)
             check_log(grade, scene.logs[rank], GRADE_WORLDS[i], rank);
-        scene_close(&scene);
     }
-    Scene broken = {.length = LENGTH, .number = whole, .may_fail = true};
+    Scene broken = {.number = whole, .may_fail = true};
+    scene_open(&broken, 3, LENGTH);
     grade_broken_ranks(grade, 3, run_rank, &broken);
 }
 
@@ -171,7 +170,6 @@ static void order(Grade *grade) {
                              "chunk c begins at rank c and goes to the right. (%d ranks)",
                              world);
             }
-        scene_close(&scene);
     }
 }
 
@@ -180,7 +178,6 @@ static void long_messages(Grade *grade) {
         Scene scene = play(grade, world, LONG, whole);
         check_number(grade, &scene, world, 0, 0);
         check_number(grade, &scene, world, world - 1, LONG - 1);
-        scene_close(&scene);
     }
 }
 

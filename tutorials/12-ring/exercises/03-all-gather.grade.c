@@ -1,7 +1,6 @@
 /* 03-all-gather.grade.c: each rank holds one complete chunk and old numbers of its own. */
 #include "tutorials/12-ring/exercises/03-all-gather.h"
 
-#include "common/base/memory.h"
 #include "tutorials/grading/grading.h"
 
 extern const Grader grader_12_03;
@@ -31,7 +30,7 @@ static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
     const size_t length = scene->length;
     const size_t count = length * (size_t)rank->world;
-    float *memory = memory_zalloc((length + count + 1) * sizeof *memory);
+    float *memory = scene->memory[rank->rank];
     float *data = memory + length;
     data[count] = FRONT;
     for (size_t i = 0; i < length; i++) memory[i] = FRONT;
@@ -47,9 +46,7 @@ static void run_rank(GradeRank *rank) {
     GRADE_EXPECT(rank->grade, rank->world > 1 || watch_count(rank->log, PG_SEND) == 0,
                  "There was a round too many: W - 1 are enough. (one rank, which has sent "
                  "something)");
-    scene->memory[rank->rank] = memory;
     scene->data[rank->rank] = data;
-    scene->logs[rank->rank] = memory_zalloc(sizeof(WatchLog));
     *scene->logs[rank->rank] = *rank->log;
     GRADE_EXPECT(rank->grade,
                  rank->err.status == STATUS_OK || watch_count(rank->log, PG_SEND) > 0 ||
@@ -61,13 +58,6 @@ static void run_rank(GradeRank *rank) {
                  "All ranks send and none listens: with long messages they wait forever. (%d "
                  "ranks; rank %d was told: %s)",
                  rank->world, rank->rank, rank->err.message);
-}
-
-static void scene_close(Scene *scene) {
-    for (int r = 0; r < MOST_RANKS; r++) {
-        free(scene->memory[r]);
-        free(scene->logs[r]);
-    }
 }
 
 static void check_number(Grade *grade, const Scene *scene, int world, int rank, int chunk,
@@ -124,8 +114,18 @@ static void check_log(Grade *grade, const WatchLog *log, int world, int rank) {
                  watch_bytes(log, PG_SEND), sends);
 }
 
+// Room that the ranks share.
+static void scene_open(Scene *scene, int world, size_t length) {
+    scene->length = length;
+    for (int r = 0; r < world; r++) {
+        scene->memory[r] = grade_shared((length + (size_t)world * length + 1) * sizeof(float));
+        scene->logs[r] = grade_shared(sizeof(WatchLog));
+    }
+}
+
 static void check(Grade *grade, int world, size_t length, bool judges_messages) {
-    Scene scene = {.length = length};
+    Scene scene = {0};
+    scene_open(&scene, world, length);
     grade_ranks(grade, world, run_rank, &scene);
     for (int rank = 0; rank < world; rank++) {
         for (int c = 1; c <= world; c++) // its own complete chunk first
@@ -133,7 +133,6 @@ static void check(Grade *grade, int world, size_t length, bool judges_messages) 
                 check_number(grade, &scene, world, rank, (rank + c) % world, i);
         if (judges_messages) check_log(grade, scene.logs[rank], world, rank);
     }
-    scene_close(&scene);
 }
 
 static void two_ranks(Grade *grade) {
@@ -146,7 +145,8 @@ static void all_worlds(Grade *grade) {
 
 static void neighbours(Grade *grade) {
     for (int i = 0; i < 4; i++) check(grade, GRADE_WORLDS[i], LENGTH, true);
-    Scene broken = {.length = LENGTH, .may_fail = true};
+    Scene broken = {.may_fail = true};
+    scene_open(&broken, 3, LENGTH);
     grade_broken_ranks(grade, 3, run_rank, &broken);
 }
 

@@ -11,7 +11,8 @@ typedef struct Part {
 
 static Part ask(Grade *grade, size_t rows, size_t world, size_t rank) {
     Part part = {99999, 99999};
-    STUDENT(grade, own_rows)(rows, world, rank, &part.begin, &part.end);
+    GRADE_RUN(grade, own_rows, rows, world, rank, &part.begin, &part.end);
+    GRADE_OUT(grade, part);
     return part;
 }
 

@@ -9,7 +9,7 @@ enum { MOST_RANKS = 5, CLASSES = 3, COUNT = CLASSES * CLASSES, MOST_ROWS = 40 };
 
 typedef struct Scene {
     size_t rows[MOST_RANKS];
-    double counts[MOST_RANKS][COUNT];
+    double counts[MOST_RANKS][COUNT + 1]; // the last one is not to be written
     size_t calls[MOST_RANKS], bytes[MOST_RANKS];
 } Scene;
 
@@ -26,7 +26,7 @@ static void run_rank(GradeRank *rank) {
         truths[row] = (int64_t)(place(r, row) / CLASSES);
         answers[row] = (int64_t)(place(r, row) % CLASSES);
     }
-    for (size_t i = 0; i < COUNT; i++) s->counts[r][i] = 1000; // what was there before
+    for (size_t i = 0; i <= COUNT; i++) s->counts[r][i] = 1000; // what was there before
     AnsweredRows own = {s->rows[r], truths, answers, CLASSES};
     rank->status =
         STUDENT(rank->grade, confusion_matrix)(rank->group, &own, s->counts[r], &rank->err);
@@ -56,6 +56,10 @@ static bool is_transposed(const double *a, const double *b) {
 static void check(Grade *grade, Scene *s, int world) {
     double all[COUNT], own[COUNT];
     grade_ranks(grade, world, run_rank, s);
+    for (int r = 0; r < world; r++)
+        GRADE_EXPECT(grade, s->counts[r][COUNT] == 1000,
+                     "Something was written behind the table: %d classes have %d counts.", CLASSES,
+                     COUNT);
     table_of(s, 0, world, all);
     for (int r = world - 1; r >= 0; r--) {
         table_of(s, r, r + 1, own);
@@ -108,7 +112,7 @@ static void several(Grade *grade) {
     check(grade, &two, 2);
     check(grade, &three, 3);
     check(grade, &five, 5);
-    grade_ranks(grade, 2, run_two_classes, NULL);
+    grade_ranks(grade, 2, run_two_classes, &(char){0});
 }
 
 static void empty_shares(Grade *grade) {

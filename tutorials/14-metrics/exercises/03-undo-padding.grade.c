@@ -31,7 +31,8 @@ static void check(Grade *grade, size_t rows, size_t world) {
         for (size_t i = 0; i < per_rank; i++) gathered[r * per_rank + i] = answer_to(order[i]);
     }
     for (size_t i = 0; i < MOST + 16; i++) answers[i] = BEHIND;
-    STUDENT(grade, undo_padding)(gathered, world, per_rank, rows, answers);
+    GRADE_RUN(grade, undo_padding, gathered, world, per_rank, rows, answers);
+    GRADE_OUT(grade, answers);
     GRADE_EXPECT(grade,
                  world == 1 || per_rank == 1 || memcmp(answers, gathered, rows * sizeof(int)) != 0,
                  "These are rank 0's answers, then rank 1's: but rank 0 does not have the first "
@@ -60,7 +61,8 @@ static void check_answers(Grade *grade, size_t rows, size_t world, size_t per_ra
     for (size_t r = 0; r < world; r++)
         for (size_t i = 0; i < per_rank; i++)
             gathered[r * per_rank + i] = (int)((i * world + r) % rows % 2);
-    STUDENT(grade, undo_padding)(gathered, world, per_rank, rows, answers);
+    GRADE_RUN(grade, undo_padding, gathered, world, per_rank, rows, answers);
+    GRADE_OUT(grade, answers);
     for (size_t i = 0; i < rows; i++)
         GRADE_EXPECT(grade, answers[i] == (int)(i % 2), "%s", sentence);
 }

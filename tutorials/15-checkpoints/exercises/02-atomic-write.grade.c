@@ -23,14 +23,16 @@ extern const Grader grader_15_02;
 
 enum { LONG = 1000, LIMIT = 100, LONGEST = 199 };
 
-static int syncs, renames, syncs_before_rename;
-static off_t synced;        // how many bytes the file had at its last fsync
-static int flushes, closes; // how many of them have failed
+static struct {
+    int syncs, renames, syncs_before_rename;
+    off_t synced;        // how many bytes the file had at its last fsync
+    int flushes, closes; // how many of them have failed
+    char renamed_from[512];
+} seen;
 static bool fflush_fails, fsync_fails, fclose_fails, rename_fails;
-static char renamed_from[512];
 
 int fflush(FILE *file) {
-    flushes += fflush_fails;
+    seen.flushes += fflush_fails;
     errno = EIO;
     return fflush_fails ? EOF : fflush_unlocked(file);
 }
@@ -41,23 +43,23 @@ int fclose(FILE *file) {
         int (*function)(FILE *);
     } library = {.data = dlsym(RTLD_NEXT, "fclose")};
     int status = library.function(file);
-    closes += fclose_fails;
+    seen.closes += fclose_fails;
     errno = EIO;
     return fclose_fails ? EOF : status;
 }
 
 int fsync(int file) {
     struct stat now;
-    syncs++;
-    synced = fstat(file, &now) == 0 ? now.st_size : 0;
+    seen.syncs++;
+    seen.synced = fstat(file, &now) == 0 ? now.st_size : 0;
     errno = EIO;
     return fsync_fails ? -1 : (int)syscall(SYS_fsync, file);
 }
 
 int rename(const char *from, const char *to) {
-    renames++;
-    syncs_before_rename = syncs;
-    snprintf(renamed_from, sizeof renamed_from, "%s", from);
+    seen.renames++;
+    seen.syncs_before_rename = seen.syncs;
+    snprintf(seen.renamed_from, sizeof seen.renamed_from, "%s", from);
     errno = EACCES;
     return rename_fails ? -1 : renameat(AT_FDCWD, from, AT_FDCWD, to);
 }
@@ -67,11 +69,11 @@ typedef struct Scene {
     bool long_path;                     // as long as a path may be
     const char *left;                   // a file that lies in the folder, or NULL
     char folder[256], path[512];
-    char during[16]; // what was at the path while the content was written
-    char after[16];  // and at the end
-    int status;
-    size_t files; // in the folder at the end
-    size_t open;  // files that were left open
+    char during[16];   // what was at the path while the content was written
+    char after[16];    // and at the end
+    int status, error; // and errno, where it failed without a rename
+    size_t files;      // in the folder at the end
+    size_t open;       // files that were left open
 } Scene;
 
 // The beginning of what is at the path, "" if nothing is.
@@ -122,11 +124,16 @@ static void put(const char *folder, const char *name, const char *text) {
     if (file) fclose(file);
 }
 
-static Scene play(Grade *grade, Scene s) {
+// In the student's process, in the folder that it may write.
+static void write_atomically(Grade *grade, Scene *scene) {
     char more[256] = ""; // in the folder's name
-    if (s.long_path) memset(more, 'x', LONGEST - strlen("/tmp/grade-XXXXXX/checkpoint"));
-    snprintf(s.folder, sizeof s.folder, "/tmp/%sgrade-XXXXXX", more);
-    if (!mkdtemp(s.folder)) grade_miss(grade, "There is no room for a file in /tmp.");
+    Scene s = *scene;
+    __typeof__(&atomic_write) student = STUDENT(grade, atomic_write);
+    if (s.long_path)
+        memset(more, 'x', LONGEST - strlen(grade_room(grade)) - strlen("/f-XXXXXX/checkpoint"));
+    snprintf(s.folder, sizeof s.folder, "%s/%sf-XXXXXX", grade_room(grade), more);
+    if (!mkdtemp(s.folder))
+        grade_miss(grade, "There is no room for a file in %s.", grade_room(grade));
     snprintf(s.path, sizeof s.path, "%s/checkpoint", s.folder);
     if (s.old_file) put(s.folder, "checkpoint", "old");
     if (s.left) put(s.folder, s.left, "half of an older one");
@@ -137,16 +144,28 @@ static Scene play(Grade *grade, Scene s) {
     signal(SIGXFSZ, SIG_IGN);
     if (s.disk_is_full) setrlimit(RLIMIT_FSIZE, &limit);
     size_t open_before = count_open();
-    s.status = STUDENT(grade, atomic_write)(s.path, write_content, &s);
+    errno = 0;
+    s.status = student(s.path, write_content, &s);
+    s.error = s.status != 0 && seen.renames == 0 ? errno : 0;
     s.open = count_open() - open_before;
     setrlimit(RLIMIT_FSIZE, &before);
     look(s.path, s.after, sizeof s.after);
     s.files = empty_folder(s.folder);
+    *scene = s;
+}
+
+static Scene play(Grade *grade, Scene s) {
+    if (grade_plays(grade)) write_atomically(grade, &s);
+    GRADE_OUT(grade, s);
+    GRADE_OUT(grade, seen);
     return s;
 }
 
 static void writes(Grade *grade) {
     Scene s = play(grade, (Scene){0});
+    GRADE_EXPECT(grade, s.error != EACCES,
+                 "The temporary file lies in another folder: rename does not work from one file "
+                 "system to another.");
     GRADE_EXPECT(grade, s.status == 0, "It returned %d, and nothing had failed.", s.status);
     GRADE_EXPECT(grade, strcmp(s.after, "new") == 0,
                  "What the content's function has written is not at the path afterwards.");
@@ -157,10 +176,10 @@ static void writes(Grade *grade) {
 
 // The temporary file of a program that was killed is still there.
 static void was_killed(Grade *grade) {
-    char left[sizeof renamed_from];
+    char left[sizeof seen.renamed_from];
     play(grade, (Scene){.old_file = true});
-    const char *slash = strrchr(renamed_from, '/');
-    snprintf(left, sizeof left, "%s", slash ? slash + 1 : renamed_from);
+    const char *slash = strrchr(seen.renamed_from, '/');
+    snprintf(left, sizeof left, "%s", slash ? slash + 1 : seen.renamed_from);
     Scene s = play(grade, (Scene){.old_file = true, .left = left});
     GRADE_EXPECT(grade, s.status == 0,
                  "A program that was killed has left its temporary file, and since then none is "
@@ -180,8 +199,8 @@ static void replaces(Grade *grade) {
                  "leaves neither.");
     GRADE_EXPECT(grade, s.status == 0 && strcmp(s.after, "new") == 0,
                  "The old file was not replaced by the new one.");
-    GRADE_EXPECT(grade, renames > 0, "The new file did not get its name by rename.");
-    GRADE_EXPECT(grade, strncmp(renamed_from, first.folder, strlen(first.folder)) == 0,
+    GRADE_EXPECT(grade, seen.renames > 0, "The new file did not get its name by rename.");
+    GRADE_EXPECT(grade, strncmp(seen.renamed_from, first.folder, strlen(first.folder)) == 0,
                  "The temporary file lies in another folder: rename does not work from one file "
                  "system to another.");
     GRADE_EXPECT(grade, s.files == 1, "A temporary file was left in the folder.");
@@ -192,7 +211,7 @@ static void replaces(Grade *grade) {
                  LONGEST);
     GRADE_EXPECT(grade,
                  strcmp(longest.during, "old") == 0 &&
-                     strncmp(renamed_from, longest.folder, strlen(longest.folder)) == 0,
+                     strncmp(seen.renamed_from, longest.folder, strlen(longest.folder)) == 0,
                  "A path of %d characters: the temporary file's name was cut off, and is the path "
                  "itself or lies in another folder.",
                  LONGEST);
@@ -227,10 +246,10 @@ static void check_call(Grade *grade, const char *name, bool *fails, const int *f
 static void calls(Grade *grade) {
     check_call(grade, "fsync", &fsync_fails, NULL);
     check_call(grade, "rename", &rename_fails, NULL);
-    check_call(grade, "fclose", &fclose_fails, &closes);
-    check_call(grade, "fflush", &fflush_fails, &flushes);
+    check_call(grade, "fclose", &fclose_fails, &seen.closes);
+    check_call(grade, "fflush", &fflush_fails, &seen.flushes);
     Scene s = {0};
-    int status = STUDENT(grade, atomic_write)("/tmp/no-such-folder/checkpoint", write_content, &s);
+    int status = GRADE_CALL(grade, atomic_write, "/no-such-folder/checkpoint", write_content, &s);
     GRADE_EXPECT(grade, status == -1, "There is no such folder, and it returned %d, not -1.",
                  status);
 }
@@ -248,10 +267,10 @@ static void full_disk(Grade *grade) {
 
 static void on_the_disk(Grade *grade) {
     play(grade, (Scene){.old_file = true});
-    GRADE_EXPECT(grade, syncs_before_rename > 0,
+    GRADE_EXPECT(grade, seen.syncs_before_rename > 0,
                  "There is no fsync before the rename: after a power failure, the name may be "
                  "there and the content not.");
-    GRADE_EXPECT(grade, synced > 0,
+    GRADE_EXPECT(grade, seen.synced > 0,
                  "fsync came when the file was still empty: what was written lay in the program's "
                  "own buffer, and fflush comes first.");
 }

@@ -7,9 +7,20 @@ extern const Grader grader_17_01;
 
 enum { MOST = 300, MOST_RANKS = 9 };
 
+typedef struct Question {
+    size_t count, world, rank;
+} Question;
+
+static void ask(Grade *grade, Question q, size_t *begin, size_t *end) {
+    *begin = *end = 99;
+    GRADE_RUN(grade, part_of, q.count, q.world, q.rank, begin, end);
+    GRADE_OUT(grade, *begin);
+    GRADE_OUT(grade, *end);
+}
+
 static void one_rank(Grade *grade) {
     size_t begin = 99, end = 99;
-    STUDENT(grade, part_of)(100, 1, 0, &begin, &end);
+    ask(grade, (Question){100, 1, 0}, &begin, &end);
     GRADE_EXPECT(grade, end != 96,
                  "The last floats are in no part: the incomplete line goes to the last rank.");
     GRADE_EXPECT(grade, begin == 0 && end == 100,
@@ -18,7 +29,7 @@ static void one_rank(Grade *grade) {
 
 static void two_ranks(Grade *grade) {
     size_t begin[2], end[2];
-    for (size_t r = 0; r < 2; r++) STUDENT(grade, part_of)(100, 2, r, &begin[r], &end[r]);
+    for (size_t r = 0; r < 2; r++) ask(grade, (Question){100, 2, r}, &begin[r], &end[r]);
     GRADE_EXPECT(grade, end[0] != 50,
                  "The parts meet inside a cache line, which both ranks write: cut at multiples of "
                  "16 floats.");
@@ -33,7 +44,7 @@ static void every_element_once(Grade *grade) {
             int seen[MOST] = {0};
             for (size_t rank = 0; rank < world; rank++) {
                 size_t begin, end;
-                STUDENT(grade, part_of)(count, world, rank, &begin, &end);
+                ask(grade, (Question){count, world, rank}, &begin, &end);
                 GRADE_EXPECT(grade, begin <= count && end <= count && begin <= end,
                              "A part reaches behind the last element: a share rounded up is too "
                              "much for the last ranks. (%zu floats, rank %zu of %zu: [%zu, %zu))",
@@ -57,7 +68,7 @@ static void equal_shares(Grade *grade) {
             size_t share = count / LINE / world * LINE;
             for (size_t rank = 0; rank < world; rank++) {
                 size_t begin, end, last = rank + 1 == world;
-                STUDENT(grade, part_of)(count, world, rank, &begin, &end);
+                ask(grade, (Question){count, world, rank}, &begin, &end);
                 GRADE_EXPECT(grade, last || begin % LINE == 0,
                              "A part begins inside a cache line. (%zu floats, rank %zu of %zu)",
                              count, rank, world);
@@ -68,7 +79,7 @@ static void equal_shares(Grade *grade) {
             }
         }
     size_t begin = 99, end = 99;
-    STUDENT(grade, part_of)(6000000000, 2, 0, &begin, &end);
+    ask(grade, (Question){6000000000, 2, 0}, &begin, &end);
     GRADE_EXPECT(
         grade, begin == 0 && end == 3000000000,
         "6,000,000,000 floats on 2 ranks: rank 0 has the first half, and not [%zu, %zu). An "

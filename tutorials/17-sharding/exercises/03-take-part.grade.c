@@ -34,7 +34,8 @@ static Taken take(Grade *grade, size_t count, size_t old, size_t world, size_t r
     Taken taken = {0};
     for (size_t i = 0; i <= MOST; i++) taken.mine[i] = OLD;
     const SavedState saved = {.count = count, .world = old, .parts = parts};
-    taken.count = STUDENT(grade, take_part)(&saved, world, rank, taken.mine);
+    taken.count = GRADE_CALL(grade, take_part, &saved, world, rank, taken.mine);
+    GRADE_OUT(grade, taken.mine);
     return taken;
 }
 

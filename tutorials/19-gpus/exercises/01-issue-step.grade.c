@@ -59,7 +59,9 @@ static Plan *issue(Grade *grade, int layers) {
     static Plan plan;
     plan = (Plan){.grade = grade, .layers = layers};
     Streams gpu = {&plan, launch, record, wait_for, synchronize};
-    STUDENT(grade, issue_step)(&gpu, layers);
+    GRADE_RUN(grade, issue_step, &gpu, layers);
+    GRADE_OUT(grade, plan);
+    plan.grade = grade; // the player's is at the same place
     return &plan;
 }
 

@@ -16,7 +16,7 @@ enum { COUNT = 9 };
 
 static void ask(Grade *grade, const StreamCall *calls, int first, int second, bool wanted,
                 const char *sentence) {
-    bool got = STUDENT(grade, surely_before)(calls, COUNT, first, second);
+    bool got = GRADE_CALL(grade, surely_before, calls, COUNT, first, second);
     GRADE_EXPECT(grade, got == wanted, "%s (calls %d and %d)", sentence, first, second);
 }
 
@@ -62,7 +62,7 @@ static void chains(Grade *grade) {
     // 2 to the power of 60 ways lead back from the last call, and none of them to the first.
     StreamCall many[STREAM_MOST_CALLS] = {KERNEL(1)};
     for (int i = 1; i < STREAM_MOST_CALLS; i++) many[i] = (StreamCall)KERNEL(0);
-    bool got = STUDENT(grade, surely_before)(many, STREAM_MOST_CALLS, 0, STREAM_MOST_CALLS - 1);
+    bool got = GRADE_CALL(grade, surely_before, many, STREAM_MOST_CALLS, 0, STREAM_MOST_CALLS - 1);
     GRADE_EXPECT(grade, !got, "%s (64 calls)",
                  "The host issued one before the other; that says nothing of two streams.");
 }

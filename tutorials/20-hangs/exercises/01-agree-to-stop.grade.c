@@ -145,7 +145,7 @@ static void run_again(GradeRank *rank) {
 static void patience(Grade *grade) {
     for (int w = 0; w < 4; w++) check_patience(grade, GRADE_WORLDS[w], PATIENCE);
     check_patience(grade, 2, PATIENCE - 1);
-    grade_ranks(grade, 2, run_again, NULL);
+    grade_ranks(grade, 2, run_again, &(char){0});
     Scene scene = {.patience = PATIENCE};
     grade_broken_ranks(grade, 2, run_rank, &scene);
 }

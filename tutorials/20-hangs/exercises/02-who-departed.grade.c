@@ -24,7 +24,7 @@ typedef struct Hang {
 static void judge(Grade *grade, const Hang *hangs, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const Hang *hang = &hangs[i];
-        Verdict got = STUDENT(grade, who_departed)(hang->ranks, hang->world);
+        Verdict got = GRADE_CALL(grade, who_departed, hang->ranks, hang->world);
         GRADE_EXPECT(grade, got.trouble == hang->verdict.trouble, "%s", hang->sentence);
         GRADE_EXPECT(grade, got.rank == hang->verdict.rank, "%s (It said rank %d, and it is %d.)",
                      hang->sentence, got.rank, hang->verdict.rank);

@@ -51,7 +51,7 @@ static void run_rank(GradeRank *rank) {
 }
 
 static void check(Grade *grade, int world, bool succeeds) {
-    Scene scene = {.succeeds = succeeds, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    Scene scene = {.succeeds = succeeds, .mutex = grade_mutex()};
     grade_ranks(grade, world, run_rank, &scene);
     GRADE_EXPECT(grade, scene.calls > 0, "No rank has called prepare.");
     GRADE_EXPECT(grade, scene.calls == 1, "%d ranks have called prepare; rank 0 alone is to.",
@@ -78,7 +78,7 @@ static void success(Grade *grade) {
 
 static void failure(Grade *grade) {
     for (int i = 0; i < 4; i++) check(grade, GRADE_WORLDS[i], false);
-    Scene scene = {.succeeds = true, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    Scene scene = {.succeeds = true, .mutex = grade_mutex()};
     grade_broken_ranks(grade, 2, run_rank, &scene);
 }
 

@@ -13,7 +13,7 @@ static void all_ranks(Grade *grade, const int *ranks_of_node, int nodes) {
     int rank = 0;
     for (int node = 0; node < nodes; node++)
         for (int local = 0; local < ranks_of_node[node]; local++, rank++) {
-            Place got = STUDENT(grade, place_of_rank)(ranks_of_node, nodes, rank);
+            Place got = GRADE_CALL(grade, place_of_rank, ranks_of_node, nodes, rank);
             GRADE_EXPECT(grade, got.node != local || got.local_rank != node || node == local,
                          "Rank %d was dealt out like a card, node after node; ranks are numbered "
                          "node by node.",
@@ -55,7 +55,7 @@ static void nobody(Grade *grade) {
     nodes[0] = 2, nodes[1] = 3;
     static const int NUMBERS[] = {5, 6, 100, -1, -5};
     for (size_t i = 0; i < sizeof NUMBERS / sizeof *NUMBERS; i++) {
-        Place got = STUDENT(grade, place_of_rank)(nodes, 2, NUMBERS[i]);
+        Place got = GRADE_CALL(grade, place_of_rank, nodes, 2, NUMBERS[i]);
         GRADE_EXPECT(grade, got.node == -1 && got.local_rank == -1,
                      "No rank of 5 has the number %d, and it was put on node %d as %d.", NUMBERS[i],
                      got.node, got.local_rank);

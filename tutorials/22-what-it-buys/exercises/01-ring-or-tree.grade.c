@@ -16,7 +16,7 @@ static bool is(double got, double wanted) {
 static void ring(Grade *grade) {
     for (int w = 0; w < 4; w++) {
         int devices = GRADE_WORLDS[w];
-        double got = STUDENT(grade, ring_s)(LINK, devices, 61);
+        double got = GRADE_CALL(grade, ring_s, LINK, devices, 61);
         double wanted = 2 * (devices - 1) * (1 + 30.5 / devices);
         GRADE_EXPECT(grade, devices > 1 || got == 0, "One device sends nothing, and it took %g s.",
                      got);
@@ -37,7 +37,7 @@ static void ring(Grade *grade) {
 static void tree(Grade *grade) {
     static const int LEVELS[9] = {0, 0, 1, 2, 2, 3, 3, 3, 3};
     for (int devices = 1; devices <= 8; devices++) {
-        double got = STUDENT(grade, tree_s)(LINK, devices, 61);
+        double got = GRADE_CALL(grade, tree_s, LINK, devices, 61);
         double wanted = 2 * LEVELS[devices] * 31.5;
         if (is(got, wanted)) continue;
         GRADE_EXPECT(grade, devices > 2 || !is(got, wanted / 2),
@@ -50,10 +50,10 @@ static void tree(Grade *grade) {
         grade_miss(grade, "61 bytes in a tree of %d devices take %g s, not %g.", devices, wanted,
                    got);
     }
-    double many = STUDENT(grade, tree_s)(LINK, 4096, 61);
+    double many = GRADE_CALL(grade, tree_s, LINK, 4096, 61);
     GRADE_EXPECT(grade, is(many, 2 * 12 * 31.5), "4,096 devices take %g s, not %g.", 2 * 12 * 31.5,
                  many);
-    double large = STUDENT(grade, tree_s)(LINK, 2, 1e10);
+    double large = GRADE_CALL(grade, tree_s, LINK, 2, 1e10);
     GRADE_EXPECT(grade, is(large, 2 * (1 + 5e9)),
                  "10,000,000,000 bytes take %g s, not %g: an int ends at 2,147,483,647.",
                  2 * (1 + 5e9), large);
@@ -61,15 +61,15 @@ static void tree(Grade *grade) {
 
 static void choice(Grade *grade) {
     const LinkCosts ethernet = {.latency_s = 20e-6, .bytes_per_s = 1.25e9};
-    GRADE_EXPECT(grade, !STUDENT(grade, tree_is_faster)(ethernet, 8, 1e8),
+    GRADE_EXPECT(grade, !GRADE_CALL(grade, tree_is_faster, ethernet, 8, 1e8),
                  "8 devices and 100 MB: the ring sends fewer bytes and wins.");
-    GRADE_EXPECT(grade, STUDENT(grade, tree_is_faster)(ethernet, 8, 8),
+    GRADE_EXPECT(grade, GRADE_CALL(grade, tree_is_faster, ethernet, 8, 8),
                  "8 devices and 8 bytes: only rounds count, and the tree has 6 where the ring "
                  "has 14.");
-    GRADE_EXPECT(grade, STUDENT(grade, tree_is_faster)(ethernet, 4096, 1e5),
+    GRADE_EXPECT(grade, GRADE_CALL(grade, tree_is_faster, ethernet, 4096, 1e5),
                  "4,096 devices and 100 kB: 8,190 rounds of latency are longer than 24 of all "
                  "bytes.");
-    GRADE_EXPECT(grade, !STUDENT(grade, tree_is_faster)(ethernet, 1, 1e5),
+    GRADE_EXPECT(grade, !GRADE_CALL(grade, tree_is_faster, ethernet, 1, 1e5),
                  "One device: neither is faster than the other.");
 }
 

@@ -15,7 +15,7 @@ static void step(Grade *grade) {
     const SameBatch job = {.compute_s = 60, .bytes = 31, .latency_s = 1, .bytes_per_s = 2};
     for (int w = 3; w >= 0; w--) { // the largest first, which tells a half from a W-th
         const int devices = GRADE_WORLDS[w], rounds = 2 * (devices - 1);
-        double got = STUDENT(grade, same_batch_step_s)(job, devices);
+        double got = GRADE_CALL(grade, same_batch_step_s, job, devices);
         double own = 60.0 / devices, reduce = rounds * (1 + 15.5 / devices);
         GRADE_EXPECT(grade, devices > 1 || got == 60,
                      "One device computes all rows and sends nothing: 60 s, and not %g.", got);
@@ -41,7 +41,7 @@ static void step(Grade *grade) {
 static void in_between(Grade *grade) {
     // 1, 2, 3, 4 devices: 1, 0.65, 0.6, 0.625 s, and longer with each further one.
     const SameBatch job = {.compute_s = 1, .bytes = 1, .latency_s = 0.05, .bytes_per_s = 20};
-    int got = STUDENT(grade, best_devices)(job, 64);
+    int got = GRADE_CALL(grade, best_devices, job, 64);
     GRADE_EXPECT(grade, got != 64,
                  "The most devices were taken: but each adds rounds, and each round has its "
                  "latency.");
@@ -52,7 +52,7 @@ static void in_between(Grade *grade) {
                  "1, 2, 3 and 4 devices take 1, 0.65, 0.6 and 0.625 s: 3 are best, and not %d.",
                  got);
     const SameBatch between = {.compute_s = 12.2, .bytes = 0, .latency_s = 1, .bytes_per_s = 1};
-    got = STUDENT(grade, best_devices)(between, 8);
+    got = GRADE_CALL(grade, best_devices, between, 8);
     GRADE_EXPECT(
         grade, got == 3,
         "2 devices take 8.1 s and 3 take 8.07 s: 3 are best, and not %d. Where the formula's "
@@ -62,13 +62,13 @@ static void in_between(Grade *grade) {
 
 static void at_the_ends(Grade *grade) {
     const SameBatch slow = {.compute_s = 1, .bytes = 30, .latency_s = 0, .bytes_per_s = 20};
-    int got = STUDENT(grade, best_devices)(slow, 8);
+    int got = GRADE_CALL(grade, best_devices, slow, 8);
     GRADE_EXPECT(grade, got == 1,
                  "To send the gradients takes longer than to compute everything: one device alone "
                  "is best, and not %d.",
                  got);
     const SameBatch fast = {.compute_s = 1, .bytes = 1, .latency_s = 0, .bytes_per_s = 1e9};
-    got = STUDENT(grade, best_devices)(fast, 7);
+    got = GRADE_CALL(grade, best_devices, fast, 7);
     GRADE_EXPECT(grade, got <= 7, "7 devices are there, and %d were taken.", got);
     GRADE_EXPECT(grade, got == 7,
                  "With a network that costs nothing all devices are best, 7 of 7, and not %d.",
@@ -78,7 +78,7 @@ static void at_the_ends(Grade *grade) {
 static void equals(Grade *grade) {
     // 1, 2, 3, 4 devices: 12, 8, 8, 9 s.
     const SameBatch job = {.compute_s = 12, .bytes = 0, .latency_s = 1, .bytes_per_s = 1};
-    int got = STUDENT(grade, best_devices)(job, 8);
+    int got = GRADE_CALL(grade, best_devices, job, 8);
     GRADE_EXPECT(grade, got == 2,
                  "2 and 3 devices take equally long, so the third one buys nothing: 2, and not %d.",
                  got);

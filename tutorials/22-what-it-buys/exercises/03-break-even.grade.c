@@ -13,7 +13,7 @@ static bool is(double got, double wanted) {
 
 static void no_latency(Grade *grade) {
     for (int times = 1; times <= 3; times++) { // 1 s, 1 kB: 16 kbit/s
-        double got = STUDENT(grade, break_even_bits_per_s)(1.0 / times, 1000, 6, 0);
+        double got = GRADE_CALL(grade, break_even_bits_per_s, 1.0 / times, 1000, 6, 0);
         double wanted = 16000.0 * times;
         if (is(got, wanted)) continue;
         GRADE_EXPECT(grade, !is(got, wanted / 8),
@@ -32,7 +32,7 @@ static void no_latency(Grade *grade) {
 
 static void latency(Grade *grade) {
     // 1 s to compute; 5 messages of 0.05 s, there and back, are 0.5 s; 0.5 s are left.
-    double got = STUDENT(grade, break_even_bits_per_s)(1.0, 1000, 5, 0.05);
+    double got = GRADE_CALL(grade, break_even_bits_per_s, 1.0, 1000, 5, 0.05);
     GRADE_EXPECT(grade, !is(got, 16000), "The latency was left out.");
     GRADE_EXPECT(grade, !is(got, 16000 / 0.9),
                  "Every message has its latency, and there are 5 of them each way.");
@@ -45,13 +45,13 @@ static void latency(Grade *grade) {
 }
 
 static void hopeless(Grade *grade) {
-    double got = STUDENT(grade, break_even_bits_per_s)(1.0, 1000, 20, 0.05);
+    double got = GRADE_CALL(grade, break_even_bits_per_s, 1.0, 1000, 20, 0.05);
     GRADE_EXPECT(grade, !(got < 0),
                  "A negative bandwidth: the latency alone takes longer than what is gained.");
     GRADE_EXPECT(grade, isinf(got),
                  "40 messages of 0.05 s take 2 s, and only 1 s can be gained: "
                  "no network is fast enough.");
-    got = STUDENT(grade, break_even_bits_per_s)(1.0, 1000, 10, 0.05);
+    got = GRADE_CALL(grade, break_even_bits_per_s, 1.0, 1000, 10, 0.05);
     GRADE_EXPECT(grade, isinf(got) && got > 0,
                  "Nothing is left for the bytes: no network is fast enough.");
 }

@@ -1,4 +1,4 @@
-/* Something was written behind the table: 2 classes have 4 counts. */
+/* Something was written behind the table */
 int confusion_matrix(ProcessGroup *group, const AnsweredRows *own, double *counts, Error *err) {
     size_t classes = own->classes;
     for (size_t i = 0; i <= classes * classes; i++) counts[i] = 0;

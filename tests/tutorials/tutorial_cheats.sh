@@ -1,0 +1,113 @@
+#!/bin/sh
+# tutorial_cheats.sh BIN_DIR: no file gets points by another way than its functions, and none leaves anything behind:
+# neither in bubblewrap, where that works, nor with the kernel's box alone.
+source=$(cd "$(dirname "$0")/../.." && pwd)
+. "$source/tests/programs/checks.sh"
+TUTORIAL_BUILD=$(cd "$bin/.." && pwd)
+TUTORIAL_WORK=$work/mine
+export TUTORIAL_BUILD TUTORIAL_WORK
+if grep -q "sanitize='.*[a-z]" "$TUTORIAL_BUILD/tutorials/settings.sh"; then
+    echo "tutorial_cheats: a sanitizer needs what the box refuses: nothing to be tested"
+    exit 0
+fi
+step=02-shards mine=$TUTORIAL_WORK/02-shards/03-batch-mean.c
+solution=$source/tutorials/02-shards/exercises/03-batch-mean.c
+mark=left-by-$$
+mkdir -p "$TUTORIAL_WORK/$step" "$work/without"
+printf '#!/bin/sh\nexit 1\n' >"$work/without/bwrap" # as on a machine that lacks it
+chmod +x "$work/without/bwrap"
+
+# A file whose function does this and then returns a wrong answer. The second: what stands before the function.
+answer() {
+    {
+        printf '#include <%s.h>\n' dlfcn fcntl pthread signal stdio stdlib string sys/mman sys/prctl sys/wait unistd
+        echo '#include "tutorials/02-shards/exercises/03-batch-mean.h"'
+        echo "${2:-}"
+        echo 'double batch_mean(const double *means, const size_t *rows, size_t shards) {'
+        echo "(void)means, (void)rows, (void)shards; $1 return 12345; }"
+    } >"$mine"
+}
+# try 'part of what is printed': graded with no points, quickly told, and nothing is left.
+try() {
+    checks=$((checks + 1)) status=0
+    "$source/tutorials/grade" 02 3 >out.txt 2>err.txt </dev/null || status=$?
+    [ "$status" = 1 ] || fail "$what: status $status: $(tail -n 5 err.txt)"
+    [ "$(tail -n 1 out.txt)" = 'Score 0/10' ] || fail "$what: it has points: $(cat out.txt)"
+    grep -qF -- "$1" out.txt || fail "$what: no \"$1\": $(cat out.txt)"
+    [ "$(cat out.txt err.txt | wc -c)" -lt 200000 ] || fail "$what: it printed $(cat out.txt err.txt | wc -c) bytes"
+    ! pgrep -f "$mark" >/dev/null || fail "$what: a process is left"
+    ! pgrep -f "tutorial_grader.*02-shards/03" >/dev/null || fail "$what: a grader is left"
+}
+
+every_cheat() {
+    # ---- another's solution ----
+    what="a solution's text" && echo '#include "tutorials/02-shards/exercises/03-batch-mean.c"' >"$mine"
+    try 'It does not compile'
+    what="a solution's text, from the root" && echo "#include \"$solution\"" >"$mine"
+    try "It $1"
+    what="a solution's text, as a system header" && printf '#pragma GCC system_header\n#include "%s"\n' "$solution" >"$mine"
+    try "It $1"
+    what='a link to a solution' && rm "$mine" && ln -sf "$solution" "$TUTORIAL_WORK/$step/borrowed.h" && echo '#include "borrowed.h"' >"$mine"
+    try "It $1"
+    what='a file read while it runs' && answer "if (fopen(\"$solution\", \"r\")) return 19.0 / 7;"
+    try MISS
+    what='a compiler called while it runs' && answer 'if (system("cc --version") == 0) return 0;'
+    try MISS
+
+    # ---- a verdict of its own ----
+    what='a verdict in a constructor' && answer '' '__attribute__((constructor)) static void cheat(void) {
+        for (int file = 3; file < 64; file++) if (write(file, "+", 1) < 0) continue;
+        _exit(0); }'
+    try MISS
+    what='an empty sentence in a constructor' && answer '' '__attribute__((constructor)) static void cheat(void) {
+        for (int file = 3; file < 64; file++) if (write(file, "", 1) < 0) continue;
+        _exit(0); }'
+    try MISS
+    what='the end of a transcript' && answer 'unsigned end[2] = {0x4f555433, 0};
+        for (int file = 3; file < 64; file++) if (write(file, end, sizeof end) < 0) continue;
+        _exit(0);'
+    try MISS
+    what="the judge's functions" && answer 'void (*end)(void *) = (void (*)(void *))dlsym(NULL, "grade_end"); if (end) end(calloc(1, 4096)); _exit(0);'
+    try MISS
+    what="the judge's memory" && answer 'char name[64]; snprintf(name, sizeof name, "/proc/%d/mem", getppid());
+        if (open(name, O_RDWR) >= 0) return 0; raise(SIGKILL);'
+    try 'signal 9'
+
+    # ---- what would stay ----
+    what='a fork' && answer "if (fork() == 0) { setsid(); execl(\"/bin/sleep\", \"$mark\", \"300\", (char *)0); }"
+    try MISS
+    what='a chain of forks' && answer 'for (int i = 0; i < 100000; i++) if (fork() == 0) { setsid(); } else if (i > 0) _exit(0);'
+    try MISS
+    what='signals to all' && answer 'kill(-1, SIGSTOP); kill(0, SIGKILL); kill(getppid(), SIGSTOP); kill(getppid(), SIGKILL);'
+    try MISS
+    what='memory without a name' && answer 'if (memfd_create("hoard", 0) >= 0) return 0; raise(SIGKILL);'
+    try 'signal 9'
+    what='a file elsewhere' && answer "if (open(\"$work/stolen\", O_CREAT | O_WRONLY, 0600) >= 0 || open(\"/tmp/$mark\", O_CREAT | O_WRONLY, 0600) >= 0) return 0; raise(SIGKILL);"
+    try 'signal 9'
+    [ ! -e "$work/stolen" ] && [ ! -e "/tmp/$mark" ] || fail "$what: it is there"
+
+    # ---- what does not end ----
+    begin=$(date +%s)
+    what='deaf to signals, and loud' && answer 'signal(SIGALRM, SIG_IGN); signal(SIGXCPU, SIG_IGN); signal(SIGTERM, SIG_IGN); prctl(PR_SET_PDEATHSIG, 0);
+        static char much[65536]; for (;;) if (write(1, much, sizeof much) < 0) continue;'
+    try 'It did not end within'
+    what='stopped' && answer 'for (;;) raise(SIGSTOP);'
+    try 'It did not end within'
+    [ $(($(date +%s) - begin)) -lt 60 ] || fail "two hangs took $(($(date +%s) - begin)) s"
+}
+
+"$source/tutorials/grade" --box >out.txt
+if grep -q '^bubblewrap' out.txt; then every_cheat 'does not compile'; fi
+PATH=$work/without:$PATH
+run 'what holds without bubblewrap' "$source/tutorials/grade" --box
+grep -q '^no bubblewrap' out.txt || fail "bubblewrap was found: $(cat out.txt)"
+if grep -q 'starts no process, reaches no network and signals no process$' out.txt && ! grep -q 'no Landlock' out.txt; then
+    every_cheat 'includes a file'
+fi
+# The right file has its points here, too, and what it costs can be read.
+cp "$solution" "$mine"
+run 'the solution' "$source/tutorials/grade" 02 3
+run 'the cost' "$source/tutorials/grade" --timing 02 3
+grep -qE '^02-shards/03-batch-mean (-|[0-9.]+) [0-9.]+ [0-9.]+$' out.txt || fail "no cost: $(cat out.txt)"
+cat out.txt
+tally tutorial_cheats

@@ -1,0 +1,227 @@
+/* play_ranks.c: several ranks, each a process that loads the student's file and calls its function.
+ * The judge forks them, waits, and judges from what they have left in shared memory.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "ddp/group/backends.h"
+#include "tutorials/grading/grader.h"
+
+enum { MOST_BROKEN = 8, MOST_RANKS = 8 };
+
+#define RANKS_TIMEOUT_S  3.0
+#define BROKEN_TIMEOUT_S 0.5 // where one rank has given up, others may wait for it in vain
+
+typedef struct Seat { // a rank's, in shared memory
+    GradeRank rank;   // as it was at its end: err, status
+    WatchLog log;
+    char missed[SENTENCE_MAX]; // "" if no check of its own was missed
+    uint64_t missed_ns;        // when
+    bool returned;
+    int ended; // waitpid's status
+} Seat;
+
+typedef struct Play {
+    int world;
+    void (*run)(GradeRank *rank);
+    void *context;           // shared
+    size_t broken;           // which of a rank's collectives fails, from 1; 0: none
+    bool in_wait;            // one that is started: in pg_work_wait, and not in pg_start
+    Seat *seats;             // [world]
+    pthread_barrier_t *came; // a loaded machine may take long to start a process
+} Play;
+
+const int GRADE_WORLDS[4] = {1, 2, 3, 5};
+
+void *grade_shared(size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED, "no shared memory for ranks");
+    return memory;
+}
+
+pthread_mutex_t grade_mutex(void) {
+    pthread_mutex_t mutex;
+    pthread_mutexattr_t shared;
+    pthread_mutexattr_init(&shared);
+    pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    pthread_mutex_init(&mutex, &shared);
+    pthread_mutexattr_destroy(&shared);
+    return mutex;
+}
+
+// ---- a rank's process ---------------------------------------------------------------------------
+
+void seat_miss(Seat *seat, const char *sentence) {
+    seat->missed_ns = clock_ns();
+    snprintf(seat->missed, sizeof seat->missed, "%s", sentence);
+    fflush(NULL);
+    _exit(0);
+}
+
+static void run_rank(Grade grade, const Play *play, PgEndpoint *endpoint) __attribute__((noreturn));
+static void run_rank(Grade grade, const Play *play, PgEndpoint *endpoint) {
+    Seat *seat = &play->seats[endpoint->rank];
+    Error err = {0};
+    grade_become(&grade, ROLE_RANK);
+    grade.seat = seat;
+    pthread_barrier_wait(play->came);
+    ProcessGroup *group = pg_opener_shm.open(endpoint, &err);
+    if (!group) error_exit(&err);
+    GradeRank rank = {.grade = &grade,
+                      .group = group,
+                      .rank = endpoint->rank,
+                      .world = play->world,
+                      .context = play->context,
+                      .log = &seat->log};
+    watch_break(play->broken, play->in_wait);
+    watch_begin(rank.log);
+    play->run(&rank);
+    watch_begin(NULL);
+    seat->rank = rank;
+    seat->returned = true;
+    fflush(NULL);
+    pg_close(group);
+    _exit(0);
+}
+
+static pthread_barrier_t *make_barrier(int count) {
+    pthread_barrier_t *barrier = grade_shared(sizeof *barrier);
+    pthread_barrierattr_t shared;
+    pthread_barrierattr_init(&shared);
+    pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(barrier, &shared, (unsigned)count);
+    pthread_barrierattr_destroy(&shared);
+    return barrier;
+}
+
+static void play_ranks(const Grade *grade, const Play *play) {
+    const PgOptions options = {.timeout_s = play->broken > 0 ? BROKEN_TIMEOUT_S : RANKS_TIMEOUT_S};
+    PgEndpoint endpoint = {.world = play->world, .options = &options};
+    pid_t processes[MOST_RANKS];
+    Error err = {0};
+    CHECK(play->world <= MOST_RANKS, "%d ranks are too many", play->world);
+    if (pg_opener_shm.create(&endpoint, &err) != 0) error_exit(&err);
+    fflush(NULL);
+    for (int r = 0; r < play->world; r++) {
+        endpoint.rank = r;
+        processes[r] = fork();
+        CHECK(processes[r] >= 0, "no process for rank %d", r);
+        if (processes[r] == 0) run_rank(*grade, play, &endpoint);
+    }
+    pg_opener_shm.release(&endpoint);
+    for (int r = 0; r < play->world; r++)
+        while (waitpid(processes[r], &play->seats[r].ended, 0) < 0 && errno == EINTR) continue;
+}
+
+// ---- judging ------------------------------------------------------------------------------------
+
+// A rank that ended early is the reason for what the others were told.
+static void judge_ends(Grade *grade, const Play *play) {
+    const Seat *first = NULL;
+    for (int r = 0; r < play->world; r++) {
+        const Seat *seat = &play->seats[r];
+        if (seat->missed[0] && (!first || seat->missed_ns < first->missed_ns)) first = seat;
+    }
+    if (first) grade_miss(grade, "%.*s", SENTENCE_MAX - 1, first->missed);
+    for (int r = 0; r < play->world; r++) {
+        char sentence[SENTENCE_MAX];
+        if (play->seats[r].returned && WIFEXITED(play->seats[r].ended)) continue;
+        say_how_it_ended(sentence, play->seats[r].ended);
+        grade_miss(grade, "%.*s (rank %d of %d)", SENTENCE_MAX - 32, sentence, r, play->world);
+    }
+}
+
+static void judge_ranks(Grade *grade, const Play *play) {
+    const int world = play->world;
+    judge_ends(grade, play);
+    for (int r = 0; r < world; r++)
+        if (play->seats[r].rank.err.status != STATUS_OK)
+            grade_miss(grade,
+                       "Not all ranks took part in the same collectives, so the others waited in "
+                       "vain. (%d ranks; rank %d was told: %.400s)",
+                       world, r, play->seats[r].rank.err.message);
+    for (int r = 0; r < world; r++) {
+        const Seat *seat = &play->seats[r];
+        GRADE_EXPECT(grade, seat->rank.status == 0,
+                     "Nothing had failed, and it returned %d: the caller takes that for a failure. "
+                     "(%d ranks, rank %d)",
+                     seat->rank.status, world, r);
+        size_t starts = watch_events(&seat->log, WATCH_START);
+        size_t waits = watch_events(&seat->log, WATCH_WAIT);
+        GRADE_EXPECT(grade, waits >= starts,
+                     "It returned while its own collectives were still running: wait for what was "
+                     "started. (%zu starts, %zu waits)",
+                     starts, waits);
+    }
+}
+
+// Returns whether there was a rank that came as far as the collective that fails.
+static bool judge_broken_ranks(Grade *grade, const Play *play) {
+    bool has_failed = false;
+    for (int r = 0; r < play->world; r++) {
+        const Seat *seat = &play->seats[r];
+        GRADE_EXPECT(grade, !seat->log.waited_for_null,
+                     "The connection was lost, so pg_start returned NULL, and NULL was waited for: "
+                     "pg_work_wait crashes there. Look at what pg_start returns. (rank %d)",
+                     r);
+    }
+    judge_ends(grade, play);
+    for (int r = 0; r < play->world; r++) {
+        const Seat *seat = &play->seats[r];
+        if (watch_calls(&seat->log) < play->broken) continue;
+        has_failed = true;
+        GRADE_EXPECT(grade, seat->rank.status == -1,
+                     "The connection was lost in a collective, and it returned %d, not -1: the "
+                     "caller continues with numbers that never arrived. (rank %d, its collective "
+                     "number %zu)",
+                     seat->rank.status, r, play->broken);
+        GRADE_EXPECT(grade, seat->rank.err.status != STATUS_OK,
+                     "It returned -1, and err says nothing: hand err on to what may fail, so that "
+                     "the caller learns why. (rank %d, its collective number %zu)",
+                     r, play->broken);
+    }
+    return has_failed;
+}
+
+// Plays once with a copy of the context that all ranks share, and judges. Returns whether a
+// collective has failed that was to fail.
+static bool grade_play(Grade *grade, Play play, void *context, size_t bytes) {
+    const size_t seats_bytes = (size_t)play.world * sizeof *play.seats;
+    bool has_failed = false;
+    play.seats = grade_shared(seats_bytes);
+    play.context = grade_shared(bytes + 1);
+    play.came = make_barrier(play.world);
+    memcpy(play.context, context, bytes);
+    play_ranks(grade, &play);
+    memcpy(context, play.context, bytes);
+    if (play.broken > 0)
+        has_failed = judge_broken_ranks(grade, &play);
+    else
+        judge_ranks(grade, &play);
+    munmap(play.came, sizeof *play.came);
+    munmap(play.context, bytes + 1);
+    munmap(play.seats, seats_bytes);
+    return has_failed;
+}
+
+void grade_ranks_with(Grade *grade, int world, void (*run)(GradeRank *rank), void *context,
+                      size_t bytes) {
+    grade_play(grade, (Play){.world = world, .run = run}, context, bytes);
+}
+
+void grade_broken_ranks_with(Grade *grade, int world, void (*run)(GradeRank *rank), void *context,
+                             size_t bytes) {
+    Play play = {.world = world, .run = run};
+    while (play.broken < MOST_BROKEN) {
+        play.broken++;
+        play.in_wait = false;
+        if (!grade_play(grade, play, context, bytes)) return;
+        play.in_wait = true;
+        grade_play(grade, play, context, bytes);
+    }
+}

@@ -1,0 +1,217 @@
+/* player.c: the judge's process and the student's.
+ *
+ * Both run the same check. At the first call of the student's function the judge forks the player,
+ * which confines itself (box.h), loads the student's file and makes the calls. What each call
+ * returned and wrote goes into the transcript, a pipe. The judge makes no call: it reads from the
+ * transcript what the player has seen and goes on judging. So the student's code can spoil its
+ * answers and nothing else: the verdict's pipe is open in the judge only.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tutorials/grading/box.h"
+#include "tutorials/grading/grader.h"
+
+typedef enum FrameKind { FRAME_OUTPUT = 0x4f555431, FRAME_MISS, FRAME_END } FrameKind;
+
+typedef struct Frame {
+    uint32_t kind;
+    uint32_t bytes;
+} Frame;
+
+// Returns whether all bytes were written.
+static bool write_all(int file, const void *from, size_t bytes) {
+    const char *next = from;
+    while (bytes > 0) {
+        ssize_t moved = write(file, next, bytes);
+        if (moved < 0 && errno == EINTR) continue;
+        if (moved <= 0) return false;
+        next += moved;
+        bytes -= (size_t)moved;
+    }
+    return true;
+}
+
+// ---- the transcript, buffered at both ends ------------------------------------------------------
+
+static struct {
+    char bytes[4096];
+    size_t begin, end;
+} buffer;
+
+static void flush(const Grade *grade) {
+    if (!write_all(grade->transcript, buffer.bytes, buffer.end)) _exit(1);
+    buffer.end = 0;
+}
+
+static void put(const Grade *grade, const void *data, size_t bytes) {
+    if (bytes > sizeof buffer.bytes - buffer.end) flush(grade);
+    if (bytes > sizeof buffer.bytes) {
+        if (!write_all(grade->transcript, data, bytes)) _exit(1);
+    } else if (bytes > 0) {
+        memcpy(buffer.bytes + buffer.end, data, bytes);
+        buffer.end += bytes;
+    }
+}
+
+// Returns whether there were so many.
+static bool take(const Grade *grade, void *to, size_t bytes) {
+    char *next = to;
+    while (bytes > 0) {
+        if (buffer.begin == buffer.end) {
+            ssize_t got = read(grade->transcript, buffer.bytes, sizeof buffer.bytes);
+            if (got < 0 && errno == EINTR) continue;
+            if (got <= 0) return false;
+            buffer.begin = 0;
+            buffer.end = (size_t)got;
+        }
+        size_t now = buffer.end - buffer.begin < bytes ? buffer.end - buffer.begin : bytes;
+        memcpy(next, buffer.bytes + buffer.begin, now);
+        buffer.begin += now;
+        next += now;
+        bytes -= now;
+    }
+    return true;
+}
+
+static void put_frame(const Grade *grade, FrameKind kind, const void *data, size_t bytes) {
+    Frame frame = {kind, (uint32_t)bytes};
+    put(grade, &frame, sizeof frame);
+    put(grade, data, bytes);
+}
+
+// ---- the judge reads ----------------------------------------------------------------------------
+
+static void give_verdict(const Grade *grade, const char *sentence) __attribute__((noreturn));
+static void give_verdict(const Grade *grade, const char *sentence) {
+    fflush(NULL);
+    bool given = write_all(grade->verdict, sentence, strlen(sentence) + 1);
+    _exit(given ? 0 : 1);
+}
+
+static void miss_by_end(Grade *grade) __attribute__((noreturn));
+static void miss_by_end(Grade *grade) {
+    char sentence[SENTENCE_MAX];
+    int status = 0;
+    waitpid(grade->player, &status, 0);
+    say_how_it_ended(sentence, status);
+    give_verdict(grade, sentence);
+}
+
+// Reads the next frame, which must be of this kind and length.
+static void take_frame(Grade *grade, FrameKind kind, void *data, size_t bytes) {
+    Frame frame;
+    char sentence[SENTENCE_MAX] = "";
+    if (!take(grade, &frame, sizeof frame)) miss_by_end(grade);
+    if (frame.kind == FRAME_MISS && frame.bytes < sizeof sentence) {
+        if (!take(grade, sentence, frame.bytes)) miss_by_end(grade);
+        give_verdict(grade, sentence);
+    }
+    if (frame.kind != (uint32_t)kind || frame.bytes != bytes)
+        give_verdict(grade, "It wrote into a file descriptor that is not its own.");
+    if (!take(grade, data, bytes)) miss_by_end(grade);
+}
+
+// ---- the student's process ----------------------------------------------------------------------
+
+void grade_become(Grade *grade, Role role) {
+    grade->role = role;
+    close(grade->verdict);
+    grade->verdict = -1;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_DUMPABLE, 1); // ranks map each other's memory through /proc
+}
+
+bool grade_plays(Grade *grade) {
+    int ends[2];
+    if (grade->role == ROLE_PLAYER) flush(grade); // should the next call not return
+    if (grade->role != ROLE_JUDGE) return true;
+    if (grade->player) return false;
+    int failed = pipe2(ends, O_CLOEXEC);
+    CHECK(failed == 0, "no pipe for a transcript");
+    fflush(NULL);
+    grade->player = fork();
+    CHECK(grade->player >= 0, "no process for a student's file");
+    const bool plays = grade->player == 0;
+    if (plays) grade_become(grade, ROLE_PLAYER);
+    grade->transcript = ends[plays ? 1 : 0];
+    close(ends[plays ? 0 : 1]);
+    return plays;
+}
+
+void grade_out(Grade *grade, void *output, size_t bytes) {
+    if (grade->role == ROLE_PLAYER) put_frame(grade, FRAME_OUTPUT, output, bytes);
+    if (grade->role == ROLE_JUDGE) take_frame(grade, FRAME_OUTPUT, output, bytes);
+}
+
+// Everything that this process could reach is given up before the student's code is loaded.
+static void load(Grade *grade) {
+    CHECK(grade->role != ROLE_JUDGE, "the judge must not load a student's file");
+    box_enter(grade->file, grade->room, 2 * CHECK_SECONDS);
+    signal(SIGSEGV, SIG_DFL); // a sanitizer, if there is one, would turn it into an exit
+    grade->library = dlopen(grade->file, RTLD_NOW | RTLD_LOCAL);
+    if (!grade->library) grade_miss(grade, "Your file cannot be loaded: %.400s", dlerror());
+}
+
+GradeFunction *grade_function(Grade *grade, const char *name) {
+    // POSIX's way around C's rule that functions and data have different pointers.
+    union {
+        void *data;
+        GradeFunction *function;
+    } symbol;
+    if (!grade->library) load(grade);
+    symbol.data = dlsym(grade->library, name);
+    if (!symbol.data) grade_miss(grade, "Your file does not define the function %s.", name);
+    return symbol.function;
+}
+
+// ---- the end ------------------------------------------------------------------------------------
+
+void grade_miss(Grade *grade, const char *format, ...) {
+    char sentence[SENTENCE_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(sentence, sizeof sentence, format, arguments);
+    va_end(arguments);
+    fflush(NULL);
+    if (grade->role == ROLE_RANK) seat_miss(grade->seat, sentence);
+    if (grade->role == ROLE_JUDGE) give_verdict(grade, sentence);
+    put_frame(grade, FRAME_MISS, sentence, strlen(sentence) + 1);
+    flush(grade);
+    _exit(0);
+}
+
+void grade_end(Grade *grade) {
+    int status = 0;
+    fflush(NULL);
+    if (grade->role == ROLE_PLAYER) {
+        put_frame(grade, FRAME_END, "", 0);
+        flush(grade);
+        _exit(0);
+    }
+    if (grade->player) {
+        take_frame(grade, FRAME_END, NULL, 0);
+        waitpid(grade->player, &status, 0);
+    }
+    give_verdict(grade, "");
+}
+
+const char *grade_room(const Grade *grade) {
+    return grade->room;
+}
+
+uint64_t grade_ulps(float a, float b) {
+    int32_t x, y;
+    memcpy(&x, &a, sizeof x);
+    memcpy(&y, &b, sizeof y);
+    int64_t place_x = x < 0 ? (int64_t)INT32_MIN - x : x,
+            place_y = y < 0 ? (int64_t)INT32_MIN - y : y;
+    return (uint64_t)(place_x < place_y ? place_y - place_x : place_x - place_y);
+}
