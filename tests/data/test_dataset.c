@@ -203,8 +203,26 @@ static void test_idx_other_forms(void **state) {
     write_file(folder->path, "t10k-images-idx3-ubyte", BYTES("\0\0\x08\2\0\0\0\2\0\0\0\1\6\7"));
     s = open_good(folder->path);
     assert_int_equal(dataset_sample_size(&s->train), 1);
+    for (size_t d = 0; d < 3; d++) assert_int_equal(s->train.shape[d], 1);
     assert_true(s->train.std[0] == 1); // all equal: no division by 0
     dataset_close(s);
+
+    // Four channels are the most.
+    write_file(folder->path, "train-images-idx3-ubyte",
+               BYTES("\0\0\x08\4\0\0\0\4\0\0\0\4\0\0\0\1\0\0\0\1"
+                     "\0\1\2\3\4\5\6\7\0\1\2\3\4\5\6\7"));
+    write_file(folder->path, "t10k-images-idx3-ubyte",
+               BYTES("\0\0\x08\4\0\0\0\2\0\0\0\4\0\0\0\1\0\0\0\1\0\1\2\3\4\5\6\7"));
+    s = open_good(folder->path);
+    assert_int_equal(s->train.shape[0], 4);
+    dataset_close(s);
+
+    // One file of the four is enough to tell which format the folder should have.
+    for (int i = 0; i < 4; i++) {
+        folder_clear(folder->path);
+        write_file(folder->path, FILES[i], BYTES(""));
+        expect_error(folder->path, i == 0 ? "IDX file is truncated" : "no train-images-idx3-ubyte");
+    }
 }
 
 typedef struct Broken {

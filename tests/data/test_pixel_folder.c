@@ -94,6 +94,20 @@ static void test_ignored_label(void **state) {
     assert_non_null(source); // all pixels count
     assert_int_equal(source->train.classes, 3);
     dataset_close(source);
+    // Labels with a gap are classes, and so is 255 if there is 254.
+    static const struct {
+        const char *labels;
+        size_t classes;
+    } gaps[] = {{"P5\n3 2\n255\n\0\0\0\0\0\7", 8}, {"P5\n3 2\n255\n\0\0\0\0\376\377", 256}};
+    for (int i = 0; i < 2; i++) {
+        write_file(state, "train/a.pgm", gaps[i].labels, 17);
+        source = dataset_open(*state, 0, NULL);
+        assert_non_null(source);
+        assert_int_equal(source->train.classes, gaps[i].classes);
+        dataset_close(source);
+    }
+    write_file(state, "train/a.pgm", BYTES("P5\n3 2\n255\n\0\0\0\0\375\377"));
+    refused(state, -1, "train: labels up to 253, and then 255: is that no class?");
     write_file(state, "train/a.pgm", BYTES("P5\n3 2\n255\n\5\5\5\5\5\5"));
     write_file(state, "train/b.pgm", BYTES("P5\n3 2\n255\n\5\5\5\5\5\5"));
     refused(state, 5, "every pixel has the label that is to be ignored");

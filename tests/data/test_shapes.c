@@ -53,6 +53,64 @@ static void shapes_outlines_part_the_classes(void **state) {
     dataset_close(s);
 }
 
+// Two images, pixel by pixel: 1 is a circle, 2 a rectangle, 3 a triangle, - an outline.
+static void shapes_are_drawn_as_ever(void **state) {
+    (void)state;
+    enum { HEIGHT = 15, WIDTH = 21 };
+    static const char *const drawn[2 * HEIGHT] = {
+        ".....................", //
+        "...........--........", //
+        "...........------....", //
+        "..........-33--11-...", //
+        "..........-33--111-..", //
+        ".........-3333--11-..", //
+        ".........-3333--11-..", //
+        ".........-3333--11-..", //
+        "........-333333--1-..", //
+        ".......-----------...", //
+        ".......----------....", //
+        ".......-22222-.......", //
+        ".......-22222-.......", //
+        ".......-------.......", //
+        ".....................", //
+
+        ".....................", //
+        "..----...............", //
+        ".-1111-..............", //
+        ".-11111-....--------.", //
+        "-111111-....-222222-.", //
+        ".-11111-....-222222-.", //
+        ".-1111-.....-222222-.", //
+        "..-----.....--------.", //
+        "...........-.........", //
+        "...........--........", //
+        "..........-3-........", //
+        "..........-3-........", //
+        ".........-333-.......", //
+        ".........-333-.......", //
+        "........-33333-......", //
+    };
+    DataSource *s = open_good("shapes:15x21@2", 2);
+    for (size_t row = 0; row < 2 * HEIGHT; row++) {
+        char line[WIDTH + 1] = "";
+        for (size_t i = 0; i < WIDTH; i++) {
+            int64_t label = s->train.labels[row * WIDTH + i];
+            line[i] = label == LABEL_IGNORE ? '-' : ".123"[label];
+        }
+        assert_string_equal(line, drawn[row]);
+    }
+    // The colours, by a weighted sum: another library's logarithm may round a few bytes differently.
+    const double wanted[] = {1052709, 744713};
+    const Dataset *sets[] = {&s->train, &s->test};
+    for (int k = 0; k < 2; k++) {
+        double sum = 0;
+        for (size_t i = 0; i < sets[k]->count * 3 * HEIGHT * WIDTH; i++)
+            sum += (double)sets[k]->bytes[i] * (double)(i % 7 + 1);
+        check_close(sum, wanted[k], 30, "the colours");
+    }
+    dataset_close(s);
+}
+
 static void shapes_are_a_function_of_name_and_seed(void **state) {
     (void)state;
     DataSource *a = open_good("shapes:16x12@10", 7), *b = open_good("shapes:16x12@10", 7);
@@ -87,7 +145,11 @@ static void shapes_names_are_checked(void **state) {
         {"shapes:32x32@9 ", "want"},
         {"shapes:-8x32", "want"},
         {"shapes:4x32", "sides must be of 8 to"},
-        {"shapes:8x9999", "sides must be of 8 to"},
+        {"shapes:8x4097", "sides must be of 8 to"},
+        {"shapes:4097x8", "sides must be of 8 to"},
+        {"shapes:7x8", "sides must be of 8 to"},
+        {"shapes:8x7", "sides must be of 8 to"},
+        {"shapes:8x8->5", "want"},
         {"shapes:64x64@999999999", "more than 3 GiB"},
         {"shape", "No such file"},
     };
@@ -101,7 +163,16 @@ static void shapes_names_are_checked(void **state) {
     assert_int_equal(one->train.count, 1);
     assert_int_equal(one->test.count, 1);
     dataset_close(one);
-    dataset_close(open_good("shapes", 0));
+    static const char *const good[] = {"shapes", "shapes:4096x8@1", "shapes:8x4096@1"};
+    static const size_t tests[] = {600, 1, 1};
+    for (int i = 0; i < 3; i++) {
+        one = open_good(good[i], 0);
+        assert_int_equal(one->test.count, tests[i]);
+        dataset_close(one);
+    }
+    one = open_good("shapes:8x8@10", 0);
+    assert_int_equal(one->test.count, 2);
+    dataset_close(one);
 }
 
 // An image whose red byte is its label + 10, so that both can be compared wherever they go.
@@ -179,6 +250,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_have_all_classes_and_ignored_outlines),
         cmocka_unit_test(shapes_outlines_part_the_classes),
+        cmocka_unit_test(shapes_are_drawn_as_ever),
         cmocka_unit_test(shapes_are_a_function_of_name_and_seed),
         cmocka_unit_test(shapes_names_are_checked),
         cmocka_unit_test(augmented_labels_move_with_their_pixels),

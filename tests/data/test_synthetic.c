@@ -89,6 +89,44 @@ static void test_synthetic_classification(void **state) {
     dataset_close(s);
 }
 
+static double weighted(const float *values, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; values && i < count; i++) sum += (double)values[i] * (double)(i % 7 + 1);
+    return sum;
+}
+
+// The numbers themselves, by weighted sums: whoever trained on a set gets the same one again.
+static void test_synthetic_numbers(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        double floats[2], targets[2], labels[2], floor; // of the training and the test set
+    } cases[] = {
+        {"synthetic:10->5@64", {203.844199, -74.3040875}, {-336.304229, -47.4088386}, {0, 0}, 0.01},
+        {"synthetic:2x3x4->7@64", {42.6232103, 105.641913}, {0, 0}, {763, 217}, 0.776345084},
+        {"synthetic:1->1@3", {-1.97182035, 1.06630695}, {-6.07881594, 0.105850488}, {0, 0}, 0.01},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        DataSource *s = dataset_open(cases[i].name, 11, NULL);
+        assert_non_null(s);
+        const Dataset *sets[] = {&s->train, &s->test};
+        for (int k = 0; k < 2; k++) {
+            const Dataset *set = sets[k];
+            size_t count = set->count;
+            expect_near(weighted(set->floats, count * dataset_sample_size(set)), cases[i].floats[k],
+                        1e-4);
+            expect_near(weighted(set->targets, count * set->target_size), cases[i].targets[k],
+                        1e-4);
+            double labels = 0;
+            for (size_t l = 0; set->labels && l < count; l++)
+                labels += (double)set->labels[l] * (double)(l % 7 + 1);
+            assert_true(labels == cases[i].labels[k]);
+        }
+        expect_near(s->loss_floor, cases[i].floor, 1e-7);
+        dataset_close(s);
+    }
+}
+
 static void test_synthetic_is_a_function_of_the_seed(void **state) {
     (void)state;
     const char *name = "synthetic:2x3x3->4@40";
@@ -141,6 +179,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_synthetic_regression),
         cmocka_unit_test(test_synthetic_classification),
+        cmocka_unit_test(test_synthetic_numbers),
         cmocka_unit_test(test_synthetic_is_a_function_of_the_seed),
         cmocka_unit_test(test_synthetic_names),
     };

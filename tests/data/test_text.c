@@ -132,6 +132,38 @@ static void vocabulary(void **state) {
                  "known.txt: has 15 different tokens, --vocabulary is 14");
 }
 
+// The first and last character of each length, and of what surrogates leave.
+static void ends_of_the_ranges(void **state) {
+    static const char *const ends[] = {
+        "\x01",         "\x7f",         "\xc2\x80",     "\xdf\xbf",         "\xe0\xa0\x80",
+        "\xed\x9f\xbf", "\xee\x80\x80", "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"};
+    enum { ENDS = sizeof ends / sizeof *ends };
+    char text[8 * ENDS] = "", utf8[TEXT_CHARACTER_ROOM];
+    for (int i = 0; i < 2 * ENDS; i++) strcat(text, ends[i % ENDS]);
+    write_file(state, "ends.txt", text, strlen(text));
+    DataSource *source = must_open(state, "ends.txt", (DataOptions){.context = 1});
+    assert_int_equal(source->train.classes, ENDS);
+    for (size_t i = 0; i < ENDS; i++) {
+        assert_int_equal(text_character(source, i, utf8), strlen(ends[i]));
+        assert_string_equal(utf8, ends[i]);
+    }
+    dataset_close(source);
+    write_file(state, "last.txt", BYTES("a\xed\xbf\xbf")); // the last surrogate
+    expect_error(state, "last.txt", (DataOptions){.context = 1}, "byte 1 is not UTF-8");
+}
+
+// Nine tenths are to train on, rounded down, whatever the length.
+static void training_part(void **state) {
+    for (size_t count = 20; count < 31; count++) {
+        write_file(state, "part.txt", "abcdefghijklmnopqrstuvwxyz12345", count);
+        DataSource *source = must_open(state, "part.txt", (DataOptions){.context = 1});
+        assert_int_equal(source->train.token_count, count * 9 / 10);
+        assert_int_equal(source->test.token_count, count - count * 9 / 10);
+        assert_int_equal(source->test.count, source->test.token_count - 1);
+        dataset_close(source);
+    }
+}
+
 static void shipped(void **state) {
     (void)state;
     Error err = {0};
@@ -204,9 +236,18 @@ static void token_files(void **state) {
     write_tokens(state, "tokens/val.bin", val, 4);
     expect_seven(state, 0, 301);
     expect_seven(state, 50257, 50257);
+    expect_seven(state, 301, 301);
+    expect_error(state, "tokens", (DataOptions){.context = 3, .vocabulary = 300},
+                 "train.bin: has 301 different tokens, --vocabulary is 300");
     memcpy(with_header + 512, train, sizeof train);
     write_tokens(state, "tokens/train.bin", with_header, 512 + 7);
     expect_seven(state, 0, 301);
+    const uint16_t zeros[4] = {0};
+    write_tokens(state, "tokens/train.bin", zeros, 4);
+    write_tokens(state, "tokens/val.bin", zeros, 4);
+    DataSource *source = must_open(state, "tokens", (DataOptions){.context = 3});
+    assert_int_equal(source->train.classes, 1); // the token 0
+    dataset_close(source);
 }
 
 static void broken_token_files(void **state) {
@@ -240,6 +281,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(characters_become_windows),
         cmocka_unit_test(vocabulary),
+        cmocka_unit_test(ends_of_the_ranges),
+        cmocka_unit_test(training_part),
         cmocka_unit_test(shipped),
         cmocka_unit_test(broken_texts),
         cmocka_unit_test(token_files),
