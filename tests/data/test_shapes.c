@@ -99,7 +99,7 @@ static void shapes_are_drawn_as_ever(void **state) {
         }
         assert_string_equal(line, drawn[row]);
     }
-    // The colours, by a weighted sum: another library's logarithm may round a few bytes differently.
+    // The colours, by a weighted sum: another library's logarithm may round a few bytes otherwise.
     const double wanted[] = {1052709, 744713};
     const Dataset *sets[] = {&s->train, &s->test};
     for (int k = 0; k < 2; k++) {
