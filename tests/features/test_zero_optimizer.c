@@ -155,6 +155,57 @@ static void memory_to_the_byte(void **state) {
         }
 }
 
+// ---- bytes moved --------------------------------------------------------------------------------
+
+// Returns the bytes that this rank moves in the third step, after the buckets were rebuilt.
+static uint64_t moved_in_a_step(ProcessGroup *group, const Case *how, bool zero, Outcome *outcome) {
+    enum { OUT = 32, IN = 64, WARM_UP = 2 };
+    Rig self = rig_open(group, outcome), *rig = &self;
+    rig_wrap(rig, matrix_model(rig->device, IN, OUT, 1), &(DdpConfig){.bucket_cap_mb = -1});
+    OptimizerConfig config = how->optimizer;
+    if (zero) {
+        EXPECT(ddp_zero_optimizer(rig->wrapper, &(ZeroConfig){.apart = how->apart}, NULL) == 0);
+        config.sharding = zero_optimizer_sharding(rig->wrapper);
+        config.sharding->whole_gradients = how->whole;
+    }
+    Optimizer *optimizer = optimizer_create(rig->model, &config);
+    uint64_t before = 0;
+    for (int step = 0; step <= WARM_UP; step++) {
+        if (step == WARM_UP) before = pg_moved_bytes(group);
+        module_zero_grad(rig->model);
+        EXPECT(matrix_backward(rig, rig->wrapper, 1, IN, 1, 1, &outcome->error) == 0);
+        EXPECT(ddp_finish_backward(rig->wrapper, NULL, &outcome->error) == 0);
+        optimizer_step(optimizer, 0.1);
+    }
+    const uint64_t moved = pg_moved_bytes(group) - before;
+    optimizer_close(optimizer);
+    rig_close(rig);
+    return moved;
+}
+
+// A rank reads the others' gradients of its part and writes its part's weights to them. With whole
+// gradients it takes part in their all-reduce instead.
+static void count_moved(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const Case *how = argument;
+    const uint64_t world = (uint64_t)pg_size(group);
+    const uint64_t crossing = 2048 / world * sizeof(float) * (world - 1);
+    const uint64_t plain = moved_in_a_step(group, how, false, outcome);
+    const uint64_t moved = moved_in_a_step(group, how, true, outcome);
+    const uint64_t expected = (how->whole ? plain : crossing) + crossing;
+    if (moved != expected)
+        problem(outcome, "apart %d, whole %d: %llu bytes, not %llu", how->apart, how->whole,
+                (unsigned long long)moved, (unsigned long long)expected);
+}
+
+static void moved_bytes_of_a_step(void **state) {
+    (void)state;
+    for (int world = 1; world <= 4; world *= 2)
+        for (int way = 0; way < 4; way++) {
+            const Case how = {.optimizer = ADAMW, .apart = way & 1, .whole = way & 2};
+            play_ranks(AS_THREADS, world, 60, count_moved, &how, NULL);
+        }
+}
+
 // ---- weights that are still being read ----------------------------------------------------------
 
 // The gradient is ready at once, but the weight is read a while later, as a linear layer's is. Its
@@ -295,6 +346,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_as_ddp),
         cmocka_unit_test(memory_to_the_byte),
+        cmocka_unit_test(moved_bytes_of_a_step),
         cmocka_unit_test(no_weight_changes_under_a_backward),
         cmocka_unit_test(others_are_refused_by_name),
         cmocka_unit_test(ignored_parameters_are_every_ranks_own),

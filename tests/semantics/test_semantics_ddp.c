@@ -13,6 +13,7 @@
 #include "ddp/features/comm_hooks.h"
 #include "ddp/features/logger.h"
 #include "ddp/features/logging_data.h"
+#include "ddp/reducer.h"
 #include "ddp/sync_state.h"
 #include "tests/rigs/temp_folder.h"
 
@@ -348,14 +349,14 @@ static void log_training(ProcessGroup *group, const void *argument, Outcome *out
     DdpConfig config = ddp_config_default();
     config.bucket_cap_mb = 0;
     rig_wrap(rig, toy_model(rig->device, 3, 1), &config);
-    ddp_set_logging_rate(rig->wrapper, 2);
+    ddp_set_logging_rate(rig->wrapper, 3);
     ddp_register_comm_hook(rig->wrapper, comm_hook_all_reduce(group), NULL);
     for (int i = 0; i < 20; i++) {
         module_zero_grad(rig->model);
         toy_train(rig, (float[]){1, 1, 1});
     }
     DdpLoggingData data = ddp_logging_data(rig->wrapper);
-    EXPECT(ddp_logger(rig->wrapper)->samples == 15); // 1 to 10, then 12, 14, ..., 20
+    EXPECT(ddp_logger(rig->wrapper)->samples == 13); // 1 to 10, then 12, 15, 18
     EXPECT(data.iteration == 20 && data.world_size == rig->world && data.rank == rig->rank);
     EXPECT(data.num_parameter_tensors == 3 && data.total_parameter_size_bytes == 48);
     EXPECT(strcmp(data.module_name, "Toy") == 0 && strcmp(data.backend_name, "shm") == 0);
@@ -384,9 +385,52 @@ static void log_training(ProcessGroup *group, const void *argument, Outcome *out
     rig_close(rig);
 }
 
+// Of iteration i, i % 4 tasks are unused: their bytes show which iteration was sampled last. The
+// averages are those of the samples.
+static void log_samples(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    enum { RATE = 4, TASKS = 4, ITERATIONS = 26, TIMES = 5 };
+    (void)argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    RigConfig config = rig_config_default();
+    config.find_unused_parameters = true;
+    rig_wrap_with(rig, toy_model(rig->device, TASKS, 1), &config);
+    ddp_set_logging_rate(rig->wrapper, RATE);
+    double sums[TIMES] = {0}, samples = 0;
+    size_t unused = 0;
+    for (size_t i = 1; i <= ITERATIONS; i++) {
+        float factors[TASKS];
+        for (size_t k = 0; k < TASKS; k++) factors[k] = k < i % TASKS ? 0 : 1;
+        module_zero_grad(rig->model);
+        toy_train(rig, factors);
+        const DdpLoggingData data = ddp_logging_data(rig->wrapper);
+        const uint64_t times[TIMES] = {
+            data.forward_compute_time, data.backward_compute_time, data.backward_comm_time,
+            data.backward_compute_comm_overlap_time, data.exposed_comm_time};
+        const double averages[TIMES] = {data.avg_forward_compute_time,
+                                        data.avg_backward_compute_time, data.avg_backward_comm_time,
+                                        data.avg_backward_compute_comm_overlap_time,
+                                        data.avg_exposed_comm_time};
+        const bool sampled = i <= 10 || i % RATE == 0;
+        const ReducerTimes now = reducer_times(ddp_reducer(rig->wrapper));
+        if (sampled) {
+            unused = i % TASKS * 4 * sizeof(float);
+            samples++;
+            for (int k = 0; k < TIMES; k++) sums[k] += (double)times[k];
+            EXPECT(times[0] == now.forward_compute && times[1] == now.backward_compute);
+            EXPECT(times[2] == now.backward_comm && times[3] == now.overlap);
+            EXPECT(times[4] == now.exposed);
+        }
+        EXPECT(data.iteration == i && data.unused_parameter_size == unused);
+        for (int k = 0; k < TIMES; k++)
+            EXPECT(fabs(averages[k] - sums[k] / samples) <= 1e-9 * (1 + sums[k]));
+    }
+    rig_close(rig);
+}
+
 static void row_54_logging_data(void **state) {
     (void)state;
     play_both(2, log_training, NULL, NULL);
+    play_ranks(AS_THREADS, 2, 60, log_samples, NULL, NULL);
 }
 
 // ---- row 56: ignored parameters ---------------------------------------------------------------
