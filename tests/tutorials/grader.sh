@@ -1,12 +1,12 @@
 #!/bin/sh
 # grader.sh BIN_DIR STEP/EXERCISE [quick]: the grader is graded. The solution gets all points, the stub does not,
-# and every wrong version is answered with the sentence in its first comment. Right versions in another style, where
+# and every wrong version is answered with its sentence (versions.awk). Right versions in another style, where
 # there are some, get all points. quick: one wrong version only.
 set -eu
 build=$(cd "$1/.." && pwd)
 step=${2%/*} exercise=${2#*/} quick=${3:-}
 root=$(cd "$(dirname "$0")/../.." && pwd)
-here=$root/tutorials
+here=$root/tutorials tests=$root/tests/tutorials
 TUTORIAL_BUILD=$build TUTORIAL_WORK=$(mktemp -d)
 export TUTORIAL_BUILD TUTORIAL_WORK
 trap 'rm -rf "$TUTORIAL_WORK"' EXIT
@@ -33,21 +33,30 @@ rm "$TUTORIAL_WORK/$step/$exercise.c"
 grep -q '^  MISS' "$TUTORIAL_WORK/out" || fail "the starter file misses no check"
 ! grep -qE 'does not compile|cannot be loaded|warning:' "$TUTORIAL_WORK/out" || fail "the starter file does not compile cleanly"
 
-for wrong in "$folder/$exercise.wrong"/*.c; do
-    sentence=$(sed -n '1s,^/\* \(.*\) \*/$,\1,p' "$wrong")
-    assemble "$folder/$exercise.c" "$wrong" >"$TUTORIAL_WORK/$step/$exercise.c"
-    [ -n "$sentence" ] || fail "$wrong does not begin with its sentence"
-    ! grade || fail "$wrong gets all points"
-    grep -qF -- "${sentence%.}" "$TUTORIAL_WORK/out" || fail "$wrong is not told: $sentence"
-    echo "$(basename "$wrong" .c): $sentence"
+version() { # KIND NAME: the solution with the replacements of this version becomes the student's file
+    awk -v name="$2" -f "$tests/versions.awk" "$folder/$exercise.$1" "$folder/$exercise.c" >"$TUTORIAL_WORK/$step/$exercise.c" ||
+        fail "$2 cannot be made"
+}
+versions_of() { # KIND: a line for each, its name, a tab, and its sentence
+    [ ! -e "$folder/$exercise.$1" ] || awk -v list=1 -f "$tests/versions.awk" "$folder/$exercise.$1"
+}
+
+versions_of wrong >"$TUTORIAL_WORK/wrong"
+while IFS="$(printf '\t')" read -r name sentence; do
+    [ -n "$sentence" ] || fail "$name has no sentence"
+    version wrong "$name"
+    ! grade || fail "$name gets all points"
+    grep -qF -- "${sentence%.}" "$TUTORIAL_WORK/out" || fail "$name is not told: $sentence"
+    echo "$name: $sentence"
     versions=$((versions + 1))
     [ -z "$quick" ] || break
-done
-for right in "$folder/$exercise.right"/*.c; do
-    [ -z "$quick" ] && [ -e "$right" ] || break
-    assemble "$folder/$exercise.c" "$right" >"$TUTORIAL_WORK/$step/$exercise.c"
-    grade || fail "$right does not get all points"
-done
+done <"$TUTORIAL_WORK/wrong"
+versions_of right >"$TUTORIAL_WORK/right"
+while IFS="$(printf '\t')" read -r name sentence; do
+    [ -z "$quick" ] || break
+    version right "$name"
+    grade || fail "$name ($sentence) does not get all points"
+done <"$TUTORIAL_WORK/right"
 [ -n "$quick" ] || [ "$versions" -ge 4 ] || fail "$versions wrong versions are too few"
 echo "$2: $versions wrong versions, $failures failures"
 [ "$failures" = 0 ]

@@ -19,7 +19,7 @@ grep -q ' exercises, and no solutions' out.txt || fail "another message: $(cat o
 while IFS= read -r file; do
     cmp -s "$source/$file" "$copy/$file" || echo "${file#./}"
 done <"$work/files" | sed -E '/\.stub\.c$|\.grade\.c$/b
-    s,^tutorials/[^/]*/exercises/[^/]*\.(wrong|right)/.*,version,; s,^tutorials/[^/]*/exercises/[^/]*\.c$,solution,' |
+    s,^tutorials/[^/]*/exercises/[^/]*\.(wrong|right)$,version,; s,^tutorials/[^/]*/exercises/[^/]*\.c$,solution,' |
     sort -u >"$work/differ"
 cat >"$work/wanted" <<'END'
 README.md

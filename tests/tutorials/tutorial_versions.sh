@@ -1,0 +1,37 @@
+#!/bin/sh
+# tutorial_versions.sh BIN_DIR: the wrong and right versions of the exercises still fit their solutions: each of their
+# replacements stands in the solution once. An exercise has four wrong versions or more, each with a sentence.
+source=$(cd "$(dirname "$0")/../.." && pwd)
+. "$source/tests/programs/checks.sh"
+apply=$source/tests/tutorials/versions.awk
+total=0
+
+for solution in "$source"/tutorials/*/exercises/*.grade.c; do
+    solution=${solution%.grade.c}.c
+    for kind in wrong right; do
+        file=${solution%.c}.$kind
+        [ -e "$file" ] || [ $kind = wrong ] || continue
+        checks=$((checks + 1))
+        awk -v list=1 -f "$apply" "$file" >names || fail "$file"
+        [ $kind = right ] || [ "$(wc -l <names)" -ge 4 ] || fail "$file: fewer than four"
+        ! grep -q '	$' names || [ $kind = right ] || fail "$file: no sentence: $(grep '	$' names)"
+        while IFS='	' read -r name _; do
+            total=$((total + 1))
+            awk -v name="$name" -f "$apply" "$file" "$solution" >version.c 2>why.txt || fail "$(cat why.txt)"
+        done <names
+    done
+done
+
+# The rule by itself.
+printf 'a\nb\na\nc\n' >solution
+plant() { printf 'wrong it: sentence\n<<<<\n%s\n====\nnew\n>>>>\n' "$1" >file; }
+plant b
+run 'a version that fits' awk -v name=it -f "$apply" file solution
+[ "$(tr '\n' ' ' <out.txt)" = 'a new a c ' ] || fail "another version: $(cat out.txt)"
+for find in a d ''; do # twice, nowhere, nothing
+    plant "$find"
+    checks=$((checks + 1))
+    ! awk -v name=it -f "$apply" file solution >/dev/null 2>&1 || fail "\"$find\" fits"
+done
+echo "tutorial_versions: $total versions"
+tally tutorial_versions

@@ -1,5 +1,0 @@
-/* The chunks are ceil(rows / shards) long, and only the last one is shorter. */
-void shard_bounds(size_t rows, size_t shards, size_t shard, size_t *begin, size_t *end) {
-    *begin = rows * shard / shards;
-    *end = rows * (shard + 1) / shards;
-}

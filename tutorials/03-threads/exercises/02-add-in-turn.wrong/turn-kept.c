@@ -1,9 +1,0 @@
-/* The turn was not passed on: after the addition turn->next is the next shard's number. */
-void add_in_turn(Turn *turn, int shard, const float *gradients) {
-    pthread_mutex_lock(&turn->mutex);
-    while (turn->next != shard) pthread_cond_wait(&turn->changed, &turn->mutex);
-    for (size_t i = 0; i < turn->count; i++)
-        turn->sum[i] = shard == 0 ? gradients[i] : turn->sum[i] + gradients[i];
-    pthread_cond_broadcast(&turn->changed);
-    pthread_mutex_unlock(&turn->mutex);
-}

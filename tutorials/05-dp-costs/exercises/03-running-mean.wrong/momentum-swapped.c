@@ -1,9 +1,0 @@
-/* The new mean counts for momentum, the old one for the rest; yours is the other way round. */
-double running_mean_after(double running, double momentum, const double *values, size_t rows,
-                          size_t devices) {
-    size_t begin, end;
-    chunk_bounds(rows, devices, 0, &begin, &end);
-    double sum = 0;
-    for (size_t row = begin; row < end; row++) sum += values[row];
-    return momentum * running + (1 - momentum) * sum / (double)(end - begin);
-}

@@ -1,9 +1,0 @@
-/* Only rank 0 has the sum; the other ranks still have their own numbers. */
-int all_reduce_by_hand(ProcessGroup *group, float *data, float *scratch, size_t count, Error *err) {
-    if (pg_rank(group) > 0) return pg_run(group, pg_send(data, count, PG_F32, 0), err);
-    for (int from = 1; from < pg_size(group); from++) {
-        if (pg_run(group, pg_recv(scratch, count, PG_F32, from), err) != 0) return -1;
-        for (size_t i = 0; i < count; i++) data[i] += scratch[i];
-    }
-    return 0;
-}

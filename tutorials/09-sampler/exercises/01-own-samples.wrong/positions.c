@@ -1,8 +1,0 @@
-/* These are places in the order, not the samples that stand there. */
-size_t own_samples(const size_t *order, size_t samples, int world, int rank, size_t *own) {
-    const size_t ranks = (size_t)world, r = (size_t)rank;
-    const size_t count = (samples + ranks - 1) / ranks;
-    (void)order;
-    for (size_t i = 0; i < count; i++) own[i] = (r + i * ranks) % samples;
-    return count;
-}

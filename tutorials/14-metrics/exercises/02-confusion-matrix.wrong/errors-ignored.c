@@ -1,9 +1,0 @@
-/* The connection was lost in a collective, and it returned 0, not -1 */
-int confusion_matrix(ProcessGroup *group, const AnsweredRows *own, double *counts, Error *err) {
-    size_t classes = own->classes;
-    for (size_t i = 0; i < classes * classes; i++) counts[i] = 0;
-    for (size_t row = 0; row < own->rows; row++)
-        counts[(size_t)own->truths[row] * classes + (size_t)own->answers[row]]++;
-    pg_run(group, pg_all_reduce(counts, classes * classes, PG_F64, PG_SUM), err);
-    return 0;
-}

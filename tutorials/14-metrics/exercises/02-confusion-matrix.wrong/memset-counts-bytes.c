@@ -1,9 +1,0 @@
-/* The table was emptied in part only: memset counts bytes, and a double has eight. */
-#include <string.h>
-int confusion_matrix(ProcessGroup *group, const AnsweredRows *own, double *counts, Error *err) {
-    size_t classes = own->classes;
-    memset(counts, 0, classes * classes);
-    for (size_t row = 0; row < own->rows; row++)
-        counts[(size_t)own->truths[row] * classes + (size_t)own->answers[row]]++;
-    return pg_run(group, pg_all_reduce(counts, classes * classes, PG_F64, PG_SUM), err);
-}

@@ -1,9 +1,0 @@
-/* every rank needs the weights, rank 0 too. */
-int save_load_remove(ProcessGroup *group, const Storage *storage, Error *err) {
-    if (pg_rank(group) == 0) storage->save(storage->context);
-    if (pg_run(group, pg_barrier(), err) != 0) return -1;
-    if (pg_rank(group) == 0) storage->load(storage->context);
-    if (pg_run(group, pg_barrier(), err) != 0) return -1;
-    if (pg_rank(group) == 0) storage->remove(storage->context);
-    return 0;
-}

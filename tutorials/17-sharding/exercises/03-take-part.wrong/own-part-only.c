@@ -1,8 +1,0 @@
-/* Read behind an old part: where it ends, the next one begins. */
-size_t take_part(const SavedState *saved, size_t world, size_t rank, float *mine) {
-    size_t share = (saved->count + world - 1) / world, taken = 0;
-    for (size_t i = rank * share; i < (rank + 1) * share && i < saved->count; i++)
-        mine[taken++] =
-            saved->parts[rank < saved->world ? rank : saved->world - 1][i - rank * share];
-    return taken;
-}

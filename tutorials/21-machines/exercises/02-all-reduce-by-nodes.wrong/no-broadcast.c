@@ -1,8 +1,0 @@
-/* still has its own numbers: the sum did not come back to it. */
-int all_reduce_by_nodes(ProcessGroup *node, ProcessGroup *firsts, float *numbers, size_t count,
-                        Error *err) {
-    if (pg_run(node, pg_reduce(numbers, count, PG_F32, PG_SUM, 0), err) != 0) return -1;
-    if (firsts && pg_run(firsts, pg_all_reduce(numbers, count, PG_F32, PG_SUM), err) != 0)
-        return -1;
-    return 0;
-}

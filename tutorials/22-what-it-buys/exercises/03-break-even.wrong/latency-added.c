@@ -1,5 +1,0 @@
-/* Latency takes away from the time that is left; it does not add to it. */
-double break_even_bits_per_s(double compute_s, double bytes, int messages, double latency_s) {
-    double left_s = compute_s + 2 * messages * latency_s; // for the bytes, there and back
-    return left_s > 0 ? 8 * 2 * bytes / left_s : INFINITY;
-}
