@@ -1,5 +1,6 @@
 # timeline.gp: one DP step above one DDP step, a row per track, spans coloured by phase. What a communicator's
 # thread does is solid while data move (with the bucket's number in it or beside it) and hatched while it waits for other ranks;
+# devices of DP are hatched where they wait for device 0; a bracket is what DDP saves;
 # arrows lead from where a bucket was ready to its all-reduce. Reads plots/timeline.csv (row, begin_ms, end_ms,
 # phase, span, bucket), plots/tracks.csv (row, label) and plots/arrows.csv (from_row, from_ms, to_row, to_ms).
 
@@ -29,6 +30,14 @@ set rmargin at screen 1 - 15.0 / width
 set tmargin at screen 1 - 74.0 / height
 set bmargin at screen 168.0 / height
 
+# The bracket, in the gap between DP's rows and DDP's.
+if (drawing && exists("ddp_end") && exists("dp_end")) {
+    if (ddp_end < dp_end) {
+        set arrow 1 from ddp_end, dp_rows + 0.85 to dp_end, dp_rows + 0.85 heads size screen 0.008,90 linewidth 2 linecolor rgb black
+        set label 1 sprintf("DDP saves %.1f ms", dp_end - ddp_end) at (ddp_end + dp_end) / 2, dp_rows + 0.6 center font ",13"
+    }
+}
+
 kinds = phases." moving"
 middle(unused) = (column("begin_ms") + column("end_ms")) / 2
 of_kind(kind) = strcol("phase") eq kind ? middle(0) : NaN
@@ -50,7 +59,7 @@ plot for [k = 1:words(kinds)] spans using (of_kind(word(kinds, k))):"row":"begin
         (column("row") - 0.4):(column("row") + 0.4) \
         title in_key(word(kinds, k)) with boxxyerror linewidth 0.4 linecolor rgb phase_colour[k], \
     spans using (middle(0)):"row":"begin_ms":(waiting_end(0)):(column("row") - 0.4):(column("row") + 0.4) \
-        title "waiting for another rank" with boxxyerror fillstyle pattern 4 noborder linecolor rgb "#666666", \
+        title "waiting" with boxxyerror fillstyle pattern 4 noborder linecolor rgb "#666666", \
     "plots/arrows.csv" using "from_ms":(column("from_row") + 0.4):(column("to_ms") - column("from_ms")): \
         (column("to_row") - column("from_row") - 0.8) \
         notitle with vectors head filled size screen 0.008,20 linewidth 1.2 linecolor rgb black, \

@@ -96,7 +96,8 @@ def network_text(network):
     if not network["parameters"]:
         return network["name"]
     count = float(network["parameters"])
-    return f"{network['name']} ({short_number(count)} parameters, {4 * count / 1e6:.{1 if count > 25e3 else 2}f} MB of gradients)"
+    size = f"{4 * count / 1e6:.1f} MB" if count > 12500 else f"{4 * count / 1e3:.1f} kB"
+    return f"{network['name']} ({short_number(count)} parameters, {size} of gradients)"
 
 
 def place_text(link):
@@ -117,7 +118,7 @@ def waiting_ms(row):
 def verdict_text(pair, place):
     """What line one says of a place, without its network."""
     if pair.verdict == "disturbed":
-        return f"disturbed by other work {place}, so nothing is concluded there"
+        return f"disturbed by other work {place}: no conclusion"
     if pair.verdict == "ties" or pair.change == 0:
         return f"DP and DDP tie {place}"
     share = f"{100 * abs(pair.change) / pair.dp:.0f} %"
@@ -156,6 +157,8 @@ def headline(results):
     verdicts = {pair.verdict for pair, _, _ in known}
     if len(known) == 2 and verdicts == {"ties"}:
         text = f"{said[0]} and {known[1][1]}"
+    elif len(known) == 2 and verdicts == {"disturbed"}:
+        text = f"disturbed by other work through memory and {known[1][1]}: no conclusion"
     elif len(known) == 2 and verdicts in ({"saves"}, {"loses"}) and all(" % " in one for one in said):
         shares = [abs(pair.change) / pair.dp for pair, _, _ in known]
         text = f"{said[0]} and {100 * shares[1]:.0f} % {known[1][1]}" + why[shares.index(max(shares))]

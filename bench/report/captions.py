@@ -88,14 +88,32 @@ def loss(name, rows):
     return f"{name}: the loss differs from one device's by at most {most:.1e}, at step {at} of {int(rows[-1][0])}"
 
 
-def timeline(spans, arrows):
-    """The first rank's step, which comes first of DDP's: when its first bucket was ready."""
+def end_of(spans):
+    return max((span[2] for span in spans), default=0.0)
+
+
+def timeline(steps, where):
+    """What the picture of a step shows. steps: tracks, spans and arrows of "dp" and "ddp"."""
+    if len(steps) < 2:
+        return ""
+    (tracks, spans, _), (_, ddp_spans, arrows) = steps["dp"], steps["ddp"]
+    dp, ddp = end_of(spans), end_of(ddp_spans)
+    waiting = sum(span[2] - span[1] for span in spans if span[3] == "waiting")
+    devices = len({span[0] for span in spans if span[3] == "waiting"}) or 1
+    saved = "the bracket is what DDP saves" if ddp < dp else "here DDP saves nothing"
+    text = (f"{where[0].upper()}{where[1:]}, these steps take {dp:.1f} ms on DP and {ddp:.1f} on DDP: {saved}. DP's devices wait for "
+            f"{100 * waiting / devices / dp:.0f} % of their step (hatched) while device 0 sends and sums.")
+    return f"{text} {first_bucket(ddp_spans, arrows)}".strip()
+
+
+def first_bucket(spans, arrows):
+    """The first rank's step, whose rows come first: when its first bucket was ready."""
     if not arrows:
         return ""
     row = min(arrow[0] for arrow in arrows)
     ready = [arrow[1] for arrow in arrows if arrow[0] == row]
     backward = [span for span in spans if span[0] == row and span[3] == "backward"]
-    begin, end = min((span[1] for span in backward), default=0), max((span[2] for span in backward), default=0)
+    begin, end = min((span[1] for span in backward), default=0), end_of(backward)
     if end <= begin:
         return ""
     return (f"The first of DDP's {len(ready)} buckets is ready after {100 * (min(ready) - begin) / (end - begin):.0f} % of the "

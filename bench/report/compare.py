@@ -6,8 +6,8 @@ from pathlib import Path
 
 from . import answer, captions, figures, look, page, tables
 from .results import Results, unique, write_csv
-from .text import columns, folded, markdown_table, terminal_table
-from .traces import overlap_of, step_of
+from .text import columns, folded, markdown_table, signed, terminal_table
+from .traces import overlap_of, step_of, with_waiting
 
 REFERENCE = Path(__file__).resolve().parent.parent / "results" / "two-cores"
 TITLES = {
@@ -27,10 +27,13 @@ class Comparison:
             run = path.stem.removeprefix("trace-")
             if run.endswith(("-serial", "-overlapped")):
                 self.traced[run] = overlap_of(path)
+        over = "link-" if self.results.has("trace-link-dp.json") and self.results.has("trace-link-ddp.json") else ""
+        self.where = f"over {self.results.link}" if over else "through memory" if self.results.is_cpu else "on GPUs"
         for label in ("dp", "ddp"):
-            path = self.results.folder / f"trace-{label}.json"
+            path = self.results.folder / f"trace-{over}{label}.json"
             if path.is_file():
-                self.steps[label] = step_of(path, label.upper())
+                tracks, spans, arrows = step_of(path, label.upper())
+                self.steps[label] = tracks, with_waiting(tracks, spans) if label == "dp" else spans, arrows
         for model in self.results.curve_models:
             self.losses[model] = self.curves(model)
 
@@ -79,7 +82,6 @@ class Comparison:
                   [(f"{at:g}", f"{begin:.9g}", f"{end:.9g}", *rest) for at, begin, end, *rest in spans])
         write_csv(plots / "arrows.csv", ["from_row", "from_ms", "to_row", "to_ms"],
                   [(f"{at:g}", f"{begin:.9g}", f"{to:g}", f"{end:.9g}") for at, begin, to, end in arrows])
-        self.spans, self.arrows = spans, arrows
 
     def settings(self):
         """plots/settings.gp: what the figures need to know beside their data."""
@@ -93,10 +95,12 @@ class Comparison:
             "units": results.fact("units", "cores"),
             "key_phases": nameless(450, [results.rows(path) for path in sorted(plots.glob("phases-*.csv"))]),
             "key_timeline": nameless(580, [results.rows("plots/timeline.csv")]),
-            "timeline_model": captions.traced_network(results),
+            "timeline_model": f"{captions.traced_network(results)}, {self.where}",
             "link_text": results.link,
         }
         lines = [f'{name} = "{value}"' for name, value in words.items()] + [f"cores = {results.cores}"]
+        lines += [f"{label}_end = {captions.end_of(step[1]):.6f}" for label, step in self.steps.items()]
+        lines += [f"dp_rows = {len(self.steps['dp'][0])}"] if "dp" in self.steps else []
         (plots / "settings.gp").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def wanted(self):
@@ -112,7 +116,7 @@ class Comparison:
         if name == "loss":
             return captions.joined(captions.loss(self.results.name(model, "curves"), rows) for model, rows in self.losses.items() if rows)
         if name == "timeline":
-            return captions.timeline(self.spans, self.arrows) if self.steps else ""
+            return captions.timeline(self.steps, self.where)
         return getattr(captions, name)(self.results)
 
     def draw(self):
@@ -200,7 +204,7 @@ def lay_out_difference(path, pair):
     rows += [("all else", pair.parts.get("all else", 0.0), printed["all else"]), ("step", pair.change, pair.change)]
     disturbed = int(pair.verdict == "disturbed")
     write_csv(path, ["row", "phase", "difference_ms", "shown_ms", "disturbed"],
-              [(i + 1, name, f"{ms:.4f}", f"{said:+.{pair.digits}f}", disturbed) for i, (name, ms, said) in enumerate(rows)])
+              [(i + 1, name, f"{ms:.4f}", signed(said, pair.digits), disturbed) for i, (name, ms, said) in enumerate(rows)])
 
 
 def lay_out_phases(path, rows):

@@ -15,9 +15,15 @@ def networks(results):
     table = [["network", "hidden layers", "layers with parameters", "parameters", "MB of gradients", "used for"]]
     for name, (row, parts) in found.items():
         count = float(row["parameters"])
-        table.append([name, row["hidden"].replace(";", ", ") or "-", row["layers"], short_number(count), f"{4 * count / 1e6:.2f}",
+        table.append([name, sizes_text(row["hidden"]), row["layers"], short_number(count), f"{4 * count / 1e6:.2f}" if count > 2500 else f"{4 * count / 1e6:.4f}",
                       "; ".join(parts)])
     return table
+
+
+def sizes_text(hidden):
+    """"8 x 512", "256, 128"."""
+    sizes = hidden.split(";")
+    return f"{len(sizes)} x {sizes[0]}" if len(sizes) > 1 and len(set(sizes)) == 1 else ", ".join(sizes) or "-"
 
 
 def speed(results):

@@ -1,6 +1,7 @@
 """What a Chrome trace of a run (--trace) says: the shortest step's spans, and when buckets were ready and moved."""
 
 import json
+import re
 
 from .look import PHASES
 from .results import ReportError, median, unique
@@ -71,6 +72,20 @@ def step_of(path, label):
             arrows.append((row_of[event["pid"], event["tid"]], (event["ts"] - start) / 1000,
                            row_of[end["pid"], end["tid"]], (end["ts"] - start) / 1000))
     return tracks, drawn, arrows
+
+
+def with_waiting(tracks, spans):
+    """DP's spans, and where its devices' threads have none: there they wait for device 0 and the thread that drives."""
+    end = max(span[2] for span in spans)
+    waiting = []
+    for row, name in tracks:
+        if re.search(r"(cpu|cuda):[0-9]+$", name):
+            done = 0.0
+            for begin, stop in sorted((span[1], span[2]) for span in spans if span[0] == row) + [(end, end)]:
+                if begin > done:
+                    waiting.append((row, done, begin, "waiting", "waiting", -1))
+                done = max(done, stop)
+    return spans + waiting
 
 
 def overlap_of(path):

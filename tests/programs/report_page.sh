@@ -17,6 +17,11 @@ const light = colour => { // the lightness that an eye sees, 0 to 1
 const faults = []
 const page = light(getComputedStyle(document.body).backgroundColor)
 if (document.documentElement.scrollWidth > innerWidth) faults.push("wider than the page: " + document.documentElement.scrollWidth)
+for (const table of document.querySelectorAll(".wide"))
+    if (table.scrollWidth > table.clientWidth + 1) faults.push("a table is cut off: " + table.textContent.slice(0, 40) + " by " + (table.scrollWidth - table.clientWidth))
+for (const link of document.querySelectorAll('a[href^="#"]'))
+    if (!document.getElementById(link.getAttribute("href").slice(1))) faults.push("no " + link.getAttribute("href"))
+if (!/^toy \(/.test(document.querySelector("h1 + p").textContent.trim())) faults.push("line one is no answer: " + document.querySelector("h1 + p").textContent)
 let texts = 0
 for (const svg of document.querySelectorAll("figure > svg")) {
     const title = svg.querySelector("title").textContent
@@ -49,7 +54,7 @@ document.body.setAttribute("data-faults", faults.join("; "))
 END
 sed '/^<\/body>/e cat judge.html' out/report.html >page.html
 
-for width in 500 800 1400; do
+for width in 500 800 1600; do
     for scheme in light dark; do
         checks=$((checks + 1))
         dark=

@@ -134,7 +134,9 @@ class LineOne(unittest.TestCase):
 
     def test_disturbed(self):
         self.assertEqual(self.line(disturb([ONE, DP2, DDP2])),
-                         self.head + "disturbed by other work through memory, so nothing is concluded there.")
+                         self.head + "disturbed by other work through memory: no conclusion.")
+        self.assertEqual(self.line(disturb([ONE, DP2, DDP2]), disturb(LINK)),
+                         self.head + "disturbed by other work through memory and over 10 Gbit/s: no conclusion.")
 
     def test_missing(self):
         self.assertEqual(self.line([ONE]), "")
@@ -191,9 +193,18 @@ class Captions(unittest.TestCase):
 
     def test_timeline(self):
         spans = [(1, 0, 99, "backward", "backward", -1), (3, 5, 10, "backward", "backward", -1)]
-        self.assertEqual(captions.timeline(spans, [(3, 6, 4, 6.1), (3, 9, 4, 9.2), (5, 5, 6, 7)]),
+        self.assertEqual(captions.first_bucket(spans, [(3, 6, 4, 6.1), (3, 9, 4, 9.2), (5, 5, 6, 7)]),
                          "The first of DDP's 2 buckets is ready after 20 % of the backward pass.")
-        self.assertEqual(captions.timeline(spans, []), "")
+        self.assertEqual(captions.first_bucket(spans, []), "")
+        dp = [(2, 0, 10, "forward", "forward", -1), (2, 10, 20, "waiting", "waiting", -1), (3, 0, 5, "waiting", "waiting", -1),
+              (3, 5, 20, "backward", "backward", -1)]
+        steps = {"dp": ([], dp, []), "ddp": ([], [(1, 0, 12, "backward", "backward", -1)], [])}
+        said = "Through memory, these steps take {} ms on DP and {} on DDP: {}. DP's devices wait for {} % of their step (hatched) while " \
+            "device 0 sends and sums."
+        self.assertEqual(captions.timeline(steps, "through memory"), said.format("20.0", "12.0", "the bracket is what DDP saves", 38))
+        self.assertEqual(captions.timeline({**steps, "dp": steps["ddp"]}, "through memory"),
+                         said.format("12.0", "12.0", "here DDP saves nothing", 0))
+        self.assertEqual(captions.timeline({}, "through memory"), "")
 
     def test_zero(self):
         rows = [row(strategy, "gpt", world, step, disturbed, timed=timed, peak_bytes_device0=peak, exposed=exposed, optimizer=update)

@@ -30,7 +30,7 @@ class Tables(unittest.TestCase):
             made.csv("networks.csv", ["part", "model", "hidden", "layers", "parameters"], ["speed", "mlp", "1024;1024", 3, 1126410],
                      ["curves", "mlp", "256;128", 3, 50826], ["equivalence", "mlp", "256;128", 3, 50826])
             self.assertEqual(tables.networks(made.results)[1:], [
-                ["mlp-1024", "1024, 1024", "3", "1.1 M", "4.51", "speed, phases, memory"],
+                ["mlp-1024", "2 x 1024", "3", "1.1 M", "4.51", "speed, phases, memory"],
                 ["mlp-256-128", "256, 128", "3", "50.8 k", "0.20", "loss; bits"]])
 
     def test_speed(self):

@@ -58,6 +58,13 @@ class Traces(unittest.TestCase):
         self.assertEqual([span for span in spans if span[0] == 4], [(4, 4.0, 6.0, "moving", "all_reduce", 0)])
         self.assertEqual(arrows, [(1, 3.0, 2, 3.0)])
 
+    def test_waiting(self):
+        """A device of DP waits where its thread has no span, also at the begin and the end of the step; the driving thread does not."""
+        tracks = [(1, "DP main"), (2, "DP cpu:0")]
+        spans = [(1, 0, 10, "loss", "loss", -1), (2, 2, 4, "forward", "forward", -1), (2, 5, 8, "backward", "backward", -1)]
+        self.assertEqual([span[:4] for span in traces.with_waiting(tracks, spans)[3:]],
+                         [(2, 0.0, 2, "waiting"), (2, 4, 5, "waiting"), (2, 8, 10, "waiting")])
+
     def test_no_steps(self):
         self.assertRaises(ReportError, self.read, traces.overlap_of, overlap_trace()[:5])
         self.assertRaises(ReportError, self.read, traces.step_of, overlap_trace(), "DDP")
