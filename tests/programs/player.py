@@ -173,7 +173,7 @@ def test_spans():
         check(f"{scene}: something is shown", sum(len(part) for parts in shown for part in parts) > 20)
         one, other = (drive(page, "answer([seen('dp'), seen('ddp')])", f"#scene={scene}") for page in ("page.html", "swapped.html"))
         check(f"{scene}: other files are other spans", not set(one[0]) & set(other[0]) and not set(one[1]) & set(other[1]))
-        check(f"{scene}: and these are the files'", [one[1], one[0]] == other and len(one[0]) > 10 and len(one[1]) > 15, one)
+        check(f"{scene}: and these are the files'", [one[1], one[0]] == other and min(map(len, one)) > 10, one)
     here, there = (drive("page.html", "answer([...seen('dp'), ...seen('ddp')])", f"#scene={scene}") for scene, *_ in both)
     check("the switch changes every span", not set(here) & set(there))
 
@@ -189,7 +189,7 @@ def test_hand():
     """, "#scene=link")
     events, log = found["events"], found["log"]
     times = [time for time, _, _ in log[:found["there"]]]
-    check("N stops at every event", times == [e["at"] for e in events if e["at"] > 0] and len(times) > 20, (times, events))
+    check("N stops at every event", times == [e["at"] for e in events if e["at"] > 0] and len(times) >= 12, (times, events))
     check("and says it", all(words.startswith(event["text"]) for (_, words, _), event in
                              zip(log, [e for e in events if e["at"] > 0])), log[:3])
     check("both parts are in the words", all("DP: " in words and "DDP: " in words for _, words, _ in log))
