@@ -17,7 +17,7 @@ here=$PWD
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in progress devices options results runs section disturbed measure link player equivalence facts; do
+for part in progress devices options results runs section disturbed measure link equivalence facts; do
     # shellcheck source=/dev/null
     source "bench/compare/$part.sh"
 done
@@ -116,7 +116,6 @@ if [[ $only_equivalence == 0 ]]; then
     train_curves
     trace_steps
     write_what_if
-    write_player
 fi
 check_equivalence
 clear_bar

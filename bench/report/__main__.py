@@ -6,7 +6,8 @@ import sys
 from .results import ReportError
 
 # What each command does with its arguments, of which the first is DIR.
-COMMANDS = {"compare": ("compare", "write"), "section": ("section", "write"), "figure": ("section", "figure")}
+COMMANDS = {"compare": ("compare", "write"), "player": ("player", "write"), "section": ("section", "write"),
+            "figure": ("section", "figure")}
 
 
 def main():

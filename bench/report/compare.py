@@ -4,7 +4,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from . import answer, captions, figures, look, page, tables
+from . import answer, captions, figures, look, page, player, tables
 from .results import Results, unique, write_csv
 from .text import columns, folded, markdown_table, signed, terminal_table
 from .traces import overlap_of, step_of, with_waiting
@@ -235,6 +235,7 @@ def nameless(width, files):
 
 
 def write(folder, title="DataParallel and DistributedDataParallel, compared"):
+    player.write(folder)
     comparison = Comparison(folder)
     comparison.draw()
     lines = comparison.text().splitlines()

@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
-"""player.py BIN generator|browser: the page that plays a step (bench/report/player), from real traces of both programs.
-
-generator: what it reads of a trace, and of files that are none. browser: in a browser without a window: the
-spans shown at ten times are the trace's, other files are other spans, keys, the address, stills, widths, and the model's
-numbers, which are bench_scale's to nine digits. Status 77 without chromium.
+"""player.py BIN: the page that plays a step (bench/report/player), from real traces of both programs, in a browser without a
+window: the spans shown at ten times are the trace's, other files are other spans, keys, the address, stills, widths, and the
+model's numbers, which are bench_scale's to nine digits. Status 77 without chromium. (tests/report has the generator's test.)
 """
 import html
 import json
@@ -15,9 +13,6 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "bench/report/player"))
-import player  # noqa: E402
-
 BIN = pathlib.Path(sys.argv[1])
 WORK = pathlib.Path(tempfile.mkdtemp())
 CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
@@ -41,60 +36,22 @@ def must_run(*command):
     return out
 
 
-# ---- the generator, without a browser ---------------------------------------------------------------------------------
-
-def event(name, tid, begin, length, **arguments):
-    return {"ph": "X", "name": name, "pid": arguments.pop("pid", 0), "tid": tid, "ts": begin, "dur": length, "args": arguments}
-
-
-def made_trace():
-    """Two ranks and three steps that count, the second of which (number 3) is the shortest: from 200 to 280."""
-    events = [{"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
-              for pid in (0, 1) for tid, name in enumerate(["main", "comm"])]
-    for step, (at, long) in enumerate([(0, 10), (20, 5), (100, 90), (200, 80), (300, 90)]):
-        for pid in (0, 1):
-            events += [event("backward", 0, at + pid, long - 11, pid=pid, number=step),
-                       event("optimizer", 0, at + long - 10, 10 - pid, pid=pid, number=step)]
-    for pid, begin in ((0, 230), (1, 240)):
-        events.append(event("all_reduce", 1, begin, 260 - begin, pid=pid, number=7, bucket=4, bytes=64))
-        events.append({"ph": "i", "name": "bucket is ready", "pid": pid, "tid": 0, "ts": begin - 5, "args": {"bucket": 4}})
-    return events
-
-
-def test_generator():
-    step = player.read_step(made_trace())
-    check("the shortest step", step["step"] == 80, step["step"])
-    check("tracks", [(t["kind"], t["device"], t["label"]) for t in step["tracks"]] ==
-          [("device", 0, "rank 0"), ("link", 0, "rank 0, link"), ("device", 1, "rank 1"), ("link", 1, "rank 1, link")], step["tracks"])
-    wanted = [[0, 0, 69, "backward", -1, 0], [0, 70, 80, "optimizer", -1, 0], [1, 30, 40, "waiting", 4, 64], [1, 40, 60, "moving", 4, 64],
-              [2, 1, 70, "backward", -1, 0], [2, 70, 79, "optimizer", -1, 0], [3, 40, 60, "moving", 4, 64]]
-    check("spans, and a rank that is early waits", step["spans"] == wanted, step["spans"])
-    check("ready", step["ready"] == [[0, 4, 25], [1, 4, 35]], step["ready"])
-    first_two = [e for e in made_trace() if e["args"].get("number", 9) < 2 or e["ph"] == "M"]
-    try:
-        check("no step but the first two", player.read_step(first_two) is None)
-    except ValueError as error:
-        check("no step but the first two", "first two" in str(error), error)
-    names = ["main", "cpu:0", "cpu:1"]
-    check("DP's threads", [player.label_of(name, 0, names)[:2] for name in names] == [("drives", 0), ("device", 0), ("device", 1)])
-    page = player.fill({"network": "</script><b>", "text": "\\1 @MODEL@"})
-    check("data cannot end their script", "</script><b>" not in page and '"\\\\1 @MODEL@"' in page)
-    for name, text in (("empty", ""), ("list", "[]"), ("other", '{"traceEvents": [{"ph": "X"}]}')):
-        (WORK / name).write_text(text)
-        status, _, errors = make("x.html", [("memory", name, name)])
-        check(f"a file that is no trace: {name}", status != 0 and errors.startswith(f"error: {name}: no trace") and errors.count("\n") == 1, errors)
-
-
 # ---- real traces --------------------------------------------------------------------------------------------------------
 
 def make(page, scenes):
-    words = [word for name, dp, ddp in scenes for word in ("--scene", name, "over " + name, dp, ddp)]
-    if not (WORK / "profile.json").exists():
-        must_run(BIN / "bench_profile", "--hidden", "96,64,96", "--rows", 16, "--rounds", 2, "--save", "profile.json")
-    return run(sys.executable, ROOT / "bench/report/player/player.py", page, "--network", "mlp", "--profile", "profile.json", *words)
+    """A page of the traces {name in the results: file}."""
+    results = WORK / page.removesuffix(".html")
+    results.mkdir()
+    (results / "facts.txt").write_text("traced mlp-96-64-96\nlink an emulated link of 1 Gbit/s and 20 us\n")
+    shutil.copy(WORK / "profile.json", results)
+    for name, file in scenes.items():
+        shutil.copy(WORK / file, results / name)
+    must_run("env", f"PYTHONPATH={ROOT}/bench", sys.executable, "-B", "-m", "report", "player", results)
+    shutil.copy(results / "player.html", WORK / page)
 
 
 def trace_both():
+    must_run(BIN / "bench_profile", "--hidden", "96,64,96", "--rows", 16, "--rounds", 2, "--save", "profile.json")
     options = ["--device", "cpu", "--model", "mlp", "--hidden", "96,64,96", "--data", "digits", "--global-batch", 32, "--steps", 7, "--no-eval"]
     for where, link in (("memory", []), ("link", ["--link", "1,20"])):
         must_run(BIN / "train_dp", "--devices", 2, *options, *link, "--trace", f"dp-{where}.json", "--out", "dp")
@@ -160,9 +117,9 @@ def drive(page, script, address="", flags=(), width=1400):
 
 def test_spans():
     both = ("memory", "dp-memory.json", "ddp-memory.json"), ("link", "dp-link.json", "ddp-link.json")
-    for page, scenes in (("page.html", both), ("swapped.html", [(name, b, a) for name, a, b in both])):
-        status, _, errors = make(page, scenes)
-        check("the page is made", status == 0, errors)
+    names = ["trace-dp.json", "trace-ddp.json", "trace-link-dp.json", "trace-link-ddp.json"]
+    make("page.html", dict(zip(names, ["dp-memory.json", "ddp-memory.json", "dp-link.json", "ddp-link.json"])))
+    make("swapped.html", dict(zip(names, ["ddp-memory.json", "dp-memory.json", "ddp-link.json", "dp-link.json"])))
     for scene, *files in both:
         length = raw_spans(files[0])[1]
         times = [round(length * (k + 0.5) / 10) for k in range(10)]
@@ -185,6 +142,8 @@ def test_hand():
         for (let k = 0; k < 200 && page.time < page.scene.end; k++) { press("n"); note(); }
         const there = log.length;
         press("p"); note();
+        goTo(page.scene.events.find(event => event.at > 0).at); // as the slider does
+        press("n"); note();
         answer({log, there, ends: page.scene.end, events: page.scene.events});
     """, "#scene=link")
     events, log = found["events"], found["log"]
@@ -193,6 +152,7 @@ def test_hand():
     check("and says it", all(words.startswith(event["text"]) for (_, words, _), event in
                              zip(log, [e for e in events if e["at"] > 0])), log[:3])
     check("both parts are in the words", all("DP: " in words and "DDP: " in words for _, words, _ in log))
+    check("N leaves an event that the slider came to", log.pop()[0] > min(e["at"] for e in events if e["at"] > 0), log)
     check("P goes back by one", log[-1][0] == [e["at"] for e in events][-2], log[-1])
     played = drive("page.html", """
         press(" ");
@@ -260,15 +220,12 @@ def test_looks():
     check("the page loads nothing", not re.search(r'(src|href)\s*=\s*"?https?:|@import|fetch\(|XMLHttp', page))
 
 
-if sys.argv[2] == "browser" and not CHROMIUM:
+if not CHROMIUM:
     sys.exit(77)
 try:
-    if sys.argv[2] == "browser":
-        trace_both()
-        for test in (test_spans, test_hand, test_address, test_model, test_looks):
-            test()
-    else:
-        test_generator()
+    trace_both()
+    for test in (test_spans, test_hand, test_address, test_model, test_looks):
+        test()
 finally:
     shutil.rmtree(WORK, ignore_errors=True)
 print(f"player: {len(failures)} failures")

@@ -18,8 +18,8 @@ function showScene(scene) {
     find(id + "-shown").textContent = short(page[id]);
   }
   find("time").max = Math.ceil(scene.end);
-  find("about").textContent = "The network is " + data.network + " (" + megabytes(allBytes) +
-    " MB of gradients); the bytes move " + scene.name + ".";
+  find("about").textContent = "Network: " + data.network + ", " + megabytes(allBytes) + " MB of gradients; the bytes move " +
+    scene.name + ".";
   find("dp-title").textContent = "DataParallel: a step takes " + ms(scene.dp.step);
   find("ddp-title").textContent = "DistributedDataParallel: a step takes " + ms(scene.ddp.step);
   if (scene.numbers) find("player").dataset.numbers = JSON.stringify(scene.numbers);
