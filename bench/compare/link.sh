@@ -109,5 +109,5 @@ summarize_link() {
 write_what_if() {
     has_link || return 0
     "$bin/bench_profile" --hidden $deep --rows 150 --rounds 10 --save "$out/profile.json" >"$out/profile.txt" 9<&-
-    bench/model/section.sh "$out/profile.json" "$bin" >"$out/whatif.html"
+    ! has_python || bench/model/section.sh "$out/profile.json" "$bin" >"$out/whatif.html"
 }

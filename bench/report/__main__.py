@@ -5,9 +5,9 @@ import sys
 
 from .results import ReportError
 
-# What each command does with its arguments, of which the first is DIR.
+# What each command does with its arguments, of which the first is DIR or a file.
 COMMANDS = {"compare": ("compare", "write"), "player": ("player", "write"), "section": ("section", "write"),
-            "figure": ("section", "figure")}
+            "figure": ("section", "figure"), "whatif": ("whatif", "write")}
 
 
 def main():

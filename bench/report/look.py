@@ -45,6 +45,10 @@ DARK_FIGURE = {
 }
 
 
+def phase_colours():
+    return {phase: COLOURS[colour] for phase, colour in PHASES.items()}
+
+
 def gnuplot():
     """The lines of plots/palette.gp."""
     lines = [f'{name} = "{colour}"' for name, colour in COLOURS.items()]

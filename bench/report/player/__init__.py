@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from ..captions import traced_network
-from ..look import COLOURS, PHASES
+from ..look import PHASES, phase_colours
 from ..results import ReportError, Results
 from ..traces import read_events, shortest_step, spans_of
 
@@ -107,7 +107,7 @@ def write(folder):
     scenes = [read_scene(results, *scene) for scene in
               (("memory", "through memory", "trace-{}.json"), ("link", f"over {gbit:g} Gbit/s", "trace-link-{}.json"))]
     data = {"network": traced_network(results), "profile": json.loads((results.folder / "profile.json").read_text()),
-            "colours": {phase: COLOURS[colour] for phase, colour in PHASES.items()},
+            "colours": phase_colours(),
             "gbit": gbit, "latency_us": latency_us, "scenes": [scene for scene in scenes if scene]}
     if data["scenes"]:
         (results.folder / "player.html").write_text(fill(data), encoding="utf-8")
