@@ -32,7 +32,8 @@ typedef struct ReadyWatch {
     size_t *order;   // [count] parameters, in the order in which they became ready in this backward
 } ReadyWatch;
 
-static void gradient_ready(void *context, Tensor *tensor) {
+static int gradient_ready(void *context, Tensor *tensor, Error *err) {
+    (void)err;
     ReadyWatch *watch = context;
     double seconds = (double)(clock_ns() - watch->begin_ns) / 1e9;
     for (size_t k = 0; k < watch->parameters.count; k++) {
@@ -40,6 +41,7 @@ static void gradient_ready(void *context, Tensor *tensor) {
         watch->seconds[k] += seconds;
         watch->order[watch->count++] = k;
     }
+    return 0;
 }
 
 static ReadyWatch watch_open(Workload *w) {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "ddp/strategy_ddp.h"
+#include "ddp/strategy_ranks.h"
 
 DdpOptions ddp_options_default(void) {
     return (DdpOptions){.backend = "auto",
@@ -31,6 +31,7 @@ void ddp_options(Options *options, DdpOptions *ddp) {
                      "leave every rank its own running statistics while training");
     options_add_float(o, "timeout-s", &ddp->timeout_s, 0.001, 1e6,
                       "how long a rank waits for the others before it gives up");
+    own_files_options(o, &ddp->own);
     features_add_options(o, &ddp->features);
 }
 
@@ -39,14 +40,16 @@ int ddp_options_check(DdpOptions *ddp, const Options *options, Error *err) {
     ddp->config.broadcast_buffers = !ddp->no_broadcast_buffers;
     ddp->config.global_normalization = strcmp(ddp->normalize, "global") == 0;
     ddp->blocked = strcmp(ddp->sampler, "blocked") == 0;
+    if (own_files_check(&ddp->own, options, ddp->features.options[0], err) != 0) return -1;
     return features_check(options, &ddp->features, err);
 }
 
 int ddp_options_prepare(const DdpOptions *ddp, const TrainConfig *config, const DataSource *data,
                         Module *model, ProcessGroup *group, Error *err) {
-    if (strategy_ddp_check_data(config, data, group, err) != 0) return -1;
+    if (strategy_ranks_check_data(config, data, group, err) != 0) return -1;
     if (ddp->no_broadcast_buffers && module_count(model, MODULE_BUFFERS) == 0)
         return error_set(err, STATUS_USAGE,
                          "--no-broadcast-buffers has no effect: the model has no buffers");
+    if (own_all_reduce_use(&ddp->own, group, err) != 0) return -1;
     return features_prepare_model(&ddp->features, model, group, err);
 }

@@ -14,6 +14,7 @@
 #include "common/base/options.h"
 #include "common/train/setup.h"
 #include "ddp/features/features.h"
+#include "ddp/own/own_wrapper.h"
 
 typedef struct DdpOptions {
     const char *backend;   // "auto", "shm", "mpi", "nccl"
@@ -21,6 +22,7 @@ typedef struct DdpOptions {
     const char *sampler;   // "interleaved", "blocked"
     double timeout_s;
     bool no_overlap, no_broadcast_buffers;
+    OwnFiles own; // of the user: ddp/own
     // Set by ddp_options_check:
     DdpConfig config;
     bool blocked; // sampler_blocked, not distributed_sampler

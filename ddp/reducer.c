@@ -195,19 +195,19 @@ void reducer_mark_ready(Reducer *reducer, size_t parameter) {
     launch_full_buckets(reducer, true);
 }
 
-// Tensor.on_ready: this parameter's gradient is complete. on_ready returns nothing, so
-// reducer_finish returns its errors.
-static void gradient_ready(void *context, Tensor *tensor) {
-    (void)tensor;
+// Tensor.on_ready: this parameter's gradient is complete. Errors are kept for reducer_finish.
+static int gradient_ready(void *context, Tensor *tensor, Error *err) {
+    (void)tensor, (void)err;
     const ReducedGradient *gradient = context;
     Reducer *reducer = gradient->reducer;
     const ReadyPolicy *policy = &reducer->policy;
     if (policy->gradient_completed && !policy->gradient_completed(policy->state, gradient->index))
-        return;
+        return 0;
     // Not expecting: the forward bypassed the wrapper, or ran under no_sync.
-    if (!reducer->expecting) return;
+    if (!reducer->expecting) return 0;
     count_ready(reducer, gradient->index);
     launch_full_buckets(reducer, true);
+    return 0;
 }
 
 int reducer_finish(Reducer *reducer, Profile *profile, Error *err) {

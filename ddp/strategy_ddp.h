@@ -10,11 +10,6 @@
 // hosts and too few GPUs the first. --device auto chooses GPUs if every rank of the host gets one.
 Device *ddp_open_device(const TrainConfig *config, const Rendezvous *me, Error *err);
 
-// Checks that all ranks' samples have the same shape; needs no Job. Collective. Returns 0, or -1
-// with err filled, which names the differing ranks.
-int strategy_ddp_check_data(const TrainConfig *config, const DataSource *data, ProcessGroup *group,
-                            Error *err);
-
 // Returns the Strategy of a wrapper of distributed_data_parallel.
 Strategy *strategy_ddp(Module *wrapper, Device *device, Sampler *sampler);
 

@@ -19,7 +19,8 @@ int main(int argc, char **argv) {
     train_options(&options, &config);
     ddp_options(&options, &ddp); // ddp
     must_do(options_parse(&options, argc, argv, &err), &err);
-    must_do(ddp_options_check(&ddp, &options, &err), &err); // ddp
+    must_do(ddp_options_check(&ddp, &options, &err), &err);         // ddp
+    if (ddp.own.ddp) return own_ddp_train(&config, &options, &ddp); // ddp: --wrapper FILE
 
     DataSource *data = must_get(train_open_data(&config, &err), &err);
     Rendezvous me; // ddp: this rank's number, and the address to meet the others

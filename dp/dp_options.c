@@ -2,6 +2,7 @@
 #include "dp/dp_options.h"
 
 #include "common/base/format.h"
+#include "dp/own/own_wrapper.h"
 
 DpOptions dp_options_default(void) {
     return (DpOptions){.devices = 0};
@@ -16,11 +17,15 @@ void dp_options(Options *options, DpOptions *dp) {
                        "(0,0: two replicas on one card, to try the algorithm out)");
     options_add_enum(options, "bind", &dp->bind, "none|cores",
                      "cores: each device's thread on its own share of the cores");
+    options_add_string(options, "wrapper", &dp->wrapper, "FILE",
+                       "train with a wrapper of your own, C source or a shared object: "
+                       "dp/own/own_dp.h");
 }
 
-int dp_options_check(const DpOptions *dp, const Options *options, Error *err) {
+int dp_options_check(DpOptions *dp, const Options *options, Error *err) {
     const OptionUse use = {"devices", !dp->device_ids, "--device-ids lists the devices"};
-    return options_check_used(options, &use, 1, err);
+    if (options_check_used(options, &use, 1, err) != 0) return -1;
+    return own_dp_load(dp, options, err);
 }
 
 int dp_options_ids(int devices, const char *list, int *ids, Error *err) {

@@ -11,12 +11,15 @@ typedef struct DpOptions {
     int devices;                               // the devices 0 to N-1; 0: dp_open_devices decides
     const char *device_ids;                    // "0,2": these instead; NULL: not given
     enum { DP_BIND_NONE, DP_BIND_CORES } bind; // cores: each device's thread on its own share
+    const char *wrapper;                       // a user's file in the place of data_parallel; NULL
+    const struct OwnDp *own;                   // its table, set by dp_options_check
 } DpOptions;
 
 DpOptions dp_options_default(void);
 void dp_options(Options *options, DpOptions *dp); // appends them, bound to dp
-// Refuses what was given and would have no effect. Returns 0, or -1 with err filled.
-int dp_options_check(const DpOptions *dp, const Options *options, Error *err);
+// Refuses what was given and would have no effect, and loads --wrapper's file. Returns 0, or -1
+// with err filled.
+int dp_options_check(DpOptions *dp, const Options *options, Error *err);
 // The devices that --devices N or, if it is not NULL, --device-ids 0,2 asks for. Fills ids
 // [DP_MAX_DEVICES] and returns how many there are, or -1 with err filled.
 int dp_options_ids(int devices, const char *list, int *ids, Error *err);

@@ -3,8 +3,9 @@
  * Read common/train_single.c first; lines that differ from it are marked "dp:".
  */
 #include "common/train/trainer.h"
-#include "dp/data_parallel.h" // dp: the wrapper
-#include "dp/strategy_dp.h"   // dp: its devices and its options
+#include "dp/data_parallel.h"   // dp: the wrapper
+#include "dp/own/own_wrapper.h" // dp: or one of the user's own
+#include "dp/strategy_dp.h"     // dp: its devices and its options
 
 static const char SUMMARY[] = "Trains a network on several devices with DataParallel.\n"
                               "Example: train_dp --devices 4 --model convnet --profile";
@@ -17,7 +18,8 @@ int main(int argc, char **argv) {
     train_options(&options, &config);
     dp_options(&options, &dp); // dp
     must_do(options_parse(&options, argc, argv, &err), &err);
-    must_do(dp_options_check(&dp, &options, &err), &err); // dp
+    must_do(dp_options_check(&dp, &options, &err), &err);    // dp
+    if (dp.own) return own_dp_train(&config, &options, &dp); // dp: --wrapper FILE
 
     DataSource *data = must_get(train_open_data(&config, &err), &err);
     // dp: several devices; the model, the loss and the optimizer are on the first

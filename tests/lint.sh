@@ -69,7 +69,7 @@ may() {
     done
 }
 # train_ddp and the files that only it needs: in the lesson's folder, but a layer above all folders.
-programs='^ddp/(train_ddp|strategy_ddp|ddp_options)\.'
+programs='^ddp/((train_ddp|strategy_ddp|strategy_ranks|ddp_options)\.|own/)'
 layers='common dp ddp ddp/store ddp/group ddp/rendezvous ddp/features ddp/launch bench tutorials tests'
 may common
 may dp common

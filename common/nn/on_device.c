@@ -5,7 +5,7 @@
 #include "common/nn/ops.h"
 
 typedef struct Held { // fields of a parameter that the part's own backward must not change
-    void (*on_ready)(void *context, Tensor *tensor);
+    int (*on_ready)(void *context, Tensor *tensor, Error *err);
     int pending_uses;
 } Held;
 

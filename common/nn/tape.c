@@ -189,11 +189,12 @@ float *tape_grad(Tape *tape, Tensor *input, bool *accumulate) {
 }
 
 void tape_grad_done(Tape *tape, Tensor *input) {
-    (void)tape;
     if (!wants_grad(input)) return;
     CHECK(input->pending_uses > 0, "a gradient got more contributions than its tensor has uses");
-    if (--input->pending_uses == 0 && input->on_ready)
-        input->on_ready(input->on_ready_context, input);
+    if (--input->pending_uses > 0 || !input->on_ready) return;
+    if (input->on_ready(input->on_ready_context, input, &tape->error) != 0)
+        error_set(&tape->error, STATUS_FAILED, "on_ready of a parameter %s failed without a reason",
+                  tensor_describe(input).text);
 }
 
 bool tape_grad_take(Tape *tape, TapeNode *node, Tensor *input) {

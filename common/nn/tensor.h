@@ -35,8 +35,9 @@ typedef struct Tensor {
     float *grad; // a parameter's: its Module's memory or DDP's bucket; an activation's: the tape's
 
     // Called once per backward when the last use of this tensor has contributed to its gradient
-    // (parameters only). DistributedDataParallel starts its all-reduces from this event.
-    void (*on_ready)(void *context, struct Tensor *tensor);
+    // (parameters only). DistributedDataParallel starts its all-reduces from this event. Returns 0,
+    // or -1 with err filled, which ends backward with that error.
+    int (*on_ready)(void *context, struct Tensor *tensor, Error *err);
     void *on_ready_context;
 
     // Used by the tape during backward: recorded uses that have not contributed yet.

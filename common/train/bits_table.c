@@ -36,6 +36,8 @@ static void find_conditions(const Run *run, bool holds[BITS_CONDITIONS]) {
                        !options_is(options, "comm-hook", "allreduce");
     holds[BITS_FAST_SUMS] = options_given(options, "fast-sums");
     holds[BITS_SYNC_BATCH_NORM] = options_given(options, "sync-batch-norm");
+    holds[BITS_WRAPPER] = options_given(options, "wrapper");
+    holds[BITS_ALL_REDUCE] = options_given(options, "all-reduce");
 }
 
 // ---- the table ----------------------------------------------------------------------------------
@@ -68,6 +70,8 @@ static const BitsRow ROWS[] = {
     {"fast-sums", BITS_FAST_SUMS, "given", "MPI adds up in another order", NULL},
     {"sync-batch-norm", BITS_SYNC_BATCH_NORM, "given",
      "DataParallel has no SyncBatchNorm", NULL},
+    {"wrapper", BITS_WRAPPER, "given", "the wrapper is the user's own", NULL},
+    {"all-reduce", BITS_ALL_REDUCE, "given", "the all-reduce is the user's own", NULL},
 
     // Bits are equal for every value, because ...
     {"seed|load-init|strip-prefix|resume", BITS_NEVER, NULL,

@@ -26,6 +26,8 @@ typedef enum BitsCondition {
     BITS_HOOK,
     BITS_FAST_SUMS,
     BITS_SYNC_BATCH_NORM,
+    BITS_WRAPPER,
+    BITS_ALL_REDUCE,
     BITS_CONDITIONS
 } BitsCondition;
 

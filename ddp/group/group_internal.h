@@ -36,6 +36,8 @@ struct ProcessGroup {
     PgObserver observer;
     DeviceLink *link;       // emulated network; NULL: none
     FlightTrigger *trigger; // NULL: no pipe is configured
+    // A user's sum of buckets (own_sum.h); NULL: the backend's.
+    int (*sum)(ProcessGroup *group, float *values, size_t count, Error *err);
 
     pthread_mutex_t mutex;     // protects what follows
     pthread_cond_t work_ready; // the queue is not empty, or closing is set

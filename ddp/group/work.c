@@ -25,6 +25,7 @@
 #include "common/base/profile.h"
 #include "ddp/group/collective_load.h"
 #include "ddp/group/group_internal.h"
+#include "ddp/group/own_sum.h"
 
 #define POLL_S  0.001 // polling interval of the communication thread with calls in flight
 #define WATCH_S 0.1   // interval of its health check when idle
@@ -130,6 +131,8 @@ static int run_call(ProcessGroup *group, PgCall *call, uint64_t *end_ns) {
     } else if (call->operation == PG_SHARED_ALLOC) {
         call->object = backend->shared_alloc(group->state, call, &error);
         status = call->object ? 0 : -1;
+    } else if (own_sum_runs(group, call) && !is_alone(group, call)) {
+        status = own_sum_run(group, call, &error); // each of its messages crosses the link
     } else if (!is_alone(group, call)) {
         status = backend->run(group->state, call, &moved, &error);
         pg_count_moved(group, moved);
@@ -336,13 +339,22 @@ int pg_perform(ProcessGroup *group, PgCall *call, Error *err) {
     return run_call(group, call, &end_ns) ? pg_check_sound(group, err) : 0;
 }
 
+// pg_run inside the group's own sum: in this thread, which is the queue's.
+static int run_inside(ProcessGroup *group, PgCall *call, Error *err) {
+    uint64_t end_ns;
+    if (own_sum_check(&call->collective, true, err) != 0 || issue(group, call, err) != 0) return -1;
+    return run_call(group, call, &end_ns) ? pg_check_sound(group, err) : 0;
+}
+
 int pg_run(ProcessGroup *group, Collective collective, Error *err) {
     PgCall call = {.operation = (int)collective.kind, .collective = collective};
+    if (own_sum_inside(group)) return run_inside(group, &call, err);
     return issue(group, &call, err) != 0 ? -1 : pg_perform(group, &call, err);
 }
 
 PgWork *pg_start(ProcessGroup *group, Collective collective, Error *err) {
     PgCall call = {.operation = (int)collective.kind, .collective = collective};
+    if (own_sum_inside(group) && own_sum_check(&collective, false, err) != 0) return NULL;
     if (issue(group, &call, err) != 0) return NULL;
     return is_alone(group, &call) ? run_here(group, &call, err) : enqueue(group, &call, err);
 }

@@ -61,11 +61,12 @@ typedef struct ReadyNote {
     size_t index;
 } ReadyNote;
 
-static void record_ready(void *context, Tensor *tensor) {
-    (void)tensor;
+static int record_ready(void *context, Tensor *tensor, Error *err) {
+    (void)tensor, (void)err;
     ReadyNote *note = context;
     if (note->oracle->ready_count < note->oracle->parameters)
         note->oracle->ready[note->oracle->ready_count++] = note->index;
+    return 0;
 }
 
 // One step's sum over the shards into sum; leaves rank 0's buffers in the model.

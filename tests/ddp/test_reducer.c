@@ -98,7 +98,7 @@ static void gradient_of(Scene *scene, int parameter) {
     for (int i = 0; i < 4; i++)
         tensor->grad[i] = (tensor->has_grad ? tensor->grad[i] : 0) + (float)scene->rig.rank + 1;
     tensor->has_grad = true;
-    tensor->on_ready(tensor->on_ready_context, tensor);
+    assert_int_equal(tensor->on_ready(tensor->on_ready_context, tensor, NULL), 0);
 }
 
 // A step in which the gradients become ready in this order: "dcba".

@@ -150,10 +150,12 @@ typedef struct Order {
     int next, of_wte;
 } Order;
 
-static void became_ready(void *context, Tensor *tensor) {
+static int became_ready(void *context, Tensor *tensor, Error *err) {
+    (void)err;
     Order *order = context;
     if (tensor->shape[0] == VOCABULARY) order->of_wte = order->next;
     order->next++;
+    return 0;
 }
 
 // Every parameter's gradient against central differences; and the tied weight is one parameter,

@@ -49,11 +49,13 @@ typedef struct Calls { // of on_ready
     float value;
 } Calls;
 
-static void note_ready(void *context, Tensor *tensor) {
+static int note_ready(void *context, Tensor *tensor, Error *err) {
+    (void)err;
     Calls *calls = context;
     calls->count++;
     calls->last = tensor;
     calls->value = tensor->grad[0];
+    return 0;
 }
 
 typedef struct Parameter { // a weight of 1x1, and what happens to it
@@ -76,9 +78,11 @@ typedef struct Order {
     int count;
 } Order;
 
-static void note_order(void *context, Tensor *tensor) {
+static int note_order(void *context, Tensor *tensor, Error *err) {
+    (void)err;
     Order *order = context;
     if (order->count++ == 0) order->first = tensor;
+    return 0;
 }
 
 // Backward goes from the loss to the input: the parameter that was used last is ready first.
@@ -224,6 +228,42 @@ static void a_failed_backward_leaves_nothing_expected(void **state) {
     }
 }
 
+static int refuse_silently(void *context, Tensor *tensor, Error *err) {
+    (void)tensor;
+    (*(int *)context)++;
+    (void)err;
+    return -1;
+}
+
+static int refuse(void *context, Tensor *tensor, Error *err) {
+    (void)refuse_silently(context, tensor, err);
+    return error_set(err, STATUS_USAGE, "no bucket has room");
+}
+
+// An on_ready that fails ends backward: the parameter below it is never ready.
+static void a_hook_that_fails_ends_backward(void **state) {
+    (void)state;
+    for (int silent = 0; silent < 2; silent++) {
+        Parameter first, second;
+        Error err = {0};
+        int refusals = 0;
+        tape_reset(tape);
+        parameter_open(&first, 3);
+        parameter_open(&second, 5);
+        second.tensor.on_ready = silent ? refuse_silently : refuse;
+        second.tensor.on_ready_context = &refusals;
+        Tensor *y =
+            op_linear(tape, op_linear(tape, number(2), &first.tensor, NULL), &second.tensor, NULL);
+        y = op_squared_error(tape, y, number(0), 1);
+        assert_int_equal(tape_backward(tape, y, &err), -1);
+        check_message(&err, silent ? "on_ready of a parameter [1, 1] failed without a reason"
+                                   : "no bucket has room");
+        assert_int_equal(err.status, silent ? STATUS_FAILED : STATUS_USAGE);
+        assert_int_equal(refusals, 1);
+        assert_int_equal(first.calls.count, 0);
+    }
+}
+
 // ---- memory, modes, errors ----------------------------------------------------------------------
 
 static void a_step_repeats_without_new_memory(void **state) {
@@ -276,6 +316,7 @@ int main(void) {
         WITH_TAPE(the_gradient_of_a_root_stays_1),
         WITH_TAPE(an_unused_parameter_is_never_ready),
         WITH_TAPE(a_failed_backward_leaves_nothing_expected),
+        WITH_TAPE(a_hook_that_fails_ends_backward),
         WITH_TAPE(a_step_repeats_without_new_memory),
         WITH_TAPE(without_recording_nothing_is_kept),
         WITH_TAPE(errors_stick_and_name_op_and_device),

@@ -85,13 +85,15 @@ static void start_full_buckets(Trainer *t) {
 }
 
 // The hook: a gradient is complete. Backward continues with the next when this returns.
-static void gradient_ready(void *context, Tensor *tensor) {
+static int gradient_ready(void *context, Tensor *tensor, Error *err) {
+    (void)err;
     Bucket *bucket = context;
     Trainer *t = bucket->trainer;
-    if (!t->expects_backward) return;
+    if (!t->expects_backward) return 0;
     if (t->tells) printf("a gradient of %zu bytes\n", tensor_bytes(tensor));
     bucket->pending--;
     if (!t->waits) start_full_buckets(t);
+    return 0;
 }
 
 // After backward: waits for the means, and copies them back.

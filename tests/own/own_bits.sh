@@ -1,0 +1,75 @@
+#!/bin/sh
+# own_bits.sh BIN_DIR FILES: training with a wrapper or an all-reduce of one's own (train_dp --wrapper, train_ddp --wrapper
+# and --all-reduce) ends with the bits of the built-in one, with every right file of FILES: several models, numbers of
+# ranks and sizes of buckets, accumulation, a batch that no number of ranks divides, checkpoints and --out.
+files=$2
+. "$(dirname "$0")/../programs/checks.sh"
+PATH=$bin:$PATH
+common="--log-every 100 --seed 3"
+
+# pair NAME OPTION COMMAND...: the command twice, the second time with OPTION "$file": equal weights and optimizer state
+pair() {
+    name=$1 option=$2
+    shift 2
+    rm -rf a.d b.d
+    run "$name" "$@" $common --save a --out a.d
+    run "$name, $file" "$@" $common --save b --out b.d "$option" "$files/$file"
+    same a b
+    checks=$((checks + 1))
+    grep -q 'bits: not promised against .*the user.s own' err.txt ||
+        fail "$file does not say that bits are not promised: $(cat err.txt)"
+}
+# The same with a single rank, where bits are no topic.
+pair_of_one() {
+    run "$1" train_ddp $common --steps 4 --global-batch 8 --save a
+    run "$1, $file" train_ddp $common --steps 4 --global-batch 8 --save b "$2" "$files/$file"
+    same a b
+}
+
+ranks() { ddprun --nproc-per-node "$@"; }
+for file in ddp_overlap.c ddp_in_place.c ddp_naive.c; do
+    pair_of_one 'one rank' --wrapper
+    pair 'mlp' --wrapper ranks 2 train_ddp --steps 4 --global-batch 12 --bucket-cap-mb 0.05
+    pair 'convnet, uneven, accumulated' --wrapper ranks 3 train_ddp --model convnet --steps 3 --global-batch 13 \
+        --accumulate-steps 2 --bucket-cap-mb 0.01 --normalize global --sampler blocked --no-eval
+    pair 'gpt' --wrapper ranks 2 train_ddp --model gpt --steps 2 --global-batch 4 --bucket-cap-mb 0.1 --no-eval
+done
+file=ddp_overlap.c
+pair 'resnet20, batch norm' --wrapper ranks 2 train_ddp --model resnet20 --steps 2 --global-batch 6 --no-eval
+pair 'blocked, every gradient alone' --wrapper ranks 3 train_ddp --steps 3 --global-batch 12 --sampler blocked \
+    --bucket-cap-mb 0 --no-eval
+for file in dp_one_node.c dp_packed.c; do
+    pair 'mlp' --wrapper train_dp --steps 4 --global-batch 13
+    pair 'convnet' --wrapper train_dp --devices 3 --model convnet --steps 3 --global-batch 7 --accumulate-steps 2
+    pair 'gpt' --wrapper train_dp --devices 3 --model gpt --steps 2 --global-batch 4 --no-eval
+    pair 'idle devices' --wrapper train_dp --devices 4 --steps 2 --global-batch 5 --no-eval
+done
+file=dp_one_node.c
+pair 'resnet20, batch norm' --wrapper train_dp --devices 2 --model resnet20 --steps 2 --global-batch 6 --no-eval
+
+# An all-reduce that adds in rank order has the built-in one's bits; a ring's differ by roundings, alike on all ranks.
+for file in sum_naive.c sum_chain.c; do
+    pair 'mlp' --all-reduce ranks 3 train_ddp --steps 4 --global-batch 12 --bucket-cap-mb 0.05
+    pair 'convnet' --all-reduce ranks 2 train_ddp --model convnet --steps 3 --global-batch 8 --no-eval
+done
+file=sum_ring.c
+pair 'two ranks' --all-reduce ranks 2 train_ddp --steps 4 --global-batch 12 --bucket-cap-mb 0.05
+for ranks in 3 4 5; do
+    run 'the built-in sum' ranks $ranks train_ddp $common --steps 4 --global-batch 60 --no-eval --save a
+    run 'a ring' ranks $ranks train_ddp $common --steps 4 --global-batch 60 --no-eval --save b --all-reduce "$files/$file"
+    run "a ring of $ranks" compare_tensors --tol 1e-6 a b
+done
+
+# A shared object needs no compiler.
+file=ddp_overlap.c
+run 'compile' cc -shared -fPIC -I"$bin/../include" -I"$bin/../include/ddpc" -o "$work/mine.so" "$files/$file"
+files=$work file=mine.so
+CC=there-is-none pair 'a shared object' --wrapper ranks 2 train_ddp --steps 2 --no-eval
+
+# A checkpoint of one continues with the other.
+run 'all steps' ranks 2 train_ddp $common --steps 6 --no-eval --save a
+run 'the first' ranks 2 train_ddp $common --steps 3 --no-eval --save b --wrapper mine.so
+run 'the rest' ranks 2 train_ddp $common --steps 6 --no-eval --resume b --save b
+checks=$((checks + 1))
+[ -z "$(ls -d "${TMPDIR:-/tmp}"/ddpc-own-* 2>/dev/null)" ] || fail "compiled files are left in ${TMPDIR:-/tmp}"
+tally own_bits
