@@ -114,9 +114,11 @@ static int before(void *self, bool reduces, Error *err) {
 
 static int finish(void *self, Error *err) {
     Ddp *ddp = self;
-    if (ddp->started < ddp->bucket_count)
-        return error_set(err, STATUS_FAILED, "rank %d: %zu of %zu buckets never became full",
-                         pg_rank(ddp->group), ddp->bucket_count - ddp->started, ddp->bucket_count);
+    for (size_t i = 0; i < ddp->parameters.count && ddp->started < ddp->bucket_count; i++)
+        if (ddp->parameters.items[i].tensor->requires_grad &&
+            !ddp->parameters.items[i].tensor->has_grad)
+            return error_set(err, STATUS_FAILED, "rank %d: no gradient arrived for %s",
+                             pg_rank(ddp->group), ddp->parameters.items[i].name);
     for (size_t b = 0; b < ddp->bucket_count; b++)
         if (pg_work_wait(ddp->works[b], NULL, NULL, err) != 0) return -1;
     return 0;
