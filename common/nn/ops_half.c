@@ -6,7 +6,7 @@ bool tape_stores_halves(const Tape *tape) {
 }
 
 ImageSizes half_sizes(const Tensor *x) {
-    size_t n = x->ndim > 0 ? x->shape[0] : 1, c = x->ndim > 1 ? x->shape[1] : 1, inner = 1;
+    size_t n = x->shape[0], c = x->ndim > 1 ? x->shape[1] : 1, inner = 1; // no scalar has 16 bits
     for (int i = 2; i < x->ndim; i++) inner *= x->shape[i];
     return (ImageSizes){n, c, inner};
 }

@@ -192,11 +192,51 @@ static void row_58_a_part_that_fails(void **state) {
     play_ranks(AS_THREADS, 2, 60, fail_elsewhere, NULL, NULL);
 }
 
+// ---- a part that does not use its input -------------------------------------------------------
+
+static Tensor *constant_forward(Module *self, Tape *tape, Tensor *x) {
+    Tensor *ones = tape_tensor(tape, DTYPE_F32, 2, x->shape);
+    for (size_t i = 0; i < tensor_count(ones); i++) tensor_f32(ones)[i] = 1;
+    return module_forward(self->children[0], tape, ones);
+}
+
+// The input's gradient is zero from this part, alone or beside another use, before it or after it.
+static void a_part_that_ignores_its_input(void **state) {
+    (void)state;
+    Device *devices[] = {device_open("cpu:0", NULL), device_open("cpu:1", NULL)};
+    Tape *tape = tape_create(devices[0], NULL);
+    Module *constant = module_create("Constant", constant_forward);
+    module_add(constant, "fc", layer_linear(devices[1], IN, IN));
+    module_initialize(constant, SEED);
+    Module *part = layer_on_device(constant);
+    for (int way = 0; way < 3; way++) {
+        Error err = {0};
+        tape_reset(tape);
+        Tensor *x = tape_tensor(tape, DTYPE_F32, 2, (size_t[]){ROWS, IN});
+        float *dx = tape_memory(tape, tensor_bytes(x));
+        for (size_t i = 0; i < ROWS * IN; i++) dx[i] = tensor_f32(x)[i] = 5;
+        x->requires_grad = true;
+        x->grad = dx;
+        Tensor *y = way == 1 ? op_add(tape, x, x) : NULL;
+        Tensor *z = module_forward(part, tape, x);
+        if (way == 1) z = op_add(tape, y, z);
+        if (way == 2) z = op_add(tape, z, op_add(tape, x, x));
+        float *dz = tape_make_grad(tape, z);
+        for (size_t i = 0; i < ROWS * IN; i++) dz[i] = 3;
+        CHECK_OK(tape_backward(tape, z, &err) == 0, err);
+        assert_true(x->has_grad && all_equal(x->grad, ROWS * IN, way ? 6 : 0));
+    }
+    tape_close(tape);
+    module_close(part);
+    for (int i = 0; i < 2; i++) device_close(devices[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(model_on_several_devices),
         cmocka_unit_test(row_58_multi_device_module),
         cmocka_unit_test(row_58_a_part_that_fails),
+        cmocka_unit_test(a_part_that_ignores_its_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -206,6 +206,22 @@ static void note_ready(void *context, Tensor *leaf) {
     ++*(int *)context;
 }
 
+enum { GUARD = 64 }; // floats before and after a gradient, which no kernel may write
+
+// Sets memory for the leaf's gradient, of NaNs between guards.
+static void guard_gradient(Tape *tape, Tensor *leaf) {
+    const size_t count = tensor_count(leaf) + 2 * GUARD;
+    float *memory = tape_memory(tape, count * sizeof *memory);
+    for (size_t i = 0; i < count; i++) memory[i] = NAN;
+    for (size_t i = 0; i < GUARD; i++) memory[i] = memory[count - 1 - i] = 77;
+    leaf->grad = memory + GUARD;
+}
+
+static void check_guards(const Tensor *leaf) {
+    const float *end = leaf->grad + tensor_count(leaf);
+    for (size_t i = 0; i < GUARD; i++) assert_true(leaf->grad[-1 - (int)i] == 77 && end[i] == 77);
+}
+
 // The loss of a case with leaf `which` moved by h along a random direction: sum (y - t)^2 for a
 // random t. Gradients of the leaves in the bit mask `wanted` are left in grads when h is 0, of
 // `rounds` backwards of as many forwards; each marks each of these leaves as ready once.
@@ -219,6 +235,7 @@ static double case_loss(Tape *tape, const Case *c, int which, float h, unsigned 
         leaves[i]->requires_grad = wanted >> i & 1;
         leaves[i]->on_ready = note_ready;
         leaves[i]->on_ready_context = &ready[i];
+        guard_gradient(tape, leaves[i]);
         for (size_t j = 0; i == which && j < tensor_count(leaves[i]); j++)
             tensor_f32(leaves[i])[j] += h * rng_normal(8, (uint64_t)i, j);
     }
@@ -234,6 +251,7 @@ static double case_loss(Tape *tape, const Case *c, int which, float h, unsigned 
         const bool expected = h == 0.0f && leaves[i]->requires_grad;
         assert_int_equal(ready[i], expected ? rounds : 0);
         assert_int_equal(leaves[i]->has_grad, expected);
+        check_guards(leaves[i]);
     }
     return (double)tensor_item(loss);
 }
