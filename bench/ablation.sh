@@ -17,7 +17,7 @@ here=$PWD
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in compare/options compare/results compare/runs compare/section compare/disturbed ladder/table; do
+for part in compare/options compare/results compare/runs compare/section compare/disturbed; do
     # shellcheck source=/dev/null
     source "bench/$part.sh"
 done
@@ -116,82 +116,26 @@ take_turns() {
     repeat_disturbed_runs "$patience"
 }
 
-# Writes the tables of network N, and ladder.txt's part of it. Fails if a trainer has other weights than the rungs.
-tabulate() {
-    local program weights table=$out/plots/ladder-$1 status=0
-    round_rows "$1" >"$out/plots/rounds-$1.csv"
-    trainer_rows "$1" >"$out/plots/trainers-$1.csv"
-    ladder_rows "$1" >"$table.csv"
-    for program in train_dp train_ddp; do
-        weights=equal
-        "$bin/compare_tensors" --bitwise "$out/runs/$program-$1-1/weights" "$out/runs/ladder-$1-1/weights" >/dev/null 2>&1 ||
-            weights=DIFFER status=1
-        trainer_sentence "$1" "$program" $weights
-    done >"$table.trainers"
-    { sed '/^ingredient /,$d' "$out/runs/ladder-$1-1/output.txt" && ladder_lines "$1" && rounds_sentence "$1" &&
-        cat "$table.trainers" && echo; } >>"$out/ladder.txt"
-    return $status
-}
-
-# together NAME: NAME.csv, of the tables of all networks; the first column of each row is the network.
-together() {
-    local n
-    for n in "${!networks[@]}"; do
-        awk -v name="$(called "$n" | sed 's/, / /; s/,/ /')" -v first="$n" 'NR > 1 { print name "," $0 }
-            NR == 1 && first == 0 { print "network," $0 }' "$out/plots/$1-$n.csv"
-    done >"$out/$1.csv"
-}
-
-# Writes the figure's data, and what it must know besides: how many networks and rows there are, and what they are called.
-write_data() {
-    local n
-    printf 'panels = %d\narray networks[panels]\n' ${#networks[@]} >"$out/plots/settings.gp"
-    for n in "${!networks[@]}"; do
-        bar_rows "$n" >"$out/plots/bars-$((n + 1)).csv"
-        printf 'networks[%d] = "%s"\nrows = %d\n' $((n + 1)) "$(called "$n")" \
-            $(($(wc -l <"$out/plots/bars-$((n + 1)).csv") - 1)) >>"$out/plots/settings.gp"
-    done
-}
-
-write_report() {
-    local n status=0 sentences
-    sentences=$(for n in "${!networks[@]}"; do ladder_sentence "$n"; done)
-    echo "## From DP to DDP, one ingredient at a time"
-    echo
-    draw_section ladder "$sentences" || status=1
-    echo
-    echo "${sentences//$'\n'/$'\n\n'}"
-    for n in "${!networks[@]}"; do
-        echo
-        echo "### $(called "$n")"
-        echo
-        ladder_table "$n"
-        echo
-        sed 's/^/- /' "$out/plots/ladder-$n.trainers"
-        echo "- $(rounds_sentence "$n")"
-    done
-    cat <<END
-
-Each ingredient is added to those above it. *saves* is the median, over the rounds that count, of the rung above minus
-this one; a round takes all rungs in turn. The first rung starts new threads in each forward, as PyTorch's DataParallel
-does; train_dp keeps its threads, so that its step is the second rung's. All rungs are compared with the first by their
-weights' bytes. A turn is $rounds rounds and both trainers, each run between two probes of what all cores reach; where
-a probe found another speed than usual, the run was made once more, for up to $patience seconds, and its rounds do not
-count if that did not help.
-
-END
-    machine_facts "$(sed -n 3p "$out/runs/ladder-0-1/output.txt")" "Command: \`$asked\`"
-    return $status
+# same_weights N PROGRAM: prints "equal" if a trainer has the weights of the rungs over network N, to the bit; else DIFFER.
+same_weights() {
+    "$bin/compare_tensors" --bitwise "$out/runs/$2-$1-1/weights" "$out/runs/ladder-$1-1/weights" >/dev/null 2>&1 &&
+        echo equal || echo DIFFER
 }
 
 status=0 begun=$SECONDS
 take_turns || exit 1
-for n in "${!networks[@]}"; do tabulate "$n" || status=1; done
+facts=("networks ${networks[*]}" "turns $turns" "rounds $rounds" "patience $patience")
+for n in "${!networks[@]}"; do
+    while IFS= read -r line; do facts+=("about-$n $line"); done < <(sed '/^ingredient /,$d' "$out/runs/ladder-$n-1/output.txt")
+    for program in train_dp train_ddp; do
+        weights=$(same_weights "$n" $program)
+        [[ $weights == equal ]] || status=1
+        facts+=("weights-$n-$program $weights")
+    done
+done
+write_facts "${facts[@]}" -- "$(sed -n 3p "$out/runs/ladder-0-1/output.txt")" "Command: \`$asked\`"
+write_report ladder >"$out/ladder.txt" || status=1
 cat "$out/ladder.txt"
-for name in ladder rounds trainers; do together $name; done
-write_data
-write_report >"$out/section.md" || status=1
-write_section ladder
 setup_say "the tables: $out/ladder.txt, $out/ladder.csv ($((SECONDS - begun)) s)"
 setup_say "the section for the report: $out/section.html"
 exit $status

@@ -7,7 +7,7 @@
  * while the other ranks sleep; then all ranks do the rungs whose devices are processes. A round
  * takes all rungs once, a few steps each, so that all of them see the same machine. What a rung is
  * worth is the median over the rounds of the rung below minus this one, in the same round.
- * --csv has every round: ladder/table.sh puts those of several calls together.
+ * --csv has every round: bench/report/ladder.py puts those of several calls together.
  *
  * In the end the weights of every rung are compared with those of the first one, byte for byte.
  */

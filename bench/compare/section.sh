@@ -19,7 +19,7 @@ quantiles='
 
 # open_section FILE...: open_results (results.sh), and what Ctrl-C says.
 open_section() {
-    open_results "$@"
+    open_results facts.txt "$@"
     load=$(cut -d ' ' -f 1-3 /proc/loadavg)
     trap 'stop_here 130' INT
     trap 'stop_here 143' TERM
@@ -104,6 +104,13 @@ write_report() {
     done
     [[ -n $python ]] || { setup_say "no report: there is no Python with Jinja2 here (python3-jinja2)" && return 0; }
     PYTHONPATH=bench "$python" -B -m report "$1" "$out" "${@:2}" 9<&-
+}
+
+# write_facts "KEY VALUE"... -- FACT...: facts.txt, what a report must know and no CSV file has, and the machine's facts.
+write_facts() {
+    while [[ $1 != -- ]]; do printf '%s\n' "$1" && shift; done >"$out/facts.txt"
+    shift
+    machine_facts "$@" | sed 's/^- /machine /' >>"$out/facts.txt"
 }
 
 # draw_section NAME [TEXT]: the figure of a section, whose data lie in $out/plots. Prints the line of Markdown that shows it.

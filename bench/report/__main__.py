@@ -6,8 +6,10 @@ import sys
 from .results import ReportError
 
 # What each command does with its arguments, of which the first is DIR or a file.
-COMMANDS = {"compare": ("compare", "write"), "player": ("player", "write"), "section": ("section", "write"),
-            "figure": ("section", "figure"), "whatif": ("whatif", "write")}
+COMMANDS = {
+    "figure": ("section", "figure"), "section": ("section", "write"),
+    **{name: (name, "write") for name in ("compare", "ladder", "player", "whatif")},
+}
 
 
 def main():

@@ -5,15 +5,29 @@ from pathlib import Path
 from . import figures, page
 
 
-def figure(folder, name, text):
-    """Draws NAME.svg and prints the line of Markdown that shows it."""
-    folder = Path(folder)
+def draw(folder, name, text):
+    """Draws NAME.svg; gives the line of Markdown that shows it."""
     if not figures.has_gnuplot():
-        print(f"(There is no gnuplot here, so this figure was not drawn: {name}.)")
-        return
+        return f"(There is no gnuplot here, so this figure was not drawn: {name}.)"
     figures.prepare(folder, sorted(path.stem for path in figures.PLOTS.glob(f"{name.split('-')[0]}*.gp")))
     figures.draw(folder, name, text)
-    print(f"![{name}]({name}.svg)")
+    return f"![{name}]({name}.svg)"
+
+
+def figure(folder, name, text):
+    print(draw(Path(folder), name, text))
+
+
+def numbers(results, *files):
+    """Links to the numbers of a figure or table."""
+    return "Numbers: " + ", ".join(f"[{file}]({file})" for file in files if results.has(file)) + "."
+
+
+def finish(results, name, lines):
+    """section.md of its lines and the machine's facts, and section.html."""
+    facts = [f"- {line}" for line in results.fact("machine").splitlines()]
+    (results.folder / "section.md").write_text("\n".join([*lines, "", *facts]).rstrip() + "\n", encoding="utf-8")
+    write(results.folder, name)
 
 
 def write(folder, name):

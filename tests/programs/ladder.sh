@@ -1,7 +1,7 @@
 #!/bin/sh
 # ladder.sh BIN_DIR: bench/ablation.sh on a small network: all rungs, train_dp and train_ddp have the same
 # weights, with a batch that the devices share unevenly, too; the tables; what the figure draws; what is refused. Times
-# are not looked at. What is said of them: ladder_table.sh.
+# are not looked at. What is said of them: tests/report/test_ladder.py.
 bench=$(cd "$(dirname "$0")/../../bench" && pwd)
 . "$(dirname "$0")/checks.sh"
 

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""The ladder: rounds that were disturbed do not count, and where most were, or where a rung's rounds lie apart, nothing is said; whether
+a rung takes as long as its trainer; the sentences, and the figure's bars."""
+
+import json
+import unittest
+
+from made import Made
+from report.ladder import Ladder, called
+
+RUNGS = ("fresh threads", "kept threads", "flat gradients", "overlap")
+GONE = "**through memory**: disturbed by other work; no conclusion."
+
+
+def ladder(turns, *disturbed, weights="equal"):
+    """turns: the milliseconds of train_dp, train_ddp and the rungs but the first, which always takes 50."""
+    with Made(networks="memory 10gbe", turns=len(turns), **{"weights-0-train_ddp": weights}) as made:
+        for i, (dp, ddp, *ms) in enumerate(turns):
+            for program, step in (("train_dp", dp), ("train_ddp", ddp)):
+                made.write(f"runs/{program}-0-{i + 1}/summary.json", [json.dumps({"step_ms_p50": step})])
+            made.csv(f"runs/ladder-0-{i + 1}/rounds.csv", ["weights", "rung", "says", "devices", "link", "round", "ms"],
+                     *(["equal", rung, "words", "threads", "memory", turn, one] for rung, one in zip(RUNGS, (50, *ms)) for turn in (1, 2)))
+        made.write("disturbed.txt", disturbed)
+        return Ladder(made.results, 0)
+
+
+def row(one, name):
+    """Its median step, what it saves, how many rounds count, whether it was disturbed."""
+    rung = next(rung for rung in one.rungs if rung.name == name)
+    return (rung.ms[1], rung.saved and rung.saved[1], rung.rounds, rung.disturbed)
+
+
+class Ladders(unittest.TestCase):
+    def test_one_turn_was_disturbed(self):
+        one = ladder([(40, 20, 40, 30, 20), (40, 20, 40, 31, 20), (40, 20, 40, 30, 20.4), (10, 20, 80, 60, 90)], "ladder-0-4",
+                     weights="DIFFER")
+        self.assertEqual(row(one, "fresh threads"), (50, None, 6, False))
+        self.assertEqual(row(one, "kept threads"), (40, 10, 6, False))
+        self.assertEqual(row(one, "flat gradients"), (30, 10, 6, False))
+        self.assertEqual(one.rounds_sentence(), "6 of 8 rounds count; the others were disturbed.")
+        self.assertEqual(one.trainer_sentence("train_dp"), "kept threads takes 1.000 times train_dp's step, within 5 %: yes; weights equal")
+        self.assertEqual(one.trainer_sentence("train_ddp"), "overlap takes 1.000 times train_ddp's step, within 5 %: yes; weights DIFFER")
+        self.assertEqual(one.sentence(), "**through memory**: DataParallel takes 40.0 ms a step (50.0 with fresh threads), "
+                         "DistributedDataParallel 20.0. Milliseconds saved by: flat gradients 10.0, overlap 10.0; added by: nothing.")
+        self.assertEqual([bar[1:4] + bar[5:] for bar in one.bars()], [
+            ["fresh threads", "0.000000", "50.000000", "first"], ["kept threads", "40.000000", "50.000000", "saves"],
+            ["flat gradients", "30.000000", "40.000000", "saves"], ["overlap", "20.000000", "30.000000", "saves"],
+            ["DDP", "0.000000", "20.000000", "last"]])
+        self.assertEqual(called("10gbe"), "10gbe, emulated")
+
+    def test_what_adds(self):
+        one = ladder([(40, 20, 40, 45, 20)] * 2)
+        self.assertTrue(one.sentence().endswith("Milliseconds saved by: overlap 25.0; added by: flat gradients 5.0."))
+        self.assertEqual(one.bars()[2][1:], ["flat gradients", "40.000000", "45.000000", "-5.000000", "takes"])
+
+    def test_beside_trainers(self):
+        """A turn counts beside its trainer only if neither was disturbed; 1.06 is too far, and so is 0.94."""
+        turns = [(40, 20, 42.4, 30, 18.8)] * 4
+        one = ladder(turns, "train_dp-0-1")
+        self.assertEqual(one.trainer_sentence("train_dp"), "kept threads takes 1.060 times train_dp's step, within 5 %: no; weights equal")
+        self.assertEqual(one.trainer_sentence("train_ddp"), "overlap takes 0.940 times train_ddp's step, within 5 %: no; weights equal")
+        self.assertEqual(one.rounds_sentence(), "All 8 rounds count.")
+        one = ladder(turns, "train_dp-0-1", "train_dp-0-2", "ladder-0-3")
+        self.assertEqual(one.trainer_sentence("train_dp"), "kept threads beside train_dp: disturbed, within 5 %: unknown; weights equal")
+
+    def test_rounds_apart(self):
+        """A rung whose rounds lie apart is disturbed, and so is what the next one saves over it."""
+        one = ladder([(40, 20, 40, flat, 20) for flat in (25, 40, 30, 30)])
+        self.assertEqual(row(one, "flat gradients"), (30, 10, 8, False))
+        one = ladder([(40, 20, 40, flat, 20) for flat in (25, 40, 45, 30)])
+        self.assertEqual(row(one, "flat gradients"), (35, 5, 8, True))
+        self.assertEqual(row(one, "overlap"), (20, 15, 8, True))
+        self.assertEqual(one.sentence(), GONE)
+        self.assertEqual([bar[-1] for bar in one.bars()[2:]], ["disturbed"] * 3)
+
+    def test_most_was_disturbed(self):
+        one = ladder([(40, 20, 40, 30, 20)] * 4, *(f"ladder-0-{turn}" for turn in (1, 2, 4)))
+        self.assertEqual(row(one, "flat gradients"), (30, 10, 8, True))
+        self.assertEqual(one.rounds_sentence(), "6 of 8 rounds were disturbed: nothing is concluded.")
+        self.assertEqual(one.sentence(), GONE)
+        self.assertEqual(sum("disturbed equal" in line for line in one.lines().splitlines()), 4)
+        self.assertEqual([line[3] for line in one.table()[1:]], ["disturbed"] * 4)
+
+
+if __name__ == "__main__":
+    unittest.main()
