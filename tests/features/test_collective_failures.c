@@ -1,0 +1,249 @@
+/* test_collective_failures.c: a short training with each feature, once for each collective of rank
+ * 1. There the group breaks, and the failure must be returned, on every rank, with its reason.
+ */
+#include "tests/rigs/check.h"
+#include "tests/rigs/ddp_models.h"
+#include "tests/rigs/ranks.h"
+
+#include "tests/rigs/ddp_toy.h"
+
+#include "common/base/memory.h"
+#include "common/tensor_files/safetensors.h"
+#include "ddp/features/comm_hooks.h"
+#include "ddp/features/join_ddp.h"
+#include "ddp/features/post_local_sgd.h"
+#include "ddp/features/powersgd_hook.h"
+#include "ddp/features/sync_batch_norm.h"
+#include "ddp/features/zero_optimizer.h"
+#include "ddp/reducer.h"
+
+static const char REASON[] = "the cable is pulled";
+enum { STEPS = 3, COLLECTIVES_MAX = 200 };
+
+// ---- the collective that fails ------------------------------------------------------------------
+
+typedef struct Pull { // of this thread, which is a rank
+    ProcessGroup *world;
+    int left;   // collectives until the group breaks; 0: it has, or never will
+    bool after; // it breaks when the collective was issued, not before
+} Pull;
+
+static _Thread_local Pull pull;
+
+int __real_pg_run(ProcessGroup *group, Collective collective, Error *err);
+int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err);
+PgWork *__real_pg_start(ProcessGroup *group, Collective collective, Error *err);
+PgWork *__wrap_pg_start(ProcessGroup *group, Collective collective, Error *err);
+
+static void pull_now(ProcessGroup *group, bool after) {
+    Error cause = {0};
+    if (pull.left == 0 || pull.after != after || --pull.left > 0) return;
+    error_set(&cause, STATUS_FAILED, "%s", REASON);
+    pg_abort(group, &cause);
+    if (group != pull.world) pg_abort(pull.world, &cause); // a feature's own group broke
+}
+
+int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err) {
+    pull_now(group, false);
+    int status = __real_pg_run(group, collective, err);
+    pull_now(group, true);
+    return status;
+}
+
+PgWork *__wrap_pg_start(ProcessGroup *group, Collective collective, Error *err) {
+    pull_now(group, false);
+    PgWork *work = __real_pg_start(group, collective, err);
+    pull_now(group, true);
+    return work;
+}
+
+// ---- a short training ---------------------------------------------------------------------------
+
+typedef enum Feature {
+    PLAIN,
+    FIND_UNUSED,
+    STATIC_GRAPH,
+    HALVES,
+    POWER_SGD,
+    POST_LOCAL_SGD,
+    ZERO,
+    ZERO_APART,
+    ZERO_WHOLE,
+    SYNC_BATCH_NORM,
+    JOIN,
+    JOIN_THROWS,
+    FEATURES
+} Feature;
+
+typedef struct Case {
+    Feature feature;
+    int at; // the collective of rank 1, from 1
+    bool after;
+} Case;
+
+typedef struct Training {
+    Rig rig;
+    Feature feature;
+    PowerSgd *power;
+    PostLocalSgd local;
+    Optimizer *optimizer;
+    Join *join;
+} Training;
+
+static bool is_zero(Feature feature) {
+    return feature >= ZERO && feature <= ZERO_WHOLE;
+}
+
+static int add_hook(Training *t, Error *err) {
+    Rig *rig = &t->rig;
+    CommHook hook = {.name = NULL};
+    const PowerSgdConfig powersgd = {1, 2, 0.01, true, true, 0};
+    switch (t->feature) {
+    case HALVES:
+        hook = comm_hook_compress(rig->group, PG_F16);
+        break;
+    case POWER_SGD:
+        t->power = power_sgd_create(ddp_reducer(rig->wrapper), &powersgd, err);
+        hook = power_sgd_hook(t->power);
+        break;
+    case POST_LOCAL_SGD:
+        t->local = (PostLocalSgd){.group = rig->group, .start_step = 1};
+        hook = post_local_sgd_hook(&t->local);
+        break;
+    default:
+        return is_zero(t->feature)
+                   ? ddp_zero_optimizer(rig->wrapper,
+                                        &(ZeroConfig){.apart = t->feature == ZERO_APART}, err)
+                   : 0;
+    }
+    return ddp_register_comm_hook(rig->wrapper, hook, err);
+}
+
+static int open_training(Training *t, Error *err) {
+    Rig *rig = &t->rig;
+    rig->model = test_model("mlp", 3, rig->device);
+    if (t->feature != ZERO_WHOLE) // buffers, too
+        module_add(rig->model, "bn", layer_batch_norm(rig->device, CLASSES));
+    if (t->feature == SYNC_BATCH_NORM && !sync_batch_norm_convert(rig->model, rig->group, err))
+        return -1;
+    DdpConfig config = ddp_config_default();
+    config.bucket_cap_mb = 0.001;
+    rig->wrapper = distributed_data_parallel(rig->model, rig->group, &config, err);
+    if (!rig->wrapper) return -1;
+    if (t->feature == STATIC_GRAPH) ddp_set_static_graph(rig->wrapper);
+    if (t->feature == FIND_UNUSED) ddp_find_unused_parameters(rig->wrapper);
+    if (add_hook(t, err) != 0) return -1;
+    OptimizerConfig sgd = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
+    if (is_zero(t->feature)) {
+        sgd.sharding = zero_optimizer_sharding(rig->wrapper);
+        sgd.sharding->whole_gradients = t->feature == ZERO_WHOLE;
+    }
+    t->optimizer = optimizer_create(rig->model, &sgd);
+    if (t->feature != JOIN && t->feature != JOIN_THROWS) return 0;
+    const JoinConfig join = {.throw_on_early_termination = t->feature == JOIN_THROWS};
+    const Joinable joinable = ddp_joinable(rig->wrapper);
+    t->join = join_open(&joinable, 1, &join, err);
+    return t->join ? 0 : -1;
+}
+
+// Saves what the hook carries, reads the losses together, and evaluates: all that a job does.
+static int after_training(Training *t, Error *err) {
+    const CommHook *hook = &ddp_reducer(t->rig.wrapper)->hook;
+    ModelAverager averager = {.period = 1};
+    SafeTensors content = {0};
+    if (hook->save) {
+        int status = hook->save(hook->state, &content, err);
+        safetensors_free(&content);
+        if (status != 0) return -1;
+    }
+    if (t->feature == POST_LOCAL_SGD &&
+        model_averager_step(&averager, t->rig.model, t->rig.group, err) != 0)
+        return -1;
+    const int elected = join_elect(t->rig.group, t->rig.rank == 1, err);
+    if (elected < 0) return -1;
+    return ddp_sync_module_states(t->rig.wrapper, elected, err);
+}
+
+static int train(Training *t, Error *err) {
+    Rig *rig = &t->rig;
+    if (open_training(t, err) != 0) return -1;
+    const int steps = STEPS + (t->join && rig->rank == 1);
+    for (int step = 0; step < steps; step++) {
+        module_zero_grad(rig->model);
+        if (test_backward(rig->tape, rig->wrapper, rig->rank, step, 4, 4, err) != 0) return -1;
+        if (ddp_finish_backward(rig->wrapper, NULL, err) != 0) return -1;
+        optimizer_step(t->optimizer, 0.01);
+        if (ddp_reducer(rig->wrapper)->error.status) { // ZeRO's step has no status
+            *err = ddp_reducer(rig->wrapper)->error;
+            return -1;
+        }
+    }
+    if (t->join) {
+        int status = join_end(t->join, err);
+        t->join = NULL;
+        if (status != 0) return -1;
+    }
+    return after_training(t, err);
+}
+
+static void close_training(Training *t) {
+    if (t->join) join_abandon(t->join);
+    optimizer_close(t->optimizer);
+    power_sgd_close(t->power);
+    rig_close(&t->rig);
+}
+
+// number: 1 if the training ended well.
+static void train_until_it_breaks(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const Case *c = argument;
+    Training training = {.rig = rig_open(group, outcome), .feature = c->feature};
+    pull = (Pull){group, pg_rank(group) == 1 ? c->at : 0, c->after};
+    outcome->number = train(&training, &outcome->error) == 0;
+    const bool pulled = pg_rank(group) == 1 && pull.left == 0;
+    pull = (Pull){0};
+    if (outcome->number && c->after && __real_pg_run(group, pg_barrier(), &outcome->error) != 0)
+        outcome->number = 0;
+    if (pulled && outcome->number)
+        problem(outcome, "feature %d: collective %d failed, the training did not", (int)c->feature,
+                c->at);
+    // Join's error that a rank is out of inputs comes by design.
+    if (!outcome->number && !strstr(outcome->error.message, REASON) &&
+        !strstr(outcome->error.message, "exhausted"))
+        problem(outcome, "feature %d, collective %d: failed for another reason: %s",
+                (int)c->feature, c->at, outcome->error.message);
+    close_training(&training);
+}
+
+static void break_each_collective(Feature feature, bool after) {
+    for (int at = 1;; at++) {
+        Outcome outcomes[RANKS_MAX];
+        const Case c = {feature, at, after};
+        if (at > COLLECTIVES_MAX) fail_msg("feature %d has no end", (int)feature);
+        play_ranks(AS_THREADS, 2, 60, train_until_it_breaks, &c, outcomes);
+        const bool ended = !strstr(outcomes[1].error.message, REASON);
+        if (!ended) assert_int_equal(outcomes[0].number, 0);
+        if (!ended) continue;
+        assert_true(at > 2 * STEPS);
+        return;
+    }
+}
+
+static void every_failure_is_returned(void **state) {
+    (void)state;
+    for (int feature = 0; feature < FEATURES; feature++)
+        break_each_collective((Feature)feature, false);
+}
+
+static void every_wait_returns_a_failure(void **state) {
+    (void)state;
+    for (int feature = 0; feature < FEATURES; feature++)
+        break_each_collective((Feature)feature, true);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_failure_is_returned),
+        cmocka_unit_test(every_wait_returns_a_failure),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
