@@ -1,15 +1,11 @@
-/* test_store.c: the store over loopback: every call, every timeout, who may talk. Clients that
- * misbehave, and many at once: test_store_clients.c.
+/* test_store.c: the store over loopback: every call, every timeout, who may talk. How clients and
+ * servers come together: test_store_connect.c. Clients that misbehave, and many at once:
+ * test_store_clients.c.
  */
 #include "tests/rigs/store_rig.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
+#include <math.h>
 #include <pthread.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "ddp/store/table.h"
 
@@ -288,6 +284,7 @@ static void test_wait_without_time(void **state) {
         assert_int_equal(store_set(served->store, "there", "", 0, &err), 0);
         assert_int_equal(store_wait(served->store, "there", seconds, &err), 0);
     }
+    assert_int_equal(store_wait(served->store, "there", (double)NAN, &(Error){0}), -1);
 }
 
 // A call that ran out of time leaves the connection usable, and its late reply is not mistaken for
@@ -356,59 +353,6 @@ static void test_request_limits(void **state) {
     assert_true(store_read_request(header, &request));
 }
 
-// Both sides of each limit of what opens a client and a server.
-static void test_arguments(void **state) {
-    Served *served = *state;
-    char token[STORE_TOKEN_MAX + 2];
-    memset(token, 't', sizeof token);
-    token[STORE_TOKEN_MAX + 1] = '\0';
-    static const int bad_ports[] = {-1, 0, 65536};
-    for (int i = 0; i < 3; i++) {
-        Error err = {0};
-        assert_null(store_connect(HOST, bad_ports[i], TOKEN, LONG_S, &err));
-        assert_int_equal(err.status, STATUS_USAGE);
-        check_message(&err, "expected 1 to 65535");
-        if (bad_ports[i] == 0) continue; // a server's: the system chooses
-        err = (Error){0};
-        assert_null(store_serve(HOST, bad_ports[i], TOKEN, &err));
-        check_message(&err, "expected 0 to 65535");
-    }
-    Error err = {0};
-    assert_int_equal(net_check_port(1, 1, &err), 0);
-    assert_int_equal(net_check_port(65535, 1, &err), 0);
-    assert_null(store_connect(HOST, served->port, token, LONG_S, &err));
-    check_message(&err, "the job's token is longer than 64 bytes");
-    err = (Error){0};
-    assert_null(store_serve(HOST, 0, token, &err));
-    check_message(&err, "the job's token is longer than 64 bytes");
-    token[STORE_TOKEN_MAX] = '\0';
-    StoreServer *server = store_serve(HOST, 0, token, &err);
-    Store *store = store_connect(HOST, store_server_port(server), token, LONG_S, &err);
-    assert_non_null(store);
-    store_close(store);
-    store_server_close(server);
-    assert_null(store_connect(HOST, served->port, TOKEN, 0, &err));
-    assert_int_equal(net_check_host(HOST, &err), 0);
-    err = (Error){0};
-    assert_int_equal(net_check_host("no such host", &err), -1);
-    check_message(&err, "address 'no such host' cannot be looked up");
-}
-
-// A server at an address of IPv6 has its port, and a client reaches it.
-static void test_ipv6(void **state) {
-    (void)state;
-    Error err = {0};
-    StoreServer *server = store_serve("::1", 0, TOKEN, &err);
-    if (!server) skip(); // a machine without IPv6
-    assert_in_range(store_server_port(server), 1, 65535);
-    Store *store = store_connect("::1", store_server_port(server), TOKEN, LONG_S, &err);
-    assert_non_null(store);
-    assert_int_equal(store_set(store, "k", "six", 3, &err), 0);
-    assert_holds(store, "k", "six");
-    store_close(store);
-    store_server_close(server);
-}
-
 static void test_client_timeout_is_used(void **state) {
     Served *served = *state;
     Error err = {0};
@@ -433,78 +377,6 @@ static void test_wrong_token(void **state) {
         assert_non_null(strstr(err.message, "another job"));
     }
     assert_alive(served);
-}
-
-static void test_nobody_there(void **state) {
-    (void)state;
-    Error err = {0};
-    // Bound, but not listening: no other process gets the port meanwhile.
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int bound = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(bound, (struct sockaddr *)&address, sizeof address), 0);
-    assert_null(store_connect(HOST, net_port(bound), TOKEN, 0.1, &err));
-    close(bound);
-    assert_non_null(strstr(err.message, "no store within 0.1 s"));
-    assert_non_null(strstr(err.message, strerror(ECONNREFUSED)));
-}
-
-static void *serve_late(void *argument) {
-    int *port = argument;
-    Error err = {0};
-    struct timespec pause = {.tv_nsec = 50000000};
-    nanosleep(&pause, NULL);
-    return store_serve(HOST, *port, TOKEN, &err);
-}
-
-static void test_connect_before_serve(void **state) {
-    (void)state;
-    Error err = {0};
-    int listener = net_listen(HOST, 0, &err), port = net_port(listener);
-    close(listener);
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, serve_late, &port), 0);
-    Store *store = new_client(port);
-    void *server = NULL;
-    pthread_join(thread, &server);
-    assert_int_equal(store_set(store, "k", "v", 1, &err), 0);
-    store_close(store);
-    store_server_close(server);
-}
-
-static void test_port_in_use(void **state) {
-    Served *served = *state;
-    Error err = {0};
-    assert_null(store_serve(HOST, served->port, TOKEN, &err));
-    char holder[64];
-    snprintf(holder, sizeof holder, "pid %d)", getpid());
-    assert_non_null(strstr(err.message, strerror(EADDRINUSE)));
-    assert_non_null(strstr(err.message, holder));
-}
-
-// Bound to 127.0.0.1 and nothing wider: another loopback address has no listener.
-static void test_binds_narrowly(void **state) {
-    Served *served = *state;
-    Error err = {0};
-    int fd = net_connect("127.0.0.2", served->port, clock_ns() + 1000000000, &err);
-    assert_int_equal(fd, -1);
-}
-
-static void test_server_gone(void **state) {
-    (void)state;
-    Error err = {0};
-    StoreServer *server = store_serve(HOST, 0, TOKEN, &err);
-    int port = store_server_port(server);
-    Store *store = new_client(port);
-    store_server_close(server);
-    assert_int_equal(store_set(store, "k", "v", 1, &err), -1);
-    assert_non_null(strstr(err.message, "closed the connection"));
-    err = (Error){0};
-    assert_int_equal(store_set(store, "k", "v", 1, &err), -1);
-    assert_non_null(strstr(err.message, "broken"));
-    store_close(store);
-    server = store_serve(HOST, port, TOKEN, &err); // the port is free at once
-    assert_non_null(server);
-    store_server_close(server);
 }
 
 static void test_full_server(void **state) {
@@ -540,10 +412,10 @@ static void test_table_is_bounded(void **state) {
         StoreBytes name = {(uint8_t *)key, (size_t)bytes};
         if (!store_table_set(table, name, (StoreBytes){value, STORE_VALUE_MAX})) break;
     }
-    // As many as fit: an entry has 32 bytes, its key and its value.
+    // As many as fit: an entry has 64 bytes, its tree's node with them, its key and its value.
     size_t used = 0, entries = 0;
     for (; used <= STORE_TABLE_BYTES_MAX; entries++)
-        used += 32 + (size_t)snprintf(key, sizeof key, "%zu", entries) + STORE_VALUE_MAX;
+        used += 64 + (size_t)snprintf(key, sizeof key, "%zu", entries) + STORE_VALUE_MAX;
     assert_int_equal(stored, entries - 1);
     StoreBytes first = {(const uint8_t *)"0", 1}, found;
     assert_true(store_table_set(table, first, (StoreBytes){value, 8})); // a shorter value
@@ -570,15 +442,8 @@ int main(void) {
         SERVED(test_wait_without_time),
         SERVED(test_timeout_then_reuse),
         cmocka_unit_test(test_request_limits),
-        SERVED(test_arguments),
-        cmocka_unit_test(test_ipv6),
         SERVED(test_client_timeout_is_used),
         SERVED(test_wrong_token),
-        cmocka_unit_test(test_nobody_there),
-        cmocka_unit_test(test_connect_before_serve),
-        SERVED(test_port_in_use),
-        SERVED(test_binds_narrowly),
-        cmocka_unit_test(test_server_gone),
         SERVED(test_full_server),
         cmocka_unit_test(test_table_is_bounded),
     };

@@ -136,6 +136,25 @@ static void test_client_that_never_reads(void **state) {
     }
     assert_alive(served);
     close(fd);
+    assert_alive(served);
+
+    // One that reads late: far more than the sockets' buffers hold, every reply in its order.
+    enum { REPLIES = 300 };
+    fd = raw_greeted(served);
+    for (uint32_t i = 0; i < REPLIES; i++) {
+        get.id = i;
+        store_write_request(message, &get);
+        raw_send(fd, message, sizeof message);
+    }
+    assert_alive(served);
+    for (uint32_t i = 0; i < REPLIES; i++) {
+        uint8_t reply[STORE_REPLY_BYTES];
+        assert_int_equal(raw_receive(fd, reply, sizeof reply), NET_DONE);
+        assert_int_equal(store_read_u32(reply), i);
+        assert_int_equal(store_read_u32(reply + 8), STORE_VALUE_MAX);
+        assert_int_equal(raw_receive(fd, value, STORE_VALUE_MAX), NET_DONE);
+    }
+    close(fd);
     free(value);
     assert_alive(served);
 }
@@ -248,6 +267,7 @@ static pid_t serve_elsewhere(rlim_t soft, rlim_t hard, int left, int *port) {
     if (pid == 0) {
         Error err = {0};
         prctl(PR_SET_PDEATHSIG, SIGKILL); // a test that fails leaves no process behind
+        close(STDIN_FILENO);              // 0 is a descriptor as good as others
         bool limited = setrlimit(RLIMIT_NOFILE, &few) == 0;
         StoreServer *server = limited ? store_serve(HOST, 0, TOKEN, &err) : NULL;
         if (server) *port = store_server_port(server);

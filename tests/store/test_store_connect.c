@@ -1,0 +1,192 @@
+/* test_store_connect.c: how a client and a server of the store come together, and lose each other:
+ * arguments, addresses, ports in use, servers that are late or gone.
+ */
+#include "tests/rigs/store_rig.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+// Both sides of each limit of what opens a client and a server.
+static void test_arguments(void **state) {
+    Served *served = *state;
+    char token[STORE_TOKEN_MAX + 2];
+    memset(token, 't', sizeof token);
+    token[STORE_TOKEN_MAX + 1] = '\0';
+    static const int bad_ports[] = {-1, 0, 65536};
+    for (int i = 0; i < 3; i++) {
+        Error err = {0};
+        assert_null(store_connect(HOST, bad_ports[i], TOKEN, LONG_S, &err));
+        assert_int_equal(err.status, STATUS_USAGE);
+        check_message(&err, "expected 1 to 65535");
+        if (bad_ports[i] == 0) continue; // a server's: the system chooses
+        err = (Error){0};
+        assert_null(store_serve(HOST, bad_ports[i], TOKEN, &err));
+        check_message(&err, "expected 0 to 65535");
+    }
+    Error err = {0};
+    assert_int_equal(net_check_port(1, 1, &err), 0);
+    assert_int_equal(net_check_port(65535, 1, &err), 0);
+    assert_null(store_connect(HOST, served->port, token, LONG_S, &err));
+    check_message(&err, "the job's token is longer than 64 bytes");
+    err = (Error){0};
+    assert_null(store_serve(HOST, 0, token, &err));
+    check_message(&err, "the job's token is longer than 64 bytes");
+    token[STORE_TOKEN_MAX] = '\0';
+    StoreServer *server = store_serve(HOST, 0, token, &err);
+    Store *store = store_connect(HOST, store_server_port(server), token, LONG_S, &err);
+    assert_non_null(store);
+    store_close(store);
+    store_server_close(server);
+    assert_null(store_connect(HOST, served->port, TOKEN, 0, &err));
+    assert_int_equal(net_check_host(HOST, &err), 0);
+    err = (Error){0};
+    assert_int_equal(net_check_host("no such host", &err), -1);
+    check_message(&err, "address 'no such host' cannot be looked up");
+    err = (Error){0};
+    assert_int_equal(net_listen("192.0.2.1", 0, &err), -1); // an address for documentation
+    assert_int_equal(err.status, STATUS_USAGE);
+    check_message(&err, strerror(EADDRNOTAVAIL));
+    assert_int_equal(net_port(-1), -1);
+}
+
+// The server's thread blocks all signals; the caller's thread is as it was.
+static void test_signals_stay_unblocked(void **state) {
+    (void)state; // a server runs
+    sigset_t blocked;
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &blocked), 0);
+    for (int signal = SIGHUP; signal <= SIGTERM; signal++)
+        assert_false(sigismember(&blocked, signal));
+}
+
+// A listener whose queue is full answers no further client.
+static void test_full_queue(void **state) {
+    (void)state;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fds[8], count = 0;
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(listener, 0), 0);
+    Error err = {0};
+    for (; count < 8; count++) {
+        fds[count] = net_connect(HOST, net_port(listener), clock_ns() + 200000000, &err);
+        if (fds[count] < 0) break;
+    }
+    assert_in_range(count, 1, 7);
+    check_message(&err, strerror(ETIMEDOUT));
+    for (int i = 0; i < count; i++) close(fds[i]);
+    close(listener);
+}
+
+// A server at an address of IPv6 has its port, and a client reaches it.
+static void test_ipv6(void **state) {
+    (void)state;
+    Error err = {0};
+    StoreServer *server = store_serve("::1", 0, TOKEN, &err);
+    if (!server) skip(); // a machine without IPv6
+    assert_in_range(store_server_port(server), 1, 65535);
+    Store *store = store_connect("::1", store_server_port(server), TOKEN, LONG_S, &err);
+    assert_non_null(store);
+    assert_int_equal(store_set(store, "k", "six", 3, &err), 0);
+    assert_holds(store, "k", "six");
+    store_close(store);
+    store_server_close(server);
+}
+
+static void test_nobody_there(void **state) {
+    (void)state;
+    Error err = {0};
+    // Bound, but not listening: no other process gets the port meanwhile.
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int bound = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(bound, (struct sockaddr *)&address, sizeof address), 0);
+    assert_null(store_connect(HOST, net_port(bound), TOKEN, 0.5, &err));
+    close(bound);
+    assert_non_null(strstr(err.message, "no store within 0.5 s"));
+    assert_non_null(strstr(err.message, strerror(ECONNREFUSED)));
+}
+
+static void *serve_late(void *argument) {
+    int *port = argument;
+    Error err = {0};
+    struct timespec pause = {.tv_nsec = 50000000};
+    nanosleep(&pause, NULL);
+    return store_serve(HOST, *port, TOKEN, &err);
+}
+
+static void test_connect_before_serve(void **state) {
+    (void)state;
+    Error err = {0};
+    int listener = net_listen(HOST, 0, &err), port = net_port(listener);
+    close(listener);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, serve_late, &port), 0);
+    Store *store = new_client(port);
+    void *server = NULL;
+    pthread_join(thread, &server);
+    assert_int_equal(store_set(store, "k", "v", 1, &err), 0);
+    store_close(store);
+    store_server_close(server);
+}
+
+static void test_port_in_use(void **state) {
+    Served *served = *state;
+    Error err = {0};
+    assert_null(store_serve(HOST, served->port, TOKEN, &err));
+    char holder[64];
+    snprintf(holder, sizeof holder, "pid %d)", getpid());
+    assert_int_equal(err.status, STATUS_FAILED);
+    assert_non_null(strstr(err.message, strerror(EADDRINUSE)));
+    assert_non_null(strstr(err.message, holder));
+}
+
+// Bound to 127.0.0.1 and nothing wider: another loopback address has no listener.
+static void test_binds_narrowly(void **state) {
+    Served *served = *state;
+    Error err = {0};
+    int fd = net_connect("127.0.0.2", served->port, clock_ns() + 1000000000, &err);
+    assert_int_equal(fd, -1);
+}
+
+static void test_server_gone(void **state) {
+    (void)state;
+    Error err = {0};
+    StoreServer *server = store_serve(HOST, 0, TOKEN, &err);
+    int port = store_server_port(server);
+    Store *store = new_client(port);
+    int fd = raw_connect(port);
+    store_server_close(server);
+    NetResult result = NET_DONE; // the first byte may go; that one more is an error is no signal
+    for (int i = 0; i < 100 && result == NET_DONE; i++) {
+        size_t moved = 0;
+        result = net_move(fd, NET_SEND, &port, 1, &moved, 0);
+        usleep(1000);
+    }
+    assert_int_equal(result, NET_CLOSED);
+    close(fd);
+    assert_int_equal(store_set(store, "k", "v", 1, &err), -1);
+    assert_non_null(strstr(err.message, "closed the connection"));
+    err = (Error){0};
+    assert_int_equal(store_set(store, "k", "v", 1, &err), -1);
+    assert_non_null(strstr(err.message, "broken"));
+    store_close(store);
+    server = store_serve(HOST, port, TOKEN, &err); // the port is free at once
+    assert_non_null(server);
+    store_server_close(server);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        SERVED(test_arguments),
+        SERVED(test_signals_stay_unblocked),
+        cmocka_unit_test(test_full_queue),
+        cmocka_unit_test(test_ipv6),
+        cmocka_unit_test(test_nobody_there),
+        cmocka_unit_test(test_connect_before_serve),
+        SERVED(test_port_in_use),
+        SERVED(test_binds_narrowly),
+        cmocka_unit_test(test_server_gone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
