@@ -44,6 +44,7 @@ done
 checks=$((checks + 1))
 [ "$(grep -c '<figure ' report.html)" = 7 ] || fail "not seven figures in report.html"
 grep -q 'id="what-if"' report.html || fail "no what-if"
+grep -q 'href="player.html"' report.html && grep -q '"id":"memory".*"id":"link"' player.html || fail "no step that plays, of both traces"
 grep -qF -- "--trace 'a b;" commands.txt || fail "commands.txt: $(head -n 3 commands.txt)"
 
 checks=$((checks + 1))

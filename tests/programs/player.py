@@ -166,7 +166,13 @@ def test_hand():
     """, flags=["--force-prefers-reduced-motion"])
     check("less motion: from event to event", calm[0] > 0 and calm[1] == calm[2], calm)
     named = drive("page.html", "answer([...document.querySelectorAll('button, input, select')].map(e => (e.labels[0] || e).textContent.trim()))")
-    check("all that is used has a name", len(named) == 12 and all(named), named)
+    check("all that is used has a name", len(named) > 12 and all(named), named)
+    listed = drive("page.html", """
+        const buttons = [...document.querySelectorAll("#events button")];
+        answer([buttons.map(b => b.textContent), page.scene.events.map(e => e.text), (buttons[7].click(), page.time === page.scene.events[7].at), page.event]);
+    """)
+    check("the list of all events leads to each", listed[2:] == [True, 7] and len(listed[0]) == len(listed[1]) and
+          all(button.endswith(text) for button, text in zip(*listed[:2])), listed)
 
 
 def test_address():

@@ -87,7 +87,7 @@ function drawSpan(parent, part, span, scale) {
   put(rect, "title", {}, part.tracks[track].label + ": " + (NAMES[phase] || phase) +
     (bucket >= 0 ? ", bucket " + bucket : "") + ", " + ms(end - begin));
   const label = {moving: String(bucket), idle: "waits", waiting: "", other: ""}[phase] ?? phase;
-  if (label && width > 7.2 * label.length + 6) // on a ground of its own, which the pattern does not cross
+  if (label && width > 7.2 * label.length + 6) // on a ground of its own, without the pattern
     write(parent, x + width / 2, y + 20, label, {...CENTRED, fill: inkOn(phase), stroke: colourOf(phase), "stroke-width": 4,
       "paint-order": "stroke", "stroke-linejoin": "round", "pointer-events": "none"});
   return rect;

@@ -23,7 +23,22 @@ function showScene(scene) {
   find("dp-title").textContent = "DataParallel: a step takes " + ms(scene.dp.step);
   find("ddp-title").textContent = "DistributedDataParallel: a step takes " + ms(scene.ddp.step);
   if (scene.numbers) find("player").dataset.numbers = JSON.stringify(scene.numbers);
+  showEvents();
   showAll();
+}
+
+// The list of all events; each leads to its time.
+function showEvents() {
+  find("events").replaceChildren(...page.scene.events.map((event, k) => {
+    const item = document.createElement("li"), button = document.createElement("button");
+    button.textContent = ms(event.at) + "  " + event.text;
+    button.addEventListener("click", () => {
+      if (page.playing) play(false);
+      goTo(event.at, k);
+    });
+    item.append(button);
+    return item;
+  }));
 }
 
 // Draws everything anew: for a scene, a width or a theme.

@@ -134,13 +134,14 @@ function idleSpans(part) {
   return gaps;
 }
 
-// What "next event" stops at: {at, text}. Spans of less than 20 microseconds are none.
+// What "next event" stops at: {at, text}. Spans of less than 20 microseconds are none, nor are those that began before.
 function eventsOf(part) {
   const events = [], last = [];
   const add = (at, text) => events.push({at, text: part.name + ": " + text + "."});
   for (const span of part.spans) {
     const {kind, label} = part.tracks[span[TRACK]], phase = span[PHASE];
     if (kind === "link" || phase === "other" || phase === "idle" || span[END] - span[BEGIN] < 20) continue;
+    if (span[BEGIN] === 0) continue;
     const again = last[span[TRACK]] === phase || (kind === "drives" && ["forward", "backward"].includes(phase));
     last[span[TRACK]] = phase;
     if (!again) add(span[BEGIN], kind === "drives" ? phase + " begins" : label + " begins " + (NOUNS[phase] || phase));
@@ -225,10 +226,13 @@ function sayDP(part, at, phases, moved) {
   return MAIN_SAYS[main] + (moved && main !== "gather" ? " " + ofBytes(moved) : "") + waits;
 }
 
-function sayDDP(part, phases, moved, time) {
+function sayDDP(part, at, phases, moved, time) {
+  const early = at.find(span => span && span[PHASE] === "waiting");
   const queued = part.buckets.filter(bucket => Math.max(...bucket.ready) <= time && time < bucket.moves).length;
   const moves = moved ? "; " + moved.what + " moves both ways " + ofBytes(moved) : "";
-  return sayDevices("rank", phases.map(phase => phase || "other")) + sayReady(part, phases, time) + moves +
+  const waiting = early ? "; rank " + part.tracks[early[TRACK]].device + " has begun bucket " + early[BUCKET] +
+    " and waits for the other rank" : "";
+  return sayDevices("rank", phases.map(phase => phase || "other")) + sayReady(part, phases, time) + waiting + moves +
     (queued && moved ? ", " + queued + (queued === 1 ? " more waits" : " more wait") : "");
 }
 
@@ -238,6 +242,6 @@ function sentence(part, time) {
   const at = spansAt(part, time), moved = transferAt(part, time);
   const phases = DEVICES.map(device => (at[trackOf(part, "device", device)] || [])[PHASE]);
   const said = drivenBy(part) >= 0 ? sayDP(part, at, phases, moved) + sayReady(part, phases, time) :
-    sayDDP(part, phases, moved, time);
+    sayDDP(part, at, phases, moved, time);
   return part.name + ": " + said + ".";
 }
