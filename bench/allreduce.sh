@@ -4,7 +4,7 @@
 #
 # Writes allreduce.csv, trips.csv, table.txt, allreduce.svg, section.md and section.html, which bench/compare.sh's
 # report brings in. The exit status is 0 only if every element of every sum was right; times are measured, not judged.
-# What is said of the numbers: allreduce/table.sh.
+# What is said of the numbers: bench/report/allreduce.py.
 set -euo pipefail
 export LC_ALL=C
 
@@ -12,7 +12,7 @@ here=$PWD
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in compare/{devices,options,results,runs,tables,section,disturbed} allreduce/table; do
+for part in compare/{devices,options,results,runs,section,disturbed}; do
     # shellcheck source=/dev/null
     source "bench/$part.sh"
 done
@@ -87,34 +87,7 @@ for ((round = 1; round <= rounds; round++)); do
     done
 done
 repeat_disturbed_runs "$patience" || exit 1
-collect_undisturbed
-all_reduce_rows | terminal_table >"$out/table.txt"
-write_all_reduce_plot
-
-speech() {
-    if [[ $quick == 1 ]]; then echo "A quick run: its times mean nothing." && return; fi
-    [[ -z $lost ]] || echo "**Disturbed** in most rounds, and not spoken of: $lost."
-    all_reduce_sentences
-}
-{
-    echo "## All-reduce, from 4 B to 256 MiB"
-    echo
-    speech
-    echo
-    draw_section allreduce "$(all_reduce_caption)"
-    echo
-    all_reduce_caption
-    echo
-    all_reduce_rows | markdown_table
-    echo
-    echo "All-reduces of F32 sums, checked element by element as they are timed; an iteration's time is the slowest"
-    echo "of $world ranks'. Medians over rounds ($rounds). *algbw* is the bytes by the median time in GB/s, *busbw* is that times"
-    echo "2(W-1)/W: what each rank's link carries at least. *bound* is the plain sum of the same bytes by the same cores,"
-    echo "of which none waits for another, and *of* is the share of it that the all-reduce reaches."
-    echo
-    machine_facts "${facts[@]}" "Command: \`$asked\`"
-} >"$out/section.md"
-write_section allreduce
-cat "$out/table.txt"
-{ speech && all_reduce_caption; } | fold -s -w 79
+write_facts "quick $quick" "backends $backends" "sweeps $(cut -d ' ' -f 1 <<<"$sweeps" | paste -sd ' ' -)" "rounds $rounds" "world $world" -- \
+    "${facts[@]}" "Command: \`$asked\`"
+write_report allreduce || exit 1
 echo "the section for the report: $out/section.html" >&2

@@ -66,7 +66,7 @@ openmpi | mpich) set -- "$@" -L mpi ;; # the slow ones, too
 # would only be slow, and so would the kernels, the roundings and the files, which start no thread.
 tsan)
     jobs='training|allreduce|allreduce_section|promises|paper|segnet|checkpoint_kill|ddprun|chaos|compare|compare_interrupted|report_page|traces|help|bits|bits_table|random_bits_quick|trainer_options|same_files|option_mixes'
-    jobs="$jobs|installed.*|gpu_modules|zero_optimizer|text|dry_run|foreign_weights|manual.*|link|ladder|model|model_page|simulated|peers|peers_table|scores|regress"
+    jobs="$jobs|installed.*|gpu_modules|zero_optimizer|text|dry_run|foreign_weights|manual.*|link|ladder|model|model_page|simulated|peers|scores|regress"
     jobs="$jobs|test_kernels.*|test_half|test_shapes|test_safetensors|compare_tensors"
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|corpus_.*|tutorial_.*)\$"
     ;;

@@ -14,7 +14,7 @@ here=$PWD
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in compare/options compare/results compare/runs compare/tables compare/section peers/table; do
+for part in compare/options compare/results compare/runs compare/section; do
     # shellcheck source=/dev/null
     source "bench/$part.sh"
 done
@@ -120,30 +120,7 @@ for file in peers gradients; do
 done
 mapfile -t facts <"$out/runs/world-$world/facts.txt"
 [[ ! -f $out/mpi_allreduce ]] || facts+=("$(mpirun --version | head -n 1)")
-speech() {
-    if [[ $quick == 1 ]]; then echo "A quick run: its times mean nothing."; else peer_sentences; fi
-    gradient_sentence
-}
-peer_rows | terminal_table >"$out/table.txt"
-write_peers_plot
-{
-    echo "## Beside PyTorch, Open MPI and Gloo"
-    echo
-    speech
-    echo
-    peer_rows | markdown_table
-    echo
-    echo "Of a model a training step is timed, of so many MiB an all-reduce. Times are medians over the rounds"
-    echo "that nothing disturbed; a ratio is the peer's time by ours in the same round, then its median and"
-    echo "quartiles. A step of ours has its loader in it, PyTorch's has not. An aim is the least ratio that is"
-    echo "wanted: rows with two ranks have one."
-    echo
-    peers_figure
-    echo
-    machine_facts "${facts[@]}" "Command: \`$asked\`"
-} >"$out/section.md"
-write_section peers
-cat "$out/table.txt"
-speech | fold -s -w 79
+write_facts "quick $quick" -- "${facts[@]}" "Command: \`$asked\`"
+write_report peers || status=1
 echo "the section for the report: $out/section.html" >&2
 exit "$status"

@@ -1,0 +1,152 @@
+"""The section of bench/allreduce.sh: all-reduces by their size, beside the memory bound and a cache line's round trip."""
+
+import math
+import re
+
+from . import section
+from .results import Results, median, read_csv, unique, write_csv
+from .text import folded, markdown_table, terminal_table
+
+SMALL = 4096  # the largest size that counts as small
+TIMES = ("min_us", "p50_us", "p99_us", "bound_us")
+ABOUT = """All-reduces of F32 sums, checked element by element as they are timed; an iteration's time is the slowest
+of {world} ranks'. Medians over rounds ({rounds}). *algbw* is the bytes by the median time in GB/s, *busbw* is that times
+2(W-1)/W: what each rank's link carries at least. *bound* is the plain sum of the same bytes by the same cores,
+of which none waits for another, and *of* is the share of it that the all-reduce reaches."""
+
+
+def size(count):
+    for unit, bytes_of in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count % bytes_of == 0:
+            return f"{count // bytes_of} {unit}"
+    return f"{count} B"
+
+
+def printed(backend, turn, lines):
+    """What bench_allreduce has printed: rows of allreduce.csv, and the round trips of a cache line. A size without a bound has NaN."""
+    rows, trips, world, names = [], [], "", []
+    for line in lines:
+        found = re.match(r"# all_reduce .* world=(\d+)", line)
+        trip = re.match(r"# round trip .* p50_us=([0-9.]+)", line)
+        world = found[1] if found else world
+        trips += [trip[1]] if trip else []
+        fields = line.split()
+        if fields and fields[0] == "bytes":
+            names = fields
+        elif fields and not line.startswith("#"):
+            at = dict(zip(names, fields))
+            rows.append([backend, world, at["bytes"], *("NaN" if at[name] == "-" else at[name] for name in TIMES), turn])
+    return rows, trips
+
+
+def collect(results):
+    """allreduce.csv and trips.csv of the runs that were not disturbed; of a backend of which these are fewer than half, of all. Gives
+    the backends of which most runs stayed disturbed."""
+    rows, trips, lost = [], [], []
+    turns = range(1, int(results.number("rounds")) + 1)
+    for backend in results.words("backends"):
+        for sweep in results.words("sweeps"):
+            quiet = [turn for turn in turns if not results.is_disturbed(f"{backend}-{sweep}-{turn}")]
+            if 2 * len(quiet) < len(turns):
+                lost.append(backend)
+                quiet = turns
+            for turn in quiet:
+                mine, back = printed(backend, turn, results.lines(f"runs/{backend}-{sweep}-{turn}/output.txt"))
+                rows += mine
+                trips += [[backend, us] for us in back]
+    write_csv(results.folder / "allreduce.csv", ["backend", "world", "bytes", *TIMES, "round"], rows)
+    write_csv(results.folder / "trips.csv", ["backend", "us"], trips)
+    return unique(lost)
+
+
+def sizes(rows):
+    """A row for each backend (shm before mpi) and size, made of medians over the rounds. Without a bound it and the share are NaN."""
+    table = []
+    for backend in sorted({row["backend"] for row in rows}, reverse=True):
+        for count in sorted({int(row["bytes"]) for row in rows if row["backend"] == backend}):
+            mine = [row for row in rows if row["backend"] == backend and int(row["bytes"]) == count]
+            low, p50, high, bound = (math.nan if mine[0][name] == "NaN" else median([row.number(name) for row in mine]) for name in TIMES)
+            world = mine[0].number("world")
+            algbw = count / p50 / 1e3
+            table.append(dict(backend=backend, bytes=count, min=low, p50=p50, p99=high, bound=bound, algbw=algbw,
+                              busbw=algbw * 2 * (world - 1) / world, of=bound / p50))
+    return table
+
+
+def table(found):
+    def shown(number, digits=2):
+        return "-" if math.isnan(number) else f"{number:.{digits}f}"
+    return [["backend", "bytes", "min us", "p50 us", "p99 us", "algbw", "busbw", "bound us", "of"]] + [
+        [one["backend"], size(one["bytes"]), *(shown(one[name]) for name in ("min", "p50", "p99", "algbw", "busbw")), shown(one["bound"], 1),
+         shown(one["of"])] for one in found]
+
+
+def sentences(found, trips, lost=()):
+    """Small messages beside a cache line's round trip, large ones beside the memory bound."""
+    backends = [backend for backend in unique(one["backend"] for one in found) if backend not in lost]
+    trip = median([row.number("us") for row in trips])
+    takes, shares, least = [], [], 0
+    for backend in backends:
+        mine = [one for one in found if one["backend"] == backend]
+        small = [one for one in mine if one["bytes"] <= SMALL]
+        if small and not math.isnan(trip):
+            least = least or small[-1]["bytes"]
+            takes.append(f"through {backend} {small[-1]['p50'] / trip:.1f}" + (" (aim: at most 2)" if backend == "shm" else ""))
+        of = [one["of"] for one in mine if not math.isnan(one["of"])]
+        if of:
+            bucket = next((f", {one['of']:.2f} at 25 MiB" for one in mine if one["bytes"] == 25 << 20), "")
+            shares.append(f"through {backend} {min(of):.2f} to {max(of):.2f}{bucket}" + (" (aim: at least 0.90)" if backend == "shm" else ""))
+    lines = []
+    if takes:
+        lines.append(f"A cache line goes from one core to another and back in {trip:.3f} us. {size(least)} takes so many of these round "
+                     f"trips: {', '.join(takes)}.")
+    if shares:
+        lines.append(f"The share of the memory bound that is reached from 1 MiB on: {'; '.join(shares)}.")
+    return lines
+
+
+def drawn(found):
+    """The bus bandwidth by size, of the bound that was measured beside the first backend and of each backend."""
+    backends = unique(one["backend"] for one in found)
+    by = {(one["backend"], one["bytes"]): one for one in found}
+    rows = []
+    for one in found:
+        if one["backend"] == backends[0]:
+            bound = one["busbw"] / one["of"]
+            rows.append([one["bytes"], "NaN" if math.isnan(bound) else f"{bound:.6g}",
+                         *(f"{by[backend, one['bytes']]['busbw']:.6g}" if (backend, one["bytes"]) in by else "NaN" for backend in backends)])
+    return ["bytes", "bound", *backends], rows
+
+
+def caption(found, lost=()):
+    """From what is drawn, and of no backend that stayed disturbed."""
+    if lost:
+        return "Most of these runs stayed disturbed, so that nothing is said of them."
+    head, rows = drawn(found)
+    best = [max((row for row in rows if row[i] != "NaN"), key=lambda row, i=i: float(row[i])) for i in range(2, len(head))]
+    text = ", ".join(f"{float(row[i + 2]):.3g} GB/s through {head[i + 2]} (at {size(int(row[0]))})" for i, row in enumerate(best))
+    bounds = [row for row in rows if row[1] != "NaN"]
+    allows = f"; at {size(int(bounds[-1][0]))} memory allows {float(bounds[-1][1]):.3g}" if bounds else ""
+    return f"Each link carries at most {text}{allows}."
+
+
+def write(folder):
+    results = Results(folder)
+    lost = collect(results)
+    found = sizes(results.rows("allreduce.csv"))
+    head, rows = drawn(found)
+    write_csv(results.plots / "allreduce.csv", head, rows)
+    bound_from = next((row[0] for row in rows if row[1] != "NaN"), 0)
+    (results.plots / "settings.gp").write_text(f'backends = "{" ".join(head[2:])}"\nbound_from = {bound_from}\n', encoding="utf-8")
+    if results.fact("quick") == "1":
+        said = ["A quick run: its times mean nothing."]
+    else:
+        said = [f"**Disturbed** in most rounds, and not spoken of: {', '.join(lost)}."] if lost else []
+        said += sentences(found, read_csv(results.folder / "trips.csv"), lost)
+    text = caption(found, lost)
+    section.finish(results, "allreduce", ["## All-reduce, from 4 B to 256 MiB", "", *said, "", section.draw(results.folder, "allreduce", text), "",
+                                          f"{text} {section.numbers(results, 'allreduce.csv')}", "", markdown_table(table(found)), "",
+                                          ABOUT.format(**results.facts)])
+    (results.folder / "table.txt").write_text(terminal_table(table(found)) + "\n", encoding="utf-8")
+    print(terminal_table(table(found)))
+    print("\n".join(map(folded, [*said, text])))

@@ -1,0 +1,113 @@
+"""The section of bench/peers/compare.sh: ours beside PyTorch, Open MPI and Gloo.
+
+A ratio is the peer's time by ours in the same round, above 1 where we are faster; shown are its median and quartiles over the rounds
+that were undisturbed. Where more were disturbed than not, nothing is claimed.
+"""
+
+from . import section
+from .results import Results, median, quartiles, unique, write_csv
+from .text import folded, markdown_table, terminal_table
+
+# What is aimed at with two ranks: the least ratio.
+AIMS = {("all-reduce", "Open MPI"): 4, ("all-reduce", "Gloo"): 8, ("mlp", "PyTorch DDP"): 1.5, ("convnet", "PyTorch DDP"): 1.5,
+        ("resnet20", "PyTorch DDP"): 1.1}
+ABOUT = """Of a model a training step is timed, of so many MiB an all-reduce. Times are medians over the rounds
+that nothing disturbed; a ratio is the peer's time by ours in the same round, then its median and
+quartiles. A step of ours has its loader in it, PyTorch's has not. An aim is the least ratio that is
+wanted: rows with two ranks have one."""
+
+
+class Pair:
+    """Ours and a peer's times of one thing."""
+
+    def __init__(self, key, rows):
+        self.kind, self.what, self.world, self.peer = key
+        good = [row for row in rows if not row.is_true("disturbed")]
+        self.good, self.rounds = len(good), len(rows)
+        self.aim = AIMS.get((self.kind if self.kind == "all-reduce" else self.what, self.peer)) if self.world == "2" else None
+        self.known = good and 2 * len(good) >= len(rows)
+        if self.known:
+            self.ours, self.theirs = (median([row.number(column) for row in good]) for column in ("ours_ms", "theirs_ms"))
+            self.low, self.ratio, self.high = quartiles([row.number("theirs_ms") / row.number("ours_ms") for row in good])
+
+    @property
+    def verdict(self):
+        if not self.known:
+            return "disturbed"
+        return "-" if not self.aim else "reached" if self.ratio >= self.aim else "missed"
+
+    @property
+    def label(self):
+        return f"{self.peer}: {self.what} ({self.world})"
+
+
+def pairs(results):
+    rows = results.rows("peers.csv")
+    keys = unique(tuple(row[column] for column in ("kind", "what", "world", "peer")) for row in rows)
+    return [Pair(key, [row for row in rows if (row["kind"], row["what"], row["world"], row["peer"]) == key]) for key in keys]
+
+
+def table(found):
+    """For people: fewer digits. In a row that is named after a size in MiB an all-reduce was timed."""
+    def short(ratio):
+        return f"{ratio:.2f}" if ratio < 100 else f"{ratio:.0f}"
+    rows = [["what", "peer", "ranks", "ours ms", "theirs", "ratio", "quartiles", "aim", "rounds"]]
+    for pair in found:
+        numbers = [f"{pair.ours:.3g}", f"{pair.theirs:.3g}", short(pair.ratio), f"{short(pair.low)}-{short(pair.high)}"] if pair.known else \
+            ["-", "-", "-", "disturbed"]
+        rows.append([pair.what, pair.peer, pair.world, *numbers, f"{pair.aim or '-'}", f"{pair.good}/{pair.rounds}"])
+    return rows
+
+
+def sentences(found):
+    """One for each peer with two ranks, from the undisturbed rows; and what became of the aims, which rows missed them."""
+    lines = []
+    with_two = [pair for pair in found if pair.world == "2" and pair.known]
+    for peer in unique(pair.peer for pair in with_two):
+        said = ", ".join(f"{'adds up' if pair.kind == 'all-reduce' else 'trains'} {pair.what} {pair.ratio:.2f} times"
+                         for pair in with_two if pair.peer == peer)
+        lines.append(f"Beside {peer}, ours {said} as fast with two ranks.")
+    aims = [pair for pair in found if pair.aim]
+    if aims:
+        count = {verdict: sum(pair.verdict == verdict for pair in aims) for verdict in ("reached", "disturbed")}
+        text = f"Of {len(aims)} aims {count['reached']} {'was' if count['reached'] == 1 else 'were'} reached"
+        if count["disturbed"]:
+            text += f", and {count['disturbed']} cannot be told, because the machine was disturbed"
+        missed = ", ".join(f"{pair.what} beside {pair.peer} ({pair.ratio:.2f} of {pair.aim})" for pair in aims if pair.verdict == "missed")
+        lines.append(text + (f"; missed: {missed}." if missed else "."))
+    return lines
+
+
+def gradient_sentence(rows):
+    """How far the gradients lie apart."""
+    shares = [(row.number("max_abs") / row.number("max_magnitude"), row) for row in rows if row.number("max_magnitude") > 0]
+    worst, where = max(shares, key=lambda one: one[0], default=(0.0, None))
+    named = f" ({where['model']}, {where['tensor']})" if worst > 0 else ""
+    return (f"The gradients of the first step agreed in {sum(row.is_true('held') for row in rows)} of {len(rows)} comparisons of a tensor; the "
+            f"largest difference was {worst:.1e} of the tensor's largest magnitude{named}.")
+
+
+def drawn(found):
+    return [[i + 1, pair.label, f"{pair.ratio:.3f}", f"{pair.low:.3f}", f"{pair.high:.3f}", pair.aim or "NaN"]
+            for i, pair in enumerate(pair for pair in found if pair.known)]
+
+
+def caption(found):
+    known = [pair for pair in found if pair.known]
+    least, most = (choose(known, key=lambda pair: pair.ratio) for choose in (min, max))
+    return f"The ratios lie between {least.ratio:.2f} ({least.label}) and {most.ratio:.2f} ({most.label}); above 1 we are faster."
+
+
+def write(folder):
+    results = Results(folder)
+    found = pairs(results)
+    said = ["A quick run: its times mean nothing."] if results.fact("quick") == "1" else sentences(found)
+    said.append(gradient_sentence(results.rows("gradients.csv")))
+    write_csv(results.plots / "peers.csv", ["row", "label", "ratio", "low", "high", "target"], drawn(found))
+    figure = [section.draw(results.folder, "peers", caption(found)), "", caption(found)] if drawn(found) else \
+        ["(Everything was disturbed: there is no figure.)"]
+    section.finish(results, "peers", ["## Beside PyTorch, Open MPI and Gloo", "", *said, "", markdown_table(table(found)), "", ABOUT, "", *figure,
+                                      "", section.numbers(results, "peers.csv", "gradients.csv")])
+    text = terminal_table(table(found)) + "\n"
+    (results.folder / "table.txt").write_text(text, encoding="utf-8")
+    print(text + "\n".join(map(folded, said)))

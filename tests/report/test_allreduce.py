@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""All-reduces: medians, the table, the sentences and the figure's data of two backends, one without a bound; and disturbed rounds."""
+
+import unittest
+
+from made import Made
+from report import allreduce
+
+
+def output(world, rows, trip="", backend="shm"):
+    return [f"# all_reduce F32 sum world={world} ranks=processes backend={backend}",
+            "      bytes     min_us     p50_us     p99_us  algbw  busbw  bound_us    of wrong", *rows,
+            f"# round trip of a cache line between two cores: p50_us={trip} min_us=0.100" if trip else
+            "# no round trip of a cache line: the ranks share no memory (several hosts?)"]
+
+
+SHM = [output(4, [f"4096 0.30 0.{2 + 2 * turn} 0.90 10.24 15.36 - - 0",
+                  f"26214400 900.00 {1 + turn}000.00 5000.00 1.00 1.00 {800 + 1000 * turn}.0 0.90 0"], f"0.{turn + 1}00") for turn in (1, 2)]
+MPI = [output(4, ["4096 3.00 5.00 9.00 0.10 0.10 - - 0", "26214400 9000.00 25000.00 50000.00 1.00 1.00 - - 0"], backend="mpi")] * 2
+
+
+def collected(*disturbed, **backends):
+    """What is collected of the outputs of each backend's rounds: the sizes, the round trips, and what was lost."""
+    rounds = len(next(iter(backends.values())))
+    with Made(backends=" ".join(backends), sweeps="sweep", rounds=rounds) as made:
+        for backend, outputs in backends.items():
+            for turn, lines in enumerate(outputs):
+                made.write(f"runs/{backend}-sweep-{turn + 1}/output.txt", lines)
+        made.write("disturbed.txt", disturbed)
+        lost = allreduce.collect(made.results)
+        return allreduce.sizes(made.results.rows("allreduce.csv")), made.results.rows("trips.csv"), lost
+
+
+class AllReduce(unittest.TestCase):
+    def test_medians(self):
+        found, trips, lost = collected(shm=SHM)
+        self.assertEqual([one["p50"] for one in found], [0.5, 2500])
+        self.assertAlmostEqual(found[1]["busbw"], 15.7286, places=4)
+        self.assertEqual(allreduce.table(found)[1:], [["shm", "4 KiB", "0.30", "0.50", "0.90", "8.19", "12.29", "-", "-"],
+                                                      ["shm", "25 MiB", "900.00", "2500.00", "5000.00", "10.49", "15.73", "2300.0", "0.92"]])
+        self.assertEqual(lost, [])
+        self.assertEqual(allreduce.sentences(found, trips), [
+            "A cache line goes from one core to another and back in 0.250 us. 4 KiB takes so many of these round trips: through shm 2.0 (aim: "
+            "at most 2).",
+            "The share of the memory bound that is reached from 1 MiB on: through shm 0.92 to 0.92, 0.92 at 25 MiB (aim: at least 0.90)."])
+
+    def test_two_backends(self):
+        found, trips, _ = collected(shm=SHM, mpi=MPI)
+        self.assertEqual(allreduce.drawn(found), (["bytes", "bound", "shm", "mpi"], [
+            [4096, "NaN", "12.288", "1.2288"], [26214400, "17.0963", "15.7286", "1.57286"]]))
+        self.assertEqual(allreduce.caption(found), "Each link carries at most 15.7 GB/s through shm (at 25 MiB), 1.57 GB/s through mpi (at 25 "
+                         "MiB); at 25 MiB memory allows 17.1.")
+        self.assertIn("through shm 2.0 (aim: at most 2), through mpi 20.0.", allreduce.sentences(found, trips)[0])
+
+    def test_disturbed(self):
+        """Of three rounds one that was disturbed is left out. If two were, nothing is left out, and nothing said."""
+        rounds = [output(2, [f"4096 0.30 {turn}.00 9.00 10.24 15.36 - - 0"], "0.500") for turn in (1, 2, 3)]
+        found, _, lost = collected("shm-sweep-1", shm=rounds)
+        self.assertEqual((found[0]["p50"], lost), (2.5, []))
+        found, trips, lost = collected("shm-sweep-1", "shm-sweep-3", shm=rounds)
+        self.assertEqual((found[0]["p50"], lost), (2, ["shm"]))
+        self.assertEqual(allreduce.sentences(found, trips, lost), [])
+        self.assertEqual(allreduce.caption(found, lost), "Most of these runs stayed disturbed, so that nothing is said of them.")
+
+
+if __name__ == "__main__":
+    unittest.main()
