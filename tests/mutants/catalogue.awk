@@ -130,6 +130,8 @@ function add(value) {
     else complain("line " FNR " of the file: what is \"" key "\"?")
 }
 
+FILENAME ~ /(^|\/)equivalents\.txt$/ { next } # of generated mutants
+
 FNR == 1 {
     end_entry()
     preset = "release"

@@ -6,7 +6,8 @@
   --room FOLDER   mutants of its C files, without those of the rooms inside it (default: all rooms)
   --seed N        draws the same mutants again (default: a new seed, which is printed)
   --count M       how many are drawn, or all of them (default: 150)
-  --quick         only tests that took less than 3 s when CTest last ran them in this build
+  --quick         only tests that took less than 3 s when CTest last ran them in this build, and only mutants
+                  that need no build of their own, of at most as many files as are drawn (by their sizes)
   --at-least P    exit status 1 if less than P percent are caught
   --check         runs nothing: every entry of equivalents.txt fits a line of the tree
   --jobs N        tests that run at once (default: one for each core)
@@ -103,8 +104,15 @@ def files_of(root, rooms):
             and room_of(x) not in inner]
 
 
-def list_mutants(root, build, rooms):
-    names = files_of(root, rooms)
+def draw_files(root, names, seed, count):
+    """At most `count` source files, a large one with a larger chance: what a sample of all mutants hits."""
+    names = [x for x in names if x.endswith('.c')]
+    sizes = [(root / x).stat().st_size for x in names]
+    return sorted(set(random.Random(f'files {seed}').choices(names, sizes, k=int(count))))
+
+
+def list_mutants(root, build, rooms, choose=lambda names: names):
+    names = choose(files_of(root, rooms))
     if not names:
         fail(f'--room {" ".join(rooms)}: there is no C file in it')
     environment = dict(os.environ, MUTANTS_HEADERS=compiler_headers())
@@ -307,6 +315,26 @@ class Judge:
                   f"{m['old'][:70]} -> {m['new'][:70] or '(nothing)'}  {by}", flush=True)
 
 
+class Phases:
+    """Says at the end how long each phase took, by the clock and of the processors."""
+
+    def __init__(self):
+        self.begin, self.text = self.now(), []
+        self.last = self.begin
+
+    @staticmethod
+    def now():
+        return time.monotonic(), sum(os.times()[:4])
+
+    def end(self, name):
+        now = self.now()
+        self.text.append(f'{name} {now[0] - self.last[0]:.0f} s ({now[1] - self.last[1]:.0f} s of CPU)')
+        self.last = now
+
+    def __str__(self):
+        return f'{self.last[0] - self.begin[0]:.0f} s: ' + ', '.join(self.text)
+
+
 def draw(mutants, seed, count):
     """The drawn ones, and the rest, from which those are replaced that do not compile."""
     mutants.sort(key=lambda m: (m['file'], m['start'], m['end'], m['operator'], m['new']))
@@ -315,7 +343,7 @@ def draw(mutants, seed, count):
     return mutants[:count], [m for m in mutants[count:] if m['kind'] == 'single']
 
 
-def judge_all(a, tree, drawn, spare):
+def judge_all(a, tree, drawn, spare, phases):
     """(mutant, verdict, by what) of each drawn mutant."""
     entries, results, judge = read_equivalents(a.root / EQUIVALENTS), [], Judge(tree, a)
     for number, m in enumerate(drawn + spare, 1):
@@ -328,7 +356,9 @@ def judge_all(a, tree, drawn, spare):
                 m['original'] = original
     tree.insert(every)
     check_bits(tree)
+    phases.end('build')
     judge.cover(len(every) + 1)
+    phases.end('tests without a mutant')
 
     def note(m, one):
         known = known_as(entries, m)
@@ -344,6 +374,7 @@ def judge_all(a, tree, drawn, spare):
     while singles:
         if note(singles.pop(0), judge.judge_single) == 'does not compile' and spare:
             singles.append(spare.pop(0))
+    phases.end('tests of mutants')
     return results
 
 
@@ -404,18 +435,22 @@ def main():
         os.environ['DDPC_MUTANTS_INSIDE'] = str(os.getpid())
         inner = ['unshare', '-Urm', sys.executable, __file__, '--seed', str(a.seed)]
         return subprocess.run(inner + sys.argv[1:]).returncode
-    begin = time.monotonic()
-    mutants = list_mutants(a.root, a.root / 'build', a.room)
+    phases, few = Phases(), a.quick and a.count != 'all'
+    choose = (lambda names: draw_files(a.root, names, a.seed, a.count)) if few else lambda names: names
+    mutants = list_mutants(a.root, a.root / 'build', a.room, choose)
+    if a.quick:
+        mutants = [m for m in mutants if m['kind'] == 'switched']
+    phases.end('list')
     singles = sum(m['kind'] == 'single' for m in mutants)
     drawn, spare = draw(mutants, a.seed, a.count)
     print(f'{len(mutants)} mutants, of which {singles} need a build of their own; '
           f'{len(drawn)} drawn with --seed {a.seed}', flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         tree = Tree(a.root, scratch, a.jobs)
-        results = judge_all(a, tree, drawn, spare[:SPARE])
+        results = judge_all(a, tree, drawn, spare[:SPARE], phases)
         os.chdir('/')
     percent = report(results)
-    print(f'{time.monotonic() - begin:.0f} s')
+    print(phases)
     return 1 if percent < a.at_least else 0
 
 
