@@ -23,7 +23,7 @@ Tensor *scatter_to_one(Tape *tape, Tensor *x, int dim);
 
 // Returns the module's tree on the device, built once; every forward sets its tensors' pointers.
 Replica replica_create(Module *module, Device *device);
-void replica_close(Replica *replica);
+void replica_close(const Replica *replica);
 
 // Copies the module's parameters and buffers to the devices with rows. Returns the copies' token,
 // which requires a gradient if a parameter does.

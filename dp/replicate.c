@@ -35,10 +35,9 @@ Replica replica_create(Module *module, Device *device) {
     return replica;
 }
 
-void replica_close(Replica *replica) {
+void replica_close(const Replica *replica) {
     module_close(replica->module);
     free(replica->tensors);
-    *replica = (Replica){0};
 }
 
 void replicate_install(const ReplicaShards *shards) {

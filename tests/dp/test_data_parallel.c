@@ -266,11 +266,15 @@ static Module *build_twice(Device *device) {
 // Steps of many tensors and of few, with other rows, and None where the step before had a tensor.
 static void test_tuples_of_changing_lengths(void **state) {
     (void)state;
-    enum { MOST = 20, STEPS = 4 };
+    enum { MOST = 20, STEPS = 5 };
     static const struct Step {
         int count, none;
         size_t rows;
-    } STEPS_OF[STEPS] = {{MOST, -1, 9}, {3, 1, 6}, {MOST, 0, 2}, {MOST - 1, MOST - 2, 9}};
+    } STEPS_OF[STEPS] = {{MOST, -1, 9},
+                         {3, 1, 6},
+                         {MOST, 0, 2},
+                         {MOST - 1, MOST - 2, 9},
+                         {5, 4, 1}}; // one row: one replica
     for (int devices = 1; devices <= 3; devices++) {
         Rig rig = rig_open(build_twice, devices);
         for (int step = 0; step < STEPS; step++) {

@@ -100,6 +100,48 @@ static void test_bytes_moved(void **state) {
     }
 }
 
+// ---- copies ------------------------------------------------------------------------------------
+
+static int copies; // from device to device; replicas make none
+
+void __wrap_device_copy(Device *to, void *target, Device *from, const void *source, size_t bytes);
+void __real_device_copy(Device *to, void *target, Device *from, const void *source, size_t bytes);
+
+void __wrap_device_copy(Device *to, void *target, Device *from, const void *source, size_t bytes) {
+    if (to && from && to != from) copies++;
+    __real_device_copy(to, target, from, source, bytes);
+}
+
+enum { PACKED = 5 }; // matrices of at most a page
+
+// fc0 to fc4 of 32 x 32 floats, which are a page, and one of 33 x 32.
+static Module *build_pages(Device *device) {
+    Module *model = layer_sequential("Pages");
+    for (int k = 0; k <= PACKED; k++) {
+        char name[16];
+        snprintf(name, sizeof name, "fc%d", k);
+        module_add(model, name, layer_linear(device, 32, k < PACKED ? 32 : 33));
+    }
+    module_initialize(model, SEED);
+    return model;
+}
+
+// To and from each device but the first, the small tensors travel together and a large one alone.
+static void test_small_tensors_travel_together(void **state) {
+    (void)state;
+    for (int devices = 1; devices <= 4; devices++) {
+        Rig rig = rig_open(build_pages, devices);
+        Tensor *x = rig_numbers(rig.tape, 8, 32, 0);
+        int others = devices - 1, before = copies;
+        Tensor *y = module_forward(rig.wrapper, rig.tape, x);
+        assert_int_equal(copies - before, 4 * others); // rows, a bundle, one, outputs
+        before = copies;
+        rig_backward(rig.tape, rig_loss(rig.tape, y));
+        assert_int_equal(copies - before, 3 * others); // of outputs, a bundle, one
+        rig_close(&rig);
+    }
+}
+
 // Larger than the staging buffer, so that reduce copies it in several parts.
 static void test_large_parameter(void **state) {
     (void)state;
@@ -337,6 +379,20 @@ static size_t occurrences(const char *text, const char *word) {
     return count;
 }
 
+enum { TRACE_TEXT = 8192 };
+
+static void read_trace(void **state, const Trace *trace, char text[TRACE_TEXT]) {
+    Error err = {0};
+    char *path = temp_folder_path(state, "trace.json");
+    assert_int_equal(trace_write(trace, path, &err), 0);
+    FILE *file = fopen(path, "r");
+    const size_t length = fread(text, 1, TRACE_TEXT - 1, file);
+    assert_true(length > 0);
+    text[length] = '\0';
+    fclose(file);
+    free(path);
+}
+
 static void test_profile_and_trace(void **state) {
     static const Phase PHASES[] = {PHASE_SCATTER, PHASE_REPLICATE, PHASE_FORWARD,
                                    PHASE_GATHER,  PHASE_BACKWARD,  PHASE_REDUCE};
@@ -354,13 +410,8 @@ static void test_profile_and_trace(void **state) {
     for (size_t i = 0; i < sizeof PHASES / sizeof *PHASES; i++)
         if (profile.step[PHASES[i]] == 0) fail_msg("no time in %s", phase_name(PHASES[i]));
 
-    Error err = {0};
-    char *path = temp_folder_path(state, "trace.json"), text[8192] = "";
-    assert_int_equal(trace_write(trace, path, &err), 0);
-    FILE *file = fopen(path, "r");
-    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
-    fclose(file);
-    free(path);
+    char text[TRACE_TEXT];
+    read_trace(state, trace, text);
     assert_int_equal(occurrences(text, "\"forward\""), 3);
     assert_int_equal(occurrences(text, "\"backward\""), 3);
     for (int i = 0; i < 3; i++) assert_int_equal(occurrences(text, rig.devices[i]->name), 1);
@@ -369,7 +420,6 @@ static void test_profile_and_trace(void **state) {
 }
 
 static void test_strategy(void **state) {
-    (void)state;
     Error err = {0};
     Device *devices[] = {device_open("cpu:3", &err), device_open("cpu:1", &err)};
     Module *model = build_mlp(devices[0]);
@@ -391,7 +441,13 @@ static void test_strategy(void **state) {
     Tape *tape = tape_create(devices[0], NULL);
     Tensor *x = tape_tensor(tape, DTYPE_F32, 2, (size_t[]){4, INPUTS});
     memset(x->data, 0, tensor_bytes(x));
+    Trace *trace = trace_open(0, "job");
+    char text[TRACE_TEXT];
+    job->set_trace(job, trace);
     assert_non_null(module_forward(strategy->module, tape, x));
+    read_trace(state, trace, text);
+    assert_int_equal(occurrences(text, "\"forward\""), 2);
+    trace_close(trace);
     size_t weights = bytes_of(model, MODULE_STATE), rows = 2 * (INPUTS + CLASSES) * sizeof(float);
     assert_int_equal(job->moved_bytes(job), weights + rows);
     assert_int_equal(strategy->sampler->batch_count, 3);
@@ -423,6 +479,7 @@ int main(void) {
         cmocka_unit_test(test_first_piece_is_a_view),
         cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_bytes_moved),
+        cmocka_unit_test(test_small_tensors_travel_together),
         cmocka_unit_test(test_large_parameter),
         cmocka_unit_test(test_many_parameters),
         cmocka_unit_test(test_integer_buffer),
@@ -433,7 +490,7 @@ int main(void) {
         cmocka_unit_test(test_faults),
         cmocka_unit_test_setup_teardown(test_profile_and_trace, temp_folder_make,
                                         temp_folder_remove),
-        cmocka_unit_test(test_strategy),
+        cmocka_unit_test_setup_teardown(test_strategy, temp_folder_make, temp_folder_remove),
         cmocka_unit_test(test_device_ids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 """sandbox.py: runs tests of a CTest build apart from each other and from the machine.
 
 Each test gets pid, network, IPC and mount namespaces of its own, an empty /dev/shm and an overlay of
-the tree: a mutant that leaves processes, segments or files behind disturbs no other test.
+the tree: a mutant that leaves processes, segments or files behind disturbs no other test. Where glibc's
+debugging heap is installed, a write past the end of an allocation ends the process at its free.
 """
 import json
 import os
@@ -27,6 +28,8 @@ timeout -k 3 "$limit" "$@"
 exit $?
 '''
 NAMESPACES = ['unshare', '-Urmnipf', '--kill-child', '--mount-proc', 'sh', '-c', INSIDE, 'sh']
+HEAP = [str(x) for x in Path('/lib').glob('*/libc_malloc_debug.so.0')]
+CHECKED_HEAP = dict(LD_PRELOAD=HEAP[0], GLIBC_TUNABLES='glibc.malloc.check=3') if len(HEAP) == 1 else {}
 LEFT_OUT = re.compile('slow|lint|gpu|selftest|grade')  # labels
 
 
@@ -59,7 +62,7 @@ def run_test(test, tree, limit, variables):
     """('passed', 'failed', 'skipped' or 'hangs', seconds, end of the output)"""
     environment = {k: v for k, v in os.environ.items() if not k.startswith('DDPC_MUTANT')}
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile() as log:
-        environment.update(test['environment'], TREE=tree, SCRATCH=scratch, **variables)
+        environment.update(CHECKED_HEAP | test['environment'], TREE=tree, SCRATCH=scratch, **variables)
         command = NAMESPACES + [test['folder'], str(limit)] + test['command']
         begin = time.monotonic()
         child = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
