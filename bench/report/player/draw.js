@@ -150,12 +150,12 @@ function drawMachine(parent, part, time, width) {
 function drawGradients(parent, part, device, time, left, wide) {
   const gradients = part.gradients[device], none = [Infinity, Infinity];
   const all = {number: -1, bytes: allBytes, ready: none, ...reduceOf(part, device)};
-  const boxes = part.buckets.length ? part.buckets : [all], gap = boxes.length > 12 ? 1 : 3, y = 78, high = 36;
+  const boxes = part.buckets.length ? part.buckets : [all], gap = boxes.length > 12 ? 0 : 3, y = 78, high = 36;
   const total = boxes.reduce((sum, box) => sum + box.bytes, 0), ready = gradients.filter(one => one.at <= time).length;
   write(parent, left, 70, "gradients: " + ready + " of " + tensors.length, {...small(), "font-size": 12});
   let x = left;
   for (const box of boxes) {
-    const width = Math.max(box.bytes / total * (wide - gap * (boxes.length - 1)), 1);
+    const width = box.bytes / total * (wide - gap * (boxes.length - 1));
     const summed = passed(box.moves, box.end, time);
     const level = (share, phase) =>
       put(parent, "rect", {x, y: y + high * (1 - share), width, height: high * share, fill: fillOf(phase)});

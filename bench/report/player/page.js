@@ -13,7 +13,7 @@ function showScene(scene) {
   page.time = Math.min(page.time, scene.end);
   for (const radio of document.querySelectorAll("[name=scene]")) radio.checked = radio.value === scene.id;
   for (const id of ["gbit", "cap"]) {
-    find(id).value = Math.log10(page[id]);
+    find(id).value = Math.log10(Math.max(page[id], 0.001)); // the slider ends before 0
     find(id).setAttribute("aria-valuetext", short(page[id]));
     find(id + "-shown").textContent = short(page[id]);
   }
