@@ -446,6 +446,41 @@ static void test_cards(void **state) {
     }
 }
 
+// A plan that is none, is too long, or is an error of either kind.
+static void test_strange_plans(void **state) {
+    (void)state;
+    char longer[400] = "ok ";
+    memset(longer + 3, 'a', sizeof longer - 4);
+    const struct {
+        const char *plan, *says;
+        int status;
+    } cases[] = {
+        {"hello", "rank 0 published something else: 'hello'", STATUS_FAILED},
+        {"ok", "rank 0 published something else: 'ok'", STATUS_FAILED},
+        {longer, "rank 0 published something else: 'ok aaaa", STATUS_FAILED},
+        {"error it broke", "it broke", STATUS_FAILED},
+        {"usage it was wrong", "it was wrong", STATUS_USAGE},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int port = 0;
+        Error err = {0};
+        Outcome outcome;
+        pid_t server = start_server(&port);
+        Store *store = store_connect("127.0.0.1", port, "secret", LONG_S, &err);
+        assert_non_null(store);
+        store_set_prefix(store, "attempt_0");
+        assert_int_equal(store_set(store, "plan", cases[i].plan, strlen(cases[i].plan), &err), 0);
+        store_close(store);
+        Rendezvous rank = place(1, 2, port);
+        rank.launcher_store = true;
+        snprintf(rank.token, sizeof rank.token, "secret");
+        run_ranks(&rank, 1, LONG_S, &outcome);
+        assert_outcome(&outcome, cases[i].says);
+        assert_int_equal(outcome.status, cases[i].status);
+        end_server(server);
+    }
+}
+
 static void test_rank_twice(void **state) {
     (void)state;
     int port = free_port();
@@ -519,6 +554,7 @@ int main(void) {
         cmocka_unit_test(test_rank_missing),
         cmocka_unit_test(test_many_ranks_missing),
         cmocka_unit_test(test_cards),
+        cmocka_unit_test(test_strange_plans),
         cmocka_unit_test(test_rank_twice),
         cmocka_unit_test(test_backends),
         cmocka_unit_test(test_nccl_addresses),

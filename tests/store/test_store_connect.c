@@ -134,8 +134,12 @@ static void test_port_in_use(void **state) {
     Served *served = *state;
     Error err = {0};
     assert_null(store_serve(HOST, served->port, TOKEN, &err));
-    char holder[64];
-    snprintf(holder, sizeof holder, "pid %d)", getpid());
+    char holder[64], name[32] = "";
+    FILE *file = fopen("/proc/self/comm", "r");
+    assert_true(file && fgets(name, sizeof name, file));
+    fclose(file);
+    name[strcspn(name, "\n")] = '\0';
+    snprintf(holder, sizeof holder, " (held by %s, pid %d)", name, getpid());
     assert_int_equal(err.status, STATUS_FAILED);
     assert_non_null(strstr(err.message, strerror(EADDRINUSE)));
     assert_non_null(strstr(err.message, holder));

@@ -3,6 +3,7 @@
  */
 #include "tests/rigs/store_rig.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -30,7 +31,8 @@ typedef struct Listener {
     int store_port;   // RELAY
     SyncWord allowed; // RELAY: of what the store says, only so much is passed on; 0: all
     size_t passed;
-    Record client, server;    // what each said
+    size_t spoiled;        // RELAY: byte of what the store says that is passed on as 0xff; 0: none
+    Record client, server; // what each said
     const Record *old_server; // REPLAY
     pthread_t thread;
 } Listener;
@@ -45,6 +47,7 @@ static bool record(int from, Record *record) {
 static void pass_on(Listener *l, int client) {
     size_t end = l->server.bytes, allowed = sync_load(&l->allowed);
     if (allowed > 0 && allowed < end) end = allowed;
+    if (l->spoiled > 0 && l->spoiled < end) l->server.data[l->spoiled] = 0xff;
     if (end > l->passed) raw_send(client, l->server.data + l->passed, end - l->passed);
     l->passed = end;
 }
@@ -267,6 +270,26 @@ static void test_timeout_inside_a_value(void **state) {
     }
 }
 
+// A reply whose header announces more than a value can have: nothing of it is read as one.
+static void test_reply_of_any_length(void **state) {
+    Served *served = *state;
+    Error err = {0};
+    char value[8];
+    size_t bytes = sizeof value;
+    Listener l = {.trick = RELAY, .store_port = served->port, .spoiled = GREETING + 8 + 2};
+    assert_int_equal(store_set(served->store, "k", "value", 5, &err), 0);
+    listener_start(&l);
+    Store *store = new_client(l.port);
+    assert_int_equal(store_get(store, "k", value, &bytes, &err), -1);
+    check_message(&err, strerror(EPROTO));
+    err = (Error){0};
+    assert_int_equal(store_get(store, "k", value, &bytes, &err), -1);
+    check_message(&err, "is broken");
+    store_close(store);
+    listener_end(&l);
+    assert_alive(served);
+}
+
 // ---- False clients
 
 static void test_replay_to_server(void **state) {
@@ -342,6 +365,7 @@ int main(void) {
         cmocka_unit_test(test_silence_has_a_deadline),
         SERVED(test_timeout_inside_a_header),
         SERVED(test_timeout_inside_a_value),
+        SERVED(test_reply_of_any_length),
         SERVED(test_replay_to_server),
         SERVED(test_refusal_proves_nothing),
         SERVED(test_plain_token_is_no_greeting),
