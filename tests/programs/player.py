@@ -175,6 +175,26 @@ def test_hand():
           all(button.endswith(text) for button, text in zip(*listed[:2])), listed)
 
 
+def test_words():
+    found = drive("page.html", """
+        const said = (part, begin, end) => sentence(part, (begin + end) / 2), {dp, ddp} = page.scene;
+        answer({main: dp.spans.filter(s => s[TRACK] === drivenBy(dp)).map(s => [s[PHASE], said(dp, s[BEGIN], s[END])]),
+            buckets: ddp.buckets.map(b => [b.number, said(ddp, b.moves, b.end)]),
+            early: ddp.spans.filter(s => s[PHASE] === "waiting").map(s => [s[BUCKET], said(ddp, s[BEGIN], s[END])]),
+            over: [sentence(dp, dp.step), sentence(dp, dp.step - 0.001)], bytes: megabytes(allBytes / 2)});
+    """, "#scene=link")
+    words = {"scatter": "sends device 1 its half", "replicate": "sends all weights", "loss": "computes the loss of the whole batch",
+             "reduce": "adds device 1's gradients", "optimizer": "updates the weights alone"}
+    for phase, said in found["main"]:
+        check(f"{phase} is said", [one for one, text in words.items() if text in said] == [phase] * (phase in words), said)
+        check(f"{phase}: half of the bytes", phase not in ("replicate", "reduce") or f"({found['bytes']} of " in said, said)
+        check(f"{phase}: who waits", phase not in words or said.endswith("; device 1 waits."), said)
+    check("all phases were there", set(words) <= {phase for phase, _ in found["main"]}, found["main"])
+    check("a bucket moves", found["buckets"] and all(f"bucket {k} moves both ways" in said for k, said in found["buckets"]), found["buckets"])
+    check("a rank waits", all(f"has begun bucket {k} and waits" in said for k, said in found["early"]), found["early"])
+    check("the step is over, and not before", ["is over" in said for said in found["over"]] == [True, False], found["over"])
+
+
 def test_address():
     left = drive("page.html", "document.querySelector('[value=link]').click(); input('time', 1234); answer(state())")
     check("the address keeps the scene and the time", left[4] == "#scene=link&t=1.234", left)
@@ -230,7 +250,7 @@ if not CHROMIUM:
     sys.exit(77)
 try:
     trace_both()
-    for test in (test_spans, test_hand, test_address, test_model, test_looks):
+    for test in (test_spans, test_hand, test_words, test_address, test_model, test_looks):
         test()
 finally:
     shutil.rmtree(WORK, ignore_errors=True)
