@@ -176,11 +176,11 @@ static void shapes_names_are_checked(void **state) {
 }
 
 // An image whose red byte is its label + 10, so that both can be compared wherever they go.
-static Dataset marked_set(size_t side) {
-    Dataset set = {.count = 3, .shape = {1, side, side}, .classes = 200, .dense = true};
-    set.bytes = memory_zalloc(3 * side * side);
-    set.labels = memory_zalloc(3 * side * side * sizeof *set.labels);
-    for (size_t i = 0; i < 3 * side * side; i++) {
+static Dataset marked_set(size_t height, size_t width) {
+    Dataset set = {.count = 3, .shape = {1, height, width}, .classes = 200, .dense = true};
+    set.bytes = memory_zalloc(3 * height * width);
+    set.labels = memory_zalloc(3 * height * width * sizeof *set.labels);
+    for (size_t i = 0; i < 3 * height * width; i++) {
         set.labels[i] = (int64_t)(i * 7 % 200);
         set.bytes[i] = (uint8_t)(set.labels[i] + 10);
     }
@@ -190,19 +190,19 @@ static Dataset marked_set(size_t side) {
 
 static void augmented_labels_move_with_their_pixels(void **state) {
     (void)state;
-    enum { SIDE = 9 };
-    Dataset set = marked_set(SIDE);
+    enum { HEIGHT = 9, WIDTH = 12, PLANE = HEIGHT * WIDTH };
+    Dataset set = marked_set(HEIGHT, WIDTH);
     const Augment augment = {.crop_pad = 4, .flip = true, .seed = 2};
     size_t outside = 0, moved = 0;
     for (size_t epoch = 0; epoch < 20; epoch++) {
-        float pixels[SIDE * SIDE];
-        int64_t labels[SIDE * SIDE], plain[SIDE * SIDE];
+        float pixels[PLANE];
+        int64_t labels[PLANE], plain[PLANE];
         size_t index = epoch % 3;
         dataset_sample(&set, index, &augment, epoch, pixels);
         dataset_sample_labels(&set, index, &augment, epoch, labels);
         dataset_sample_labels(&set, index, NULL, epoch, plain);
-        assert_memory_equal(plain, set.labels + index * SIDE * SIDE, sizeof plain);
-        for (size_t p = 0; p < SIDE * SIDE; p++) {
+        assert_memory_equal(plain, set.labels + index * PLANE, sizeof plain);
+        for (size_t p = 0; p < PLANE; p++) {
             long byte = lrintf(pixels[p] * 255); // mean 0, standard deviation 1
             assert_int_equal(labels[p], byte == 0 ? LABEL_IGNORE : byte - 10);
             outside += byte == 0;

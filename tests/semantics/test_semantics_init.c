@@ -83,6 +83,7 @@ static void row_89_file(void **state) {
     refuse_url("file://tmp/x", 0, 1, "'tmp' would be a host: write file:///path");
     refuse_url("file:///x?world_size=1", -1, -1, "file:// rendezvous: rank parameter missing");
     refuse_url("file:///x?rank=0", -1, -1, "world size parameter missing");
+    refuse_url("file:///x", 2, 2, "file:// rendezvous: there is no rank 2 in a world of 2");
     Rendezvous r = read_url("file:///a/b?rank=1&world_size=3", -1, -1);
     assert_string_equal(r.file_path, "/a/b");
     assert_int_equal(r.rank, 1);
