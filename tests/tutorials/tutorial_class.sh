@@ -19,7 +19,7 @@ student 'berta "b"' 01-shard-bounds 02-sum-shards 03-batch-mean
 printf 'step,question,value\r\n04,device-1,212184\r\n04,device-1,1\r\n04,no-such-question,1\r\n04,device-0,many\r\n' >"$folder/predictions.csv"
 student carl 01-shard-bounds
 student dora 01-shard-bounds
-printf '02,rows,60\n' >"$folder/predictions.csv"
+printf '02,rows,60\n04,device-1,1e999\n04,device-0,inf\n' >"$folder/predictions.csv"
 student emil # a file that does not compile, and one that crashes
 echo 'no C at all' >"$folder/$step/01-shard-bounds.c"
 sed 's/^double batch_mean(.*{/&\n    *(volatile char *)8 = 1;/' "$tutorials/$step/exercises/03-batch-mean.c" >"$folder/$step/03-batch-mean.c"
@@ -39,6 +39,22 @@ run 'a class, as JSON' "$tutorials/class" class 02 --json
 grep -qxF '{"student": "berta \"b\"", "gate": true, "score": 30, "points": 30, "predictions": 1, "factor": 1.0000}' out.txt ||
     fail "other JSON: $(cat out.txt)"
 [ "$(wc -l <out.txt)" = 6 ] || fail "not six students: $(cat out.txt)"
+# Whatever a folder is called, it is one student and one line of valid JSON.
+mkdir -p names/$step
+newline=$(printf 'x\ny') tab=$(printf 'x\ty') control=$(printf 'x\001y')
+for name in "$newline" "$tab" "$control" 'back\slash' 'Ünïcödé' "$(printf 'no\377utf')"; do
+    mkdir -p "names/$name/$step" && cp "$tutorials/$step/exercises/03-batch-mean.c" "names/$name/$step/"
+done
+rmdir names/$step
+run 'names' "$tutorials/class" names 02/3
+[ "$(wc -l <out.txt)" = 7 ] && [ "$(grep -c ' yes ' out.txt)" = 6 ] || fail "not six students: $(cat out.txt)"
+run 'names, as JSON' "$tutorials/class" names 02/3 --json
+if command -v python3 >/dev/null; then
+    python3 -c 'import json, sys
+lines = [json.loads(line) for line in open("out.txt", encoding="utf-8")]
+names = {line["student"] for line in lines}
+sys.exit(len(lines) != 6 or not {"x\ny", "x\ty", "x\x01y", "back\\slash", "Ünïcödé"} <= names)' || fail "no JSON: $(cat out.txt)"
+fi
 # Some exercises of a step are what counts.
 run 'two exercises' "$tutorials/class" class 02/1 02/02
 grep -qE '^dora +no +10/20 ' out.txt || fail "not two exercises: $(cat out.txt)"

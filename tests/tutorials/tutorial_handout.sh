@@ -66,8 +66,22 @@ run 'configuring a build' cmake -S "$copy" -B build -DWITH_CUDA=OFF -DWITH_MPI=O
 run 'the tests of the copy' ctest --test-dir build -N
 ! grep -E ' (grade_|tutorial_)' out.txt || fail "the copy has tests that need solutions"
 
+# Copies for students: starter files say whose they are, and class sees one in other hands.
+run 'two copies' "$source/tutorials/handout" "$work/class of two" anna bert
+[ "$(grep -c ' exercises, and no solutions' out.txt)" = 2 ] || fail "not two copies: $(cat out.txt)"
+run "anna's files" "$work/class of two/anna/tutorials/start" 02
+[ "$(head -n 1 "$work/class of two/anna/tutorials/work/02-shards/03-batch-mean.c")" = '// for anna' ] || fail "whose file is it?"
+for student in anna bert; do
+    mkdir -p hand-ins/$student
+    cp -R "$work/class of two/anna/tutorials/work/02-shards" hand-ins/$student/
+done
+run 'a class of two' "$source/tutorials/class" hand-ins 02/3
+[ "$(cat err.txt)" = 'class: bert: 02-shards/01-shard-bounds.c was begun in the copy of anna
+class: bert: 02-shards/02-sum-shards.c was begun in the copy of anna
+class: bert: 02-shards/03-batch-mean.c was begun in the copy of anna' ] || fail "other words on copies: $(cat err.txt)"
+
 # ---- what does not work ------------------------------------------------------------------------------------
-for arguments in '' --what "$work" 'one two' "$source/inside"; do
+for arguments in '' --what "$work" 'one two/three' 'one .' "$source/inside"; do
     checks=$((checks + 1)) status=0
     # shellcheck disable=SC2086
     "$source/tutorials/handout" $arguments >/dev/null 2>&1 || status=$?

@@ -96,6 +96,7 @@ typedef struct WatchLog { // of one thread
     size_t count;
     WatchEvent events[WATCH_MOST];
     bool waited_for_null; // pg_work_wait was
+    bool misaligned;      // a collective had a buffer at an address that none of its type has
 } WatchLog;
 
 // What the student's calls become (tutorials/grade says so to the compiler).
@@ -104,6 +105,14 @@ PgWork *watched_pg_start(ProcessGroup *group, Collective collective, Error *err)
 int watched_pg_work_wait(PgWork *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err);
 void watched_device_copy(Device *to, void *destination, Device *from, const void *source,
                          size_t bytes);
+void *watched_malloc(size_t bytes) __asm__("__wrap_malloc"); // the linker's names: --wrap
+void *watched_calloc(size_t count, size_t bytes) __asm__("__wrap_calloc");
+void *watched_realloc(void *memory, size_t bytes) __asm__("__wrap_realloc");
+void *watched_memory_zalloc(size_t bytes) __asm__("__wrap_memory_zalloc");
+void watched_free(void *memory) __asm__("__wrap_free");
+
+// How many blocks of memory the student's code has allocated and not freed, in all threads.
+long watch_blocks(void);
 
 // From now on, what this thread does is written into the log. NULL: no more.
 void watch_begin(WatchLog *log);

@@ -138,6 +138,11 @@ static void judge_ends(Grade *grade, const Play *play) {
 
 static void judge_ranks(Grade *grade, const Play *play) {
     const int world = play->world;
+    for (int r = 0; r < world; r++)
+        GRADE_EXPECT(grade, !play->seats[r].log.misaligned,
+                     "A collective was given an address that no number of its type has: it moves "
+                     "several bytes for each, and a bool is one. (rank %d of %d)",
+                     r, world);
     judge_ends(grade, play);
     for (int r = 0; r < world; r++)
         if (play->seats[r].rank.err.status != STATUS_OK)

@@ -1,6 +1,9 @@
 /* watch.c: the watched calls, which do what the real ones do, write it down, and fail when they are
  * told to.
  */
+#include <stdlib.h>
+
+#include "common/base/memory.h"
 #include "tutorials/grading/grader.h"
 
 #define BROKEN "the connection to the other ranks was lost"
@@ -21,16 +24,66 @@ void watch_break(size_t broken, bool in_wait) {
     broken_work = NULL;
 }
 
+static bool is_misaligned(const Collective *collective) {
+    const size_t bytes = pg_type_bytes(collective->type);
+    return (uintptr_t)collective->send % bytes != 0 || (uintptr_t)collective->receive % bytes != 0;
+}
+
 static void write_down(WatchEvent event) {
+    const bool moves = event.kind == WATCH_RUN || event.kind == WATCH_START;
+    if (current_log && moves && is_misaligned(&event.collective)) current_log->misaligned = true;
     if (current_log && current_log->count < WATCH_MOST)
         current_log->events[current_log->count++] = event;
 }
 
 static size_t collective_bytes(const Collective *collective) {
-    static const size_t BYTES[] = {[PG_F32] = 4, [PG_F64] = 8, [PG_I32] = 4, [PG_I64] = 8,
-                                   [PG_U8] = 1,  [PG_F16] = 2, [PG_BF16] = 2};
-    return collective->count * BYTES[collective->type];
+    return collective->count * pg_type_bytes(collective->type);
 }
+
+// ---- memory: in the student's file, malloc and free are these -------------------------------------
+
+static pthread_mutex_t blocks_mutex = PTHREAD_MUTEX_INITIALIZER; // protects blocks
+static long blocks;
+
+static void count_blocks(long more) {
+    pthread_mutex_lock(&blocks_mutex);
+    blocks += more;
+    pthread_mutex_unlock(&blocks_mutex);
+}
+
+long watch_blocks(void) {
+    pthread_mutex_lock(&blocks_mutex);
+    long now = blocks;
+    pthread_mutex_unlock(&blocks_mutex);
+    return now;
+}
+
+void *watched_malloc(size_t bytes) {
+    count_blocks(1);
+    return malloc(bytes);
+}
+
+void *watched_calloc(size_t count, size_t bytes) {
+    count_blocks(1);
+    return calloc(count, bytes);
+}
+
+void *watched_realloc(void *memory, size_t bytes) {
+    if (!memory) count_blocks(1);
+    return realloc(memory, bytes);
+}
+
+void *watched_memory_zalloc(size_t bytes) {
+    count_blocks(1);
+    return memory_zalloc(bytes);
+}
+
+void watched_free(void *memory) {
+    if (memory) count_blocks(-1);
+    free(memory);
+}
+
+// ---- collectives --------------------------------------------------------------------------------
 
 // Counts a collective. Returns whether it has to fail: it takes place nevertheless, so
 // that no other rank waits for it, but it says that it has failed.

@@ -96,15 +96,17 @@ static void first_momentum(Grade *grade) {
 }
 
 static void later_momentum(Grade *grade) {
-    float buffer = 4.0f;
+    float buffer = 8.0f;
     SgdSettings sgd = {.lr = 0.25f, .momentum = 0.5f};
     float weight = step_once(grade, 2.0f, 2.0f, &buffer, sgd, false);
-    GRADE_EXPECT(grade, buffer != 3.0f,
+    GRADE_EXPECT(grade, buffer != 8.0f,
+                 "The buffer was left as it was: each step makes a new m of it, momentum * m + g.");
+    GRADE_EXPECT(grade, buffer != 5.0f,
                  "The gradient enters the momentum whole: m = momentum * m + g, not "
                  "(1 - momentum) * g.");
-    GRADE_EXPECT(grade, buffer == 4.0f && weight == 1.0f,
-                 "With m = 4 and g = 2, the new m is 0.5 * 4 + 2 = 4 and the weight 2 - 0.25 * 4 = "
-                 "1; yours are %g and %g.",
+    GRADE_EXPECT(grade, buffer == 6.0f && weight == 0.5f,
+                 "With m = 8 and g = 2, the new m is 0.5 * 8 + 2 = 6 and the weight 2 - 0.25 * 6 = "
+                 "0.5; yours are %g and %g.",
                  (double)buffer, (double)weight);
 }
 

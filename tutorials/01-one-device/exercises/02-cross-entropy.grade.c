@@ -47,7 +47,7 @@ static void many_classes(Grade *grade) {
 }
 
 static void several_rows(Grade *grade) {
-    const float logits[6] = {0.0f, 0.0f, 0.0f, 2.0f, 3.0f, 0.0f};
+    const float logits[6] = {2.0f, 2.0f, 3.0f, 5.0f, 7.0f, 4.0f};
     const int64_t labels[3] = {1, 0, 1};
     double a = log(2.0), b = log(1 + exp(2.0)), c = log(1 + exp(3.0));
     const double first_label = (a + log(1 + exp(-2.0)) + c) / 3; // 1 for all rows
@@ -56,6 +56,10 @@ static void several_rows(Grade *grade) {
                  "Every row has logits of its own, which begin at logits + row * classes.");
     GRADE_EXPECT(grade, !is_near(loss, first_label),
                  "Every row has a label of its own, labels[row], and not that of the first row.");
+    const double first_logits = (a + b + 1.0 + c + 2.0) / 3; // 2 for all: logits[labels[row]]
+    GRADE_EXPECT(grade, !is_near(loss, first_logits),
+                 "The label's logit was that of row 0 for every row: it is at logits + row * "
+                 "classes + labels[row].");
     GRADE_EXPECT(grade, !is_near(loss, a + b + c),
                  "The losses of the rows were added up, but not divided.");
     GRADE_EXPECT(grade, is_near(loss, (a + b + c) / 3),

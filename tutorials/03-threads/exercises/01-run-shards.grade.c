@@ -143,9 +143,11 @@ static void often(Grade *grade) {
     run(grade, MOST_SHARDS, meet, &m);
     GRADE_EXPECT(grade, m.came == MOST_SHARDS,
                  "Of %d shards %d ran: count may be as large as MOST_SHARDS.", MOST_SHARDS, m.came);
+    long blocks = 0;
     for (int round = 0; round < 20; round++) {
         m = meeting_of(16);
         run(grade, 16, meet, &m);
+        if (round == 0) blocks = watch_blocks();
         for (int i = 0; i < 16; i++)
             GRADE_EXPECT(grade, m.runs[i] == 1,
                          "In round %d of 20, shard %d of 16 ran %d times: something is shared that "
@@ -154,6 +156,12 @@ static void often(Grade *grade) {
         GRADE_EXPECT(grade, m.left == 16,
                      "In round %d of 20 it returned while a shard was still running.", round);
     }
+    blocks = watch_blocks() - blocks;
+    GRADE_OUT(grade, blocks);
+    GRADE_EXPECT(grade, blocks <= 0,
+                 "In 19 rounds %ld blocks of memory were allocated and never freed: what a thread "
+                 "is given has to be freed after it was joined.",
+                 blocks);
 }
 
 const Grader grader_03_01 = {

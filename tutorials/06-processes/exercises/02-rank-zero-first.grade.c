@@ -20,7 +20,8 @@ typedef struct Scene {
 typedef struct Seat { // what a rank hands over
     Scene *scene;
     int rank;
-    bool has_used;
+    const Error *err; // is filled by a barrier that has failed
+    bool is_lost;     // it has used it after that
 } Seat;
 
 static void prepare(void *context) {
@@ -36,20 +37,19 @@ static void prepare(void *context) {
 static void use(void *context) {
     Seat *seat = context;
     pthread_mutex_lock(&seat->scene->mutex);
-    seat->has_used = true;
+    seat->is_lost = seat->is_lost || seat->err->status != STATUS_OK;
     seat->scene->used++;
     seat->scene->too_early = seat->scene->too_early || seat->scene->prepared == 0;
     pthread_mutex_unlock(&seat->scene->mutex);
 }
 
 static void run_rank(GradeRank *rank) {
-    Seat seat = {.scene = rank->context, .rank = rank->rank};
+    Seat seat = {.scene = rank->context, .rank = rank->rank, .err = &rank->err};
     rank->status =
         STUDENT(rank->grade, rank_zero_first)(rank->group, prepare, use, &seat, &rank->err);
     pthread_mutex_lock(&seat.scene->mutex);
     seat.scene->silent = seat.scene->silent || watch_calls(rank->log) == 0;
-    seat.scene->in_vain =
-        seat.scene->in_vain || (rank->rank != 0 && seat.has_used && rank->err.status != STATUS_OK);
+    seat.scene->in_vain = seat.scene->in_vain || (rank->rank != 0 && seat.is_lost);
     pthread_mutex_unlock(&seat.scene->mutex);
 }
 

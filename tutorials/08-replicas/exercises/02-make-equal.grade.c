@@ -1,6 +1,7 @@
 /* 02-make-equal.grade.c: a weight, a frozen weight, a running mean and a counter. */
 #include "tutorials/08-replicas/exercises/02-make-equal.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "tutorials/grading/grading.h"
@@ -31,6 +32,7 @@ static Model model_of(int rank) {
         model.frozen[i] = model.weight[i] + 1000.0f;
         model.running_mean[i] = model.weight[i] + 2000.0f;
     }
+    model.weight[COUNT - 1] = -0.0f; // equal to 0, with other bits
     return model;
 }
 
@@ -90,6 +92,8 @@ static void everything(Grade *grade) {
         GRADE_EXPECT(grade, got->batches == wanted.batches,
                      "Only a part of a tensor arrived: an I64 has 8 bytes, and tensor_bytes knows "
                      "that.");
+        GRADE_EXPECT(grade, got->weight[COUNT - 1] != 0 || signbit(got->weight[COUNT - 1]),
+                     "-0 became 0: something was added to it. A broadcast copies bits.");
         GRADE_EXPECT(grade, memcmp(got->weight, wanted.weight, sizeof wanted.weight) == 0,
                      "A weight still differs.");
     }

@@ -184,6 +184,9 @@ static void test_uneven(Grade *grade) {
         check_shares(grade, GRADE_WORLDS[w], 31);
         check_accuracy(grade, GRADE_WORLDS[w], 31);
     }
+    play(grade, 5, false, 3); // two ranks have nothing to test, and belong to the group
+    check_shares(grade, 5, 3);
+    check_accuracy(grade, 5, 3);
 }
 
 const Grader grader_09_03 = {

@@ -10,7 +10,8 @@ enum { MOST_RANKS = 5, CLASSES = 3, COUNT = CLASSES * CLASSES, MOST_ROWS = 40 };
 typedef struct Scene {
     size_t rows[MOST_RANKS];
     double counts[MOST_RANKS][COUNT + 1]; // the last one is not to be written
-    size_t calls[MOST_RANKS], bytes[MOST_RANKS];
+    size_t calls[MOST_RANKS];
+    bool as_floats[MOST_RANKS]; // a collective was of floats
 } Scene;
 
 // The row's place in the table: truth * CLASSES + answer.
@@ -31,7 +32,10 @@ static void run_rank(GradeRank *rank) {
     rank->status =
         STUDENT(rank->grade, confusion_matrix)(rank->group, &own, s->counts[r], &rank->err);
     s->calls[r] = watch_calls(rank->log);
-    s->bytes[r] = watch_bytes(rank->log, PG_ALL_REDUCE);
+    for (size_t e = 0; e < rank->log->count; e++)
+        if (rank->log->events[e].kind != WATCH_WAIT &&
+            rank->log->events[e].collective.type == PG_F32)
+            s->as_floats[r] = true;
 }
 
 static void table_of(const Scene *s, int first, int end, double *table) {
@@ -53,6 +57,16 @@ static bool is_transposed(const double *a, const double *b) {
     return true;
 }
 
+// Whether each rank has contributed 1 where it has rows.
+static bool is_marked(const double *got, const Scene *s, int world) {
+    double sum[COUNT] = {0}, own[COUNT];
+    for (int r = 0; r < world; r++) {
+        table_of(s, r, r + 1, own);
+        for (size_t i = 0; i < COUNT; i++) sum[i] += own[i] > 0;
+    }
+    return equals(got, sum, 1, 0);
+}
+
 static void check(Grade *grade, Scene *s, int world) {
     double all[COUNT], own[COUNT];
     grade_ranks(grade, world, run_rank, s);
@@ -64,6 +78,9 @@ static void check(Grade *grade, Scene *s, int world) {
     for (int r = world - 1; r >= 0; r--) {
         table_of(s, r, r + 1, own);
         const double *got = s->counts[r];
+        GRADE_EXPECT(grade, !s->as_floats[r],
+                     "The counts are doubles and were added as floats: PG_F64. A float counts to "
+                     "16,777,216.");
         if (equals(got, all, 1, 0)) continue;
         GRADE_EXPECT(grade, !equals(got, all, 1, 1000) && !equals(got, all, 1, 1000 * world),
                      "What was in the table before was counted, too.");
@@ -74,8 +91,9 @@ static void check(Grade *grade, Scene *s, int world) {
                      !equals(got, own, 1, 0) || equals(s->counts[0], own, 1, 0) ||
                          !equals(s->counts[0], all, 1, 0),
                      "Only rank 0 has the table of all rows.");
-        GRADE_EXPECT(grade, s->bytes[r] != COUNT * sizeof(float),
-                     "The counts are doubles and were added as floats: PG_F64.");
+        GRADE_EXPECT(grade, !is_marked(got, s, world),
+                     "A count went up to 1 in each rank, however many rows there were: ++ counts, "
+                     "= 1 marks.");
         GRADE_EXPECT(grade, !equals(got, own, 1, 0),
                      "Each rank has the table of its own rows: nothing was added up.");
         GRADE_EXPECT(grade, !equals(got, all, 1.0 / world, 0),
@@ -107,12 +125,27 @@ static void run_two_classes(GradeRank *rank) {
                  counts[1], counts[2], counts[3]);
 }
 
+// More classes than an array of a fixed length has room for.
+static void run_many_classes(GradeRank *rank) {
+    enum { MANY = 60 };
+    static double counts[MANY * MANY];
+    const int64_t truths[1] = {MANY - 1}, answers[1] = {1};
+    const AnsweredRows own = {1, truths, answers, MANY};
+    rank->status = STUDENT(rank->grade, confusion_matrix)(rank->group, &own, counts, &rank->err);
+    GRADE_EXPECT(
+        rank->grade, counts[(MANY - 1) * MANY + 1] == rank->world,
+        "%d classes on %d ranks: rank %d has the count %g, not %d. There may be any number "
+        "of classes.",
+        MANY, rank->world, rank->rank, counts[(MANY - 1) * MANY + 1], rank->world);
+}
+
 static void several(Grade *grade) {
     Scene two = {.rows = {8, 6}}, three = {.rows = {5, 9, 2}}, five = {.rows = {3, 1, 4, 1, 5}};
     check(grade, &two, 2);
     check(grade, &three, 3);
     check(grade, &five, 5);
     grade_ranks(grade, 2, run_two_classes, &(char){0});
+    grade_ranks(grade, 2, run_many_classes, &(char){0});
 }
 
 static void empty_shares(Grade *grade) {

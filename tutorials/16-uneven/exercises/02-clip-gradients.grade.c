@@ -35,7 +35,8 @@ static void run_rank(GradeRank *rank) {
         for (size_t i = 0; i < COUNTS[k]; i++) gradient[i] = 0;
         gradient[COUNTS[k] - 1] = own(r, rank->world, k);
         tensors[k] = tensor_make(NULL, DTYPE_F32, 1, (size_t[]){COUNTS[k]}, NULL);
-        tensors[k].requires_grad = tensors[k].has_grad = !(s->frozen && k == 1);
+        tensors[k].requires_grad = !(s->frozen && k == 1);
+        tensors[k].has_grad = true; // a frozen one has its old gradient
         tensors[k].grad = gradient;
         list[k] = &tensors[k];
     }
@@ -109,9 +110,29 @@ static void check(Grade *grade, Scene *s, int world, double norm, double scale) 
     }
 }
 
+// One number whose square is 2^24, and many whose squares a float's sum of that size loses.
+static void run_long(GradeRank *rank) {
+    enum { LONG = 100001 };
+    static float gradient[LONG];
+    double norm = 0, wanted = sqrt(16777216.0 + (LONG - 1) * 0.9980010);
+    gradient[0] = 4096;
+    for (size_t i = 1; i < LONG; i++) gradient[i] = 0.999f;
+    Tensor tensor = tensor_make(NULL, DTYPE_F32, 1, (size_t[]){LONG}, NULL);
+    Tensor *list[1] = {&tensor};
+    tensor.requires_grad = tensor.has_grad = true;
+    tensor.grad = gradient;
+    rank->status =
+        STUDENT(rank->grade, clip_gradients)(rank->group, list, 1, 1e6, &norm, &rank->err);
+    GRADE_EXPECT(rank->grade, fabs(norm - wanted) < 1e-4 * wanted,
+                 "%d gradients have the length %.2f, and you say %.2f: the squares are added in a "
+                 "double, for a float's sum stops growing.",
+                 LONG, wanted, norm);
+}
+
 static void alone(Grade *grade) {
     Scene over = {.max_norm = 6.5};
     check(grade, &over, 1, 13, 0.5);
+    grade_ranks(grade, 1, run_long, &(char){0});
 }
 
 static void short_enough(Grade *grade) {

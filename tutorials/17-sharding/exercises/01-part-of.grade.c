@@ -85,6 +85,12 @@ static void equal_shares(Grade *grade) {
         "6,000,000,000 floats on 2 ranks: rank 0 has the first half, and not [%zu, %zu). An "
         "int ends at 2,147,483,647.",
         begin, end);
+    const size_t huge = (size_t)1 << 41;
+    ask(grade, (Question){huge, 2, 1}, &begin, &end);
+    GRADE_EXPECT(grade, begin == huge / 2 && end == huge,
+                 "2^41 floats on 2 ranks: rank 1 has the second half, and not [%zu, %zu). Half of "
+                 "them are 2^36 lines, and an unsigned ends at 2^32.",
+                 begin, end);
 }
 
 const Grader grader_17_01 = {"17-sharding/01-part-of",

@@ -12,6 +12,7 @@ static const float FIRST = 8, BEHIND = 77; // velocity before the first step; be
 typedef struct Scene {
     int steps;
     float weights[MOST_RANKS][MOST + 1], velocity[MOST_RANKS][SHARE + GUARD];
+    bool hands_out_weights[MOST_RANKS];
     size_t calls[MOST_RANKS], reduces[MOST_RANKS], scatters[MOST_RANKS], gathers[MOST_RANKS];
 } Scene;
 
@@ -38,6 +39,13 @@ static void run_rank(GradeRank *rank) {
     }
     GRADE_EXPECT(rank->grade, weights[count] == BEHIND && gradients[count] == BEHIND,
                  "Something was written behind the weights or the gradients.");
+    for (size_t e = 0; e < rank->log->count; e++) {
+        const Collective *c = &rank->log->events[e].collective;
+        if (c->kind != PG_ALL_GATHER || rank->log->events[e].kind == WATCH_WAIT) continue;
+        const float *send = c->send, *receive = c->receive;
+        if ((send >= weights && send < weights + count) || receive == weights)
+            scene->hands_out_weights[rank->rank] = true;
+    }
     scene->calls[rank->rank] = watch_calls(rank->log);
     scene->reduces[rank->rank] = watch_count(rank->log, PG_ALL_REDUCE);
     scene->scatters[rank->rank] = watch_count(rank->log, PG_REDUCE_SCATTER);
@@ -119,6 +127,10 @@ static void two_collectives(Grade *grade) {
                  "one: a reduce-scatter is enough.");
     GRADE_EXPECT(grade, scene.calls[0] == 2 && scene.scatters[0] == 1 && scene.gathers[0] == 1,
                  "One reduce-scatter and one all-gather are enough. (%zu calls)", scene.calls[0]);
+    for (int r = 0; r < 3; r++)
+        GRADE_EXPECT(grade, scene.hands_out_weights[r],
+                     "What was gathered are no weights: each rank steps its own part only, and "
+                     "hands out the new weights. To step all of them on every rank saves no work.");
     grade_broken_ranks(grade, 3, run_rank, &scene);
 }
 

@@ -77,6 +77,25 @@ static void check(Grade *grade, size_t count, size_t old, size_t world) {
     GRADE_EXPECT(grade, seen == count, "%zu of %zu numbers went on.", seen, count);
 }
 
+// As many as a small model has, of which no array on the stack is a copy.
+static void large(Grade *grade) {
+    enum { MANY = 3000000 };
+    static float first[MANY / 2], second[MANY / 2], mine[MANY];
+    const float *parts[2] = {first, second};
+    const SavedState saved = {.count = MANY, .world = 2, .parts = parts};
+    for (size_t i = 0; i < MANY / 2; i++) {
+        first[i] = number(i);
+        second[i] = number(MANY / 2 + i);
+    }
+    size_t count = GRADE_CALL(grade, take_part, &saved, 1, 0, mine);
+    GRADE_OUT(grade, mine);
+    GRADE_EXPECT(grade, count == MANY, "From 2 ranks to 1: it took %zu of %d numbers.", count,
+                 MANY);
+    for (size_t i = 0; i < MANY; i++)
+        GRADE_EXPECT(grade, mine[i] == number(i), "From 2 ranks to 1: number %zu of %d is %g.", i,
+                     MANY, (double)mine[i]);
+}
+
 static void as_many_ranks(Grade *grade) {
     check(grade, 12, 3, 3);
 }
@@ -84,6 +103,7 @@ static void as_many_ranks(Grade *grade) {
 static void fewer_ranks(Grade *grade) {
     check(grade, 12, 4, 2);
     check(grade, 12, 3, 1);
+    large(grade);
 }
 
 static void more_ranks(Grade *grade) {

@@ -16,6 +16,7 @@ typedef struct Scene {
     LossScale first;    // before the first step
     bool skip[MOST_RANKS][STEPS];
     float scale[MOST_RANKS][STEPS];
+    int good_steps[MOST_RANKS][STEPS];
     size_t calls;
 } Scene;
 
@@ -32,6 +33,7 @@ static void run_rank(GradeRank *rank) {
         rank->status = STUDENT(rank->grade, update_scale)(
             rank->group, &scale, gradients, COUNT, &scene->skip[rank->rank][step], &rank->err);
         scene->scale[rank->rank][step] = scale.scale;
+        scene->good_steps[rank->rank][step] = scale.good_steps;
     }
     if (rank->rank == 0) scene->calls = watch_calls(rank->log);
 }
@@ -71,11 +73,33 @@ static void all_worlds(Grade *grade) {
                      "One rank had an infinite gradient, and no rank skipped the step.");
 }
 
+// As many infinities as a counter of 8 bits forgets, and a scale below 1.
+static void run_many(GradeRank *rank) {
+    enum { MANY = 256 };
+    float gradients[MANY];
+    LossScale scale = {.scale = 1, .interval = INTERVAL};
+    for (int i = 0; i < MANY; i++) gradients[i] = INFINITY;
+    for (int step = 1; step <= 3 && rank->status == 0; step++) {
+        bool skip = false;
+        rank->status = STUDENT(rank->grade, update_scale)(rank->group, &scale, gradients, MANY,
+                                                          &skip, &rank->err);
+        GRADE_EXPECT(rank->grade, skip,
+                     "%d numbers were infinite, and the step was not skipped: a counter of 8 bits "
+                     "is 0 again.",
+                     MANY);
+        GRADE_EXPECT(rank->grade, scale.scale == 1.0f / (float)(1 << step),
+                     "The scale was 1, and after %d skipped steps it is %g: it is a float, and its "
+                     "half need not be whole.",
+                     step, (double)scale.scale);
+    }
+}
+
 static void every_kind(Grade *grade) {
     one_rank(grade, 2, 1, NAN, 2, "A NaN was not noticed: it is not finite either.");
     one_rank(grade, 2, 1, -INFINITY, 2, "Minus infinity was not noticed.");
     one_rank(grade, 2, EVERYBODY, INFINITY, 2,
              "All ranks had an infinite gradient, and no rank skipped the step.");
+    grade_ranks(grade, 2, run_many, &(char){0});
     one_rank(grade, 2, 1, INFINITY, COUNT - 1, "The last number was not checked.");
 }
 
@@ -106,6 +130,11 @@ static void scale_changes(Grade *grade) {
     for (int step = 0; step < STEPS; step++)
         for (int r = 0; r < 3; r++) {
             float got = scene.scale[r][step];
+            bool changed = step > 0 && WANTED[step] != WANTED[step - 1];
+            GRADE_EXPECT(grade, got != WANTED[step] || !changed || scene.good_steps[r][step] == 0,
+                         "The scale has changed, and good_steps is %d: it counts the good steps "
+                         "since then, and is saved with the scale.",
+                         scene.good_steps[r][step]);
             GRADE_EXPECT(grade, got == WANTED[step] || step != 2 || got != 1024,
                          "The step was skipped, and the scale is as large as before.");
             GRADE_EXPECT(grade, got == WANTED[step] || step != 3 || got != 1024,

@@ -111,7 +111,7 @@ static void check_patience(Grade *grade, int world, int most) {
         waited = mean < best ? 0 : waited + 1;
         best = mean < best ? mean : best;
         GRADE_EXPECT(grade, scene.best[0][epoch] == best,
-                     "Epoch %d: the best mean so far is %g, and best is %g.", epoch, best,
+                     "Epoch %d: the best mean so far is %.17g, and best is %.17g.", epoch, best,
                      scene.best[0][epoch]);
         for (int r = 0; r < world; r++)
             GRADE_EXPECT(grade, scene.stop[r][epoch] == (waited >= most),
@@ -142,10 +142,24 @@ static void run_again(GradeRank *rank) {
                  "better mean is too many.");
 }
 
+// A training that has diverged.
+static void run_with_nan(GradeRank *rank) {
+    EarlyStop state = {.best = 0.5, .waited = 1, .patience = 3};
+    bool stop = false;
+    double loss_sum = rank->rank == 0 ? (double)NAN : 8.0;
+    rank->status =
+        STUDENT(rank->grade, agree_to_stop)(rank->group, &state, loss_sum, 8, &stop, &rank->err);
+    GRADE_EXPECT(rank->grade, state.best == 0.5 && state.waited == 2 && !stop,
+                 "The mean was NaN, and best went from 0.5 to %g, waited from 1 to %d: a NaN is "
+                 "not better than anything.",
+                 state.best, state.waited);
+}
+
 static void patience(Grade *grade) {
     for (int w = 0; w < 4; w++) check_patience(grade, GRADE_WORLDS[w], PATIENCE);
     check_patience(grade, 2, PATIENCE - 1);
     grade_ranks(grade, 2, run_again, &(char){0});
+    grade_ranks(grade, 2, run_with_nan, &(char){0});
     Scene scene = {.patience = PATIENCE};
     grade_broken_ranks(grade, 2, run_rank, &scene);
 }

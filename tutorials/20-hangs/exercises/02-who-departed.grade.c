@@ -92,6 +92,17 @@ static void one_is_ahead_and_one_differs(Grade *grade) {
     judge(grade, HANGS, sizeof HANGS / sizeof *HANGS);
 }
 
+// More ranks than a small array has room for.
+static void many_ranks(Grade *grade, LastSeen odd_one, Trouble trouble) {
+    enum { MANY = 200, WHICH = 171 };
+    LastSeen ranks[MANY];
+    for (int r = 0; r < MANY; r++) ranks[r] = (LastSeen)IN(7, ALL_REDUCE, 8);
+    ranks[WHICH] = odd_one;
+    Verdict got = GRADE_CALL(grade, who_departed, ranks, MANY);
+    GRADE_EXPECT(grade, got.trouble == trouble && got.rank == WHICH && got.sequence == 8,
+                 "Of %d ranks, rank %d is to blame: there may be any number of them.", MANY, WHICH);
+}
+
 static void one_differs(Grade *grade) {
     static const char SENTENCE[] =
         "Three began collective 13 and one of them another call: the rank that differs is alone.";
@@ -131,6 +142,8 @@ static void one_differs(Grade *grade) {
     };
     judge(grade, HANGS, sizeof HANGS / sizeof *HANGS);
     one_is_ahead_and_one_differs(grade);
+    many_ranks(grade, (LastSeen)IN(7, BARRIER, 0), TROUBLE_DIFFERS);
+    many_ranks(grade, (LastSeen)IDLE(7), TROUBLE_LAGS);
 }
 
 static void nobody(Grade *grade) {
