@@ -96,6 +96,7 @@ typedef struct WatchLog { // of one thread
     size_t count;
     WatchEvent events[WATCH_MOST];
     bool waited_for_null; // pg_work_wait was
+    char refused[240];    // the group's own words on a collective that no group runs; "": none
     bool misaligned;      // a collective had a buffer at an address that none of its type has
 } WatchLog;
 

@@ -136,6 +136,28 @@ static void judge_ends(Grade *grade, const Play *play) {
     }
 }
 
+// The kind of the call that a rank made last.
+static bool is_last_call(const WatchLog *log, CollectiveKind kind) {
+    size_t i = log->count;
+    while (i > 0 && log->events[i - 1].kind != WATCH_RUN) i--;
+    return i > 0 && log->events[i - 1].collective.kind == kind;
+}
+
+// Ranks that all stand in a receive wait for each other.
+static void judge_deadlock(Grade *grade, const Play *play) {
+    int lost = 0, receive = 0;
+    for (int r = 0; r < play->world; r++) {
+        const Seat *seat = &play->seats[r];
+        if (seat->rank.err.status == STATUS_OK) continue;
+        lost++;
+        receive += is_last_call(&seat->log, PG_RECV);
+    }
+    GRADE_EXPECT(grade, lost < 2 || receive < lost,
+                 "%d ranks wait in a receive, and none of them sends: if all receive first, nobody "
+                 "is left to send. (rank 0 was told: %.300s)",
+                 lost, play->seats[0].rank.err.message);
+}
+
 static void judge_ranks(Grade *grade, const Play *play) {
     const int world = play->world;
     for (int r = 0; r < world; r++)
@@ -144,6 +166,10 @@ static void judge_ranks(Grade *grade, const Play *play) {
                      "several bytes for each, and a bool is one. (rank %d of %d)",
                      r, world);
     judge_ends(grade, play);
+    for (int r = 0; r < world; r++)
+        GRADE_EXPECT(grade, !play->seats[r].log.refused[0], "No group runs this call: %.300s.",
+                     play->seats[r].log.refused);
+    judge_deadlock(grade, play);
     for (int r = 0; r < world; r++)
         if (play->seats[r].rank.err.status != STATUS_OK)
             grade_miss(grade,

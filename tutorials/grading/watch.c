@@ -40,7 +40,7 @@ static size_t collective_bytes(const Collective *collective) {
     return collective->count * pg_type_bytes(collective->type);
 }
 
-// ---- memory: in the student's file, malloc and free are these -------------------------------------
+// ---- memory: in the student's file, malloc and free are these -----------------------------------
 
 static pthread_mutex_t blocks_mutex = PTHREAD_MUTEX_INITIALIZER; // protects blocks
 static long blocks;
@@ -85,6 +85,14 @@ void watched_free(void *memory) {
 
 // ---- collectives --------------------------------------------------------------------------------
 
+// What the group will refuse is no matter of the other ranks.
+static void note_refusal(const ProcessGroup *group, const Collective *collective) {
+    Error err = {0};
+    if (!current_log || current_log->refused[0]) return;
+    if (pg_collective_check(collective, pg_rank(group), pg_size(group), &err) != 0)
+        snprintf(current_log->refused, sizeof current_log->refused, "%.239s", err.message);
+}
+
 // Counts a collective. Returns whether it has to fail: it takes place nevertheless, so
 // that no other rank waits for it, but it says that it has failed.
 static bool is_next_to_fail(void) {
@@ -92,6 +100,7 @@ static bool is_next_to_fail(void) {
 }
 
 int watched_pg_run(ProcessGroup *group, Collective collective, Error *err) {
+    note_refusal(group, &collective);
     write_down((WatchEvent){
         .kind = WATCH_RUN, .collective = collective, .bytes = collective_bytes(&collective)});
     int status = pg_run(group, collective, err);
@@ -99,6 +108,7 @@ int watched_pg_run(ProcessGroup *group, Collective collective, Error *err) {
 }
 
 PgWork *watched_pg_start(ProcessGroup *group, Collective collective, Error *err) {
+    note_refusal(group, &collective);
     write_down((WatchEvent){
         .kind = WATCH_START, .collective = collective, .bytes = collective_bytes(&collective)});
     bool fails = is_next_to_fail();
