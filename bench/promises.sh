@@ -13,7 +13,7 @@ here=$PWD
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in compare/{devices,options,results,runs,tables,section,disturbed} promises/{measure,table}; do
+for part in compare/{devices,options,results,runs,section,disturbed} promises/measure; do
     # shellcheck source=/dev/null
     source "bench/$part.sh"
 done
@@ -68,79 +68,8 @@ done
 part "depth against width" time_shapes
 repeat_disturbed_runs "$patience" || exit 1
 write_prices
-write_promise_plots
-
-tables() { # HOW: terminal_table or markdown_table
-    local model
-    for model in $models; do
-        echo "$model"
-        echo
-        promise_rows "$model" | "$1"
-        echo
-    done
-}
-
-# sentence WHAT: says it in a sentence, where times mean something.
-sentence() {
-    [[ $quick == 1 ]] || "$1_sentence"
-}
-
-# picture FIGURE SENTENCE: the figure, and what it says under it.
-picture() {
-    draw_section "$1" "$(sentence "$2")"
-    echo
-    sentence "$2"
-    echo
-}
-{
-    tables terminal_table
-    thread_rows | terminal_table
-    echo
-    batch_rows | terminal_table
-    echo
-    shape_rows | terminal_table
-} >"$out/table.txt"
-{
-    echo "## What each promise costs"
-    echo
-    [[ $quick == 0 ]] || echo "A quick run: its times mean nothing."
-    echo
-    picture promises promise
-    tables markdown_table
-    echo "Two ranks, each on its own cores. A price is the difference to \`plain\` in the same round, then its median."
-    echo "no_sync-4 works on the batch in four parts and communicates once. Before and after each run a probe measured"
-    echo "what the cores reach: runs beside which it found another speed than most were made once more for up to"
-    echo "$patience seconds, and what stayed so is left out. A row in which such runs are more than half, or times lie"
-    echo "more than 25 % apart, is disturbed."
-    echo
-    count_sentence
-    echo
-    sentence limit
-    echo
-    echo "### Threads per rank, batch, depth"
-    echo
-    echo "Ranks whose matrix products have several threads (\`--threads\`), on all cores together; the first row keeps"
-    echo "to one core. Worth is how many times as fast as that a row is."
-    echo
-    thread_rows | markdown_table
-    echo
-    sentence thread
-    echo
-    picture batches batch
-    batch_rows | markdown_table
-    echo
-    echo "The first bucket of 1 MB is ready at this share of backward, in networks of about as many parameters:"
-    echo
-    shape_rows | markdown_table
-    echo
-    machine_facts "BLAS: $(json blas "$out/runs/price-mlp-plain-1/config.json")" "Command: \`$asked\`"
-} >"$out/section.md"
-write_section promises
-cat "$out/table.txt"
-{
-    echo
-    count_sentence
-    for what in promise limit thread batch; do sentence $what; done
-} | fold -s -w 79
+write_facts "models $models" "cores $(count_cores)" "quick $quick" "patience $patience" -- \
+    "BLAS: $(json blas "$out/runs/price-mlp-plain-1/config.json")" "Command: \`$asked\`"
+write_report promises || exit 1
 echo "the section for the report: $out/section.html" >&2
 ! grep -q ',0$' "$out/counts.csv"

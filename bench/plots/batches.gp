@@ -21,9 +21,9 @@ set logscale xy 2
 set xrange [*:1.1 * batch_max] # or rounding leaves the last point's texts outside
 told(run) = sprintf("%s at %d: %g ms", run, column("batch"), column(run))
 values = at_mouse('for [run in "single dp ddp"] file using "batch":(column(run)):(told(run))')
-plot file using "batch":"single":xtic(strcol("batch")) with linespoints linewidth 2 pointtype 7 linecolor rgb black, \
-    file using "batch":"dp" with linespoints linewidth 2 pointtype 5 linecolor rgb orange, \
-    file using "batch":"ddp" with linespoints linewidth 2 pointtype 9 linecolor rgb blue, \
+plot file using "batch":"single":xtic(strcol("batch")) with linespoints linewidth 2 dashtype dash_of("single") pointtype mark_of("single") linecolor rgb black, \
+    file using "batch":"dp" with linespoints linewidth 2 dashtype dash_of("dp") pointtype mark_of("dp") linecolor rgb orange, \
+    file using "batch":"ddp" with linespoints linewidth 2 dashtype dash_of("ddp") pointtype mark_of("ddp") linecolor rgb blue, \
     file using "batch":(last("single")):("one device") with labels left offset 1, 0, \
     file using "batch":(last("dp")):("DP") with labels left offset 1, 0.4, \
     file using "batch":(last("ddp")):("DDP") with labels left offset 1, -0.4, \

@@ -1,6 +1,6 @@
 # buckets.gp: the time of DDP's step against the size of its buckets, over an emulated slow link. Small buckets pay the
-# latency often, large ones start late. What was disturbed is grey and has a ring. Reads plots/buckets.csv (position,
-# cap_mb, step_ms_p25, step_ms_p50, step_ms_p75, disturbed).
+# latency often, large ones start late. What was disturbed is grey and has a ring. Reads plots/buckets.csv (position:
+# the cap, or for 0 a place left of all; cap_mb, step_ms_p25, step_ms_p50, step_ms_p75, disturbed).
 
 load "plots/settings.gp"
 name = "buckets"
@@ -9,14 +9,15 @@ height = 340
 load "plots/style.gp"
 
 set title "DDP's step and the size of its buckets\n{/*0.85 2 devices, ".link_text."}" font ",16"
-set xlabel "bucket-cap-mb"
+set xlabel "bucket cap in MB (logarithmic; 0: every gradient alone)"
+set logscale x
 set ylabel "milliseconds per step"
 unset key
 file = "plots/buckets.csv"
 stats file using "step_ms_p75" name "ms" nooutput
 stats file using "position" name "position" nooutput
 stats file using "disturbed" name "ring" nooutput
-set xrange [0.5:position_max + 0.5]
+set xrange [0.7 * position_min:1.6 * position_max]
 set yrange [0:1.1 * ms_max]
 told(unused) = sprintf("cap %s MB: %.2f ms", strcol("cap_mb"), column("step_ms_p50"))
 values = at_mouse('file using "position":"step_ms_p50":(told(0))')

@@ -13,6 +13,7 @@ unset key
 file = "plots/paper-convergence.csv"
 # Early lines are wide and pale, late ones narrow and dark, so that all are seen where they coincide, also in grey.
 array shade[4] = [pale, sky, blue, black]
+array mark[4] = [6, 4, 8, 7] # the paper's few points: large, and each of another shape
 every(i) = 2 ** (i - 1)
 here(unused) = strcol("panel") eq panel ? column("position") : NaN
 of(i) = strcol("run") eq sprintf("every %d", every(i)) ? here(0) : NaN
@@ -38,7 +39,7 @@ do for [m = 1:words(models)] {
         set title (model eq "paper" ? "the paper, first and last" : model).", batch ".batch offset 0, -0.5
         set xlabel m == words(models) ? "iteration" : ""
         if (model eq "paper") {
-            plot for [i = 1:4] file using (of(i)):"y" with points pointtype 7 pointsize 1.6 - 0.35 * i linecolor rgb shade[i], \
+            plot for [i = 1:4] file using (of(i)):"y" with points pointtype mark[i] pointsize 2.1 - 0.35 * i linewidth 2 linecolor rgb (i == 1 ? grey : shade[i]), \
                 file using (at_end(0)):"y":(30):(column("label_y") - column("y")) with vectors nohead linecolor rgb grey, \
                 file using (at_end(0) + 30):"label_y":"label" with labels left offset 0.3, 0 @values
         } else {

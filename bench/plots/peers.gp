@@ -27,5 +27,5 @@ plot file using (column("ratio") / 2):"row":(0):"ratio":(column("row") - 0.36):(
         with boxxyerror linecolor rgb blue, \
     file using "ratio":"row":"low":"high" with xerrorbars pointtype -1 linecolor rgb black, \
     file using "target":(column("row") - 0.42):(0):(0.84) with vectors nohead linecolor rgb vermilion linewidth 3, \
-    file using "high":"row":(sprintf("%.2f", column("ratio"))) with labels left offset 0.7, 0, \
+    file using (column("target") > column("high") ? column("target") : column("high")):"row":(sprintf("%.2f", column("ratio"))) with labels left offset 0.7, 0, \
     file using (0):"row":"label" with labels right offset -1, 0 noenhanced

@@ -1,6 +1,6 @@
 # phases.gp: where a step's time goes: one bar per strategy and number of devices, one panel per model, each phase a
 # part of the bar; what was disturbed is grey. Reads plots/phases-MODEL.csv (row, label, phase, begin_ms, end_ms,
-# disturbed). Phases that have room for their name nowhere, key_phases, are in the key.
+# disturbed). key_phases, all phases that can be seen, are in the key.
 
 load "plots/settings.gp"
 name = "phases"
@@ -56,7 +56,7 @@ do for [m = 1:words(models)] {
 eval key_panel
 set bmargin at screen 3.0 / height
 set tmargin at screen 50.0 / height
-set key maxrows 1 samplen 1.2 width 1
+set key maxrows 2 samplen 1.2 width 1
 key_colour(phase) = sum [p = 1:words(phases)] (word(phases, p) eq phase ? p : 0)
 plot NaN notitle with lines, \
     for [k = 1:words(key_phases)] keyentry with boxes fillstyle solid \

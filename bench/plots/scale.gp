@@ -21,6 +21,7 @@ set rmargin at screen 1 - 160.0 / width
 array panel_title[2] = ["All devices are equally fast", "One device computes 1.5 times as long"]
 lines = "dp ring tree hierarchical two"
 colour(run) = run eq "dp" ? orange : run eq "ring" ? blue : run eq "tree" ? green : run eq "two" ? black : purple
+dash(run) = run eq "dp" ? 2 : run eq "tree" ? 4 : run eq "hierarchical" ? 5 : run eq "two" ? 3 : 1 # in grey, too, all differ
 says(run) = run eq "dp" ? "DP" : run eq "two" ? "DDP, two levels" : run eq "hierarchical" ? "DDP, rings of rings" : "DDP, ".run
 apart(run) = run eq "tree" ? 0.7 : run eq "two" ? -0.9 : 0 # neighbours may end close together
 told(run) = sprintf("%s on %d: %g ms", says(run), column("devices"), column(run))
@@ -36,9 +37,9 @@ do for [n = 1:2] {
     stats file using "devices" name "devices" nooutput
     set xrange [devices_min:1.1 * devices_max]
     set title panel_title[n]
-    set xlabel n == 2 ? "devices" : ""
+    if (n == 2) { set xlabel "devices (logarithmic)" }
     last(run) = column("devices") == devices_max ? column(run) : NaN
-    plot for [run in lines] file using "devices":(column(run)) with lines linewidth 2 linecolor rgb colour(run), \
+    plot for [run in lines] file using "devices":(column(run)) with lines linewidth 2 dashtype dash(run) linecolor rgb colour(run), \
         @rings \
         for [run in lines] file using "devices":(last(run)):(says(run)) with labels left offset 1, apart(run) textcolor rgb colour(run) @values
 }

@@ -14,7 +14,6 @@ set xtics (1)
 do for [world in worlds] { eval "set xtics add (".world.")" }
 set format y shown("%.0f")
 set samples 500
-mark_of(strategy) = strategy eq "dp" ? 7 : strategy eq "ddp" ? 5 : 9
 series(strategy) = strcol("strategy") eq strategy || strcol("strategy") eq "single"
 world_in(strategy) = series(strategy) ? column("world_size") : NaN
 speed_at(milliseconds) = column("global_batch") * 1000 / column(milliseconds)
@@ -48,7 +47,7 @@ do for [m = 1:words(models)] {
     apart = near ? (ddp_max < dp_max ? -0.5 : 0.5) : 0
     x_ideal = top / one_max < world_max ? top / one_max : world_max
     set label 1 "ideal" at x_ideal, 0.97 * top right offset -2, 0 textcolor rgb "#666666"
-    set label 2 sprintf("%d %s", cores, units) at graph 0.02, first one_max * cores offset 0, 0.6 \
+    set label 2 sprintf("%d perfect %s", cores, units) at (cores + world_max) / 2.0, one_max * cores center offset 0, 0.6 \
         textcolor rgb "#666666"
     if (cores >= world_max) { unset label 2 }
     set label 3 "DP" at world_max, dp_max offset 1.5, -apart textcolor rgb "#A06E00"
@@ -61,7 +60,7 @@ do for [m = 1:words(models)] {
             (speed_at("step_ms_p75")):(speed_at("step_ms_p25")):(or_grey(colour_of(strategy))) \
             with yerrorbars pointtype 0 linewidth 1.5 linecolor rgb variable, \
         for [strategy in "dp ddp"] file using (world_in(strategy)):"samples_per_s_p50": \
-            (or_grey(colour_of(strategy))) with linespoints linewidth 2.5 pointtype mark_of(strategy) pointsize 0.7 \
+            (or_grey(colour_of(strategy))) with linespoints linewidth 2.5 dashtype dash_of(strategy) pointtype mark_of(strategy) pointsize 0.7 \
             linecolor rgb variable, \
         file using (strcol("strategy") eq "single" ? column("world_size") : NaN):"samples_per_s_p50": \
             (or_grey(black)) with points pointtype mark_of("single") pointsize 1.2 linecolor rgb variable, \

@@ -1,6 +1,5 @@
 """The report of bench/compare.sh: report.md, report.html, their figures, and what the terminal shows."""
 
-import shutil
 import sys
 from pathlib import Path
 
@@ -63,7 +62,11 @@ class Comparison:
             header = ["step", *(f"{strategy}:{world}" for strategy, world in self.configurations())]
             write_csv(plots / f"loss-{self.results.name(model, 'curves')}.csv", header, rows)
         if self.results.has("buckets.csv"):
-            shutil.copy(self.results.folder / "buckets.csv", plots)
+            rows = self.results.rows("buckets.csv")
+            least = min((row.number("cap_mb") for row in rows if row.number("cap_mb") > 0), default=1.0)
+            for row in rows:
+                row["position"] = row["cap_mb"] if row.number("cap_mb") > 0 else f"{least / 4:g}"
+            write_csv(plots / "buckets.csv", rows[0].keys(), [row.values() for row in rows])
         if len(self.steps) == 2:
             self.lay_out_timeline()
 
@@ -93,8 +96,8 @@ class Comparison:
             "worlds": " ".join(map(str, results.timed_worlds)),
             "answer_world": results.world,
             "units": results.fact("units", "cores"),
-            "key_phases": nameless(450, [results.rows(path) for path in sorted(plots.glob("phases-*.csv"))]),
-            "key_timeline": nameless(580, [results.rows("plots/timeline.csv")]),
+            "key_phases": seen_phases(450, [results.rows(path) for path in sorted(plots.glob("phases-*.csv"))]),
+            "key_timeline": seen_phases(580, [results.rows("plots/timeline.csv")]),
             "timeline_model": f"{captions.traced_network(results)}, {self.where}",
             "link_text": results.link,
         }
@@ -219,19 +222,16 @@ def lay_out_phases(path, rows):
     write_csv(path, ["row", "label", "phase", "begin_ms", "end_ms", "disturbed"], parts)
 
 
-def nameless(width, files):
-    """The phases that are to be seen in a figure of so many pixels, and have room for their name in no span of it: a letter takes
-    7. These are in the figure's key."""
-    seen, named = set(), set()
+def seen_phases(width, files):
+    """The phases that can be seen in a figure of so many pixels: these are in its key."""
+    seen = set()
     for rows in files:
         longest = max((row.number("end_ms") for row in rows), default=1.0) or 1.0
         for row in rows:
             pixels = (row.number("end_ms") - row.number("begin_ms")) / longest * width
             if row["phase"] in look.PHASES and pixels > 1.5:
                 seen.add(row["phase"])
-                if pixels > 7 * len(row["phase"]) + 6:
-                    named.add(row["phase"])
-    return " ".join(phase for phase in look.PHASES if phase in seen - named)
+    return " ".join(phase for phase in look.PHASES if phase in seen)
 
 
 def write(folder, title="DataParallel and DistributedDataParallel, compared"):

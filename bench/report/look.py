@@ -42,6 +42,8 @@ DARK_FIGURE = {
     '[stroke="rgb(228, 228, 228)"]': "stroke: #3a3d43",
     '[stroke="rgb(255, 255, 255)"]': "stroke: #16181c",
     '[fill="rgb(0,114,178)"]': "fill: #56b4e9",
+    '[stroke="rgb(  0, 114, 178)"]': "stroke: #3d95d6",
+    '[color="rgb(  0, 114, 178)"]': "color: #3d95d6",
 }
 
 

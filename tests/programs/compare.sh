@@ -54,7 +54,7 @@ wide=$(awk 'length($0) > 80' "$work/out.txt" | head -n 1)
 # The slow link is the requested one, and said to be emulated wherever its numbers stand.
 link="an emulated link of 40 Gbit/s and 7 us"
 checks=$((checks + 6))
-[ "$(grep -l 'link 40,7 ' runs/*/command.txt | wc -l)" = "$(find runs -name 'link-*' -o -name 'buckets-*' -o -name 'overlap-slow-*' | wc -l)" ] ||
+[ "$(grep -l 'link 40,7 ' runs/*/command.txt | wc -l)" = "$(find runs -name 'link-*' -o -name 'buckets-*' -o -name 'overlap-slow-*' -o -name 'timeline-link-*' | wc -l)" ] ||
     fail "not all runs over the slow link, or others, have that of --link"
 [ "$(sed 's/.*,//' summary-link.csv | paste -sd ' ' -)" = "emulated_link 40 Gbit/s and 7 us 40 Gbit/s and 7 us" ] ||
     fail "summary-link.csv: $(cat summary-link.csv)"

@@ -7,7 +7,7 @@ export LC_ALL=C
 bin=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root"
-for part in compare/{devices,results,runs,tables,section,disturbed} promises/{measure,table}; do
+for part in compare/{devices,results,runs,section,disturbed} promises/measure; do
     source "bench/$part.sh"
 done
 out=$(mktemp -d)
@@ -51,8 +51,17 @@ expect "rank 0's last step" $'12\n34' "$(of_last_step "$out/trace.json")"
 expect buckets 2 "$(buckets_in "$out/trace.json")"
 expect "the first bucket" 0.400 "$(first_ready "$out/trace.json")"
 
-# Prices: differences within a round; and the parts of a step add up to it. In round 3 noop was disturbed.
-cat >"$out/prices.csv" <<'END'
+printf '%s\n' price-mlp-noop-1 limit-pair-1 >"$out/disturbed.txt"
+expect "runs that are named" "1 0 1" "$(is_disturbed price-mlp-noop-1) $(is_disturbed price-mlp-noop-10) $(is_disturbed limit-pair-1)"
+
+# drawn FIGURE: "curve x y ..." for every point that it shows.
+drawn() {
+    (cd "$out" && gnuplot -e numbers_only=1 "plots/$1.gp") >"$out/gnuplot.txt" 2>&1 || cat "$out/gnuplot.txt"
+    awk '/^# Curve [0-9]+ of/ { curve = $3 } /^#/ || !NF || $NF == "u" { next }
+        { line = curve; for (i = 1; i < NF; i++) line = line " " $i; print line }' "$out/plots/$1.drawn"
+}
+if command -v gnuplot >/dev/null; then
+    cat >"$out/undisturbed.csv" <<'END'
 set,name,round,disturbed,ms
 mlp,plain,1,0,10
 mlp,noop,1,0,9
@@ -95,57 +104,17 @@ batch-128,single,1,0,40
 batch-128,dp,1,1,25
 batch-128,ddp,1,0,20
 END
-for rows in 8 32 128; do # the same in the other rounds
-    sed -n "s/^\(batch-$rows,.*\),1,\([01],.*\)/\1,2,\2\n\1,3,\2/p" "$out/prices.csv"
-done >"$out/more.csv"
-cat "$out/more.csv" >>"$out/prices.csv"
-expect "a price" $'noop\t10.2500\t-0.7500\t-0.8750\t-0.6250\t0.9292\t0' "$(price_rows mlp | tail -n 1)"
-expect "the parts of a step" "7.0000 1.0000 0.0000 0.5000 1.7500 0.7500 11.0000" \
-    "$(limit_rows | awk -F'\t' 'NR < 8 { printf "%s%s", separator, $2; separator = " " }')"
-expect "the sentence" "DDP(2) takes 11.00 ms, 1.077 times the same without communication (at most 1.06 is aimed at), \
-and is 1.28 times as fast as one device. What is missing to 2: the optimizer, which every rank runs whole, +1.00 ms; \
-products of half the batch +0.00; two devices on one memory +0.50; what DDP does besides +1.75; communication +0.75." \
-    "$(limit_sentence)"
-count_cores() { echo 2; }
-expect "cores' worth" "1.00 1.75 2.00 0.50" "$(thread_rows | awk -F'\t' 'NR > 1 { print $6 }' | paste -sd ' ' -)"
-expect "threads per core" "0.5 1.0 1.0 4.0" "$(thread_rows | awk -F'\t' 'NR > 1 { print $3 }' | paste -sd ' ' -)"
-expect "the threads' sentence" "Of these ranks x threads on 2 cores, 2 x 1 (worth 2.00) is the fastest and 2 x 4 (worth \
-0.50) the slowest." "$(thread_sentence)"
-expect "the batches" "one device DDP disturbed" "$(batch_rows | awk -F'\t' 'NR > 1 { print $5 }' | paste -sd ' ' -)"
-expect "the batches' sentence" "One device is the fastest at 1 of 2 batches, DP at 0, DDP at 1; from 32 rows on it is DDP." \
-    "$(batch_sentence)"
-
-# What is disturbed: prices of which more than half of the rounds do not count; or whose times lie far apart.
-models=mlp
-cp "$out/prices.csv" "$out/undisturbed.csv"
-write_promise_plots
-expect "the dearest" "The dearest is mlp: noop with -0.75 ms per step, the cheapest mlp: noop with -0.75 ms." "$(promise_sentence)"
-for fault in 's/^mlp,noop,2,0/mlp,noop,2,1/' 's/^\(mlp,plain,2,0\),12/\1,22/'; do
-    sed "$fault" "$out/undisturbed.csv" >"$out/prices.csv"
-    expect "$fault" 1 "$(price_rows mlp | tail -n 1 | cut -f 7)"
-    echo model,promise,messages,bytes,formula_messages,formula_bytes,held >"$out/counts.csv"
-    expect "$fault: its row" disturbed "$(promise_rows mlp | tail -n 1 | cut -f 3)"
-    expect "$fault: in grey" 1 "$(promise_rows mlp | tail -n 1 | markdown_table | grep -c '| disturbed |')"
-    write_promise_plots
-    expect "$fault: its sentence" "$nothing_said" "$(promise_sentence)"
-    expect "$fault: the limits" "$nothing_said" "$(limit_sentence)"
-done
-printf '%s\n' price-mlp-noop-1 limit-pair-1 >"$out/disturbed.txt"
-expect "runs that are named" "1 0 1" "$(is_disturbed price-mlp-noop-1) $(is_disturbed price-mlp-noop-10) $(is_disturbed limit-pair-1)"
-
-# drawn FIGURE: "curve x y ..." for every point that it shows.
-drawn() {
-    (cd "$out" && gnuplot -e numbers_only=1 "plots/$1.gp") >"$out/gnuplot.txt" 2>&1 || cat "$out/gnuplot.txt"
-    awk '/^# Curve [0-9]+ of/ { curve = $3 } /^#/ || !NF || $NF == "u" { next }
-        { line = curve; for (i = 1; i < NF; i++) line = line " " $i; print line }' "$out/plots/$1.drawn"
-}
-if command -v gnuplot >/dev/null; then
-    models="mlp convnet"
+    for rows in 8 32 128; do # the same in the other rounds
+        sed -n "s/^\(batch-$rows,.*\),1,\([01],.*\)/\1,2,\2\n\1,3,\2/p" "$out/undisturbed.csv"
+    done >"$out/more.csv"
+    cat "$out/more.csv" >>"$out/undisturbed.csv"
     sed -n 's/^mlp,/convnet,/p' "$out/undisturbed.csv" | cat "$out/undisturbed.csv" - >"$out/prices.csv"
     sed -i 's/^convnet,noop,2,0,/convnet,noop,2,1,/' "$out/prices.csv"
-    write_promise_plots
-    draw_section promises "a text" >"$out/drawn.txt" && draw_section batches "a text" >>"$out/drawn.txt"
-    expect "two figures" "![promises](promises.svg) ![batches](batches.svg)" "$(paste -sd ' ' "$out/drawn.txt")"
+    echo model,promise,messages,bytes,formula_messages,formula_bytes,held >"$out/counts.csv"
+    printf '%s\n' "models mlp convnet" "cores 2" "patience 0" >"$out/facts.txt"
+    echo hidden,buckets,first_ready,disturbed$'\n'8,1,0.5,0 >"$out/shapes.csv"
+    write_report promises >"$out/drawn.txt"
+    expect "two figures" "![promises](promises.svg) ![batches](batches.svg)" "$(grep '^!' "$out/section.md" | paste -sd ' ' -)"
     # A bar from 0 to the price, and the quartiles; what was disturbed is grey.
     expect "the bars" $'-0.75 1 0x0072b2\n-1 2 0xbbbbbb' "$(drawn promises | awk '$1 == 0 { print $5, $3, $8 }')"
     expect "their quartiles" "$(csv '{ print of("price") + 0 " " of("row") " " of("low") + 0 " " of("high") + 0 }' \
@@ -159,7 +128,6 @@ if command -v gnuplot >/dev/null; then
 fi
 
 # A small run.
-unset -f count_cores
 results="$out/small results"
 bench/promises.sh --quick --bin "$bin" --out "$results" >"$out/log" 2>&1 || { cat "$out/log" && exit 1; }
 expect "rows of counts" 20 "$(($(wc -l <"$results/counts.csv") - 1))"

@@ -90,9 +90,9 @@ class Drawn(unittest.TestCase):
             self.assertAlmostEqual(sum(shown.values()), 2 * shown["step"])
 
     def test_key(self):
-        """A phase that has room for its name nowhere is in the key, and one that cannot be seen is nowhere."""
+        """The key is whole; a phase that cannot be seen is not in it."""
         rows = read_rows([("forward", 0, 80), ("gather", 80, 82), ("data", 82, 82.1), ("waiting", 83, 100)])
-        self.assertEqual(compare.nameless(450, [rows]), "gather")
+        self.assertEqual(compare.seen_phases(450, [rows]), "forward gather")
 
     def test_missing_results(self):
         with Made() as made:

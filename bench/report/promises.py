@@ -1,0 +1,201 @@
+"""The section of bench/promises.sh: what each of DDP's promises costs, where the rest of a speed-up goes, threads, batches, depth.
+
+A price is the difference to `plain` within a round, then the median over the rounds; by it stand the quartiles. What is disturbed is
+marked so in its row and takes part in no sentence.
+"""
+
+import re
+
+from . import section
+from .results import Results, median, quantile, quartiles, unique, write_csv
+from .text import folded, markdown_table, terminal_table
+
+NOTHING = "All of these runs stayed **disturbed**, so that nothing is said of their times."
+PARTS = ("half of one device", "the optimizer on each", "products of half the batch", "side by side (memory)", "DDP itself", "communication",
+         "DDP(2)", "ratio to noop", "speed-up")
+ABOUT = """Two ranks, each on its own cores. A price is the difference to `plain` in the same round, then its median.
+no_sync-4 works on the batch in four parts and communicates once. Before and after each run a probe measured
+what the cores reach: runs beside which it found another speed than most were made once more for up to
+{patience} seconds, and what stayed so is left out. A row in which such runs are more than half, or times lie
+more than 25 % apart, is disturbed."""
+
+
+class Prices:
+    """prices.csv: milliseconds by "set/name" and round."""
+
+    def __init__(self, rows):
+        self.ms = {(f"{row['set']}/{row['name']}", row["round"]): row.number("ms") for row in rows}
+        self.bad = {(f"{row['set']}/{row['name']}", row["round"]) for row in rows if row.is_true("disturbed")}
+        self.runs, self.rounds = unique(run for run, _ in self.ms), unique(turn for _, turn in self.ms)
+
+    def counted(self, *runs):
+        """The rounds that count for a row made of these runs, and whether the row is disturbed: most rounds are, and then all are
+        there; or the times of one of the runs lie so far apart that something disturbed them, though no probe says it."""
+        here = [turn for turn in self.rounds if not any((run, turn) in self.bad for run in runs)]
+        lost = 2 * len(here) < len(self.rounds)
+        here = self.rounds if lost else here
+        for run in runs:
+            times = [self.ms.get((run, turn), 0.0) for turn in here]
+            lost = lost or quantile(times, 0.75) > 1.25 * quantile(times, 0.25)
+        return here, lost
+
+    def of_set(self, name):
+        return [run for run in self.runs if run.startswith(name + "/")]
+
+    def times(self, run, rounds):
+        return [self.ms[run, turn] for turn in rounds]
+
+    def price(self, name):
+        """Of each run of a set: name, median ms, the price (low, median, high), the median ratio to the first, disturbed."""
+        runs, rows = self.of_set(name), []
+        for run in runs:
+            rounds, lost = self.counted(runs[0], run)
+            mine, first = self.times(run, rounds), self.times(runs[0], rounds)
+            rows.append((run.partition("/")[2], median(mine), quartiles([a - b for a, b in zip(mine, first)]),
+                         median([a / b for a, b in zip(mine, first)]), lost))
+        return rows
+
+    def limits(self):
+        """What a step of two ranks is made of, from half of one device's step on: quartiles by name, and whether they are disturbed.
+        Those before "DDP(2)" add up to it."""
+        rounds, lost = self.counted("limit/whole", "limit/half", "limit/pair-0", "limit/pair-1", "mlp/plain", "mlp/noop")
+        lists = []
+        for turn in rounds:
+            whole, half, whole_optimizer, half_optimizer, *pairs = (self.ms.get((f"limit/{name}", turn), 0.0) for name in (
+                "whole", "half", "whole-optimizer", "half-optimizer", "pair-0", "pair-1"))
+            pair, noop, plain = max(pairs), self.ms["mlp/noop", turn], self.ms["mlp/plain", turn]
+            lists.append((whole / 2, half_optimizer - whole_optimizer / 2, half - half_optimizer - (whole - whole_optimizer) / 2,
+                          pair - half, noop - pair, plain - noop, plain, plain / noop, whole / plain))
+        return {name: quartiles([one[i] for one in lists]) for i, name in enumerate(PARTS)}, lost
+
+    def batches(self):
+        """Rows of a batch, the medians of one device, DP(2) and DDP(2) in ms, and whether they are disturbed."""
+        rows = []
+        for run in self.runs:
+            found = re.fullmatch(r"(batch-(\d+))/single", run)
+            if found:
+                runs = [f"{found[1]}/{name}" for name in ("single", "dp", "ddp")]
+                rounds, lost = self.counted(*runs)
+                rows.append((int(found[2]), *(f"{median(self.times(one, rounds)):.2f}" for one in runs), lost))
+        return rows
+
+
+def limit_sentence(prices):
+    of, lost = prices.limits()
+    if lost:
+        return NOTHING
+    ms = {name: one[1] for name, one in of.items()}
+    return (f"DDP(2) takes {ms['DDP(2)']:.2f} ms, {ms['ratio to noop']:.3f} times the same without communication (at most 1.06 is aimed at), and "
+            f"is {ms['speed-up']:.2f} times as fast as one device. What is missing to 2: the optimizer, which every rank runs whole, "
+            f"{ms['the optimizer on each']:+.2f} ms; products of half the batch {ms['products of half the batch']:+.2f}; two devices on one memory "
+            f"{ms['side by side (memory)']:+.2f}; what DDP does besides {ms['DDP itself']:+.2f}; communication {ms['communication']:+.2f}.")
+
+
+def promise_table(prices, counts, model):
+    """The price of each promise, and what was counted beside the formula."""
+    table = [["promise", "step ms", "price ms", "quartiles", "messages", "bytes", "formula"]]
+    for i, (name, ms, (low, price, high), _, lost) in enumerate(prices.price(model)):
+        count = next((row for row in counts if (row["model"], row["promise"]) == (model, name)), None)
+        counted = [] if count is None else [count["messages"], count["bytes"], "same" if count.is_true("held") else
+                                            f"{count['formula_messages']}/{count['formula_bytes']}"]
+        table.append([name, f"{ms:.2f}", "disturbed" if lost else f"{price:+.2f}" if i else "-", f"{low:+.2f}..{high:+.2f}" if i else "-",
+                      *(counted or ["-"] * 3)])
+    return table
+
+
+def bars(prices, models):
+    """What the figure draws: label, price, low, high, disturbed."""
+    return [(f"{model}: {name}", price, low, high, lost) for model in models
+            for name, _, (low, price, high), _, lost in prices.price(model)[1:]]
+
+
+def promise_sentence(drawn):
+    known = [one for one in drawn if not one[4]]
+    if not known:
+        return NOTHING
+    top, low = max(known, key=lambda one: one[1]), min(known, key=lambda one: one[1])
+    return f"The dearest is {top[0]} with {top[1]:+.2f} ms per step, the cheapest {low[0]} with {low[1]:+.2f} ms."
+
+
+def thread_table(prices, cores):
+    """A row for each number of ranks and of threads of a rank. Its worth in cores is how many times as fast it is as the first row,
+    one device with one thread on one core."""
+    table = [["ranks", "threads each", "threads per core", "step ms", "quartiles", "cores' worth"]]
+    for run in ["limit/whole", *prices.of_set("threads")]:
+        ranks, threads = ("1x1" if run == "limit/whole" else run.partition("/")[2]).split("x")
+        rounds, lost = prices.counted("limit/whole", run)
+        low, ms, high = quartiles(prices.times(run, rounds))
+        worth = median([one / mine for one, mine in zip(prices.times("limit/whole", rounds), prices.times(run, rounds))])
+        table.append([ranks, threads, f"{int(ranks) * int(threads) / cores:.1f}", f"{ms:.2f}", f"{low:.2f}-{high:.2f}",
+                      "disturbed" if lost else f"{worth:.2f}"])
+    return table
+
+
+def thread_sentence(table, cores):
+    known = [row for row in table[1:] if row[-1] != "disturbed"]
+    if len(known) < 2:
+        return NOTHING
+    best, worst = (choose(known, key=lambda row: float(row[-1])) for choose in (max, min))
+    return (f"Of these ranks x threads on {cores} cores, {best[0]} x {best[1]} (worth {best[-1]}) is the fastest and {worst[0]} x {worst[1]} "
+            f"(worth {worst[-1]}) the slowest.")
+
+
+def batch_table(prices):
+    table = [["global batch", "one device ms", "DP(2) ms", "DDP(2) ms", "fastest"]]
+    for batch, *times, lost in prices.batches():
+        best = min(zip(map(float, times), ("one device", "DP", "DDP")), key=lambda one: one[0])[1]
+        table.append([str(batch), *times, "disturbed" if lost else best])
+    return table
+
+
+def batch_sentence(table):
+    known = [row for row in table[1:] if row[-1] != "disturbed"]
+    if not known:
+        return NOTHING
+    wins = {name: sum(row[-1] == name for row in known) for name in ("one device", "DP", "DDP")}
+    lost = [i for i, row in enumerate(known) if row[-1] != "DDP"]
+    first = known[lost[-1] + 1 if lost else 0][0] if known[-1][-1] == "DDP" else ""
+    return (f"One device is the fastest at {wins['one device']} of {len(known)} batches, DP at {wins['DP']}, DDP at {wins['DDP']}"
+            + (f"; from {first} rows on it is DDP." if first else "."))
+
+
+def shape_table(rows):
+    return [["hidden", "buckets", "first bucket ready"]] + [
+        [row["hidden"], row["buckets"], "disturbed" if row.is_true("disturbed") else f"{100 * row.number('first_ready'):.0f} %"] for row in rows]
+
+
+def count_sentence(counts):
+    return f"Messages and bytes of a step are those of the formula in {sum(row.is_true('held') for row in counts)} of {len(counts)} rows."
+
+
+def write(folder):
+    results = Results(folder)
+    models, cores, quick = results.words("models"), int(results.number("cores")), results.fact("quick") == "1"
+    prices, counts = Prices(results.rows("prices.csv")), results.rows("counts.csv")
+    drawn = bars(prices, models)
+    write_csv(results.plots / "promises.csv", ["row", "label", "price", "low", "high", "disturbed"],
+              [(i + 1, label, *(f"{ms:.4f}" for ms in times), int(lost)) for i, (label, *times, lost) in enumerate(drawn)])
+    write_csv(results.plots / "batches.csv", ["batch", "single", "dp", "ddp", "disturbed"],
+              [(*row[:-1], int(row[-1])) for row in prices.batches()])
+    promises = {model: promise_table(prices, counts, model) for model in models}
+    threads, batches, shapes = thread_table(prices, cores), batch_table(prices), shape_table(results.rows("shapes.csv"))
+    said = {"count": count_sentence(counts), "promise": promise_sentence(drawn), "limit": limit_sentence(prices),
+            "thread": thread_sentence(threads, cores), "batch": batch_sentence(batches)}
+    if quick:  # its times mean nothing
+        said.update(dict.fromkeys(("promise", "limit", "thread", "batch"), ""))
+    lines = ["## What each promise costs", "", "A quick run: its times mean nothing." if quick else "", "",
+             section.draw(results.folder, "promises", said["promise"]), "", said["promise"], ""]
+    for model in models:
+        lines += [model, "", markdown_table(promises[model]), ""]
+    lines += [ABOUT.format(**results.facts), "", said["count"], "", said["limit"], "", section.numbers(results, "prices.csv", "counts.csv"), "",
+              "### Threads per rank, batch, depth", "",
+              "Ranks whose matrix products have several threads (`--threads`), on all cores together; the first row keeps",
+              "to one core. Worth is how many times as fast as that a row is.", "", markdown_table(threads), "", said["thread"], "",
+              section.draw(results.folder, "batches", said["batch"]), "", said["batch"], "", markdown_table(batches), "",
+              "The first bucket of 1 MB is ready at this share of backward, in networks of about as many parameters:", "",
+              markdown_table(shapes)]
+    section.finish(results, "promises", lines)
+    text = "\n\n".join([*(f"{model}\n\n{terminal_table(table)}" for model, table in promises.items()),
+                        *map(terminal_table, (threads, batches, shapes))])
+    (results.folder / "table.txt").write_text(text + "\n", encoding="utf-8")
+    print(text + "\n\n" + "\n".join(folded(line) for line in said.values() if line))
