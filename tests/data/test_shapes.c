@@ -106,7 +106,7 @@ static void shapes_are_drawn_as_ever(void **state) {
         double sum = 0;
         for (size_t i = 0; i < sets[k]->count * 3 * HEIGHT * WIDTH; i++)
             sum += (double)sets[k]->bytes[i] * (double)(i % 7 + 1);
-        check_close(sum, wanted[k], 30, "the colours");
+        check_close(sum, wanted[k], 4e-5, "the colours");
     }
     dataset_close(s);
 }
