@@ -1,0 +1,82 @@
+#!/bin/sh
+# recomputed.sh BIN_DIR: the numbers of summary.json are computed once more from steps.csv, for runs on both sides of the
+# number of steps from which the first two do not count; config.json names the program, its strategy and its ranks.
+. "$(dirname "$0")/checks.sh"
+
+# recompute FOLDER BATCH: prints every number of summary.json that does not follow from steps.csv.
+recompute() {
+    checks=$((checks + 1))
+    awk -F, -v batch="$2" '
+        function differ(a, b) { return a - b > 2e-6 * (1 + b) || b - a > 2e-6 * (1 + b) }
+        function expect(key, wanted) {
+            if (!(key in summary)) print "no " key
+            else if (differ(summary[key], wanted)) print key " is " summary[key] ", not " wanted
+        }
+        FILENAME ~ /csv$/ && FNR == 1 { for (i = 1; i <= NF; i++) name[i] = $i; columns = NF; next }
+        FILENAME ~ /csv$/ {
+            rows++
+            for (i = 1; i <= columns; i++) { sum[name[i]] += $i; last[name[i]] = $i; if (name[i] == "step_ms") time[rows] = $i }
+            next
+        }
+        match($0, /"[a-z_0-9]+": [-0-9.e+]+,?$/) {
+            split(substr($0, RSTART + 1), pair, /": |,/)
+            summary[(inside ? "phase " : "") pair[1]] = pair[2]
+        }
+        /"phase_ms"/ { inside = 1 }
+        /}/ { inside = 0 }
+        END {
+            first = rows > 4 ? 3 : 1
+            for (i = first; i <= rows; i++) sorted[i - first] = time[i]
+            n = rows - first + 1
+            for (i = 1; i < n; i++)
+                for (k = i; k > 0 && sorted[k - 1] > sorted[k]; k--) {
+                    kept = sorted[k]; sorted[k] = sorted[k - 1]; sorted[k - 1] = kept
+                }
+            split("25 50 75 90", percent, " ")
+            for (q = 1; q <= 4; q++) expect("step_ms_p" percent[q], sorted[int(percent[q] / 100 * (n - 1) + 0.5)])
+            expect("samples_per_s_p50", batch / (sorted[int(n / 2)] / 1000))
+            expect("steps", rows)
+            expect("global_batch", batch)
+            expect("final_loss", last["loss"])
+            for (i = 1; i <= columns; i++) {
+                key = name[i]
+                if (key == "communication_ms") expect(key, sum[key] / rows)
+                else if (key ~ /_ms$/ && key != "step_ms") {
+                    sub(/_ms$/, "", key)
+                    expect("phase " key, sum[name[i]] / rows)
+                    phases++
+                }
+            }
+            if (phases < 10) print "only " phases " phases"
+        }' "$1/steps.csv" "$1/summary.json" >wrong.txt
+    [ ! -s wrong.txt ] || fail "$1: $(cat wrong.txt)"
+}
+
+config() { # FOLDER KEY VALUE: of its config.json
+    checks=$((checks + 1))
+    grep -qF "\"$2\": $3" "$1/config.json" || fail "$1: $2 is not $3: $(grep "\"$2\"" "$1/config.json")"
+}
+
+for steps in 1 4 5 12; do
+    run "$steps steps" "$bin/train_single" --model mlp --global-batch 61 --steps $steps --log-every 1 --no-eval \
+        --out "steps-$steps"
+    recompute "steps-$steps" 61
+done
+options="--model mlp --global-batch 62 --steps 6 --log-every 1"
+# shellcheck disable=SC2086 # the options are words
+{
+    run dp "$bin/train_dp" --devices 2 $options --out dp
+    run ddp "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" $options --out ddp
+}
+recompute dp 62
+recompute ddp 62
+config steps-1 program '"train_single"'
+config steps-1 strategy '"single"'
+config steps-1 world_size 1
+config dp program '"train_dp"'
+config dp strategy '"dp"'
+config dp world_size 2
+config ddp program '"train_ddp"'
+config ddp strategy '"ddp"'
+config ddp world_size 2
+tally recomputed
