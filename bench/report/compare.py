@@ -174,7 +174,7 @@ class Comparison:
         """This machine beside the one of the results that are kept."""
         kept = Results(REFERENCE)
         here, there = (results.row_of("single", "mlp", 1) for results in (self.results, kept))
-        if not kept.probe or not self.results.probe:
+        if not kept.probe or not self.results.probe or kept.facts == self.results.facts:
             return ""
         text = (f"The reference result (bench/results/two-cores) was made on {processor(kept)}, which reach {kept.probe[0]:.0f} GFLOP/s and "
                 f"{kept.probe[1]:.1f} GB/s; this one on {processor(self.results)}, which reach {self.results.probe[0]:.0f} and "
