@@ -156,7 +156,7 @@ def known_as(entries, m):
     for entry in entries:
         if all(entry[key] == m[field] for key, field in (
                 ('file', 'file'), ('function', 'function'), ('line', 'text'), ('operator', 'operator'))) \
-                and entry.get('with', m['new']) == m['new']:
+                and entry.get('with') in (None, ' '.join(m['new'].split())):
             return ('equivalent' if 'equivalent' in entry else 'speed only'), \
                 entry.get('equivalent') or entry['speed']
     return None

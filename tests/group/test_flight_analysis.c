@@ -1,0 +1,183 @@
+/* test_flight_analysis.c: the whole report on records that the test writes, case by case; most
+ * cases have a neighbour that differs in a single record.
+ */
+#include "tests/rigs/check.h"
+#include "tests/rigs/temp_folder.h"
+
+#include <stdbool.h>
+
+#include "common/base/memory.h"
+#include "ddp/group/flight_analysis.h"
+
+enum { RANKS = 4, RECORDS = 4 };
+
+typedef struct Record {
+    int sequence;
+    const char *call, *state; // NULL: no more records
+    int started_ns;           // 0: 500
+} Record;
+
+typedef struct Dump {
+    int dumped_ns; // 0: this rank left no records
+    const char *error;
+    Record records[RECORDS];
+} Dump;
+
+typedef struct Case {
+    int ranks;
+    Dump dumps[RANKS];
+    bool departed;
+    const char *report;
+} Case;
+
+#define C1 \
+    { 1, "barrier", "completed", 0 }
+#define S1 \
+    { 1, "barrier", "started", 0 }
+#define C2 \
+    { 2, "sum", "completed", 0 }
+#define S2 \
+    { 2, "sum", "started", 0 }
+#define Q2 \
+    { 2, "sum", "scheduled", 0 }
+#define OTHER2 \
+    { 2, "gather", "started", 0 }
+#define AT2(NS) \
+    { 2, "sum", "started", NS }
+
+#define G      "group g: "
+#define NOBODY G "no rank departed from the others in what was recorded\n"
+
+static const Case CASES[] = {
+    // Nothing to report, with and without an error.
+    {2, {{1000, NULL, {C1, C2}}, {1001, NULL, {C1, C2}}}, false, NOBODY},
+    {2,
+     {{1001, "late", {C1, C2}}, {1000, "early", {C1, C2}}},
+     false,
+     NOBODY G "rank 1 wrote first, because: early\n"},
+    {2,
+     {{1000, "early", {C1, C2}}, {1001, "late", {C1, C2}}},
+     false,
+     NOBODY G "rank 0 wrote first, because: early\n"},
+    // It completed on one rank, so all have started it: what others lack was not yet written.
+    {2, {{1000, NULL, {C1, S2}}, {1001, NULL, {C1, C2}}}, false, NOBODY},
+    // A rank did not start it: without a record, scheduled only, without any record.
+    {3,
+     {{1000, NULL, {C1, S2}}, {1001, NULL, {C1}}, {1002, NULL, {C1, S2}}},
+     true,
+     G "rank 1 did not start collective 2 sum; ranks 0, 2 wait in it\n" G
+       "rank 1 last completed collective 1 barrier\n"},
+    {3,
+     {{1000, NULL, {C1, S2}}, {1001, NULL, {C1, Q2}}, {1002, NULL, {C1, S2}}},
+     true,
+     G "rank 1 did not start collective 2 sum; ranks 0, 2 wait in it\n" G
+       "rank 1 last completed collective 1 barrier\n"},
+    {3,
+     {{1000, NULL, {S1}}, {1001, NULL, {{0}}}, {1002, NULL, {S1}}},
+     true,
+     G "rank 1 did not start collective 1 barrier; ranks 0, 2 wait in it\n" G
+       "rank 1 started no collective\n"},
+    {3,
+     {{1000, NULL, {S1}}, {1001, NULL, {{0}}}, {1002, NULL, {{0}}}},
+     true,
+     G "ranks 1, 2 did not start collective 1 barrier; rank 0 waits in it\n" G
+       "rank 1 started no collective\n" G "rank 2 started no collective\n"},
+    // A rank left no records.
+    {3,
+     {{1000, NULL, {C1, S2}}, {1001, NULL, {C1, S2}}, {0}},
+     true,
+     G "rank 2 left no records; the others are at collective 2 sum; ranks 0, 1 wait in it\n"},
+    {3,
+     {{0}, {1001, NULL, {C1, S2}}, {0}},
+     true,
+     G "ranks 0, 2 left no records; the others are at collective 2 sum; rank 1 waits in it\n"},
+    // A rank made another call: the minority is named; of a tie, the later rank.
+    {3,
+     {{1000, NULL, {C1, OTHER2}}, {1001, NULL, {C1, S2}}, {1002, NULL, {C1, S2}}},
+     true,
+     G "at collective 2 ranks 1, 2 started sum, but rank 0 gather\n"},
+    {3,
+     {{1000, NULL, {C1, S2}}, {1001, NULL, {C1, OTHER2}}, {1002, NULL, {C1, S2}}},
+     true,
+     G "at collective 2 ranks 0, 2 started sum, but rank 1 gather\n"},
+    {2,
+     {{1000, NULL, {C1, S2}}, {1001, NULL, {C1, OTHER2}}},
+     true,
+     G "at collective 2 rank 0 started sum, but rank 1 gather\n"},
+    // A rank started it after the first had given up; at that time exactly, it was in time.
+    {3,
+     {{1000, "timeout", {C1, S2}}, {1900, "gone", {C1, AT2(1001)}}, {1002, NULL, {C1, S2}}},
+     true,
+     G "rank 1 came too late, when the others had given up, to collective 2 sum; ranks 0, 2 wait "
+       "in it\n" G "rank 0 wrote first, because: timeout\n"},
+    {3,
+     {{1000, "timeout", {C1, S2}}, {1900, "gone", {C1, AT2(1000)}}, {1002, NULL, {C1, S2}}},
+     false,
+     G "ranks 0, 1, 2 started and did not complete collective 2 sum\n" G
+       "rank 0 wrote first, because: timeout\n"},
+    {3,
+     {{1000, NULL, {C1, S2}}, {1900, NULL, {C1, AT2(1800)}}, {1002, NULL, {C1, S2}}},
+     false,
+     G "ranks 0, 1, 2 started and did not complete collective 2 sum\n"},
+    // Several at once.
+    {4,
+     {{1000, "timeout", {C1, S2}}, {1001, NULL, {C1}}, {1002, NULL, {C1, OTHER2}}, {0}},
+     true,
+     G "rank 3 left no records; the others are at collective 2 sum; rank 0 waits in it\n" G
+       "rank 1 did not start collective 2 sum; rank 0 waits in it\n" G
+       "at collective 2 rank 0 started sum, but rank 2 gather\n" G
+       "rank 1 last completed collective 1 barrier\n" G "rank 0 wrote first, because: timeout\n"},
+};
+
+static void write_dump(void **state, const Case *c, int rank) {
+    const Dump *dump = &c->dumps[rank];
+    char *path = memory_format("%s/flight_g_rank_%d.json", (const char *)*state, rank);
+    if (dump->dumped_ns == 0) {
+        remove(path); // of the case before
+        free(path);
+        return;
+    }
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file, "{\"process_group\": \"g\", \"rank\": %d, \"dumped_ns\": %d, \"ranks\": [", rank,
+            dump->dumped_ns);
+    for (int r = 0; r < c->ranks; r++) fprintf(file, "%s%d", r ? ", " : "", r);
+    fprintf(file, "], \"entries\": [");
+    for (int i = 0; i < RECORDS && dump->records[i].call; i++) {
+        const Record *record = &dump->records[i];
+        fprintf(file,
+                "%s{\"collective_seq_id\": %d, \"call\": \"%s\", \"state\": \"%s\", "
+                "\"time_discovered_started_ns\": %d}",
+                i ? ", " : "", record->sequence, record->call, record->state,
+                record->started_ns ? record->started_ns : 500);
+    }
+    fprintf(file, "]");
+    if (dump->error) fprintf(file, ", \"error\": \"%s\"", dump->error);
+    fprintf(file, "}");
+    fclose(file);
+    free(path);
+}
+
+static void reports(void **state) {
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        const Case *c = &CASES[i];
+        char *text = NULL;
+        size_t bytes = 0;
+        bool departed = !c->departed;
+        Error err = {0};
+        for (int rank = 0; rank < RANKS; rank++) write_dump(state, c, rank);
+        FILE *out = open_memstream(&text, &bytes);
+        CHECK_OK(flight_analyse(*state, out, &departed, &err) == 0, err);
+        fclose(out);
+        assert_string_equal(text, c->report);
+        assert_int_equal(departed, c->departed);
+        free(text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(reports, temp_folder_make, temp_folder_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
