@@ -194,6 +194,7 @@ static void augmented_labels_move_with_their_pixels(void **state) {
     Dataset set = marked_set(HEIGHT, WIDTH);
     const Augment augment = {.crop_pad = 4, .flip = true, .seed = 2};
     size_t outside = 0, moved = 0;
+    int64_t sum = 0; // over positions, so that it tells which views were drawn
     for (size_t epoch = 0; epoch < 20; epoch++) {
         float pixels[PLANE];
         int64_t labels[PLANE], plain[PLANE];
@@ -206,10 +207,12 @@ static void augmented_labels_move_with_their_pixels(void **state) {
             long byte = lrintf(pixels[p] * 255); // mean 0, standard deviation 1
             assert_int_equal(labels[p], byte == 0 ? LABEL_IGNORE : byte - 10);
             outside += byte == 0;
+            sum += labels[p] * (int64_t)(p % 11 + 1);
         }
         moved += memcmp(labels, plain, sizeof plain) != 0;
     }
     assert_true(outside > 0 && moved > 10);
+    assert_int_equal(sum, 795870);
     free(set.bytes);
     free(set.labels);
 }

@@ -79,4 +79,20 @@ config dp world_size 2
 config ddp program '"train_ddp"'
 config ddp strategy '"ddp"'
 config ddp world_size 2
+
+# Every type of option, each with a value that is not its default's.
+run options "$bin/train_single" --model mlp --steps 4 --no-eval --no-shuffle --lr 0.25 --optimizer adamw \
+    --betas 0.5,0.75 --seed 7 --warmup-steps 3 --hidden 8,4 --out options
+config options no-shuffle true
+config options drop-last false
+config options lr 0.25
+config options optimizer '"adamw"'
+config options betas '[0.5, 0.75]'
+config options seed 7
+config options warmup-steps 3
+config options steps 4
+config options hidden '"8,4"'
+config options data '"digits"'
+config options save null
+config options link null
 tally recomputed
