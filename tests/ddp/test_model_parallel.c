@@ -200,13 +200,26 @@ static Tensor *constant_forward(Module *self, Tape *tape, Tensor *x) {
     return module_forward(self->children[0], tape, ones);
 }
 
+static int count_ready(void *context, Tensor *tensor, Error *err) {
+    (void)tensor, (void)err;
+    ++*(int *)context;
+    return 0;
+}
+
 // The input's gradient is zero from this part, alone or beside another use, before it or after it.
+// A parameter of the part that is not used is never ready.
 static void a_part_that_ignores_its_input(void **state) {
     (void)state;
     Device *devices[] = {device_open("cpu:0", NULL), device_open("cpu:1", NULL)};
     Tape *tape = tape_create(devices[0], NULL);
     Module *constant = module_create("Constant", constant_forward);
-    module_add(constant, "fc", layer_linear(devices[1], IN, IN));
+    int ready[2] = {0};
+    const char *names[] = {"fc", "spare"};
+    for (int k = 0; k < 2; k++) {
+        Module *linear = module_add(constant, names[k], layer_linear(devices[1], IN, IN));
+        module_parameter(linear, 0)->on_ready = count_ready;
+        module_parameter(linear, 0)->on_ready_context = &ready[k];
+    }
     module_initialize(constant, SEED);
     Module *part = layer_on_device(constant);
     for (int way = 0; way < 3; way++) {
@@ -225,6 +238,8 @@ static void a_part_that_ignores_its_input(void **state) {
         for (size_t i = 0; i < ROWS * IN; i++) dz[i] = 3;
         CHECK_OK(tape_backward(tape, z, &err) == 0, err);
         assert_true(x->has_grad && all_equal(x->grad, ROWS * IN, way ? 6 : 0));
+        assert_true(ready[0] == way + 1 && ready[1] == 0);
+        assert_false(module_parameter(constant->children[1], 0)->has_grad);
     }
     tape_close(tape);
     module_close(part);

@@ -268,7 +268,7 @@ class Source:
         if word in ('true', 'false'):
             self.add(*self.span(c), 'constant', '0' if word == 'true' else '1')
         elif not self.in_macro(c) and not (parent and parent.type.get_canonical().kind == T.POINTER):
-            status = re.search(r'\breturn -$', self.text[:self.span(c)[0]][-9:])
+            status = re.search(r'(\breturn|[?] 0 :) -$', self.text[:self.span(c)[0]][-9:])
             for new in neighbours(word)[1 if status else 0:]:
                 self.add(*self.span(c), 'constant', new)
 

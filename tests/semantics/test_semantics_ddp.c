@@ -395,6 +395,7 @@ static void log_samples(ProcessGroup *group, const void *argument, Outcome *outc
     config.find_unused_parameters = true;
     rig_wrap_with(rig, toy_model(rig->device, TASKS, 1), &config);
     ddp_set_logging_rate(rig->wrapper, RATE);
+    EXPECT(ddp_logging_data(rig->wrapper).bucket_cap_bytes == 25 << 20); // the default
     double sums[TIMES] = {0}, samples = 0;
     size_t unused = 0;
     for (size_t i = 1; i <= ITERATIONS; i++) {
