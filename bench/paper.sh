@@ -16,7 +16,7 @@ here=$PWD
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in compare/options compare/results compare/runs compare/tables compare/disturbed compare/section paper/measure paper/table; do
+for part in compare/options compare/results compare/runs compare/disturbed compare/section paper/measure; do
     # shellcheck source=/dev/null
     source "bench/$part.sh"
 done
@@ -73,52 +73,7 @@ for model in $models; do
 done
 repeat_disturbed_runs "$patience" || exit 1
 write_rows
-write_paper_plots
-
-# table_of FIGURE: what is drawn, as rows.
-table_of() {
-    case $1 in
-    breakdown) breakdown_rows ;;
-    buckets) median_table "$out/buckets.csv" "emulated link; s by bucket MB" ;;
-    worlds) median_table "$out/worlds.csv" "emulated link; s by ranks" ;;
-    skip) median_table "$out/skip.csv" "emulated link; s by every" ;;
-    convergence) convergence_rows ;;
-    esac
-}
-
-# caption_of FIGURE: the sentence that says what the figure shows.
-caption_of() {
-    if [[ $quick == 1 && $1 != convergence ]]; then
-        echo "A quick run: its times mean nothing."
-    else
-        "${1}_sentence"
-    fi
-}
-
-figures="breakdown buckets worlds skip convergence"
-for figure in $figures; do
-    table_of "$figure" | cut -f "$([[ $figure == breakdown ]] && echo 1-5,7- || echo 1-)" | terminal_table
-    echo
-done >"$out/table.txt"
-{
-    echo "## The DDP paper's figures"
-    echo
-    echo "Ours are medians over $rounds round(s) on $(count_cores) cores with emulated links; a \`convnet\` has few gradients"
-    echo "for its computing, the \`mlp\` many."
-    for figure in $figures; do
-        caption=$(caption_of "$figure")
-        echo
-        draw_section "paper-$figure" "$caption"
-        echo
-        echo "$caption"
-        echo
-        table_of "$figure" | markdown_table
-    done
-    echo
-    echo "\`at first\` and \`at the end\` are the means of the first and of the last 40 of $iterations iterations, on the digits."
-    echo
-    machine_facts "$(json blas "$(find "$out/runs" -name config.json | sort | head -n 1)")" "Command: \`$asked\`"
-} >"$out/section.md"
-write_section paper
-cat "$out/table.txt"
+write_facts "models $models" "quick $quick" "rounds $rounds" "cores $(count_cores)" "iterations $iterations" -- \
+    "$(json blas "$(find "$out/runs" -name config.json | sort | head -n 1)")" "Command: \`$asked\`"
+write_report paper || exit 1
 echo "the section for the report: $out/section.html" >&2

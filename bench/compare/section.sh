@@ -1,7 +1,6 @@
 # section.sh: what the commands share that add a section of their own to the report (bench/peers/compare.sh,
-# bench/promises.sh): how they are interrupted, quantiles, the figure, section.md and
-# section.html. compare.sh itself draws its figures by draw_figure. Sourced in the root of the checkout after runs.sh
-# and tables.sh; uses out, the folder, resume, and asked, the command as it was typed.
+# bench/promises.sh): how they are interrupted, quantiles, the machine's facts, and how bench/report is called. Sourced in
+# the root of the checkout after runs.sh; uses out, the folder, resume, and asked, the command as it was typed.
 
 # Awk's part of a program for csv: the quantile q of list[1 .. n], between two values by their distance.
 # shellcheck disable=SC2034 # used by those who source this file

@@ -1,6 +1,6 @@
 # paper-convergence.gp: the DDP paper's figure 11: the loss when gradients are sent only every so many iterations, a row
 # for each of our models and one for what was read of the paper's curves: where they begin and end. Reads
-# plots/paper-convergence.csv (lines.awk writes it) and plots/paper-runs.gp, which names the models.
+# plots/paper-convergence.csv (bench/report/paper.py writes it) and plots/paper-runs.gp, which names the models.
 
 load "plots/paper-runs.gp"
 name = "paper-convergence"

@@ -1,7 +1,7 @@
 # paper-lines.gp: seconds per iteration, ours above, the DDP paper's digitised points below. Each line has its name at
 # its end; it is blue for the model of many gradients, orange for the one of few, and dashed over the slower network.
 # What was disturbed has a ring. The file that loads this sets name, data, xlabel_here, xlabel_paper and figure_title.
-# Reads plots/paper-DATA.csv (lines.awk writes it) and plots/paper-runs.gp, which names the lines (DATA_here,
+# Reads plots/paper-DATA.csv (bench/report/paper.py writes it) and plots/paper-runs.gp, which names the lines (DATA_here,
 # DATA_paper) and what stands below them (DATA_here_x, DATA_paper_x).
 
 width = 680

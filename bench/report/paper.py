@@ -1,0 +1,210 @@
+"""The section of bench/paper.sh: the DDP paper's figures, ours over emulated links beside the paper's digitised points.
+
+What stays disturbed says so in its row and takes part in no sentence.
+"""
+
+from pathlib import Path
+
+from . import section
+from .results import Results, median, quantile, read_csv, unique, write_csv
+from .text import columns, listed, markdown_table, terminal_table
+
+PAPER = Path(__file__).resolve().parent.parent / "paper"
+NOTHING = "All of these runs stayed **disturbed**, so that nothing is said of their times."
+FIGURES = ("breakdown", "buckets", "worlds", "skip", "convergence")
+PARTS = ("forward_ms", "backward_ms", "communication_ms", "optimizer_ms", "rest_ms")
+HEADS = {"buckets": "emulated link; s by bucket MB", "worlds": "emulated link; s by ranks", "skip": "emulated link; s by every"}
+ABOUT = "`at first` and `at the end` are the means of the first and of the last 40 of {iterations} iterations, on the digits."
+
+
+def settled(rows, *key):
+    """The rows that count, by their key: of each run the rounds that were not disturbed, if they are at least half; otherwise all, and
+    True. The word "emulated" goes from the link's name: the rows' reader says it for all."""
+    found = {}
+    for row in rows:
+        row["link"] = row["link"].replace(" (emulated)", "")
+        found.setdefault(tuple(row[column] for column in key), []).append(row)
+    for name, mine in found.items():
+        quiet = [row for row in mine if not row.is_true("disturbed")]
+        lost = 2 * len(quiet) < len(mine)
+        yield name, mine if lost else quiet, lost
+
+
+def are_far_apart(times):
+    """Half of the rounds within a quarter of each other are enough to go by."""
+    return quantile(times, 0.75) > 1.25 * quantile(times, 0.25)
+
+
+def medians(rows):
+    """(run, key, median over the rounds of the seconds, disturbed) in the order of first sight."""
+    if not rows:
+        return []
+    key = list(rows[0])[2]
+    table = []
+    for (model, link, value), mine, lost in settled(rows, "model", "link", key):
+        seconds = [row.number("seconds") for row in mine]
+        table.append((f"{model} {link}", value, median(seconds), lost or are_far_apart(seconds)))
+    return table
+
+
+def undisturbed(found):
+    """By run the seconds by key, without the runs of which a value is disturbed."""
+    lost = {run for run, _, _, bad in found if bad}
+    return {run: {key: seconds for one, key, seconds, _ in found if one == run} for run in unique(one[0] for one in found) if run not in lost}
+
+
+def median_table(found, head):
+    """A row per run and a column per value of the key."""
+    keys = unique(one[1] for one in found)
+    cells = {(run, key): "disturbed" if lost else f"{seconds:.5f}" for run, key, seconds, lost in found}
+    return [[head, *keys]] + [[run, *(cells.get((run, key), "") for key in keys)] for run in unique(one[0] for one in found)]
+
+
+def breakdown_table(rows):
+    """Figure 6: the run, its parts as shares of the step without overlap, the overlapped step as such a share, and how much of what
+    could be hidden was hidden, or "disturbed"."""
+    runs = [(f"{model} {link} (emulated)", [[row.number(part) for part in (*PARTS, "overlapped_ms")] for row in mine], lost)
+            for (model, link), mine, lost in settled(rows, "model", "link")]
+    runs += [(f"{row['run']} (paper)", [[*(row.number(part) for part in ("forward", "backward", "communication", "optimizer")), 0.0,
+                                        row.number("overlapped")]], False) for row in read_csv(PAPER / "figure6.csv")]
+    table = [["run", "fwd", "bwd", "comm", "opt", "rest", "overlap", "hidden"]]
+    for run, mine, lost in runs:
+        shares, totals = [], [sum(one[:5]) for one in mine]
+        for one, total in zip(mine, totals):
+            least = min(one[1], one[2])
+            shares.append([*(part / total for part in one), (total - one[5]) / least if least > 0 else 0.0])
+        cells = [f"{median([one[i] for one in shares]):.3f}" for i in range(7)]
+        table.append([run, *cells[:6], "disturbed" if lost or are_far_apart(totals) else cells[6]])
+    return table
+
+
+def breakdown_sentence(table):
+    paper = ", ".join(f"{100 * (1 - float(row[6])):.1f}" for row in table[1:] if row[0].endswith(" (paper)"))
+    said = [f"{100 * (1 - float(row[6])):.0f} % for {row[0].removesuffix(' (emulated)')}" for row in table[1:]
+            if row[0].endswith(" (emulated)") and row[7] != "disturbed"]
+    return f"Over emulated links overlapping saves of the step {listed(said)} (in the paper {paper} %)." if said else NOTHING
+
+
+def buckets_sentence(found):
+    said = []
+    for run, seconds in undisturbed(found).items():
+        best = min(seconds, key=seconds.get)
+        said.append(f"{best} MB for {run} (every gradient alone takes {100 * (seconds.get('0', 0.0) / seconds[best] - 1):+.0f} %)")
+    return f"Over emulated links the fastest bucket is {listed(said)}; in the paper 25 and 50 MB with NCCL, 5 MB with Gloo." if said else NOTHING
+
+
+def worlds_sentence(found):
+    runs = undisturbed(found)
+    said = [f"{list(seconds.values())[-1] / list(seconds.values())[0]:.2f} times for {run}" for run, seconds in runs.items()]
+    if not said:
+        return NOTHING
+    return (f"With {list(list(runs.values())[-1])[-1]} ranks over emulated links an iteration takes as long as with one {listed(said)}; in the "
+            "paper, with 256, 2.0 to 7.3 times.")
+
+
+def skip_sentence(found):
+    said = [f"{100 * (1 - seconds['8'] / seconds['1']):.0f} % for {run}" for run, seconds in undisturbed(found).items()]
+    return (f"Synchronising every 8th iteration over emulated links saves {listed(said)}; in the paper 36 % (NCCL) and 59 % (Gloo) on 256 GPUs."
+            if said else NOTHING)
+
+
+def convergence_table(rows):
+    """Figure 11: the loss at first and at the end, how far that is above the loss of those that never skip, and the same in the paper,
+    where "at most" is what its figure lets see."""
+    paper = {(row["batch"], row["every"]): row.number("above") for row in read_csv(PAPER / "figure11.csv")}
+    losses = {}
+    for row in rows:
+        losses.setdefault((row["model"], row["batch"], row["every"]), []).append(row.number("loss"))
+    return [["model", "batch", "every", "loss at first", "at the end", "above every 1", "in the paper"]] + [
+        [model, batch, every, f"{mine[0]:.3f}", f"{mine[-1]:.3f}", f"{mine[-1] - losses[model, batch, '1'][-1]:+.3f}",
+         f"{paper.get((batch, every), 0.0):+.2f}"] for (model, batch, every), mine in losses.items()]
+
+
+def convergence_sentence(table):
+    rows = [row for row in table[1:] if row[2] != "1"]
+    said = []
+    for model, batch in unique((row[0], row[1]) for row in rows):
+        most = max((row[5] for row in rows if row[:2] == [model, batch]), key=float)
+        said.append(f"{most} ({model}, batch {batch})")
+    paper = " and".join(f" {next(row[6] for row in rows if row[1] == batch)} (batch {batch})" for batch in unique(row[1] for row in rows))
+    return f"At the end the loss of those that skip lies at most {listed(said)} above the loss of every iteration; in the paper{paper}."
+
+
+# ---- what is drawn -------------------------------------------------------------------------------------------------
+
+def lines(points, ranked, gap):
+    """Of points (panel, run, x, y, disturbed), those of a run together and by rising x, what a figure of lines reads: also where x
+    stands, its rank in its panel or x itself; and at the end of each line its label and the height at which that is written. Labels
+    that end at the same x are gap, a share of the panel's largest y, apart at least: all move out of the way, none down to the axis."""
+    last = {(panel, run): i for i, (panel, run, *_) in enumerate(points)}
+    top = {panel: max(one[3] for one in points if one[0] == panel) for panel, *_ in points}
+    ends, groups = {i: points[i][3] for i in last.values()}, {}
+    for i in ends:
+        groups.setdefault((points[i][0], points[i][2]), []).append(i)
+    for (panel, _), group in groups.items():
+        group.sort(key=lambda i: ends[i])
+        apart = gap * top[panel]
+        for _ in range(100):
+            for low, high in zip(group, group[1:]):
+                lack = apart - (ends[high] - ends[low])
+                if lack > 0:
+                    ends[low], ends[high] = ends[low] - lack / 2, ends[high] + lack / 2
+                    if low == group[0]:
+                        ends[low] = max(ends[low], apart / 2)
+    places = {panel: sorted({float(one[2]) for one in points if one[0] == panel}) for panel, *_ in points}
+    return [[*one[:4], int(one[4]), places[one[0]].index(float(one[2])) + 1 if ranked else one[2], one[1] if i in ends else "",
+             f"{ends[i]:.6g}" if i in ends else "NaN"] for i, one in enumerate(points)]
+
+
+def paper_points(number):
+    """The paper's points of a figure of lines; of figure 10 those of its largest number of GPUs."""
+    rows = read_csv(PAPER / f"figure{number}.csv")
+    return [("paper", row["run"], list(row.values())[1], row.number("seconds"), False) for row in rows
+            if number != 10 or row["gpus"] == "256"]
+
+
+def write_plots(results, found, breakdown):
+    """plots/paper-FIGURE.csv, and plots/paper-runs.gp: which lines each panel has, and what stands at its positions."""
+    write_csv(results.plots / "paper-breakdown.csv",
+              ["row", "run", "forward", "backward", "communication", "optimizer", "rest", "overlapped", "disturbed"],
+              [[i, *row[:7], int(row[7] == "disturbed")] for i, row in enumerate(breakdown) if i])
+    head = ["panel", "run", "x", "y", "disturbed", "position", "label", "label_y"]
+    settings = [f"models = '{results.fact('models')} paper'"]
+    for figure, number in (("buckets", 7), ("worlds", 9), ("skip", 10)):
+        drawn = lines([("here", *one) for one in found[figure]] + paper_points(number), True, 0.09)
+        write_csv(results.plots / f"paper-{figure}.csv", head, drawn)
+        for side in ("here", "paper"):
+            mine = [row for row in drawn if row[0] == side]
+            names = " ".join(f"'{row[6]}'" for row in mine if row[6])
+            places = " ".join(str(x) for _, x in sorted({row[5]: row[2] for row in mine}.items()))
+            settings += [f'{figure}_{side} = "{names}"', f'{figure}_{side}_x = "{places}"']
+    points = [(f"{row['model']} {row['batch']}", f"every {row['every']}", row["iteration"], row.number("loss"), False)
+              for row in results.rows("convergence.csv")]
+    points += [(f"paper {row['batch']}", f"every {row['every']}", row["iteration"], row.number("loss"), False)
+               for row in read_csv(PAPER / "figure11.csv") if row.number("loss")]
+    write_csv(results.plots / "paper-convergence.csv", head, lines(points, False, 0.11))
+    (results.plots / "paper-runs.gp").write_text("\n".join(settings) + "\n", encoding="utf-8")
+
+
+def write(folder):
+    results = Results(folder)
+    found = {figure: medians(results.rows(f"{figure}.csv")) for figure in ("buckets", "worlds", "skip")}
+    tables = {"breakdown": breakdown_table(results.rows("breakdown.csv")), "convergence": convergence_table(results.rows("convergence.csv")),
+              **{figure: median_table(one, HEADS[figure]) for figure, one in found.items()}}
+    write_plots(results, found, tables["breakdown"])
+    said = {"breakdown": breakdown_sentence(tables["breakdown"]), "buckets": buckets_sentence(found["buckets"]),
+            "worlds": worlds_sentence(found["worlds"]), "skip": skip_sentence(found["skip"])}
+    if results.fact("quick") == "1":
+        said = dict.fromkeys(said, "A quick run: its times mean nothing.")
+    said["convergence"] = convergence_sentence(tables["convergence"])
+    text = ["## The DDP paper's figures", "",
+            f"Ours are medians over {results.fact('rounds')} round(s) on {results.fact('cores')} cores with emulated links; a `convnet` has few "
+            "gradients", "for its computing, the `mlp` many."]
+    for figure in FIGURES:
+        text += ["", section.draw(results.folder, f"paper-{figure}", said[figure]), "",
+                 f"{said[figure]} {section.numbers(results, f'{figure}.csv')}", "", markdown_table(tables[figure])]
+    section.finish(results, "paper", [*text, "", ABOUT.format(**results.facts)])
+    tables["breakdown"] = columns(tables["breakdown"], 1, 2, 3, 4, 5, 7, 8)
+    shown = "\n\n".join(terminal_table(tables[figure]) for figure in FIGURES)
+    (results.folder / "table.txt").write_text(shown + "\n\n", encoding="utf-8")
+    print(shown)
