@@ -12,7 +12,7 @@ Switched mutants come from libclang's syntax tree, single ones from the tokens o
 mutants: case labels, sizeof, static assertions, string literals (thus formats), arguments of
 __builtin_ functions, which must be constants, statements whose loss only a reader or a leak
 checker could see (NOISE), `return -2` (a status is compared with 0: tests/lint.sh), and swaps of
-arguments whose order has no effect (EQUALITY compared with 0; memory_grow multiplies its two). Needs the PyPI package libclang; its wheel lacks the compiler's own
+arguments whose order has no effect (SYMMETRIC; EQUALITY if it is compared with 0). Needs the PyPI package libclang; its wheel lacks the compiler's own
 headers, so the flags in $MUTANTS_HEADERS are added.
 """
 import json
@@ -37,6 +37,7 @@ ARITHMETIC = {'+': ['-'], '-': ['+'], '*': ['/'], '/': ['*'], '%': ['*'], '&': [
 TABLES = (('boundary', RELATIONAL), ('and_or', LOGICAL), ('arithmetic', ARITHMETIC))
 ZERO = re.compile(r'(0[.0]*[fuUlL]*|NULL|false|\(\w+\)\{0\}|-1)$')
 EQUALITY = ('memcmp', 'strcmp', 'strncmp')
+SYMMETRIC = ('memory_grow', 'tensor_same_shape')
 NOISE = re.compile(r'(log_|trace_|profile_|v?f?printf|free\b)')
 DIRECTIVE = re.compile(r'^[ \t]*#(?:[^\n]*\\\n)*[^\n]*', re.M)
 DEFINITION = re.compile(r'[ \t]*#[ \t]*(?:define[ \t]+\w+(?:\([^)]*\))?|(?:el)?if\b)')
