@@ -12,8 +12,9 @@ Switched mutants come from libclang's syntax tree, single ones from the tokens o
 mutants: case labels, sizeof, static assertions, string literals (thus formats), arguments of
 __builtin_ functions, which must be constants, statements whose loss only a reader or a leak
 checker could see (NOISE), `return -2` (a status is compared with 0: tests/lint.sh), and swaps of
-arguments whose order has no effect (SYMMETRIC; EQUALITY if it is compared with 0). Needs the PyPI package libclang; its wheel lacks the compiler's own
-headers, so the flags in $MUTANTS_HEADERS are added.
+arguments whose order has no effect (SYMMETRIC; EQUALITY if it is compared with 0). Needs the PyPI
+package libclang; its wheel lacks the compiler's own headers, so the flags in $MUTANTS_HEADERS are
+added.
 """
 import json
 import multiprocessing
