@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 // Both sides of each limit of what opens a client and a server.
@@ -145,6 +146,35 @@ static void test_port_in_use(void **state) {
     assert_non_null(strstr(err.message, holder));
 }
 
+// A listener that is on its way from one process to another has no holder that could be named.
+static void test_port_without_holder(void **state) {
+    (void)state;
+    Error err = {0};
+    int ends[2], listener = net_listen(HOST, 0, &err), port = net_port(listener);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {.header = {.cmsg_len = CMSG_LEN(sizeof(int)),
+                            .cmsg_level = SOL_SOCKET,
+                            .cmsg_type = SCM_RIGHTS}};
+    memcpy(CMSG_DATA(&control.header), &listener, sizeof listener);
+    char byte = 0;
+    struct iovec data = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof control.room};
+    assert_int_equal(sendmsg(ends[0], &message, 0), 1);
+    close(listener);
+    assert_int_equal(net_listen(HOST, port, &err), -1);
+    char wanted[120];
+    snprintf(wanted, sizeof wanted, "cannot listen on %s:%d: %s", HOST, port, strerror(EADDRINUSE));
+    assert_string_equal(err.message, wanted);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 // Bound to 127.0.0.1 and nothing wider: another loopback address has no listener.
 static void test_binds_narrowly(void **state) {
     Served *served = *state;
@@ -189,6 +219,7 @@ int main(void) {
         cmocka_unit_test(test_nobody_there),
         cmocka_unit_test(test_connect_before_serve),
         SERVED(test_port_in_use),
+        cmocka_unit_test(test_port_without_holder),
         SERVED(test_binds_narrowly),
         cmocka_unit_test(test_server_gone),
     };
