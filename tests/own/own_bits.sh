@@ -48,7 +48,7 @@ file=dp_one_node.c
 pair 'resnet20, batch norm' --wrapper train_dp --devices 2 --model resnet20 --steps 2 --global-batch 6 --no-eval
 
 # An all-reduce that adds in rank order has the built-in one's bits; a ring's differ by roundings, alike on all ranks.
-for file in sum_naive.c sum_chain.c; do
+for file in sum_naive.c sum_chain.c sum_direct.c; do
     pair 'mlp' --all-reduce ranks 3 train_ddp --steps 4 --global-batch 12 --bucket-cap-mb 0.05
     pair 'convnet' --all-reduce ranks 2 train_ddp --model convnet --steps 3 --global-batch 8 --no-eval
 done
