@@ -19,11 +19,12 @@ grep -q ' exercises, and no solutions' out.txt || fail "another message: $(cat o
 while IFS= read -r file; do
     cmp -s "$source/$file" "$copy/$file" || echo "${file#./}"
 done <"$work/files" | sed -E '/\.stub\.c$|\.grade\.c$/b
-    s,^tutorials/[^/]*/exercises/[^/]*\.(wrong|right)$,version,; s,^tutorials/[^/]*/exercises/[^/]*\.c$,solution,' |
+    s,^tests/own/.*,tests/own,; s,^tutorials/[^/]*/exercises/[^/]*\.(wrong|right)$,version,; s,^tutorials/[^/]*/exercises/[^/]*\.c$,solution,' |
     sort -u >"$work/differ"
 cat >"$work/wanted" <<'END'
 README.md
 solution
+tests/own
 tutorials/README.md
 tutorials/README.zh.md
 tutorials/class

@@ -1,6 +1,6 @@
 /* An all-reduce of your own. The task, and the two functions by which it communicates, is in
- * ddp/own/own_all_reduce.h. To run it:
- *     ddprun --nproc-per-node 3 train_ddp --all-reduce tutorials/work/capstones/own-all-reduce.c --steps 20
+ * ddp/own/own_all_reduce.h. To run it, where FILE is this file:
+ *     ddprun --nproc-per-node 3 train_ddp --steps 20 --all-reduce FILE
  */
 #include <stdlib.h>
 

@@ -11,7 +11,8 @@ typedef struct Ddp {
     ProcessGroup *group;
 } Ddp;
 
-static void *own_open(Module *model, ProcessGroup *group, ReduceOp op, size_t bucket_bytes, Error *err) {
+static void *own_open(Module *model, ProcessGroup *group, ReduceOp op, size_t bucket_bytes,
+                      Error *err) {
     Ddp *ddp = malloc(sizeof *ddp);
     *ddp = (Ddp){model, group};
     return ddp; // every rank begins with weights of its own
@@ -22,11 +23,12 @@ static int own_before_forward(void *self, bool reduces, Error *err) {
 }
 
 static int own_finish_backward(void *self, Error *err) {
-    return 0; // every rank goes on with gradients of its own
+    return 0; // every rank continues with gradients of its own
 }
 
 static int own_sync_buffers(void *self, Error *err) {
     return 0;
 }
 
-const OwnDdp own_ddp = {OWN_DDP_VERSION, own_open, own_before_forward, own_finish_backward, own_sync_buffers, free};
+const OwnDdp own_ddp = {OWN_DDP_VERSION,     own_open,         own_before_forward,
+                        own_finish_backward, own_sync_buffers, free};

@@ -1,5 +1,5 @@
-/* own_all_reduce_rig.c: judges one property of an all-reduce of a student's own, through the path by
- * which train_ddp calls it.
+/* own_all_reduce_rig.c: judges one property of an all-reduce of a student's own, through the path
+ * by which train_ddp calls it.
  *
  *     ddprun --nproc-per-node 3 tutorial_capstone_all_reduce CHECK FILE
  *
@@ -174,6 +174,7 @@ static void check_lost(Rig *rig) {
     Error err = {0};
     float values[100] = {0};
     if (sum(rig, values, 100, PG_SUM, &err) != 0) miss("The sum failed: %s", err.message);
+    must_do(pg_run(rig->apart, pg_barrier(), &err), &err); // all have that sum
     if (rig->rank == rig->size - 1) {
         error_set(&err, STATUS_FAILED, "rank %d is lost", rig->rank);
         (void)pg_abort(rig->group, &err);
@@ -196,8 +197,8 @@ static void check_errors(Rig *rig) {
     error_set(&cause, STATUS_FAILED, "the group is broken on purpose");
     (void)pg_abort(rig->group, &cause);
     if (direct(rig->group, values, 100, &err) == 0)
-        miss("pg_run returned -1, and sum returned 0: an error is returned on, or the trainer goes "
-             "on with numbers that were never added.");
+        miss("pg_run returned -1, and sum returned 0: an error is returned on, or the trainer "
+             "continues with numbers that were never added.");
     if (!strstr(err.message, "on purpose"))
         miss("sum returned -1 without the err that pg_run has filled (\"%s\").", err.message);
     (void)pg_run(rig->apart, pg_barrier(), &(Error){0});
