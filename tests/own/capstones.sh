@@ -22,6 +22,7 @@ grep -q ', hint 1 of ' out.txt || fail "no hint: $(cat out.txt)"
 
 case $name in
 own-ddp) right='ddp_overlap.c ddp_in_place.c' solution=ddp_overlap.c ;;
+own-dp) right='dp_one_node.c dp_packed.c' solution=dp_one_node.c ;;
 own-all-reduce) right='sum_ring.c sum_direct.c' solution=sum_ring.c ;;
 esac
 if [ -n "$quick" ]; then right=$solution; fi
