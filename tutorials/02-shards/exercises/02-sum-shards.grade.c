@@ -43,7 +43,7 @@ static void add(Grade *grade, Numbers *n, size_t shards, size_t count) {
 static void one_shard(Grade *grade) {
     static Numbers n;
     fill(&n, whole);
-    n.sum[3] = NAN;
+    n.sum[2] = NAN;
     add(grade, &n, 1, 4);
     GRADE_EXPECT(grade, n.sum[0] != 1000.0f, "Nothing was written into sum.");
     GRADE_EXPECT(grade, n.sum[0] < 1000.0f,
@@ -54,7 +54,9 @@ static void one_shard(Grade *grade) {
     GRADE_EXPECT(grade, n.sum[1] != 1000.0f,
                  "Only the beginning of sum was written: memcpy counts bytes, and a float has "
                  "four.");
-    GRADE_EXPECT(grade, !isnan(n.sum[3]),
+    GRADE_EXPECT(grade, n.sum[3] != 1000.0f || isnan(n.sum[2]),
+                 "The last number was not summed: the loop ends at count - 1, and not before it.");
+    GRADE_EXPECT(grade, !isnan(n.sum[2]),
                  "A NaN stood in sum before, and it is still one: 0 times NaN is NaN, too.");
     for (size_t i = 0; i < 4; i++)
         GRADE_EXPECT(grade, n.sum[i] == whole(0, i),

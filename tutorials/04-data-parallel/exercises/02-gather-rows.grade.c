@@ -51,6 +51,23 @@ static void check(Grade *grade, const int *counts, const char *sentence) {
     size_t last = scene.rows * ROW - 1, first = scene.parts[0].count; // rows of the first part
     GRADE_EXPECT(grade, scene.returned == scene.rows, "There are %zu rows in all, not %zu.",
                  scene.rows, scene.returned);
+    bool empty = true;
+    for (size_t k = 0; k < MOST_ROWS * ROW; k++) empty = empty && scene.got[k] == -1.0f;
+    GRADE_EXPECT(grade, !empty || watch_events(&scene.log, WATCH_COPY) == 0,
+                 "Copies were made, and nothing arrived in the outputs: device_copy takes the "
+                 "destination first, then the source.");
+    GRADE_EXPECT(grade, empty || scene.got[0] != -1.0f,
+                 "The first part is missing from the outputs.");
+    const float last_part =
+        (float)((scene.rows - scene.parts[scene.part_count - 1].count) * ROW + 1);
+    GRADE_EXPECT(grade, scene.got[0] != last_part || scene.got[last] != -1.0f,
+                 "Every part was copied to the beginning of the outputs: the place has to move on "
+                 "by the rows of each part.");
+    GRADE_EXPECT(grade,
+                 4 * first * ROW >= MOST_ROWS * ROW ||
+                     scene.got[4 * first * ROW] != (float)(first * ROW + 1),
+                 "A part lies four times as far behind as it should: a float pointer counts "
+                 "floats, and not bytes.");
     GRADE_EXPECT(grade, scene.got[0] == 1.0f || scene.got[last] != (float)ROW,
                  "The outputs are in the order of the devices from the last to the first.");
     GRADE_EXPECT(grade, scene.got[first] != (float)(first * ROW + 1),

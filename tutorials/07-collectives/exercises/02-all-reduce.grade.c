@@ -55,6 +55,10 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
     GRADE_EXPECT(grade, got != 0.0f, "The sum is 0 on every rank: all agree, and all are wrong.");
     GRADE_EXPECT(grade, world == 1 || got != sum / (float)world,
                  "This is the mean of the ranks; their sum is wanted.");
+    GRADE_EXPECT(
+        grade, world == 1 || rank == 0 || got != whole(world - 1, i) || scene->counts[rank][1] == 0,
+        "What was sent back are the last rank's numbers, which were received into "
+        "scratch; the sum is in data.");
     GRADE_EXPECT(grade, world == 1 || rank == 0 || got != whole(rank, i),
                  "Only rank 0 has the sum; the other ranks still have their own numbers.");
     GRADE_EXPECT(grade, i < COUNT / 4 * 4 || got != whole(0, i) || world == 1,
@@ -90,10 +94,22 @@ static void all_worlds(Grade *grade) {
     grade_broken_ranks(grade, 3, run_rank, &scene);
 }
 
+static bool is_rounded_once(const Scene *scene, int world) {
+    for (size_t i = 0; i < COUNT; i++) {
+        double sum = 0;
+        for (int r = 0; r < world; r++) sum += (double)rough(r, i);
+        if (scene->data[0][i] != (float)sum) return false;
+    }
+    return true;
+}
+
 static void same_bits(Grade *grade) {
     static Scene scene;
     for (int world = 3; world <= 5; world += 2) {
         play(grade, &scene, world, rough);
+        GRADE_EXPECT(grade, !is_rounded_once(&scene, world),
+                     "The sums were kept in doubles and rounded once; the library adds floats, and "
+                     "each addition rounds.");
         for (int rank = 0; rank < world; rank++)
             for (size_t i = 0; i < COUNT; i++) {
                 float sum = rough(0, i);

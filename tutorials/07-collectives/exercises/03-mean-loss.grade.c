@@ -31,11 +31,18 @@ static void check(Grade *grade, Scene scene, int world, double wanted, double mi
         double local = scene.rows[r] > 0 ? scene.sums[r] / (double)scene.rows[r] : 0.0;
         double got = scene.means[r];
         bool first_is_right = fabs(scene.means[0] - wanted) < 1e-12;
+        GRADE_EXPECT(grade, scene.rows[r] > 0 || got != 0 || !first_is_right || wanted == 0,
+                     "A rank without rows says 0: whether there are any rows is told by the number "
+                     "of all, and not by its own.");
         GRADE_EXPECT(grade, world == 1 || got != local || local == wanted || !first_is_right,
                      "Only rank 0 knows the mean; a reduce leaves the others with nothing.");
         GRADE_EXPECT(grade, world == 1 || got != local || local == wanted,
                      "Each rank has the mean of its own rows: nothing was exchanged.");
         GRADE_EXPECT(grade, got != mistake && !(isnan(got) && isnan(mistake)), "%s", sentence);
+        GRADE_EXPECT(grade, fabs(got - wanted) < 1e-13 || fabs(got - wanted) > 1e-10,
+                     "The mean is off by %g: nothing is to be added to the number of rows. That "
+                     "there may be none is asked with an if.",
+                     got - wanted);
         GRADE_EXPECT(grade, fabs(got - wanted) < 1e-12 || fabs(got - wanted) > 1e-6,
                      "The mean has the seven digits of a float: add doubles, with PG_F64. (%.9g "
                      "instead of %.9g)",

@@ -11,12 +11,14 @@ static double exposed(Grade *grade, const double *ready, const double *cost, siz
 }
 
 static void one_bucket(Grade *grade) {
-    double got = exposed(grade, (double[]){8}, (double[]){3}, 1, 8);
+    double got = exposed(grade, (double[]){8}, (double[]){3}, 1, 9);
     GRADE_EXPECT(grade, got != 11,
                  "This is when the last bucket arrives; count from the end of backward.");
+    GRADE_EXPECT(grade, got != 1,
+                 "This is the time that is hidden behind backward; exposed is what is left of it.");
     GRADE_EXPECT(grade, got != 0, "A bucket travelled before it was full.");
-    GRADE_EXPECT(grade, got == 3,
-                 "One bucket that is full at 8, when backward ends, and takes 3: 3 are exposed, "
+    GRADE_EXPECT(grade, got == 2,
+                 "One bucket that is full at 8 and takes 3, backward ends at 9: 2 are exposed, "
                  "not %g.",
                  got);
 }

@@ -90,6 +90,8 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
     for (int r = 0; r < world; r++) sum += whole(r, place);
     bool is_first = world > 1 && got != sum;
     bool has_rounds = watch_count(scene->logs[rank], PG_SEND) + 1 >= (size_t)world;
+    GRADE_EXPECT(grade, !is_first || got != sum / (float)world,
+                 "This is the mean of the ranks; their sum is wanted, and nothing is divided.");
     GRADE_EXPECT(grade, !is_first || got != whole(left, place),
                  "What arrived took the place of the own numbers; it is to be added to them.");
     GRADE_EXPECT(grade, !is_first || got != own + whole(left, (size_t)left * scene->length + i),
@@ -110,6 +112,14 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
 
 static void check_sums(Grade *grade, int world) {
     Scene scene = play(grade, world, LENGTH, whole);
+    for (int rank = 0; rank < world && world > 2; rank++)
+        for (size_t e = 0; e < scene.logs[rank]->count; e++) {
+            const Collective *c = &scene.logs[rank]->events[e].collective;
+            bool sends = scene.logs[rank]->events[e].kind != WATCH_WAIT && c->kind == PG_SEND;
+            GRADE_EXPECT(grade, !sends || c->root != (rank + world - 1) % world,
+                         "The ring goes the other way: a rank sends to its right neighbour, rank + "
+                         "1, and receives from its left one.");
+        }
     for (int rank = 0; rank < world; rank++)
         for (size_t i = 0; i < LENGTH; i++) check_number(grade, &scene, world, rank, i);
 }

@@ -11,7 +11,8 @@
  *
  * A send returns when its numbers have been taken, or fit into the memory between the two ranks,
  * which is 128 KiB. If all ranks sent first, all might wait for a receiver. So some have to
- * receive first.
+ * receive first. (pg_start does not help: a rank runs what it has started in the order of issue,
+ * one after the other, so a receive that was started first keeps the send behind it waiting.)
  */
 #ifndef TUTORIALS_REDUCE_SCATTER_H
 #define TUTORIALS_REDUCE_SCATTER_H

@@ -78,6 +78,13 @@ static void equal_shares(Grade *grade) {
                  "d is the distance between the two means before the merge; in m2, the new mean "
                  "stood in the place of one of them.");
     expect(grade, &scene, 2, 4, 5);
+    Scene odd = {.rows = {{1.0 / 3, 0.1}, {7.0 / 3, 0.7}}, .counts = {2, 2}};
+    const double mean = (1.0 / 3 + 0.1 + 7.0 / 3 + 0.7) / 4;
+    run(grade, &odd, 2);
+    GRADE_EXPECT(grade, is(odd.mean[0], mean) || fabs(odd.mean[0] - mean) > 1e-5,
+                 "The mean has the seven digits of a float (%.9g instead of %.9g): add, subtract "
+                 "and divide doubles.",
+                 odd.mean[0], mean);
 }
 
 static void unequal_shares(Grade *grade) {

@@ -53,6 +53,10 @@ static void check_counts(Grade *grade, const Scene *s, int world, size_t longest
     for (int r = 0; r < world; r++) {
         GRADE_EXPECT(grade, s->too_far[r] == 0,
                      "Rank %d was asked for the gradient of a batch that it does not have.", r);
+        GRADE_EXPECT(grade, s->used[r] <= s->batches[r],
+                     "Rank %d used %zu batches and has %zu: when it had no more, one was used "
+                     "again.",
+                     r, s->used[r], s->batches[r]);
         GRADE_EXPECT(grade, s->used[r] == s->batches[r],
                      "Rank %d used %zu of its %zu batches: the rest of the data was thrown away.",
                      r, s->used[r], s->batches[r]);

@@ -29,6 +29,11 @@ static uint16_t answer(Grade *grade, uint32_t bits) {
 static void judge(Grade *grade, const Case *cases, size_t count) {
     for (size_t i = 0; i < count; i++) {
         uint16_t got = answer(grade, cases[i].bits);
+        const bool is_small = (cases[i].bits & 0x7f800000) == 0 && (cases[i].half & 0x7fff) != 0;
+        GRADE_EXPECT(grade, !is_small || (got & 0x7fff) != 0,
+                     "A number below 2^-126 became 0: bf16 has such numbers, too, and they round "
+                     "as the others do. (0x%08x)",
+                     cases[i].bits);
         GRADE_EXPECT(grade, got == cases[i].half, "%s (0x%08x is 0x%04x, and it became 0x%04x.)",
                      cases[i].sentence, cases[i].bits, cases[i].half, got);
     }

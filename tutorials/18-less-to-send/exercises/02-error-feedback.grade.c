@@ -55,6 +55,8 @@ static void first_step(Grade *grade, int world, Scene *scene) {
             for (int k = 0; k < world; k++) up += UNIT * roundf(number(k, i) / UNIT);
             for (int k = 0; k < world; k++) sum += rounded(number(k, i)), exact += number(k, i);
             float mean = sum / (float)world;
+            GRADE_EXPECT(grade, world != 3 || got == mean || got != mean / UNIT,
+                         "This is the mean of the numbers of units; each is a unit large.");
             GRADE_EXPECT(grade, got == mean || got != sum,
                          "This is the sum of what was sent; the gradient is the mean.");
             GRADE_EXPECT(grade, i > 0 || got == mean || got != number(r, i),
@@ -70,7 +72,8 @@ static void first_step(Grade *grade, int world, Scene *scene) {
 }
 
 static void two_ranks(Grade *grade) {
-    static Scene scene;
+    static Scene three, scene;
+    first_step(grade, 3, &three);
     first_step(grade, 2, &scene);
 }
 

@@ -60,8 +60,8 @@ static void one_rank(Grade *grade, int world, int odd_one, float number, size_t 
 
 static void joint(Grade *grade) {
     static const char SENTENCE[] =
-        "One rank had an infinite gradient, and no rank skipped the step: "
-        "with a minimum all ranks would have to have one.";
+        "One rank had an infinite gradient, and no rank skipped the step: look at all of its "
+        "numbers, not only the last; and with a minimum all ranks would have to have one.";
     one_rank(grade, 2, 1, INFINITY, 0, SENTENCE);
     one_rank(grade, 2, 0, INFINITY, 0, SENTENCE);
 }

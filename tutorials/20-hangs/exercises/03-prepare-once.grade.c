@@ -54,6 +54,12 @@ static void check(Grade *grade, int world, bool succeeds) {
     Scene scene = {.succeeds = succeeds, .mutex = grade_mutex()};
     grade_ranks(grade, world, run_rank, &scene);
     GRADE_EXPECT(grade, scene.calls > 0, "No rank has called prepare.");
+    int callers = 0;
+    for (int r = 0; r < world; r++) callers += scene.called[r];
+    GRADE_EXPECT(grade, callers > 1 || scene.calls == 1,
+                 "One rank has called prepare %d times: what has failed is not tried again, the "
+                 "others are told.",
+                 scene.calls);
     GRADE_EXPECT(grade, scene.calls == 1, "%d ranks have called prepare; rank 0 alone is to.",
                  scene.calls);
     GRADE_EXPECT(grade, scene.called[0], "Another rank than 0 has called prepare.");

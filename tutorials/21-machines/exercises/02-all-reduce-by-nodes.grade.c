@@ -45,6 +45,10 @@ static void check(Grade *grade, Scene scene, int world) {
     grade_ranks(grade, world, run_rank, &scene);
     int all = (1 << world) - 1;
     for (int r = world - 1; r >= 0; r--) {
+        GRADE_EXPECT(grade, scene.sums[r][0] >= (float)(1 << r),
+                     "Rank %d has %g, which is less than its own number, %d: this is a mean, and "
+                     "the sum is wanted.",
+                     r, (double)scene.sums[r][0], 1 << r);
         int got = (int)scene.sums[r][0], own = sum_of_node(&scene, world, scene.node_of[r]);
         GRADE_EXPECT(grade, got == all || got != 1 << r,
                      "Rank %d still has its own numbers: the sum did not come back to it.", r);
