@@ -51,9 +51,11 @@ static void check(Grade *grade, const int *counts, const char *sentence) {
     size_t last = scene.rows * ROW - 1, first = scene.parts[0].count; // rows of the first part
     GRADE_EXPECT(grade, scene.returned == scene.rows, "There are %zu rows in all, not %zu.",
                  scene.rows, scene.returned);
-    bool empty = true;
+    bool empty = true, to_a_part = false;
+    for (size_t k = 0; k < scene.log.count; k++)
+        to_a_part = to_a_part || scene.log.events[k].to != scene.to;
     for (size_t k = 0; k < MOST_ROWS * ROW; k++) empty = empty && scene.got[k] == -1.0f;
-    GRADE_EXPECT(grade, !empty || watch_events(&scene.log, WATCH_COPY) == 0,
+    GRADE_EXPECT(grade, !empty || !to_a_part,
                  "Copies were made, and nothing arrived in the outputs: device_copy takes the "
                  "destination first, then the source.");
     GRADE_EXPECT(grade, empty || scene.got[0] != -1.0f,

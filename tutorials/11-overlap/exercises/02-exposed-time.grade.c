@@ -16,6 +16,8 @@ static void one_bucket(Grade *grade) {
                  "This is when the last bucket arrives; count from the end of backward.");
     GRADE_EXPECT(grade, got != 1,
                  "This is the time that is hidden behind backward; exposed is what is left of it.");
+    GRADE_EXPECT(grade, got != 3,
+                 "This is the time of all messages; a part of it is hidden behind backward.");
     GRADE_EXPECT(grade, got != 0, "A bucket travelled before it was full.");
     GRADE_EXPECT(grade, got == 2,
                  "One bucket that is full at 8 and takes 3, backward ends at 9: 2 are exposed, "
