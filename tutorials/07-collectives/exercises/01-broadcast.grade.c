@@ -57,6 +57,9 @@ static void check_data(Grade *grade, int world, int root) {
 
 static void from_zero(Grade *grade) {
     for (int i = 0; i < 4; i++) check_data(grade, GRADE_WORLDS[i], 0);
+}
+
+static void broken(Grade *grade) {
     Scene scene = {.root = 0, .count = COUNT};
     grade_broken_ranks(grade, 3, run_rank, &scene);
 }
@@ -94,4 +97,5 @@ static void messages(Grade *grade) {
 const Grader grader_07_01 = {"07-collectives/01-broadcast",
                              {{"from rank 0", 4, NULL, from_zero},
                               {"from any root", 3, "from rank 0", from_any},
-                              {"sends, receives and bytes", 3, "from rank 0", messages}}};
+                              {"sends, receives and bytes", 2, "from rank 0", messages},
+                              {"a lost connection", 1, "from rank 0", broken}}};
