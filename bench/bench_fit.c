@@ -1,179 +1,200 @@
 /* bench_fit.c: which network and which slow-down make the model fit measured steps.
  *
- * Reads lines "devices,seconds" and looks for three numbers: the width and the latency of every
- * device's link, and how many times as long a device computes when it is not alone (bench/model's
- * straggler). Sought is the smallest largest relative error over all points. Then each point is
- * left out in turn, and what the others say of it is printed beside it: the one error judges the
- * three numbers, the other what they predict.
+ * Reads lines "devices,seconds" or "devices,seconds,bucket_mb" and looks for three numbers: the
+ * width of every device's link; what an all-reduce costs whatever its bytes are; and how many times
+ * as long a device computes beside others (bench/model's straggler). --cost says how that cost
+ * grows: `message`: with the messages, so with the devices (their latency); `call`: not at all;
+ * `both`: two numbers. Sought is the smallest largest relative error over all points. Then each
+ * point is held out in turn, and what the others say of it is printed beside it: the one error
+ * judges the numbers, the other what they predict.
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "bench/model/profile_file.h"
 #include "common/base/file.h"
 #include "common/base/memory.h"
 #include "common/base/options.h"
 
-enum {
-    MAX_POINTS = 64,
-    NUMBERS = 3,
-    GRID = 12,
-    ZOOMED_GRID = 2,
-    ZOOMS = 21,
-    HALVINGS = 24,
-    NOBODY = -1
-};
-enum { GBIT, LATENCY_US, SLOWDOWN };
+enum { MAX_POINTS = 64, GRID = 10, ZOOMED_GRID = 2, ZOOMS = 21, HALVINGS = 24, NOBODY = -1 };
+typedef enum Number { LATENCY_US, CALL_US, SLOWDOWN, GBIT, NUMBERS } Number;
 
-// What is physically plausible, and the search ends there. (A slow-down of 1 is none.)
-static const double lowest[NUMBERS] = {0.1, 1, 1}, highest[NUMBERS] = {400, 5000, 2};
+typedef enum Cost { COST_MESSAGE, COST_CALL, COST_BOTH } Cost;
+
+// What is physically plausible, and the search ends there. (A slow-down of 1 is none; below it the
+// devices are faster than the profile's.)
+static const double lowest[NUMBERS] = {1, 1, 0.25, 0.1}, highest[NUMBERS] = {5000, 20000, 2, 400};
+
+typedef struct Point {
+    int devices;
+    double seconds, bucket_cap_mb;
+    StepProfile profile; // its tensors are this point's buckets
+} Point;
 
 typedef struct Points {
-    int devices[MAX_POINTS], count;
-    double seconds[MAX_POINTS];
-    int node_size, left_out; // left_out: the index of the held-out point, or -1
-    const StepProfile *profile;
+    Point at[MAX_POINTS];
+    int count, node_size, left_out; // left_out: the index of the held-out point, or NOBODY
+    Cost cost;
 } Points;
 
-static double predict(const Points *points, const double numbers[NUMBERS], int devices) {
+// What is sought.
+typedef struct Fit {
+    double number[NUMBERS];
+    double error; // the largest relative one
+} Fit;
+
+static double predict(const Points *points, const Fit *fit, const Point *point) {
     Cluster cluster = cluster_default();
-    cluster.devices = devices;
+    cluster.devices = point->devices;
     cluster.rows = 1;
     cluster.algorithm = ALGORITHM_HIERARCHICAL;
     cluster.node_size = points->node_size;
-    cluster.link = (ModelLink){numbers[GBIT] * 1e9 / 8, numbers[LATENCY_US] * 1e-6};
+    cluster.link = (ModelLink){fit->number[GBIT] * 1e9 / 8, fit->number[LATENCY_US] * 1e-6};
     cluster.inside = cluster.link;
+    cluster.call_s = fit->number[CALL_US] * 1e-6;
     cluster.bucket_cap_mb = 0; // its tensors are buckets already
-    cluster.straggler = devices > 1 ? numbers[SLOWDOWN] : 1;
-    return model_ddp(points->profile, &cluster).step;
-}
-
-// How far the model's steps lie from the points that take part, as shares of these.
-typedef struct Errors {
-    double above, below; // of the point that lies farthest above, or below; may be negative
-} Errors;
-
-static Errors errors_of(const Points *points, const double numbers[NUMBERS]) {
-    Errors errors = {-INFINITY, -INFINITY};
-    for (int i = 0; i < points->count; i++) {
-        if (i == points->left_out) continue;
-        double off = predict(points, numbers, points->devices[i]) / points->seconds[i] - 1;
-        if (off > errors.above) errors.above = off;
-        if (-off > errors.below) errors.below = -off;
-    }
-    return errors;
+    cluster.straggler = point->devices > 1 ? fit->number[SLOWDOWN] : 1;
+    return model_ddp(&point->profile, &cluster).step;
 }
 
 // ---- the search --------------------------------------------------------------------------------
 
 // Numbers are searched on scales of powers: at 0 is the lowest, at 1 the highest.
-static double number_at(int k, double place) {
-    double inside = place < 0 ? 0 : place > 1 ? 1 : place;
+static double number_at(Number k, double place) {
+    const double inside = place < 0 ? 0 : place > 1 ? 1 : place;
     return lowest[k] * pow(highest[k] / lowest[k], inside);
 }
 
-// Finds the width at which the largest relative error is least, and returns that error. A wider
+// Finds the width at which the largest relative error is least, and sets error to that. A wider
 // link makes every step shorter, so the best width is where the largest error above the points
 // equals the largest one below.
-static double fit_width(const Points *points, double numbers[NUMBERS]) {
-    double narrow = 0, wide = 1;
-    Errors errors = {0};
-    for (int i = 0; i < HALVINGS; i++) {
-        double middle = (narrow + wide) / 2;
-        numbers[GBIT] = number_at(GBIT, middle);
-        errors = errors_of(points, numbers);
-        if (errors.above > errors.below)
+static void fit_width(const Points *points, Fit *fit) {
+    double narrow = 0, wide = 1, above = 0, below = 0;
+    for (int h = 0; h < HALVINGS; h++) {
+        const double middle = (narrow + wide) / 2;
+        fit->number[GBIT] = number_at(GBIT, middle);
+        above = below = -INFINITY;
+        for (int i = 0; i < points->count; i++) {
+            if (i == points->left_out) continue;
+            const double off = predict(points, fit, &points->at[i]) / points->at[i].seconds - 1;
+            above = off > above ? off : above;
+            below = -off > below ? -off : below;
+        }
+        if (above > below)
             narrow = middle;
         else
             wide = middle;
     }
-    return errors.above > errors.below ? errors.above : errors.below;
+    fit->error = above > below ? above : below;
 }
 
-// Tries a grid of latencies and slow-downs, of `steps` to each side of best and up to `reach` away,
-// each with its best width. Where the error is less than *least, numbers and best become these.
-static void try_grid(const Points *points, double numbers[NUMBERS], double best[NUMBERS],
-                     double reach, int steps, double *least) {
-    const double middle[NUMBERS] = {0, best[LATENCY_US], best[SLOWDOWN]};
-    for (int i = 0; i < (2 * steps + 1) * (2 * steps + 1); i++) {
-        const int at[NUMBERS] = {0, i % (2 * steps + 1) - steps, i / (2 * steps + 1) - steps};
-        double place[NUMBERS] = {0}, tried[NUMBERS];
-        for (int k = LATENCY_US; k <= SLOWDOWN; k++) {
-            place[k] = middle[k] + reach * at[k] / steps;
-            tried[k] = number_at(k, place[k]);
-        }
-        double error = fit_width(points, tried);
-        if (error >= *least) continue;
-        *least = error;
-        memcpy(best, place, sizeof place);
-        memcpy(numbers, tried, sizeof tried);
+// The place of every number but the width on its scale.
+typedef struct Place {
+    double of[GBIT];
+} Place;
+
+// Tries a place: where its error is less than that of *fit, *fit and *best become it.
+static void try_place(const Points *points, const Place *place, Fit *fit, Place *best) {
+    Fit tried = {0};
+    for (int k = 0; k < GBIT; k++) tried.number[k] = number_at(k, place->of[k]);
+    if (points->cost == COST_MESSAGE) tried.number[CALL_US] = 0;
+    if (points->cost == COST_CALL) tried.number[LATENCY_US] = 0;
+    fit_width(points, &tried);
+    if (tried.error >= fit->error) return;
+    *fit = tried;
+    *best = *place;
+}
+
+// Tries a grid of numbers, of `steps` to each side of *best and up to `reach` away.
+static void try_grid(const Points *points, double reach, int steps, Fit *fit, Place *best) {
+    const Place middle = *best;
+    const int side = 2 * steps + 1, costs = points->cost == COST_BOTH ? side : 1;
+    for (int i = 0; i < side * side * costs; i++) {
+        const int one = i % side - steps, other = costs > 1 ? i / side / side - steps : one;
+        const int at[GBIT] = {one, other, i / side % side - steps};
+        Place place;
+        for (int k = 0; k < GBIT; k++) place.of[k] = middle.of[k] + reach * at[k] / steps;
+        try_place(points, &place, fit, best);
     }
 }
 
 // A grid over everything that is plausible, then ever smaller ones around the best place so far.
-static double fit(const Points *points, double numbers[NUMBERS]) {
-    double best[NUMBERS] = {0, 0.5, 0.5}, least = INFINITY;
-    try_grid(points, numbers, best, 0.5, GRID, &least);
-    double reach = 2.0 / GRID;
-    for (int zoom = 0; zoom < ZOOMS; zoom++, reach *= 0.7)
-        try_grid(points, numbers, best, reach, ZOOMED_GRID, &least);
-    return least;
-}
-
-// Makes the profile's tensors of its buckets, which are the same on every network.
-static void put_in_buckets(StepProfile *profile) {
-    const Cluster cluster = cluster_default();
-    const double backward = model_row_time(profile->backward, cluster.rows);
-    BucketTime *buckets = memory_zalloc(profile->tensor_count * sizeof *buckets);
-    profile->tensor_count = model_buckets(profile, &cluster, buckets);
-    for (size_t b = 0; b < profile->tensor_count; b++)
-        profile->tensors[b] = (ModelTensor){buckets[b].bytes, buckets[b].ready / backward};
-    free(buckets);
+static Fit find_fit(const Points *points) {
+    Fit fit = {.error = INFINITY};
+    Place best = {{0.5, 0.5, 0.5}};
+    const int steps = points->cost == COST_BOTH ? GRID / 2 : GRID;
+    try_grid(points, 0.5, steps, &fit, &best);
+    double reach = 2.0 / steps;
+    for (int zoom = 0; zoom < ZOOMS; zoom++, reach *= 0.8)
+        try_grid(points, reach, ZOOMED_GRID, &fit, &best);
+    return fit;
 }
 
 // ---- in and out --------------------------------------------------------------------------------
 
+// The profile with one tensor for each bucket that such a cap makes.
+static StepProfile put_in_buckets(const StepProfile *profile, double bucket_cap_mb) {
+    Cluster cluster = cluster_default();
+    cluster.bucket_cap_mb = bucket_cap_mb;
+    const double backward = model_row_time(profile->backward, cluster.rows);
+    BucketTime *buckets = memory_zalloc(profile->tensor_count * sizeof *buckets);
+    StepProfile put = *profile;
+    put.tensor_count = model_buckets(profile, &cluster, buckets);
+    put.tensors = memory_zalloc(put.tensor_count * sizeof *put.tensors);
+    for (size_t b = 0; b < put.tensor_count; b++)
+        put.tensors[b] = (ModelTensor){buckets[b].bytes, buckets[b].ready / backward};
+    free(buckets);
+    return put;
+}
+
+static bool read_point(Points *points, const char *line) {
+    int end = 0;
+    Point point = {.bucket_cap_mb = -1};
+    if (points->count == MAX_POINTS) return false;
+    (void)sscanf(line, "%d,%lf%n,%lf%n", &point.devices, &point.seconds, &end, &point.bucket_cap_mb,
+                 &end);
+    points->at[points->count++] = point;
+    return end > 0 && (line[end] == '\n' || line[end] == '\0') && point.devices > 0 &&
+           point.devices <= 4096 && point.seconds > 0 && point.bucket_cap_mb >= -1 &&
+           point.bucket_cap_mb <= 1e6;
+}
+
 static int read_points(Points *points, const char *path, Error *err) {
     FILE *file = file_open_stream(path, NULL, err);
     if (!file) return -1;
+    bool good = true;
     char line[256];
-    while (fgets(line, sizeof line, file)) {
-        int n = points->count;
-        if (n < MAX_POINTS &&
-            sscanf(line, "%d,%lf", &points->devices[n], &points->seconds[n]) == 2 &&
-            points->devices[n] > 0 && points->devices[n] <= 4096 && points->seconds[n] > 0) {
-            points->count++;
-            continue;
-        }
-        fclose(file);
-        return error_set(err, STATUS_USAGE, "%s: expected at most %d lines like 8,0.195", path,
-                         MAX_POINTS);
-    }
+    while (good && fgets(line, sizeof line, file)) good = read_point(points, line);
     fclose(file);
-    if (points->count > NUMBERS) return 0;
-    return error_set(err, STATUS_USAGE, "%s: expected more than %d points", path, NUMBERS);
+    if (!good)
+        return error_set(err, STATUS_USAGE,
+                         "%s: expected at most %d lines like 8,0.195 or 8,0.195,25", path,
+                         MAX_POINTS);
+    const int sought = points->cost == COST_BOTH ? 4 : 3;
+    if (points->count > sought) return 0;
+    return error_set(err, STATUS_USAGE, "%s: expected more than %d points", path, sought);
 }
 
-static void print_numbers(const double numbers[NUMBERS], double error) {
-    printf("gbit=%.4g latency_us=%.4g slowdown=%.4g largest_error=%.4f", numbers[GBIT],
-           numbers[LATENCY_US], numbers[SLOWDOWN], error);
-    const char *names[] = {"gbit", "latency_us", "slowdown"};
+static void print_fit(const Fit *fit) {
+    const char *names[] = {"latency_us", "call_us", "slowdown", "gbit"};
+    printf("gbit=%.4g latency_us=%.4g call_us=%.4g slowdown=%.4g largest_error=%.4f",
+           fit->number[GBIT], fit->number[LATENCY_US], fit->number[CALL_US], fit->number[SLOWDOWN],
+           fit->error);
     for (int k = 0; k < NUMBERS; k++)
-        if (numbers[k] <= lowest[k] * 1.001 || numbers[k] >= highest[k] / 1.001)
+        if (fit->number[k] >= highest[k] / 1.001 ||
+            (fit->number[k] > 0 && fit->number[k] <= lowest[k] * 1.001))
             printf(" at_its_limit=%s", names[k]);
     printf("\n");
 }
 
-static void print_points(Points *points, const double fitted[NUMBERS]) {
-    printf("devices,seconds,fitted,held_out\n");
+static void print_points(Points *points, const Fit *fit) {
+    printf("devices,seconds,bucket_mb,fitted,held_out\n");
     for (int i = 0; i < points->count; i++) {
-        double others[NUMBERS];
+        const Point *point = &points->at[i];
         points->left_out = i;
-        fit(points, others);
-        printf("%d,%.6g,%.6g,%.6g\n", points->devices[i], points->seconds[i],
-               predict(points, fitted, points->devices[i]),
-               predict(points, others, points->devices[i]));
+        const Fit others = find_fit(points);
+        printf("%d,%.6g,%.6g,%.6g,%.6g\n", point->devices, point->seconds, point->bucket_cap_mb,
+               predict(points, fit, point), predict(points, &others, point));
     }
 }
 
@@ -185,11 +206,13 @@ int main(int argc, char **argv) {
                                   "devices.\n"
                                   "Example: bench_fit --profile profile.json --points points.csv"};
     options_add_string(&options, "profile", &profile_path, "FILE", "what bench_profile saved");
-    options_add_string(&options, "points", &points_path, "FILE", "lines: devices,seconds");
+    options_add_string(&options, "points", &points_path, "FILE",
+                       "lines: devices,seconds or devices,seconds,bucket_mb");
     options_add_int(&options, "node-size", &points.node_size, 1, 4096, "devices in a node");
+    options_add_enum(&options, "cost", &points.cost, "message|call|both",
+                     "what an all-reduce costs besides its bytes");
     Error err = {0};
     StepProfile profile = {0};
-    double numbers[NUMBERS];
     must_do(options_parse(&options, argc, argv, &err), &err);
     if (!profile_path || !points_path) {
         must_do(error_set(&err, STATUS_USAGE, "--profile FILE and --points FILE are needed"), &err);
@@ -197,11 +220,12 @@ int main(int argc, char **argv) {
     }
     must_do(read_points(&points, points_path, &err), &err);
     must_do(profile_file_read(&profile, profile_path, &err), &err);
-    put_in_buckets(&profile);
-    points.profile = &profile;
-    double error = fit(&points, numbers);
-    print_numbers(numbers, error);
-    print_points(&points, numbers);
+    for (int i = 0; i < points.count; i++)
+        points.at[i].profile = put_in_buckets(&profile, points.at[i].bucket_cap_mb);
+    const Fit fit = find_fit(&points);
+    print_fit(&fit);
+    print_points(&points, &fit);
+    for (int i = 0; i < points.count; i++) step_profile_free(&points.at[i].profile);
     step_profile_free(&profile);
     return STATUS_OK;
 }

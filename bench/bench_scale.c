@@ -16,7 +16,7 @@ enum { MAX_WORLDS = 64, MAX_DEVICES = 4096 };
 
 typedef struct Settings {
     const char *profile, *devices;
-    double gbit, latency_us, inside_gbit, inside_latency_us, copy_us, sum_us;
+    double gbit, latency_us, inside_gbit, inside_latency_us, call_us, copy_us, sum_us;
     bool no_overlap, simulate, buckets;
     Cluster cluster;
 } Settings;
@@ -124,6 +124,8 @@ static void add_options(Options *options, Settings *s) {
                       "as DDP's; -1: a first of 1, then 25");
     options_add_float(options, "straggler", &s->cluster.straggler, 0.01, 1000,
                       "one device computes so many times as long");
+    options_add_float(options, "call-us", &s->call_us, 0, 1e6,
+                      "of an all-reduce besides its messages, microseconds");
     options_add_float(options, "copy-us", &s->copy_us, 0, 1e9,
                       "a core's time for a million bytes that DP copies");
     options_add_float(options, "sum-us", &s->sum_us, 0, 1e9,
@@ -160,6 +162,7 @@ int main(int argc, char **argv) {
     must_do(profile_file_read(&profile, s.profile, &err), &err);
     s.cluster.link = (ModelLink){s.gbit * 1e9 / 8, s.latency_us * 1e-6};
     s.cluster.inside = (ModelLink){s.inside_gbit * 1e9 / 8, s.inside_latency_us * 1e-6};
+    s.cluster.call_s = s.call_us * 1e-6;
     s.cluster.copy_s = s.copy_us * 1e-12;
     s.cluster.sum_s = s.sum_us * 1e-12;
     s.cluster.overlap = !s.no_overlap;

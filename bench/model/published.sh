@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
-# published.sh: the model of a step beside the scaling that the DDP paper published (PVLDB 13, 2020, figure 9).
+# published.sh: the model of a step beside what the DDP paper published (PVLDB 13, 2020): the scaling of figure 9, and
+# the bucket sizes of figure 7.
 #
 #   bench/model/published.sh [--out DIR] [--bin DIR] [--simulate]
 #
 # A profile of ResNet-50 and of BERT-large is made of what the paper says of one GPU: its step, cut as in figure 6; the
-# tensors are those of the networks, ready by their share of the work. Three numbers are fitted to the eight points of
-# each run by the smallest largest relative error (bench_fit): the width and the latency of a GPU's link, in rings of
-# rings with 8 GPUs in a node, and how many times as long a GPU computes beside others. Then each point is held out in
-# turn and predicted from the others. --simulate: the fitted steps message by message with SimGrid, too.
-# Prints a table and writes published.csv and section.html, which bench/compare.sh's report takes in, to DIR
-# (bench/out-published). Nothing is measured here.
+# tensors are those of the networks, ready by their share of the work. Numbers are fitted to the points of each run by
+# the smallest largest relative error (bench_fit): the width of a GPU's link, in rings of rings with 8 GPUs in a node;
+# what an all-reduce costs besides its bytes, for each message or for each call; and how many times as long a GPU
+# computes beside others. Then each point is held out in turn and predicted from the others. What the fits of figure 7
+# (16 GPUs) say of the same bucket sizes on 32 GPUs is written, too, to be compared with a measurement. --simulate:
+# figure 9's fitted steps message by message with SimGrid, too.
+# Prints tables and writes published.csv, fitted.csv, predicted.csv and section.html, which bench/compare.sh's report
+# takes in, to DIR (bench/out-published). Nothing is measured here.
 set -euo pipefail
 export LC_ALL=C
 here=$PWD
@@ -22,7 +25,7 @@ for part in options results runs section; do
 done
 
 usage() {
-    sed -n '2,12s/^# \{0,1\}//p' bench/model/published.sh
+    sed -n '2,17s/^# \{0,1\}//p' bench/model/published.sh
 }
 
 out=bench/out-published bin=$root/build/bin simulate=0 resume=0
@@ -31,7 +34,7 @@ read_options bench/model/published.sh "$@"
 need_programs bench_fit $([[ $simulate == 0 ]] || echo bench_scale)
 simulate=$([[ $simulate == 0 ]] || echo --simulate)
 claim_results
-open_results {published,points}.csv fitted.txt {ResNet50,BERT}-{NCCL,Gloo}.{json,csv}
+open_results {published,fitted,predicted}.csv {ResNet50,BERT}-{NCCL,Gloo}.{json,points,fits}
 
 # The tensors of a network in the order of forward: "count work" lines, work in multiplications of a sample.
 resnet50() {
@@ -86,67 +89,61 @@ profile() {
         }' >"$out/$2.json"
 }
 
-# simulated NAME NUMBERS GPUS: SimGrid's seconds, with what bench_fit found.
-simulated() {
-    # shellcheck disable=SC2046 # the numbers are options
-    "$bin/bench_scale" --profile "$out/$1.json" --devices "$3" --rows 1 --simulate --algorithm hierarchical --node-size 8 \
-        $(echo "$2" | awk '{ for (i = 1; i <= 3; i++) { split($i, v, "="); number[v[1]] = v[2] }
-            printf "--gbit %s --inside-gbit %s --latency-us %s --inside-latency-us %s --straggler %s", number["gbit"], number["gbit"],
-                number["latency_us"], number["latency_us"], number["slowdown"] }') |
-        awk -F, '/^devices,/ { for (i = 1; i <= NF; i++) if ($i == "simulated") at = i } $2 == "ddp" { print $at / 1000 }'
+# scale NAME NUMBERS OPTION ...: DDP's row of bench_scale, with the numbers of a fit
+scale() {
+    local name=$1 gbit latency call slowdown
+    IFS=, read -r gbit latency call slowdown _ <<<"$2"
+    "$bin/bench_scale" --profile "$out/$name.json" --rows 1 --algorithm hierarchical --node-size 8 --gbit "$gbit" \
+        --inside-gbit "$gbit" --latency-us "$latency" --inside-latency-us "$latency" --call-us "$call" \
+        --straggler "$slowdown" "${@:3}" |
+        awk -F, '/^devices,/ { for (i = 1; i <= NF; i++) at[$i] = i }
+            $2 == "ddp" { print $(at["simulated" in at ? "simulated" : "step"]) / 1000 }'
 }
 
-echo "run,gpus,paper_s,fitted_s,held_out_s,fitted_off,held_out_off${simulate:+,simulated_s}" >"$out/published.csv"
-: >"$out/fitted.txt"
-# beside RUN NETWORK FORWARD BACKWARD OPTIMIZER
+# fit RUN FIGURE COST: a fit of the points in NAME.points: a line of fitted.csv and lines of published.csv
+fit() {
+    local name=${1// /-} numbers gpus paper mib fitted held beside
+    "$bin/bench_fit" --profile "$out/$name.json" --points "$out/$name.points" --cost "$3" >"$out/$name.fits"
+    numbers=$(head -n 1 "$out/$name.fits" | sed -E 's/ at_its_limit=([a-z_]*)/;\1/g; s/[a-z_]*=//g; s/ /,/g; s/;/,/; s/;/ /g')
+    [[ $numbers == *,*,*,*,*,* ]] || numbers=$numbers,
+    echo "$1,$2,$3,$numbers" >>"$out/$name-fitted"
+    sed 1,2d "$out/$name.fits" | while IFS=, read -r gpus paper mib fitted held; do
+        beside=
+        if [[ $simulate != 0 && $2 == 9 ]]; then beside=$(scale "$name" "$numbers" --devices "$gpus" --simulate); fi
+        echo "$1,$2,$3,$gpus,$mib,$paper,$fitted,$held,$beside"
+    done >>"$out/$name-published"
+}
+
+# beside RUN NETWORK FORWARD BACKWARD OPTIMIZER: figures 9 and 7 of a run
 beside() {
-    name=$(echo "$1" | tr ' ' '-')
-    echo "$1: eight points, nine fits" >&2
-    awk -F, -v run="$1" '$1 == run { print $2 "," $3 }' bench/paper/figure9.csv >"$out/points.csv"
-    profile "$2" "$name" "$(sed -n 's/^1,//p' "$out/points.csv")" "$3" "$4" "$5"
-    sed -i '/^1,/d' "$out/points.csv"
-    "$bin/bench_fit" --profile "$out/$name.json" --points "$out/points.csv" >"$out/$name.csv"
-    numbers=$(head -n 1 "$out/$name.csv")
-    echo "$1: $numbers" >>"$out/fitted.txt"
-    sed 1,2d "$out/$name.csv" | while IFS=, read -r gpus paper fitted held; do
-        echo "$1,$gpus,$paper,$fitted,$held,$(echo "$paper $fitted $held" |
-            awk '{ printf "%+.1f,%+.1f", 100 * ($2 / $1 - 1), 100 * ($3 / $1 - 1) }')${simulate:+,$(simulated "$name" "$numbers" "$gpus")}"
-    done >>"$out/published.csv"
+    local name=${1// /-} cost mib
+    rm -f "$out/$name"-{published,fitted,predicted}
+    echo "$1: figures 9 and 7" >&2
+    profile "$2" "$name" "$(awk -F, -v run="$1" '$1 == run && $2 == 1 { print $3 }' bench/paper/figure9.csv)" "$3" "$4" "$5"
+    awk -F, -v run="$1" '$1 == run && $2 > 1 { print $2 "," $3 }' bench/paper/figure9.csv >"$out/$name.points"
+    for cost in message both; do fit "$1" 9 $cost; done
+    awk -F, -v run="$1" '$1 == run { print 16 "," $3 "," $2 }' bench/paper/figure7.csv >"$out/$name.points"
+    for cost in message call; do fit "$1" 7 $cost; done
+    for cost in message call; do
+        for mib in $(cut -d, -f3 "$out/$name.points"); do
+            echo "$1,32,$mib,$cost,$(scale "$name" "$(sed -n "s/^$1,7,$cost,//p" "$out/$name-fitted")" --devices 32 --bucket-cap-mb "$mib")"
+        done
+    done >"$out/$name-predicted"
 }
-beside 'ResNet50 NCCL' resnet50 0.15 0.39 0.02
-beside 'ResNet50 Gloo' resnet50 0.12 0.28 0.01
-beside 'BERT NCCL' bert 0.09 0.41 0.02
-beside 'BERT Gloo' bert 0.06 0.25 0.01
 
-# limits: says which fitted number lies where the search ends, and what that means
-limits() {
-    sed -n 's/^\([^:]*\):.* at_its_limit=\(.*\)/\1: \2 lies where plausible values end, so the points do not determine it./p' "$out/fitted.txt"
+jobs=()
+beside 'ResNet50 NCCL' resnet50 0.15 0.39 0.02 & jobs+=($!)
+beside 'ResNet50 Gloo' resnet50 0.12 0.28 0.01 & jobs+=($!)
+beside 'BERT NCCL' bert 0.09 0.41 0.02 & jobs+=($!)
+beside 'BERT Gloo' bert 0.06 0.25 0.01 & jobs+=($!)
+for job in "${jobs[@]}"; do wait "$job"; done
+gather() { # NAME HEADER: NAME.csv of the runs' parts
+    echo "$2" >"$out/$1.csv"
+    cat "$out"/{ResNet50-NCCL,ResNet50-Gloo,BERT-NCCL,BERT-Gloo}-"$1" >>"$out/$1.csv"
+    rm "$out"/{ResNet50,BERT}-{NCCL,Gloo}-"$1"
 }
-awk -F, '{ printf "%-14s %5s %8s %9s %10s %10s %12s%s\n", $1, $2, $3, $4, $5, $6, $7, $8 == "" ? "" : " " $8 }' "$out/published.csv"
-cat "$out/fitted.txt"
-limits
-{
-    echo "## The model beside published steps"
-    echo
-    awk -F, 'function off(x) { return x < 0 ? -x : x }
-        NR == 1 { next }
-        { if (!($1 in n)) run[++runs] = $1; n[$1]++; fits[$1] += off($6) <= 15; holds[$1] += off($7) <= 15
-          if (off($6) > most[$1]) most[$1] = off($6)
-          if (off($7) > far[$1]) { far[$1] = off($7); at[$1] = $2 } }
-        END { for (i = 1; i <= runs; i++) { r = run[i]
-            printf "%s: fitted, %d of %d points are within 15 %% (the farthest %.0f %% off); held out, %d are, and %d GPUs are farthest, %.0f %% off.\n", \
-                r, fits[r], n[r], most[r], holds[r], at[r], far[r] } }' "$out/published.csv"
-    limits
-    echo
-    echo "Three numbers are fitted to each run: the width and the latency of a GPU's link, and how many times as long a GPU"
-    echo "computes beside others. *Held out* is what the fit to the other seven points says of a point. The paper's cluster was"
-    echo "shared, and its points are medians of single runs: BERT over NCCL took longer on 16 GPUs than on 32, which no such"
-    echo "model does. Points that are farther than 15 % off are **bold**."
-    echo
-    awk -F, 'function cell(x) { return x > 15 || x < -15 ? "**" x "**" : x }
-        NR == 1 { print "| run | GPUs | paper, s | fitted, s | off, % | held out, s | off, % |"; print "|---|---:|---:|---:|---:|---:|---:|"; next }
-        { printf "| %s | %s | %s | %.3f | %s | %.3f | %s |\n", $1, $2, $3, $4, cell($6), $5, cell($7) }' "$out/published.csv"
-    echo
-    sed -E 's/^([^:]*): gbit=([^ ]*) latency_us=([^ ]*) slowdown=([^ ]*) .*/- \1: \2 Gbit\/s and \3 us for each message, computing takes \4 times as long/' "$out/fitted.txt"
-} >"$out/section.md"
-write_section published
+gather published run,figure,cost,gpus,bucket_mb,paper_s,fitted_s,held_out_s,simulated_s
+gather fitted run,figure,cost,gbit,latency_us,call_us,slowdown,largest_error,at_its_limit
+gather predicted run,gpus,bucket_mb,cost,seconds
+write_report published
+echo "the section for the report: $out/section.html" >&2

@@ -98,6 +98,7 @@ static void rings_of_rings(const SimDevice *me, double bytes) {
 static void all_reduce(const SimDevice *me, double bytes) {
     const Cluster *cluster = me->simulation->cluster;
     if (cluster->devices == 1) return;
+    sg_actor_sleep_for(cluster->call_s);
     if (cluster->algorithm == ALGORITHM_TREE) {
         up_and_down_the_tree(me, bytes);
     } else if (cluster->algorithm == ALGORITHM_HIERARCHICAL && cluster->node_size > 1) {

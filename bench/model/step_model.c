@@ -41,9 +41,9 @@ static double half_ring(ModelLink link, double bytes, double count) {
     return (count - 1) * model_message(link, bytes / count);
 }
 
-double model_all_reduce(const Cluster *cluster, double bytes) {
+// The time of all messages of an all-reduce on several devices.
+static double move_bucket(const Cluster *cluster, double bytes) {
     double devices = cluster->devices, inside = cluster->node_size;
-    if (cluster->devices == 1) return 0;
     if (cluster->algorithm == ALGORITHM_TREE)
         return 2 * ceil(log2(devices)) * model_message(cluster->link, bytes);
     if (cluster->algorithm == ALGORITHM_RING || cluster->node_size == 1)
@@ -52,6 +52,10 @@ double model_all_reduce(const Cluster *cluster, double bytes) {
     double nodes = ceil(devices / inside);
     return 2 * half_ring(cluster->inside, bytes, inside) +
            2 * half_ring(cluster->link, bytes / inside, nodes);
+}
+
+double model_all_reduce(const Cluster *cluster, double bytes) {
+    return cluster->devices == 1 ? 0 : cluster->call_s + move_bucket(cluster, bytes);
 }
 
 // ---- buckets -----------------------------------------------------------------------------------

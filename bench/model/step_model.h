@@ -16,7 +16,8 @@
  *   reduce                          optimizer
  *   optimizer
  *
- * A message of n bytes takes latency + n / bytes_per_s. Times are seconds.
+ * A message of n bytes takes latency + n / bytes_per_s. A collective takes call_s besides, on any
+ * number of devices above one. Times are seconds.
  */
 #ifndef BENCH_MODEL_STEP_MODEL_H
 #define BENCH_MODEL_STEP_MODEL_H
@@ -67,11 +68,13 @@ typedef struct Cluster {
     double bucket_cap_mb; // as DDP's option: 0 every tensor alone; negative: 1, then 25 MiB
     double straggler;     // the slowest device's compute takes so many times as long; 1: none
     bool overlap;         // false: nothing is reduced before backward has ended
+    double call_s;        // what each all-reduce takes besides its messages: launch, bookkeeping
     // What moving costs a device's own core, where that core moves the bytes: seconds for each byte
     // that DP copies, and for each that DDP sums. 0: the network does it alone.
     double copy_s, sum_s;
 } Cluster;
-Cluster cluster_default(void); // 2 devices, 10 Gbit/s, 10 us, ring, 64 rows, no straggler
+// 2 devices, 10 Gbit/s, 10 us, ring, 64 rows, no straggler, no cost of a call.
+Cluster cluster_default(void);
 
 // What the device that drives the step spends its time on. The sum of all parts is `step`.
 typedef struct StepParts {

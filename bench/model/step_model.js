@@ -2,9 +2,9 @@
 // print the same digits (tests/programs/model_page.sh). whatif.html and the step that plays bring it in.
 //
 // stepModel(PROFILE): the functions of one network, whose profile `bench_profile --save` has written. A cluster is
-//   {devices, rows, link: {bytes_per_s, latency_s}, bucket_cap_mb, algorithm: "ring" | "tree", copy_s, sum_s}
-// with rows for each device, a cap below 0 for PyTorch's 1 and 25 MiB, and copy_s and sum_s in seconds for a byte. All
-// times are seconds. Parts of a step are {scatter, replicate, ..., optimizer, step}; a bucket is {bytes, ready, begin,
+//   {devices, rows, link: {bytes_per_s, latency_s}, bucket_cap_mb, algorithm: "ring" | "tree", call_s, copy_s, sum_s}
+// with rows for each device, a cap below 0 for PyTorch's 1 and 25 MiB, call_s for each all-reduce (0 if it is not
+// given), and copy_s and sum_s in seconds for a byte. All times are seconds. Parts of a step are {scatter, replicate, ..., optimizer, step}; a bucket is {bytes, ready, begin,
 // end}, counted from the begin of backward.
 "use strict";
 const MEBIBYTE = 1048576, GBIT = 1e9 / 8; // bytes; bytes a second
@@ -15,11 +15,12 @@ function stepModel(profile) {
   const message = (link, bytes) => link.latency_s + bytes / link.bytes_per_s;
   const halfRing = (link, bytes, count) => (count - 1) * message(link, bytes / count);
 
-  function allReduce(cluster, bytes) {
-    if (cluster.devices === 1) return 0;
+  function moveBucket(cluster, bytes) {
     if (cluster.algorithm === "tree") return 2 * Math.ceil(Math.log2(cluster.devices)) * message(cluster.link, bytes);
     return 2 * halfRing(cluster.link, bytes, cluster.devices);
   }
+  const allReduce = (cluster, bytes) =>
+    cluster.devices === 1 ? 0 : (cluster.call_s || 0) + moveBucket(cluster, bytes);
 
   function makeBuckets(cluster) {
     const usual = cluster.bucket_cap_mb < 0, backward = rowTime(profile.backward_s, cluster.rows);

@@ -15,12 +15,12 @@ checks=$((checks + 1))
 # A reader's hand on every slider: each event changes one value. What the page shows beside them is kept, too.
 cat >moved.html <<'END'
 <script>
-for (const [id, value] of [["devices", 5], ["gbit", 0.5], ["latency", 1.5], ["cap", -1], ["rows", 4], ["algorithm", "tree"]]) {
+for (const [id, value] of [["devices", 5], ["gbit", 0.5], ["latency", 1.5], ["call", 40], ["cap", -1], ["rows", 4], ["algorithm", "tree"]]) {
     const input = document.getElementById("wi-" + id)
     input.value = value
     input.dispatchEvent(new Event("input", { bubbles: true }))
 }
-document.body.dataset.shown = ["devices", "gbit", "latency", "cap", "rows"].map(id => document.getElementById("wi-" + id + "-shown").textContent).join(" ")
+document.body.dataset.shown = ["devices", "gbit", "latency", "call", "cap", "rows"].map(id => document.getElementById("wi-" + id + "-shown").textContent).join(" ")
 </script>
 END
 sed '/^<\/body>/e cat moved.html' page.html >by_hand.html
@@ -32,10 +32,10 @@ numbers() {
     grep -o 'data-numbers="[^"]*"' dom | sed 's/&quot;/"/g' >numbers
 }
 
-# compare DEVICES GBIT LATENCY CAP ROWS ALGORITHM: these numbers with bench_scale's
+# compare DEVICES GBIT LATENCY CALL CAP ROWS ALGORITHM: these numbers with bench_scale's
 compare() {
-    "$bin/bench_scale" --profile profile.json --devices "$1" --gbit "$2" --latency-us "$3" --bucket-cap-mb "$4" \
-        --rows "$5" --algorithm "$6" --buckets >scale
+    "$bin/bench_scale" --profile profile.json --devices "$1" --gbit "$2" --latency-us "$3" --call-us "$4" --bucket-cap-mb "$5" \
+        --rows "$6" --algorithm "$7" --buckets >scale
     checks=$((checks + 1))
     awk '
         # The page: {"dp":{"scatter":1e-3,...},"ddp":{...},"buckets":[{"bytes":..,"ready":..},...],"even":{"dp":"12.5",..}}
@@ -82,18 +82,18 @@ compare() {
         }' FS=, numbers scale >log || fail "$*: $(cat log)"
 }
 
-# at DEVICES GBIT LATENCY CAP ROWS ALGORITHM: values that the address says
+# at DEVICES GBIT LATENCY CALL CAP ROWS ALGORITHM: values that the address says
 at() {
-    numbers "page.html#devices=$1&gbit=$2&latency=$3&cap=$4&rows=$5&algorithm=$6"
+    numbers "page.html#devices=$1&gbit=$2&latency=$3&call=$4&cap=$5&rows=$6&algorithm=$7"
     compare "$@"
 }
-at 2 10 10 1 64 ring
-at 37 0.3 250 0.01 17 ring
-at 4096 400 1.5 25 1000 tree
-at 1 10 10 1 8 ring
-# 2^5 devices, 10^0.5 = 3.16 Gbit/s, 10^1.5 = 31.62 us, 10^-1 MiB, 2^4 rows.
+at 2 10 10 0 1 64 ring
+at 37 0.3 250 130 0.01 17 ring
+at 4096 400 1.5 7.5 25 1000 tree
+at 1 10 10 20 1 8 ring
+# 2^5 devices, 10^0.5 = 3.16 Gbit/s, 10^1.5 = 31.62 us, 40 us, 10^-1 MiB, 2^4 rows.
 numbers by_hand.html
-compare 32 3.16 31.62 0.1 16 tree
+compare 32 3.16 31.62 40 0.1 16 tree
 checks=$((checks + 1))
-grep -q 'data-shown="32 3.2 31.6 0.10 16"' dom || fail "beside the sliders: $(grep -o 'data-shown="[^"]*"' dom)"
+grep -q 'data-shown="32 3.2 31.6 40.0 0.10 16"' dom || fail "beside the sliders: $(grep -o 'data-shown="[^"]*"' dom)"
 tally model_page

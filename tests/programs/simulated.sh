@@ -9,7 +9,7 @@ scale --devices 2 --simulate >out 2>err.txt || {
     sed 's/^/SKIPPED: /' err.txt
     grep -q 'no SimGrid' err.txt && exit 77
 }
-for how in "--algorithm ring" "--algorithm tree" "--algorithm hierarchical --node-size 4" "--straggler 1.7"; do
+for how in "--algorithm ring" "--algorithm tree" "--algorithm hierarchical --node-size 4" "--straggler 1.7" "--call-us 300"; do
     # shellcheck disable=SC2086 # options are words
     scale --gbit 8 --devices 8,16 --simulate $how >out
     for strategy in dp ddp; do

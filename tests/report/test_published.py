@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""The model beside published steps: errors of fitted and held-out points, what a cost of each call adds, and what one world cannot tell."""
+
+import unittest
+
+from made import Made
+from report import published
+
+NUMBERS = "run,figure,cost,gbit,latency_us,call_us,slowdown,largest_error,at_its_limit".split(",")
+POINTS = "run,figure,cost,gpus,bucket_mb,paper_s,fitted_s,held_out_s,simulated_s".split(",")
+
+
+def fits(*held_out, sweep=(0.1, 0.1)):
+    """Two fits of figure 9, whose second point is predicted so, and two of figure 7, whose points are fitted so."""
+    with Made() as made:
+        made.csv("fitted.csv", NUMBERS, *[["A", "9", cost, 10, 20, call, 1.5, 0.1, limit] for cost, call, limit in
+                                          (("message", 0, ""), ("both", 300, "gbit"))],
+                 *[["A", "7", cost, 10, 20, 0, 1.5, 0.1, ""] for cost in ("message", "call")])
+        made.csv("published.csv", POINTS,
+                 *[["A", "9", cost, gpus, -1, 0.2, fitted, held, ""] for cost, held in zip(("message", "both"), held_out)
+                   for gpus, fitted, held in ((2, 0.21, 0.2), (4, 0.18, held))],
+                 *[["A", "7", cost, 16, 25, 0.1, fitted, 0.2, ""] for cost, fitted in zip(("message", "call"), sweep)])
+        return published.fits(made.results)
+
+
+class Published(unittest.TestCase):
+    def test_errors(self):
+        fit = fits(0.14, 0.14)[0]
+        self.assertEqual(published.fit_sentence(fit), "A, figure 9: fitted, 2 of 2 points are within 15 % (the farthest 10 % off); held out, "
+                         "1 are, and 4 GPUs are farthest, 30 % off.")
+        self.assertEqual(published.place(fits(1, 1)[2].points[0]), "buckets of 25 MB")
+
+    def test_numbers(self):
+        message, both = fits(0.2, 0.2)[:2]
+        self.assertEqual(message.words, "A, figure 9: 10.0 Gbit/s, 20 us for each message, computing takes 1.50 times as long")
+        self.assertIn("20 us for each message and 300 us for each all-reduce", both.words)
+        self.assertEqual([message.limit, published.limits(both)],
+                         ["", "gbit lies where plausible values end, so the points do not determine it."])
+
+    def test_call(self):
+        for held, verdict in ((0.19, "it predicts all runs better"), (0.139, "it predicts none better"), (0.1, "it predicts none better")):
+            said = published.call_sentence(fits(0.14, held)[:2])
+            self.assertIn(verdict, said)
+            self.assertIn(f"A 30 -> {100 * (1 - held / 0.2):.0f} %", said)
+
+    def test_sweep(self):
+        self.assertIn("fit all runs equally well", published.sweep_sentence(fits(1, 1)[2:]))
+        self.assertIn("fit no run equally well", published.sweep_sentence(fits(1, 1, sweep=(0.1, 0.12))[2:]))
+
+    def test_bold(self):
+        found = fits(0.14, 0.2)
+        rows, ahead = published.tables(found, [])
+        self.assertEqual(rows[2], ["A", "9", "4", "", "0.2", "for each message", "0.180", "-10.0", "0.140", "**-30.0**"])
+        self.assertEqual(rows[5][1:4], ["7", "16", "25"])
+        self.assertEqual(ahead, [["run", "MB", "for each message, s", "for each call, s"]])
+
+
+unittest.main()
