@@ -172,6 +172,33 @@ static void a_parameter_without_gradient_is_left_alone(void **state) {
     module_close(model);
 }
 
+// Each factor is computed in double from the settings and rounded once. A rate that is
+// rounded before would give other bits in some of these steps.
+static void adams_factors_are_rounded_once(void **state) {
+    (void)state;
+    Module *model = create("mlp", 4, 0);
+    OptimizerConfig config = {
+        .kind = OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01};
+    Optimizer *optimizer = optimizer_create(model, &config);
+    NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
+    const double lr = 0.0371;
+    int in_float = 0; // steps in which a rate that is rounded first gives the same bits
+    for (int step = 1; step <= 7; step++) {
+        parameters.items[0].tensor->has_grad = true;
+        optimizer_step(optimizer, lr);
+        const float *factors = optimizer->scalars;
+        assert_true(factors[SCALAR_LR] == (float)lr);
+        assert_true(factors[SCALAR_KEEP] == (float)(1 - lr * 0.01));
+        assert_true(factors[SCALAR_STEP_SIZE] == (float)(lr / (1 - pow(0.9, step))));
+        assert_true(factors[SCALAR_BIAS_CORRECTION] == (float)sqrt(1 - pow(0.999, step)));
+        in_float += factors[SCALAR_STEP_SIZE] == (float)lr / (float)(1 - pow(0.9, step));
+    }
+    assert_true(in_float < 7);
+    named_tensors_free(&parameters);
+    optimizer_close(optimizer);
+    module_close(model);
+}
+
 // The first parameter keeps a gradient of a step before, which does not count.
 static void clipping_leaves_out_parameters_without_gradient(void **state) {
     (void)state;
@@ -244,6 +271,7 @@ int main(void) {
         WITH_DEVICE(a_replica_has_the_shape_and_no_memory),
         WITH_DEVICE(bad_models_get_one_line),
         WITH_DEVICE(a_parameter_without_gradient_is_left_alone),
+        WITH_DEVICE(adams_factors_are_rounded_once),
         WITH_DEVICE(clipping_leaves_out_parameters_without_gradient),
         cmocka_unit_test(schedules_warm_up_and_end),
     };
