@@ -16,7 +16,7 @@
 #include "common/base/memory.h"
 #include "common/base/options.h"
 
-enum { MAX_POINTS = 64, GRID = 10, ZOOMED_GRID = 2, ZOOMS = 21, HALVINGS = 24, NOBODY = -1 };
+enum { MAX_POINTS = 64, GRID = 10, ZOOMED_GRID = 2, ZOOMS = 21, HALVINGS = 24, NO_POINT = -1 };
 typedef enum Number { LATENCY_US, CALL_US, SLOWDOWN, GBIT, NUMBERS } Number;
 
 typedef enum Cost { COST_MESSAGE, COST_CALL, COST_BOTH } Cost;
@@ -33,7 +33,7 @@ typedef struct Point {
 
 typedef struct Points {
     Point at[MAX_POINTS];
-    int count, node_size, left_out; // left_out: the index of the held-out point, or NOBODY
+    int count, node_size, left_out; // left_out: the index of the held-out point, or NO_POINT
     Cost cost;
 } Points;
 
@@ -200,7 +200,7 @@ static void print_points(Points *points, const Fit *fit) {
 
 int main(int argc, char **argv) {
     const char *profile_path = NULL, *points_path = NULL;
-    Points points = {.node_size = 8, .left_out = NOBODY};
+    Points points = {.node_size = 8, .left_out = NO_POINT};
     Options options = {.program = "bench_fit",
                        .summary = "Fits a network and a slow-down to measured steps of many "
                                   "devices.\n"

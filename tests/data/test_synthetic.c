@@ -95,7 +95,7 @@ static double weighted(const float *values, size_t count) {
     return sum;
 }
 
-// The numbers themselves, by weighted sums: whoever trained on a set gets the same one again.
+// The numbers themselves, by weighted sums: a set of earlier trainings stays the same.
 static void test_synthetic_numbers(void **state) {
     (void)state;
     static const struct {

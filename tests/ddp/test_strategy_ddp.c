@@ -108,7 +108,7 @@ static Alone alone_open(bool with_norm) {
     return alone;
 }
 
-// SyncBatchNorm communicates inside a step, unless there is nobody to communicate with.
+// SyncBatchNorm communicates inside a step, unless there is one rank only.
 static void one_rank_can_record_sync_batch_norm(void **state) {
     (void)state;
     Error err = {0};

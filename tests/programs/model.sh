@@ -17,7 +17,7 @@ near loss 4 dp '0.4'
 # A ring of four: 6 rounds of a quarter. Its 2.17 ms are longer than the 1.5 ms between two buckets.
 near exposed 4 ddp '1.5 + 4 * 6 * (0.1 + 1.048576 / 4) - 6'
 near step 4 ddp '3 + 0.1 + 6 + 1 + 1.5 + 4 * 6 * (0.1 + 1.048576 / 4) - 6'
-# A collective's own cost is paid once by each, by any algorithm, and by nobody on one device.
+# A collective's own cost is added once to each, by any algorithm, and to none on one device.
 scale --gbit 8 --latency-us 100 --call-us 200 --devices 1,4 >out
 near exposed 4 ddp '1.5 + 4 * (0.2 + 6 * (0.1 + 1.048576 / 4)) - 6'
 near step 1 ddp '3 + 0.1 + 6 + 1'

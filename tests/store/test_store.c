@@ -140,7 +140,7 @@ static void test_compare_set(void **state) {
     assert_int_equal(store_compare_set(s, "c", "", "second", now, sizeof now, &err), 0);
     assert_string_equal(now, "first");
     // A prefix, a longer text, and other text of the same length are not what is there.
-    static const char *const others[] = {"firs", "first!", "fires"};
+    static const char *const others[] = {"fir", "first!", "fires"};
     for (int i = 0; i < 3; i++) {
         assert_int_equal(store_compare_set(s, "c", others[i], "second", now, sizeof now, &err), 0);
         assert_string_equal(now, "first");
@@ -263,7 +263,7 @@ static void test_every_write_wakes(void **state) {
     assert_int_equal(store_set(served->store, "set", "one", 3, &err), 0);
     assert_woken(set, "one");
     assert_woken(wait, "");
-    assert_int_equal(store_set(served->store, "set", "two", 3, &err), 0); // nobody waits any more
+    assert_int_equal(store_set(served->store, "set", "two", 3, &err), 0); // no client waits now
     assert_int_equal(store_add(served->store, "add", -12, &sum, &err), 0);
     assert_woken(add, "-12");
     assert_int_equal(store_compare_set(served->store, "cas", "", "new", now, 16, &err), 0);
@@ -393,7 +393,7 @@ static void test_full_server(void **state) {
     check_message(&err, "is full");
     assert_int_equal(store_set(served->store, "0", "short", 5, &err), 0); // in place of a long one
     assert_holds(served->store, "0", "short");
-    assert_int_equal(store_wait(served->store, key, 0, &err), -1); // the one that did not fit
+    assert_int_equal(store_wait(served->store, key, 0, &err), -1); // its value did not fit
     assert_int_equal(store_set(served->store, "small", "fits", 4, &err), 0);
     assert_holds(served->store, "small", "fits");
     free(value);

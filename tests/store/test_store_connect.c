@@ -146,7 +146,7 @@ static void test_port_in_use(void **state) {
     assert_non_null(strstr(err.message, holder));
 }
 
-// A listener that is on its way from one process to another has no holder that could be named.
+// A listener in flight from one process to another has no holder that could be named.
 static void test_port_without_holder(void **state) {
     (void)state;
     Error err = {0};

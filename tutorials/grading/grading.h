@@ -55,7 +55,7 @@ typedef void GradeFunction(void);
 GradeFunction *grade_function(Grade *grade, const char *name);
 #define STUDENT(grade, name) ((__typeof__(&name))grade_function((grade), #name))
 
-// Whether this process is the one that may call STUDENT: the player, or a rank. In the judge it
+// Whether this process may call STUDENT: it is the player, or a rank. In the judge it
 // returns false, having forked the player if there is none yet.
 bool grade_plays(Grade *grade);
 // Hands the bytes that the student's code may have changed from the player to the judge. Both call

@@ -153,8 +153,8 @@ static void judge_deadlock(Grade *grade, const Play *play) {
         receive += is_last_call(&seat->log, PG_RECV);
     }
     GRADE_EXPECT(grade, lost < 2 || receive < lost,
-                 "%d ranks wait in a receive, and none of them sends: if all receive first, nobody "
-                 "is left to send. (rank 0 was told: %.300s)",
+                 "%d ranks wait in a receive, and none of them sends: if all receive first, no "
+                 "rank is left to send. (rank 0 was told: %.300s)",
                  lost, play->seats[0].rank.err.message);
 }
 

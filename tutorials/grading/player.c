@@ -3,7 +3,7 @@
  * Both run the same check. At the first call of the student's function the judge forks the player,
  * which confines itself (box.h), loads the student's file and makes the calls. What each call
  * returned and wrote goes into the transcript, a pipe. The judge makes no call: it reads from the
- * transcript what the player has seen and goes on judging. So the student's code can spoil its
+ * transcript what the player has seen and continues judging. So the student's code can spoil its
  * answers and nothing else: the verdict's pipe is open in the judge only.
  */
 #include <dlfcn.h>

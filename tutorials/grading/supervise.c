@@ -170,7 +170,7 @@ Outcome supervise_check(const GradeCheck *check, const char *file, const char *r
     if (supervised.late) kill(supervised.judge, SIGKILL);
     waitpid(supervised.judge, &status, 0);
     end_leftovers();
-    while (supervised.output >= 0) hear_output(&supervised); // what is left: nobody writes any more
+    while (supervised.output >= 0) hear_output(&supervised); // what is left: every writer has ended
     if (supervised.verdict >= 0) close(supervised.verdict);
     return outcome_of(&supervised, status);
 }
