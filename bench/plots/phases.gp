@@ -57,7 +57,8 @@ eval key_panel
 set bmargin at screen 3.0 / height
 set tmargin at screen 50.0 / height
 set key maxrows 2 samplen 1.2 width 1
-key_colour(phase) = sum [p = 1:words(phases)] (word(phases, p) eq phase ? p : 0)
+# 1 for none: gnuplot evaluates the loop below also where it is empty, as where all runs were disturbed.
+key_colour(phase) = 1 + sum [p = 2:words(phases)] (word(phases, p) eq phase ? p - 1 : 0)
 plot NaN notitle with lines, \
     for [k = 1:words(key_phases)] keyentry with boxes fillstyle solid \
         linecolor rgb phase_colour[key_colour(word(key_phases, k))] title word(key_phases, k)

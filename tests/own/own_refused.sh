@@ -95,11 +95,12 @@ for part in 0 4 63 64 200 1000 4096 $((bytes / 2)) $((bytes - 1)); do
 done
 
 # Options that a file makes meaningless.
+cp "$files/sum_ring.c" "$files/dp_one_node.c" .
 for option in --no-overlap --no-broadcast-buffers '--comm-hook fp16' --static-graph --find-unused-parameters --zero-optimizer \
-    --sync-batch-norm "--all-reduce $files/sum_ring.c"; do
+    --sync-batch-norm '--all-reduce sum_ring.c'; do
     refuse 2 "${option%% *} has no effect: " train_ddp --wrapper good.c $option
 done
-for program in "train_ddp --wrapper good.c" "train_dp --wrapper $files/dp_one_node.c"; do
+for program in 'train_ddp --wrapper good.c' 'train_dp --wrapper dp_one_node.c'; do
     refuse 2 '--cuda-graph has no effect: ' $program --cuda-graph
 done
 

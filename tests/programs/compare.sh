@@ -234,6 +234,11 @@ csv 'BEGIN { n = split("data scatter replicate forward gather loss backward redu
     }' summary.csv >wanted-phases.txt
 drawn phases | awk '$1 < 2 && $2 < 11 { printf "%d %d %d %.6f %.6f\n", $1, $2, $4, $5, $6 }' >drawn-phases.txt
 agree "phases.svg" wanted-phases.txt drawn-phases.txt
+# Where all runs were disturbed, no phase is in the key.
+mkdir empty
+cp -r plots empty/plots
+sed -i 's/^key_phases = .*/key_phases = ""/' empty/plots/settings.gp
+(cd empty && gnuplot plots/phases.gp) >gnuplot.txt 2>&1 || fail "an empty key: $(cat gnuplot.txt)"
 
 # timeline: the spans by phase, and the arrows, which lead from a rank's main thread to its communicator's.
 csv 'BEGIN { split("data scatter replicate forward gather loss backward reduce exposed optimizer other moving waiting", kind, " ") }

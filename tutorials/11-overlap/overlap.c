@@ -70,37 +70,35 @@ static void copy_gradients(const Trainer *t, const Bucket *bucket, float *place,
 
 // ANCHOR: overlap
 // Starts what is full, in the order of the buckets: that is the same on all ranks.
-static void start_full_buckets(Trainer *t) {
-    Error err = {0};
+static int start_full_buckets(Trainer *t, Error *err) {
     for (; t->started < t->bucket_count; t->started++) {
         size_t b = t->reversed ? t->bucket_count - 1 - t->started : t->started;
         Bucket *bucket = &t->buckets[b];
-        if (bucket->pending > 0) return;
+        if (bucket->pending > 0) return 0;
         if (t->tells) printf("  bucket %zu starts\n", b);
         copy_gradients(t, bucket, bucket->buffer, false);
         Collective mean = pg_all_reduce(bucket->buffer, bucket->count, PG_F32, PG_AVG);
-        bucket->work = pg_start(t->group, mean, &err);
-        if (!bucket->work) error_exit(&err);
+        bucket->work = pg_start(t->group, mean, err);
+        if (!bucket->work) return -1;
     }
+    return 0;
 }
 
 // The hook: a gradient is complete. Backward continues with the next when this returns.
 static int gradient_ready(void *context, Tensor *tensor, Error *err) {
-    (void)err;
     Bucket *bucket = context;
     Trainer *t = bucket->trainer;
     if (!t->expects_backward) return 0;
     if (t->tells) printf("a gradient of %zu bytes\n", tensor_bytes(tensor));
     bucket->pending--;
-    if (!t->waits) start_full_buckets(t);
-    return 0;
+    return t->waits ? 0 : start_full_buckets(t, err);
 }
 
 // After backward: waits for the means, and copies them back.
 static void finish_gradients(Trainer *t) {
     Error err = {0};
     if (t->tells) printf("backward is over\n");
-    if (t->expects_backward) start_full_buckets(t); // none is left, unless --break has kept it
+    if (t->expects_backward && start_full_buckets(t, &err) != 0) error_exit(&err); // by --break
     for (size_t b = 0; b < t->started; b++) {
         if (pg_work_wait(t->buckets[b].work, NULL, NULL, &err) != 0) error_exit(&err);
         copy_gradients(t, &t->buckets[b], t->buckets[b].buffer, true);
