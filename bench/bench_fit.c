@@ -16,7 +16,7 @@
 #include "common/base/memory.h"
 #include "common/base/options.h"
 
-enum { MAX_POINTS = 64, GRID = 10, ZOOMED_GRID = 2, ZOOMS = 21, HALVINGS = 24, NO_POINT = -1 };
+enum { MAX_POINTS = 64, GRID = 10, ZOOMED_GRID = 2, ZOOMS = 21, HALVINGS = 17, NO_POINT = -1 };
 typedef enum Number { LATENCY_US, CALL_US, SLOWDOWN, GBIT, NUMBERS } Number;
 
 typedef enum Cost { COST_MESSAGE, COST_CALL, COST_BOTH } Cost;
@@ -122,10 +122,10 @@ static void try_grid(const Points *points, double reach, int steps, Fit *fit, Pl
 static Fit find_fit(const Points *points) {
     Fit fit = {.error = INFINITY};
     Place best = {{0.5, 0.5, 0.5}};
-    const int steps = points->cost == COST_BOTH ? GRID / 2 : GRID;
+    const bool both = points->cost == COST_BOTH; // one number more: a coarser search
+    const int steps = both ? GRID / 2 : GRID;
     try_grid(points, 0.5, steps, &fit, &best);
-    double reach = 2.0 / steps;
-    for (int zoom = 0; zoom < ZOOMS; zoom++, reach *= 0.8)
+    for (double reach = 2.0 / steps; reach > 1e-3 / steps; reach *= both ? 0.6 : 0.8)
         try_grid(points, reach, ZOOMED_GRID, &fit, &best);
     return fit;
 }

@@ -109,7 +109,7 @@ fit() {
     echo "$1,$2,$3,$numbers" >>"$out/$name-fitted"
     sed 1,2d "$out/$name.fits" | while IFS=, read -r gpus paper mib fitted held; do
         beside=
-        if [[ $simulate != 0 && $2 == 9 ]]; then beside=$(scale "$name" "$numbers" --devices "$gpus" --simulate); fi
+        if [[ -n $simulate && $2 == 9 ]]; then beside=$(scale "$name" "$numbers" --devices "$gpus" --simulate); fi
         echo "$1,$2,$3,$gpus,$mib,$paper,$fitted,$held,$beside"
     done >>"$out/$name-published"
 }
