@@ -122,13 +122,15 @@ static int move_weights(Zero *zero, Error *err) {
     return 0;
 }
 
+// After a failed step another rank may still write here: these weights are not read.
 static void return_weights(Zero *zero) {
+    const bool whole = zero->reducer->error.status == STATUS_OK;
     for (size_t i = 0; i < zero->parameter_count && zero->weights; i++) {
         Tensor *tensor = zero->parameters[i].tensor;
         if (!zero->parameters[i].slice) continue;
         device_uncount(tensor->device, memory_whole_lines(tensor_bytes(tensor)));
         void *own = device_alloc(tensor->device, tensor_bytes(tensor));
-        copy_tensor(tensor, own, tensor->data);
+        if (whole) copy_tensor(tensor, own, tensor->data);
         tensor->data = own;
     }
 }

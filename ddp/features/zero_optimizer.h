@@ -65,7 +65,8 @@ typedef struct ZeroConfig {
 // first forward and before the optimizer is created with zero_optimizer_sharding.
 int ddp_zero_optimizer(Module *wrapper, const ZeroConfig *config, Error *err);
 
-// For OptimizerConfig.sharding; the wrapper owns it and must outlive the optimizer's last step.
+// For OptimizerConfig.sharding; after a step that failed, the module's weights are undefined once
+// the wrapper is closed. The wrapper owns it and must outlive the optimizer's last step.
 OptimizerSharding *zero_optimizer_sharding(Module *wrapper);
 
 #endif
