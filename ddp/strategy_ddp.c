@@ -13,11 +13,12 @@ Device *ddp_open_device(const TrainConfig *config, const Rendezvous *me, Error *
     if (me->world_size == 1)
         fprintf(stderr, "one rank; for more: ddprun --nproc-per-node N train_ddp ...\n");
     TrainConfig mine = *config;
-    int needed = me->fake_hosts ? 1 : me->local_world_size, index = me->local_rank;
+    const bool by_number = !me->fake_hosts && !me->own_gpu;
+    int needed = by_number ? me->local_world_size : 1, index = me->local_rank;
     mine.device = train_device_kind(config, needed, me->local_rank == 0);
     int devices = device_available(mine.device);
     if (devices > 0 && devices < me->local_world_size) { // 0: train_open_device reports the error
-        if (!me->fake_hosts)
+        if (by_number)
             return error_null(
                 err, STATUS_USAGE,
                 "%d ranks and %d GPU%s on this host: start one rank per GPU (ddprun "

@@ -6,7 +6,7 @@
 #   tests/first_contact.sh --out DIR       writes there instead
 #   tests/first_contact.sh --build DIR     asks the programs of a build that is there, and builds nothing
 #   tests/first_contact.sh --only WORD     only the questions whose names begin so: plans, kernels, sanitizer,
-#                                          graph, hosts, kill, figure, peers
+#                                          graph, transport, hosts, kill, figure, peers
 #   tests/first_contact.sh --quick         shorter questions: tries the command, and measures no speed
 #   tests/first_contact.sh --list          names the questions and their commands, and asks none
 #
@@ -114,7 +114,7 @@ fi
 
 # Two ranks have a card each where there are two; otherwise they share one.
 share=(--fake-hosts)
-cards=$(in_time 20 nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
+cards=$(in_time 60 "$bin/ddprun" --nproc-per-node gpu echo counted 2>/dev/null | grep -c counted)
 [[ $cards -lt 2 ]] || share=()
 
 size=full
@@ -139,11 +139,17 @@ for tool in memcheck racecheck initcheck synccheck; do
 done
 
 # 4. A step that is replayed from a graph is the step itself, bit for bit.
-ask "graph" 900 bash "$root/tests/first_contact/graph.sh" "$bin" "$size"
+ask "graph" 900 bash "$root/tests/first_contact/graph.sh" "$bin" "$size" ${share[@]+"${share[@]}"}
 
-# 5. Ranks that share a card, small sums and large ones, by NCCL and by CUDA's own IPC.
+# 5. Small sums and large ones, for which NCCL takes other protocols: between two cards, with the transports that NCCL
+# chooses (in NCCL-*.log), then with some of them disabled; by ranks that share a card (sockets); by CUDA's own IPC.
 for bytes in 4096 1048576 67108864; do
     [[ $quick == 0 || $bytes == 4096 ]] || continue
+    for setting in NCCL_DEBUG=INFO NCCL_NVLS_ENABLE=0 NCCL_P2P_DISABLE=1; do
+        [[ $cards -ge 2 ]] || continue
+        ask "transport $setting $bytes" 60 env NCCL_DEBUG=INFO "NCCL_DEBUG_FILE=$out/NCCL-$setting-$bytes.%p.log" \
+            "$setting" "$bin/ddprun" --nproc-per-node 2 "$bin/gpu_probe" all-reduce $bytes
+    done
     ask "hosts NCCL $bytes" 60 "$bin/ddprun" --fake-hosts --nproc-per-node 2 "$bin/gpu_probe" all-reduce $bytes
     if [[ -x $bin/gpu_probe_ipc ]]; then # the emulator has no IPC
         ask "hosts IPC $bytes" 60 "$bin/gpu_probe_ipc" $bytes
@@ -151,7 +157,7 @@ for bytes in 4096 1048576 67108864; do
 done
 
 # 6. A rank that is killed in the middle of replayed steps.
-ask "kill" 240 bash "$root/tests/first_contact/kill.sh" "$bin"
+ask "kill" 240 bash "$root/tests/first_contact/kill.sh" "$bin" ${share[@]+"${share[@]}"}
 
 # 7. Single figures, for the model of what a step costs.
 for figure in graph-gap product channels-last; do

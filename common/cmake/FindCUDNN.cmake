@@ -4,7 +4,7 @@ include(wheel)
 wheel_folder(CUDNN_WHEEL nvidia.cudnn)
 find_path(CUDNN_INCLUDE_DIR cudnn_version.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_WHEEL}
           PATH_SUFFIXES include)
-find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 NAMES_PER_DIR
+find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 libcudnn.so.8 NAMES_PER_DIR
              HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDNN_WHEEL}
              PATH_SUFFIXES lib lib64)
 mark_as_advanced(CUDNN_INCLUDE_DIR CUDNN_LIBRARY)

@@ -7,7 +7,7 @@
 #   -DWITH_NCCL=AUTO|ON|OFF, -DWITH_CUDNN=AUTO|ON|OFF
 #
 # AUTO takes what is there and says so; ON fails when it is not there. Leaves behind HAVE_CUDA,
-# HAVE_NCCL, HAVE_CUDNN (TRUE or FALSE), GPU_DRIVER (the library that knows whether there is a GPU),
+# HAVE_NCCL, HAVE_CUDNN (TRUE or FALSE), GPU_DRIVER (the library that counts the GPUs),
 # the functions gpu_sources, gpu_module and gpu_modules_of, and the targets `ddpc_gpu` (headers and
 # libraries for all that calls CUDA), NCCL::nccl and CUDNN::cudnn.
 include(wheel)
@@ -25,6 +25,7 @@ foreach(library NCCL CUDNN)
   endif()
 endforeach()
 set(HAVE_CUDA FALSE)
+set(GPU_DRIVER libcuda.so.1)
 set(gpu_found "")
 add_library(ddpc_gpu INTERFACE)
 
@@ -140,7 +141,6 @@ else()
   set(HAVE_CUDA TRUE)
   target_link_libraries(ddpc_gpu INTERFACE CUDA::cudart CUDA::cublasLt)
   target_compile_options(ddpc_gpu INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda>)
-  set(GPU_DRIVER libcuda.so.1)
   list(JOIN CMAKE_CUDA_ARCHITECTURES " " gpu_architectures)
   string(APPEND gpu_found ", CUDA ${CMAKE_CUDA_COMPILER_VERSION} (for ${gpu_architectures})")
 endif()
@@ -169,7 +169,7 @@ function(gpu_find library least)
   set(gpu_found "${gpu_found}" PARENT_SCOPE)
 endfunction()
 gpu_find(NCCL 2.19)
-gpu_find(CUDNN 9)
+gpu_find(CUDNN 8.9)
 
 # CMake leaves folders out of the run path in which the compiler looks by itself; the loader may not.
 if(CMAKE_CUDA_COMPILER_LOADED)

@@ -10,7 +10,6 @@
  */
 #include <ctype.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -19,6 +18,7 @@
 
 #include "common/base/format.h"
 #include "common/base/options.h"
+#include "ddp/launch/count_gpus.h"
 #include "ddp/launch/launcher.h"
 
 enum { DEFAULT_PORT = 29500, DEMONSTRATION_RANKS = 2 };
@@ -90,20 +90,11 @@ static void add_output_and_deadlines(CommandLine *c) {
         "this time or 30 s, whichever is less; 0: never");
     options_metavar(o, "S");
     options_add_float(o, "start-timeout", &l->start_timeout_s, 0, 1e6,
-                      "of the rendezvous of the nodes, and then of their ranks");
+                      "of counting the GPUs, of the rendezvous of the nodes, and of their ranks");
     options_metavar(o, "S");
 }
 
 // ---- Values that are more than a number
-
-// GPUs that the driver shows: /dev/nvidia0, /dev/nvidia1, ...
-static uint64_t count_gpus(void) {
-    glob_t found = {0};
-    (void)glob("/dev/nvidia[0-9]*", 0, NULL, &found);
-    uint64_t count = found.gl_pathc;
-    globfree(&found);
-    return count;
-}
 
 static uint64_t count_cores(void) {
     cpu_set_t cores;
@@ -115,10 +106,9 @@ static int resolve_ranks(CommandLine *c, Error *err) {
     const char *at = c->nproc;
     uint64_t ranks = 0;
     if (strcmp(c->nproc, "gpu") == 0) {
-        ranks = count_gpus();
-        if (ranks == 0)
-            return error_set(err, STATUS_SKIPPED,
-                             "--nproc-per-node gpu: this machine shows no GPU");
+        const int gpus = count_gpus(c->launch.start_timeout_s, err);
+        if (gpus < 0) return error_prefix(err, "--nproc-per-node gpu");
+        ranks = (uint64_t)gpus;
     } else if (strcmp(c->nproc, "auto") == 0 || strcmp(c->nproc, "cpu") == 0) {
         ranks = count_cores();
     } else if (!format_read_number(&at, LAUNCH_RANKS_MAX, &ranks) || *at || ranks == 0) {

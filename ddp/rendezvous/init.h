@@ -35,6 +35,7 @@ typedef struct Rendezvous {
     char token[STORE_TOKEN_MAX + 1]; // DDPRUN_TOKEN; "" without a launcher
     bool launcher_store;             // the launcher serves the store
     bool fake_hosts;                 // ranks may share a GPU (ddprun --fake-hosts)
+    bool own_gpu;                    // srun gives each task one GPU, cuda:0 in each
     int restart_count;
     char file_path[INIT_PATH_MAX]; // file:// only; else ""
     Store *store;                  // the caller's (init_from_store); else NULL

@@ -79,6 +79,18 @@ static int list_missing(int rank, int world_size, char text[80]) {
     return count;
 }
 
+// Whether srun binds each task to one GPU (--gpus-per-task=1, --gpu-bind=single:1), the only one
+// that the task sees. The ranks that a ddprun starts within a task share the task's GPUs.
+static bool has_own_gpu(const Dialect *d) {
+    static const char *const BINDINGS[] = {"SLURM_GPUS_PER_TASK", "SLURM_TRES_PER_TASK",
+                                           "SLURM_GPU_BIND"};
+    const char *visible = read_text("CUDA_VISIBLE_DEVICES");
+    bool bound = false;
+    for (size_t i = 0; i < sizeof BINDINGS / sizeof *BINDINGS; i++)
+        bound = bound || read_text(BINDINGS[i]);
+    return bound && d != &TORCHRUN && visible && !strchr(visible, ',');
+}
+
 // rank and world_size: -1 if not given.
 static int read_who(Rendezvous *r, const Dialect *d, int rank, int world_size, Error *err) {
     r->rank = rank;
@@ -97,6 +109,7 @@ static int read_place(Rendezvous *r, const Dialect *d, Error *err) {
     r->local_world_size = r->world_size;
     if (read_optional(d->local_world_size, 1, r->world_size, &r->local_world_size, err) != 0)
         return -1;
+    r->own_gpu = has_own_gpu(d);
     r->by_mpirun = d == &OTHERS[0] || d == &OTHERS[1];
     r->several_hosts = r->local_world_size < r->world_size || (nodes && atoi(nodes) > 1);
     r->local_rank = r->rank % r->local_world_size;

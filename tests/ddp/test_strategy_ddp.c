@@ -20,34 +20,39 @@ typedef struct Case {
     int gpus;
     const char *kind;
     int local_rank, local_world_size;
-    bool fake_hosts;
+    bool fake_hosts, own_gpu;
     const char *opened, *printed, *error;
 } Case;
 
 static const Case CASES[] = {
     // A rank has the GPU of its number, if the host has one for each of its ranks.
-    {2, "auto", 0, 2, false, "cuda:0 ", "", ""},
-    {2, "auto", 1, 2, false, "cuda:1 ", "", ""},
-    {3, "cuda", 1, 2, false, "cuda:1 ", "", ""},
-    {2, "cpu", 1, 2, false, "cpu:1 ", "", ""},
-    {0, "auto", 1, 2, false, "cpu:1 ", "", ""},
+    {2, "auto", 0, 2, false, false, "cuda:0 ", "", ""},
+    {2, "auto", 1, 2, false, false, "cuda:1 ", "", ""},
+    {3, "cuda", 1, 2, false, false, "cuda:1 ", "", ""},
+    {2, "cpu", 1, 2, false, false, "cpu:1 ", "", ""},
+    {0, "auto", 1, 2, false, false, "cpu:1 ", "", ""},
     // Otherwise auto is the CPU, which one rank says; the user's choice is an error.
-    {1, "auto", 0, 2, false, "cpu:0 ", ON_THE_CPU, ""},
-    {1, "auto", 1, 2, false, "cpu:1 ", "", ""},
-    {1, "cuda", 1, 2, false, "", "",
+    {1, "auto", 0, 2, false, false, "cpu:0 ", ON_THE_CPU, ""},
+    {1, "auto", 1, 2, false, false, "cpu:1 ", "", ""},
+    {1, "cuda", 1, 2, false, false, "", "",
      "2 ranks and 1 GPU on this host: start one rank per GPU (ddprun --nproc-per-node gpu), or, "
      "for "
      "correctness only, ddprun --fake-hosts"},
-    {2, "cuda", 0, 3, false, "", "", "3 ranks and 2 GPUs on this host: "},
-    {0, "cuda", 1, 2, false, "", "", "cuda:1: the host has 0"},
+    {2, "cuda", 0, 3, false, false, "", "", "3 ranks and 2 GPUs on this host: "},
+    {0, "cuda", 1, 2, false, false, "", "", "cuda:1: the host has 0"},
     // Fake hosts share the first GPU if there are too few.
-    {1, "auto", 0, 2, true, "cuda:0 ", FAKE_HOSTS_NOTE, ""},
-    {1, "auto", 1, 2, true, "cuda:0 ", "", ""},
-    {2, "auto", 1, 2, true, "cuda:1 ", "", ""},
-    {2, "cuda", 2, 3, true, "cuda:0 ", "", ""},
-    {0, "auto", 0, 2, true, "cpu:0 ", "", ""},
-    {0, "auto", 1, 2, true, "cpu:1 ", "", ""},
-    {0, "cuda", 0, 2, true, "", "", "cuda:0: the host has 0"},
+    {1, "auto", 0, 2, true, false, "cuda:0 ", FAKE_HOSTS_NOTE, ""},
+    {1, "auto", 1, 2, true, false, "cuda:0 ", "", ""},
+    {2, "auto", 1, 2, true, false, "cuda:1 ", "", ""},
+    {2, "cuda", 2, 3, true, false, "cuda:0 ", "", ""},
+    {0, "auto", 0, 2, true, false, "cpu:0 ", "", ""},
+    {0, "auto", 1, 2, true, false, "cpu:1 ", "", ""},
+    {0, "cuda", 0, 2, true, false, "", "", "cuda:0: the host has 0"},
+    // A task of srun sees its own GPU alone.
+    {1, "auto", 0, 2, false, true, "cuda:0 ", "", ""},
+    {1, "auto", 3, 4, false, true, "cuda:0 ", "", ""},
+    {1, "cuda", 1, 2, false, true, "cuda:0 ", "", ""},
+    {0, "auto", 1, 2, false, true, "cpu:1 ", "", ""},
 };
 
 static void each_rank_opens_its_device(void **state) {
@@ -59,7 +64,8 @@ static void each_rank_opens_its_device(void **state) {
                                .world_size = c->local_world_size,
                                .local_rank = c->local_rank,
                                .local_world_size = c->local_world_size,
-                               .fake_hosts = c->fake_hosts};
+                               .fake_hosts = c->fake_hosts,
+                               .own_gpu = c->own_gpu};
         Error err = {0};
         fake = (struct FakeGpus){.gpus = c->gpus};
         Captured captured = captured_begin();

@@ -79,17 +79,19 @@ static void multiply(const Figure *figure) {
 static void product(Figure *figure, size_t divisor) {
     Device *device = figure->device;
     size_t bytes = device_kernels(device)->matrix->matmul_workspace(PRECISION_F32, 64, 1024, 1024);
-    double us[2];
+    double us[2] = {0};
+    const bool has_tf32 = device->capability >= 80; // a Turing card computes in float32 then
     figure->workspace = device_alloc(device, bytes);
     figure->times = 200 / divisor + 1;
-    for (int tf32 = 0; tf32 < 2; tf32++) {
+    for (int tf32 = 0; tf32 < 1 + has_tf32; tf32++) {
         device->tf32 = tf32;
         us[tf32] = measure(figure, multiply);
     }
     device_free(device, figure->workspace, bytes);
     const double gflop = 2e-9 * 64 * 1024 * 1024;
-    printf("64 x 1024 x 1024 takes %.2f us (%.1f TFLOP/s), with TF32 %.2f us (%.1f TFLOP/s)\n",
-           us[0], gflop / us[0] * 1e3, us[1], gflop / us[1] * 1e3);
+    printf("64 x 1024 x 1024 takes %.2f us (%.1f TFLOP/s)", us[0], gflop / us[0] * 1e3);
+    if (has_tf32) printf(", with TF32 %.2f us (%.1f TFLOP/s)", us[1], gflop / us[1] * 1e3);
+    printf("\n");
 }
 
 // ---- another order of images --------------------------------------------------------------------

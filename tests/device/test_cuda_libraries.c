@@ -6,10 +6,12 @@
  *                                      (DDPC_EMULATED_BLAS_REFUSES); or "relu", which keeps NaN as
  *                                      otherwise it does not here. A real one refuses nothing
  */
+#include "tests/rigs/half_types.h"
 #include "tests/rigs/two_devices.h"
 
 #include <unistd.h>
 
+#include "common/base/half.h"
 #include "common/device/cuda/kernels.h"
 
 static const Window WINDOW = {
@@ -62,7 +64,8 @@ static void plans_in_16_bits(void **context) {
     const char *const none[] = {"im2col", "im2col", "im2col"};
     bool refused = is_word(state, "all") || is_word(state, "channels-last");
     const char *const *wanted = refused ? none : is_word(state, "") ? usual : second;
-    for (int p = PRECISION_BF16; p <= PRECISION_F16; p++) expect_plan(state, (Precision)p, wanted);
+    for (int p = first_half(state->two->of[TESTED]); p <= PRECISION_F16; p++)
+        expect_plan(state, (Precision)p, wanted);
 }
 
 // Whichever way is left. (In 16 bits: test_kernels_halves, and its im2col.)
@@ -114,7 +117,8 @@ static void a_fallback_is_told_once(void **context) {
     assert_int_equal(count_notes(PRECISION_F32, &window, ""), 0);
     if (is_word(state, "")) return; // a real one may want what it likes
     // The emulator's FFT_TILING, on tensor cores and without.
-    assert_int_equal(count_notes(PRECISION_BF16, &window, "more than 512 MiB of scratch"), 2);
+    const Precision half = first_half(state->two->of[TESTED]);
+    assert_int_equal(count_notes(half, &window, "more than 512 MiB of scratch"), 2);
 }
 
 // Where cuBLASLt makes 0 of a NaN in its own relu, as the emulator's does when it is told to, that
@@ -172,6 +176,49 @@ static void layers(void **context) {
     two_free(two);
 }
 
+// A sum whose parts are no numbers in 16 bits (2049, or 257 in bf16), though the whole is: 1. Parts
+// must be added in float32.
+static void sums_in_16_bits(void **context) {
+    enum { ROWS = 8, OUT = 8, DEPTH = 64 };
+    const LinearShape shape = {ROWS, OUT, DEPTH, NULL};
+    TwoDevices *two = ((const State *)*context)->two;
+    for (int p = first_half(two->of[TESTED]); p <= PRECISION_F16; p++) {
+        const bool f16 = p == PRECISION_F16;
+        const uint16_t one = f16 ? half_to_f16(1) : half_to_bf16(1);
+        const uint16_t large = f16 ? half_to_f16(2048) : half_to_bf16(256);
+        uint16_t x[ROWS * DEPTH], weight[OUT * DEPTH] = {0};
+        for (int i = 0; i < ROWS * DEPTH; i++) x[i] = one;
+        for (int o = 0; o < OUT * DEPTH; o += DEPTH) {
+            weight[o] = large;
+            weight[o + 1] = one;
+            weight[o + DEPTH - 1] = large | 0x8000; // negative
+        }
+        Both rows = both_bytes(two, x, sizeof x), narrow = both_bytes(two, weight, sizeof weight);
+        Both y = both_bytes(two, NULL, ROWS * OUT * sizeof(uint16_t));
+        for (int d = 0; d < DEVICES; d++) {
+            const HalfKernels *k = two_kernels(two, d)->halves;
+            size_t room = k->linear_workspace((Precision)p, shape);
+            const Compute how = {(Precision)p, two_take(two, two->of[d], NULL, room)};
+            k->linear(how, shape, rows.of[d], narrow.of[d], NULL, y.of[d]);
+        }
+        both_check_bytes(y, "2048 + 1 - 2048");
+        two_free(two);
+    }
+}
+
+// A collective's blocks, for which other GPUs wait, go before blocks of the compute stream.
+static void communication_goes_first(void **context) {
+    two_kernels(((const State *)*context)->two, TESTED); // the thread's current device
+    const CudaDevice *cuda = cuda_current();
+    int least, greatest, compute, communication;
+    CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    CUDA(cudaStreamGetPriority(cuda->compute, &compute));
+    CUDA(cudaStreamGetPriority(cuda->communication, &communication));
+    assert_int_equal(communication, greatest);
+    assert_true(communication < compute); // lower numbers go first
+    (void)least;
+}
+
 static bool is_of_blas(const char *word) {
     return strcmp(word, "relu") == 0 || strcmp(word, "epilogues") == 0 || strcmp(word, "runs") == 0;
 }
@@ -192,6 +239,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_prestate(a_fallback_is_told_once, &state),
         cmocka_unit_test_prestate(relu_keeps_nan, &state),
         cmocka_unit_test_prestate(layers, &state),
+        cmocka_unit_test_prestate(sums_in_16_bits, &state),
+        cmocka_unit_test_prestate(communication_goes_first, &state),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     two_close(&two);

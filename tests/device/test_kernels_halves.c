@@ -1,9 +1,15 @@
 /* test_kernels_halves.c: the kernels over tensors in 16 bits of a device against the reference. The
  * device is on the command line; "cpu" has none of them.
  */
+#include "tests/rigs/half_types.h"
 #include "tests/rigs/two_devices.h"
 
 #include "common/base/half.h"
+
+// fp16 where it is wanted, otherwise the first type of the tested device. state: TwoDevices *.
+static Precision type_of(void *state, bool wants_f16) {
+    return half_type(((const TwoDevices *)state)->of[TESTED], wants_f16);
+}
 
 static uint16_t to_half(Precision precision, float x) {
     return precision == PRECISION_F16 ? half_to_f16(x) : half_to_bf16(x);
@@ -80,7 +86,7 @@ static void turns(void **state) {
                                  {16, 3, 9},   {0, 2, 3},    {7, 65, 1},  {5, 1, 9}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int accumulate = 0; accumulate < 2; accumulate++)
-            check_turns(*state, i % 2 ? PRECISION_F16 : PRECISION_BF16, shapes[i], accumulate);
+            check_turns(*state, type_of(*state, i % 2), shapes[i], accumulate);
 }
 
 static void check_elements(TwoDevices *two, Precision p, size_t count) {
@@ -119,7 +125,7 @@ static void check_elements(TwoDevices *two, Precision p, size_t count) {
 static void elements(void **state) {
     const size_t counts[] = {0, 1, 7, 8, 1021, 70000};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-        for (int p = PRECISION_BF16; p <= PRECISION_F16; p++)
+        for (int p = type_of(*state, false); p <= PRECISION_F16; p++)
             check_elements(*state, (Precision)p, counts[i]);
 }
 
@@ -212,7 +218,7 @@ static void layers(void **state) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (size_t flags = 0; flags < 16; flags++)
             compare_layer(*state, (Layer){.shape = {sizes[i][0], sizes[i][1], sizes[i][2], NULL},
-                                          .precision = flags & 8 ? PRECISION_F16 : PRECISION_BF16,
+                                          .precision = type_of(*state, flags & 8),
                                           .with_bias = flags & 1,
                                           .relu = flags & 2,
                                           .accumulate = flags & 4});
@@ -222,7 +228,7 @@ static void layers(void **state) {
 static void a_layer_keeps_nan(void **state) {
     TwoDevices *two = *state;
     Layer l = {
-        .shape = {4, 16, 8, NULL}, .precision = PRECISION_BF16, .with_bias = true, .relu = 1};
+        .shape = {4, 16, 8, NULL}, .precision = type_of(two, false), .with_bias = true, .relu = 1};
     layer_open(two, &l);
     float *values = two_normal(two, 4 * 8, 1);
     values[2 * 8 + 3] = NAN; // in row 2
@@ -261,8 +267,7 @@ static void attention(void **state) {
                                {1, 40, 1, 64}, {1, 9, 1, 128}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int flags = 0; flags < 4; flags++)
-            check_attention(*state, cases[i], flags & 1 ? PRECISION_F16 : PRECISION_BF16,
-                            flags & 2);
+            check_attention(*state, cases[i], type_of(*state, flags & 1), flags & 2);
 }
 
 // ---- convolution ------------------------------------------------------------------------------
@@ -347,11 +352,11 @@ static void convolutions(void **state) {
     };
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
         for (size_t flags = 0; flags < 4; flags++)
-            compare_convolution(
-                *state, (Convolution){.window = windows[i],
-                                      .precision = (flags + i) % 3 ? PRECISION_BF16 : PRECISION_F16,
-                                      .with_bias = flags & 1,
-                                      .accumulate = flags & 2});
+            compare_convolution(*state,
+                                (Convolution){.window = windows[i],
+                                              .precision = type_of(*state, (flags + i) % 3 == 0),
+                                              .with_bias = flags & 1,
+                                              .accumulate = flags & 2});
 }
 
 // The columns of all images together are larger than what is made at a time (64 MiB), so that the
@@ -359,7 +364,7 @@ static void convolutions(void **state) {
 static void a_convolution_in_parts(void **state) {
     compare_convolution(*state,
                         (Convolution){.window = strided(window_of(5, 1, 303, 301, 1, 9), 1, 4),
-                                      .precision = PRECISION_BF16});
+                                      .precision = type_of(*state, false)});
 }
 
 // What is recorded after the first call repeats it, on what lies in x by then: nothing was taken,
@@ -369,7 +374,7 @@ static void a_recorded_step(void **state) {
     Error err = {0};
     Device *device = two->of[TESTED];
     Convolution c = {.window = strided(window_of(2, 3, 6, 5, 2, 3), 1, 1),
-                     .precision = PRECISION_BF16,
+                     .precision = type_of(two, false),
                      .with_bias = true};
     convolution_open(two, &c);
     convolution_run(two, TESTED, &c);
@@ -377,7 +382,7 @@ static void a_recorded_step(void **state) {
     convolution_run(two, TESTED, &c);
     DeviceGraph *graph = device_graph_end(device, &err);
     CHECK_OK(graph, err);
-    Both other = half_normal(two, PRECISION_BF16, c.x.bytes / sizeof(uint16_t), 8);
+    Both other = half_normal(two, c.precision, c.x.bytes / sizeof(uint16_t), 8);
     for (int d = 0; d < DEVICES; d++)
         device_copy(two->of[d], c.x.of[d], two->of[d], other.of[d], other.bytes);
     device_graph_launch(device, graph);
@@ -435,7 +440,7 @@ static void check_shortcut(TwoDevices *two, Precision p, Window v, bool accumula
 
 static void windows(void **state) {
     for (size_t i = 0; i < 3 * 2 * 2 * 2 * 2; i++) {
-        Precision p = i % 2 ? PRECISION_F16 : PRECISION_BF16;
+        Precision p = type_of(*state, i % 2);
         Window v = window_of(i / 2 % 2 * 3, i / 4 % 2 ? 8 : 3, 7, 9, 0, i / 8 % 2 + 2);
         check_pools(*state, p, strided(v, i / 16 + 1, v.kernel / 2), i / 8 % 2);
         v.kernel = 1;
@@ -507,7 +512,7 @@ static void norms(void **state) {
                                  {4, 64, 49}, {67, 3, 130}, {0, 4, 9},   {2, 0, 3}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (size_t flags = 0; flags < 8; flags++)
-            check_norm(*state, (Norm){.precision = (flags + i) % 3 ? PRECISION_BF16 : PRECISION_F16,
+            check_norm(*state, (Norm){.precision = type_of(*state, (flags + i) % 3 == 0),
                                       .of = shapes[i],
                                       .relu = flags & 1,
                                       .residual = (flags & 3) == 3,
@@ -562,7 +567,7 @@ static void norms_over_ranks(void **state) {
     const ImageSizes shapes[] = {{2, 1, 1},   {3, 5, 7},    {2, 16, 64}, {1, 33, 129},
                                  {4, 64, 49}, {67, 3, 130}, {0, 4, 9},   {2, 0, 3}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int p = PRECISION_BF16; p <= PRECISION_F16; p++)
+        for (int p = type_of(*state, false); p <= PRECISION_F16; p++)
             check_ranks(*state, (Precision)p, shapes[i]);
 }
 

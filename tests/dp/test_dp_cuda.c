@@ -8,6 +8,7 @@
  */
 #include "dp/strategy_dp.h"
 #include "tests/rigs/data_parallel_steps.h"
+#include "tests/rigs/half_types.h"
 
 typedef struct Placement {
     int count, ids[SHARDS_MAX]; // which GPU each replica is on
@@ -84,7 +85,7 @@ static void test_serial_shards(void **state) {
         for (int m = 0; m < MODEL_COUNT && fits(&PLACEMENTS[p]); m++) {
             Rig rig = open_on(&PLACEMENTS[p], MODELS[m]);
             compare_rows(&rig, PRECISION_F32);
-            compare_rows(&rig, p % 2 == 0 ? PRECISION_BF16 : PRECISION_F16);
+            compare_rows(&rig, half_type(rig.devices[0], p % 2));
             rig_close(&rig);
         }
     }

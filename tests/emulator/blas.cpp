@@ -1,10 +1,12 @@
 /* blas.cpp: cuBLASLt's matrix product, by OpenBLAS.
  *
  * Factors are float32, or both bfloat16, or both half; the result is float32 or of the factors'
- * type; all is added up in float32. Where the compute type says so, float32 factors are rounded to
- * TF32 (10 bits) or bfloat16 before. Matrices may be stored by columns or by rows. The epilogues
- * are bias (one number per row of d) and ReLU; and, of one type by columns, ReLU with a mask of its
- * own, in bits of a private format, ReLU's gradient by that mask, and the sums of b over k.
+ * type. All is added up in float32; but where the preference allows parts of a sum in the result's
+ * type (its default), a result in 16 bits is the sum of two halves, each rounded to 16 bits. Where
+ * the compute type says so, float32 factors are rounded to TF32 (10 bits) or bfloat16 before.
+ * Matrices may be stored by columns or by rows. The epilogues are bias (one number per row of d)
+ * and ReLU; and, of one type by columns, ReLU with a mask of its own, in bits of a private format,
+ * ReLU's gradient by that mask, and the sums of b over k.
  *
  * It is strict where the real one is in its own time: an algorithm is only good for the product it
  * was chosen for, for memory as aligned as the preference said (256 bytes if it said nothing), and
@@ -47,6 +49,7 @@ struct cublasLtMatrixLayoutOpaque_t {
 struct cublasLtMatmulPreferenceOpaque_t {
     uint64_t workspace;
     uint32_t alignment[4]; // of a, b, c, d
+    uint32_t reductions;   // mask of the schemes that are allowed
 };
 
 namespace emulator {
@@ -55,6 +58,7 @@ using Layout = cublasLtMatrixLayoutOpaque_t;
 using Product = cublasLtMatmulDescOpaque_t;
 
 enum : size_t { WORKSPACE = 32 * 1024 }; // what the algorithm would like to have
+enum { IN_RESULT_TYPE = CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE };
 
 struct Call { // one cublasLtMatmul, with copies of all that the caller may change afterwards
     Product product;
@@ -63,13 +67,15 @@ struct Call { // one cublasLtMatmul, with copies of all that the caller may chan
     void *d, *workspace;
     float alpha, beta;
     size_t scratch; // bytes of the workspace that are used
+    bool halved;    // Algorithm's
 };
 
 // An algorithm as the caller keeps it: what it is good for.
 struct Algorithm {
     uint64_t key, workspace;
     uint32_t alignment[4];
-    uint64_t unused[4];
+    uint64_t halved; // the sum of each element is that of two halves, each rounded to d's type
+    uint64_t unused[3];
 };
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t), "the caller keeps 64 bytes");
 
@@ -255,6 +261,40 @@ static void finish(const Call &call, const std::vector<float> &sums, size_t firs
         }
 }
 
+// An operand as BLAS takes it: stored by columns.
+struct Operand {
+    const float *data;
+    size_t ld;
+    bool transposed;
+    // From the term `k` of the sums on. depth_is_rows: without being transposed, k counts rows.
+    const float *from(size_t k, bool depth_is_rows) const {
+        return data + k * (depth_is_rows != transposed ? 1 : ld);
+    }
+};
+
+// sums[m, n], by columns: those of op(a) op(b) over the terms [begin, end).
+static void add_up(const Operand &a, const Operand &b, const Layout &d, size_t begin, size_t end,
+                   std::vector<float> &sums) {
+    auto m = static_cast<blasint>(d.rows), n = static_cast<blasint>(d.columns);
+    cblas_sgemm(CblasColMajor, a.transposed ? CblasTrans : CblasNoTrans,
+                b.transposed ? CblasTrans : CblasNoTrans, m, n, static_cast<blasint>(end - begin),
+                1, a.from(begin, false), static_cast<blasint>(a.ld), b.from(begin, true),
+                static_cast<blasint>(b.ld), 0, sums.data(), m);
+}
+
+static void add_halves(const Operand &a, const Operand &b, const Layout &d, size_t depth,
+                       std::vector<float> &sums) {
+    std::vector<float> second(sums.size());
+    add_up(a, b, d, 0, depth / 2, sums);
+    add_up(a, b, d, depth / 2, depth, second);
+    for (size_t i = 0; i < sums.size(); i++) {
+        uint32_t rounded[2];
+        store(&rounded[0], d.type, 0, sums[i]);
+        store(&rounded[1], d.type, 0, second[i]);
+        sums[i] = load(&rounded[0], d.type, 0) + load(&rounded[1], d.type, 0);
+    }
+}
+
 static bool multiply(const Call &call) {
     const Layout *l = call.layouts;
     if (call.scratch > 0) memset(call.workspace, 0xff, call.scratch);
@@ -262,17 +302,19 @@ static bool multiply(const Call &call) {
     // A matrix stored by rows is its transpose stored by columns.
     bool ta = (call.product.op_a == CUBLAS_OP_T) != (l[0].order == CUBLASLT_ORDER_ROW);
     bool tb = (call.product.op_b == CUBLAS_OP_T) != (l[1].order == CUBLASLT_ORDER_ROW);
-    auto m = static_cast<blasint>(l[3].rows), n = static_cast<blasint>(l[3].columns);
-    auto k = static_cast<blasint>(call.product.op_a == CUBLAS_OP_T ? l[0].rows : l[0].columns);
+    const size_t k = call.product.op_a == CUBLAS_OP_T ? l[0].rows : l[0].columns;
     for (int i = 0; i < l[0].batch; i++) {
         auto first = [&](int which) { return static_cast<size_t>(i * l[which].stride); };
-        const float *a = factor(call, l[0], call.a, first(0), a_buffer);
-        const float *b = factor(call, l[1], call.b, first(1), b_buffer);
-        cblas_sgemm(CblasColMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans,
-                    m, n, k, 1, a, static_cast<blasint>(l[0].ld), b, static_cast<blasint>(l[1].ld),
-                    0, sums.data(), m);
+        const Operand a = {factor(call, l[0], call.a, first(0), a_buffer),
+                           static_cast<size_t>(l[0].ld), ta};
+        const Operand b = {factor(call, l[1], call.b, first(1), b_buffer),
+                           static_cast<size_t>(l[1].ld), tb};
+        if (call.halved && k > 1)
+            add_halves(a, b, l[3], k, sums);
+        else
+            add_up(a, b, l[3], 0, k, sums);
         finish(call, sums, first(2), first(3));
-        if ((call.product.epilogue & BGRADB) != 0) sum_factor(call, b, static_cast<size_t>(k));
+        if ((call.product.epilogue & BGRADB) != 0) sum_factor(call, b.data, k);
     }
     return true;
 }
@@ -447,7 +489,8 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
-    *preference = new cublasLtMatmulPreferenceOpaque_t{0, {256, 256, 256, 256}};
+    *preference = new cublasLtMatmulPreferenceOpaque_t{
+        0, {256, 256, 256, 256}, CUBLASLT_REDUCTION_SCHEME_MASK};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -470,8 +513,9 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
             &preference->alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES];
         return set_field(alignment, sizeof *alignment, value, bytes);
     }
-    case CUBLASLT_MATMUL_PREF_SEARCH_MODE: // there is one algorithm, without split sums
     case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+        return set_field(&preference->reductions, sizeof preference->reductions, value, bytes);
+    case CUBLASLT_MATMUL_PREF_SEARCH_MODE: // there is one algorithm
         return CUBLAS_STATUS_SUCCESS;
     }
     return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -494,6 +538,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     algorithm.key = key_of(*product, layouts);
     algorithm.workspace = preference->workspace >= WORKSPACE ? uint64_t(WORKSPACE) : 0;
     memcpy(algorithm.alignment, preference->alignment, sizeof algorithm.alignment);
+    algorithm.halved = is_16_bits(d->type) && (preference->reductions & IN_RESULT_TYPE) != 0;
     results[0] = {};
     memcpy(&results[0].algo, &algorithm, sizeof algorithm);
     results[0].workspaceSize = algorithm.workspace;
@@ -517,14 +562,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
                            workspace,
                            *static_cast<const float *>(alpha),
                            *static_cast<const float *>(beta),
-                           0};
+                           0,
+                           false};
     cublasStatus_t status = check(call.product, call.layouts);
     if (status != CUBLAS_STATUS_SUCCESS || handle->device != thread_state().device)
         return status != CUBLAS_STATUS_SUCCESS ? status : CUBLAS_STATUS_INVALID_VALUE;
-    Algorithm algorithm = {key_of(*product, call.layouts), 0, {1, 1, 1, 1}, {}};
+    Algorithm algorithm = {key_of(*product, call.layouts), 0, {1, 1, 1, 1}, 0, {}};
     if (algo != nullptr) // otherwise one is chosen here, which is content with anything
         memcpy(&algorithm, algo, sizeof algorithm);
     call.scratch = algorithm.workspace;
+    call.halved = algorithm.halved != 0;
     {
         Lock lock(runtime().mutex);
         status = check_call(runtime(), call, algorithm, workspace_bytes);

@@ -28,6 +28,9 @@
  *
  * Environment, read at the first call (and what holds without it):
  *   DDPC_EMULATED_GPUS    number of devices, 0 to 8 (2). 0: every call fails, as without a GPU
+ *   CUDA_VISIBLE_DEVICES  CUDA's own: numbers of those that the process sees, with commas (all)
+ *   DDPC_EMULATED_CAPABILITY  compute capability, 10 major + minor (90). Below 80, cuBLASLt and
+ *                         cuDNN refuse bfloat16 and TF32
  *   DDPC_EMULATED_MEMORY  bytes of memory of each device (1 GiB)
  *   DDPC_EMULATED_PEERS   1: devices can access each other's memory, once enabled; 0: never (1)
  *   DDPC_EMULATED_RELU_NAN  1: cuBLASLt's RELU keeps NaN; 0: it makes a zero of it (1). The real
@@ -82,6 +85,21 @@ static size_t setting(const char *name, size_t missing, size_t most) {
     return value;
 }
 
+// By CUDA's rule: the list ends at its first entry that is no device.
+static void show_devices(Settings &settings) {
+    const char *text = getenv("CUDA_VISIBLE_DEVICES");
+    const int all = settings.devices;
+    for (int i = 0; i < all; i++) settings.cards[i] = i;
+    if (text == nullptr) return;
+    settings.devices = 0;
+    for (char *end; *text >= '0' && *text <= '9' && settings.devices < all; text = end + 1) {
+        const long card = strtol(text, &end, 10);
+        if (card >= all) return;
+        settings.cards[settings.devices++] = static_cast<int>(card);
+        if (*end != ',') return;
+    }
+}
+
 static void set_refusals(Settings &settings) {
     const char *text = getenv("DDPC_EMULATED_CUDNN_REFUSES");
     std::string word = text == nullptr ? "" : text;
@@ -123,6 +141,7 @@ static void report_leaks(int status, void *) {
 static Runtime *runtime_create() {
     Runtime *r = new Runtime;
     r->settings.devices = static_cast<int>(setting("DDPC_EMULATED_GPUS", 2, DEVICES_MAX));
+    show_devices(r->settings);
     r->settings.memory = setting("DDPC_EMULATED_MEMORY", size_t{1} << 30, size_t{1} << 40);
     r->settings.capability = static_cast<int>(setting("DDPC_EMULATED_CAPABILITY", 90, 999));
     r->settings.peers = setting("DDPC_EMULATED_PEERS", 1, 1) != 0;
@@ -167,7 +186,7 @@ static void describe(const Runtime &r, struct cudaDeviceProp *p, int device) {
     *p = {};
     snprintf(p->name, sizeof p->name, "emulated GPU (runs on the CPU)");
     memcpy(p->uuid.bytes, "emulated GPU", 12);
-    p->uuid.bytes[15] = static_cast<char>(device + 1);
+    p->uuid.bytes[15] = static_cast<char>(r.settings.cards[device] + 1);
     p->totalGlobalMem = r.settings.memory;
     p->sharedMemPerBlock = 48 * 1024;
     p->regsPerBlock = 65536;
@@ -180,7 +199,7 @@ static void describe(const Runtime &r, struct cudaDeviceProp *p, int device) {
     p->minor = r.settings.capability % 10;
     p->multiProcessorCount = PROCESSORS;
     p->maxThreadsPerMultiProcessor = 2048;
-    p->pciBusID = device + 1;
+    p->pciBusID = r.settings.cards[device] + 1;
     p->asyncEngineCount = 2;
     p->unifiedAddressing = 1;
     p->memoryBusWidth = 64;
@@ -347,7 +366,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int capacity, int device) {
     return call([=](Runtime &r, Lock &) {
         if (!device_exists(r, device) || capacity < 13)
             return device_exists(r, device) ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
-        snprintf(id, static_cast<size_t>(capacity), "0000:%02x:00.0", device + 1);
+        snprintf(id, static_cast<size_t>(capacity), "0000:%02x:00.0", r.settings.cards[device] + 1);
         return cudaSuccess;
     });
 }

@@ -25,7 +25,8 @@ enum { DEVICES_MAX = 8, HOST = -1, UNKNOWN = -2 }; // HOST and UNKNOWN: in place
 
 struct Settings { // read from the environment once (emulator.cpp)
     int devices;
-    int capability; // 10 major + minor: 75 is a T4, which has no bfloat16 and no TF32
+    int cards[DEVICES_MAX]; // the machine's number of each device
+    int capability;         // 10 major + minor: 75 is a T4, which has no bfloat16 and no TF32
     bool peers;
     size_t memory; // bytes per device
     size_t queues; // that streams share
@@ -81,6 +82,7 @@ struct CUstream_st {
     bool stalled = false;   // its first task waits for another process
     bool computes = false;  // it was given a kernel
     unsigned priority = 0;  // the highest goes first; changes at random
+    int asked_priority = 0; // CUDA's, of cudaStreamCreateWithPriority; has no effect here
     std::shared_ptr<emulator::Capture> capture;
     std::vector<size_t> tail; // while recording: the nodes that the next one comes after
 };

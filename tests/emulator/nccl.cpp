@@ -18,8 +18,9 @@
  * Stricter than NCCL: every call on a communicator that is in progress fails, and every second
  * collective is in progress for a moment; memory must lie in one allocation of the device.
  *
- * Since version 2.30.3 ranks may share a GPU, where NCCL_MULTI_RANK_GPU_ENABLE=1 says so. This
- * one's version is nccl.h's, or DDPC_EMULATED_NCCL_VERSION=N (23003: 2.30.3).
+ * Its version is nccl.h's, or DDPC_EMULATED_NCCL_VERSION=N (23003: 2.30.3). A function that this
+ * version lacks ends the program. Since 2.30.3 ranks may share a GPU, where
+ * NCCL_MULTI_RANK_GPU_ENABLE=1 says so.
  *
  * Faults, by environment variables of the process; K counts its collectives, from 1:
  *   DDPC_EMULATED_NCCL_ERROR_AT=K     the K-th fails asynchronously (ncclRemoteError)
@@ -80,6 +81,15 @@ long setting(const char *name) {
 int version() {
     long given = setting("DDPC_EMULATED_NCCL_VERSION");
     return given > 0 ? static_cast<int>(given) : NCCL_VERSION_CODE;
+}
+
+// For functions that NCCL has since version `first`: a call with an older library ends the program.
+void require(int first, const char *function) {
+    const int now = version();
+    if (now >= first) return;
+    fprintf(stderr, "cuda_emulator: NCCL %d.%d.%d has no %s\n", now / 10000, now / 100 % 100,
+            now % 100, function);
+    abort();
 }
 
 ncclResult_t fail(ncclComm_t comm, ncclResult_t result, const char *why) {
@@ -334,11 +344,13 @@ const char *ncclGetErrorString(ncclResult_t result) {
 }
 
 const char *ncclGetLastError(ncclComm_t comm) {
+    require(21300, "ncclGetLastError");
     return comm ? comm->last_error.c_str() : "";
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t *config) {
+    require(21400, "ncclCommInitRankConfig");
     *comm = nullptr;
     if (ranks < 1 || ranks > emulator::RANKS_MAX || rank < 0 || rank >= ranks)
         return ncclInvalidArgument;
@@ -370,6 +382,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error) {
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+    require(21400, "ncclCommFinalize");
     return check_comm(comm);
 }
 
@@ -393,14 +406,17 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 // ---- memory ----------------------------------------------------------------------------------
 
 ncclResult_t ncclMemAlloc(void **memory, size_t bytes) {
+    require(21900, "ncclMemAlloc");
     return cudaMalloc(memory, bytes) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 ncclResult_t ncclMemFree(void *memory) {
+    require(21900, "ncclMemFree");
     return cudaFree(memory) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 ncclResult_t ncclCommRegister(ncclComm_t comm, void *memory, size_t bytes, void **handle) {
+    require(21900, "ncclCommRegister");
     ncclResult_t checked = check_comm(comm);
     if (checked != ncclSuccess) return checked;
     if (!on_device(*comm->state, memory, bytes)) return ncclInvalidArgument;
@@ -409,6 +425,7 @@ ncclResult_t ncclCommRegister(ncclComm_t comm, void *memory, size_t bytes, void 
 }
 
 ncclResult_t ncclCommDeregister(ncclComm_t comm, void *handle) {
+    require(21900, "ncclCommDeregister");
     return handle ? check_comm(comm) : ncclInvalidArgument;
 }
 

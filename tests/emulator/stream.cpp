@@ -317,13 +317,28 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
     return cudaStreamCreate(stream);
 }
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int) {
-    return cudaStreamCreate(stream);
+enum { GREATEST_PRIORITY = -5 }; // the least is 0
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int priority) {
+    return call([=](Runtime &r, Lock &) {
+        cudaError_t error = stream_create(r, stream);
+        if (error == cudaSuccess)
+            (*stream)->asked_priority = std::clamp(priority, int{GREATEST_PRIORITY}, 0);
+        return error;
+    });
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority) {
+    return call([=](Runtime &r, Lock &) {
+        if (stream_find(r, stream) == nullptr) return cudaErrorInvalidResourceHandle;
+        *priority = stream->asked_priority;
+        return cudaSuccess;
+    });
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
     *least = 0;
-    *greatest = -5;
+    *greatest = GREATEST_PRIORITY;
     return cudaSuccess;
 }
 

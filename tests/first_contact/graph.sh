@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# graph.sh BIN_DIR full|quick: training with --cuda-graph ends with the same bits as without: one device and two
-# ranks, in 32 and in 16 bits. One that does not keeps no other from being tried.
+# graph.sh BIN_DIR full|quick [OPTION of ddprun...]: training with --cuda-graph ends with the same bits as without: one
+# device and two ranks, in 32 and in 16 bits. One that does not keeps no other from being tried. (The sum of two ranks is
+# the same in any order, so NVLS may add them, too.)
 set -uo pipefail
 bin=$1 size=$2
 cd "$(mktemp -d)" || exit 1
 trap 'rm -rf "$PWD"' EXIT
 runs=0 failures=0
-two=("$bin/ddprun" --fake-hosts --nproc-per-node 2 "$bin/train_ddp")
+two=("$bin/ddprun" "${@:3}" --nproc-per-node 2 "$bin/train_ddp")
 
 same() { # COMMAND...
     runs=$((runs + 1))

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# kill.sh BIN_DIR: kill -9 of a rank in the middle of replayed steps, of which each is saved. The job must end by
-# itself, with all ranks, and its checkpoint must be that of a step that succeeded.
+# kill.sh BIN_DIR [OPTION of ddprun...]: kill -9 of a rank in the middle of replayed steps, of which each is saved. The
+# job must end by itself, with all ranks, and its checkpoint must be that of a step that succeeded.
 set -uo pipefail
 bin=$1
 cd "$(mktemp -d)" || exit 1
 trap 'rm -rf "$PWD"' EXIT
+two=("$bin/ddprun" "${@:2}" --nproc-per-node 2)
 run=(--device cuda --cuda-graph --schedule constant --no-eval --save last)
 
 fail() {
@@ -13,7 +14,7 @@ fail() {
 }
 
 # shellcheck disable=SC2016 # the ranks' shells fill in $$ and $RANK
-"$bin/ddprun" --fake-hosts --nproc-per-node 2 sh -c 'echo $$ >"pid$RANK"; exec "$0" "$@"' "$bin/train_ddp" \
+"${two[@]}" sh -c 'echo $$ >"pid$RANK"; exec "$0" "$@"' "$bin/train_ddp" \
     "${run[@]}" --epochs 1000000 --log-every 10 --save-every 1 >out 2>err &
 tries=0
 until grep -q '^step=20 ' out || ! kill -0 $! 2>/dev/null || [[ $tries == 600 ]]; do
@@ -32,6 +33,6 @@ done
 step=$(grep -ao '[^"/]*\.optimizer' last | head -n 1 | cut -d . -f 2)
 [[ -n $step ]] || fail "there is no checkpoint"
 mv last lost
-"$bin/ddprun" --fake-hosts --nproc-per-node 2 "$bin/train_ddp" "${run[@]}" --steps "$step" || exit 1
+"${two[@]}" "$bin/train_ddp" "${run[@]}" --steps "$step" || exit 1
 "$bin/compare_tensors" --bitwise lost last || fail "the checkpoint of step $step holds other weights"
 echo "the job ended within $seconds s, with all ranks, and the checkpoint of step $step is right"

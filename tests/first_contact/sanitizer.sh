@@ -1,17 +1,37 @@
 #!/usr/bin/env bash
 # sanitizer.sh BIN_DIR TOOL full|quick [COMPUTE_SANITIZER]: the short tests of the kernels under one tool of
-# compute-sanitizer: all of them, also after one in which it found something. 77 without it.
+# compute-sanitizer: all of them, also after one in which it found something. 77 without it. NVIDIA's libraries read the
+# padding of tiles that they never wrote: initcheck's findings in their kernels are no failures, if all the tool found in
+# a test is in functions that initcheck.suppressions names (a regular expression a line).
 set -uo pipefail
 bin=$1 tool=$2 size=$3 sanitizer=${4:-}
 [[ -n $sanitizer ]] || { echo "skipped: compute-sanitizer is not installed" && exit 77; }
+suppressions=$(dirname "${BASH_SOURCE[0]}")/initcheck.suppressions
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 tests=("test_cuda_layout" "test_cuda_kernels cuda" "test_kernels cuda" "test_kernels_norm cuda"
     "test_kernels_halves cuda" "test_kernels_transformer cuda" "test_kernels_windows cuda" "test_kernels_pixels cuda")
 [[ $size == full ]] || tests=("test_cuda_layout")
-found=()
+found=() suppressed=0
+
+# The functions in which initcheck found something: "=========     at 0x50 in FUNCTION" or "... at FUNCTION+0x50 in FILE".
+functions() { sed -n -E 's/^=+ +at (0x[0-9a-f]+ in )?//p' "$log"; }
+
+# Whether all that was found is to be suppressed.
+is_suppressed() {
+    [[ $tool == initcheck && -n $(functions) ]] && ! functions | grep -qvEf "$suppressions"
+}
+
 for test in "${tests[@]}"; do
     echo "== $test"
+    status=0
     # shellcheck disable=SC2086 # a test and its argument
-    "$sanitizer" --tool "$tool" --error-exitcode 9 "$bin/"$test || found+=("${test%% *}")
+    "$sanitizer" --tool "$tool" --error-exitcode 9 "$bin/"$test 2>&1 | tee "$log" || status=$?
+    if [[ $status == 9 ]] && is_suppressed; then
+        suppressed=$((suppressed + 1))
+    elif [[ $status != 0 ]]; then
+        found+=("${test%% *}")
+    fi
 done
 [[ ${#found[@]} == 0 ]] || { echo "FAILED: $tool found something in ${found[*]}" && exit 1; }
-echo "$tool: ${#tests[@]} tests, nothing found"
+echo "$tool: ${#tests[@]} tests, nothing found$([[ $suppressed == 0 ]] || echo " but in libraries, in $suppressed")"

@@ -283,6 +283,25 @@ static void test_ranks_that_may_share_a_gpu(void **state) {
     unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
 }
 
+// An NCCL that lacks functions is refused before any of them is called.
+static void test_versions(void **state) {
+    (void)state;
+    need_emulator();
+    Outcome outcomes[RANKS_MAX];
+    Play play = {.world = 2, .timeout_s = 20, .body = nothing};
+    setenv("DDPC_EMULATED_NCCL_VERSION", "21805", 1);
+    play_all(&play, outcomes);
+    for (int r = 0; r < 2; r++)
+        if (outcomes[r].error.status != STATUS_SKIPPED ||
+            !strstr(outcomes[r].error.message,
+                    "NCCL 2.18.5 was found at run time, 2.19 or later is needed"))
+            fail_msg("rank %d: %s", r, outcomes[r].error.message);
+    play.body = add_up;
+    setenv("DDPC_EMULATED_NCCL_VERSION", "21900", 1);
+    play_well(&play, NULL);
+    unsetenv("DDPC_EMULATED_NCCL_VERSION");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed_rank),
@@ -295,6 +314,7 @@ int main(void) {
         cmocka_unit_test(test_standstill),
         cmocka_unit_test(test_abort_hangs),
         cmocka_unit_test(test_ranks_that_may_share_a_gpu),
+        cmocka_unit_test(test_versions),
     };
     gpus = find_gpus();
     return gpus > 0 ? cmocka_run_group_tests(tests, NULL, NULL) : STATUS_SKIPPED;

@@ -208,7 +208,6 @@ PET_NPROC_PER_NODE=no job 2 true
 says err "^error: --nproc-per-node 'no': use a number"
 cp "$run" ddprun_alone && timeout 10 ./ddprun_alone >out 2>err
 [ $? -eq 2 ] || complain "no arguments, no train_ddp"
-ls /dev/nvidia[0-9]* >/dev/null 2>&1 || { job 77 --nproc-per-node gpu true && says err 'no GPU'; }
 
 # --- A rank fails
 

@@ -2,6 +2,7 @@
  * its rounding allows; and replayed from a graph they are the steps themselves, bit for bit.
  */
 #include "tests/rigs/check.h"
+#include "tests/rigs/half_types.h"
 
 #include "common/base/memory.h"
 #include "common/base/rng.h"
@@ -141,6 +142,10 @@ static void ten_steps_follow_the_cpu(void **state) {
     for (int p = PRECISION_F32; p <= PRECISION_F16; p++) {
         Training gpu, cpu;
         training_open(&gpu, "cuda:0", (Precision)p);
+        if (p == PRECISION_BF16 && first_half(gpu.device) != PRECISION_BF16) {
+            training_close(&gpu);
+            continue;
+        }
         training_open(&cpu, "cpu:0", (Precision)p);
         float found[STEPS], wanted[STEPS];
         train(&gpu, STEPS, found);
@@ -156,10 +161,11 @@ static void ten_steps_follow_the_cpu(void **state) {
 
 static void a_graph_is_the_steps_themselves(void **state) {
     (void)state;
-    for (int p = PRECISION_F32; p <= PRECISION_BF16; p++) {
+    for (int half = 0; half < 2; half++) {
         Training eager, graph;
-        training_open(&eager, "cuda:0", (Precision)p);
-        training_open(&graph, "cuda:0", (Precision)p);
+        training_open(&eager, "cuda:0", PRECISION_F32);
+        training_open(&graph, "cuda:0", PRECISION_F32);
+        if (half) eager.tape->precision = graph.tape->precision = first_half(eager.device);
         float found[STEPS], wanted[STEPS];
         train(&graph, 3, found);
         train(&eager, STEPS, wanted);

@@ -2,6 +2,7 @@
  * none): what they cost, where they end, and what arrives as gradients.
  */
 #include "tests/rigs/check.h"
+#include "tests/rigs/half_types.h"
 
 #include "common/base/memory.h"
 #include "common/base/rng.h"
@@ -82,8 +83,8 @@ static double bytes_per_output(Precision precision) {
 // Two tensors per convolution, the gradients of two tensors at a time and, in 16 bits, x.
 static void half_the_memory(void **state) {
     (void)state;
-    double wide = bytes_per_output(PRECISION_F32), narrow = bytes_per_output(PRECISION_BF16);
-    printf("%s: bytes stored per output of a convolution: %.2f in float32, %.2f in bf16\n", name,
+    double wide = bytes_per_output(PRECISION_F32), narrow = bytes_per_output(PRECISION_F16);
+    printf("%s: bytes stored per output of a convolution: %.2f in float32, %.2f in fp16\n", name,
            wide, narrow);
     assert_true(wide > 12 && wide < 13);
     assert_true(narrow > 7 && narrow < 7.6);
@@ -112,7 +113,7 @@ static void types(void **state) {
     Device *device = open_device(name);
     Chain chain = chain_open(device);
     Tape *tape = tape_create(device, NULL);
-    for (int p = PRECISION_BF16; p <= PRECISION_F16; p++) {
+    for (int p = first_half(device); p <= PRECISION_F16; p++) {
         DType half = p == PRECISION_BF16 ? DTYPE_BF16 : DTYPE_F16;
         tape_reset(tape);
         tape->precision = (Precision)p;
@@ -210,7 +211,7 @@ static void gradients_meet(void **state) {
     float *got = memory_zalloc((WEIGHTS + INPUTS) * sizeof *got);
     Device *cpu = open_device("cpu"), *device = open_device(name);
     mixed_gradients(cpu, PRECISION_F32, wanted, wanted + WEIGHTS);
-    for (int p = PRECISION_BF16; p <= PRECISION_F16; p++) {
+    for (int p = first_half(device); p <= PRECISION_F16; p++) {
         double tolerance = p == PRECISION_BF16 ? 0.06 : 0.02;
         mixed_gradients(device, (Precision)p, got, got + WEIGHTS);
         compare(got, wanted, WEIGHTS, tolerance, "the weight's gradient");
@@ -249,7 +250,7 @@ static void attention_and_another_reader(void **state) {
     float wanted[TOKENS * WIDTH], got[TOKENS * WIDTH];
     Device *cpu = open_device("cpu"), *device = open_device(name);
     attention_gradient(cpu, PRECISION_F32, wanted);
-    for (int p = PRECISION_BF16; p <= PRECISION_F16; p++) {
+    for (int p = first_half(device); p <= PRECISION_F16; p++) {
         attention_gradient(device, (Precision)p, got);
         compare(got, wanted, TOKENS * WIDTH, p == PRECISION_BF16 ? 0.04 : 0.005,
                 "the gradient through attention");

@@ -14,6 +14,9 @@ if [[ $skipped == 77 ]]; then
 fi
 
 emulated=$(grep -c 'emulated GPU' "$work/out" || true)
+. "$(dirname "$0")/gpus.sh"
+amp=fp16
+! has_bf16 || amp=bf16
 failures=0
 fail() {
     echo "FAILED  $*"
@@ -96,10 +99,10 @@ train eager "$bin/train_single" "${adamw[@]}"
 train graph "$bin/train_single" "${adamw[@]}" --cuda-graph
 same graph eager "adamw over two epochs"
 
-# bf16, and a run that is stopped and resumed, on the GPU and with its last steps on the CPU.
-single whole --device cuda --amp bf16 --schedule constant --steps 12
-single part --device cuda --amp bf16 --schedule constant --steps 6
-single part --device cuda --amp bf16 --schedule constant --steps 12 --resume "$work/part"
+# 16 bits, and a run that is stopped and resumed, on the GPU and with its last steps on the CPU.
+single whole --device cuda --amp $amp --schedule constant --steps 12
+single part --device cuda --amp $amp --schedule constant --steps 6
+single part --device cuda --amp $amp --schedule constant --steps 12 --resume "$work/part"
 same part whole "a resumed run"
 single half --device cuda --steps 6 --lr 0.01 --schedule constant
 single half --device cpu --steps 12 --lr 0.01 --schedule constant --resume "$work/half"
@@ -112,8 +115,9 @@ train ddp "$bin/train_ddp" --no-eval --device cuda --model convnet --steps 12
 train graph "$bin/train_ddp" --no-eval --device cuda --model convnet --steps 12 --cuda-graph
 same ddp one "one rank of DDP"
 same graph one "one rank of DDP, captured"
+ranks_on_gpus 2
 for option in "" --cuda-graph; do
-    train "two$option" "$bin/ddprun" --fake-hosts --nproc-per-node 2 "$bin/train_ddp" --no-eval \
+    train "two$option" "${launch[@]}" "$bin/train_ddp" --no-eval \
         --device cuda --model convnet --steps 12 $option
 done
 same two two--cuda-graph "two ranks, captured"

@@ -35,7 +35,9 @@ fi
 tiny="--model gpt --layers 2 --heads 2 --embedding 32 --context 16 --global-batch 6 --optimizer adamw"
 held "a gpt" train_single $tiny
 held "a larger one" train_single $tiny --layers 3 --context 33 --global-batch 5 --clip-grad-norm 1
-held "a gpt in bf16" train_single $tiny --amp bf16
+amp=bf16
+[ "$device" = cpu ] || train_single --device cuda --amp bf16 --steps 1 --no-eval >out.txt 2>err.txt || amp=fp16
+held "a gpt in $amp" train_single $tiny --amp $amp
 held "an mlp" train_single
 held "a convnet in two parts" train_single --model convnet --accumulate-steps 2
 held "two devices" train_dp --devices 2 $tiny

@@ -15,7 +15,12 @@ cat >tools/compute-sanitizer <<'END'
 [ -x "$5" ] || { echo "FAILED: there is no $5"; exit 8; }
 case $2 in
 racecheck) echo "a race"; exit 9 ;;
-initcheck) [ -z "${FIRST_CONTACT_SECONDS:-}" ] || sleep 600 ;;
+initcheck)
+    [ -z "${FIRST_CONTACT_SECONDS:-}" ] || sleep 600
+    echo "=========     at 0x50 in void cutlass::Kernel2<cutlass_80_simt_sgemm>(T1::Params)"
+    [ -z "${OWN_FINDING:-}" ] || echo "=========     at sum_columns(float*, float const*)+0x50 in norm.cu:12"
+    exit 9
+    ;;
 esac
 END
 chmod +x tools/compute-sanitizer
@@ -63,6 +68,21 @@ expect HANGS 'sanitizer initcheck'
 expect ok 'sanitizer synccheck'
 grep -q '4 questions, 2 failures' hanging/summary.txt || fail "--only asked for something else"
 
+# With two cards each rank has one, and no question but "hosts" makes ranks share; with one card ranks share it.
+first_contact_on() { # CARDS [options]
+    DDPC_EMULATED_GPUS=$1 "$first_contact" --quick --build "$build" "${@:2}" >out.txt 2>err.txt ||
+        fail "$1 cards, ${*:2}: $(cat out.txt err.txt)"
+}
+first_contact_on 2 --only transport --out two
+[ "$(grep -c '^transport .* ok ' two/summary.txt)" = 3 ] || fail "transports: $(cat two/summary.txt)"
+for cards in 1 2; do
+    first_contact_on $cards --list
+    checks=$((checks + 1))
+    sharing=$(grep -e --fake-hosts out.txt | cut -f 1 | tr '\n' ' ')
+    [ "$sharing" = "$([ $cards = 1 ] && echo 'graph ')hosts NCCL 4096 $([ $cards = 1 ] &&
+        echo 'kill figure all-reduce blocking=0 figure all-reduce blocking=1 ')" ] || fail "$cards cards: sharing: $sharing"
+done
+
 # What the full questions would start is there: programs, scripts, the tests that CTest knows, those of the tools.
 "$first_contact" --list --build "$build" >list.txt 2>err.txt || fail "--list: status $?"
 for name in plans 'kernels test_cuda_kernels' 'kernels test_kernels_halves' 'sanitizer initcheck' 'hosts NCCL 67108864' \
@@ -81,6 +101,12 @@ bash "${first_contact%.sh}/sanitizer.sh" "$build/bin" memcheck full "$PWD/tools/
 bash "${first_contact%.sh}/sanitizer.sh" "$build/bin" racecheck full "$PWD/tools/compute-sanitizer" >tests.txt &&
     fail "a race is not reported"
 [ "$(grep -c '^a race' tests.txt)" = "$(grep -c '^== ' tests.txt)" ] || fail "a race hides the other tests"
+
+bash "${first_contact%.sh}/sanitizer.sh" "$build/bin" initcheck full "$PWD/tools/compute-sanitizer" >tests.txt ||
+    fail "what initcheck finds in a library's kernel: $(cat tests.txt)"
+grep -q '^initcheck: 8 tests, nothing found but in libraries, in 8$' tests.txt || fail "$(cat tests.txt)"
+OWN_FINDING=1 bash "${first_contact%.sh}/sanitizer.sh" "$build/bin" initcheck quick \
+    "$PWD/tools/compute-sanitizer" >tests.txt && fail "what initcheck finds in an own kernel is not reported"
 
 status=0
 "$first_contact" --colour >out.txt 2>err.txt || status=$?

@@ -4,7 +4,7 @@
 # modules: they are found beside a program that has been moved, and one that cannot be loaded is said to be so.
 . "$(dirname "$0")/checks.sh"
 modules=${bin%/*}/lib
-export CUDA_VISIBLE_DEVICES= # of a real machine; below each command says what the emulator has
+export CUDA_VISIBLE_DEVICES= # no GPU, but where a command says so
 gpu='cuda|nccl|cudnn|cublas|libstdc'
 
 for program in train_single train_dp train_ddp ddprun bench_allreduce compare_tensors; do
@@ -15,7 +15,10 @@ for program in train_single train_dp train_ddp ddprun bench_allreduce compare_te
 done
 
 # loaded COMMAND...: the modules that it loads, though the machine has two GPUs
-loaded() { DDPC_EMULATED_GPUS=2 LD_DEBUG=files "$@" 2>&1 >out.txt </dev/null | grep -Eo 'libddpc_[a-z]*\.so' | sort -u; }
+loaded() {
+    CUDA_VISIBLE_DEVICES=0,1 DDPC_EMULATED_GPUS=2 LD_DEBUG=files "$@" 2>&1 >out.txt </dev/null |
+        grep -Eo 'libddpc_[a-z]*\.so' | sort -u
+}
 for arguments in '--help' '--device cpu --steps 1 --no-eval'; do
     checks=$((checks + 1))
     [ -z "$(loaded "$bin/train_single" $arguments)" ] || fail "train_single $arguments loads what GPUs need"
@@ -25,11 +28,11 @@ for program in train_single train_dp train_ddp; do
     refuse 77 'error: device cuda:0: ' env DDPC_EMULATED_GPUS=0 "$bin/$program" --device cuda --steps 1
 done
 checks=$((checks + 1))
-loaded env DDPC_EMULATED_GPUS=0 "$bin/train_single" --device cuda --steps 1 >modules.txt || true
+loaded env CUDA_VISIBLE_DEVICES= "$bin/train_single" --device cuda --steps 1 >modules.txt || true
 [ ! -s modules.txt ] || fail "without a GPU, --device cuda loads $(cat modules.txt)"
 
 if [ -e "$modules/libcuda_emulator.so" ]; then
-    export DDPC_EMULATED_GPUS=1
+    export CUDA_VISIBLE_DEVICES=0 DDPC_EMULATED_GPUS=1
     mkdir -p there/bin there/lib beside broken/bin broken/lib
     cp "$bin/train_single" there/bin
     cp "$modules"/libddpc_*.so there/lib

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # nccl_graphs.sh BIN: two ranks that replay their steps from a graph (--cuda-graph) train as without it, bit
 # for bit: with hooks and features that may be recorded, and where the ranks' shares are uneven. What may
-# not be recorded is refused by name. Ranks share GPUs (ddprun --fake-hosts) where there are too few.
+# not be recorded is refused by name. Ranks share GPUs where there are too few (gpus.sh).
 set -euo pipefail
 bin=$1
 work=$(mktemp -d)
@@ -17,6 +17,8 @@ if [[ $skipped == 77 ]]; then
 fi
 
 emulated=$(grep -c 'emulated GPU' "$work/out" || true)
+. "$(dirname "$0")/gpus.sh"
+ranks_on_gpus 2
 
 fail() {
     echo "FAILED  $*"
@@ -25,8 +27,7 @@ fail() {
 }
 
 two() { # options
-    "$bin/ddprun" --fake-hosts --nproc-per-node 2 "$bin/train_ddp" --device cuda --no-eval \
-        --timeout-s 20 "$@" >"$work/out" 2>&1
+    "${launch[@]}" "$bin/train_ddp" --device cuda --no-eval --timeout-s 20 "$@" >"$work/out" 2>&1
 }
 
 # same [options]: with and without --cuda-graph
@@ -51,7 +52,7 @@ faulty() {
     shift
     status=0
     # shellcheck disable=SC2016 # the ranks' shells know $RANK
-    "$bin/ddprun" --fake-hosts --nproc-per-node 2 sh -c '[ "$RANK" = 1 ] || export "$1"; shift; exec "$@"' sh \
+    "${launch[@]}" sh -c '[ "$RANK" = 1 ] || export "$1"; shift; exec "$@"' sh \
         "DDPC_EMULATED_NCCL_REPLAY_$fault" "$bin/train_ddp" --device cuda --no-eval --cuda-graph "$@" \
         >"$work/out" 2>&1 || status=$?
 }

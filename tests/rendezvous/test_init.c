@@ -187,6 +187,21 @@ static void test_slurm(void **state) {
     unsetenv("SLURM_STEP_NUM_NODES");
     setenv("MASTER_ADDR", "node0", 1);
     assert_string_equal(read_env().master_addr, "node0");
+    // --gpus-per-task=1: each task sees one GPU.
+    static const struct {
+        const char *binding, *visible;
+        bool own;
+    } gpus[] = {{"SLURM_GPUS_PER_TASK", "0", true}, {"SLURM_GPUS_PER_TASK", "2,3", false},
+                {"SLURM_TRES_PER_TASK", "1", true}, {"SLURM_GPU_BIND", "GPU-1a2b", true},
+                {"SLURM_GPUS_PER_TASK", "", false}, {"SLURM_CPUS_PER_TASK", "0", false}};
+    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
+        ENV("SLURM_PROCID", "1", "SLURM_NTASKS", "2", "SLURM_LOCALID", "1", gpus[i].binding, "1",
+            "CUDA_VISIBLE_DEVICES", gpus[i].visible);
+        assert_int_equal(read_env().own_gpu, gpus[i].own);
+    }
+    ENV("RANK", "1", "WORLD_SIZE", "2", "MASTER_ADDR", "h", "MASTER_PORT", "1",
+        "SLURM_GPUS_PER_TASK", "1", "CUDA_VISIBLE_DEVICES", "0");
+    assert_false(read_env().own_gpu);
     // The batch script itself is none of the tasks.
     ENV("SLURM_PROCID", "0", "SLURM_NTASKS", "2", "SLURM_JOB_ID", "7");
     assert_int_equal(init_from_env(&r, true, &(Error){0}), 0);

@@ -19,7 +19,8 @@
  * with a relu is run once, and rejected if it loses a NaN.
  *
  * In 16 bits (HalfKernels' linear layers) all matrices and the bias have 16 bits; the gradients of
- * weight and bias pass through the caller's workspace.
+ * weight and bias pass through the caller's workspace. Algorithms that split a sum into parts must
+ * add the parts in float32.
  */
 #include <cublasLt.h>
 #include <math.h>
@@ -141,12 +142,18 @@ static void set_beside(const Plan *plan, const Beside *beside) {
 
 enum { WORKSPACE_BYTES = 32 << 20 }; // limit, NVIDIA's recommendation for Hopper
 
-static cublasLtMatmulPreference_t preference_create(uint32_t alignment) {
+static cublasLtMatmulPreference_t preference_create(const Shape *s) {
     cublasLtMatmulPreference_t preference;
     CUBLAS(cublasLtMatmulPreferenceCreate(&preference));
     size_t bytes = WORKSPACE_BYTES;
     CUBLAS(cublasLtMatmulPreferenceSetAttribute(
         preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
+    const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; // others: the result's type
+    if (s->result != PRECISION_F32)
+        CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference,
+                                                    CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                    &reductions, sizeof reductions));
+    const uint32_t alignment = (uint32_t)s->alignment;
     const cublasLtMatmulPreferenceAttributes_t pointers[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
@@ -166,7 +173,7 @@ static Plan *plan_create(cublasLtHandle_t handle, const Shape *s, const Beside *
     plan->b = layout_create(s->factors, s->transpose_b ? n : k, s->transpose_b ? k : n, s->count,
                             s->stride_b);
     plan->c = layout_create(s->result, m, n, s->count, s->stride_c);
-    cublasLtMatmulPreference_t preference = preference_create((uint32_t)s->alignment);
+    cublasLtMatmulPreference_t preference = preference_create(s);
     cublasLtMatmulHeuristicResult_t best;
     int found = 0;
     cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(

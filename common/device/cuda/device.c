@@ -175,12 +175,20 @@ static void *take(CudaDevice *cuda, size_t bytes) {
     return memory;
 }
 
+cudaStream_t cuda_communication_stream_create(void) {
+    cudaStream_t stream;
+    int least, greatest;
+    CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    CUDA(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest));
+    return stream;
+}
+
 static void open_parts(CudaDevice *cuda) {
     cuda->processors = attribute(cuda->ordinal, cudaDevAttrMultiProcessorCount);
     cuda->capability = cuda->device->capability = capability_of(cuda->ordinal);
     CUDA(cudaStreamCreateWithFlags(&cuda->compute, cudaStreamNonBlocking));
     CUDA(cudaStreamCreateWithFlags(&cuda->upload, cudaStreamNonBlocking));
-    CUDA(cudaStreamCreateWithFlags(&cuda->communication, cudaStreamNonBlocking));
+    cuda->communication = cuda_communication_stream_create();
     CUDA(cudaEventCreateWithFlags(&cuda->moment, cudaEventDisableTiming));
     cuda->allocator = cuda_allocator_create(
         (CudaMemorySource){.take = memory_take, .give_back = memory_give_back});

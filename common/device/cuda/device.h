@@ -55,6 +55,10 @@ CudaDevice *cuda_enter(const Device *device);
 // Returns scratch memory, valid until the next call; contents undefined; never NULL.
 void *cuda_workspace(CudaDevice *cuda, size_t bytes);
 
+// Creates a stream on the current device with the highest priority: thread blocks of a collective,
+// for which other GPUs wait, are scheduled before pending blocks of the compute stream.
+cudaStream_t cuda_communication_stream_create(void);
+
 // Waits for the event or stream by polling, so that a communicator that is aborted meanwhile ends
 // it. Ends the program after the current device's wait_s, or at CUDA's first error.
 void cuda_wait_event(cudaEvent_t event);

@@ -252,7 +252,7 @@ static PgNccl *open_state(const PgEndpoint *endpoint, Error *err) {
     // The first group of a device uses the device's stream, every other group its own: two groups
     // on one stream would deadlock where two ranks call them in different orders.
     nccl->stream = nccl->cuda->communication;
-    if (!endpoint->leave) CUDA(cudaStreamCreateWithFlags(&nccl->stream, cudaStreamNonBlocking));
+    if (!endpoint->leave) nccl->stream = cuda_communication_stream_create();
     nccl->rank = endpoint->rank;
     nccl->world = endpoint->world;
     nccl->timeout_s = endpoint->options->timeout_s;

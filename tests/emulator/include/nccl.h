@@ -47,7 +47,9 @@ typedef enum {
     ncclFloat16 = 6,
     ncclFloat32 = 7,
     ncclFloat64 = 8,
+#ifdef __cplusplus // before 2.24, C does not get it
     ncclBfloat16 = 9
+#endif
 } ncclDataType_t;
 
 typedef struct {

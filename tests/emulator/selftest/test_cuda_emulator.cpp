@@ -4,6 +4,8 @@
  */
 #include "rig.h"
 
+#include <nccl.h>
+
 // ---- kernels -----------------------------------------------------------------------------------
 
 // sums[block] of 256 threads each, by shuffles and then by shared memory.
@@ -370,9 +372,46 @@ static void test_devices(void **) {
             return 0;
         },
         {{"DDPC_EMULATED_GPUS", "0"}});
+    const struct {
+        const char *visible, *first; // of four; the first one's bus, nullptr: none is visible
+        int count;
+    } lists[] = {{"2", "0000:03:00.0", 1},
+                 {"3,0,1", "0000:04:00.0", 3},
+                 {"1,7,0", "0000:02:00.0", 1},
+                 {"", nullptr, 0},
+                 {"4", nullptr, 0},
+                 {"none", nullptr, 0}};
+    for (auto &list : lists)
+        expect_good(
+            [&] {
+                int count = -1;
+                char bus[16];
+                cudaError_t error = cudaGetDeviceCount(&count);
+                THAT(count == list.count && (error == cudaSuccess) == (count > 0));
+                if (list.first == nullptr) return 0;
+                OK(cudaDeviceGetPCIBusId(bus, sizeof bus, 0));
+                THAT(strcmp(bus, list.first) == 0);
+                return 0;
+            },
+            {{"DDPC_EMULATED_GPUS", "4"}, {"CUDA_VISIBLE_DEVICES", list.visible}});
     Outcome outcome = run({{"DDPC_EMULATED_GPUS", "two"}}, [] { return cudaSetDevice(0) != 0; });
     assert_true(WIFSIGNALED(outcome.status));
     assert_non_null(strstr(outcome.said.c_str(), "DDPC_EMULATED_GPUS=two"));
+}
+
+// A function that a version of NCCL lacks is one that a program must not call.
+static void test_versions_of_nccl(void **) {
+    auto allocate = [] {
+        void *memory = nullptr;
+        int version = 0;
+        THAT(ncclGetVersion(&version) == ncclSuccess);
+        THAT(ncclMemAlloc(&memory, 100) == ncclSuccess && ncclMemFree(memory) == ncclSuccess);
+        return 0;
+    };
+    expect_good(allocate, {{"DDPC_EMULATED_NCCL_VERSION", "21903"}});
+    Outcome outcome = run({{"DDPC_EMULATED_NCCL_VERSION", "21805"}}, allocate);
+    assert_true(WIFSIGNALED(outcome.status) && WTERMSIG(outcome.status) == SIGABRT);
+    assert_non_null(strstr(outcome.said.c_str(), "NCCL 2.18.5 has no ncclMemAlloc"));
 }
 
 int main() {
@@ -390,6 +429,7 @@ int main() {
         cmocka_unit_test(test_pointers_and_copies),
         cmocka_unit_test(test_peers),
         cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_versions_of_nccl),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -135,8 +135,11 @@ static void run_product(const ProductCase &p) {
     GOOD(cublasLtCreate(&handle));
     GOOD(cublasLtMatmulPreferenceCreate(&preference));
     size_t room = 1 << 20;
+    uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     GOOD(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                               &room, 8));
+    GOOD(cublasLtMatmulPreferenceSetAttribute(
+        preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, 4));
     cublasLtMatmulHeuristicResult_t best;
     int found = 0;
     GOOD(cublasLtMatmulAlgoGetHeuristic(handle, product, a.layout, b.layout, d.layout, d.layout,
@@ -174,6 +177,66 @@ static void test_products(void **) {
                              CUBLASLT_EPILOGUE_BIAS, 0.5f, 2});
         run_product({false, true, true, true, true, CUDA_R_32F, CUDA_R_32F,
                      CUBLAS_COMPUTE_32F_FAST_TF32, CUBLASLT_EPILOGUE_RELU, 1, 0});
+        return 0;
+    });
+}
+
+// 1 = 2048 + 1 - 2048 in half, where an algorithm may add parts as `reductions` says.
+static float sum_in_parts(uint32_t reductions) {
+    cudaStream_t stream = stream_new();
+    ProductCase p = {false,
+                     false,
+                     false,
+                     false,
+                     false,
+                     CUDA_R_16F,
+                     CUDA_R_16F,
+                     CUBLAS_COMPUTE_32F,
+                     CUBLASLT_EPILOGUE_DEFAULT,
+                     1,
+                     0};
+    std::vector<unsigned short> values;
+    for (float x : {1.0f, 1.0f, 1.0f, 1.0f, 2048.0f, 1.0f, -2048.0f, 0.0f, 7.0f})
+        values.push_back(__float2half_rn(x).bits);
+    unsigned short *memory = device_of(values, stream); // a[1, 4], b[4, 1], d[1, 1]
+    cublasLtHandle_t handle;
+    cublasLtMatmulDesc_t product = product_new(p, nullptr);
+    cublasLtMatrixLayout_t a, b, d;
+    cublasLtMatmulPreference_t preference;
+    cublasLtMatmulHeuristicResult_t best;
+    uint32_t alignment = 2;
+    int found = 0;
+    GOOD(cublasLtCreate(&handle));
+    GOOD(cublasLtMatrixLayoutCreate(&a, CUDA_R_16F, 1, 4, 1));
+    GOOD(cublasLtMatrixLayoutCreate(&b, CUDA_R_16F, 4, 1, 4));
+    GOOD(cublasLtMatrixLayoutCreate(&d, CUDA_R_16F, 1, 1, 1));
+    GOOD(cublasLtMatmulPreferenceCreate(&preference));
+    GOOD(cublasLtMatmulPreferenceSetAttribute(
+        preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, 4));
+    for (int i = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
+         i <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES; i++)
+        GOOD(cublasLtMatmulPreferenceSetAttribute(
+            preference, static_cast<cublasLtMatmulPreferenceAttributes_t>(i), &alignment, 4));
+    GOOD(cublasLtMatmulAlgoGetHeuristic(handle, product, a, b, d, d, preference, 1, &best, &found));
+    GOOD(cublasLtMatmul(handle, product, &p.alpha, memory, a, memory + 4, b, &p.beta, memory + 8, d,
+                        memory + 8, d, &best.algo, nullptr, 0, stream));
+    float sum = __half2float(__ushort_as_half(fetch(memory + 8, 1, stream)[0]));
+    for (cublasLtMatrixLayout_t layout : {a, b, d}) GOOD(cublasLtMatrixLayoutDestroy(layout));
+    GOOD(cublasLtMatmulPreferenceDestroy(preference));
+    GOOD(cublasLtMatmulDescDestroy(product));
+    GOOD(cublasLtDestroy(handle));
+    OK(cudaFree(memory));
+    OK(cudaStreamDestroy(stream));
+    return sum;
+}
+
+static void test_sums_in_parts(void **) {
+    expect_good([] {
+        THAT(sum_in_parts(CUBLASLT_REDUCTION_SCHEME_MASK) == 0);
+        THAT(sum_in_parts(CUBLASLT_REDUCTION_SCHEME_INPLACE) == 0);
+        THAT(sum_in_parts(CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) == 0);
+        THAT(sum_in_parts(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) == 1);
+        THAT(sum_in_parts(CUBLASLT_REDUCTION_SCHEME_NONE) == 1);
         return 0;
     });
 }
@@ -320,6 +383,7 @@ static void test_16_bits(void **) {
 int main() {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),
+        cmocka_unit_test(test_sums_in_parts),
         cmocka_unit_test(test_epilogues),
         cmocka_unit_test(test_16_bits),
     };

@@ -1,0 +1,21 @@
+/* half_types.h: the 16-bit types in which a device computes: fp16 always, bfloat16 on a GPU from
+ * compute capability 8.0 on (a T4 has 7.5).
+ */
+#ifndef TESTS_RIGS_HALF_TYPES_H
+#define TESTS_RIGS_HALF_TYPES_H
+
+#include <stdbool.h>
+
+#include "common/device/device.h"
+
+// bfloat16, or fp16 where the device has no bfloat16: the first of a loop up to PRECISION_F16.
+static inline Precision first_half(const Device *device) {
+    return device->capability == 0 || device->capability >= 80 ? PRECISION_BF16 : PRECISION_F16;
+}
+
+// fp16 where it is wanted, otherwise first_half.
+static inline Precision half_type(const Device *device, bool wants_f16) {
+    return wants_f16 ? PRECISION_F16 : first_half(device);
+}
+
+#endif
