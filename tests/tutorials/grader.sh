@@ -6,7 +6,7 @@ set -eu
 build=$(cd "$1/.." && pwd)
 step=${2%/*} exercise=${2#*/} quick=${3:-}
 root=$(cd "$(dirname "$0")/../.." && pwd)
-here=$root/tutorials tests=$root/tests/tutorials
+here=$root/tutorials
 TUTORIAL_BUILD=$build TUTORIAL_WORK=$(mktemp -d)
 export TUTORIAL_BUILD TUTORIAL_WORK
 trap 'rm -rf "$TUTORIAL_WORK"' EXIT
@@ -34,11 +34,11 @@ grep -q '^  MISS' "$TUTORIAL_WORK/out" || fail "the starter file misses no check
 ! grep -qE 'does not compile|cannot be loaded|warning:' "$TUTORIAL_WORK/out" || fail "the starter file does not compile cleanly"
 
 version() { # KIND NAME: the solution with the replacements of this version becomes the student's file
-    awk -v name="$2" -f "$tests/versions.awk" "$folder/$exercise.$1" "$folder/$exercise.c" >"$TUTORIAL_WORK/$step/$exercise.c" ||
+    awk -v name="$2" -f "$here/grading/versions.awk" "$folder/$exercise.$1" "$folder/$exercise.c" >"$TUTORIAL_WORK/$step/$exercise.c" ||
         fail "$2 cannot be made"
 }
 versions_of() { # KIND: a line for each, its name, a tab, and its sentence
-    [ ! -e "$folder/$exercise.$1" ] || awk -v list=1 -f "$tests/versions.awk" "$folder/$exercise.$1"
+    [ ! -e "$folder/$exercise.$1" ] || awk -v list=1 -f "$here/grading/versions.awk" "$folder/$exercise.$1"
 }
 
 versions_of wrong >"$TUTORIAL_WORK/wrong"

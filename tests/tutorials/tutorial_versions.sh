@@ -3,7 +3,7 @@
 # replacements stands in the solution once. An exercise has four wrong versions or more, each with a sentence.
 source=$(cd "$(dirname "$0")/../.." && pwd)
 . "$source/tests/programs/checks.sh"
-apply=$source/tests/tutorials/versions.awk
+apply=$source/tutorials/grading/versions.awk
 total=0
 
 for solution in "$source"/tutorials/*/exercises/*.grade.c; do
@@ -20,6 +20,23 @@ for solution in "$source"/tutorials/*/exercises/*.grade.c; do
             awk -v name="$name" -f "$apply" "$file" "$solution" >version.c 2>why.txt || fail "$(cat why.txt)"
         done <names
     done
+done
+
+# The lines that tutorials/run replaces stand in the programs; all of a step's replacements fit together.
+for recipe in "$source"/tutorials/*/*.run; do
+    checks=$((checks + 1))
+    cp "${recipe%.run}.c" program.c
+    awk -v list=1 -f "$apply" "$recipe" >names || fail "$recipe"
+    while IFS='	' read -r name functions; do
+        total=$((total + 1))
+        [ -e "${recipe%/*}/exercises/$name.h" ] || fail "$recipe: there is no exercise $name"
+        for function in $functions; do
+            grep -q "[ *]$function(" "${recipe%/*}/exercises/$name.h" || fail "$recipe: $name.h declares no $function"
+        done
+        awk -v name="$name" -f "$apply" "$recipe" "${recipe%.run}.c" >/dev/null 2>why.txt || fail "$(cat why.txt)"
+        awk -v name="$name" -f "$apply" "$recipe" program.c >version.c 2>why.txt || fail "$(cat why.txt)"
+        mv version.c program.c
+    done <names
 done
 
 # The rule by itself.

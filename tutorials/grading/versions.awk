@@ -1,7 +1,8 @@
 # versions.awk: versions of a solution, each told by what is replaced in it. An exercise's EE-name.wrong holds the wrong
-# ones, each with the sentence that the grader must answer; EE-name.right those in another style that get all points:
+# ones, each with the sentence that the grader must answer; EE-name.right those in another style that get all points.
+# A step's PROGRAM.run holds versions of its program, one for each exercise whose functions tutorials/run calls there:
 #
-#     wrong NAME: SENTENCE      (right NAME: what is other about it)
+#     wrong NAME: SENTENCE      (right NAME: what is other about it; run EE-name: functions)
 #     <<<<
 #     lines of the solution, which must stand there once
 #     ====
@@ -18,7 +19,8 @@ function refuse(what) {
 }
 FNR == NR && FNR == 1 { file = FILENAME }
 FNR == NR || list {
-    if (state == "" && /^(wrong|right) [a-z0-9-]+/) {
+    if (state == "" && /^#/) next
+    if (state == "" && /^(wrong|right|run) [a-z0-9-]+/) {
         current = $2
         sub(/:$/, "", current)
         sentence = index($0, ": ") ? substr($0, index($0, ": ") + 2) : ""

@@ -1,0 +1,25 @@
+# boxed.sh: what grade and run share: a student's file is compiled and runs with the system's folders and $scratch, which
+# this makes and removes, and with nothing of the user's. Sourced after common.sh.
+. "$build/tutorials/settings.sh"
+scratch=$(cd "$(mktemp -d)" && pwd -P)
+trap 'rm -rf "$scratch"' EXIT
+export cc fill sanitize scratch
+
+# What a student's file may include.
+mkdir "$scratch/headers"
+(cd "$root" && find common dp ddp tutorials -path tutorials/work -prune -o -name '*.h' -print | tar -cf - -T -) |
+    tar -xf - -C "$scratch/headers"
+
+# boxed FILE COMMAND...: in bubblewrap, with the system's folders, the built programs, the student's file and $scratch
+# only, and with the folder $also if it is set.
+boxed() {
+    student=$1
+    shift
+    timeout -s KILL 200 bwrap --unshare-user --unshare-all --die-with-parent --new-session --cap-drop ALL \
+        --ro-bind /usr /usr --ro-bind-try /bin /bin --ro-bind-try /lib /lib --ro-bind-try /lib64 /lib64 \
+        --ro-bind-try /opt /opt --ro-bind-try /etc/alternatives /etc/alternatives \
+        --ro-bind-try /etc/ld.so.cache /etc/ld.so.cache --proc /proc --dev /dev --tmpfs /tmp \
+        --ro-bind "$build/bin" "$build/bin" --ro-bind-try "$build/lib" "$build/lib" --ro-bind "$here/grading" "$here/grading" \
+        ${also:+--ro-bind "$also" "$also"} \
+        --ro-bind "$student" "$student" --bind "$scratch" "$scratch" --chdir / "$@"
+}
