@@ -3,7 +3,7 @@
 #
 # The names of its runs:
 #   link-MODEL-STRATEGY-2-REPEAT    a step of DP or DDP over the link
-#   growth-MODEL-dp-WORLD-REPEAT    DP on more devices, over a link so slow that little else counts
+#   growth-MODEL-STRATEGY-WORLD-REPEAT  the same on more devices, over a link so slow that little else counts
 #   buckets-CAP-ddp-2-REPEAT        DDP with buckets of CAP MB
 #   overlap-WHERE-HOW               a traced run; WHERE is memory, fast or slow, HOW is overlapped or serial
 # The last two kinds train the deep network of the timeline.
@@ -46,7 +46,7 @@ link_run() {
         ;;
     growth-*)
         # shellcheck disable=SC2046 # the options are words
-        train "$1" dp "$world" --model "$what" --data "$(data_of "$what")" $(speed_options "$what") \
+        train "$1" "$strategy" "$world" --model "$what" --data "$(data_of "$what")" $(speed_options "$what") \
             --link $growth_link --steps $((warm_up + 6)) --no-eval --log-every 1
         ;;
     buckets-*)
@@ -67,8 +67,10 @@ measure_link() {
     has_link || return 0
     for ((repeat = 1; repeat <= (repeats + 1) / 2; repeat++)); do
         begin_section "slow link: repeat $repeat of $(((repeats + 1) / 2))"
-        for strategy in dp ddp; do measure_run "link-${models%% *}-$strategy-2-$repeat"; done
-        for world in $(timed_worlds); do measure_run "growth-${models%% *}-dp-$world-$repeat"; done
+        for strategy in dp ddp; do
+            measure_run "link-${models%% *}-$strategy-2-$repeat"
+            for world in $(timed_worlds); do measure_run "growth-${models%% *}-$strategy-$world-$repeat"; done
+        done
         for cap in $bucket_caps; do measure_run "buckets-$cap-ddp-2-$repeat"; done
     done
     for where in memory fast slow; do
@@ -94,7 +96,9 @@ summarize_link() {
     awk -f bench/compare/difference.awk "$out/summary-link.csv" >"$out/difference-link.csv"
     {
         echo "$header"
-        for world in $(timed_worlds); do summary_row "${models%% *}" dp "$world" growth; done
+        for strategy in dp ddp; do
+            for world in $(timed_worlds); do summary_row "${models%% *}" $strategy "$world" growth; done
+        done
     } | with_link "${growth_link/,/ Gbit\/s and } us" >"$out/growth.csv"
     {
         echo "$header"

@@ -140,22 +140,30 @@ def buckets(results):
 
 
 def growth(results):
-    """Every device more costs DP the same bytes through device 0's link: does its step grow as they say?"""
-    rows = results.rows("growth.csv")
+    """Do the steps grow with the devices as their bytes say? A sentence for each strategy."""
+    return [line for line in (grown(results, strategy) for strategy in ("dp", "ddp")) if line]
+
+
+def grown(results, strategy):
+    """Every device more costs DP the same bytes through device 0's link; DDP's ring divides its bytes among all links."""
+    rows, name = [row for row in results.rows("growth.csv") if row["strategy"] == strategy], strategy.upper()
     if len(rows) < 2:
         return ""
     if any(row.is_true("disturbed") for row in rows):
-        return "How DP grows with the number of devices: disturbed."
+        return f"How {name} grows with the number of devices: disturbed."
     gbit = float(rows[0].get("emulated_link", "1").split()[0])
     first, last = rows[0], rows[-1]
     more = last.number("step_ms_p50") - first.number("step_ms_p50")
-    moved = last.number("moved_bytes_per_step") - first.number("moved_bytes_per_step")
+    before, after = (row.number("moved_bytes_per_step") / (1 if strategy == "dp" else row.number("world_size")) for row in (first, last))
+    moved = after - before
     predicted = moved * 8 / (gbit * 1e6)
     within = 0.9 * predicted <= more <= 1.1 * predicted
-    return (f"Over an emulated link of {gbit:g} Gbit/s, DP takes {first.number('step_ms_p50'):.1f} ms per step on "
-            f"{first['world_size']} devices and {last.number('step_ms_p50'):.1f} on {last['world_size']}: {more:.1f} ms more. Device 0 "
-            f"moves {moved / 1e6:.2f} MB more, one device after the other, which takes {predicted:.1f} ms: the step grows by "
-            f"{100 * more / predicted:.0f} % of that, so the bytes {'' if within else 'do not '}predict it within 10 %.")
+    moves = (f"Device 0 moves {moved / 1e6:.2f} MB more, one device after the other" if strategy == "dp" else
+             f"Each rank's link carries {moved / 1e6:.2f} MB more")
+    return (f"Over an emulated link of {gbit:g} Gbit/s, {name} takes {first.number('step_ms_p50'):.1f} ms per step on "
+            f"{first['world_size']} devices and {last.number('step_ms_p50'):.1f} on {last['world_size']}: {abs(more):.1f} ms "
+            f"{'less' if more < 0 else 'more'}. {moves}, which takes {predicted:.1f} ms: the step grows by {100 * more / predicted:.0f} % of "
+            f"that, so the bytes {'' if within else 'do not '}predict it within 10 %.")
 
 
 def overlaps(results, traced):

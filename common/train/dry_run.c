@@ -14,7 +14,7 @@ static size_t optimizer_bytes(const Optimizer *optimizer) {
     for (size_t i = 0; i < optimizer->parameters.count; i++)
         for (int s = 0; s < 2; s++)
             if (optimizer->state[s][i])
-                bytes += tensor_bytes(optimizer->parameters.items[i].tensor);
+                bytes += optimizer_part(optimizer, i).count * sizeof(float);
     return bytes;
 }
 

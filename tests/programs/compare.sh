@@ -58,7 +58,8 @@ checks=$((checks + 6))
     fail "not all runs over the slow link, or others, have that of --link"
 [ "$(sed 's/.*,//' summary-link.csv | paste -sd ' ' -)" = "emulated_link 40 Gbit/s and 7 us 40 Gbit/s and 7 us" ] ||
     fail "summary-link.csv: $(cat summary-link.csv)"
-[ "$(sed 's/.*,//' growth.csv | paste -sd ' ' -)" = "emulated_link 1 Gbit/s and 20 us" ] || fail "growth.csv: $(cat growth.csv)"
+[ "$(sed 's/,.*,/ /' growth.csv | paste -sd ' ' -)" = "strategy emulated_link dp 1 Gbit/s and 20 us ddp 1 Gbit/s and 20 us" ] ||
+    fail "growth.csv: $(cat growth.csv)"
 [ "$(grep -cE "^- mlp-1024, 2 devices: over $link, (DDP|DP and DDP|disturbed)" report.md)" = 1 ] || fail "no answer over $link"
 grep -qE "^\*Over $link a step|^\*Disturbed" report.md || fail "no sentence about buckets over $link"
 [ "$(grep -cE "^- (Through shared memory|Over $link|Over an emulated link of 100 Gbit/s and 3 us)( overlap hides|: disturbed)" report.md)" = 3 ] ||

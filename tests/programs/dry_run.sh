@@ -43,6 +43,13 @@ held "a convnet in two parts" train_single --model convnet --accumulate-steps 2
 held "two devices" train_dp --devices 2 $tiny
 if [ "$device" = cpu ]; then
     held "two ranks" ddprun --nproc-per-node 2 train_ddp $tiny
+    cp dry.txt out.txt
+    whole=$(value optimizer_bytes)
+    held "two ranks with ZeRO-1" ddprun --nproc-per-node 2 train_ddp $tiny --zero-optimizer
+    cp dry.txt out.txt
+    half=$(value optimizer_bytes)
+    checks=$((checks + 1))
+    [ $((half * 200 / whole)) = 100 ] || [ $((half * 200 / whole)) = 99 ] || fail "ZeRO-1 holds $half of $whole bytes of state"
     held "segnet" train_single --model segnet --global-batch 8
     # More than the memory here: 124 million parameters, of which each has 4 bytes, and takes 16.
     gpt2="--model gpt2 --vocabulary 50257 --context 1024 --global-batch 8 --optimizer adamw"

@@ -240,19 +240,27 @@ class Links(unittest.TestCase):
         self.assertEqual(self.buckets(12, 10, 5, 8), f"{head} 25 MB, 8.00 ms; with 0 MB it takes 50 % more. {flat}")
         self.assertEqual(self.buckets(8, 10, 5, 12), f"{head} 0 MB, 8.00 ms; with 25 MB it takes 50 % more. {flat}")
 
-    def growth(self, ms, disturbed=0):
-        with made() as results:  # 9 MB more at 1 Gbit/s are 72 ms
-            results.csv("growth.csv", ["world_size", "step_ms_p50", "moved_bytes_per_step", "disturbed", "emulated_link"],
-                        [2, 80, 9e6, 0, "1 Gbit/s and 20 us"], [4, ms, 18e6, disturbed, "1 Gbit/s and 20 us"])
+    def growth(self, ms, disturbed=0, ddp=None):
+        """DP's step on 2 and 4 devices, and DDP's where it is given: 80 and ms, 50 and ddp."""
+        rows = [["dp", 2, 80, 9e6, 0], ["dp", 4, ms, 18e6, disturbed]]
+        rows += [["ddp", 2, 50, 9e6, 0], ["ddp", 4, ddp, 27e6, 0]] if ddp else []
+        with made() as results:  # at 1 Gbit/s, 9 MB more on DP's device 0 are 72 ms; 2.25 MB more on each of DDP's links are 18 ms
+            results.csv("growth.csv", ["strategy", "world_size", "step_ms_p50", "moved_bytes_per_step", "disturbed", "emulated_link"],
+                        *([*row, "1 Gbit/s and 20 us"] for row in rows))
             return captions.growth(results.results)
 
     def test_growth(self):
-        self.assertEqual(self.growth(155.6), "Over an emulated link of 1 Gbit/s, DP takes 80.0 ms per step on 2 devices and 155.6 on 4: 75.6 ms "
-                         "more. Device 0 moves 9.00 MB more, one device after the other, which takes 72.0 ms: the step grows by 105 % of that, "
-                         "so the bytes predict it within 10 %.")
+        dp = ("Over an emulated link of 1 Gbit/s, DP takes 80.0 ms per step on 2 devices and 155.6 on 4: 75.6 ms more. Device 0 moves 9.00 MB "
+              "more, one device after the other, which takes 72.0 ms: the step grows by 105 % of that, so the bytes predict it within 10 %.")
+        self.assertEqual(self.growth(155.6), [dp])
+        self.assertEqual(self.growth(155.6, ddp=67.1), [
+            dp, "Over an emulated link of 1 Gbit/s, DDP takes 50.0 ms per step on 2 devices and 67.1 on 4: 17.1 ms more. Each rank's link "
+            "carries 2.25 MB more, which takes 18.0 ms: the step grows by 95 % of that, so the bytes predict it within 10 %."])
         for ms in (144.7, 159.3):  # 90 % and 110 % are 144.8 and 159.2
-            self.assertTrue(self.growth(ms).endswith("so the bytes do not predict it within 10 %."))
-        self.assertEqual(self.growth(155.6, 1), "How DP grows with the number of devices: disturbed.")
+            self.assertTrue(self.growth(ms)[0].endswith("so the bytes do not predict it within 10 %."))
+        self.assertIn("41.0 on 4: 9.0 ms less.", self.growth(155.6, ddp=41)[1])
+        self.assertTrue(self.growth(155.6, ddp=70)[1].endswith("so the bytes do not predict it within 10 %."))
+        self.assertEqual(self.growth(155.6, 1), ["How DP grows with the number of devices: disturbed."])
 
     def test_overlap(self):
         found = {"all": 8.0, "can_hide": 5.0, "hidden": 4.5, "inflated": 2.0}
