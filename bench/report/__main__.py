@@ -8,7 +8,8 @@ from .results import ReportError
 # What each command does with its arguments, of which the first is DIR or a file.
 COMMANDS = {
     "figure": ("section", "figure"), "section": ("section", "write"),
-    **{name: (name, "write") for name in ("allreduce", "compare", "ladder", "paper", "peers", "player", "promises", "published", "whatif")},
+    **{name: (name, "write") for name in ("allreduce", "compare", "ladder", "paper", "peers", "player", "promises", "published", "scaling",
+                                       "whatif")},
 }
 
 

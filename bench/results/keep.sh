@@ -17,6 +17,6 @@ for folder in bench/out-*/; do
     name=${name#out-}
     [[ -f $folder/section.md ]] || continue
     cp "$folder/section.md" "$to/$name.md"
-    find "$folder" -maxdepth 1 \( -name '*.svg' -o -name "$name.csv" \) -exec cp {} "$to" \;
+    find "$folder" -maxdepth 1 \( -name '*.svg' -o -name "$name*.csv" \) -exec cp {} "$to" \;
 done
 ls "$to"

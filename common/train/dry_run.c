@@ -13,8 +13,7 @@ static size_t optimizer_bytes(const Optimizer *optimizer) {
     size_t bytes = 0;
     for (size_t i = 0; i < optimizer->parameters.count; i++)
         for (int s = 0; s < 2; s++)
-            if (optimizer->state[s][i])
-                bytes += optimizer_part(optimizer, i).count * sizeof(float);
+            if (optimizer->state[s][i]) bytes += optimizer_part(optimizer, i).count * sizeof(float);
     return bytes;
 }
 

@@ -5,7 +5,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 
 # An option that is known is stepped over, with the 1 that follows if it takes a value: the error is about what is left.
-for name in compare ablation allreduce paper promises peers/compare model/real model/scale; do
+for name in compare ablation allreduce paper promises scaling peers/compare model/real model/scale; do
     command=$root/bench/$name.sh
     run "$name --help" "$command" --help
     options=$(grep -oE '^  --[a-z-]+|\[--[a-z-]+' out.txt | sed 's/.*--/--/' | grep -vxE -e '--help|--one-device')
@@ -20,7 +20,7 @@ for name in compare ablation allreduce paper promises peers/compare model/real m
     refuse 2 "unknown option x" "$command" x
     refuse 2 "--out needs a value" "$command" --out
 done
-for name in ablation allreduce paper promises peers/compare; do
+for name in ablation allreduce paper promises scaling peers/compare; do
     refuse 2 "--rounds 0: expected a number from 1" "$root/bench/$name.sh" --quick --rounds 0
     refuse 2 "--rounds 99999999999999999999: expected a number from 1" "$root/bench/$name.sh" --rounds 99999999999999999999
 done
@@ -71,8 +71,10 @@ for name in ablation allreduce; do
     refuse 2 "--world 65: expected a number from 2 to 64" "$root/bench/$name.sh" --world 65
 done
 refuse 2 "--link 9gbe: expected GBIT,LATENCY_US" "$root/bench/ablation.sh" --link "10gbe 9gbe"
+refuse 2 "--links 9gbe,20: expected GBIT,LATENCY_US" "$root/bench/scaling.sh" --links "10 9gbe"
+refuse 2 "--only step: expected links, devices, batches" "$root/bench/scaling.sh" --only "links step"
 refuse 2 "--links 9gbe: expected GBIT,LATENCY_US" "$root/bench/model/real.sh" --links "10,10 9gbe"
-for name in compare ablation allreduce paper promises peers/compare model/real model/scale model/published; do
+for name in compare ablation allreduce paper promises scaling peers/compare model/real model/scale model/published; do
     refuse 2 "--bin $work/none: there is no " "$root/bench/$name.sh" --bin none
 done
 # The names and bounds that are looked for in the sources are those of the programs.

@@ -1,0 +1,178 @@
+"""The section of bench/scaling.sh: DP's and DDP's step by the link, by the number of devices and by the batch.
+
+Two steps tie if each median lies within the other's quartiles. What is disturbed or was not measured takes part in no sentence.
+"""
+
+import math
+
+from . import section
+from .results import Results, median, quartiles, unique, write_csv
+from .text import listed, markdown_table, plural
+
+WARM_UP = 5  # steps that do not count
+NAMES = {"single": "one device", "dp": "DP", "ddp": "DDP", "fp16": "fp16", "powersgd": "PowerSGD", "zero1": "ZeRO-1"}
+HEAD = ["strategy", "world_size", "global_batch", "gbit", "step_ms_p25", "step_ms_p50", "step_ms_p75", "runs", "kept", "disturbed"]
+ABOUT = {
+    "links": "An mlp with hidden layers of {hidden} on two devices, {batch} rows a step; a message's latency is 20 us. In DP device 0 sends the "
+             "weights and later receives the gradients; in DDP's ring both directions of a link carry bytes at once, so that by its bytes DP's "
+             "step grows by twice as much. fp16 halves the bytes of DDP's gradients, PowerSGD (rank 1) sends two thin matrices for each large one.",
+    "devices": "The same network over an emulated link of {middle} Gbit/s and 20 us; one device needs no link.",
+    "batches": "A gpt with AdamW on two devices. `--dry-run` says what device 0 holds; the largest batch is searched for by halves, in steps of "
+               "one row per device. ZeRO-1 is DDP with the optimizer's state divided over the ranks.",
+}
+
+
+def collect(results):
+    """The rows of scaling.csv: quartiles over the steps of the runs that count; of all runs, and disturbed, where these are fewer than
+    half, or where their medians lie more than a quarter apart."""
+    rows = []
+    for one in results.words("configurations"):
+        runs = [f"step-{one}-{turn + 1}" for turn in range(int(results.number("rounds")))]
+        quiet = [run for run in runs if not results.is_disturbed(run)]
+        lost = 2 * len(quiet) < len(runs)
+        steps = [[row.number("step_ms") for row in results.steps(run) if row.number("step") > WARM_UP] for run in (runs if lost else quiet)]
+        medians = [median(times) for times in steps]
+        lost = lost or max(medians) > 1.25 * min(medians)
+        rows.append([*one.split("-"), *(f"{ms:.4f}" for ms in quartiles(sum(steps, []))), len(runs), len(quiet), int(lost)])
+    return sorted(rows, key=lambda row: (float(row[3].replace("none", "0")), int(row[1])))
+
+
+def pick(rows, *values):
+    """The row of a strategy, a number of devices, a batch and a link; None if there is none or it is disturbed."""
+    return next((row for row in rows if [row[name] for name in HEAD[:4]] == list(map(str, values)) and not row.is_true("disturbed")), None)
+
+
+def change(mine, other):
+    """mine's step over other's, less 1; 0 if they tie; None if one of them is not known."""
+    if not mine or not other:
+        return None
+    ms, other_ms = (row.number("step_ms_p50") for row in (mine, other))
+    ties = other.number("step_ms_p25") <= ms <= other.number("step_ms_p75") and mine.number("step_ms_p25") <= other_ms <= mine.number("step_ms_p75")
+    return 0.0 if ties else ms / other_ms - 1
+
+
+def amount(less):
+    return "as long" if not less else f"{100 * abs(less):.0f} % {'less' if less < 0 else 'more'}"
+
+
+def beside_dp(less):
+    return f"DDP's step takes {amount(less)} {'than' if less else 'as'} DP's"
+
+
+def times(longer):
+    return "(disturbed)" if longer is None else "as long" if not longer else f"{1 + longer:.2f} times as long"
+
+
+class Links:
+    """The steps on two devices by their link."""
+
+    def __init__(self, rows, batch):
+        self.links = unique(row["gbit"] for row in rows if row["strategy"] == "fp16")
+        self.row = {(strategy, gbit): pick(rows, strategy, 2, batch, gbit) for gbit in self.links for strategy in ("dp", "ddp", "fp16", "powersgd")}
+
+    def changes(self, mine, other):
+        found = [(gbit, change(self.row[mine, gbit], self.row[other, gbit])) for gbit in self.links]
+        return [one for one in found if one[1] is not None]
+
+    def ms(self, strategy, gbit):
+        return self.row[strategy, gbit].number("step_ms_p50")
+
+    def sentence(self):
+        """DDP beside DP on the slowest and on the fastest link, and by how much each grows between them."""
+        known = self.changes("ddp", "dp")
+        if not known:
+            return "DP and DDP: disturbed; no conclusion."
+        text = ", ".join(f"over {gbit} Gbit/s {beside_dp(less)} ({self.ms('ddp', gbit):.1f} and {self.ms('dp', gbit):.1f} ms)"
+                         for gbit, less in unique((known[0], known[-1])))
+        dp, ddp = (self.ms(strategy, known[0][0]) - self.ms(strategy, known[-1][0]) for strategy in ("dp", "ddp"))
+        if dp > 0 and ddp > 0:
+            text += f". From the fastest link to the slowest DP's step grows by {dp:.1f} ms and DDP's by {ddp:.1f}: {dp / ddp:.1f} times as much"
+        return text[0].upper() + text[1:] + "."
+
+    def crossing(self, hook, known):
+        """(Gbit/s, ms) where a hook's step becomes as long as DDP's, by straight lines in logarithms, as the figure draws them."""
+        for low, high in zip(known, known[1:]):
+            (a, b), (c, d) = ([math.log(self.ms(strategy, gbit)) for gbit in (low, high)] for strategy in (hook, "ddp"))
+            if a < c and b >= d:
+                at = (c - a) / (c - a + b - d)
+                return float(low) * (float(high) / float(low)) ** at, math.exp(c + (d - c) * at)
+        return None
+
+    def pays(self, hook):
+        """(The sentence, the crossing or None): below which bandwidth does a communication hook pay?"""
+        name, known, at = NAMES[hook], self.changes(hook, "ddp"), None
+        if not known:
+            return f"{name}: disturbed; no conclusion.", None
+        sure = [(gbit, less) for gbit, less in known if less]
+        pay, cost = ([gbit for gbit, less in sure if (less < 0) == gain] for gain in (True, False))
+        where = f"from {known[0][0]} to {known[-1][0]} Gbit/s"
+        if not sure:
+            text = f"{name} changes nothing beyond the quartiles {where}"
+        elif not pay or not cost:
+            text = f"{name} {'always' if pay else 'never'} pays {where}"
+        elif float(pay[-1]) < float(cost[0]):
+            at = self.crossing(hook, [gbit for gbit, _ in known if float(pay[-1]) <= float(gbit) <= float(cost[0])])
+            text = f"Below {at[0]:.2g} Gbit/s {name} pays"
+        else:
+            text = f"No single bandwidth bounds where {name} pays: it does at {listed(pay)} Gbit/s, and does not at {listed(cost)}"
+        text += ": a step takes " + " and ".join(f"{amount(less)} at {gbit} Gbit/s" for gbit, less in unique((known[0], known[-1])))
+        lost = len(self.links) - len(known)
+        return text + (f" ({plural(lost, 'link')} disturbed)." if lost else "."), at
+
+
+def device_sentences(rows, batch, worlds, gbit, cores):
+    """Strong and weak scaling on as many devices as there are cores, and DDP beside DP on more."""
+    said, share = [], batch // 2
+    world = max((world for world in worlds if world <= cores), default=0)
+    for kind, what, one, here, perfect in (("Strong", f"{batch} rows", batch, batch, f"{1 / max(world, 1):.2f}"),
+                                           ("Weak", f"{share} rows per device", share, share * world, "1.00")):
+        dp, ddp = (times(change(pick(rows, strategy, world, here, gbit), pick(rows, "single", 1, one, "none"))) for strategy in ("dp", "ddp"))
+        said += [f"{kind} scaling, {what}: beside one device's, a step on {world} takes {dp} under DP and {ddp} under DDP (perfect: {perfect})."] \
+            if world else []
+    more = [world for world in worlds if world > cores]
+    if more:
+        less = change(*(pick(rows, strategy, more[-1], share * more[-1], gbit) for strategy in ("ddp", "dp")))
+        than = "" if less is None else f": on {more[-1]}, with {share} rows each, {beside_dp(less)}"
+        said.append(f"{listed(map(str, more))} devices share {plural(cores, 'core')} (thin lines, open marks), which shows no speed-up, but DDP beside "
+                    f"DP{than}.")
+    return said
+
+
+def batch_sentence(rows, memory):
+    fits = listed(f"{row['batch']} rows under {NAMES[row['strategy']]}" for row in rows if row.is_true("fits"))
+    held = sum(row["peak_bytes"] == row["computed_bytes"] and (row.number("computed_bytes") <= memory * 1e6) == row.is_true("fits") for row in rows)
+    return (f"Into {memory:g} MB on device 0 fit {fits}. Of these batches and those of a row more per device, which must exceed it, {held} of "
+            f"{len(rows)} took what their dry runs say when they were trained, to the byte.")
+
+
+def table(rows):
+    return [["strategy", "devices", "rows in all", "Gbit/s", "step, ms", "quartiles"]] + [
+        [NAMES[row["strategy"]], row["world_size"], row["global_batch"], row["gbit"],
+         "disturbed" if row.is_true("disturbed") else f"{row.number('step_ms_p50'):.2f}",
+         f"{row.number('step_ms_p25'):.2f} to {row.number('step_ms_p75'):.2f}"] for row in rows]
+
+
+def write(folder):
+    results = Results(folder)
+    batch, gbit, quick = int(results.number("batch")), results.fact("middle"), results.fact("quick") == "1"
+    write_csv(results.folder / "scaling.csv", HEAD, collect(results))
+    rows, batches, worlds = results.rows("scaling.csv"), results.rows("scaling-batches.csv"), [int(world) for world in results.words("worlds")]
+    links = Links(rows, batch)
+    hooks = {hook: links.pays(hook) for hook in ("fp16", "powersgd")}
+    crossings = sorted(([hook, *at] for hook, (_, at) in hooks.items() if at), key=lambda one: one[1])
+    write_csv(results.plots / "crossings.csv", ["hook", "gbit", "step_ms"], crossings)
+    (results.plots / "settings.gp").write_text(f'batch = {batch}\nmiddle = "{gbit}"\ncores = {results.cores}\nmemory = {results.number("memory"):g}\n'
+                                               f'crossings = {len(crossings)}\n', encoding="utf-8")
+    parts = []
+    if links.links:
+        parts.append(("links", "The step by the link", [links.sentence(), *(text for text, _ in hooks.values())]))
+    if any(row["strategy"] == "single" for row in rows):
+        parts.append(("devices", "The step by the number of devices", device_sentences(rows, batch, worlds, gbit, results.cores)))
+    lines = ["## By link, number of devices and batch", "", "A quick run: its times mean nothing." if quick else ""]
+    parts += [("batches", "The largest batch", [batch_sentence(batches, results.number("memory"))])] if batches else []
+    for name, title, said in parts:
+        text = "" if quick and name != "batches" else " ".join(said)
+        lines += ["", f"### {title}", "", text, "", section.draw(results.folder, f"scaling-{name}", text), "",
+                  section.numbers(results, "scaling-batches.csv" if name == "batches" else "scaling.csv") + " " + ABOUT[name].format(**results.facts)]
+    section.finish(results, "scaling", [*lines, "", *([markdown_table(table(rows))] if rows else [])])
+    print("\n".join(line for line in lines if line and line[0] not in "!#N"))

@@ -1,0 +1,158 @@
+#!/usr/bin/env bash
+# scaling.sh: what DP's and DDP's step takes by the link, by the number of devices and by the batch, in three parts:
+#
+#   links    a step on two devices over emulated links of 1 to 100 Gbit/s, and DDP's with fp16 or PowerSGD as its
+#            communication hook: each pays below a bandwidth of its own
+#   devices  a step on one and more devices over one link, with a constant global batch (strong scaling) and with constant
+#            rows per device (weak scaling); devices beyond the cores share them
+#   batches  the largest batch that fits into --memory-mb on device 0 under DP, DDP and ZeRO-1, found by --dry-run; that
+#            batch and the next are then trained
+#
+# Writes scaling.csv, scaling-batches.csv, three figures, section.md and section.html, which bench/compare.sh's report
+# brings in. The exit status is 0 only if the trained batches took the dry runs' bytes; times are measured, not judged.
+# What is said of the numbers: bench/report/scaling.py.
+set -euo pipefail
+export LC_ALL=C
+
+here=$PWD
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
+cd "$root"
+source bench/setup.sh
+for part in compare/{devices,options,results,runs,section,disturbed}; do
+    # shellcheck source=/dev/null
+    source "bench/$part.sh"
+done
+
+usage() {
+    cat <<END
+usage: bench/scaling.sh [options]
+  --quick          one round of a few small steps: tries the command, and measures no speed
+  --only PARTS     some of: links devices batches (default: all three)
+  --links LIST     Gbit/s of the part links (default: 1 2.5 5 10 25 50 100); a message's latency is 20 us
+  --worlds LIST    numbers of devices of the part devices, from 2 (default: 2 3 4)
+  --memory-mb N    millions of bytes on device 0 in the part batches (default: 128; with --quick 1)
+  --rounds N       how often each step is measured (default: 4)
+  --patience SECONDS  how long disturbed runs are made once more (default: 60; with --quick 0)
+  --out DIR        where the results go (default: bench/out-scaling)
+  --resume         go on with a call that was interrupted (the same options)
+  --bin DIR        use the programs in DIR, build nothing
+  --help           this text
+END
+}
+
+quick=0 resume=0 planning=0 rounds=4 patience="" memory="" out=bench/out-scaling bin=""
+only="links devices batches" links="1 2.5 5 10 25 50 100" worlds="2 3 4"
+declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=bin)
+declare -A values=([--only]=only [--links]=links [--worlds]=worlds [--memory-mb]=memory [--rounds]=rounds [--patience]=patience)
+read_options bench/scaling.sh "$@"
+patience=${patience:-$((quick ? 0 : 60))} memory=${memory:-$((quick ? 1 : 128))}
+need_words --only "$only" "links|devices|batches"
+for gbit in $links; do need_link --links "$gbit,20"; done
+[[ -n ${links// /} ]] || fail_usage "--links: expected at least one"
+need_numbers --worlds "$worlds" 2 "$(most_devices)"
+need_number --memory-mb "$memory" 1 100000
+need_number --rounds "$rounds" 1 1000
+need_number --patience "$patience" 0 999999
+programs="train_single train_dp train_ddp ddprun bench_probe"
+# shellcheck disable=SC2086 # the programs are words
+need_programs $programs
+claim_results
+kind=cpu # for disturbed.sh
+middle=10 steps=35 batch=300 hidden=1024,1024 most=2048
+gpt="--layers 4 --heads 4 --embedding 256 --context 32"
+[[ $quick == 0 ]] || { rounds=1 steps=8 batch=60 hidden=128,128 gpt="--layers 1 --heads 2 --embedding 32 --context 16"; }
+unset RANK WORLD_SIZE
+
+[[ -n $bin ]] || {
+    setup_require 0 build 9<&-
+    # shellcheck disable=SC2086 # the programs are words
+    setup_build "$root" build $programs 9<&-
+    bin=$root/build/bin
+}
+open_section scaling.csv scaling-batches.csv
+
+# The steps to measure, a line each: STRATEGY-DEVICES-BATCH-GBIT. Where both parts have one, it is measured once.
+configurations() {
+    local gbit world
+    {
+        [[ $only != *links* ]] || for gbit in $links; do printf '%s\n' {dp,ddp,fp16,powersgd}-2-"$batch-$gbit"; done
+        [[ $only != *devices* ]] || for world in $worlds; do
+            printf '%s\n' single-1-{"$batch",$((batch / 2))}-none {dp,ddp}-"$world"-{"$batch",$((batch / 2 * world))}-$middle
+        done
+    } | awk '!seen[$0]++'
+}
+
+# measure CONFIGURATION ROUND: one run between two probes.
+measure() {
+    local strategy world rows gbit name=step-$1-$2
+    local -a command
+    IFS=- read -r strategy world rows gbit <<<"$1"
+    # shellcheck disable=SC2046,SC2207 # a command is words
+    case $strategy in
+    single) command=($(on_first_core) "$bin/train_single") ;;
+    dp) command=("$bin/train_dp" --devices "$world" --bind cores) ;;
+    *) command=("$bin/ddprun" --bind cores --nproc-per-node "$world" "$bin/train_ddp" --sampler blocked) ;;
+    esac
+    case $strategy in
+    fp16) command+=(--comm-hook fp16) ;;
+    powersgd) command+=(--comm-hook powersgd --powersgd-start 2) ;;
+    esac
+    [[ $gbit == none ]] || command+=(--link "$gbit,20")
+    between_probes "$name" run_once "$name" "${command[@]}" --model mlp --hidden $hidden --data synthetic:1x8x8:10@3600 \
+        --drop-last --global-batch "$rows" --steps $steps --no-eval --log-every 1 --out "$out/runs/$name"
+}
+
+# hold NAME STRATEGY BATCH OPTION...: a run of a gpt on two devices, whose memory counts
+hold() {
+    local -a command=("$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp")
+    [[ $2 != dp ]] || command=("$bin/train_dp" --devices 2)
+    [[ $2 != zero1 ]] || command+=(--zero-optimizer)
+    # shellcheck disable=SC2086 # options are words
+    run_once "$1" "${command[@]}" --model gpt $gpt --optimizer adamw --global-batch "$3" "${@:4}"
+}
+
+# bytes_of STRATEGY BATCH: what its dry run says of device 0: each kind's bytes and the peak, with commas between.
+bytes_of() {
+    sed -n 's/^[a-z_]*_bytes=\([0-9]*\).*/\1/p' "$out/runs/dry-$1-$2/output.txt" | sed -n 1,7p | paste -sd , -
+}
+
+# find_largest STRATEGY: dry runs of ever closer batches, of which `fits` does and `exceeds`, a row more per device, does not;
+# then both are trained. Rows of scaling-batches.csv.
+find_largest() {
+    local rows computed fits=0 exceeds=$((most + 2))
+    while ((exceeds - fits > 2)); do
+        rows=$(((fits + exceeds) / 4 * 2)) # even
+        hold "dry-$1-$rows" "$1" "$rows" --dry-run || exit 1
+        [[ $(bytes_of "$1" "$rows" | cut -d , -f 7) -le $((memory * 1000000)) ]] && fits=$rows || exceeds=$rows
+    done
+    ((fits > 0 && fits < most)) ||
+        fail_usage "--memory-mb $memory: under $1, $( ((fits)) && echo "$most rows fit" || echo "2 rows do not fit") -- try another"
+    for rows in $fits $exceeds; do
+        hold "run-$1-$rows" "$1" "$rows" --steps 2 --no-eval --out "$out/runs/run-$1-$rows" || exit 1
+        computed=$(json peak_bytes_device0 "$out/runs/run-$1-$rows/summary.json")
+        echo "$1,$rows,$((rows == fits)),$(bytes_of "$1" "$rows"),$computed" >>"$out/scaling-batches.csv"
+    done
+}
+
+mapfile -t wanted < <(configurations)
+finished=0 all=$((rounds * ${#wanted[@]}))
+if [[ $only == *batches* ]]; then
+    echo "the largest batch that fits into $memory MB" >&2
+    echo strategy batch fits {weights,gradients,optimizer,batch,logits,activations,peak,computed}_bytes | tr ' ' , \
+        >"$out/scaling-batches.csv"
+    for strategy in dp ddp zero1; do find_largest $strategy; done
+fi
+begun=$SECONDS
+for ((round = 1; round <= rounds; round++)); do
+    for one in "${wanted[@]}"; do
+        say_progress $finished $all "round $round of $rounds: $one"
+        measure "$one" $round || exit 1
+        finished=$((finished + 1))
+    done
+done
+repeat_disturbed_runs "$patience" || exit 1
+write_facts "quick $quick" "rounds $rounds" "configurations ${wanted[*]}" "batch $batch" "worlds $worlds" "middle $middle" \
+    "hidden $hidden" "memory $memory" "cores $(count_cores)" -- "Command: \`$asked\`"
+write_report scaling || exit 1
+echo "the section for the report: $out/section.html" >&2
+[[ $only != *batches* ]] || awk -F, '$10 != $11 && NR > 1 { exit 1 }' "$out/scaling-batches.csv"

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Steps by link, devices and batch: both signs, ties, disturbed and missing rows; and what is made of runs."""
+
+import unittest
+
+from made import Made
+from report import scaling
+
+
+def row(strategy, world, batch, gbit, ms, disturbed=0):
+    """Quartiles 2 % apart from the median."""
+    return [strategy, world, batch, gbit, ms * 0.98, ms, ms * 1.02, 4, 4, disturbed]
+
+
+def rows(*made_rows):
+    with Made() as made:
+        return made.csv("scaling.csv", scaling.HEAD, *made_rows).results.rows("scaling.csv")
+
+
+def links(**of):
+    """Steps over 1, 10 and 100 Gbit/s by strategy; None: not measured; a string: disturbed."""
+    of = {"dp": [80, 20, 10], "ddp": [40, 10, 5], "fp16": [20, 9, 6], "powersgd": [10, 12, 8], **of}
+    return scaling.Links(rows(*(row(strategy, 2, 300, gbit, float(ms), int(isinstance(ms, str))) for strategy, times in of.items()
+                                for gbit, ms in zip((1, 10, 100), times) if ms is not None)), 300)
+
+
+class ByLink(unittest.TestCase):
+    def test_ddp_beside_dp(self):
+        self.assertEqual(links().sentence(), "Over 1 Gbit/s DDP's step takes 50 % less than DP's (40.0 and 80.0 ms), over 100 Gbit/s DDP's step "
+                         "takes 50 % less than DP's (5.0 and 10.0 ms). From the fastest link to the slowest DP's step grows by 70.0 ms and DDP's "
+                         "by 35.0: 2.0 times as much.")
+        self.assertEqual(links(ddp=[88, 22, 10.1]).sentence(), "Over 1 Gbit/s DDP's step takes 10 % more than DP's (88.0 and 80.0 ms), over 100 "
+                         "Gbit/s DDP's step takes as long as DP's (10.1 and 10.0 ms). From the fastest link to the slowest DP's step grows by 70.0 "
+                         "ms and DDP's by 77.9: 0.9 times as much.")
+        self.assertTrue(links(ddp=["40", 10, "5"]).sentence().endswith("Over 10 Gbit/s DDP's step takes 50 % less than DP's (10.0 and 20.0 ms)."))
+        self.assertEqual(links(ddp=["40", "10", None]).sentence(), "DP and DDP: disturbed; no conclusion.")
+
+    def test_crossing(self):
+        """10 % less at 10 Gbit/s and 20 % more at 100: by logarithms 0.3663 of the way."""
+        text, (gbit, ms) = links().pays("fp16")
+        self.assertEqual(text, "Below 23 Gbit/s fp16 pays: a step takes 50 % less at 1 Gbit/s and 20 % more at 100 Gbit/s.")
+        self.assertAlmostEqual(gbit, 10 ** 1.36624, places=3)
+        self.assertAlmostEqual(ms, 10 * 0.5 ** 0.36624, places=3)
+
+    def test_a_tie_at_the_crossing(self):
+        self.assertTrue(links(fp16=[20, 10.1, 10]).pays("fp16")[0].startswith("Below 9.7 Gbit/s fp16 pays"))
+        self.assertTrue(links(fp16=[20, 9.9, 10]).pays("fp16")[0].startswith("Below 10 Gbit/s fp16 pays"))
+
+    def test_never_and_always(self):
+        self.assertEqual(links(fp16=[44, 11, 5]).pays("fp16"), (
+            "fp16 never pays from 1 to 100 Gbit/s: a step takes 10 % more at 1 Gbit/s and as long at 100 Gbit/s.", None))
+        self.assertEqual(links(fp16=[20, 5, 4]).pays("fp16"), (
+            "fp16 always pays from 1 to 100 Gbit/s: a step takes 50 % less at 1 Gbit/s and 20 % less at 100 Gbit/s.", None))
+        self.assertEqual(links(fp16=[40, 10, 5]).pays("fp16")[0], "fp16 changes nothing beyond the quartiles from 1 to 100 Gbit/s: a step takes as "
+                         "long at 1 Gbit/s and as long at 100 Gbit/s.")
+
+    def test_no_single_bandwidth(self):
+        for times, words in (([44, 9, 4], "at 10 and 100 Gbit/s, and does not at 1:"), ([20, 11, 4], "at 1 and 100 Gbit/s, and does not at 10:")):
+            text, at = links(fp16=times).pays("fp16")
+            self.assertIn(f"No single bandwidth bounds where fp16 pays: it does {words}", text)
+            self.assertIsNone(at)
+
+    def test_disturbed(self):
+        text, (gbit, _) = links(fp16=[20, "9", 6]).pays("fp16")
+        self.assertTrue(text.endswith("(1 link disturbed)."))
+        self.assertAlmostEqual(gbit, 100 ** 0.79175, places=2)  # ln 2 of ln 2 + ln 1.2
+        self.assertEqual(links(ddp=["40", "10", "5"]).pays("fp16"), ("fp16: disturbed; no conclusion.", None))
+        self.assertEqual(links(powersgd=[]).pays("powersgd"), ("PowerSGD: disturbed; no conclusion.", None))
+
+
+class ByDevices(unittest.TestCase):
+    def said(self, dp=(25, 40), ddp=(15, 20), worlds=(2, 3, 4), cores=2, more=(60, 30), lost=0):
+        """dp, ddp: steps on two devices, strong and weak; more: on four devices, weak."""
+        return scaling.device_sentences(rows(
+            row("single", 1, 300, "none", 20), row("single", 1, 150, "none", 10, lost),
+            *(row(strategy, 2, 300, 10, strong) for strategy, (strong, _) in (("dp", dp), ("ddp", ddp))),
+            row("dp", 4, 600, 10, more[0]), row("ddp", 4, 600, 10, more[1])), 300, list(worlds), "10", cores)
+
+    def test_strong_and_weak(self):
+        strong, weak, more = self.said()
+        self.assertEqual(strong, "Strong scaling, 300 rows: beside one device's, a step on 2 takes 1.25 times as long under DP and 0.75 times as "
+                         "long under DDP (perfect: 0.50).")
+        self.assertEqual(weak, "Weak scaling, 150 rows per device: beside one device's, a step on 2 takes 2.50 times as long under DP and 1.50 "
+                         "times as long under DDP (perfect: 1.00).")
+        self.assertEqual(more, "3 and 4 devices share 2 cores (thin lines, open marks), which shows no speed-up, but DDP beside DP: on 4, with 150 "
+                         "rows each, DDP's step takes 50 % less than DP's.")
+
+    def test_ties_and_signs(self):
+        strong, weak, more = self.said(dp=(20.1, 40), ddp=(10, 20), worlds=(2, 4), more=(60, 90))
+        self.assertIn("takes as long under DP and 0.50 times as long under DDP", strong)
+        self.assertTrue(more.startswith("4 devices share") and more.endswith("DDP's step takes 50 % more than DP's."))
+        self.assertTrue(self.said(more=(60, 60.5))[2].endswith("DDP's step takes as long as DP's."))
+
+    def test_enough_cores(self):
+        self.assertEqual(len(self.said(cores=4)), 2)
+        self.assertEqual([line[:9] for line in self.said(cores=1)], ["2, 3 and "])
+
+    def test_disturbed(self):
+        self.assertIn("takes (disturbed) under DP and (disturbed) under DDP", self.said(lost=1)[1])
+        self.assertTrue(self.said(worlds=(2, 5))[2].endswith("but DDP beside DP."))
+
+
+class ByBatch(unittest.TestCase):
+    def said(self, computed=90e6, more=101e6):
+        with Made() as made:
+            made.csv("scaling-batches.csv", ["strategy", "batch", "fits", "peak_bytes", "computed_bytes"],
+                     ["dp", 48, 1, int(90e6), int(computed)], ["dp", 50, 0, int(101e6), int(more)])
+            return scaling.batch_sentence(made.results.rows("scaling-batches.csv"), 100.0)
+
+    def test_largest(self):
+        text = "Into 100 MB on device 0 fit 48 rows under DP. Of these batches and those of a row more per device, which must exceed it, {} of 2"
+        self.assertTrue(self.said().startswith(text.format(2)))
+        self.assertTrue(self.said(computed=90e6 + 1).startswith(text.format(1)))
+        self.assertTrue(self.said(computed=90e6 + 1, more=99e6).startswith(text.format(0)))
+
+
+class Runs(unittest.TestCase):
+    def collected(self, *disturbed, last=10):
+        with Made(configurations="dp-2-300-10 single-1-300-none", rounds=3) as made:
+            for turn in (1, 2, 3):
+                ms = last if turn == 3 else 10
+                made.csv(f"runs/step-dp-2-300-10-{turn}/steps.csv", ["step", "step_ms"], [5, 99], [6, ms], [7, ms])
+                made.csv(f"runs/step-single-1-300-none-{turn}/steps.csv", ["step", "step_ms"], [6, 8])
+            made.write("disturbed.txt", [f"step-dp-2-300-10-{turn}" for turn in disturbed])
+            return scaling.collect(made.results)
+
+    def test_rows(self):
+        self.assertEqual(self.collected(), [["single", "1", "300", "none", *["8.0000"] * 3, 3, 3, 0], ["dp", "2", "300", "10", *["10.0000"] * 3, 3, 3, 0]])
+
+    def test_disturbed(self):
+        self.assertEqual(self.collected(3, last=99)[1][4:], [*["10.0000"] * 3, 3, 2, 0])
+        self.assertEqual(self.collected(2, 3, last=10)[1][7:], [3, 1, 1])
+        self.assertEqual(self.collected(last=12.6)[1][7:], [3, 3, 1])
+        self.assertEqual(self.collected(last=12.4)[1][7:], [3, 3, 0])
+
+
+if __name__ == "__main__":
+    unittest.main()
