@@ -17,7 +17,7 @@ here=$PWD
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in progress devices options results runs section disturbed measure link equivalence facts; do
+for part in progress devices options results runs mine section disturbed measure link equivalence facts; do
     # shellcheck source=/dev/null
     source "bench/compare/$part.sh"
 done
@@ -25,6 +25,8 @@ done
 usage() {
     cat <<END
 usage: bench/compare.sh [options]
+  --mine FILE        one more row, "yours": your own wrapper or all-reduce, C source or a shared object, with the table
+                     own_dp, own_ddp or own_all_reduce (tutorials/capstones)
   --quick            a minute or two instead of eight: fewer steps, epochs and repeats
   --device NAME      cpu (default), cuda or auto
   --model "A B"      models (default: mlp convnet; without --quick also resnet20)
@@ -48,7 +50,7 @@ quick=0 install=0 resume=0 only_equivalence=0
 device=cpu models="" worlds="1 2 4" repeats="" patience="" out=bench/out bin="" backend=auto hosts="" slow_link=""
 declare -A flags=([--quick]=quick [--install]=install [--resume]=resume [--only-equivalence]=only_equivalence)
 declare -A values=([--device]=device [--model]=models [--world]=worlds [--backend]=backend [--hosts]=hosts
-    [--link]=slow_link [--repeats]=repeats [--patience]=patience) paths=([--out]=out [--bin]=bin)
+    [--link]=slow_link [--repeats]=repeats [--patience]=patience) paths=([--out]=out [--bin]=bin [--mine]=mine)
 read_options bench/compare.sh "$@"
 
 if [[ $quick == 1 ]]; then
@@ -92,9 +94,11 @@ trap 'interrupted 130' INT
 trap 'interrupted 143' TERM
 # Nothing of an earlier comparison is removed before it is clear that this one can run.
 check_devices
+check_mine
 name_links
-open_results {summary,difference,equivalence}{,-link}.csv {growth,repeats,buckets,networks}.csv facts.txt report.{md,html} \
+open_results {summary,equivalence}{,-link}.csv {difference,difference-link,buckets}{,-mine}.csv {failed,growth,repeats,networks}.csv facts.txt report.{md,html} \
     {player,whatif}.html profile.{json,txt} runs/rows.csv{,.log}
+keep_mine
 started=$SECONDS
 load=$(cut -d ' ' -f 1-3 /proc/loadavg)
 
@@ -119,9 +123,13 @@ if [[ $only_equivalence == 0 ]]; then
 fi
 check_equivalence
 clear_bar
+[[ ${#mine_failed[@]} == 0 ]] || list_failed >"$out/failed.csv"
 if [[ $only_equivalence == 0 ]]; then
     comparison_facts >"$out/facts.txt"
     write_report compare
     [[ ! -s $out/report.html ]] || say "report: $out/report.html ($((SECONDS - started)) s)"
 fi
-equivalence_verdict
+status=0
+equivalence_verdict || status=1
+mine_verdict || status=1
+exit $status

@@ -1,6 +1,7 @@
-# difference.awk: what DDP's step takes more or less than DP's, phase by phase, from summary.csv.
+# difference.awk: what DDP's step takes more or less than DP's, phase by phase, from summary.csv; with -v a=ddp -v b=mine
+# what the reader's own takes more or less than DDP's.
 #
-#   awk -f difference.awk summary.csv >difference.csv
+#   awk [-v a=STRATEGY -v b=STRATEGY] -f difference.awk summary.csv >difference.csv
 #
 # A row for each model, number of devices and phase: difference_ms is DDP's milliseconds less DP's, so that a
 # negative one is time that DDP saves. The phase "step" is the whole step (medians). "rest" is what the
@@ -13,13 +14,17 @@
 # quartiles) or disturbed (no conclusion).
 BEGIN {
     FS = OFS = ","
+    if (a == "") {
+        a = "dp"
+        b = "ddp"
+    }
     count = split("data scatter replicate forward gather loss backward reduce exposed optimizer other", \
         phase, " ")
 }
 
 FNR == 1 {
     for (i = 1; i <= NF; i++) at[$i] = i
-    print "model,world_size,verdict,phase,shown,dp_ms,ddp_ms,difference_ms"
+    print "model,world_size,verdict,phase,shown," a "_ms," b "_ms,difference_ms"
     next
 }
 
@@ -31,10 +36,10 @@ function of(name) {
     exit 1
 }
 
-of("strategy") ~ /^(dp|ddp)$/ && of("timed") {
+(of("strategy") == a || of("strategy") == b) && of("timed") {
     run = of("model") SUBSEP of("world_size")
     s = of("strategy")
-    if (s == "dp") order[++pairs] = run
+    if (s == a) order[++pairs] = run
     for (p = 1; p <= count; p++) spent[s, run, p] = of(phase[p] "_ms")
     p25[s, run] = of("step_ms_p25")
     p50[s, run] = of("step_ms_p50")
@@ -52,31 +57,32 @@ function inside(ms, s, run) {
 
 function verdict_on(run) {
     if (disturbed[run]) return "disturbed"
-    if (inside(p50["dp", run], "ddp", run) && inside(p50["ddp", run], "dp", run)) return "ties"
-    return p50["ddp", run] < p50["dp", run] ? "saves" : "loses"
+    if (inside(p50[a, run], b, run) && inside(p50[b, run], a, run)) return "ties"
+    return p50[b, run] < p50[a, run] ? "saves" : "loses"
 }
 
-function row(what, dp, ddp,    shown) {
+function row(what, first, second,    shown) {
     shown = what
-    if (what != "step" && (what ~ /^(rest|other)$/ || size(ddp - dp) < 0.01 * p50["dp", run])) shown = "all else"
-    print key[1], key[2], verdict, what, shown, sprintf("%.4f", dp), sprintf("%.4f", ddp), sprintf("%.4f", ddp - dp)
+    if (what != "step" && (what ~ /^(rest|other)$/ || size(second - first) < 0.01 * p50[a, run])) shown = "all else"
+    print key[1], key[2], verdict, what, shown, sprintf("%.4f", first), sprintf("%.4f", second), \
+        sprintf("%.4f", second - first)
 }
 
 END {
     if (failed) exit 1
     for (r = 1; r <= pairs; r++) {
         run = order[r]
-        if (!(("ddp", run) in p50)) continue
+        if (!((b, run) in p50)) continue
         split(run, key, SUBSEP)
         verdict = verdict_on(run)
-        dp = p50["dp", run]
-        ddp = p50["ddp", run]
+        first = p50[a, run]
+        second = p50[b, run]
         for (p = 1; p <= count; p++) {
-            row(phase[p], spent["dp", run, p], spent["ddp", run, p])
-            dp -= spent["dp", run, p]
-            ddp -= spent["ddp", run, p]
+            row(phase[p], spent[a, run, p], spent[b, run, p])
+            first -= spent[a, run, p]
+            second -= spent[b, run, p]
         }
-        row("rest", dp, ddp)
-        row("step", p50["dp", run], p50["ddp", run])
+        row("rest", first, second)
+        row("step", p50[a, run], p50[b, run])
     }
 }

@@ -29,6 +29,7 @@ between_probes() {
     [[ $last_probe == $threads,* ]] || take_probe $threads
     before=$last_probe
     "$@" || return 1
+    [[ -d $out/runs/$name ]] || return 0 # a run of the reader's own (mine.sh), which failed
     take_probe $threads
     printf 'threads,gflops,triad_gbps\n%s\n%s\n' "$before" "$last_probe" >"$out/runs/$name/probe.csv"
 }

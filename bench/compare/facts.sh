@@ -37,6 +37,7 @@ tolerance_resnet20 $(tolerance_at resnet20 0)
 batch_norm ${skipped[*]}
 probe $([[ $kind != cpu ]] || usual_probe 0 | tr '\t' ' ')
 END
+    mine_facts
     machine_lines | sed 's/^- /machine /'
 }
 

@@ -50,7 +50,7 @@ link_run() {
             --link $growth_link --steps $((warm_up + 6)) --no-eval --log-every 1
         ;;
     buckets-*)
-        train "$1" ddp 2 "${options[@]}" --link "$slow_link" --bucket-cap-mb "$what" \
+        train "$1" "$strategy" 2 "${options[@]}" --link "$slow_link" --bucket-cap-mb "$what" \
             --steps $((measured_steps / 2)) --log-every 1
         ;;
     overlap-*)
@@ -67,11 +67,13 @@ measure_link() {
     has_link || return 0
     for ((repeat = 1; repeat <= (repeats + 1) / 2; repeat++)); do
         begin_section "slow link: repeat $repeat of $(((repeats + 1) / 2))"
-        for strategy in dp ddp; do
+        for strategy in dp ddp ${mine:+mine}; do
             measure_run "link-${models%% *}-$strategy-2-$repeat"
             for world in $(timed_worlds); do measure_run "growth-${models%% *}-$strategy-$world-$repeat"; done
         done
-        for cap in $bucket_caps; do measure_run "buckets-$cap-ddp-2-$repeat"; done
+        for strategy in $(bucket_strategies); do
+            for cap in $bucket_caps; do measure_run "buckets-$cap-$strategy-2-$repeat"; done
+        done
     done
     for where in memory fast slow; do
         measure_run overlap-$where-serial
@@ -86,26 +88,44 @@ with_link() {
 
 # summary-link.csv, difference-link.csv, growth.csv and buckets.csv.
 summarize_link() {
-    local strategy cap header world
+    local strategy header world
     has_link || return 0
     header=$(awk -v header=1 -f bench/compare/summarize.awk)
     {
         echo "$header"
-        for strategy in dp ddp; do summary_row "${models%% *}" $strategy 2 link; done
+        for strategy in dp ddp ${mine:+mine}; do
+            has_failed $strategy link "${models%% *}" 2 || summary_row "${models%% *}" $strategy 2 link
+        done
     } | with_link "$link_text" >"$out/summary-link.csv"
-    awk -f bench/compare/difference.awk "$out/summary-link.csv" >"$out/difference-link.csv"
+    write_differences -link
     {
         echo "$header"
-        for strategy in dp ddp; do
-            for world in $(timed_worlds); do summary_row "${models%% *}" $strategy "$world" growth; done
+        for strategy in dp ddp ${mine:+mine}; do
+            for world in $(timed_worlds); do
+                has_failed $strategy growth "${models%% *}" "$world" || summary_row "${models%% *}" $strategy "$world" growth
+            done
         done
     } | with_link "${growth_link/,/ Gbit\/s and } us" >"$out/growth.csv"
+    for strategy in $(bucket_strategies); do
+        has_failed "$strategy" buckets mlp 2 || summarize_buckets "$strategy" >"$out/buckets$([[ $strategy == ddp ]] || echo -mine).csv"
+    done
+}
+
+# The strategies that have buckets.
+bucket_strategies() {
+    echo ddp
+    [[ -z $mine || $mine_like == dp ]] || echo mine
+}
+
+# summarize_buckets STRATEGY: the rows of buckets.csv.
+summarize_buckets() {
+    local cap
     {
-        echo "$header"
-        for cap in $bucket_caps; do summary_row "$cap" ddp 2 buckets; done
+        awk -v header=1 -f bench/compare/summarize.awk
+        for cap in $bucket_caps; do summary_row "$cap" "$1" 2 buckets; done
     } | csv 'BEGIN { print "position,cap_mb,step_ms_p25,step_ms_p50,step_ms_p75,disturbed" }
         { printf "%d,%s,%s,%s,%s,%d\n", ++n, of("model"), of("step_ms_p25"), of("step_ms_p50"), of("step_ms_p75"), \
-            of("disturbed") }' >"$out/buckets.csv"
+            of("disturbed") }'
 }
 
 # What the model in bench/model says of other numbers of devices and other networks, from this machine's profile of

@@ -21,6 +21,7 @@ configurations() {
     echo single 1
     for world in $worlds; do echo dp "$world"; done
     for world in $worlds; do echo ddp "$world"; done
+    [[ -z $mine ]] || for world in $worlds; do echo mine "$world"; done
 }
 
 # speed_configurations MODEL: the configurations whose speed is measured. Where the optimizer has a state that is worth
@@ -102,10 +103,17 @@ summarize() {
     awk -v header=1 -f bench/compare/summarize.awk >"$out/summary.csv"
     for model in $models; do
         while read -r strategy world; do
-            summary_row "$model" "$strategy" "$world" >>"$out/summary.csv"
+            has_failed "$strategy" speed "$model" "$world" || summary_row "$model" "$strategy" "$world" >>"$out/summary.csv"
         done < <(speed_configurations "$model")
     done
-    [[ -z $(timed_worlds) ]] || awk -f bench/compare/difference.awk "$out/summary.csv" >"$out/difference.csv"
+    [[ -z $(timed_worlds) ]] || write_differences ""
+}
+
+# write_differences PART: difference.csv from summary.csv, or with -link those of the slow link; the reader's own against
+# the strategy that it takes the place of.
+write_differences() {
+    awk -f bench/compare/difference.awk "$out/summary$1.csv" >"$out/difference$1.csv"
+    [[ -z $mine ]] || awk -v a="$mine_like" -v b=mine -f bench/compare/difference.awk "$out/summary$1.csv" >"$out/difference$1-mine.csv"
 }
 
 # repeats.csv: the median step of every run of measure_speed, for bench/regress.sh.
@@ -114,7 +122,7 @@ list_repeats() {
     echo model,strategy,world_size,repeat,step_ms_p50,disturbed
     for model in $models; do
         while read -r strategy world; do
-            is_timed "$world" || continue
+            is_timed "$world" && ! has_failed "$strategy" speed "$model" "$world" || continue
             for ((repeat = 1; repeat <= repeats; repeat++)); do
                 run=speed-$model-$strategy-$world-$repeat
                 awk -v skip=$warm_up -v facts="" -f bench/compare/summarize.awk "$out/runs/$run/steps.csv" |
@@ -154,6 +162,9 @@ trace_steps() {
     trace_step timeline-ddp ddp trace-ddp
     ! has_link || trace_step timeline-link-dp dp trace-link-dp --link "$slow_link"
     ! has_link || trace_step timeline-link-ddp ddp trace-link-ddp --link "$slow_link"
+    [[ -n $mine ]] || return 0
+    trace_step timeline-mine mine trace-mine
+    ! has_link || trace_step timeline-link-mine mine trace-link-mine --link "$slow_link"
 }
 
 # trace_step NAME STRATEGY TRACE OPTION...
@@ -163,5 +174,5 @@ trace_step() {
     # shellcheck disable=SC2046 # the options are words
     train "$name" "$strategy" 2 --model mlp --hidden $deep \
         --data digits --global-batch 300 --steps 20 --no-eval --trace "$out/$trace.json" "$@" \
-        $([[ $strategy == dp ]] || echo --bucket-cap-mb 1) $([[ $kind == cpu ]] || echo --profile)
+        $([[ $strategy == dp || $strategy$mine_like == minedp ]] || echo --bucket-cap-mb 1) $([[ $kind == cpu ]] || echo --profile)
 }

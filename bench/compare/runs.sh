@@ -70,7 +70,7 @@ make_run() {
     mkdir -p "$folder"
     made "runs/$name/"{output.txt,log.txt,command,command.txt,config.json,steps.csv,summary.json,probe.csv}
     [[ $live == 0 || ! -t 2 ]] || log=/dev/stderr
-    timeout --foreground "$deadline" "$@" >"$folder/output.txt" 2>"$log" </dev/null 9<&- || status=1
+    timeout --foreground "${run_deadline:-$deadline}" "$@" >"$folder/output.txt" 2>"$log" </dev/null 9<&- || status=1
     made_in "runs/$name"
     made_in . 'trace-*'
     [[ $status == 0 ]] || return 1
@@ -107,12 +107,13 @@ run_once() {
 # train NAME STRATEGY WORLD OPTION...: trains once, as run_once does: commands.txt gets the command, and the files are
 # in $out/runs/NAME. While the runs are only planned it counts this one.
 train() {
-    local name=$1 folder=$out/runs/$1 strategy=$2 world=$3 begin
-    shift 3
+    local name=$1 folder=$out/runs/$1 strategy=$2 like=$2 world=$3 model=$5 begin
+    shift 3 # what follows begins with --model
     [[ $planning == 0 ]] || { plan_run "$name" && return; }
+    [[ $strategy != mine ]] || { like=$mine_like && is_mine_to_run "$name" "$model" "$world" || return 0; }
     local -a command
     # shellcheck disable=SC2046 # the options are words
-    case $strategy in
+    case $like in
     single) command=($(on_first_core) "$bin/train_single") ;;
     dp) command=("$bin/train_dp" $(dp_devices "$world") --bind cores) ;;
     ddp | zero1)
@@ -126,7 +127,8 @@ train() {
     # The average of the ranks' means is DP's mean to the bit if all ranks have as many rows and
     # dividing by their number is exact: the batches here are multiples of 4. Otherwise divide by the
     # global batch.
-    [[ $strategy =~ ^(single|dp)$ || $world =~ ^[124]$ ]] || command+=(--normalize global)
+    [[ $like =~ ^(single|dp)$ || $world =~ ^[124]$ ]] || command+=(--normalize global)
+    [[ $strategy != mine ]] || command+=("${mine_options[@]}")
     command+=(--device "$device" "$@" --out "$folder")
 
     [[ $again == 1 ]] || quoted "${command[@]}" >>"$out/commands.txt"
@@ -143,6 +145,7 @@ train() {
     fi
     current_run=
     clear_bar
+    [[ $strategy != mine ]] || { mine_run_failed "$name" "$model" "$world" $((($(now_ms) - begin) / 1000)) && return; }
     show_failure "$name" "${command[@]}"
     return 1
 }

@@ -1,0 +1,161 @@
+# mine.sh: --mine FILE, a wrapper or an all-reduce of the reader's own (ddp/own/README.md), measured and compared as one
+# strategy more, "mine". Sourced by compare.sh after runs.sh. Its runs are those of the built-in strategy that it takes
+# the place of (mine_like), with the option that loads FILE.
+#
+# A run of it that fails is a row of failed.csv, with the first error that it wrote; the comparison continues. Repeats of a
+# run that failed are not made; after one that blocked for mine_patience seconds none is made any more.
+
+mine=           # FILE; empty without --mine
+mine_symbol=    # own_dp, own_ddp or own_all_reduce: the table that FILE defines
+mine_like=      # dp or ddp
+mine_options=() # by which the program loads FILE
+mine_deadline=120 mine_patience=15 # seconds
+mine_blocked=   # the run that blocked
+mine_comparisons=0 mine_broken=0
+declare -A mine_failed=() # "PART:MODEL:WORLD": why
+
+# check_mine: finds out which table FILE defines, and ends the script with the loader's error if it cannot be loaded.
+check_mine() {
+    local said
+    [[ -n $mine ]] || return 0
+    said=$(load_mine train_ddp --wrapper)
+    case $said in
+    *": defines own_dp: run it by train_dp --wrapper FILE") use_mine own_dp dp train_dp --wrapper ;;
+    *": defines own_all_reduce: run it by train_ddp --all-reduce FILE") use_mine own_all_reduce ddp train_ddp --all-reduce ;;
+    *) use_mine own_ddp ddp train_ddp --wrapper ;;
+    esac
+}
+
+# load_mine PROGRAM OPTION: prints the error with which the program rejects FILE; nothing if it loads it.
+load_mine() {
+    "$bin/$1" "$2" "$mine" --summary 2>&1 >/dev/null 9<&- | sed -n 's/^error: //p' | head -n 1
+}
+
+use_mine() { # SYMBOL LIKE PROGRAM OPTION
+    local said
+    said=$(load_mine "$3" "$4")
+    [[ -z $said ]] || fail_usage "--mine $said"
+    mine_symbol=$1 mine_like=$2 mine_options=("$4" "$mine")
+    # A collective that a rank never joins ends with an error that names the rank.
+    [[ $2 != ddp ]] || mine_options+=(--timeout-s $mine_patience)
+}
+
+# keep_mine: keeps a copy of FILE beside its runs. With --resume and another FILE, its runs count as not finished.
+keep_mine() {
+    [[ -n $mine ]] || return 0
+    if ! cmp -s -- "$mine" "$out/runs/mine/file"; then
+        find "$out/runs" -path '*mine*/command.txt' -delete
+    fi
+    mkdir -p "$out/runs/mine"
+    cp -- "$mine" "$out/runs/mine/file"
+    made runs/mine/file
+}
+
+# is_mine_to_run NAME MODEL WORLD: false if this run is not made, because an earlier one failed.
+is_mine_to_run() {
+    local key=${1%%-*}:$2:$3
+    [[ -z $mine_blocked || -n ${mine_failed[$key]:-} ]] ||
+        mine_failed[$key]="not run, since $mine_blocked had not ended after $mine_patience seconds or more"
+    [[ -n ${mine_failed[$key]:-} ]] || return 0
+    run_was_there "$1"
+    return 1
+}
+
+# mine_run_failed NAME MODEL WORLD SECONDS: notes why the run failed, and keeps what it wrote in runs/failed-NAME.
+mine_run_failed() {
+    local key=${1%%-*}:$2:$3 folder=$out/runs/$1 kept=runs/failed-$1 why
+    why=$(why_failed "$folder")
+    [[ $4 -lt $mine_deadline ]] || why="did not end within $mine_deadline seconds. $why"
+    [[ $4 -lt $mine_patience ]] || mine_blocked=$1
+    mine_failed[$key]=$why
+    mkdir -p "$out/$kept"
+    mv -- "$folder/output.txt" "$folder/log.txt" "$out/$kept"
+    made "$kept/output.txt" "$kept/log.txt"
+    drop_run "$1"
+    say "yours: $2 on $3 devices failed (${1%%-*}): $why; all that it wrote: ${out#"$root/"}/$kept"
+}
+
+# why_failed FOLDER: the first error of the program, else what the launcher says of a rank, in one line.
+why_failed() {
+    local why
+    why=$(sed -nE 's/^(\[[0-9]+\]: )?error: //p' "$1/log.txt" | head -n 1)
+    [[ -n $why ]] || why=$(sed -nE 's/^ddprun: (rank [0-9]+).* (died of [A-Z]+).* in (phase [a-z]+, step [0-9]+).*/\1 \2 in \3/p' \
+        "$1/log.txt" | head -n 1)
+    [[ -n $why ]] || why=$(grep -v '^[[:space:]]*$' "$1/log.txt" | tail -n 1)
+    [[ -n $why ]] || why="it ended and did not say why"
+    printf '%.300s' "$(tr -d '[:cntrl:]' <<<"$why")"
+}
+
+# has_failed STRATEGY PART MODEL WORLD: true if the strategy is FILE, and such a run of it failed.
+has_failed() {
+    [[ $1 == mine && -n ${mine_failed[$2:$3:$4]:-} ]]
+}
+
+# Prints what is required of FILE's gradients and weights, compared with the built-in strategy's on so many devices. An
+# all-reduce chooses the order of its additions, which on more than two ranks rounds.
+mine_sums() { # WORLD
+    if [[ $mine_symbol == own_all_reduce && $1 -gt 2 ]]; then echo tolerance; else same_sums; fi
+}
+
+# equivalence_of_mine MODEL OPTION...: FILE beside the built-in strategy, on each number of devices and with a batch that
+# divides unevenly; for what has buckets, with small ones, too.
+equivalence_of_mine() {
+    local model=$1 batch=$2 world first=${worlds%% *}
+    shift 2
+    [[ -n $mine ]] || return 0
+    for world in 1 $worlds; do
+        compare_mine "$model" "$world" "" "mine$world" "$mine_like$world" "$@"
+    done
+    [[ $mine_like == dp ]] || compare_mine "$model" "$first" " cap=0.01" mine-cap0.01 cap0.01 --bucket-cap-mb 0.01 "$@"
+    compare_mine "$model" 3 " uneven" mine3-uneven "${mine_like}3-uneven" "$@" --global-batch $((batch + 1))
+}
+
+# compare_mine MODEL WORLD LABEL NAME NAME_OF_OURS OPTION...
+compare_mine() {
+    local model=$1 world=$2 label=$3 name=$4 ours=$5 failures=$equivalence_failures all=$comparisons
+    shift 5
+    probe "$model" "$name" mine "$world" "$@"
+    [[ $planning == 0 ]] || return 0
+    if has_failed mine equivalence "$model" "$world"; then
+        mine_comparisons=$((mine_comparisons + 1)) mine_broken=$((mine_broken + 1))
+        return 0
+    fi
+    compare_runs "$model" "$mine_like:$world$label" "$ours" "mine:$world$label" "$name" "$(mine_sums "$world")"
+    mine_comparisons=$((mine_comparisons + comparisons - all))
+    mine_broken=$((mine_broken + equivalence_failures - failures))
+    comparisons=$all equivalence_failures=$failures
+}
+
+# failed.csv: the runs of FILE that failed.
+list_failed() {
+    local key part model world
+    [[ ${#mine_failed[@]} -gt 0 ]] || return 0
+    echo part,model,world_size,why
+    for key in "${!mine_failed[@]}"; do
+        IFS=: read -r part model world <<<"$key"
+        printf '%s,%s,%s,"%s"\n' "$part" "$model" "$world" "${mine_failed[$key]//\"/\"\"}"
+    done | sort -t , -k 1,2 -k 3n
+}
+
+mine_facts() {
+    [[ -n $mine ]] || return 0
+    cat <<END
+mine $(basename -- "$mine" | tr -d '[:cntrl:]')
+mine_symbol $mine_symbol
+mine_like $mine_like
+mine_comparisons $mine_comparisons
+mine_broken $mine_broken
+END
+}
+
+# mine_verdict: true if no run of FILE failed and all its comparisons held.
+mine_verdict() {
+    [[ -n $mine ]] || return 0
+    if [[ $mine_broken == 0 ]]; then
+        echo "Yours: held in all $mine_comparisons comparisons with train_$mine_like."
+    else
+        echo "Yours: BROKEN in $mine_broken of $mine_comparisons comparisons with train_$mine_like."
+    fi
+    [[ ${#mine_failed[@]} == 0 ]] || echo "Yours: these runs failed: ${!mine_failed[*]}."
+    [[ $mine_broken == 0 && ${#mine_failed[@]} == 0 ]]
+}
