@@ -1,21 +1,21 @@
 # difference.gp: what DDP's step takes more or less than DP's, phase by phase: a bar to the left is time that
 # DDP saves. A panel per model, on as many devices as answer_world says. Reads plots/difference-MODEL.csv (row,
-# phase, difference_ms, shown_ms, disturbed): what was disturbed is grey.
+# phase, difference_ms, shown_ms, disturbed): what was disturbed is grey. difference-mine.gp sets another pair.
 
 load "plots/settings.gp"
-name = "difference"
+if (!exists("name")) { name = "difference"; subject = "DDP takes"; object = "DP"; shown_models = models }
 set datafile separator ","
 set datafile columnheaders
 total = 0
-do for [model in models] {
-    stats "plots/difference-".model.".csv" using "row" name "row" nooutput
+do for [model in shown_models] {
+    stats "plots/".name."-".model.".csv" using "row" name "row" nooutput
     total = total + row_max + 3
 }
 width = 640
 height = 60 + 25 * total
 load "plots/style.gp"
 
-set multiplot title sprintf("What DDP takes more (right) or less (left) than DP, %s devices", answer_world) \
+set multiplot title sprintf("What %s more (right) or less (left) than %s, %s devices", subject, object, answer_world) \
     font ",16"
 unset key
 set border 1
@@ -26,8 +26,8 @@ set rmargin at screen 1 - 70.0 / width
 told(unused) = sprintf("%s: %+.3f ms", strcol("phase"), column("difference_ms"))
 values = at_mouse('file using (column("difference_ms") / 2):"row":(told(0))')
 drawn_rows = 0
-do for [model in models] {
-    file = "plots/difference-".model.".csv"
+do for [model in shown_models] {
+    file = "plots/".name."-".model.".csv"
     set xrange [*:*] # stats leaves out what is out of range
     set yrange [*:*]
     stats file using "row" name "row" nooutput

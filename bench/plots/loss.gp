@@ -11,10 +11,10 @@ load "plots/style.gp"
 
 strategy_of(run) = run[1:strstrt(run, ":") - 1]
 world_of(run) = run[strstrt(run, ":") + 1:*]
-title_of(run) = strategy_of(run) eq "single" ? "one device" : \
-    (strategy_of(run) eq "dp" ? "DP " : "DDP ").world_of(run)
+title_of(run) = strategy_of(run) eq "single" ? "one device" : name_of(strategy_of(run))." ".world_of(run)
 shade(run) = strategy_of(run) eq "single" ? pale : \
     (strategy_of(run) eq "dp") ? (world_of(run) + 0 < 3 ? orange : vermilion) : \
+    (strategy_of(run) eq "mine") ? (world_of(run) + 0 < 3 ? green : forest) : \
     (world_of(run) + 0 < 3 ? sky : blue)
 # Early curves are drawn wide and late ones narrow, so that all stay visible where they coincide.
 width_of(i) = 1.2 + 2.2 * (words(runs) - i)

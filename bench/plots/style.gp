@@ -11,8 +11,7 @@ load "plots/palette.gp"
 or_grey(colour) = column("disturbed") > 0 ? 0xBBBBBB : int("0x".colour[2:7])
 
 # Of a row of summary.csv. (The argument does nothing, but gnuplot's functions have one.)
-bar_label(unused) = strcol("strategy") eq "single" ? "one\ndevice" : \
-    (strcol("strategy") eq "dp" ? "DP\n" : "DDP\n").strcol("world_size")
+bar_label(unused) = strcol("strategy") eq "single" ? "one\ndevice" : name_of(strcol("strategy"))."\n".strcol("world_size")
 
 is_on_dark(phase) = strstrt(" ".on_dark." ", " ".phase." ") > 0
 

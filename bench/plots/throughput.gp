@@ -33,6 +33,7 @@ do for [m = 1:words(models)] {
     stats file using (speed_at("step_ms_p25")) name "speed" nooutput
     stats file using (last("dp") ? column("samples_per_s_p50") : NaN) name "dp" nooutput
     stats file using (last("ddp") ? column("samples_per_s_p50") : NaN) name "ddp" nooutput
+    stats file using (last("mine") ? column("samples_per_s_p50") : NaN) name "mine" nooutput
     # The ideal line may leave the picture: what was measured should fill it.
     possible = one_max * (world_max < 1.25 * cores ? world_max : 1.25 * cores)
     top = 1.05 * (speed_max > possible ? speed_max : possible)
@@ -52,14 +53,16 @@ do for [m = 1:words(models)] {
     if (cores >= world_max) { unset label 2 }
     set label 3 "DP" at world_max, dp_max offset 1.5, -apart textcolor rgb "#A06E00"
     set label 4 "DDP" at world_max, ddp_max offset 1.5, apart textcolor rgb blue
+    unset label 6 # to the right of the others: a run of one's own may have failed
+    if (mine_records > 0) { set label 6 "yours" at world_max, mine_max offset 5.5, 0 textcolor rgb "#00664B" }
     set label 5 "one device" at 1, one_max offset 1, -0.9
     # What was not disturbed has a ring too small to be seen: of no size at all, it would be no valid SVG.
     plot one_max * x with lines dashtype 2 linewidth 1.5 linecolor rgb grey, \
         one_max * (x < cores ? x : cores) with lines dashtype 3 linewidth 2 linecolor rgb "#666666", \
-        for [strategy in "dp ddp"] file using (world_in(strategy)):"samples_per_s_p50": \
+        for [strategy in strategies] file using (world_in(strategy)):"samples_per_s_p50": \
             (speed_at("step_ms_p75")):(speed_at("step_ms_p25")):(or_grey(colour_of(strategy))) \
             with yerrorbars pointtype 0 linewidth 1.5 linecolor rgb variable, \
-        for [strategy in "dp ddp"] file using (world_in(strategy)):"samples_per_s_p50": \
+        for [strategy in strategies] file using (world_in(strategy)):"samples_per_s_p50": \
             (or_grey(colour_of(strategy))) with linespoints linewidth 2.5 dashtype dash_of(strategy) pointtype mark_of(strategy) pointsize 0.7 \
             linecolor rgb variable, \
         file using (strcol("strategy") eq "single" ? column("world_size") : NaN):"samples_per_s_p50": \

@@ -1,6 +1,6 @@
 """Which is faster, and why: sentences from difference.csv and summary.csv. Rows that were disturbed take part in none."""
 
-from .look import DEVICE_0
+from .look import DEVICE_0, NAMES
 from .results import ReportError
 from .text import plural, short_number, signed
 
@@ -20,16 +20,20 @@ BECAUSE = {
 
 
 class Pair:
-    """DP's and DDP's step of a network on so many devices: the rows of difference.csv."""
+    """Two strategies' steps of a network on so many devices: the rows of difference.csv, DP's and DDP's, or of
+    difference-mine.csv, a built-in strategy's and the reader's own."""
 
-    def __init__(self, model, world):
+    def __init__(self, model, world, strategies=("dp", "ddp")):
         self.model, self.world, self.verdict, self.parts = model, world, "", {}
-        self.dp = self.ddp = self.change = 0.0
+        self.columns = [f"{strategy}_ms" for strategy in strategies]
+        self.first, self.second = (NAMES[strategy] for strategy in strategies)
+        self.owner = "your" if self.second == "yours" else f"{self.second}'s"
+        self.dp = self.ddp = self.change = 0.0  # the first's step, the second's, and the second's less the first's
 
     def add(self, row):
         self.verdict = row["verdict"]
         if row["shown"] == "step":
-            self.dp, self.ddp, self.change = row.number("dp_ms"), row.number("ddp_ms"), row.number("difference_ms")
+            self.dp, self.ddp, self.change = (row.number(name) for name in (*self.columns, "difference_ms"))
         else:
             self.parts[row["shown"]] = self.parts.get(row["shown"], 0.0) + row.number("difference_ms")
 
@@ -62,7 +66,8 @@ def pairs(rows):
     found = {}
     for row in rows:
         key = row["model"], int(row["world_size"])
-        found.setdefault(key, Pair(*key)).add(row)
+        strategies = [name.removesuffix("_ms") for name in row if name in ("dp_ms", "ddp_ms", "mine_ms")]
+        found.setdefault(key, Pair(*key, strategies)).add(row)
     for pair in found.values():
         pair.check()
     return list(found.values())
@@ -75,13 +80,13 @@ def difference_sentence(pair, name, where, cores=0, units="cores"):
     parts = ", ".join(f"{part} {signed(ms, pair.digits)}" for part, ms in pair.shown())
     dp, ddp, change = (f"{ms:.{pair.digits}f}" for ms in (pair.dp, pair.ddp, abs(pair.change)))
     if pair.verdict == "ties":
-        return (head + f"DP and DDP tie: their steps take {dp} and {ddp} ms, each median within the other's quartiles. "
-                f"What DDP's phases take more or less, in ms: {parts}.")
+        return (head + f"{pair.first} and {pair.second} tie: their steps take {dp} and {ddp} ms, each median within the other's "
+                f"quartiles. What {pair.owner} phases take more or less, in ms: {parts}.")
     share = 100 * abs(pair.change) / pair.dp if pair.dp > 0 else 0
-    what = f"saves {change} ms of DP's {dp}" if pair.change < 0 else f"takes {change} ms more than DP's {dp}"
-    text = head + f"DDP {what} per step ({share:.1f} %): {parts}."
+    what = f"saves {change} ms of {pair.first}'s {dp}" if pair.change < 0 else f"takes {change} ms more than {pair.first}'s {dp}"
+    text = head + f"{pair.second} {what} per step ({share:.1f} %): {parts}."
     largest = pair.largest()
-    why = BECAUSE.get(("DP" if pair.parts.get(largest, 0) < 0 else "DDP", largest))
+    why = BECAUSE.get((pair.first if pair.parts.get(largest, 0) < 0 else pair.second, largest)) if pair.second == "DDP" else None
     if why:
         text += f" The largest part is {largest}: {why}."
     if cores and pair.world > cores:
@@ -120,11 +125,11 @@ def verdict_text(pair, place):
     if pair.verdict == "disturbed":
         return f"disturbed by other work {place}: no conclusion"
     if pair.verdict == "ties" or pair.change == 0:
-        return f"DP and DDP tie {place}"
+        return f"{pair.first} and {pair.second} tie {place}"
     share = f"{100 * abs(pair.change) / pair.dp:.0f} %"
     if share == "0 %":
-        return f"DP and DDP differ by less than half a per cent {place}"
-    return f"DDP is {share} {'faster' if pair.change < 0 else 'slower'} than DP {place}"
+        return f"{pair.first} and {pair.second} differ by less than half a per cent {place}"
+    return f"{pair.second} is {share} {'faster' if pair.change < 0 else 'slower'} than {pair.first} {place}"
 
 
 def reason(pair, dp, ddp):

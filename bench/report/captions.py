@@ -1,6 +1,7 @@
 """The sentence of each figure of a comparison, computed from what the figure shows; and the sentences about the slow link."""
 
-from .answer import moving_ms, pairs, waiting_ms
+from .answer import moving_ms, waiting_ms
+from .look import NAMES
 from .text import joined, signed
 from .traces import hidden_of
 
@@ -16,19 +17,17 @@ def of_world(results, model):
     return {row["strategy"]: row for row in results.summary(model) if int(row["world_size"]) == results.world}
 
 
-def difference(results):
+def difference(results, pairs):
     said = []
-    for pair in pairs(results.rows("difference.csv")):
-        if pair.world != results.world:
-            continue
+    for pair in pairs:
         name = results.name(pair.model)
         if pair.verdict == "disturbed":
             said.append(f"{name}: disturbed")
             continue
         if pair.verdict == "ties":
-            said.append(f"{name}: DP and DDP tie ({signed(pair.change, pair.digits)} ms lies within the quartiles)")
+            said.append(f"{name}: {pair.first} and {pair.second} tie ({signed(pair.change, pair.digits)} ms lies within the quartiles)")
             continue
-        text = f"{name}: DDP's step takes {more_or_less(pair.change, pair.digits)} than DP's"
+        text = f"{name}: {pair.owner} step takes {more_or_less(pair.change, pair.digits)} than {pair.first}'s"
         parts = [(part, ms) for part, ms in pair.shown() if part != "all else"]
         if parts:
             text += f", and of its phases {parts[0][0]} differs most and takes {more_or_less(parts[0][1], pair.digits)}"
@@ -48,7 +47,7 @@ def throughput(results):
         best = max(rows, key=lambda row: row.number("samples_per_s_p50"))
         speed = best.number("samples_per_s_p50")
         said.append(f"{name}: nothing is faster than one device" if best is one else
-                    f"{name}: the fastest is {best['strategy'].upper()} on {best['world_size']} devices with {speed:.0f} samples per "
+                    f"{name}: the fastest is {NAMES[best['strategy']]} on {best['world_size']} devices with {speed:.0f} samples per "
                     f"second, {speed / one.number('samples_per_s_p50'):.2f} times one device")
     return joined(said)
 
@@ -66,7 +65,7 @@ def phases(results):
         share = {strategy: 100 * (moving_ms(row) + row.number("exposed_ms")) / row.number("step_ms_p50")
                  for strategy, row in rows.items()}
         said.append(f"{name} on {results.world} devices: moving data and waiting take {share['dp']:.1f} % of DP's step and "
-                    f"{share['ddp']:.1f} % of DDP's")
+                    f"{share['ddp']:.1f} % of DDP's" + (f", {share['mine']:.1f} % of yours" if "mine" in share else ""))
     return joined(said)
 
 
@@ -77,7 +76,7 @@ def memory(results):
         if {"dp", "ddp"} <= set(rows):
             peak = {strategy: row.number("peak_bytes_device0") / 1e6 for strategy, row in rows.items()}
             said.append(f"{results.name(model)} on {results.world} devices: device 0 holds {peak['dp']:.2f} MB under DP and "
-                        f"{peak['ddp']:.2f} MB under DDP")
+                        f"{peak['ddp']:.2f} MB under DDP" + (f", {peak['mine']:.2f} MB under yours" if "mine" in peak else ""))
     return joined(said)
 
 
@@ -94,7 +93,7 @@ def end_of(spans):
 
 def timeline(steps, where):
     """What the picture of a step shows. steps: tracks, spans and arrows of "dp" and "ddp"."""
-    if len(steps) < 2:
+    if not {"dp", "ddp"} <= set(steps):
         return ""
     (tracks, spans, _), (_, ddp_spans, arrows) = steps["dp"], steps["ddp"]
     dp, ddp = end_of(spans), end_of(ddp_spans)
@@ -103,7 +102,8 @@ def timeline(steps, where):
     saved = "the bracket is what DDP saves" if ddp < dp else "here DDP saves nothing"
     text = (f"{where[0].upper()}{where[1:]}, these steps take {dp:.1f} ms on DP and {ddp:.1f} on DDP: {saved}. DP's devices wait for "
             f"{100 * waiting / devices / dp:.0f} % of their step (hatched) while device 0 sends and sums.")
-    return f"{text} {first_bucket(ddp_spans, arrows)}".strip()
+    own = f"Yours takes {end_of(steps['mine'][1]):.1f} ms." if "mine" in steps else ""
+    return " ".join(part for part in (text, first_bucket(ddp_spans, arrows), own) if part)
 
 
 def first_bucket(spans, arrows):
@@ -135,18 +135,25 @@ def buckets(results):
     for i in ends:
         text += f"; with {rows[i]['cap_mb']} MB it takes {100 * (ms[i] / ms[best] - 1):.0f} % more"
     if len(ends) == 2 and all(apart(i) for i in ends):
-        return text + ". The curve is a U: both ends lie above its lowest point, with quartiles apart."
-    return text + ". The curve is no U: not both ends lie above its lowest point with quartiles apart."
+        text += ". The curve is a U: both ends lie above its lowest point, with quartiles apart."
+    else:
+        text += ". The curve is no U: not both ends lie above its lowest point with quartiles apart."
+    mine = [row for row in results.rows("buckets-mine.csv") if not row.is_true("disturbed")]
+    if mine:
+        least = min(mine, key=lambda row: row.number("step_ms_p50"))
+        text += f" Yours is shortest with {least['cap_mb']} MB, {least.number('step_ms_p50'):.2f} ms."
+    return text
 
 
 def growth(results):
     """Do the steps grow with the devices as their bytes say? A sentence for each strategy."""
-    return [line for line in (grown(results, strategy) for strategy in ("dp", "ddp")) if line]
+    return [line for line in (grown(results, strategy) for strategy in results.strategies) if line]
 
 
 def grown(results, strategy):
     """Every device more costs DP the same bytes through device 0's link; DDP's ring divides its bytes among all links."""
-    rows, name = [row for row in results.rows("growth.csv") if row["strategy"] == strategy], strategy.upper()
+    rows, name = [row for row in results.rows("growth.csv") if row["strategy"] == strategy], NAMES[strategy]
+    through_device_0 = results.runs_like(strategy) == "dp"
     if len(rows) < 2:
         return ""
     if any(row.is_true("disturbed") for row in rows):
@@ -154,11 +161,11 @@ def grown(results, strategy):
     gbit = float(rows[0].get("emulated_link", "1").split()[0])
     first, last = rows[0], rows[-1]
     more = last.number("step_ms_p50") - first.number("step_ms_p50")
-    before, after = (row.number("moved_bytes_per_step") / (1 if strategy == "dp" else row.number("world_size")) for row in (first, last))
+    before, after = (row.number("moved_bytes_per_step") / (1 if through_device_0 else row.number("world_size")) for row in (first, last))
     moved = after - before
     predicted = moved * 8 / (gbit * 1e6)
     within = 0.9 * predicted <= more <= 1.1 * predicted
-    moves = (f"Device 0 moves {moved / 1e6:.2f} MB more, one device after the other" if strategy == "dp" else
+    moves = (f"Device 0 moves {moved / 1e6:.2f} MB more, one device after the other" if through_device_0 else
              f"Each rank's link carries {moved / 1e6:.2f} MB more")
     return (f"Over an emulated link of {gbit:g} Gbit/s, {name} takes {first.number('step_ms_p50'):.1f} ms per step on "
             f"{first['world_size']} devices and {last.number('step_ms_p50'):.1f} on {last['world_size']}: {abs(more):.1f} ms "

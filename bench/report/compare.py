@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from . import answer, captions, figures, look, page, player, tables
+from . import answer, captions, figures, look, mine, page, player, tables
 from .results import Results, unique, write_csv
 from .text import columns, folded, markdown_table, signed, terminal_table
 from .traces import overlap_of, step_of, with_waiting
@@ -13,6 +13,7 @@ TITLES = {
     "difference": "What DDP takes more or less than DP, phase by phase", "throughput": "Training speed",
     "phases": "Phases of a step", "memory": "Peak memory", "loss": "Training loss", "timeline": "One training step on two devices",
     "buckets": "The time of DDP's step against the size of its buckets",
+    "difference-mine": "What yours takes more or less, phase by phase",
 }
 
 
@@ -28,23 +29,28 @@ class Comparison:
                 self.traced[run] = overlap_of(path)
         over = "link-" if self.results.has("trace-link-dp.json") and self.results.has("trace-link-ddp.json") else ""
         self.where = f"over {self.results.link}" if over else "through memory" if self.results.is_cpu else "on GPUs"
-        for label in ("dp", "ddp"):
+        for label in self.results.strategies:
             path = self.results.folder / f"trace-{over}{label}.json"
             if path.is_file():
-                tracks, spans, arrows = step_of(path, label.upper())
-                self.steps[label] = tracks, with_waiting(tracks, spans) if label == "dp" else spans, arrows
+                tracks, spans, arrows = step_of(path, look.NAMES[label], self.results.runs_like(label))
+                self.steps[label] = tracks, with_waiting(tracks, spans) if self.results.runs_like(label) == "dp" else spans, arrows
         for model in self.results.curve_models:
             self.losses[model] = self.curves(model)
 
     def configurations(self):
         worlds = self.results.words("worlds")
-        return [("single", "1")] + [("dp", world) for world in worlds] + [("ddp", world) for world in worlds]
+        return [("single", "1")] + [(strategy, world) for strategy in self.results.strategies for world in worlds]
 
     def curves(self, model):
         """Rows of a step and the loss of each run."""
         runs = [{row["step"]: row.number("loss") for row in self.results.steps(f"curve-{model}-{strategy}-{world}")}
-                for strategy, world in self.configurations()]
+                for strategy, world in self.drawn_curves(model)]
         return [[step, *(run[step] for run in runs)] for step in runs[0] if all(step in run for run in runs)]
+
+    def drawn_curves(self, model):
+        """The configurations that were trained: a run of the reader's own may have failed."""
+        return [(strategy, world) for strategy, world in self.configurations()
+                if strategy != "mine" or self.results.has(f"runs/curve-{model}-{strategy}-{world}/steps.csv")]
 
     # ---- the figures' data -----------------------------------------------------------------------------------
 
@@ -55,25 +61,31 @@ class Comparison:
             if rows:
                 write_csv(plots / f"{name}.csv", rows[0].keys(), [row.values() for row in rows])
                 lay_out_phases(plots / f"phases-{name}.csv", rows)
-        for pair in answer.pairs(self.results.rows("difference.csv")):
-            if pair.world == self.results.world:
-                lay_out_difference(plots / f"difference-{self.results.name(pair.model)}.csv", pair)
+        for name in ("difference", "difference-mine"):
+            for pair in self.pairs_here(name):
+                lay_out_difference(plots / f"{name}-{self.results.name(pair.model)}.csv", pair)
         for model, rows in self.losses.items():
-            header = ["step", *(f"{strategy}:{world}" for strategy, world in self.configurations())]
+            header = ["step", *(f"{strategy}:{world}" for strategy, world in self.drawn_curves(model))]
             write_csv(plots / f"loss-{self.results.name(model, 'curves')}.csv", header, rows)
-        if self.results.has("buckets.csv"):
-            rows = self.results.rows("buckets.csv")
+        for file in ("buckets.csv", "buckets-mine.csv"):
+            rows = self.results.rows(file)
+            if not rows:
+                continue
             least = min((row.number("cap_mb") for row in rows if row.number("cap_mb") > 0), default=1.0)
             for row in rows:
                 row["position"] = row["cap_mb"] if row.number("cap_mb") > 0 else f"{least / 4:g}"
-            write_csv(plots / "buckets.csv", rows[0].keys(), [row.values() for row in rows])
-        if len(self.steps) == 2:
+            write_csv(plots / file, rows[0].keys(), [row.values() for row in rows])
+        if {"dp", "ddp"} <= set(self.steps):
             self.lay_out_timeline()
 
+    def pairs_here(self, name):
+        """The pairs of difference.csv on the number of devices that the figures speak of."""
+        return [pair for pair in answer.pairs(self.results.rows(f"{name}.csv")) if pair.world == self.results.world]
+
     def lay_out_timeline(self):
-        """DP's rows above DDP's, with a gap. The longer spans of a row come first, so that shorter ones are drawn over them."""
+        """DP's rows above DDP's and those above the reader's own, with gaps. The longer spans of a row come first, so that shorter ones are drawn over them."""
         tracks, spans, arrows, row = [], [], [], 0.0
-        for label in ("dp", "ddp"):
+        for label in self.steps:
             below, here, ready = self.steps[label]
             tracks += [(row + at, name) for at, name in below]
             spans += [(row + at, *rest) for at, *rest in here]
@@ -93,6 +105,9 @@ class Comparison:
             "models": " ".join(results.name(model) for model in results.models),
             "curve_models": " ".join(results.name(model, "curves") for model in results.curve_models),
             "runs": " ".join(f"{strategy}:{world}" for strategy, world in self.configurations()),
+            "strategies": " ".join(results.strategies),
+            "mine_like": look.NAMES[results.mine["like"]] if results.mine else "",
+            "mine_models": " ".join(results.name(pair.model) for pair in self.pairs_here("difference-mine")),
             "worlds": " ".join(map(str, results.timed_worlds)),
             "answer_world": results.world,
             "units": results.fact("units", "cores"),
@@ -101,7 +116,7 @@ class Comparison:
             "timeline_model": f"{captions.traced_network(results)}, {self.where}",
             "link_text": results.link,
         }
-        lines = [f'{name} = "{value}"' for name, value in words.items()] + [f"cores = {results.cores}"]
+        lines = [f'{name} = "{value}"' for name, value in words.items()] + [f"cores = {results.cores}", f"has_mine_buckets = {int(results.has('buckets-mine.csv'))}"]
         lines += [f"{label}_end = {captions.end_of(step[1]):.6f}" for label, step in self.steps.items()]
         lines += [f"dp_rows = {len(self.steps['dp'][0])}"] if "dp" in self.steps else []
         (plots / "settings.gp").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -112,6 +127,7 @@ class Comparison:
         names = ["loss"] if self.losses else []
         if results.timed_worlds:
             names += ["difference", "throughput", "phases", "memory"] + ["timeline"] * bool(self.steps)
+            names += ["difference-mine"] * bool(self.pairs_here("difference-mine"))
             names += ["buckets"] * results.has("buckets.csv")
         return names
 
@@ -120,6 +136,8 @@ class Comparison:
             return captions.joined(captions.loss(self.results.name(model, "curves"), rows) for model, rows in self.losses.items() if rows)
         if name == "timeline":
             return captions.timeline(self.steps, self.where)
+        if name.startswith("difference"):
+            return captions.difference(self.results, self.pairs_here(name))
         return getattr(captions, name)(self.results)
 
     def draw(self):
@@ -135,7 +153,8 @@ class Comparison:
 
     def figure(self, name):
         """The figure, its sentence and its numbers, as Markdown."""
-        numbers = {"timeline": ["plots/timeline.csv"], "buckets": ["buckets.csv"], "difference": ["difference.csv"],
+        numbers = {"timeline": ["plots/timeline.csv"], "buckets": ["buckets.csv", "buckets-mine.csv"], "difference": ["difference.csv"],
+                   "difference-mine": ["difference-mine.csv"],
                    "loss": [f"plots/loss-{self.results.name(model, 'curves')}.csv" for model in self.losses]}
         return figures.shown(self.results, name, self.caption(name), numbers.get(name, ["summary.csv"]), TITLES[name])
 
@@ -145,6 +164,7 @@ class Comparison:
         if not rows:
             return ""
         broken, all_pairs = (int(self.results.number(key)) for key in ("failures", "comparisons"))
+        rows = [row for row in rows if not row["b"].startswith("mine:")]
         held = sum(row.is_true("held") for row in rows)
         return (f"Equivalence: BROKEN in {broken} of {all_pairs} comparisons ({held} of {len(rows)} tensors held)." if broken else
                 f"Equivalence: held in all {all_pairs} comparisons, {len(rows)} tensors.")
@@ -163,7 +183,8 @@ class Comparison:
                  columns(bits, 1, 2, 3, 4, 6, 10)]
         print("\n" + "\n\n".join(terminal_table(part) for part in parts if len(part) > 1) + "\n")
         if results.timed_worlds:
-            lines = [answer.headline(results), answer.limit_line(results), *answer.answer_lines(results), *answer.zero_lines(results)]
+            lines = [answer.headline(results), answer.limit_line(results), mine.headline(results), *answer.answer_lines(results),
+                     *mine.lines(results), *answer.zero_lines(results)]
             print("\n".join(folded(line) for line in lines if line) + "\n")
         for line in tables.disturbed(results):
             print(folded(f"disturbed: {line}"))
@@ -188,7 +209,7 @@ class Comparison:
         """report.md."""
         results = self.results
         return page.render("report.md.j2", {
-            "c": self, "results": results, "answer": answer, "captions": captions, "tables": tables, "table": markdown_table,
+            "c": self, "results": results, "answer": answer, "mine": mine, "captions": captions, "tables": tables, "table": markdown_table,
             "overlaps": captions.overlaps(results, self.traced), "sections": self.sections(), "unique": unique,
             "commands": results.lines("commands.txt"), "has_gnuplot": figures.has_gnuplot(),
         })
@@ -213,7 +234,7 @@ def lay_out_difference(path, pair):
 def lay_out_phases(path, rows):
     parts = []
     for i, row in enumerate(rows):
-        label = "one device" if row["strategy"] == "single" else f"{row['strategy'].upper()} {row['world_size']}"
+        label = look.NAMES[row["strategy"]] + ("" if row["strategy"] == "single" else f" {row['world_size']}")
         begin = 0.0
         for phase in look.PHASES:
             end = begin + row.number(f"{phase}_ms")

@@ -12,7 +12,9 @@ COLOURS = {
     "grey": "#999999", "pale": "#DDDDDD", "pink": "#F2A6C4", "forest": "#00664B", "slate": "#444444",
 }
 # A strategy is the same colour, dash and mark in every figure, so that a grey print tells them apart.
-STRATEGIES = {"single": ("black", 3, 9), "dp": ("orange", 2, 7), "ddp": ("blue", 1, 5)}
+STRATEGIES = {"single": ("black", 3, 9), "dp": ("orange", 2, 7), "ddp": ("blue", 1, 5), "mine": ("green", 4, 13)}
+# mine: what compare.sh --mine loads.
+NAMES = {"single": "one device", "dp": "DP", "ddp": "DDP", "mine": "yours", "zero1": "ZeRO-1"}
 # The phases of a step in the order in which they are stacked. Neighbours differ in lightness as well.
 PHASES = {
     "data": "grey", "scatter": "yellow", "replicate": "vermilion", "forward": "sky", "gather": "purple", "loss": "indigo",
@@ -51,6 +53,11 @@ def phase_colours():
     return {phase: COLOURS[colour] for phase, colour in PHASES.items()}
 
 
+def chosen(values, otherwise):
+    """A value by the strategy's name, in gnuplot's words."""
+    return "".join(f'strategy eq "{name}" ? {value} : ' for name, value in values.items() if name != otherwise) + values[otherwise]
+
+
 def gnuplot():
     """The lines of plots/palette.gp."""
     lines = [f'{name} = "{colour}"' for name, colour in COLOURS.items()]
@@ -63,7 +70,8 @@ def gnuplot():
     ]
     for what, place, quote in (("colour", 0, '"%s"'), ("dash", 1, "%s"), ("mark", 2, "%s")):
         of = {name: quote % (COLOURS[look[0]] if place == 0 else look[place]) for name, look in STRATEGIES.items()}
-        lines.append(f'{what}_of(strategy) = strategy eq "dp" ? {of["dp"]} : strategy eq "ddp" ? {of["ddp"]} : {of["single"]}')
+        lines.append(f"{what}_of(strategy) = " + chosen(of, "single"))
+    lines.append("name_of(strategy) = " + chosen({name: f'"{text}"' for name, text in NAMES.items()}, "single"))
     return "\n".join(lines) + "\n"
 
 

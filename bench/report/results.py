@@ -137,6 +137,21 @@ class Results:
         return self.words("models") or unique(row["model"] for row in self.rows("summary.csv"))
 
     @property
+    def mine(self):
+        """What compare.sh --mine loaded: {file, symbol, like: the strategy that it takes the place of}; None without."""
+        keys = {"file": "mine", "symbol": "mine_symbol", "like": "mine_like"}
+        return {name: self.fact(key) for name, key in keys.items()} if self.fact("mine") else None
+
+    @property
+    def strategies(self):
+        """Those that share a batch among devices."""
+        return ["dp", "ddp"] + ["mine"] * bool(self.mine)
+
+    def runs_like(self, strategy):
+        """The built-in strategy by whose program a strategy trains."""
+        return self.mine["like"] if strategy == "mine" else strategy
+
+    @property
     def timed_worlds(self):
         if "timed" in self.facts:
             return [int(world) for world in self.words("timed")]

@@ -1,6 +1,7 @@
 """The tables of a comparison, as rows whose first is the head; the same rows fill the terminal and the report."""
 
 from .captions import far_from
+from .look import NAMES
 from .results import unique
 from .text import plural, short_number
 
@@ -26,6 +27,11 @@ def sizes_text(hidden):
     return f"{len(sizes)} x {sizes[0]}" if len(sizes) > 1 and len(set(sizes)) == 1 else ", ".join(sizes) or "-"
 
 
+def shown(strategy):
+    """A strategy, or a run such as "mine:2", as a table has it."""
+    return strategy.replace("mine", NAMES["mine"])
+
+
 def speed(results):
     table = [["network", "strategy", "devices", "samples/s", "step ms", "p25-p75", "speed-up", "device 0 MB", "others MB", "moved MB/step"]]
     for row in results.rows("summary.csv"):
@@ -38,20 +44,20 @@ def speed(results):
             times = [f"{row.number('samples_per_s_p50'):.0f}", f"{row.number('step_ms_p50'):.2f}",
                      f"{row.number('step_ms_p25'):.2f}-{row.number('step_ms_p75'):.2f}", speed_up]
         alone = row["world_size"] == "1"
-        table.append([results.name(row["model"]), row["strategy"], row["world_size"], *times,
+        table.append([results.name(row["model"]), shown(row["strategy"]), row["world_size"], *times,
                       f"{row.number('peak_bytes_device0') / 1e6:.2f}", "-" if alone else f"{row.number('peak_bytes_other') / 1e6:.2f}",
                       f"{row.number('moved_bytes_per_step') / 1e6:.2f}"])
     return table
 
 
 def communication(results):
-    """How long DDP's all-reduces took, and what of that the backward pass hid."""
+    """How long DDP's all-reduces took, and what of that the backward pass hid; the reader's own, if they are its kind."""
     table = [["network", "devices", "all-reduces ms", "exposed ms", "hidden"]]
     for row in results.rows("summary.csv"):
         busy = row.number("communication_ms")
-        if row["strategy"] == "ddp" and row.is_true("timed") and not row.is_true("disturbed") and busy > 0:
+        if row["strategy"] != "zero1" and results.runs_like(row["strategy"]) == "ddp" and row.is_true("timed") and not row.is_true("disturbed") and busy > 0:
             hidden = max(1 - row.number("exposed_ms") / busy, 0)
-            table.append([results.name(row["model"]), row["world_size"], f"{busy:.2f}", f"{row.number('exposed_ms'):.2f}",
+            table.append([results.name(row["model"]), row["world_size"] + " yours" * (row["strategy"] == "mine"), f"{busy:.2f}", f"{row.number('exposed_ms'):.2f}",
                           f"{100 * hidden:.0f} %"])
     return table
 
@@ -62,13 +68,13 @@ def curves(comparison):
     table = [["network", "strategy", "devices", "epochs", "last loss", "test accuracy", "best", "loss - one device's", "loss - DP's"]]
     for model in results.curve_models:
         losses = {run: {row["step"]: row.number("loss") for row in results.steps(f"curve-{model}-{run[0]}-{run[1]}")}
-                  for run in comparison.configurations()}
+                  for run in comparison.drawn_curves(model)}
         for (strategy, world), mine in losses.items():
             record = results.record(f"curve-{model}-{strategy}-{world}")
             shares = ["-" if record.get(key) is None else f"{100 * record[key]:.2f} %" for key in ("test_accuracy", "best_test_accuracy")]
-            table.append([results.name(model, "curves"), strategy, world, results.fact("epochs"), f"{record.get('final_loss') or 0:.3g}",
+            table.append([results.name(model, "curves"), shown(strategy), world, results.fact("epochs"), f"{record.get('final_loss') or 0:.3g}",
                           *shares, "-" if strategy == "single" else far_from(mine, losses["single", "1"]),
-                          far_from(mine, losses["dp", world]) if strategy == "ddp" else "-"])
+                          far_from(mine, losses["dp", world]) if strategy not in ("single", "dp") else "-"])
     return table
 
 
@@ -82,7 +88,7 @@ def equivalence(results):
                  for what in ("gradient", "weight", "optimizer", "buffer")]
         broken = sum(not row.is_true("held") for row in mine)
         model, a, b, required = key
-        table.append([results.name(model, "equivalence"), a, b, "same bits" if required == "bitwise" else "tolerance", str(len(mine)),
+        table.append([results.name(model, "equivalence"), a, shown(b), "same bits" if required == "bitwise" else "tolerance", str(len(mine)),
                       *("-" if ulp is None else f"{ulp:.0f}" for ulp in worst), f"NO: {broken} differ" if broken else "yes"])
     return table
 
@@ -92,7 +98,7 @@ def equivalence(results):
 def dropped(results):
     """The rows some of whose runs were disturbed and dropped."""
     made = results.repeats
-    return [f"{results.name(row['model'])}, {row['strategy'].upper()}, {plural(int(row['world_size']), 'device')}: "
+    return [f"{results.name(row['model'])}, {NAMES[row['strategy']]}, {plural(int(row['world_size']), 'device')}: "
             f"{int(row.number('repeats'))} of {made} kept"
             for row in results.rows("summary.csv") if row.is_true("timed") and row.number("repeats") < made]
 
@@ -105,7 +111,7 @@ def runs_text(results):
 
 def disturbed(results):
     """Configurations that something else disturbed, and how far their repeats' medians lie apart."""
-    return [f"{results.name(row['model'])} {row['strategy']}:{row['world_size']} (its runs lie {100 * row.number('spread'):.0f} % apart)"
+    return [f"{results.name(row['model'])} {shown(row['strategy'])}:{row['world_size']} (its runs lie {100 * row.number('spread'):.0f} % apart)"
             for row in results.rows("summary.csv") if row.is_true("disturbed")]
 
 

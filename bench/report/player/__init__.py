@@ -75,10 +75,12 @@ def read_step(events):
 
 
 def read_scene(results, name, text, files):
-    """{id, name, dp, ddp} of a pair of traces; None where it was not traced."""
+    """{id, name, dp, ddp, mine} of the traces; None where they were not traced. mine: where a run of it did not fail."""
     scene = {"id": name, "name": text}
-    for strategy in ("dp", "ddp"):
+    for strategy in results.strategies:
         file = files.format(strategy)
+        if not results.has(file) and strategy == "mine":
+            continue
         if not results.has(file):
             return None
         try:
@@ -107,7 +109,7 @@ def write(folder):
     scenes = [read_scene(results, *scene) for scene in
               (("memory", "through memory", "trace-{}.json"), ("link", f"over {gbit:g} Gbit/s", "trace-link-{}.json"))]
     data = {"network": traced_network(results), "profile": json.loads((results.folder / "profile.json").read_text()),
-            "colours": phase_colours(),
+            "colours": phase_colours(), "mine": results.mine["file"] if results.mine else "",
             "gbit": gbit, "latency_us": latency_us, "scenes": [scene for scene in scenes if scene]}
     if data["scenes"]:
         (results.folder / "player.html").write_text(fill(data), encoding="utf-8")

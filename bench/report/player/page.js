@@ -3,6 +3,7 @@
 "use strict";
 const find = id => document.getElementById(id);
 const night = matchMedia("(prefers-color-scheme: dark)"), calm = matchMedia("(prefers-reduced-motion: reduce)");
+const TITLES = {dp: "DataParallel", ddp: "DistributedDataParallel", mine: "Yours" + (data.mine ? " (" + data.mine + ")" : "")};
 const page = {scene: null, time: 0, event: -1, gbit: data.gbit, cap: 1, playing: false, drawnAt: 0, showTime: []};
 // time: microseconds of the step; event: the event that the time was set by, or -1; drawnAt: when, while it plays
 
@@ -20,8 +21,10 @@ function showScene(scene) {
   find("time").max = Math.ceil(scene.end);
   find("about").textContent = "Network: " + data.network + ", " + megabytes(allBytes) + " MB of gradients; the bytes move " +
     scene.name + ".";
-  find("dp-title").textContent = "DataParallel: a step takes " + ms(scene.dp.step);
-  find("ddp-title").textContent = "DistributedDataParallel: a step takes " + ms(scene.ddp.step);
+  for (const [name, title] of Object.entries(TITLES)) {
+    find(name).hidden = !scene[name];
+    if (scene[name]) find(name + "-title").textContent = title + ": a step takes " + ms(scene[name].step);
+  }
   if (scene.numbers) find("player").dataset.numbers = JSON.stringify(scene.numbers);
   showEvents();
   showAll();
@@ -46,7 +49,7 @@ function showAll() {
   theme = night.matches ? THEMES.dark : THEMES.light;
   makePatterns(find("patterns"));
   showKey();
-  page.showTime = ["dp", "ddp"].map(name => {
+  page.showTime = partsOf(page.scene).map(name => {
     const part = page.scene[name];
     const [svg, width] = picture(name, "rows", rowsHeight(part), "The rows of " + part.name + "'s step");
     return drawRows(svg, part, page.scene.end, width);
@@ -63,7 +66,7 @@ function picture(name, place, height, label) {
 }
 
 function showKey() {
-  const used = new Set([...page.scene.dp.spans, ...page.scene.ddp.spans].map(span => span[PHASE]));
+  const used = new Set(partsOf(page.scene).flatMap(name => page.scene[name].spans).map(span => span[PHASE]));
   if (used.delete("waiting")) used.add("idle"); // they look alike
   find("key").replaceChildren(...Object.keys(PATTERNS).filter(phase => used.has(phase)).map(phase => {
     const item = document.createElement("li"), svg = put(item, "svg", {width: 22, height: 16, "aria-hidden": "true"});
@@ -75,7 +78,7 @@ function showKey() {
 
 function showTime() {
   for (const show of page.showTime) show(page.time);
-  for (const name of ["dp", "ddp"]) {
+  for (const name of partsOf(page.scene)) {
     const [svg, width] = picture(name, "machine", MACHINE, sentence(page.scene[name], page.time));
     drawMachine(svg, page.scene[name], page.time, width);
   }
@@ -88,7 +91,7 @@ function showTime() {
 // What happens now: the event if there is one, and a sentence for each part. While it plays, a screen reader is not told:
 // it would never end.
 function say() {
-  const texts = [sentence(page.scene.dp, page.time), sentence(page.scene.ddp, page.time)], now = find("now");
+  const texts = partsOf(page.scene).map(name => sentence(page.scene[name], page.time)), now = find("now");
   if (page.event >= 0) texts.unshift(page.scene.events[page.event].text);
   now.setAttribute("aria-live", page.playing ? "off" : "polite");
   if (now.textContent === texts.join("")) return;
@@ -156,20 +159,21 @@ function readAddress() {
     data.scenes.find(scene => scene.id === asked.get("scene")) || data.scenes[0]);
 }
 
-// ---- stills: both parts in one picture of 1920 by 1080, for a projector ---------------------------------------------
+// ---- stills: all parts in one picture of 1920 by 1080, for a projector - ---------------------------------------------
 
 function stillPicture() {
+  const parts = partsOf(page.scene).map(name => page.scene[name]), scale = parts.length > 2 ? 1.43 : 1; // a third needs room
   const svg = put(document.createElement("div"), "svg", {xmlns: "http://www.w3.org/2000/svg", width: 1920, height: 1080,
-    viewBox: "0 0 960 540"});
-  put(svg, "rect", {width: 960, height: 540, fill: theme.paper});
+    viewBox: "0 0 " + 960 * scale + " " + 540 * scale});
+  put(svg, "rect", {width: 960 * scale, height: 540 * scale, fill: theme.paper});
   makePatterns(put(svg, "defs", {}));
   write(svg, 24, 34, "One step on two devices, " + ms(page.time) + " after it began", {"font-size": 20});
   write(svg, 24, 54, data.network + "; the bytes move " + page.scene.name, {"font-size": 12, fill: theme.faint});
-  [page.scene.dp, page.scene.ddp].forEach((part, k) => {
+  parts.forEach((part, k) => {
     const y = 84 + 232 * k, at = (x, down) => put(svg, "g", {transform: "translate(" + x + " " + (y + down) + ")"});
     write(svg, 24, y, sentence(part, page.time), {"font-size": 14});
     drawMachine(at(24, 26), part, page.time, 390);
-    drawRows(at(430, 18), part, page.scene.end, 506)(page.time);
+    drawRows(at(430, 18), part, page.scene.end, 960 * scale - 454)(page.time);
   });
   return new XMLSerializer().serializeToString(svg);
 }

@@ -1,12 +1,14 @@
 // steps.js: the numbers of player.html: steps from traces or from the model, their gradients, buckets and events.
 //
-// A scene is {id, name, dp, ddp}. dp and ddp are parts, each of one step: {step, tracks, spans, ready}, as player.py's
-// read_step describes them, with times in microseconds since the step began. prepare adds what follows from these:
+// A scene is {id, name, dp, ddp, mine}. dp, ddp and mine (the reader's own, or none) are parts, each of one step:
+// {step, tracks, spans, ready}, as player.py's read_step describes them, with times in microseconds since the step began. prepare adds what follows from these:
 // buckets, gradients, the times at which a device is idle, and the events at which "next event" stops.
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const TRACK = 0, BEGIN = 1, END = 2, PHASE = 3, BUCKET = 4, BYTES = 5; // the columns of a span
 const DEVICES = [0, 1];
+const PART_NAMES = {dp: "DP", ddp: "DDP", mine: "Yours"};
+const partsOf = scene => Object.keys(PART_NAMES).filter(name => scene[name]);
 const model = stepModel(data.profile);
 const tensors = data.profile.tensors; // {bytes, ready}, in the order in which their gradients become ready
 const allBytes = tensors.reduce((sum, tensor) => sum + tensor.bytes, 0);
@@ -156,15 +158,16 @@ function eventsOf(part) {
 }
 
 function prepare(scene) {
-  for (const name of ["dp", "ddp"]) {
+  for (const name of partsOf(scene)) {
     const part = scene[name];
-    part.name = name.toUpperCase();
+    part.name = PART_NAMES[name];
     part.buckets = bucketsOf(part);
     part.gradients = DEVICES.map(device => gradientsOf(part, device));
     part.spans = part.spans.concat(idleSpans(part));
   }
-  scene.end = Math.max(scene.dp.step, scene.ddp.step);
-  scene.events = [{at: 0, text: "Both steps begin."}, ...eventsOf(scene.dp), ...eventsOf(scene.ddp)];
+  const parts = partsOf(scene).map(name => scene[name]);
+  scene.end = Math.max(...parts.map(part => part.step));
+  scene.events = [{at: 0, text: parts.length > 2 ? "All steps begin." : "Both steps begin."}, ...parts.flatMap(eventsOf)];
   scene.events.sort((a, b) => a.at - b.at);
   return scene;
 }
@@ -174,8 +177,8 @@ function transferAt(part, time) {
   const bucket = part.buckets.find(one => one.moves <= time && time < one.end);
   if (bucket) return {what: "bucket " + bucket.number, bytes: bucket.bytes, done: passed(bucket.moves, bucket.end, time),
     right: true, left: true};
-  const main = spansAt(part, time)[drivenBy(part)];
-  if (!main) return null;
+  const at = spansAt(part, time), main = at[drivenBy(part)];
+  if (!main) return unnumbered(at.filter(span => span && span[PHASE] === "moving"), time);
   const rows = data.profile.rows[1], done = passed(main[BEGIN], main[END], time);
   const after = part.spans.some(span => span[PHASE] === "loss" && span[END] <= time); // the loss is computed
   return {
@@ -185,6 +188,13 @@ function transferAt(part, time) {
       right: after, left: !after},
     reduce: {what: "gradients", bytes: allBytes, done, left: true},
   }[main[PHASE]] || null;
+}
+
+// What moves in collectives that name no bucket, as a wrapper's own may: what the last rank to begin has begun.
+function unnumbered(spans, time) {
+  if (!spans.length) return null;
+  const span = spans.reduce((last, one) => one[BEGIN] > last[BEGIN] ? one : last);
+  return {what: "gradients or buffers", bytes: span[BYTES], done: passed(span[BEGIN], span[END], time), right: true, left: true};
 }
 
 // ---- words ----------------------------------------------------------------------------------------------------------

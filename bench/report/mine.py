@@ -1,0 +1,71 @@
+"""What is said of the reader's own wrapper or all-reduce (compare.sh --mine): speed beside the strategy that it takes the place of,
+bits, and the runs that failed."""
+
+from .answer import difference_sentence, pairs, place_text, verdict_text
+from .text import listed, plural
+
+# The reason by the phase that is longer; a phase of the built-in strategy has none here.
+BECAUSE = {
+    "exposed": "it waits for gradients when the backward pass is over",
+    "replicate": "it sends weights or buffers longer",
+    "reduce": "it adds gradients up longer",
+    "scatter": "it hands inputs out longer",
+    "gather": "it brings outputs back longer",
+    "optimizer": "its optimizer runs longer",
+}
+
+
+def because(pair):
+    """The phase that explains half of what yours takes more; "" where none does."""
+    largest = pair.largest()
+    explains = pair.verdict not in ("disturbed", "ties") and pair.change > 0 and pair.parts.get(largest, 0) > pair.change / 2
+    return f", because {BECAUSE[largest]} ({pair.parts[largest]:+.2f} ms of {largest})" if explains and largest in BECAUSE else ""
+
+
+def headline(results):
+    """Yours beside the built-in strategy, here and over the link, and whether the numbers are the same; "" without --mine."""
+    if not results.mine:
+        return ""
+    first = next(iter(results.models), "")
+    here = [(pair, "through memory" if results.is_cpu else "on these GPUs") for pair in pairs(results.rows("difference-mine.csv"))
+            if (pair.model, pair.world) == (first, results.world)]
+    there = [(pair, f"over {place_text(results.link)}") for pair in pairs(results.rows("difference-link-mine.csv"))[:1]]
+    said = [verdict_text(pair, place) + because(pair) for pair, place in here + there]
+    text = f"Yours ({results.mine['file']})"
+    text += f" with {results.name(first)} on {plural(results.world, 'device')}: {'; '.join(said)}" if said else ": its speed is not known"
+    return f"{text}. {bits(results)}"
+
+
+def bits(results):
+    """What became of the comparisons with the built-in strategy."""
+    broken, all_pairs = (int(results.number(key)) for key in ("mine_broken", "mine_comparisons"))
+    program = f"train_{results.mine['like']}"
+    if not all_pairs:
+        return f"It was not compared with {program}'s numbers."
+    if broken:
+        return f"Its numbers are NOT {program}'s in {broken} of {all_pairs} comparisons."
+    return f"Its numbers are {program}'s in all {plural(all_pairs, 'comparison')}."
+
+
+def lines(results):
+    """A sentence for each pair of steps, then one for each run that failed."""
+    if not results.mine:
+        return []
+    places = (("difference-mine.csv", "through memory" if results.is_cpu else "on this machine"), ("difference-link-mine.csv", f"over {results.link}"))
+    said = [difference_sentence(pair, results.name(pair.model), place, results.cores, results.fact("units", "cores"))
+            for file, place in places for pair in pairs(results.rows(file))]
+    return said + [failure(results, row) for row in results.rows("failed.csv")]
+
+
+def failure(results, row):
+    what = {"speed": "a timed run", "curve": "the training to its end", "equivalence": "a comparison of numbers", "link": "a run over the link",
+            "growth": "a run over the slow link", "buckets": "a run with other buckets", "timeline": "the traced run"}.get(row["part"], row["part"])
+    where = results.name(row["model"], row["part"])
+    return f"Yours failed: {what} of {where} on {plural(int(row['world_size']), 'device')}: {row['why'].rstrip('.')}. It has no row there."
+
+
+def not_the_same(results):
+    """The comparisons that broke, for a sentence below the table."""
+    broken = sorted({(results.name(row["model"], "equivalence"), row["b"].removeprefix("mine:")) for row in results.rows("equivalence.csv")
+                     if row["b"].startswith("mine:") and not row.is_true("held")})
+    return f"Yours differs: {listed(f'{model} on {run}' for model, run in broken)}." if broken else ""
