@@ -28,7 +28,7 @@ check_mine() {
 
 # load_mine PROGRAM OPTION: prints the error with which the program rejects FILE; nothing if it loads it.
 load_mine() {
-    "$bin/$1" "$2" "$mine" --summary 2>&1 >/dev/null 9<&- | sed -n 's/^error: //p' | head -n 1
+    { "$bin/$1" "$2" "$mine" --summary 2>&1 >/dev/null 9<&- || true; } | sed -n 's/^error: //p' | head -n 1
 }
 
 use_mine() { # SYMBOL LIKE PROGRAM OPTION

@@ -1,5 +1,6 @@
 # buckets.gp: the time of DDP's step against the size of its buckets, over an emulated slow link. Small buckets pay the
-# latency often, large ones start late; with has_mine_buckets the reader's own step, too. What was disturbed is grey and has a ring. Reads plots/buckets.csv (position:
+# latency often, large ones start late; with has_mine_buckets there is the reader's own step, too. What was disturbed is
+# grey and has a ring. Reads plots/buckets.csv and plots/buckets-mine.csv (position:
 # the cap, or for 0 a place left of all; cap_mb, step_ms_p25, step_ms_p50, step_ms_p75, disturbed).
 
 load "plots/settings.gp"
@@ -35,6 +36,6 @@ plot file using "position":"step_ms_p50":"step_ms_p25":"step_ms_p75":(or_grey(bl
         with linespoints linewidth 2.5 pointtype 5 pointsize 0.7 linecolor rgb variable title "DDP", \
     for [unused = 1:has_mine_buckets] mine using "position":"step_ms_p50":(or_grey(colour_of("mine"))) with linespoints \
         linewidth 2.5 dashtype dash_of("mine") pointtype mark_of("mine") pointsize 0.9 linecolor rgb variable title "yours", \
-    file using "position":"step_ms_p50":(sprintf("%.1f", column("step_ms_p50"))) with labels offset 2.2, 0.7 font ",12" notitle, \
+    file using "position":"step_ms_p50":(sprintf("%.1f", column("step_ms_p50"))) with labels offset 2.2, (has_mine_buckets ? -0.8 : 0.7) font ",12" notitle, \
     file using "position":"step_ms_p50":(column("disturbed") > 0 ? 2 : 0.01) \
         with points pointtype 6 pointsize variable linewidth 1.5 linecolor rgb "#666666" notitle @values

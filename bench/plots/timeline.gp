@@ -1,6 +1,6 @@
-# timeline.gp: one DP step above one DDP step (and the reader's own below, with mine_end), a row per track, spans coloured by phase. What a communicator's
-# thread does is solid while data move (with the bucket's number in it or beside it) and hatched while it waits for other ranks;
-# devices of DP are hatched where they wait for device 0; a bracket is what DDP saves;
+# timeline.gp: one DP step above one DDP step (with mine_end the reader's own below), a row per track, spans coloured
+# by phase. What a communicator's thread does is solid while data move (with the bucket's number in it or beside it) and
+# hatched while it waits for other ranks; devices of DP are hatched where they wait for device 0; a bracket is what DDP saves;
 # arrows lead from where a bucket was ready to its all-reduce. Reads plots/timeline.csv (row, begin_ms, end_ms,
 # phase, span, bucket), plots/tracks.csv (row, label) and plots/arrows.csv (from_row, from_ms, to_row, to_ms).
 
@@ -16,7 +16,7 @@ width = 720
 height = 241 + 40 * row_max
 load "plots/style.gp"
 
-set title "One training step on two devices: DP above, DDP below".(exists("mine_end") ? ", then yours" : "")."\n{/*0.85 ".timeline_model."}" font ",16"
+set title "One training step on two devices: DP above, DDP below".(exists("mine_end") ? ", yours at the bottom" : "")."\n{/*0.85 ".timeline_model."}" font ",16"
 set xlabel "milliseconds since the step began"
 set xrange [0:1.01 * end_max]
 set yrange [row_max + 0.6:0.4]

@@ -73,6 +73,11 @@ def pairs(rows):
     return list(found.values())
 
 
+def pairs_here(results, name="difference"):
+    """The pairs on the number of devices that the figures speak of."""
+    return [pair for pair in pairs(results.rows(f"{name}.csv")) if pair.world == results.world]
+
+
 def difference_sentence(pair, name, where, cores=0, units="cores"):
     head = f"{name}, {pair.world} devices: {where}, "
     if pair.verdict == "disturbed":

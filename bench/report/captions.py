@@ -1,6 +1,6 @@
 """The sentence of each figure of a comparison, computed from what the figure shows; and the sentences about the slow link."""
 
-from .answer import moving_ms, waiting_ms
+from .answer import moving_ms, pairs_here, waiting_ms
 from .look import NAMES
 from .text import joined, signed
 from .traces import hidden_of
@@ -17,9 +17,9 @@ def of_world(results, model):
     return {row["strategy"]: row for row in results.summary(model) if int(row["world_size"]) == results.world}
 
 
-def difference(results, pairs):
+def difference(results, file="difference"):
     said = []
-    for pair in pairs:
+    for pair in pairs_here(results, file):
         name = results.name(pair.model)
         if pair.verdict == "disturbed":
             said.append(f"{name}: disturbed")

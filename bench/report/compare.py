@@ -62,7 +62,7 @@ class Comparison:
                 write_csv(plots / f"{name}.csv", rows[0].keys(), [row.values() for row in rows])
                 lay_out_phases(plots / f"phases-{name}.csv", rows)
         for name in ("difference", "difference-mine"):
-            for pair in self.pairs_here(name):
+            for pair in answer.pairs_here(self.results, name):
                 lay_out_difference(plots / f"{name}-{self.results.name(pair.model)}.csv", pair)
         for model, rows in self.losses.items():
             header = ["step", *(f"{strategy}:{world}" for strategy, world in self.drawn_curves(model))]
@@ -77,10 +77,6 @@ class Comparison:
             write_csv(plots / file, rows[0].keys(), [row.values() for row in rows])
         if {"dp", "ddp"} <= set(self.steps):
             self.lay_out_timeline()
-
-    def pairs_here(self, name):
-        """The pairs of difference.csv on the number of devices that the figures speak of."""
-        return [pair for pair in answer.pairs(self.results.rows(f"{name}.csv")) if pair.world == self.results.world]
 
     def lay_out_timeline(self):
         """DP's rows above DDP's and those above the reader's own, with gaps. The longer spans of a row come first, so that shorter ones are drawn over them."""
@@ -107,7 +103,7 @@ class Comparison:
             "runs": " ".join(f"{strategy}:{world}" for strategy, world in self.configurations()),
             "strategies": " ".join(results.strategies),
             "mine_like": look.NAMES[results.mine["like"]] if results.mine else "",
-            "mine_models": " ".join(results.name(pair.model) for pair in self.pairs_here("difference-mine")),
+            "mine_models": " ".join(results.name(pair.model) for pair in answer.pairs_here(results, "difference-mine")),
             "worlds": " ".join(map(str, results.timed_worlds)),
             "answer_world": results.world,
             "units": results.fact("units", "cores"),
@@ -127,7 +123,7 @@ class Comparison:
         names = ["loss"] if self.losses else []
         if results.timed_worlds:
             names += ["difference", "throughput", "phases", "memory"] + ["timeline"] * bool(self.steps)
-            names += ["difference-mine"] * bool(self.pairs_here("difference-mine"))
+            names += ["difference-mine"] * bool(answer.pairs_here(results, "difference-mine"))
             names += ["buckets"] * results.has("buckets.csv")
         return names
 
@@ -137,7 +133,7 @@ class Comparison:
         if name == "timeline":
             return captions.timeline(self.steps, self.where)
         if name.startswith("difference"):
-            return captions.difference(self.results, self.pairs_here(name))
+            return captions.difference(self.results, name)
         return getattr(captions, name)(self.results)
 
     def draw(self):

@@ -98,7 +98,8 @@ def equivalence(results):
 def dropped(results):
     """The rows some of whose runs were disturbed and dropped."""
     made = results.repeats
-    return [f"{results.name(row['model'])}, {NAMES[row['strategy']]}, {plural(int(row['world_size']), 'device')}: "
+    return [f"{results.name(row['model'])}, {NAMES[row['strategy']]}"
+            + (": " if row["strategy"] == "single" else f", {plural(int(row['world_size']), 'device')}: ") +
             f"{int(row.number('repeats'))} of {made} kept"
             for row in results.rows("summary.csv") if row.is_true("timed") and row.number("repeats") < made]
 

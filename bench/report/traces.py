@@ -38,7 +38,7 @@ def shortest_step(spans):
     return min(steps.values(), key=lambda step: step[1] - step[0])
 
 
-def step_of(path, label, like):
+def step_of(path, label, like=None):
     """The shortest step of a run: tracks (row, label), spans (row, begin_ms, end_ms, phase, name, bucket) and arrows (from_row,
     from_ms, to_row, to_ms); rows from 1, times from the step's begin. All processes read the same clock.
 
@@ -58,7 +58,7 @@ def step_of(path, label, like):
         row_of[track] = len(tracks) + 1
         if not here:
             continue
-        tracks.append((row_of[track], title_of(label, like, track[0], name_of_track)))
+        tracks.append((row_of[track], title_of(label, like or label.lower(), track[0], name_of_track)))
         for _, name, begin, end, number, bucket in here:
             come = min(last_begin[name, number], end)
             parts = [(begin, end, name)] if name in PHASES else [(begin, come, "waiting"), (come, end, "moving")]
@@ -75,9 +75,10 @@ def step_of(path, label, like):
 
 
 def title_of(label, like, rank, thread):
-    """A row's: "rank 0 main" of DDP, "DP cpu:0", "yours, rank 0 main"."""
-    own = "" if label in ("DP", "DDP") else f"{label}, "
-    return own + (f"rank {rank} {thread}" if like == "ddp" else f"{label} {thread}" if not own else thread)
+    """A row's: "rank 0 main" of DDP, "DP cpu:0", "yours 0 main" of a DDP of the reader's own."""
+    if like == "ddp":
+        return f"{'rank' if label == 'DDP' else label} {rank} {thread}"
+    return f"{label} {thread}"
 
 
 def with_waiting(tracks, spans):

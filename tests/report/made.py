@@ -51,12 +51,19 @@ class Made:
         return self.write(name, [",".join(map(str, one)) for one in rows])
 
     def summary(self, *rows, part=""):
-        """summary.csv, and difference.csv as difference.awk makes it."""
+        """summary.csv, and difference.csv (with --mine difference-mine.csv, too) as difference.awk makes them."""
         self.csv(f"summary{part}.csv", HEAD + ["emulated_link"] * bool(part),
                  *([*one, "10 Gbit/s and 20 us"] if part else one for one in rows))
-        text = subprocess.run(["awk", "-f", ROOT / "bench/compare/difference.awk", self.folder / f"summary{part}.csv"], check=True,
-                              capture_output=True, text=True).stdout
-        return self.write(f"difference{part}.csv", text.splitlines())
+        self.difference(f"summary{part}.csv", f"difference{part}.csv", "dp", "ddp")
+        mine = self.results.mine
+        if mine:
+            self.difference(f"summary{part}.csv", f"difference{part}-mine.csv", mine["like"], "mine")
+        return self
+
+    def difference(self, summary, name, first, second):
+        text = subprocess.run(["awk", "-v", f"a={first}", "-v", f"b={second}", "-f", ROOT / "bench/compare/difference.awk",
+                               self.folder / summary], check=True, capture_output=True, text=True).stdout
+        self.write(name, text.splitlines())
 
     @property
     def results(self):

@@ -67,8 +67,8 @@ class Tables(unittest.TestCase):
         self.assertEqual(self.said(("dp", 2, 4, 1, 0), ("ddp", 2, 5, 1, 0)), (
             "Every row: 5 runs, less the disturbed ones (mlp, DP, 2 devices: 4 of 5 kept),",
             ["- Something else used the machine during some runs, which were dropped: mlp, DP, 2 devices: 4 of 5 kept."]))
-        self.assertEqual(self.said(("single", 1, 3, 1, 0), ("ddp", 4, 4, 1, 0))[0], "Every row: 5 runs, less the disturbed ones (mlp, SINGLE, "
-                         "1 device: 3 of 5 kept; mlp, DDP, 4 devices: 4 of 5 kept),")
+        self.assertEqual(self.said(("single", 1, 3, 1, 0), ("ddp", 4, 4, 1, 0))[0], "Every row: 5 runs, less the disturbed ones (mlp, one device: "
+                         "3 of 5 kept; mlp, DDP, 4 devices: 4 of 5 kept),")
         self.assertEqual(self.said(("dp", 2, 5, 1, 1)), ("Every row: 5 runs,", [
             "- **Disturbed.** Something else used the machine during these, and they take part in no conclusion: mlp dp:2 (its runs lie 30 % "
             "apart)."]))

@@ -1,0 +1,66 @@
+#!/bin/sh
+# compare_mine.sh BIN_DIR: bench/compare.sh --mine: a right file of each kind has its rows, figures and bits beside the built-in
+# strategies; one with other bits, one that fails in a run, and one that is refused. The sentences: tests/report/test_mine.py.
+top=$(cd "$(dirname "$0")/../.." && pwd)
+. "$(dirname "$0")/checks.sh"
+own=$top/tests/own
+
+compare() { # STATUS FILE OPTION...: into out/
+    checks=$((checks + 1))
+    wanted=$1 file=$2 status=0
+    shift 2
+    "$top/bench/compare.sh" --bin "$bin" --quick --repeats 1 --patience 0 --model toy --world 2 --out out --mine "$file" "$@" >out.txt 2>err.txt ||
+        status=$?
+    [ "$status" = "$wanted" ] || fail "$file: status $status, not $wanted: $(tail -n 5 out.txt err.txt)"
+}
+has() { grep -qF -- "$2" "$1" || fail "$1 has no \"$2\": $(tail -n 5 "$1")"; }
+rows() { awk -F, '$1 == "mine"' "$1" | wc -l; }
+
+# ---- a right one of each kind ------------------------------------------------------------------------------
+cp "$own/ddp_overlap.c" "my ddp.c"
+compare 0 "my ddp.c"
+has out.txt 'Yours: held in all 20 comparisons with train_ddp.'
+has out.txt 'Equivalence: held in all'
+checks=$((checks + 5))
+for table in summary summary-link growth; do [ "$(rows out/$table.csv)" = 1 ] || fail "$table.csv has $(rows out/$table.csv) rows of mine"; done
+[ "$(sed 1d out/buckets-mine.csv | wc -l)" = "$(sed 1d out/buckets.csv | wc -l)" ] || fail "buckets-mine.csv: $(cat out/buckets-mine.csv)"
+[ "$(grep -c -- "--wrapper '$work/my ddp.c'" out/commands.txt)" -gt 9 ] || fail "commands.txt: $(grep -c wrapper out/commands.txt)"
+has out/report.md '**Yours (my ddp.c) with toy on 2 devices: '
+has out/report.md "Its numbers are train_ddp's in all 20 comparisons."
+has out/report.md '| toy | yours | 2 |'
+has out/report.md '| ddp:2 | yours:2 | same bits |'
+has out/player.html '"mine":{"step":'
+if command -v gnuplot >/dev/null; then
+    has out/difference-mine.svg 'What yours takes more'
+    has out/throughput.svg '>yours<'
+    has out/timeline.svg '>yours 1 main<'
+    has out/phases.svg '>yours 2<'
+    has out/buckets.svg '>yours<'
+fi
+compare 0 "$own/dp_packed.c" --only-equivalence
+has out.txt 'Yours: held in all 15 comparisons with train_dp.'
+has out/equivalence.csv ',dp:2,mine:2,'
+compare 0 "$own/sum_ring.c" --only-equivalence
+has out.txt 'Yours: held in all 20 comparisons with train_ddp.'
+grep -q ',ddp:3 uneven,mine:3 uneven,.*,tolerance,' out/equivalence.csv || fail "a ring adds in another order: $(tail -n 1 out/equivalence.csv)"
+
+# ---- other numbers, a failure, a refusal -------------------------------------------------------------------
+sed 's/PG_F32, ddp->op/PG_F32, PG_SUM/' "$own/ddp_overlap.c" >sum.c
+cmp -s sum.c "$own/ddp_overlap.c" && fail "nothing was planted"
+compare 1 sum.c --only-equivalence
+has out.txt 'Equivalence: held in all'
+has out.txt 'Yours: BROKEN in 10 of 20 comparisons with train_ddp.' # over one rank it is the average; uneven batches take sums
+awk '{ print } /^#include/ && !done { done = 1; print "#include <stdlib.h>\n__attribute__((constructor)) static void three(void) { const char *n = getenv(\"WORLD_SIZE\"); if (n && *n == (char)51) abort(); }" }' \
+    "$own/ddp_overlap.c" >fails.c
+compare 1 fails.c --only-equivalence
+has out.txt 'Equivalence: held in all'
+has out.txt 'Yours: BROKEN in 1 of 16 comparisons'
+has out.txt 'Yours: these runs failed: equivalence:toy:3.'
+has out/failed.csv 'equivalence,toy,3,"'
+rm -rf out
+echo 'int nothing;' >none.c
+compare 2 none.c
+checks=$((checks + 1))
+has err.txt "error: --mine $work/none.c: defines none of own_dp, own_ddp, own_all_reduce"
+[ ! -e out/runs ] || fail "runs were made with a file that is refused"
+tally compare_mine
