@@ -29,13 +29,13 @@ set xrange [0.7 * position_min:1.6 * position_max]
 set yrange [0:(has_mine_buckets ? 1.25 : 1.1) * most]
 told(unused) = sprintf("cap %s MB: %.2f ms", strcol("cap_mb"), column("step_ms_p50"))
 values = at_mouse('file using "position":"step_ms_p50":(told(0))')
+yours = has_mine_buckets ? ', mine using "position":"step_ms_p50":(or_grey(colour_of("mine"))) with linespoints linewidth 2.5 '. \
+    'dashtype dash_of("mine") pointtype mark_of("mine") pointsize 0.9 linecolor rgb variable title "yours"' : ''
 # What was not disturbed has a ring too small to be seen: of no size at all, it would be no valid SVG.
 plot file using "position":"step_ms_p50":"step_ms_p25":"step_ms_p75":(or_grey(blue)):xtic(strcol("cap_mb")) \
         with yerrorbars pointtype 0 linewidth 1.5 linecolor rgb variable notitle, \
     file using "position":"step_ms_p50":(or_grey(blue)) \
         with linespoints linewidth 2.5 pointtype 5 pointsize 0.7 linecolor rgb variable title "DDP", \
-    for [unused = 1:has_mine_buckets] mine using "position":"step_ms_p50":(or_grey(colour_of("mine"))) with linespoints \
-        linewidth 2.5 dashtype dash_of("mine") pointtype mark_of("mine") pointsize 0.9 linecolor rgb variable title "yours", \
     file using "position":"step_ms_p50":(sprintf("%.1f", column("step_ms_p50"))) with labels offset 2.2, (has_mine_buckets ? -0.8 : 0.7) font ",12" notitle, \
     file using "position":"step_ms_p50":(column("disturbed") > 0 ? 2 : 0.01) \
-        with points pointtype 6 pointsize variable linewidth 1.5 linecolor rgb "#666666" notitle @values
+        with points pointtype 6 pointsize variable linewidth 1.5 linecolor rgb "#666666" notitle @yours @values

@@ -33,7 +33,7 @@ do for [m = 1:words(models)] {
     stats file using (speed_at("step_ms_p25")) name "speed" nooutput
     stats file using (last("dp") ? column("samples_per_s_p50") : NaN) name "dp" nooutput
     stats file using (last("ddp") ? column("samples_per_s_p50") : NaN) name "ddp" nooutput
-    stats file using (last("mine") ? column("samples_per_s_p50") : NaN) name "mine" nooutput
+    stats file using (last("mine") ? column("samples_per_s_p50") : 0) name "mine" nooutput
     # The ideal line may leave the picture: what was measured should fill it.
     possible = one_max * (world_max < 1.25 * cores ? world_max : 1.25 * cores)
     top = 1.05 * (speed_max > possible ? speed_max : possible)
@@ -53,8 +53,8 @@ do for [m = 1:words(models)] {
     if (cores >= world_max) { unset label 2 }
     set label 3 "DP" at world_max, dp_max offset 1.5, -apart textcolor rgb "#A06E00"
     set label 4 "DDP" at world_max, ddp_max offset 1.5, apart textcolor rgb blue
-    unset label 6 # to the right of the others: a run of one's own may have failed
-    if (mine_records > 0) { set label 6 "yours" at world_max, mine_max offset 5.5, 0 textcolor rgb "#00664B" }
+    unset label 6
+    if (mine_max > 0) { set label 6 "yours" at world_max, mine_max offset 5.5, 0 textcolor rgb "#00664B" }
     set label 5 "one device" at 1, one_max offset 1, -0.9
     # What was not disturbed has a ring too small to be seen: of no size at all, it would be no valid SVG.
     plot one_max * x with lines dashtype 2 linewidth 1.5 linecolor rgb grey, \
