@@ -16,8 +16,8 @@
 # seconds (45) more than three times what it took without a mutant has noticed, too.
 # The exit status is 1 if less than 95 % are caught, or one survives without an explanation; 2 if the
 # catalogue does not fit the tree, or a test fails without a mutant. Works on a copy of the tree with one
-# build, and one more for those of the preset `emulator`, which each mutant changes by a file and changes
-# back. It takes an hour: run it with nice.
+# build, and one more for each of the presets `emulator` and `races`, which each mutant changes by a file and
+# changes back. It takes an hour: run it with nice.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 catalogue=$root/tests/mutants
@@ -105,7 +105,10 @@ catalogue=$work/tree/tests/mutants # so that editing does not change a run
 use_preset() {
     preset=$1 build=build-$1 options=
     [ "$1" != release ] || build=build options=-DWITH_CUDA=OFF
-    [ "$1" != emulator ] || options="-DWITH_CUDA=EMULATED -DWITH_MPI=OFF"
+    case $1 in
+    emulator) options="-DWITH_CUDA=EMULATED -DWITH_MPI=OFF" ;;
+    races) options="-DWITH_CUDA=EMULATED -DEMULATED_RACES=ON -DWITH_MPI=OFF" ;;
+    esac
     if [ ! -d "$build" ]; then
         # A mistake shows without most of the optimizer, too, and is built faster.
         # shellcheck disable=SC2086 # the options are words
@@ -177,7 +180,9 @@ run_test() {
 run_rest() {
     must_build
     labels="-LE slow|gpu|lint"
-    [ "$preset" != emulator ] || labels="-L gpu|emulator -LE slow"
+    case $preset in
+    emulator | races) labels="-L gpu|emulator -LE slow" ;;
+    esac
     status=0
     # shellcheck disable=SC2086 # the labels are words
     timeout -k 5 1200 ctest --test-dir "$build" --timeout 300 -j "$(nproc)" --stop-on-failure \

@@ -4,8 +4,9 @@
 #
 #   tests/run.sh                        everything but the label `slow`
 #   tests/run.sh --label equivalence    one label: unit equivalence fault parity lint slow gpu ...
-#   tests/run.sh --preset asan          another build of CMakePresets.json: asan, tsan, emulator; openmpi
-#                                       and mpich: all tests of MPI, the slow ones, too, as root
+#   tests/run.sh --preset asan          another build of CMakePresets.json: asan, tsan, emulator, races (the
+#                                       emulator with a race checker, 3 times as long); openmpi and mpich: all
+#                                       tests of MPI, the slow ones, too, as root
 #
 # The exit status is CTest's: 0 only if no test failed; 2 for usage or set-up. A test that lacks
 # hardware or software counts as skipped, never as passed; $DDPC_NO_SKIP=1 makes a skip a failure.
@@ -17,7 +18,7 @@ cd "$root"
 . bench/setup.sh
 
 usage() {
-    sed -n '2,12s/^# \{0,1\}//p' "$0"
+    sed -n '2,13s/^# \{0,1\}//p' "$0"
     exit "$1"
 }
 
@@ -43,7 +44,7 @@ build=build
 [ "$preset" = release ] || build=build-$preset
 groups="build tests"
 case $preset in
-emulator) groups="$groups emulator" ;;
+emulator | races) groups="$groups emulator" ;;
 openmpi | mpich) groups="$groups $preset clusters" ;;
 esac
 # shellcheck disable=SC2086 # the groups are words
@@ -61,6 +62,7 @@ case $preset in
 asan) set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E '^(compare|compare_mine|compare_interrupted|report_page|promises|scaling|paper|help|installed.*|gpu_modules|tutorial_.*)$' ;;
 # The others run no other code than in the usual build.
 emulator) set -- "$@" -L 'gpu|emulator' ;;
+races) set -- "$@" -L 'gpu|emulator' ;;
 openmpi | mpich) set -- "$@" -L mpi ;; # the slow ones, too
 # ThreadSanitizer sees threads, not what processes do to each other: the scripts that start whole jobs
 # would only be slow, and so would the kernels, the roundings and the files, which start no thread.

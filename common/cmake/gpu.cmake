@@ -42,7 +42,8 @@ function(gpu_sources target)
   target_sources(${target} PRIVATE ${ARGN})
   if(WITH_CUDA STREQUAL "EMULATED")
     list(FILTER ARGN INCLUDE REGEX "\\.cu$")
-    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX)
+    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX
+                                COMPILE_OPTIONS "${EMULATED_KERNEL_OPTIONS}")
   endif()
 endfunction()
 

@@ -13,17 +13,18 @@
  *     access; new memory is NaN; writing past an end, using what was freed, freeing twice, running
  *     out of memory, and what was never freed are errors or reported (memory.cpp);
  *   - kernels: real barriers and shuffles, by threads that begin in random order; a barrier that
- *     not all threads reach ends the program with the kernel's name (kernel.cpp);
+ *     not all threads reach ends the program with the kernel's name (kernel.cpp); shared memory
+ *     is NaN when a block begins (shared.cpp);
+ *   - races between a kernel's threads, in a build with -DEMULATED_RACES=ON (races/races.h);
  *   - rules: capture, devices, streams and events are refused where CUDA refuses them;
  *   - several processes: NCCL between them (nccl.cpp).
  *
  * What it cannot check:
  *   - anything about speed;
- *   - the memory model of a GPU: threads take turns at barriers and shuffles only, so a race
- *     between two of them, or a missing __syncwarp, may go unnoticed;
+ *   - without EMULATED_RACES, the memory model of a GPU: threads take turns at barriers and
+ *     shuffles only, so a race between two of them, or a missing __syncwarp, may go unnoticed;
  *   - how functions like expf and fused multiply-adds round there;
- *   - too many registers, too much shared memory, or what is read from shared memory before it is
- *     written (here: what the last block left);
+ *   - too many registers, too much shared memory;
  *   - a kernel that is given the host's memory inside of a struct; real drivers and their bugs.
  *
  * Environment, read at the first call (and what holds without it):

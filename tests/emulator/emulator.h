@@ -166,6 +166,21 @@ template <typename Body> cudaError_t call(Body body) {
 const char *symbol_name(const void *function);
 const char *task_name(const Task &task);
 
+// A __shared__ variable: thread-local, so its address is a place in each thread's storage of the
+// object (module) that it belongs to.
+struct SharedVariable {
+    size_t module, offset, bytes;
+    char *memory() const; // the calling thread's
+};
+// All that the kernel's object has, whichever of its kernels use them (symbols.cpp).
+std::vector<SharedVariable> shared_variables(const void *kernel);
+
+// Fills the __shared__ variables of the kernel with NaN before a block begins, and learns after
+// the first and the last block of its first launch which of its object's it writes (shared.cpp).
+void shared_before_block(const void *kernel, bool is_edge);
+void shared_after_block(const void *kernel, bool is_edge);
+void shared_after_kernel(const void *kernel);
+
 // For DDPC_EMULATOR_COUNT (count.cpp): work that is queued, and calls that cost something else.
 void count_task(Runtime &r, cudaStream_t stream, const Task &task);
 void count_call(Runtime &r, const char *name);

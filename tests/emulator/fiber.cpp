@@ -19,18 +19,22 @@ static void __sanitizer_finish_switch_fiber(void *, const void **, size_t *) {}
 
 namespace emulator {
 
-enum : size_t { STACK = 256 * 1024, STACK_GUARD = 4096 };
+enum : size_t { STACK_GUARD = 4096 };
 
 Fiber::Fiber(void (*fiber_body)(Fiber *self)) : body(fiber_body) {
-    void *pages = mmap(nullptr, STACK_GUARD + STACK, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (pages == MAP_FAILED || mprotect(pages, STACK_GUARD, PROT_NONE) != 0)
+    void *memory = mmap(nullptr, STACK_GUARD + FIBER_STACK, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED || mprotect(memory, STACK_GUARD, PROT_NONE) != 0)
         fail("there is no memory for another thread of a kernel");
-    stack = static_cast<char *>(pages);
+    pages = static_cast<char *>(memory);
 }
 
 Fiber::~Fiber() {
-    munmap(stack, STACK_GUARD + STACK);
+    munmap(pages, STACK_GUARD + FIBER_STACK);
+}
+
+const char *Fiber::stack() const {
+    return pages + STACK_GUARD;
 }
 
 void Fiber::begin(unsigned low, unsigned high) {
@@ -40,14 +44,14 @@ void Fiber::begin(unsigned low, unsigned high) {
 }
 
 void Fiber::resume() {
-    __sanitizer_start_switch_fiber(&outside_frames, stack + STACK_GUARD, STACK);
+    __sanitizer_start_switch_fiber(&outside_frames, stack(), FIBER_STACK);
     if (_setjmp(outside) == 0) {
         if (begun) _longjmp(inside, 1);
         begun = true;
         ucontext_t first;
         getcontext(&first);
-        first.uc_stack.ss_sp = stack + STACK_GUARD;
-        first.uc_stack.ss_size = STACK;
+        first.uc_stack.ss_sp = pages + STACK_GUARD;
+        first.uc_stack.ss_size = FIBER_STACK;
         uintptr_t address = reinterpret_cast<uintptr_t>(this); // makecontext passes ints only
         makecontext(&first, reinterpret_cast<void (*)()>(begin), 2, static_cast<unsigned>(address),
                     static_cast<unsigned>(address >> 32));

@@ -8,20 +8,23 @@
 
 namespace emulator {
 
+enum : size_t { FIBER_STACK = 256 * 1024 };
+
 class Fiber {
   public:
     explicit Fiber(void (*body)(Fiber *self)); // body must never return
     ~Fiber();
     Fiber(const Fiber &) = delete;
     Fiber &operator=(const Fiber &) = delete;
-    void resume();  // called outside: returns when the fiber suspends itself
+    void resume();             // called outside: returns when the fiber suspends itself
+    const char *stack() const; // FIBER_STACK bytes
     void suspend(); // called inside: returns when the fiber is resumed (by the same thread)
 
   private:
     static void begin(unsigned low, unsigned high);
 
     void (*body)(Fiber *self);
-    char *stack;
+    char *pages; // the guard, then the stack
     bool begun = false;
     jmp_buf inside, outside; // where each side resumes
     // For AddressSanitizer, which must be told each change of stacks.

@@ -8,7 +8,8 @@
  * lanes that do not arrive), and the program ends with a line that says which thread waits where.
  *
  * Blocks, and the threads of a block, begin in ascending or descending order from a random one on:
- * a missing __syncthreads mostly shows.
+ * a missing __syncthreads mostly shows. With -DEMULATED_RACES=ON each access is checked, too
+ * (races/races.h).
  */
 #include <algorithm>
 #include <cstdio>
@@ -17,6 +18,7 @@
 
 #include "emulator.h"
 #include "fiber.h"
+#include "races.h"
 
 __thread uint3 threadIdx, blockIdx;
 __thread uint3 blockDim, gridDim;
@@ -70,6 +72,7 @@ static void fiber_body(Fiber *self) {
             b.current = static_cast<unsigned>(b.order.at(b.begun++));
             b.threads[b.current].fiber = self;
             threadIdx = place(b.current, blockDim);
+            races_thread(b.current, self->stack());
             (*b.call)();
             b.threads[b.current].state = Thread::ENDED;
             b.ended++;
@@ -92,6 +95,7 @@ static Fiber *take_fiber() {
 static void resume_thread(unsigned index) {
     block().current = index;
     threadIdx = place(index, blockDim);
+    races_thread(index, block().threads[index].fiber->stack());
     block().threads[index].fiber->resume();
 }
 
@@ -138,6 +142,7 @@ static bool release_barrier() {
     unsigned votes = 0;
     for (unsigned i = 0; i < b.count; i++) votes += b.threads[i].predicate;
     b.at_barrier = 0;
+    races_barrier();
     for (unsigned i = 0; i < b.count; i++) b.threads[i].value = votes;
     for (size_t i = 0; i < b.count; i++) resume_thread(static_cast<unsigned>(b.order.at(i)));
     return true;
@@ -223,6 +228,13 @@ unsigned warp_ballot(unsigned mask, bool predicate) {
     return static_cast<unsigned>(exchange(mask, 0, block().current % WARP, true, predicate));
 }
 
+void warp_sync(unsigned mask) {
+    const unsigned first = block().current / WARP * WARP, lanes = block().count - first;
+    const unsigned all = lanes < WARP ? (1u << lanes) - 1 : ~0u;
+    warp_ballot(mask, false);
+    if ((mask & all) == all) races_warp();
+}
+
 unsigned warp_source(Shuffle shuffle, unsigned argument, int width) {
     unsigned lane = block().current % WARP, size = static_cast<unsigned>(width);
     unsigned begin = lane / size * size, source = lane;
@@ -248,16 +260,24 @@ static Order random_order(Runtime &r, size_t count) {
     return {count, r.random() % count, r.random() % 2 != 0};
 }
 
-static bool run_kernel(const cudaLaunchConfig_t &config, const std::function<void()> &kernel) {
+static bool run_kernel(const cudaLaunchConfig_t &config, const void *kernel,
+                       const std::function<void()> &thread) {
     Runtime &r = runtime();
     dim3 grid = config.gridDim, threads = config.blockDim;
     gridDim = {grid.x, grid.y, grid.z};
     blockDim = {threads.x, threads.y, threads.z};
     Order blocks = random_order(r, static_cast<size_t>(grid.x) * grid.y * grid.z);
+    races_begin(kernel);
     for (size_t i = 0; i < blocks.count; i++) {
+        const bool is_edge = i == 0 || i + 1 == blocks.count;
         blockIdx = place(blocks.at(i), gridDim);
-        run_block(kernel, random_order(r, threads.x * threads.y * threads.z));
+        shared_before_block(kernel, is_edge);
+        races_block();
+        run_block(thread, random_order(r, threads.x * threads.y * threads.z));
+        shared_after_block(kernel, is_edge);
     }
+    races_end();
+    shared_after_kernel(kernel);
     return true;
 }
 
@@ -289,7 +309,9 @@ cudaError_t kernel_launch(const cudaLaunchConfig_t &config, const void *kernel,
     Task task;
     task.what = "kernel";
     task.kernel = kernel;
-    task.work = [config, thread = std::move(thread)] { return run_kernel(config, thread); };
+    task.work = [config, kernel, thread = std::move(thread)] {
+        return run_kernel(config, kernel, thread);
+    };
     return call([&](Runtime &r, Lock &lock) {
         return launch(r, lock, config, std::move(task), pointers, count);
     });

@@ -1,9 +1,10 @@
-/* symbols.cpp: the name of a kernel, for messages. Kernels are mostly static or templates, which
- * the dynamic linker does not know; so the file that the kernel was loaded from is asked, whose
- * symbol table has them all unless it was stripped.
+/* symbols.cpp: the name of a kernel, for messages, and the __shared__ variables beside it. Both are
+ * mostly static or of templates, which the dynamic linker does not know; they are read from the
+ * symbol table of the kernel's file, which has them all unless it was stripped.
  */
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <cxxabi.h>
 #include <elf.h>
 #include <fcntl.h>
@@ -17,8 +18,9 @@
 namespace emulator {
 
 struct Object {        // the program, or a shared object that it has loaded
-    uintptr_t address; // of the kernel: given
+    uintptr_t address; // in it: given
     uintptr_t base;    // where it was loaded, relative to what its file says
+    size_t module;     // its number of thread-local storage; 0: it has none
     const char *path;
 };
 
@@ -29,13 +31,15 @@ static int on_object(struct dl_phdr_info *info, size_t, void *context) {
         uintptr_t begin = info->dlpi_addr + part.p_vaddr;
         if (part.p_type != PT_LOAD || object->address - begin >= part.p_memsz) continue;
         object->base = info->dlpi_addr;
+        object->module = info->dlpi_tls_modid;
         object->path = info->dlpi_name[0] != '\0' ? info->dlpi_name : "/proc/self/exe";
         return 1;
     }
     return 0;
 }
 
-static const char *find_in(const char *file, uintptr_t address) {
+// use(symbol, its name) of each symbol in the file, until it returns true.
+template <typename Use> static void each_symbol(const char *file, Use use) {
     const auto *header = reinterpret_cast<const ElfW(Ehdr) *>(file);
     const auto *sections = reinterpret_cast<const ElfW(Shdr) *>(file + header->e_shoff);
     for (int s = 0; s < header->e_shnum; s++) {
@@ -43,25 +47,35 @@ static const char *find_in(const char *file, uintptr_t address) {
         const char *names = file + sections[sections[s].sh_link].sh_offset;
         const auto *symbols = reinterpret_cast<const ElfW(Sym) *>(file + sections[s].sh_offset);
         for (size_t i = 0; i < sections[s].sh_size / sizeof *symbols; i++)
-            if (symbols[i].st_value == address && ELF64_ST_TYPE(symbols[i].st_info) == STT_FUNC)
-                return names + symbols[i].st_name;
+            if (use(symbols[i], names + symbols[i].st_name)) return;
     }
-    return nullptr;
 }
 
-// The file stays mapped: names are asked for when the program ends.
+// The file of the object that the function lies in, or NULL. It stays mapped, for its names.
+static const char *map_object(const void *function, Object *object) {
+    *object = {reinterpret_cast<uintptr_t>(function), 0, 0, nullptr};
+    if (dl_iterate_phdr(on_object, object) == 0) return nullptr;
+    int fd = open(object->path, O_RDONLY | O_CLOEXEC);
+    struct stat status;
+    if (fd < 0 || fstat(fd, &status) != 0) return nullptr;
+    void *file = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    return file == MAP_FAILED ? nullptr : static_cast<const char *>(file);
+}
+
 const char *symbol_name(const void *function) {
     static thread_local char unnamed[32];
     snprintf(unnamed, sizeof unnamed, "%p", function);
-    Object object = {reinterpret_cast<uintptr_t>(function), 0, nullptr};
-    if (dl_iterate_phdr(on_object, &object) == 0) return unnamed;
-    int fd = open(object.path, O_RDONLY | O_CLOEXEC);
-    struct stat status;
-    if (fd < 0 || fstat(fd, &status) != 0) return unnamed;
-    void *file = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
-    close(fd);
-    if (file == MAP_FAILED) return unnamed;
-    const char *name = find_in(static_cast<const char *>(file), object.address - object.base);
+    Object object;
+    const char *file = map_object(function, &object), *name = nullptr;
+    if (file == nullptr) return unnamed;
+    each_symbol(file, [&](const ElfW(Sym) & symbol, const char *its_name) {
+        if (symbol.st_value != object.address - object.base ||
+            ELF64_ST_TYPE(symbol.st_info) != STT_FUNC)
+            return false;
+        name = its_name;
+        return true;
+    });
     if (name == nullptr) return unnamed;
     int status_code = 0;
     const char *readable = abi::__cxa_demangle(name, nullptr, nullptr, &status_code);
@@ -70,6 +84,25 @@ const char *symbol_name(const void *function) {
 
 const char *task_name(const Task &task) {
     return task.kernel != nullptr ? symbol_name(task.kernel) : task.what;
+}
+
+// A variable inside of a function has a name that begins with _ZZ.
+static bool is_shared(const ElfW(Sym) & symbol, const char *name) {
+    return ELF64_ST_TYPE(symbol.st_info) == STT_TLS && symbol.st_shndx != SHN_UNDEF &&
+           symbol.st_size > 0 && strncmp(name, "_ZZ", 3) == 0;
+}
+
+std::vector<SharedVariable> shared_variables(const void *kernel) {
+    std::vector<SharedVariable> variables;
+    Object object;
+    const char *file = map_object(kernel, &object);
+    if (file == nullptr) return variables;
+    each_symbol(file, [&](const ElfW(Sym) & symbol, const char *name) {
+        if (is_shared(symbol, name))
+            variables.push_back({object.module, symbol.st_value, symbol.st_size});
+        return false;
+    });
+    return variables;
 }
 
 } // namespace emulator

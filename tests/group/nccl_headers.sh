@@ -6,7 +6,6 @@
 # Status 1 if a file does not compile or has a warning, 77 if there are no headers.
 set -uo pipefail
 versions="2.19.3 2.21.5 2.23.4 2.28.9"
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/ddpc-headers
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=0 rows=0 cudas=() folders=()
@@ -27,27 +26,7 @@ while [[ $# -gt 0 ]]; do
     shift
 done
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 2
-
-# package NAME==VERSION: the folder with that package's headers, in the cache; empty if it cannot be had.
-package() {
-    local kept=$cache/$1
-    if [[ ! -d $kept ]]; then
-        rm -rf "$work/wheel"
-        python3 -m pip download -q --no-deps --only-binary :all: -d "$work/wheel" "$1" >"$work/pip" 2>&1 &&
-            python3 - "$work"/wheel/*.whl "$work/headers" >>"$work/pip" 2>&1 <<'END' &&
-import os, sys, zipfile
-with zipfile.ZipFile(sys.argv[1]) as wheel:
-    for name in wheel.namelist():
-        _, mark, path = name.partition("/include/")
-        if mark and not path.endswith("/") and ".." not in path:
-            os.makedirs(os.path.dirname(os.path.join(sys.argv[2], path)), exist_ok=True)
-            with open(os.path.join(sys.argv[2], path), "wb") as file:
-                file.write(wheel.read(name))
-END
-            mkdir -p "$cache" && mv "$work/headers" "$kept" || return
-    fi
-    echo "$kept"
-}
+. tests/rigs/packages.sh
 
 # number_of FILE MACRO: the number that the header defines
 number_of() {

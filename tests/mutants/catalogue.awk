@@ -64,7 +64,7 @@ function check_entry(    i, path) {
     if (name in SEEN) complain("the name is taken by room " SEEN[name])
     SEEN[name] = room
     if (!tests) complain("no test is named that should catch it")
-    if (preset !~ /^(release|emulator)$/) complain("mutants.sh does not know the preset " preset)
+    if (preset !~ /^(release|emulator|races)$/) complain("mutants.sh does not know the preset " preset)
     if (!what) complain("it does not say what mistake it is")
     if (!pairs) complain("there is nothing to find")
     for (i = 1; i <= pairs; i++) {

@@ -121,6 +121,7 @@ int barrier(Vote vote, int predicate);
 // source lane.
 uint64_t warp_exchange(unsigned mask, uint64_t value, unsigned source);
 unsigned warp_ballot(unsigned mask, bool predicate);
+void warp_sync(unsigned mask);
 // The lane that a shuffle of segments of `width` lanes reads: lane + up or down by delta, its own
 // one if that lies outside the segment.
 enum class Shuffle { index, up, down, exclusive_or };
@@ -151,7 +152,7 @@ inline int __syncthreads_count(int p) {
     return emulator::barrier(emulator::Vote::count, p);
 }
 inline void __syncwarp(unsigned mask = 0xffffffff) {
-    emulator::warp_ballot(mask, false);
+    emulator::warp_sync(mask);
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
     return emulator::warp_ballot(mask, predicate != 0);
@@ -181,8 +182,22 @@ T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = warpSize) {
                                   static_cast<unsigned>(lane_mask), width);
 }
 
+#ifdef __SANITIZE_THREAD__ // of a build that looks for races (../races/races.h)
+namespace emulator {
+void race_atomic(const void *address, size_t bytes, const void *at);
+void race_fence();
+} // namespace emulator
+#define EMULATOR_RACES(call) emulator::call
+#define EMULATOR_UNCHECKED   __attribute__((noinline, no_sanitize("thread")))
+#else
+#define EMULATOR_RACES(call)
+#define EMULATOR_UNCHECKED
+#endif
+
 // Threads of the emulator take turns at barriers only, so nothing comes between these.
-template <typename T, typename Change> T emulator_atomic(T *address, Change change) {
+template <typename T, typename Change>
+EMULATOR_UNCHECKED T emulator_atomic(T *address, Change change) {
+    EMULATOR_RACES(race_atomic(address, sizeof(T), __builtin_return_address(0)));
     T old = *address;
     *address = change(old);
     return old;
@@ -213,7 +228,9 @@ EMULATOR_ATOMICS(unsigned long long)
 float atomicAdd(float *address, float value) = delete;
 double atomicAdd(double *address, double value) = delete;
 
-inline void __threadfence() {}
+inline void __threadfence() {
+    EMULATOR_RACES(race_fence());
+}
 inline void __threadfence_block() {}
 
 // ---- arithmetic --------------------------------------------------------------------------------

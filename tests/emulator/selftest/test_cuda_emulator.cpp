@@ -136,6 +136,27 @@ static void test_a_missing_barrier_is_seen(void **) {
     assert_true(seeds_that_see(8, [] { return neighbours_are_wrong(false); }) > 0);
 }
 
+// Each block reads what only the block before it may have left in shared memory.
+__global__ void unwritten(float *y) {
+    __shared__ float shared[64];
+    y[blockIdx.x * 64 + threadIdx.x] = shared[threadIdx.x];
+    shared[threadIdx.x] = 1;
+}
+
+static void test_shared_memory_is_nan(void **) {
+    expect_good([] {
+        cudaStream_t stream = stream_new();
+        float *y = device_new<float>(5 * 64);
+        for (int launches = 0; launches < 3; launches++) {
+            launch(stream, 5, 64, unwritten, y);
+            for (float value : fetch(y, 5 * 64, stream)) THAT(std::isnan(value));
+        }
+        OK(cudaFree(y));
+        OK(cudaStreamDestroy(stream));
+        return 0;
+    });
+}
+
 template <typename T> __global__ void diverging(T *y) {
     if (threadIdx.x < 7) return;
     __syncthreads();
@@ -362,7 +383,7 @@ static void test_devices(void **) {
             THAT(waitpid(child, &status, 0) == child && status == 0);
             return 0;
         },
-        {{"DDPC_EMULATED_GPUS", "3"}});
+        {{"DDPC_EMULATED_GPUS", "3"}, {"DDPC_EMULATED_CAPABILITY", "90"}});
     expect_good(
         [] {
             int count = -1;
@@ -420,6 +441,7 @@ int main() {
         cmocka_unit_test(test_shuffles_one_by_one),
         cmocka_unit_test(test_votes_and_atomics),
         cmocka_unit_test(test_a_missing_barrier_is_seen),
+        cmocka_unit_test(test_shared_memory_is_nan),
         cmocka_unit_test(test_diverging_threads_are_named),
         cmocka_unit_test(test_wrong_launches_are_refused),
         cmocka_unit_test(test_wrong_accesses_die_with_a_word),
