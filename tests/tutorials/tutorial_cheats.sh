@@ -10,14 +10,21 @@ if grep -q "sanitize='.*[a-z]" "$TUTORIAL_BUILD/tutorials/settings.sh"; then
     echo "tutorial_cheats: a sanitizer needs what the box refuses: nothing to be tested"
     exit 0
 fi
-step=02-shards mine=$TUTORIAL_WORK/02-shards/03-batch-mean.c
+step=02-shards
 solution=$source/tutorials/02-shards/exercises/03-batch-mean.c
-mark=left-by-$$
-TMPDIR=$work/$mark # where graders compile: so the mark is in all their command lines
-export TMPDIR
-mkdir -p "$TUTORIAL_WORK/$step" "$work/without" "$TMPDIR"
+mkdir -p "$work/without"
 printf '#!/bin/sh\nexit 1\n' >"$work/without/bwrap" # as on a machine that lacks it
 chmod +x "$work/without/bwrap"
+
+# place NAME: a folder of its own, for the files and for what the graders compile; the mark is in all their command lines.
+place() {
+    mark=left-by-$$-$1
+    TUTORIAL_WORK=$work/$1/mine TMPDIR=$work/$mark
+    mine=$TUTORIAL_WORK/$step/03-batch-mean.c
+    export TMPDIR
+    mkdir -p "$TUTORIAL_WORK/$step" "$TMPDIR"
+    cd "$work/$1"
+}
 
 # A file whose function does this and then returns a wrong answer. The second: what stands before the function.
 answer() {
@@ -97,9 +104,15 @@ every_cheat() {
     [ $(($(date +%s) - begin)) -lt 60 ] || fail "two hangs took $(($(date +%s) - begin)) s"
 }
 
+# In bubblewrap and without it, beside each other: both wait for what does not end.
 "$source/tutorials/grade" --box >out.txt
-if grep -q '^bubblewrap' out.txt; then every_cheat 'does not compile'; fi
+boxed=''
+if grep -q '^bubblewrap' out.txt; then
+    (place boxed && every_cheat 'does not compile' && tally 'in bubblewrap' && [ "$failures" = 0 ]) &
+    boxed=$!
+fi
 PATH=$work/without:$PATH
+place bare
 run 'what holds without bubblewrap' "$source/tutorials/grade" --box
 grep -q '^no bubblewrap' out.txt || fail "bubblewrap was found: $(cat out.txt)"
 if grep -q 'starts no process, reaches no network and signals no process$' out.txt && ! grep -q 'no Landlock' out.txt; then
@@ -111,4 +124,6 @@ run 'the solution' "$source/tutorials/grade" 02 3
 run 'the cost' "$source/tutorials/grade" --timing 02 3
 grep -qE '^02-shards/03-batch-mean (-|[0-9.]+) [0-9.]+ [0-9.]+$' out.txt || fail "no cost: $(cat out.txt)"
 cat out.txt
+checks=$((checks + 1))
+[ -z "$boxed" ] || wait "$boxed" || fail "in bubblewrap: see above"
 tally tutorial_cheats

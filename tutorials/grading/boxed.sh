@@ -19,7 +19,8 @@ boxed() {
         --ro-bind /usr /usr --ro-bind-try /bin /bin --ro-bind-try /lib /lib --ro-bind-try /lib64 /lib64 \
         --ro-bind-try /opt /opt --ro-bind-try /etc/alternatives /etc/alternatives \
         --ro-bind-try /etc/ld.so.cache /etc/ld.so.cache --proc /proc --dev /dev --tmpfs /tmp \
-        --ro-bind "$build/bin" "$build/bin" --ro-bind-try "$build/lib" "$build/lib" --ro-bind "$here/grading" "$here/grading" \
+        --ro-bind "$build/bin" "$build/bin" --ro-bind-try "$build/lib" "$build/lib" \
+        --ro-bind "$scratch/headers" "$build/include/ddpc" --ro-bind "$here/grading" "$here/grading" \
         ${also:+--ro-bind "$also" "$also"} \
         --ro-bind "$student" "$student" --bind "$scratch" "$scratch" --chdir / "$@"
 }

@@ -1,0 +1,61 @@
+#!/bin/sh
+# capstone_table.sh BIN_DIR FILES: class --table ranks capstones, and a capstone that writes outside of its folder or leaves a
+# process behind does neither where bubblewrap works.
+files=$2
+top=$(cd "$(dirname "$0")/../.." && pwd)
+. "$(dirname "$0")/../programs/checks.sh"
+TUTORIAL_BUILD=$bin/.. TUTORIAL_WORK=$work/w
+export TUTORIAL_BUILD TUTORIAL_WORK
+
+# ---- the order ---------------------------------------------------------------------------------------------
+hand_in() { # STUDENT NAME FILE
+    mkdir -p "hand ins/$1/capstones"
+    cp "$files/$3" "hand ins/$1/capstones/$2.c"
+}
+hand_in 'cy "d"' own-all-reduce sum_naive.c
+hand_in bo own-all-reduce sum_ring.c
+hand_in an own-dp dp_packed.c
+find 'hand ins' | sort >before
+run 'class --table' "$top/tutorials/class" 'hand ins' --table
+[ "$(awk '{ print $1 }' out.txt | paste -sd ' ' -)" = 'own-all-reduce bo cy  own-dp an' ] || fail "the order: $(cat out.txt)"
+checks=$((checks + 3))
+grep -qE '^bo +24/24 +[0-9]+[.][0-9] +[0-9]+[.][0-9] +39$' out.txt || fail "bo: $(cat out.txt)"
+grep -qE '^cy "d" +18/24 +- +- +-$' out.txt || fail "cy: $(cat out.txt)"
+awk '$1 == "an" && $3 < 10 { exit 1 }' out.txt || fail "weights and gradients take no time over a slow link: $(cat out.txt)"
+find 'hand ins' | sort | cmp -s before - || fail "something was written into a student's folder"
+rm -rf 'hand ins/an' 'hand ins/bo'
+run 'class --table --json' "$top/tutorials/class" 'hand ins' --table --json
+[ "$(cat out.txt)" = '{"capstone": "own-all-reduce", "student": "cy \"d\"", "points": "18/24", "exposed_ms": null, "built_in_ms": null, "lines": null}' ] ||
+    fail "JSON: $(cat out.txt)"
+mkdir empty
+checks=$((checks + 1)) status=0
+"$top/tutorials/class" empty --table >out.txt 2>err.txt || status=$?
+[ "$status" = 2 ] && grep -qF 'no folder in empty holds a capstone' err.txt || fail "an empty class: status $status: $(cat err.txt)"
+
+# ---- the box -----------------------------------------------------------------------------------------------
+if ! command -v bwrap >/dev/null || ! bwrap --ro-bind / / --unshare-all true 2>/dev/null; then
+    echo "there is no bubblewrap that works: its box is not tested"
+    tally capstone_table
+    exit
+fi
+mark=left-by-$$
+cat >hostile.c <<END
+#include <fcntl.h>
+#include <unistd.h>
+__attribute__((constructor)) static void leave(void) {
+    int file = open("$work/left", O_CREAT | O_WRONLY, 0666);
+    if (file >= 0) close(file);
+    if (fork() == 0) {
+        setsid();
+        if (fork() == 0) execl("/bin/sh", "$mark", "-c", "sleep 300; true", "$mark", (char *)0);
+        _exit(0);
+    }
+}
+END
+cat "$files/sum_ring.c" >>hostile.c
+checks=$((checks + 2))
+"$top/tutorials/capstone" grade own-all-reduce hostile.c >out.txt 2>err.txt || : # points or none
+grep -q '^Score ' out.txt || fail "no score: $(cat out.txt err.txt)"
+[ ! -e left ] || fail "a file outside of the box was written"
+! pgrep -f "$mark" >/dev/null || fail "a process was left behind"
+tally capstone_table
