@@ -224,10 +224,15 @@ static void on_access(const void *address, size_t bytes, Access::Kind kind, cons
     while (bytes > 0) {
         const size_t part = std::min<size_t>(bytes, Shadow::PAGE - byte % Shadow::PAGE);
         Cell *cells = w.shadow.cells(byte);
+        const Cell first = cells[0];
         for (size_t i = 0; i < part; i++) {
             const Access access = {kind, byte + i, at};
-            kind == Access::READ ? on_read(w, access, cells[i], now)
-                                 : on_write(w, access, cells[i], now);
+            if (i > 0 && memcmp(&cells[i], &first, sizeof first) == 0)
+                cells[i] = cells[0]; // the bytes of a number have the same past
+            else if (kind == Access::READ)
+                on_read(w, access, cells[i], now);
+            else
+                on_write(w, access, cells[i], now);
         }
         byte += part;
         bytes -= part;
