@@ -9,21 +9,44 @@
 typedef struct NormCase {
     size_t n, c, inner;
     float mean, spread; // of x
+    float first;        // what the first element of each channel has in addition
 } NormCase;
 
 // Of 4096 elements per channel and more the GPU makes several splits; so it does of 64 rows of
 // short runs.
-static const NormCase cases[] = {{0, 3, 4, 0, 1},    {3, 0, 4, 0, 1},          {3, 2, 0, 0, 1},
-                                 {2, 1, 1, 0, 1},    {1, 3, 17, 2, 1},         {5, 4, 33, -1, 3},
-                                 {3, 17, 1, 0, 1},   {8, 5, 64, 1, 1},         {33, 7, 1, 50, 1},
-                                 {2, 2, 1009, 0, 1}, {4, 3, 101, 1e3f, 1e-2f}, {9, 3, 15, -4, 1},
-                                 {9, 3, 16, 1, 1},   {301, 35, 1, 0, 2},       {131, 5, 9, 3, 1},
-                                 {3, 2100, 1, 0, 1}, {70, 3, 196, 1, 1},       {5, 2, 2017, 0, 1}};
+static const NormCase cases[] = {{0, 3, 4, 0, 1, 0},
+                                 {3, 0, 4, 0, 1, 0},
+                                 {3, 2, 0, 0, 1, 0},
+                                 {2, 1, 1, 0, 1, 0},
+                                 {1, 3, 17, 2, 1, 0},
+                                 {5, 4, 33, -1, 3, 0},
+                                 {3, 17, 1, 0, 1, 0},
+                                 {8, 5, 64, 1, 1, 0},
+                                 {33, 7, 1, 50, 1, 0},
+                                 {2, 2, 1009, 0, 1, 0},
+                                 {4, 3, 101, 1e3f, 1e-2f, 0},
+                                 {9, 3, 15, -4, 1, 0},
+                                 {9, 3, 16, 1, 1, 0},
+                                 {301, 35, 1, 0, 2, 0},
+                                 {131, 5, 9, 3, 1, 0},
+                                 {3, 2100, 1, 0, 1, 0},
+                                 {70, 3, 196, 1, 1, 0},
+                                 {5, 2, 2017, 0, 1, 0},
+                                 {1, 2, 61440, 0.1f, 1e-2f, 5.3f},
+                                 {20000, 2, 1, 0.1f, 1e-2f, 5.3f}};
 enum { CASES = sizeof cases / sizeof *cases };
 
 static Both spread_around(TwoDevices *two, size_t count, float mean, float spread) {
     float *x = two_normal(two, count, 1);
     for (size_t i = 0; i < count; i++) x[i] = mean + spread * x[i];
+    return both_floats(two, x, count);
+}
+
+static Both inputs(TwoDevices *two, NormCase s) {
+    size_t count = s.n * s.c * s.inner;
+    float *x = two_normal(two, count, 1);
+    for (size_t i = 0; i < count; i++)
+        x[i] = s.mean + s.spread * x[i] + (i < s.c * s.inner && i % s.inner == 0 ? s.first : 0);
     return both_floats(two, x, count);
 }
 
@@ -37,7 +60,7 @@ static Both positive_output(TwoDevices *two, size_t count) {
 static void check_forward(TwoDevices *two, NormCase s, int what) {
     size_t count = s.n * s.c * s.inner;
     bool any = count > 0;
-    Both x = spread_around(two, count, s.mean, s.spread);
+    Both x = inputs(two, s);
     Both w = both_normal(two, s.c, 2), b = both_normal(two, s.c, 3);
     Both y = both_start(two, count, false), e = both_start(two, count, true);
     Both mean = both_start(two, s.c, !any), invstd = both_start(two, s.c, !any);
@@ -84,7 +107,7 @@ static void check_gradient(TwoDevices *two, NormCase s, int flags) {
     size_t count = s.n * s.c * s.inner;
     bool add = flags & 1, eval = flags & 2, want_dx = flags & 4, want_parameters = flags & 8;
     bool relu = flags & 16;
-    Both x = spread_around(two, count, s.mean, s.spread);
+    Both x = inputs(two, s);
     Both mean = spread_around(two, s.c, s.mean, 0.1f * s.spread);
     Both inverse = spread_around(two, s.c, 1 / s.spread, 0.0f);
     Both dy = both_normal(two, count, 4), w = both_normal(two, s.c, 2);
@@ -132,7 +155,7 @@ static void check_steps(TwoDevices *two, NormCase s, int flags) {
     size_t count = s.n * s.c * s.inner;
     bool add = flags & 1, want_dw = flags & 2, want_db = flags & 4;
     const double everywhere = 3 * (double)(s.n * s.inner);
-    Both x = spread_around(two, count, s.mean, s.spread), dy = both_normal(two, count, 4);
+    Both x = inputs(two, s), dy = both_normal(two, count, 4);
     Both w = both_normal(two, s.c, 2), b = both_normal(two, s.c, 3);
     Both center = spread_around(two, s.c, s.mean, 0.1f * s.spread);
     Both inverse = spread_around(two, s.c, 1 / s.spread, 0.0f);

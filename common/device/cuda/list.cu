@@ -80,7 +80,8 @@ struct Unscale {
     template <int WIDTH> __device__ void apply(const Slice &slice, size_t i) const {
         Vector<float, WIDTH> x = vector_load<WIDTH>(slice.data, i);
         for (int k = 0; k < WIDTH; k++) {
-            if (!(fabsf(x.at[k]) <= FLT_MAX)) *not_finite = 1; // all writers write 1
+            if (!(fabsf(x.at[k]) <= FLT_MAX)) // several threads may write
+                atomicExch(reinterpret_cast<unsigned *>(not_finite), __float_as_uint(1));
             x.at[k] *= factor;
         }
         vector_store(slice.data, i, x);

@@ -74,12 +74,11 @@ struct CrossEntropy {
         float max = -INFINITY; // subtracted, so that no exponential overflows
         for (size_t j = thread; j < classes; j += Team::threads) max = Larger::of(max, x[j]);
         max = Team::max(max);
-        double total = 0;
-        for (size_t j = thread; j < classes; j += Team::threads) total += expf(x[j] - max);
-        total = Team::sum(total);
-        double share = 1 / total;
-        for (size_t j = thread; j < classes; j += Team::threads)
-            p[j] = (float)(expf(x[j] - max) * share);
+        LaneSum own = {};
+        for (size_t j = thread; j < classes; j += Team::threads) own.add(expf(x[j] - max));
+        double total = Team::sum(own.value());
+        float share = (float)(1 / total);
+        for (size_t j = thread; j < classes; j += Team::threads) p[j] = expf(x[j] - max) * share;
         int64_t label = target[row];
         return is_class(label, classes) ? log(total) - ((double)x[label] - max) : (double)NAN;
     }

@@ -4,8 +4,9 @@
  * Several blocks share a channel, so that a few channels of a large batch also fill the card: every
  * block writes the sums of its split of the channel to the workspace (the parts), and one warp per
  * channel accumulates the parts in a fixed order. The number of splits depends on the shape alone.
- * Sums are in double; the moments are of differences from the channel's first element: one pass
- * over x is accurate even if the mean is much larger than the deviation.
+ * A thread's sums are LaneSums, and those over threads are in double; the moments are of
+ * differences from the channel's first element: one pass over x is accurate even if the mean is
+ * much larger than the deviation, or if that element is far from all others.
  *
  * Accesses are coalesced. Where a channel's runs of `inner` elements are long, a block walks along
  * the runs of one channel. Where they are short (a matrix: inner is 1), it processes neighbouring
@@ -28,44 +29,55 @@ struct Sums {
     double first, second;
 };
 
+struct LaneSums { // a thread's
+    LaneSum first, second;
+    __device__ Sums value() const { return {first.value(), second.value()}; }
+};
+
 // A term is a struct: enter(channel) and, for the rows of a matrix, enter_row(row) load their
 // numbers, add(sums, inputs...) accumulates.
 
 struct Values { // x
     __device__ void enter(size_t) {}
     __device__ void enter_row(size_t) {}
-    __device__ void add(Sums *sums, float x) const { sums->first += x; }
+    __device__ void add(LaneSums *sums, float x) const { sums->first.add(x); }
 };
 
 template <typename T> struct Moments { // x - shift, and its square
     const T *x;
     size_t inner;
-    double shift; // the channel's first element
+    float shift; // the channel's first element
     __device__ void enter(size_t channel) { shift = widened(x[channel * inner]); }
     __device__ void enter_row(size_t) {}
-    __device__ void add(Sums *sums, float value) const {
-        double centered = value - shift;
-        sums->first += centered;
-        sums->second += centered * centered;
+    __device__ void add(LaneSums *sums, float value) const {
+        float centered = __fsub_rn(value, shift);
+        sums->first.add(centered);
+        sums->second.add_square(centered);
+        if (sizeof(T) < sizeof(float)) return; // the difference of two halves is exact
+        float of_value = __fadd_rn(centered, shift);
+        float lost = __fsub_rn(value, of_value) + __fsub_rn(__fsub_rn(of_value, centered), shift);
+        sums->first.errors += lost;
+        sums->second.errors += 2 * centered * lost;
     }
 };
 
 struct Products { // dy, and dy (x - mean); with a relu's output y, dy is masked with y > 0
     const float *mean;
-    double center;
+    float center;
     __device__ void enter(size_t channel) { center = mean[channel]; }
     __device__ void enter_row(size_t) {}
-    __device__ void add(Sums *sums, float x, float dy) const {
-        sums->first += dy;
-        sums->second += dy * (x - center);
+    __device__ void add(LaneSums *sums, float x, float dy) const {
+        sums->first.add(dy);
+        sums->second.add(dy * (x - center));
     }
-    __device__ void add(Sums *sums, float x, float dy, float y) const {
+    __device__ void add(LaneSums *sums, float x, float dy, float y) const {
         add(sums, x, y > 0 ? dy : 0);
     }
 };
 
 template <int WIDTH, typename Term, typename... Inputs>
-static __device__ void vector_add(Sums *sums, const Term &term, const Vector<Inputs, WIDTH> &...x) {
+static __device__ void vector_add(LaneSums *sums, const Term &term,
+                                  const Vector<Inputs, WIDTH> &...x) {
     for (int k = 0; k < WIDTH; k++) term.add(sums, widened(x.at[k])...);
 }
 
@@ -85,7 +97,7 @@ static __global__ void sum_runs_kernel(Term term, Sums *parts, size_t n, size_t 
                                        const Inputs *...x) {
     size_t channel = blockIdx.x;
     Split range = split_range(n * run);
-    Sums own = {0, 0};
+    LaneSums own = {};
     term.enter(channel);
     Walk walk(n, run, range.begin + threadIdx.x, CUDA_BLOCK);
     for (size_t i = range.begin + threadIdx.x; i < range.end; i += CUDA_BLOCK) {
@@ -93,9 +105,10 @@ static __global__ void sum_runs_kernel(Term term, Sums *parts, size_t n, size_t 
         vector_add(&own, term, vector_load<WIDTH>(x, index)...);
         walk.next();
     }
-    own.first = block_sum(own.first);
-    own.second = block_sum(own.second);
-    if (threadIdx.x == 0) parts[blockIdx.y * c + channel] = own;
+    Sums all = own.value();
+    all.first = block_sum(all.first);
+    all.second = block_sum(all.second);
+    if (threadIdx.x == 0) parts[blockIdx.y * c + channel] = all;
 }
 
 struct Direct {    // with a single part, the first stage writes the result
@@ -111,15 +124,16 @@ static __global__ void sum_columns_kernel(Term term, Sums *parts, Direct direct,
     unsigned lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
     size_t column = (size_t)blockIdx.x * CUDA_WARP + lane;
     __shared__ Sums of_warp[warps][CUDA_WARP];
-    Sums own = {0, 0};
+    LaneSums mine = {};
     if (column < columns) {
         Split range = split_range(n);
         term.enter(column / inner);
         for (size_t row = range.begin + warp; row < range.end; row += warps) {
             term.enter_row(row);
-            term.add(&own, widened(x[row * columns + column])...);
+            term.add(&mine, widened(x[row * columns + column])...);
         }
     }
+    Sums own = mine.value();
     of_warp[warp][lane] = own;
     __syncthreads();
     if (warp > 0 || column >= columns) return;

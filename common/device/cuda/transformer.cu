@@ -1,7 +1,7 @@
 /* transformer.cu: embedding and layer norm. Attention has a file of its own.
  *
- * Sums are in double and in a fixed order: over a row by one warp, over the rows of a token by one
- * thread, from the first to the last, and over all rows in two stages (norm.cuh).
+ * Sums are LaneSums, over lanes in double, in a fixed order: over a row by one warp, over the rows
+ * of a token by one thread, from the first to the last, and over all rows in two stages (norm.cuh).
  */
 #include <math.h>
 
@@ -51,7 +51,8 @@ static __device__ bool came_before(const int64_t *tokens, size_t row) {
     return false;
 }
 
-// Which rows of [first, first + CUDA_BLOCK) have the token, in their order. Returns how many.
+// Which rows of [first, first + CUDA_BLOCK) have the token, in their order. Returns how many. The
+// barrier of flags_before separates a call from the reads of `found` before it.
 static __device__ unsigned find_rows(const Embedding &of, int64_t token, size_t first,
                                      size_t found[CUDA_BLOCK]) {
     size_t row = first + threadIdx.x;
@@ -70,14 +71,13 @@ static __global__ void embedding_gradient_kernel(Embedding of, const float *dy, 
     size_t row = blockIdx.x, channel = (size_t)blockIdx.y * CUDA_BLOCK + threadIdx.x;
     if (!is_token(of, row) || came_before(of.tokens, row)) return; // the whole block
     int64_t token = of.tokens[row];
-    double sum = 0;
+    LaneSum sum = {};
     for (size_t first = row; first < of.rows; first += CUDA_BLOCK) {
         unsigned count = find_rows(of, token, first, found);
         for (unsigned i = 0; channel < of.channels && i < count; i++)
-            sum += dy[found[i] * of.channels + channel];
-        __syncthreads(); // before the next rows are found
+            sum.add(dy[found[i] * of.channels + channel]);
     }
-    if (channel < of.channels) put(&dwte[(size_t)token * of.channels + channel], sum, true);
+    if (channel < of.channels) put(&dwte[(size_t)token * of.channels + channel], sum.value(), true);
 }
 
 static void cuda_embedding_gradient(const Embedding *of, const float *dy, float *dwte,
@@ -98,10 +98,10 @@ static void cuda_position_gradient(const Embedding *embedding, const float *dy, 
     cuda_run(count, [=] __device__() {
         Walk walk = walk_grid(of.length, of.channels);
         FOR_EACH(i, count) {
-            double sum = 0;
+            LaneSum sum = {};
             for (size_t row = walk.row; row < of.rows; row += of.length)
-                if (is_token(of, row)) sum += dy[row * of.channels + walk.column];
-            put(&dwpe[i], sum, accumulate);
+                if (is_token(of, row)) sum.add(dy[row * of.channels + walk.column]);
+            put(&dwpe[i], sum.value(), accumulate);
             walk.next();
         }
     });
@@ -122,13 +122,14 @@ static void cuda_layer_norm(const LayerNorm *of, float *y) {
     cuda_run_blocks(grid_of(cuda_current(), norm.rows, WARPS), [=] __device__() {
         FOR_EACH_ROW(row, lane, norm.rows) {
             const float *x = norm.x + row * channels;
-            double sum = 0, squares = 0;
-            for (size_t j = lane; j < channels; j += CUDA_WARP) sum += x[j];
-            double mean = warp_sum(sum) / (double)channels;
-            for (size_t j = lane; j < channels; j += CUDA_WARP)
-                squares += (x[j] - mean) * (x[j] - mean);
-            double variance = warp_sum(squares) / (double)channels;
-            float center = (float)mean, invstd = (float)(1 / sqrt(variance + (double)norm.eps));
+            LaneSum sum = {}, squares = {};
+            for (size_t j = lane; j < channels; j += CUDA_WARP) sum.add(x[j]);
+            double mean = warp_sum(sum.value()) / (double)channels;
+            float center = (float)mean;
+            double offset = mean - center;
+            for (size_t j = lane; j < channels; j += CUDA_WARP) squares.add_square(x[j] - center);
+            double variance = warp_sum(squares.value()) / (double)channels - offset * offset;
+            float invstd = (float)(1 / sqrt(fmax(variance, 0.0) + (double)norm.eps));
             for (size_t j = lane; j < channels; j += CUDA_WARP)
                 y[row * channels + j] = (x[j] - center) * invstd * norm.weight[j] + norm.bias[j];
             if (lane == 0) norm.mean[row] = center, norm.invstd[row] = invstd;
@@ -145,14 +146,14 @@ static void input_gradient(const LayerNorm *of, const float *dy, float *dx, bool
         FOR_EACH_ROW(row, lane, norm.rows) {
             const float *x = norm.x + row * channels, *from = dy + row * channels;
             float mean = norm.mean[row], invstd = norm.invstd[row];
-            double sum = 0, product = 0;
+            LaneSum sum = {}, product = {};
             for (size_t j = lane; j < channels; j += CUDA_WARP) {
                 float g = from[j] * norm.weight[j];
-                sum += g;
-                product += (double)g * ((x[j] - mean) * invstd);
+                sum.add(g);
+                product.add(g * ((x[j] - mean) * invstd));
             }
-            float level = (float)(warp_sum(sum) / (double)channels);
-            float lean = (float)(warp_sum(product) / (double)channels);
+            float level = (float)(warp_sum(sum.value()) / (double)channels);
+            float lean = (float)(warp_sum(product.value()) / (double)channels);
             for (size_t j = lane; j < channels; j += CUDA_WARP) {
                 float normal = (x[j] - mean) * invstd, g = from[j] * norm.weight[j];
                 put(&dx[row * channels + j], invstd * (g - level - normal * lean), accumulate);
@@ -169,10 +170,10 @@ struct RowProducts { // dy, and dy times the normalized x; the statistics are th
         center = mean[row];
         scale = invstd[row];
     }
-    __device__ void add(Sums *sums, float x, float dy) const {
+    __device__ void add(LaneSums *sums, float x, float dy) const {
         float normal = (x - center) * scale;
-        sums->first += dy;
-        sums->second += (double)dy * normal;
+        sums->first.add(dy);
+        sums->second.add(dy * normal);
     }
 };
 
