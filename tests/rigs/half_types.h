@@ -13,6 +13,11 @@ static inline Precision first_half(const Device *device) {
     return device->capability == 0 || device->capability >= 80 ? PRECISION_BF16 : PRECISION_F16;
 }
 
+// Does the device compute in the precision? A T4 lacks bfloat16.
+static inline bool computes_in(const Device *device, Precision precision) {
+    return precision != PRECISION_BF16 || first_half(device) == PRECISION_BF16;
+}
+
 // fp16 where it is wanted, otherwise first_half.
 static inline Precision half_type(const Device *device, bool wants_f16) {
     return wants_f16 ? PRECISION_F16 : first_half(device);
