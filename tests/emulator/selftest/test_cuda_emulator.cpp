@@ -383,7 +383,7 @@ static void test_devices(void **) {
             THAT(waitpid(child, &status, 0) == child && status == 0);
             return 0;
         },
-        {{"DDPC_EMULATED_GPUS", "3"}, {"DDPC_EMULATED_CAPABILITY", "90"}});
+        {{"DDPC_EMULATED_GPUS", "3"}});
     expect_good(
         [] {
             int count = -1;
