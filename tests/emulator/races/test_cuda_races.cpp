@@ -1,6 +1,6 @@
-/* test_races.cpp: the race checker ends a program at each kind of race inside a kernel, with both
- * places, and lets pass what is ordered. The seed is 0: threads run one after another in order, so
- * most of these kernels compute the right values.
+/* test_cuda_races.cpp: the race checker ends a program at each kind of race inside a kernel, with
+ * both places, and lets pass what is ordered. The seed is 0: threads run one after another in
+ * order, so most of these kernels compute the right values.
  */
 #include "rig.h"
 
@@ -23,7 +23,7 @@ static void expect_race(const char *words, void (*kernel)(unsigned *), unsigned 
     if (!WIFSIGNALED(outcome.status) || WTERMSIG(outcome.status) != SIGABRT ||
         outcome.said.find(words) == std::string::npos)
         fail_msg("status %d, not '%s', said: %s", outcome.status, words, outcome.said.c_str());
-    if (outcome.said.find("test_races.cpp:") == std::string::npos)
+    if (outcome.said.find("test_cuda_races.cpp:") == std::string::npos)
         fail_msg("no place in: %s", outcome.said.c_str());
 }
 
