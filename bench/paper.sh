@@ -42,7 +42,7 @@ need_number --rounds "$rounds" 1 1000
 need_number --patience "$patience" 0 999999
 need_programs train_ddp ddprun bench_probe
 claim_results
-kind=cpu models="mlp convnet" links="paper-rdma 10gbe" steps=23 worlds="1 2 4" caps="0 0.25 1 4 25" iterations=360
+kind=cpu models="mlp convnet" links="paper-rdma 10gbe" steps=23 worlds="1 2 4" caps="0 0.25 1 4 25" iterations=360 hidden=1024,1024
 [[ $quick == 0 ]] || {
     kind=quick rounds=1 models=convnet links=10gbe steps=6 worlds="1 2" caps="0 25" iterations=80
 }
@@ -73,7 +73,7 @@ for model in $models; do
 done
 repeat_disturbed_runs "$patience" || exit 1
 write_rows
-write_facts "models $models" "quick $quick" "rounds $rounds" "cores $(count_cores)" "iterations $iterations" -- \
+write_facts "models $models" "quick $quick" "rounds $rounds" "cores $(count_cores)" "iterations $iterations" "hidden $hidden" -- \
     "$(json blas "$(find "$out/runs" -name config.json | sort | head -n 1)")" "Command: \`$asked\`"
 write_report paper || exit 1
 echo "the section for the report: $out/section.html" >&2

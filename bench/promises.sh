@@ -68,7 +68,7 @@ done
 part "depth against width" time_shapes
 repeat_disturbed_runs "$patience" || exit 1
 write_prices
-write_facts "models $models" "cores $(count_cores)" "quick $quick" "patience $patience" -- \
+write_facts "models $models" "cores $(count_cores)" "quick $quick" "patience $patience" "hidden $hidden" -- \
     "BLAS: $(json blas "$out/runs/price-mlp-plain-1/config.json")" "Command: \`$asked\`"
 write_report promises || exit 1
 echo "the section for the report: $out/section.html" >&2

@@ -1,5 +1,5 @@
 # measure.sh: the runs of paper.sh, and their rows. Sourced after compare/section.sh and disturbed.sh; uses out, bin,
-# models, links, rounds, steps, worlds, caps and iterations. Once all runs are made, write_rows writes into $out, a row
+# models, links, rounds, steps, worlds, caps, iterations and hidden. Once all runs are made, write_rows writes into $out, a row
 # per run: breakdown.csv (means over the steps, in ms, so that the parts add up), buckets.csv, worlds.csv, skip.csv
 # (medians, seconds per iteration), convergence.csv. Each row says that its link is emulated and whether the
 # run was disturbed.
@@ -9,7 +9,7 @@ warm_up=3 # steps that do not count
 # The two kinds of model: many gradients for little computing, and few. Batches are per rank.
 model_options() {
     case $1 in
-    mlp) echo --model mlp --hidden 1024,1024 ;;
+    mlp) echo --model mlp --hidden "$hidden" ;;
     convnet) echo --model convnet ;;
     esac
 }

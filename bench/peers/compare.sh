@@ -120,7 +120,9 @@ for file in peers gradients; do
 done
 mapfile -t facts <"$out/runs/world-$world/facts.txt"
 [[ ! -f $out/mpi_allreduce ]] || facts+=("$(mpirun --version | head -n 1)")
-write_facts "quick $quick" -- "${facts[@]}" "Command: \`$asked\`"
+configs=("$out"/runs/world-*/runs/mlp-*/ours/config.json)
+hidden=$([[ ! -f ${configs[0]} ]] || json hidden "${configs[0]}")
+write_facts "quick $quick" "hidden $hidden" -- "${facts[@]}" "Command: \`$asked\`"
 write_report peers || status=1
 echo "the section for the report: $out/section.html" >&2
 exit "$status"

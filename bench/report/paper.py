@@ -6,7 +6,7 @@ What stays disturbed says so in its row and takes part in no sentence.
 from pathlib import Path
 
 from . import section
-from .results import Results, median, quantile, read_csv, unique, write_csv
+from .results import Results, median, network_name, quantile, read_csv, unique, write_csv
 from .text import columns, listed, markdown_table, terminal_table
 
 PAPER = Path(__file__).resolve().parent.parent / "paper"
@@ -163,13 +163,17 @@ def paper_points(number):
             if number != 10 or row["gpus"] == "256"]
 
 
+def names_of(results):
+    return [network_name(model, results.fact("hidden")) for model in results.words("models")]
+
+
 def write_plots(results, found, breakdown):
     """plots/paper-FIGURE.csv, and plots/paper-runs.gp: which lines each panel has, and what stands at its positions."""
     write_csv(results.plots / "paper-breakdown.csv",
               ["row", "run", "forward", "backward", "communication", "optimizer", "rest", "overlapped", "disturbed"],
               [[i, *row[:7], int(row[7] == "disturbed")] for i, row in enumerate(breakdown) if i])
     head = ["panel", "run", "x", "y", "disturbed", "position", "label", "label_y"]
-    settings = [f"models = '{results.fact('models')} paper'"]
+    settings = [f"models = '{' '.join(names_of(results))} paper'"]
     for figure, number in (("buckets", 7), ("worlds", 9), ("skip", 10)):
         drawn = lines([("here", *one) for one in found[figure]] + paper_points(number), True, 0.09)
         write_csv(results.plots / f"paper-{figure}.csv", head, drawn)
@@ -179,7 +183,7 @@ def write_plots(results, found, breakdown):
             places = " ".join(str(x) for _, x in sorted({row[5]: row[2] for row in mine}.items()))
             settings += [f'{figure}_{side} = "{names}"', f'{figure}_{side}_x = "{places}"']
     points = [(f"{row['model']} {row['batch']}", f"every {row['every']}", row["iteration"], row.number("loss"), False)
-              for row in results.rows("convergence.csv")]
+              for row in results.named("convergence.csv")]
     points += [(f"paper {row['batch']}", f"every {row['every']}", row["iteration"], row.number("loss"), False)
                for row in read_csv(PAPER / "figure11.csv") if row.number("loss")]
     write_csv(results.plots / "paper-convergence.csv", head, lines(points, False, 0.11))
@@ -188,8 +192,8 @@ def write_plots(results, found, breakdown):
 
 def write(folder):
     results = Results(folder)
-    found = {figure: medians(results.rows(f"{figure}.csv")) for figure in ("buckets", "worlds", "skip")}
-    tables = {"breakdown": breakdown_table(results.rows("breakdown.csv")), "convergence": convergence_table(results.rows("convergence.csv")),
+    found = {figure: medians(results.named(f"{figure}.csv")) for figure in ("buckets", "worlds", "skip")}
+    tables = {"breakdown": breakdown_table(results.named("breakdown.csv")), "convergence": convergence_table(results.named("convergence.csv")),
               **{figure: median_table(one, HEADS[figure]) for figure, one in found.items()}}
     write_plots(results, found, tables["breakdown"])
     said = {"breakdown": breakdown_sentence(tables["breakdown"]), "buckets": buckets_sentence(found["buckets"]),
@@ -199,7 +203,7 @@ def write(folder):
     said["convergence"] = convergence_sentence(tables["convergence"])
     text = ["## The DDP paper's figures", "",
             f"Ours are medians over {results.fact('rounds')} round(s) on {results.fact('cores')} cores with emulated links; a `convnet` has few "
-            "gradients", "for its computing, the `mlp` many."]
+            "gradients", f"for its computing, the `{network_name('mlp', results.fact('hidden'))}` many."]
     for figure in FIGURES:
         text += ["", section.draw(results.folder, f"paper-{figure}", said[figure]), "",
                  f"{said[figure]} {section.numbers(results, f'{figure}.csv')}", "", markdown_table(tables[figure])]

@@ -5,7 +5,7 @@ that were undisturbed. Where more were disturbed than not, nothing is claimed.
 """
 
 from . import section
-from .results import Results, median, quartiles, unique, write_csv
+from .results import Results, median, network_name, quartiles, unique, write_csv
 from .text import folded, markdown_table, terminal_table
 
 # What is aimed at with two ranks: the least ratio.
@@ -20,11 +20,12 @@ wanted: rows with two ranks have one."""
 class Pair:
     """Ours and a peer's times of one thing."""
 
-    def __init__(self, key, rows):
+    def __init__(self, key, rows, hidden):
         self.kind, self.what, self.world, self.peer = key
         good = [row for row in rows if not row.is_true("disturbed")]
         self.good, self.rounds = len(good), len(rows)
         self.aim = AIMS.get((self.kind if self.kind == "all-reduce" else self.what, self.peer)) if self.world == "2" else None
+        self.what = network_name(self.what, hidden)
         self.known = good and 2 * len(good) >= len(rows)
         if self.known:
             self.ours, self.theirs = (median([row.number(column) for row in good]) for column in ("ours_ms", "theirs_ms"))
@@ -44,7 +45,8 @@ class Pair:
 def pairs(results):
     rows = results.rows("peers.csv")
     keys = unique(tuple(row[column] for column in ("kind", "what", "world", "peer")) for row in rows)
-    return [Pair(key, [row for row in rows if (row["kind"], row["what"], row["world"], row["peer"]) == key]) for key in keys]
+    return [Pair(key, [row for row in rows if (row["kind"], row["what"], row["world"], row["peer"]) == key],
+                 results.fact("hidden")) for key in keys]
 
 
 def table(found):
@@ -102,7 +104,7 @@ def write(folder):
     results = Results(folder)
     found = pairs(results)
     said = ["A quick run: its times mean nothing."] if results.fact("quick") == "1" else sentences(found)
-    said.append(gradient_sentence(results.rows("gradients.csv")))
+    said.append(gradient_sentence(results.named("gradients.csv")))
     write_csv(results.plots / "peers.csv", ["row", "label", "ratio", "low", "high", "target"], drawn(found))
     figure = [section.draw(results.folder, "peers", caption(found)), "", caption(found)] if drawn(found) else \
         ["(Everything was disturbed: there is no figure.)"]

@@ -7,7 +7,7 @@ marked so in its row and takes part in no sentence.
 import re
 
 from . import section
-from .results import Results, median, quantile, quartiles, unique, write_csv
+from .results import Results, median, network_name, quantile, quartiles, unique, write_csv
 from .text import folded, markdown_table, terminal_table
 
 NOTHING = "All of these runs stayed **disturbed**, so that nothing is said of their times."
@@ -103,9 +103,9 @@ def promise_table(prices, counts, model):
     return table
 
 
-def bars(prices, models):
-    """What the figure draws: label, price, low, high, disturbed."""
-    return [(f"{model}: {name}", price, low, high, lost) for model in models
+def bars(prices, names):
+    """What the figure draws: label, price, low, high, disturbed. names: the networks' by model."""
+    return [(f"{names[model]}: {name}", price, low, high, lost) for model in names
             for name, _, (low, price, high), _, lost in prices.price(model)[1:]]
 
 
@@ -172,7 +172,8 @@ def write(folder):
     results = Results(folder)
     models, cores, quick = results.words("models"), int(results.number("cores")), results.fact("quick") == "1"
     prices, counts = Prices(results.rows("prices.csv")), results.rows("counts.csv")
-    drawn = bars(prices, models)
+    names = {model: network_name(model, results.fact("hidden")) for model in models}
+    drawn = bars(prices, names)
     write_csv(results.plots / "promises.csv", ["row", "label", "price", "low", "high", "disturbed"],
               [(i + 1, label, *(f"{ms:.4f}" for ms in times), int(lost)) for i, (label, *times, lost) in enumerate(drawn)])
     write_csv(results.plots / "batches.csv", ["batch", "single", "dp", "ddp", "disturbed"],
@@ -186,7 +187,7 @@ def write(folder):
     lines = ["## What each promise costs", "", "A quick run: its times mean nothing." if quick else "", "",
              section.draw(results.folder, "promises", said["promise"]), "", said["promise"], ""]
     for model in models:
-        lines += [model, "", markdown_table(promises[model]), ""]
+        lines += [names[model], "", markdown_table(promises[model]), ""]
     lines += [ABOUT.format(**results.facts), "", said["count"], "", said["limit"], "", section.numbers(results, "prices.csv", "counts.csv"), "",
               "### Threads per rank, batch, depth", "",
               "Ranks whose matrix products have several threads (`--threads`), on all cores together; the first row keeps",
@@ -195,7 +196,7 @@ def write(folder):
               "The first bucket of 1 MB is ready at this share of backward, in networks of about as many parameters:", "",
               markdown_table(shapes)]
     section.finish(results, "promises", lines)
-    text = "\n\n".join([*(f"{model}\n\n{terminal_table(table)}" for model, table in promises.items()),
+    text = "\n\n".join([*(f"{names[model]}\n\n{terminal_table(table)}" for model, table in promises.items()),
                         *map(terminal_table, (threads, batches, shapes))])
     (results.folder / "table.txt").write_text(text + "\n", encoding="utf-8")
     print(text + "\n\n" + "\n".join(folded(line) for line in said.values() if line))

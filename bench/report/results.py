@@ -95,6 +95,10 @@ class Results:
     def rows(self, name):
         return read_csv(self.folder / name)
 
+    def named(self, name, column="model"):
+        """The rows of a section's file with its networks' names; facts.txt has the hidden layers of its mlp."""
+        return [Row({**row, column: network_name(row[column], self.fact("hidden"))}) for row in self.rows(name)]
+
     def has(self, name):
         return (self.folder / name).is_file() and (self.folder / name).stat().st_size > 0
 

@@ -57,6 +57,14 @@ class Paper(unittest.TestCase):
         self.assertEqual(paper.buckets_sentence(found), "Over emulated links the fastest bucket is 1 MB for mlp 10gbe (every gradient alone takes "
                          "+167 %); in the paper 25 and 50 MB with NCCL, 5 MB with Gloo.")
 
+    def test_names(self):
+        """The tables call the mlp by its hidden layers; without the fact, and in other networks, by the model."""
+        for facts, name in ((dict(hidden="1024,1024"), "mlp-1024 10gbe"), ({}, "mlp 10gbe")):
+            with Made(**facts) as made:
+                made.write("buckets.csv", BUCKETS.splitlines())
+                names = [run for run, *_ in paper.medians(made.results.named("buckets.csv"))]
+                self.assertEqual((names[0], names[-1]), (name, "convnet 10gbe"))
+
     def test_skip_and_worlds(self):
         found = paper.medians(rows(SKIP))
         self.assertEqual(paper.skip_sentence(found).split(";")[0],

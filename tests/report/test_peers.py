@@ -20,7 +20,7 @@ ROWS = [line.split(",") for line in """2,train,mlp,PyTorch DDP,0,2,3,0
 
 
 def found(*more):
-    with Made() as made:
+    with Made(hidden="1024,1024") as made:
         made.csv("peers.csv", "world,kind,what,peer,round,ours_ms,theirs_ms,disturbed".split(","), *ROWS, *more)
         return peers.pairs(made.results)
 
@@ -34,9 +34,9 @@ def row(pairs, what, world, peer):
 class Peers(unittest.TestCase):
     def test_rows(self):
         pairs = found()
-        self.assertEqual(row(pairs, "mlp", "2", "PyTorch DDP"), [3, 4, 2, 3.2, 1.6, 1.55, 1.8, 1.5, "reached"])
+        self.assertEqual(row(pairs, "mlp-1024", "2", "PyTorch DDP"), [3, 4, 2, 3.2, 1.6, 1.55, 1.8, 1.5, "reached"])
         self.assertEqual(row(pairs, "convnet", "2", "PyTorch DDP"), [2, 2, 2, 2.95, 1.475, 1.462, 1.488, 1.5, "missed"])
-        self.assertEqual(row(pairs, "mlp", "1", "PyTorch"), [1, 1, 10, 5, 0.5, 0.5, 0.5, None, "-"])
+        self.assertEqual(row(pairs, "mlp-1024", "1", "PyTorch"), [1, 1, 10, 5, 0.5, 0.5, 0.5, None, "-"])
         self.assertEqual(row(pairs, "25 MiB", "2", "Gloo"), [2, 2, 1, 7.25, 7.25, 7.125, 7.375, 8, "missed"])
         self.assertEqual(row(pairs, "25 MiB", "2", "Open MPI"), [0, 1, 4, "disturbed"])
         self.assertEqual(row(pairs, "25 MiB", "4", "Open MPI"), [1, 1, 1, 9, 9, 9, 9, None, "-"])
@@ -44,25 +44,25 @@ class Peers(unittest.TestCase):
 
     def test_sentences(self):
         self.assertEqual(peers.sentences(found()), [
-            "Beside PyTorch DDP, ours trains mlp 1.60 times, trains convnet 1.48 times as fast with two ranks.",
+            "Beside PyTorch DDP, ours trains mlp-1024 1.60 times, trains convnet 1.48 times as fast with two ranks.",
             "Beside Gloo, ours adds up 25 MiB 7.25 times as fast with two ranks.",
             "Of 4 aims 1 was reached, and 1 cannot be told, because the machine was disturbed; missed: convnet beside PyTorch DDP (1.48 of "
             "1.5), 25 MiB beside Gloo (7.25 of 8)."])
 
     def test_figure(self):
         self.assertEqual([",".join(map(str, one)) for one in peers.drawn(found())], [
-            "1,PyTorch DDP: mlp (2),1.600,1.550,1.800,1.5", "2,PyTorch DDP: convnet (2),1.475,1.462,1.488,1.5",
-            "3,PyTorch: mlp (1),0.500,0.500,0.500,NaN", "4,Gloo: 25 MiB (2),7.250,7.125,7.375,8",
+            "1,PyTorch DDP: mlp-1024 (2),1.600,1.550,1.800,1.5", "2,PyTorch DDP: convnet (2),1.475,1.462,1.488,1.5",
+            "3,PyTorch: mlp-1024 (1),0.500,0.500,0.500,NaN", "4,Gloo: 25 MiB (2),7.250,7.125,7.375,8",
             "5,Open MPI: 25 MiB (4),9.000,9.000,9.000,NaN"])
-        self.assertEqual(peers.caption(found()), "The ratios lie between 0.50 (PyTorch: mlp (1)) and 9.00 (Open MPI: 25 MiB (4)); above 1 we "
+        self.assertEqual(peers.caption(found()), "The ratios lie between 0.50 (PyTorch: mlp-1024 (1)) and 9.00 (Open MPI: 25 MiB (4)); above 1 we "
                          "are faster.")
 
     def test_gradients(self):
-        with Made() as made:
+        with Made(hidden="1024,1024") as made:
             made.csv("gradients.csv", "model,tensor,max_abs,max_magnitude,held".split(","), ["mlp", "fc1.weight", 0.000002, 2, 1],
                      ["mlp", "fc1.bias", 0.5, 10, 0])
-            self.assertEqual(peers.gradient_sentence(made.results.rows("gradients.csv")), "The gradients of the first step agreed in 1 of 2 "
-                             "comparisons of a tensor; the largest difference was 5.0e-02 of the tensor's largest magnitude (mlp, fc1.bias).")
+            self.assertEqual(peers.gradient_sentence(made.results.named("gradients.csv")), "The gradients of the first step agreed in 1 of 2 "
+                             "comparisons of a tensor; the largest difference was 5.0e-02 of the tensor's largest magnitude (mlp-1024, fc1.bias).")
 
     def test_mostly_disturbed(self):
         """Where more rounds were disturbed than not, nothing is claimed."""

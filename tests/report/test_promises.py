@@ -92,8 +92,8 @@ class Promises(unittest.TestCase):
         self.assertEqual(promises.batch_sentence([table[0], table[3]]), promises.NOTHING)
 
     def test_dearest(self):
-        self.assertEqual(promises.promise_sentence(promises.bars(prices(), ["mlp"])),
-                         "The dearest is mlp: noop with -0.75 ms per step, the cheapest mlp: noop with -0.75 ms.")
+        self.assertEqual(promises.promise_sentence(promises.bars(prices(), {"mlp": "mlp-1024"})),
+                         "The dearest is mlp-1024: noop with -0.75 ms per step, the cheapest mlp-1024: noop with -0.75 ms.")
 
     def test_disturbed(self):
         """Prices of which more than half of the rounds do not count; or whose times lie far apart."""
@@ -101,7 +101,7 @@ class Promises(unittest.TestCase):
             found = prices([line.replace(old, new) for line in lines()])
             self.assertTrue(found.price("mlp")[-1][-1])
             self.assertEqual(promises.promise_table(found, [], "mlp")[-1][2], "disturbed")
-            self.assertEqual(promises.promise_sentence(promises.bars(found, ["mlp"])), promises.NOTHING)
+            self.assertEqual(promises.promise_sentence(promises.bars(found, {"mlp": "mlp-1024"})), promises.NOTHING)
             self.assertEqual(promises.limit_sentence(found), promises.NOTHING)
 
     def test_counts(self):
