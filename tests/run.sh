@@ -44,6 +44,7 @@ build=build
 [ "$preset" = release ] || build=build-$preset
 groups="build tests"
 case $preset in
+release) groups="$groups plots" ;; # the reports' tests
 emulator | races) groups="$groups emulator" ;;
 openmpi | mpich) groups="$groups $preset clusters" ;;
 esac

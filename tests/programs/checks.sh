@@ -33,6 +33,16 @@ refuse() {
     grep '^error: ' err.txt | grep -qF -- "$words" || fail "no \"$words\" from $*: $(cat err.txt)"
 }
 
+# Skips the test where bench/compare.sh writes no report, or one without figures.
+needs_report() {
+    command -v gnuplot >/dev/null || { echo "skipped: there is no gnuplot" && exit 77; }
+    for python in python3 /usr/bin/python3; do
+        ! "$python" -c 'import jinja2' 2>/dev/null || return 0
+    done
+    echo "skipped: there is no Python with Jinja2"
+    exit 77
+}
+
 # The optimizer's file that a checkpoint names.
 state() { echo "$(dirname "$1")/$(grep -ao '[^"/]*\.optimizer' "$1" | head -n 1)"; }
 

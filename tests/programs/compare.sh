@@ -4,7 +4,7 @@
 # records of the runs give, worked out anew here.
 bench=$(cd "$(dirname "$0")/../../bench" && pwd)
 . "$(dirname "$0")/checks.sh"
-command -v gnuplot >/dev/null || { echo "skipped: there is no gnuplot" && exit 77; }
+needs_report
 
 # ---- names ---------------------------------------------------------------------------------------------
 nasty="a b;\$(touch x)'\""

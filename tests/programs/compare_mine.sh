@@ -3,6 +3,7 @@
 # strategies; one with other bits, one that fails in a run, and one that is refused. The sentences: tests/report/test_mine.py.
 top=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/checks.sh"
+needs_report
 own=$top/tests/own
 
 compare() { # STATUS FILE OPTION...: into out/
@@ -30,13 +31,11 @@ has out/report.md "Its numbers are train_ddp's in all 20 comparisons."
 has out/report.md '| toy | yours | 2 |'
 has out/report.md '| ddp:2 | yours:2 | same bits |'
 has out/player.html '"mine":{"step":'
-if command -v gnuplot >/dev/null; then
-    has out/difference-mine.svg 'What yours takes more'
-    has out/throughput.svg '>yours<'
-    has out/timeline.svg '>yours 1 main<'
-    has out/phases.svg '>yours 2<'
-    has out/buckets.svg '>yours<'
-fi
+has out/difference-mine.svg 'What yours takes more'
+has out/throughput.svg '>yours<'
+has out/timeline.svg '>yours 1 main<'
+has out/phases.svg '>yours 2<'
+has out/buckets.svg '>yours<'
 compare 0 "$own/dp_packed.c" --only-equivalence
 has out.txt 'Yours: held in all 15 comparisons with train_dp.'
 has out/equivalence.csv ',dp:2,mine:2,'

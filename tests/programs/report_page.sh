@@ -1,11 +1,11 @@
 #!/bin/sh
 # report_page.sh BIN_DIR: report.html in a browser without a window, at three widths, light and dark: nothing is
 # wider than the page, figures stay legible, and no text has the colour of what it stands on. Ends with 77 where
-# there is no chromium or gnuplot.
+# there is no chromium, gnuplot or Jinja2.
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || exit 77
-command -v gnuplot >/dev/null || exit 77
 bench=$(cd "$(dirname "$0")/../../bench" && pwd)
 . "$(dirname "$0")/checks.sh"
+needs_report
 
 run "a comparison" "$bench/compare.sh" --bin "$bin" --quick --repeats 1 --patience 0 --model toy --world 2 --out "$work/out"
 cat >judge.html <<'END'
