@@ -10,17 +10,7 @@
 # bench/compare.sh's report brings in. The exit status is 0 only if all rungs, train_dp and train_ddp have trained
 # the same weights, bit for bit; 1 if not or if a run failed; 2 for usage or set-up. The rungs are
 # bench/ladder/rungs.c. Without gnuplot there is no figure.
-set -euo pipefail
-export LC_ALL=C
-
-here=$PWD
-root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
-cd "$root"
-source bench/setup.sh
-for part in compare/options compare/results compare/runs compare/section compare/disturbed; do
-    # shellcheck source=/dev/null
-    source "bench/$part.sh"
-done
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/compare/begin.sh"
 
 usage() {
     cat <<END
@@ -46,7 +36,7 @@ usage: bench/ablation.sh [options]
 END
 }
 
-quick=0 install=0 resume=0 world=2 links=10gbe turns="" rounds="" steps=8 patience="" out=bench/out-ladder bin=""
+world=2 links=10gbe turns="" steps=8 out=bench/out-ladder
 model=mlp hidden=512,512,512,512,512,512,512,512 data=synthetic:1x28x28:10@4096 batch=256 cap=1
 declare -A flags=([--quick]=quick [--resume]=resume [--install]=install) paths=([--out]=out [--bin]=bin)
 declare -A values=([--world]=world [--link]=links [--model]=model [--hidden]=hidden [--data]=data
@@ -63,20 +53,9 @@ need_word --model "$model" "$(model_names)"
 [[ $cap =~ ^[0-9]*[.]?[0-9]+$ ]] || fail_usage "--bucket-cap-mb ${cap:0:80}: expected a number of MB"
 read -ra networks <<<"memory $links"
 for link in "${networks[@]:1}"; do need_link --link "$link"; done
-programs="train_dp train_ddp ddprun bench_ladder bench_probe compare_tensors"
-# shellcheck disable=SC2086 # the programs are words
-need_programs $programs
-claim_results
-
-[[ -n $bin ]] || {
-    setup_require $install build 9<&-
-    # shellcheck disable=SC2086 # the programs are words
-    setup_build "$root" build $programs 9<&-
-    bin=build/bin
-}
+get_ready train_dp train_ddp ddprun bench_ladder bench_probe compare_tensors
 open_section {ladder,rounds,trainers}.csv ladder.txt
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-kind=cpu planning=0 # for disturbed.sh: the runs are on CPU cores, and are made now
 
 warmup=4
 total=$((warmup + rounds * steps))

@@ -5,17 +5,7 @@
 # Writes allreduce.csv, trips.csv, table.txt, allreduce.svg, section.md and section.html, which bench/compare.sh's
 # report brings in. The exit status is 0 only if every element of every sum was right; times are measured, not judged.
 # What is said of the numbers: bench/report/allreduce.py.
-set -euo pipefail
-export LC_ALL=C
-
-here=$PWD
-root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
-cd "$root"
-source bench/setup.sh
-for part in compare/{devices,options,results,runs,section,disturbed}; do
-    # shellcheck source=/dev/null
-    source "bench/$part.sh"
-done
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/compare/begin.sh"
 
 usage() {
     cat <<END
@@ -31,27 +21,20 @@ usage: bench/allreduce.sh [options]
 END
 }
 
-world=2 rounds=3 patience=60 quick=0 resume=0 planning=0 out=bench/out-allreduce bin=""
+world=2 rounds=3 patience=60 out=bench/out-allreduce
 declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=bin)
 declare -A values=([--world]=world [--rounds]=rounds [--patience]=patience)
 read_options bench/allreduce.sh "$@"
 need_number --world "$world" 2 "$(most_devices)"
 need_number --rounds "$rounds" 1 1000
 need_number --patience "$patience" 0 999999
-need_programs ddprun bench_allreduce bench_probe
-claim_results
-kind=cpu # for disturbed.sh
+get_ready ddprun bench_allreduce bench_probe
 # A row each: a name, and the sizes that one call of the program measures.
 sweeps="sweep --factor 4
 bucket --min-bytes 26214400 --max-bytes 26214400"
 [[ $quick == 0 ]] || { kind=quick rounds=1 sweeps="sweep --factor 64 --max-bytes 4194304 --iterations 3"; }
 unset RANK WORLD_SIZE
 
-[[ -n $bin ]] || {
-    setup_require 0 build 9<&-
-    setup_build "$root" build ddprun bench_allreduce bench_probe 9<&-
-    bin=$root/build/bin
-}
 open_section {allreduce,trips}.csv table.txt
 
 # all_reduce NAME OPTION...: a run of bench_allreduce through $backend

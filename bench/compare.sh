@@ -10,14 +10,8 @@
 # than devices, these share cards: that shows the same equivalences, and no times.
 # Ctrl-C keeps the runs that were finished, and --resume continues after them. A figure is drawn again by:
 # cd DIR && gnuplot plots/loss.gp
-set -euo pipefail
-export LC_ALL=C
-
-here=$PWD
-root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
-cd "$root"
-source bench/setup.sh
-for part in progress devices options results runs mine section disturbed measure link equivalence facts; do
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/compare/begin.sh"
+for part in progress mine measure link equivalence facts; do
     # shellcheck source=/dev/null
     source "bench/compare/$part.sh"
 done
@@ -46,8 +40,8 @@ usage: bench/compare.sh [options]
 END
 }
 
-quick=0 install=0 resume=0 only_equivalence=0
-device=cpu models="" worlds="1 2 4" repeats="" patience="" out=bench/out bin="" backend=auto hosts="" slow_link=""
+only_equivalence=0
+device=cpu models="" worlds="1 2 4" repeats="" out=bench/out backend=auto hosts="" slow_link=""
 declare -A flags=([--quick]=quick [--install]=install [--resume]=resume [--only-equivalence]=only_equivalence)
 declare -A values=([--device]=device [--model]=models [--world]=worlds [--backend]=backend [--hosts]=hosts
     [--link]=slow_link [--repeats]=repeats [--patience]=patience) paths=([--out]=out [--bin]=bin [--mine]=mine)
@@ -79,17 +73,9 @@ worlds=$(tr -s ' ' '\n' <<<"$worlds" | sort -nu | awk '$1 > 1' | paste -sd ' ' -
 programs="train_single train_dp train_ddp ddprun compare_tensors"
 [[ $only_equivalence == 1 ]] || programs="$programs bench_probe bench_profile bench_scale" # for figures
 # shellcheck disable=SC2086 # the programs are words
-need_programs $programs
-claim_results
-
+get_ready $programs
 # A report and its figures are worth an installation, and no failure.
-[[ $only_equivalence == 1 ]] || (setup_require $install plots) 9<&- || say "there will be no report, or one without figures"
-[[ -n $bin ]] || {
-    setup_require $install build 9<&-
-    # shellcheck disable=SC2086 # the programs are words
-    setup_build "$root" build $programs 9<&-
-    bin=build/bin
-}
+[[ $only_equivalence == 1 ]] || (setup_require "$install" plots) 9<&- || say "there will be no report, or one without figures"
 trap 'interrupted 130' INT
 trap 'interrupted 143' TERM
 # Nothing of an earlier comparison is removed before it is clear that this one can run.

@@ -9,17 +9,8 @@
 #
 # Writes a CSV file per figure, table.txt, five figures, section.md and section.html, which bench/compare.sh's
 # report brings in. Ranks beyond the cores of this machine share them, which the paper's GPUs do not.
-set -euo pipefail
-export LC_ALL=C
-
-here=$PWD
-root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
-cd "$root"
-source bench/setup.sh
-for part in compare/options compare/results compare/runs compare/disturbed compare/section paper/measure; do
-    # shellcheck source=/dev/null
-    source "bench/$part.sh"
-done
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/compare/begin.sh"
+source bench/paper/measure.sh
 
 usage() {
     cat <<END
@@ -34,26 +25,20 @@ usage: bench/paper.sh [options]
 END
 }
 
-rounds=5 patience=60 quick=0 resume=0 planning=0 out=bench/out-paper bin=""
+rounds=5 patience=60 out=bench/out-paper
 declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=bin)
 declare -A values=([--rounds]=rounds [--patience]=patience)
 read_options bench/paper.sh "$@"
 need_number --rounds "$rounds" 1 1000
 need_number --patience "$patience" 0 999999
-need_programs train_ddp ddprun bench_probe
-claim_results
-kind=cpu models="mlp convnet" links="paper-rdma 10gbe" steps=23 worlds="1 2 4" caps="0 0.25 1 4 25" iterations=360 hidden=1024,1024
+get_ready train_ddp ddprun bench_probe
+models="mlp convnet" links="paper-rdma 10gbe" steps=23 worlds="1 2 4" caps="0 0.25 1 4 25" iterations=360 hidden=1024,1024
 [[ $quick == 0 ]] || {
     kind=quick rounds=1 models=convnet links=10gbe steps=6 worlds="1 2" caps="0 25" iterations=80
 }
 unset OPENBLAS_CORETYPE RANK WORLD_SIZE
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-[[ -n $bin ]] || {
-    setup_require 0 build 9<&-
-    setup_build "$root" build train_ddp ddprun bench_probe 9<&-
-    bin=$root/build/bin
-}
 open_section {breakdown,buckets,worlds,skip,convergence}.csv table.txt
 begun=$SECONDS done_parts=0
 parts=$(($(wc -w <<<"$models") * (rounds * $(wc -w <<<"$links") + 1)))
@@ -72,8 +57,7 @@ for model in $models; do
     done_parts=$((done_parts + 1))
 done
 repeat_disturbed_runs "$patience" || exit 1
-write_rows
-write_facts "models $models" "quick $quick" "rounds $rounds" "cores $(count_cores)" "iterations $iterations" "hidden $hidden" -- \
+write_facts "models $models" "links $links" "worlds $worlds" "caps $caps" "quick $quick" "rounds $rounds" "cores $(count_cores)" "iterations $iterations" "hidden $hidden" -- \
     "$(json blas "$(find "$out/runs" -name config.json | sort | head -n 1)")" "Command: \`$asked\`"
 write_report paper || exit 1
 echo "the section for the report: $out/section.html" >&2

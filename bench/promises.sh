@@ -6,17 +6,8 @@
 # Writes prices.csv, counts.csv, shapes.csv, table.txt, two figures, section.md and section.html, which
 # bench/compare.sh's report brings in. The exit status is 0 only if all counts are those of the formulas; times
 # are measured, not judged.
-set -euo pipefail
-export LC_ALL=C
-
-here=$PWD
-root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
-cd "$root"
-source bench/setup.sh
-for part in compare/{devices,options,results,runs,section,disturbed} promises/measure; do
-    # shellcheck source=/dev/null
-    source "bench/$part.sh"
-done
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/compare/begin.sh"
+source bench/promises/measure.sh
 
 usage() {
     cat <<END
@@ -31,24 +22,18 @@ usage: bench/promises.sh [options]
 END
 }
 
-rounds=5 patience="" quick=0 resume=0 planning=0 out=bench/out-promises bin=""
+rounds=5 out=bench/out-promises
 declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=bin)
 declare -A values=([--rounds]=rounds [--patience]=patience)
 read_options bench/promises.sh "$@"
 patience=${patience:-$((quick ? 0 : 90))}
 need_number --rounds "$rounds" 1 1000
 need_number --patience "$patience" 0 999999
-need_programs train_single train_dp train_ddp ddprun bench_probe
-claim_results
+get_ready train_single train_dp train_ddp ddprun bench_probe
 models="mlp convnet" steps=35 batch=256 batches="8 32 128 512" hidden=1024,1024
 [[ $quick == 0 ]] || { rounds=1 steps=8 batch=32 batches="8 32" hidden=128,128; }
 unset OPENBLAS_CORETYPE RANK WORLD_SIZE
 
-[[ -n $bin ]] || {
-    setup_require 0 build 9<&-
-    setup_build "$root" build train_single train_dp train_ddp ddprun bench_probe 9<&-
-    bin=$root/build/bin
-}
 open_section {prices,counts,shapes}.csv table.txt
 begun=$SECONDS parts_done=0 parts=$((4 * rounds + 2))
 
@@ -58,7 +43,7 @@ part() {
     "${@:2}"
     parts_done=$((parts_done + 1))
 }
-part "messages and bytes" count_promises
+part "messages and bytes" trace_promises
 for ((round = 1; round <= rounds; round++)); do
     part "round $round of $rounds: promises" time_promises "$round"
     part "round $round of $rounds: limits" time_limits "$round"
@@ -67,9 +52,9 @@ for ((round = 1; round <= rounds; round++)); do
 done
 part "depth against width" time_shapes
 repeat_disturbed_runs "$patience" || exit 1
-write_prices
-write_facts "models $models" "cores $(count_cores)" "quick $quick" "patience $patience" "hidden $hidden" -- \
+write_facts "models $models" "promises-mlp $(names_of mlp)" "promises-convnet $(names_of convnet)" "rounds $rounds" "splits $splits" \
+    "batches $batches" "shapes $shapes" "cores $(count_cores)" "quick $quick" "patience $patience" "hidden $hidden" -- \
     "BLAS: $(json blas "$out/runs/price-mlp-plain-1/config.json")" "Command: \`$asked\`"
 write_report promises || exit 1
 echo "the section for the report: $out/section.html" >&2
-! grep -q ',0$' "$out/counts.csv"
+[[ -s $out/counts.csv ]] && ! grep -q ',0$' "$out/counts.csv"

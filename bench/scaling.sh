@@ -11,17 +11,7 @@
 # Writes scaling.csv, scaling-batches.csv, three figures, section.md and section.html, which bench/compare.sh's report
 # brings in. The exit status is 0 only if the trained batches took the dry runs' bytes; times are measured, not judged.
 # What is said of the numbers: bench/report/scaling.py.
-set -euo pipefail
-export LC_ALL=C
-
-here=$PWD
-root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
-cd "$root"
-source bench/setup.sh
-for part in compare/{devices,options,results,runs,section,disturbed}; do
-    # shellcheck source=/dev/null
-    source "bench/$part.sh"
-done
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/compare/begin.sh"
 
 usage() {
     cat <<END
@@ -40,7 +30,7 @@ usage: bench/scaling.sh [options]
 END
 }
 
-quick=0 resume=0 planning=0 rounds=4 patience="" memory="" out=bench/out-scaling bin=""
+rounds=4 memory="" out=bench/out-scaling
 only="links devices batches" links="1 2.5 5 10 25 50 100" worlds="2 3 4"
 declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=bin)
 declare -A values=([--only]=only [--links]=links [--worlds]=worlds [--memory-mb]=memory [--rounds]=rounds [--patience]=patience)
@@ -53,22 +43,12 @@ need_numbers --worlds "$worlds" 2 "$(most_devices)"
 need_number --memory-mb "$memory" 1 100000
 need_number --rounds "$rounds" 1 1000
 need_number --patience "$patience" 0 999999
-programs="train_single train_dp train_ddp ddprun bench_probe"
-# shellcheck disable=SC2086 # the programs are words
-need_programs $programs
-claim_results
-kind=cpu # for disturbed.sh
+get_ready train_single train_dp train_ddp ddprun bench_probe
 middle=10 steps=35 batch=300 hidden=1024,1024 most=2048
 gpt="--layers 4 --heads 4 --embedding 256 --context 32"
 [[ $quick == 0 ]] || { rounds=1 steps=8 batch=60 hidden=128,128 gpt="--layers 1 --heads 2 --embedding 32 --context 16"; }
 unset RANK WORLD_SIZE
 
-[[ -n $bin ]] || {
-    setup_require 0 build 9<&-
-    # shellcheck disable=SC2086 # the programs are words
-    setup_build "$root" build $programs 9<&-
-    bin=$root/build/bin
-}
 open_section scaling.csv scaling-batches.csv
 
 # The steps to measure, a line each: STRATEGY-DEVICES-BATCH-GBIT. Where both parts have one, it is measured once.

@@ -1,20 +1,6 @@
 # section.sh: what the commands share that add a section of their own to the report (bench/peers/compare.sh,
-# bench/promises.sh): how they are interrupted, quantiles, the machine's facts, and how bench/report is called. Sourced in
+# bench/promises.sh): how they are interrupted, the machine's facts, and how bench/report is called. Sourced in
 # the root of the checkout after runs.sh; uses out, the folder, resume, and asked, the command as it was typed.
-
-# Awk's part of a program for csv: the quantile q of list[1 .. n], between two values by their distance.
-# shellcheck disable=SC2034 # used by those who source this file
-quantiles='
-    function quantile(list, n, q,    i, j, value, place) {
-        for (i = 2; i <= n; i++) {
-            value = list[i]
-            for (j = i - 1; j > 0 && list[j] > value; j--) list[j + 1] = list[j]
-            list[j + 1] = value
-        }
-        place = 1 + (n - 1) * q
-        i = int(place)
-        return i >= n ? list[n] : list[i] + (place - i) * (list[i + 1] - list[i])
-    }'
 
 # open_section FILE...: open_results (results.sh), and what Ctrl-C says.
 open_section() {
@@ -110,14 +96,4 @@ write_facts() {
     while [[ $1 != -- ]]; do printf '%s\n' "$1" && shift; done >"$out/facts.txt"
     shift
     machine_facts "$@" | sed 's/^- /machine /' >>"$out/facts.txt"
-}
-
-# draw_section NAME [TEXT]: the figure of a section, whose data lie in $out/plots. Prints the line of Markdown that shows it.
-draw_section() {
-    write_report figure "$1" "${2:-"The numbers are in the table beside it."}"
-}
-
-# write_section NAME: makes section.html of section.md.
-write_section() {
-    write_report section "$1"
 }

@@ -13,27 +13,17 @@
 # figure 9's fitted steps message by message with SimGrid, too.
 # Prints tables and writes published.csv, fitted.csv, predicted.csv and section.html, which bench/compare.sh's report
 # takes in, to DIR (bench/out-published). Nothing is measured here.
-set -euo pipefail
-export LC_ALL=C
-here=$PWD
-root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
-cd "$root"
-source bench/setup.sh
-for part in options results runs section; do
-    # shellcheck source=/dev/null
-    source "bench/compare/$part.sh"
-done
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../compare/begin.sh"
 
 usage() {
     sed -n '2,17s/^# \{0,1\}//p' bench/model/published.sh
 }
 
-out=bench/out-published bin=$root/build/bin simulate=0 resume=0
+out=bench/out-published simulate=0
 declare -A flags=([--simulate]=simulate) values=() paths=([--out]=out [--bin]=bin)
 read_options bench/model/published.sh "$@"
-need_programs bench_fit $([[ $simulate == 0 ]] || echo bench_scale)
 simulate=$([[ $simulate == 0 ]] || echo --simulate)
-claim_results
+get_ready bench_fit bench_scale
 open_results {published,fitted,predicted}.csv {ResNet50,BERT}-{NCCL,Gloo}.{json,points,fits}
 
 # The tensors of a network in the order of forward: "count work" lines, work in multiplications of a sample.

@@ -7,17 +7,7 @@
 # Writes peers.csv, gradients.csv, table.txt, peers.svg, section.md and section.html, which bench/compare.sh's
 # report brings in. The exit status is 0 only if the gradients agreed and every sum was right; 77 without torch
 # and safetensors, or without a GPU for --device cuda.
-set -euo pipefail
-export LC_ALL=C
-
-here=$PWD
-root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
-cd "$root"
-source bench/setup.sh
-for part in compare/options compare/results compare/runs compare/section; do
-    # shellcheck source=/dev/null
-    source "bench/$part.sh"
-done
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../compare/begin.sh"
 
 usage() {
     cat <<END
@@ -38,7 +28,7 @@ usage: bench/peers/compare.sh [options]
 END
 }
 
-device=cpu models="mlp convnet resnet20" worlds="1 2 4" rounds="" quick=0 resume=0 out=bench/out-peers bin="" install=0
+device=cpu models="mlp convnet resnet20" worlds="1 2 4" out=bench/out-peers
 venv=${XDG_CACHE_HOME:-$HOME/.cache}/ddpc/peers
 declare -A flags=([--quick]=quick [--install-peers]=install [--resume]=resume)
 declare -A values=([--device]=device [--model]=models [--world]=worlds [--rounds]=rounds)

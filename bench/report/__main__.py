@@ -5,21 +5,16 @@ import sys
 
 from .results import ReportError
 
-# What each command does with its arguments, of which the first is DIR or a file.
-COMMANDS = {
-    "figure": ("section", "figure"), "section": ("section", "write"),
-    **{name: (name, "write") for name in ("allreduce", "compare", "ladder", "paper", "peers", "player", "promises", "published", "scaling",
-                                       "whatif")},
-}
+# Modules whose function write takes the arguments, of which the first is DIR or a file.
+COMMANDS = ("allreduce", "compare", "ladder", "paper", "peers", "player", "promises", "published", "real", "scale", "scaling", "whatif")
 
 
 def main():
     if len(sys.argv) < 3 or sys.argv[1] not in COMMANDS:
         print(f"usage: python3 -m report {{{','.join(COMMANDS)}}} DIR ...", file=sys.stderr)
         return 2
-    module, function = COMMANDS[sys.argv[1]]
     try:
-        getattr(importlib.import_module(f".{module}", "report"), function)(*sys.argv[2:])
+        importlib.import_module(f".{sys.argv[1]}", "report").write(*sys.argv[2:])
     except ReportError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -43,15 +43,12 @@ def collect(results):
     """allreduce.csv and trips.csv of the runs that were not disturbed; of a backend of which these are fewer than half, of all. Gives
     the backends of which most runs stayed disturbed."""
     rows, trips, lost = [], [], []
-    turns = range(1, int(results.number("rounds")) + 1)
     for backend in results.words("backends"):
         for sweep in results.words("sweeps"):
-            quiet = [turn for turn in turns if not results.is_disturbed(f"{backend}-{sweep}-{turn}")]
-            if 2 * len(quiet) < len(turns):
-                lost.append(backend)
-                quiet = turns
-            for turn in quiet:
-                mine, back = printed(backend, turn, results.lines(f"runs/{backend}-{sweep}-{turn}/output.txt"))
+            runs, is_lost = results.counted([f"{backend}-{sweep}-{turn + 1}" for turn in range(int(results.number("rounds")))])
+            lost += [backend] * is_lost
+            for run in runs:
+                mine, back = printed(backend, run.rpartition("-")[2], results.lines(f"runs/{run}/output.txt"))
                 rows += mine
                 trips += [[backend, us] for us in back]
     write_csv(results.folder / "allreduce.csv", ["backend", "world", "bytes", *TIMES, "round"], rows)

@@ -6,7 +6,7 @@ What stays disturbed says so in its row and takes part in no sentence.
 from pathlib import Path
 
 from . import section
-from .results import Results, median, network_name, quantile, read_csv, unique, write_csv
+from .results import Results, mean, median, network_name, quantile, quartiles, read_csv, unique, write_csv
 from .text import columns, listed, markdown_table, terminal_table
 
 PAPER = Path(__file__).resolve().parent.parent / "paper"
@@ -15,6 +15,80 @@ FIGURES = ("breakdown", "buckets", "worlds", "skip", "convergence")
 PARTS = ("forward_ms", "backward_ms", "communication_ms", "optimizer_ms", "rest_ms")
 HEADS = {"buckets": "emulated link; s by bucket MB", "worlds": "emulated link; s by ranks", "skip": "emulated link; s by every"}
 ABOUT = "`at first` and `at the end` are the means of the first and of the last 40 of {iterations} iterations, on the digits."
+
+
+WARM_UP = 3  # steps that do not count
+BATCHES, EVERY = (8, 256), (1, 2, 4, 8)  # of convergence, and the iterations between two synchronisations
+WINDOW = 40  # iterations whose losses have one mean
+
+
+# ---- what was measured: a row for each run ----------------------------------------------------------------------------
+
+
+def rounds_of(results, *values):
+    """(model, link, value, round) of all runs that are timed."""
+    return [(model, link, value, turn + 1) for model in results.words("models") for link in results.words("links") for value in values
+            for turn in range(int(results.number("rounds")))]
+
+
+def timed(results, run):
+    return [row for row in results.steps(run) if row.number("step") >= WARM_UP]
+
+
+def seconds_rows(results, kind, values):
+    """Rows of the runs KIND-MODEL-LINK-VALUE-ROUND: the median of an iteration, of which a step of a run that skips has several."""
+    rows = []
+    for model, link, value, turn in rounds_of(results, *values):
+        run = f"{kind}-{model}-{link}-{value}-{turn}"
+        seconds = median([row.number("step_ms") for row in timed(results, run)]) / 1000 / (int(value) if kind == "skip" else 1)
+        rows.append([model, f"{link} (emulated)", value, turn, int(results.is_disturbed(run)), f"{seconds:.6g}"])
+    return rows
+
+
+def mean_parts(rows):
+    """The means over the middle half of a run's steps, so that they add up: forward, backward, communication, optimizer, rest, in ms."""
+    low, _, high = quartiles([row.number("step_ms") for row in rows])
+    middle = [row for row in rows if low <= row.number("step_ms") <= high]
+    parts = [mean([row.total(*names) for row in middle])
+             for names in (("forward_ms", "loss_ms"), ("backward_ms",), ("exposed_ms", "replicate_ms"), ("optimizer_ms",))]
+    return [*parts, mean([row.number("step_ms") for row in middle]) - sum(parts)]
+
+
+def breakdown_rows(results):
+    """Of figure 6: each row is made of a run without overlap and one with it."""
+    rows = []
+    for model, link, _, turn in rounds_of(results, ""):
+        serial, overlapped = (f"{how}-{model}-{link}-{turn}" for how in ("serial", "overlapped"))
+        numbers = [*mean_parts(timed(results, serial)), sum(mean_parts(timed(results, overlapped)))]
+        rows.append([model, f"{link} (emulated)", turn, int(results.is_disturbed(serial, overlapped)), *(f"{ms:.5f}" for ms in numbers)])
+    return rows
+
+
+def convergence_rows(results):
+    """Of figure 11: the mean loss of each window of iterations."""
+    rows = []
+    for model in results.words("models"):
+        for batch in BATCHES:
+            for every in EVERY:
+                windows = {}
+                for row in results.steps(f"converge-{model}-{batch}-{every}"):
+                    windows.setdefault(int(row.number("step")) * every // WINDOW, []).append(row.number("loss"))
+                rows += [[model, batch, every, WINDOW * (window + 1), f"{mean(losses):.5f}"] for window, losses in sorted(windows.items())]
+    return rows
+
+
+def collect(results):
+    def table(name, head, rows):
+        write_csv(results.folder / f"{name}.csv", head, rows)
+
+    table("breakdown", ["model", "link", "round", "disturbed", *PARTS, "overlapped_ms"], breakdown_rows(results))
+    for name, kind, column, values in (("buckets", "bucket", "bucket_mb", results.words("caps")), ("worlds", "world", "ranks", results.words("worlds")),
+                                       ("skip", "skip", "every", EVERY)):
+        table(name, ["model", "link", column, "round", "disturbed", "seconds"], seconds_rows(results, kind, values))
+    table("convergence", ["model", "batch", "every", "iteration", "loss"], convergence_rows(results))
+
+
+# ---- what is said of it -----------------------------------------------------------------------------------------------
 
 
 def settled(rows, *key):
@@ -192,6 +266,7 @@ def write_plots(results, found, breakdown):
 
 def write(folder):
     results = Results(folder)
+    collect(results)
     found = {figure: medians(results.named(f"{figure}.csv")) for figure in ("buckets", "worlds", "skip")}
     tables = {"breakdown": breakdown_table(results.named("breakdown.csv")), "convergence": convergence_table(results.named("convergence.csv")),
               **{figure: median_table(one, HEADS[figure]) for figure, one in found.items()}}

@@ -1,14 +1,20 @@
-"""The section of bench/promises.sh: what each of DDP's promises costs, where the rest of a speed-up goes, threads, batches, depth.
+"""The section of bench/promises.sh: what each of DDP's promises costs, where the rest of a speed-up goes, threads, batches, depth; the
+messages and bytes of a step beside their formulas.
 
 A price is the difference to `plain` within a round, then the median over the rounds; by it stand the quartiles. What is disturbed is
 marked so in its row and takes part in no sentence.
 """
 
+import json
+import math
 import re
 
 from . import section
 from .results import Results, median, network_name, quantile, quartiles, unique, write_csv
 from .text import folded, markdown_table, terminal_table
+from .traces import argument, overlap_of, read_events
+
+WARM_UP = 5  # steps that do not count
 
 NOTHING = "All of these runs stayed **disturbed**, so that nothing is said of their times."
 PARTS = ("half of one device", "the optimizer on each", "products of half the batch", "side by side (memory)", "DDP itself", "communication",
@@ -18,6 +24,102 @@ no_sync-4 works on the batch in four parts and communicates once. Before and aft
 what the cores reach: runs beside which it found another speed than most were made once more for up to
 {patience} seconds, and what stayed so is left out. A row in which such runs are more than half, or times lie
 more than 25 % apart, is disturbed."""
+
+
+# ---- what was measured and counted ------------------------------------------------------------------------------------
+
+
+def price_rows(results):
+    """Rows of prices.csv: the median over a run's steps, in ms, of the whole step or of a column of steps.csv."""
+    rows = []
+
+    def price(part, name, turn, run, column="step_ms"):
+        ms = median([row.number(column) for row in results.steps(run) if row.number("step") >= WARM_UP])
+        rows.append([part, name, turn, int(results.is_disturbed(run.partition("/")[0])), f"{ms:.5f}"])
+
+    for turn in range(1, int(results.number("rounds")) + 1):
+        for model in results.words("models"):
+            for name in results.words(f"promises-{model}"):
+                price(model, name, turn, f"price-{model}-{name}-{turn}")
+        for name in ("whole", "half"):
+            price("limit", name, turn, f"limit-single-{name}-{turn}")
+            price("limit", f"{name}-optimizer", turn, f"limit-single-{name}-{turn}", "optimizer_ms")
+        for rank in (0, 1):
+            price("limit", f"pair-{rank}", turn, f"limit-pair-{turn}/{rank}")
+        for name in results.words("splits"):
+            price("threads", name, turn, f"threads-{name}-{turn}")
+        for batch in results.words("batches"):
+            for name in ("single", "dp", "ddp"):
+                price(f"batch-{batch}", name, turn, f"batch-{name}-{batch}-{turn}")
+    return rows
+
+
+def of_last_step(events):
+    """The bytes of each of rank 0's collectives in the last step."""
+    mine = [event for event in events if event["ph"] == "X" and event["pid"] == 0]
+    before, last = sorted(event["ts"] + event["dur"] for event in mine if event["name"] == "optimizer")[-2:]
+    return [argument(event, "bytes") for event in mine if argument(event, "bytes") >= 0 and before <= event["ts"] < last]
+
+
+def tensor_shapes(path):
+    """Of the tensors in a safetensors file."""
+    with open(path, "rb") as file:
+        head = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return [tensor["shape"] for name, tensor in head.items() if name != "__metadata__"]
+
+
+def formula(name, shapes, buckets, channels):
+    """(messages, bytes) of a step of a promise, by the gradients' shapes and the channels of each batch norm.
+
+    A gradient begins on a cache line, so that its bytes are those of whole lines. PowerSGD (rank 1) sends of an n x m matrix n + m numbers
+    if these are less than half of it, and the rest as it is. Rank 0 broadcasts a batch norm's statistics: of each channel a mean and a
+    variance, and an int64 counter. Synchronized, a layer of C channels gathers mean, deviation and count forward (2 C + 1 numbers) and adds
+    up two sums backward (2 C)."""
+    messages, size = buckets, sum((4 * math.prod(shape) + 63) // 64 * 64 for shape in shapes)
+    if name == "noop":
+        messages = size = 0
+    if name in ("fp16", "bf16"):
+        size //= 2
+    if name == "powersgd":
+        thin = [shape[0] + math.prod(shape[1:]) for shape in shapes]
+        messages, size = 3 * buckets, sum(4 * (less if len(shape) > 1 and 2 * less < math.prod(shape) else math.prod(shape))
+                                          for shape, less in zip(shapes, thin))
+    if name == "find-unused":
+        messages, size = messages + 1, size + 4 * len(shapes)
+    if name == "sync-batch-norm":
+        messages, size = messages + 2 * len(channels), size + sum(4 * (2 * one + 1) + 4 * 2 * one for one in channels)
+    if channels and name != "no-buffers":
+        messages, size = messages + 1, size + sum(2 * 4 * one + 8 for one in channels)
+    return messages, size
+
+
+def count_rows(results):
+    """Rows of counts.csv."""
+    rows = []
+    for model in results.words("models"):
+        summary = "\n".join(results.lines(f"runs/summary-{model}/output.txt"))
+        channels = [int(count) for count in re.findall(r" BatchNorm .*weight \[(\d+)\]", summary)]
+        for name in results.words(f"promises-{model}"):
+            folder = results.folder / "runs" / f"count-{model}-{name}"
+            events = read_events(folder / "trace.json")
+            buckets = len({argument(event, "bucket") for event in events} - {-1})
+            counted = of_last_step(events)
+            found, wanted = (len(counted), sum(counted)), formula(name, tensor_shapes(folder / "gradients"), buckets, channels)
+            rows.append([model, name, *found, *wanted, int(found == wanted)])
+    return rows
+
+
+def shape_rows(results):
+    """Rows of shapes.csv: a network's buckets, and after which share of backward the first of them is ready."""
+    rows = []
+    for sizes in results.words("shapes"):
+        traced = overlap_of(results.folder / "runs" / f"shape-{sizes}" / "trace.json")
+        rows.append([sizes.replace(",", "-"), len(traced["ready"]), f"{min(traced['ready']) / traced['backward']:.3f}",
+                     int(results.is_disturbed(f"shape-{sizes}"))])
+    return rows
+
+
+# ---- what is said of it -----------------------------------------------------------------------------------------------
 
 
 class Prices:
@@ -170,6 +272,15 @@ def count_sentence(counts):
 
 def write(folder):
     results = Results(folder)
+    write_csv(results.folder / "prices.csv", ["set", "name", "round", "disturbed", "ms"], price_rows(results))
+    write_csv(results.folder / "counts.csv", ["model", "promise", "messages", "bytes", "formula_messages", "formula_bytes", "held"],
+              count_rows(results))
+    write_csv(results.folder / "shapes.csv", ["hidden", "buckets", "first_ready", "disturbed"], shape_rows(results))
+    show(results)
+
+
+def show(results):
+    """The figures, the tables and the section, of the CSV files."""
     models, cores, quick = results.words("models"), int(results.number("cores")), results.fact("quick") == "1"
     prices, counts = Prices(results.rows("prices.csv")), results.rows("counts.csv")
     names = {model: network_name(model, results.fact("hidden")) for model in models}

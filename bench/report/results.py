@@ -42,6 +42,10 @@ def median(values):
     return quantile(values, 0.5)
 
 
+def mean(values):
+    return sum(values) / len(values) if values else math.nan
+
+
 def quartiles(values):
     return tuple(quantile(values, q) for q in (0.25, 0.5, 0.75))
 
@@ -125,6 +129,12 @@ class Results:
     def is_disturbed(self, *runs):
         noted = self.lines("disturbed.txt")
         return any(run in noted for run in runs)
+
+    def counted(self, runs):
+        """(The runs of a series that count, whether most were disturbed): the undisturbed ones; all, where these are fewer than half."""
+        quiet = [run for run in runs if not self.is_disturbed(run)]
+        lost = 2 * len(quiet) < len(runs)
+        return (runs if lost else quiet), lost
 
     # ---- what is the same in all parts of a comparison --------------------------------------------------
 

@@ -28,12 +28,12 @@ def collect(results):
     rows = []
     for one in results.words("configurations"):
         runs = [f"step-{one}-{turn + 1}" for turn in range(int(results.number("rounds")))]
-        quiet = [run for run in runs if not results.is_disturbed(run)]
-        lost = 2 * len(quiet) < len(runs)
-        steps = [[row.number("step_ms") for row in results.steps(run) if row.number("step") > WARM_UP] for run in (runs if lost else quiet)]
+        counted, lost = results.counted(runs)
+        kept = sum(not results.is_disturbed(run) for run in runs)
+        steps = [[row.number("step_ms") for row in results.steps(run) if row.number("step") > WARM_UP] for run in counted]
         medians = [median(times) for times in steps]
         lost = lost or max(medians) > 1.25 * min(medians)
-        rows.append([*one.split("-"), *(f"{ms:.4f}" for ms in quartiles(sum(steps, []))), len(runs), len(quiet), int(lost)])
+        rows.append([*one.split("-"), *(f"{ms:.4f}" for ms in quartiles(sum(steps, []))), len(runs), kept, int(lost)])
     return sorted(rows, key=lambda row: (float(row[3].replace("none", "0")), int(row[1])))
 
 

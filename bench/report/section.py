@@ -1,7 +1,5 @@
 """What a command adds to the report: a figure, and section.md as a page of its own."""
 
-from pathlib import Path
-
 from . import figures, page
 
 
@@ -14,10 +12,6 @@ def draw(folder, name, text):
     return f"![{name}]({name}.svg)"
 
 
-def figure(folder, name, text):
-    print(draw(Path(folder), name, text))
-
-
 def numbers(results, *files):
     """Links to the numbers of a figure or table."""
     return "Numbers: " + ", ".join(f"[{file}]({file})" for file in files if results.has(file)) + "."
@@ -26,11 +20,6 @@ def numbers(results, *files):
 def finish(results, name, lines):
     """section.md of its lines and the machine's facts, and section.html."""
     facts = [f"- {line}" for line in results.fact("machine").splitlines()]
-    (results.folder / "section.md").write_text("\n".join([*lines, "", *facts]).rstrip() + "\n", encoding="utf-8")
-    write(results.folder, name)
-
-
-def write(folder, name):
-    """section.html of section.md."""
-    text = (Path(folder) / "section.md").read_text(encoding="utf-8")
-    page.write(Path(folder), "section", text.splitlines(), f"{name}, measured")
+    text = "\n".join([*lines, "", *facts]).rstrip() + "\n"
+    (results.folder / "section.md").write_text(text, encoding="utf-8")
+    page.write(results.folder, "section", text.splitlines(), f"{name}, measured")

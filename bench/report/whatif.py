@@ -7,6 +7,7 @@ from pathlib import Path
 
 from . import look
 from .results import network_name
+from .scale import read_scaled
 
 MODEL = Path(__file__).resolve().parent.parent / "model"
 PAGE = ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -16,19 +17,13 @@ PAGE = ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name
 
 def table(lines):
     """What bench_scale printed, as HTML."""
-    title = next(line[2:] for line in lines if line.startswith("#"))
-    names, dp, rows = [], "", []
-    for line in lines:
-        fields = line.split(",")
-        if line.startswith("devices,"):
-            names = fields
-        elif names and len(fields) >= len(names):
-            row = dict(zip(names, fields))
-            if fields[1] == "dp":
-                dp = row["step"]
-            elif fields[1] == "ddp":
-                cells = [fields[0], *(f"{float(ms):.1f}" for ms in (dp, row["step"], row["exposed"]))]
-                rows.append("".join(f"<td>{cell}</td>" for cell in cells))
+    title, dp, rows = next(line[2:] for line in lines if line.startswith("#")), "", []
+    for row in read_scaled(lines):
+        if row["strategy"] == "dp":
+            dp = row["step"]
+        else:
+            cells = [row["devices"], *(f"{float(ms):.1f}" for ms in (dp, row["step"], row["exposed"]))]
+            rows.append("".join(f"<td>{cell}</td>" for cell in cells))
     head = "".join(f"<th>{name}</th>" for name in ("devices", "DP", "DDP", "exposed in DDP"))
     return "\n".join([f"<p>{title}. Milliseconds of a step:</p><table>", f"<tr>{head}</tr>", *(f"<tr>{row}</tr>" for row in rows), "</table>"])
 

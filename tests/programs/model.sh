@@ -86,9 +86,9 @@ if [ "$(nproc)" -ge 2 ]; then
     for probe in real/runs/*dp-10,10-1/probe.csv; do printf 'threads,gflops,triad_gbps\n0,100,50\n0,60,50\n' >"$probe"; done
     run "real.sh --resume" "$model/real.sh" --bin "$bin" --out real --rounds 1 --steps 6 --links 10,10 --patience 0 --resume
     holds "it found all runs" "$(grep -c '^kept from before' err.txt) == 7"
-    holds "DP's slowdown after a rest" "$(sed -n 's/.* rested_slowdown=\([0-9.]*\) .*/\1/p' real/sharing.txt) > 0"
+    holds "DP's slowdown after a rest" "$(sed -n 's/.* and compute \([0-9.]*\) times as long then.*/\1/p' real/section.md) > 0"
     holds "both rows are disturbed" "$(grep -c ',1$' real/real.csv) == 2"
-    holds "a sentence says so" "$(grep -c '^2 others were \*\*disturbed' real/section.md) == 1"
+    holds "a sentence says so" "$(grep -c '^2 of 2 were \*\*disturbed' real/section.md) == 1"
     holds "none counts them" "$(grep -c 'median steps' real/section.md) == 0"
     for probe in real/runs/*/probe.csv; do printf 'threads,gflops,triad_gbps\n0,100,50\n0,100,50\n' >"$probe"; done
     printf 'threads,gflops,triad_gbps\n0,100,50\n0,60,50\n' >real/runs/profile/probe.csv

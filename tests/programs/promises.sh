@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# promises.sh BIN: bench/promises.sh. By hand: what its formulas say of a few shapes, what is counted in a trace,
-# what becomes of prices and of disturbed runs, and what the figures draw; then a small run, in which every count must
-# be the formula's; and a run that sends other bytes than its name says must be seen. No time is judged.
+# promises.sh BIN: bench/promises.sh. By hand: what the figures draw; then a small run, in which every count must be the
+# formula's; and a run that sends other bytes than its name says must be seen. No time is judged. Formulas, counts, prices
+# and sentences: tests/report/test_promises.py.
 set -euo pipefail
 export LC_ALL=C
 bin=$1
@@ -22,37 +22,10 @@ expect() {
     failures=$((failures + 1))
 }
 
-# A matrix of 10 x 20 (800 bytes: 13 cache lines, 832) and a vector of 10 (64 bytes), two buckets, 24 bytes of
-# buffers. PowerSGD: 4 (10 + 20) and the vector's 40. A 3 x 4 matrix is not worth it.
-shapes=$'10 20\n10'
-expect plain "3 920" "$(formula plain 2 24 <<<"$shapes")"
-expect fp16 "3 472" "$(formula fp16 2 24 <<<"$shapes")"
-expect noop "1 24" "$(formula noop 2 24 <<<"$shapes")"
-expect find-unused "4 928" "$(formula find-unused 2 24 <<<"$shapes")"
-expect no-buffers "2 896" "$(formula no-buffers 2 24 <<<"$shapes")"
-expect powersgd "6 160" "$(formula powersgd 2 0 <<<"$shapes")"
-expect "powersgd, a small matrix" "6 208" "$(formula powersgd 2 0 <<<"$shapes"$'\n3 4')"
-# Two batch norms: 4 (33 + 32) and 4 (65 + 64) bytes.
-expect sync-batch-norm "7 1696" "$(formula sync-batch-norm 2 24 "16 32" <<<"$shapes")"
-
-cat >"$out/trace.json" <<'END'
-{"ph": "X", "name": "all_reduce", "pid": 0, "tid": 1, "ts": 5, "dur": 1, "args": {"number": 1, "bytes": 99}},
-{"ph": "X", "name": "optimizer", "pid": 0, "tid": 0, "ts": 8, "dur": 1, "args": {"number": 0}},
-{"ph": "X", "name": "backward", "pid": 0, "tid": 0, "ts": 10, "dur": 10, "args": {"number": 1}},
-{"ph": "i", "name": "bucket is ready", "pid": 0, "tid": 0, "ts": 16, "s": "t", "args": {"bucket": 1}},
-{"ph": "i", "name": "bucket is ready", "pid": 0, "tid": 0, "ts": 14, "s": "t", "args": {"bucket": 0}},
-{"ph": "X", "name": "all_reduce", "pid": 0, "tid": 1, "ts": 15, "dur": 1, "args": {"number": 2, "bucket": 0, "bytes": 12}},
-{"ph": "X", "name": "all_reduce", "pid": 1, "tid": 1, "ts": 15, "dur": 1, "args": {"number": 2, "bucket": 0, "bytes": 12}},
-{"ph": "X", "name": "all_reduce", "pid": 0, "tid": 1, "ts": 17, "dur": 1, "args": {"number": 3, "bucket": 1, "bytes": 34}},
-{"ph": "X", "name": "optimizer", "pid": 0, "tid": 0, "ts": 21, "dur": 1, "args": {"number": 1}},
-{"ph": "X", "name": "all_reduce", "pid": 0, "tid": 1, "ts": 30, "dur": 1, "args": {"number": 4, "bytes": 77}},
-END
-expect "rank 0's last step" $'12\n34' "$(of_last_step "$out/trace.json")"
-expect buckets 2 "$(buckets_in "$out/trace.json")"
-expect "the first bucket" 0.400 "$(first_ready "$out/trace.json")"
-
-printf '%s\n' price-mlp-noop-1 limit-pair-1 >"$out/disturbed.txt"
-expect "runs that are named" "1 0 1" "$(is_disturbed price-mlp-noop-1) $(is_disturbed price-mlp-noop-10) $(is_disturbed limit-pair-1)"
+# report CODE: with results, those in $out
+report() {
+    PYTHONPATH=bench python3 -B -c "from report import promises; results = promises.Results('$out'); $1"
+}
 
 # drawn FIGURE: "curve x y ..." for every point that it shows.
 drawn() {
@@ -113,7 +86,7 @@ END
     echo model,promise,messages,bytes,formula_messages,formula_bytes,held >"$out/counts.csv"
     printf '%s\n' "models mlp convnet" "cores 2" "patience 0" >"$out/facts.txt"
     echo hidden,buckets,first_ready,disturbed$'\n'8,1,0.5,0 >"$out/shapes.csv"
-    write_report promises >"$out/drawn.txt"
+    report "promises.show(results)" >"$out/drawn.txt"
     expect "two figures" "![promises](promises.svg) ![batches](batches.svg)" "$(grep '^!' "$out/section.md" | paste -sd ' ' -)"
     # A bar from 0 to the price, and the quartiles; what was disturbed is grey.
     expect "the bars" $'-0.75 1 0x0072b2\n-1 2 0xbbbbbb' "$(drawn promises | awk '$1 == 0 { print $5, $3, $8 }')"
@@ -148,10 +121,10 @@ expect "what is left" 5 "$(grep -cE '^(round 1 of 1: [a-z]+|depth against width)
 unbound() {
     grep -l "/$1 " "$results"/runs/*/command.txt | xargs -d '\n' grep -LE -e "$2" | sed 's,/command.txt,,; s,.*/,,' | paste -sd ' ' -
 }
-expect "one device without its core" threads-1x2-1 "$(unbound train_single "taskset -c [0-9]+ |ddprun --bind cores")"
+expect "one device without its core" threads-1x2-1 "$(unbound train_single "taskset -c [0-9]+ |ddprun --bind cores|--summary")"
 expect "devices of DP without their cores" "" "$(unbound train_dp "--bind cores")"
 expect "ranks without their cores" "threads-2x1-1 threads-2x2-1 threads-2x4-1" "$(unbound train_ddp "--bind cores")"
-expect "runs without probes" "" "$(find "$results/runs" -mindepth 1 -maxdepth 1 ! -name 'count-*' ! -exec test -s {}/probe.csv \; -print)"
+expect "runs without probes" "" "$(find "$results/runs" -mindepth 1 -maxdepth 1 ! -name 'count-*' ! -name 'summary-*' ! -exec test -s {}/probe.csv \; -print)"
 expect "probes of one core" "batch-single-32-1 batch-single-8-1 limit-single-half-1 limit-single-whole-1" \
     "$(grep -l '^1,' "$results"/runs/*/probe.csv | sed 's,/probe.csv,,; s,.*/,,' | sort | paste -sd ' ' -)"
 expect "the threads of a rank" "1x2 2 threads 2x1 1 thread 2x2 2 threads 2x4 4 threads" "$(for split in $splits; do
@@ -167,7 +140,8 @@ fi
 # Half floats under the name of plain.
 promises_of() { echo plain --comm-hook fp16; }
 models=convnet
-count_promises
-expect "other bytes are seen" "convnet,plain,2,41488,2,82576,0" "$(tail -n 1 "$out/counts.csv")"
+trace_promises
+printf '%s\n' "models convnet" "promises-convnet plain" >"$out/facts.txt"
+expect "other bytes are seen" "[['convnet', 'plain', 2, 41488, 2, 82576, 0]]" "$(report "print(promises.count_rows(results))")"
 echo "promises: $failures failures"
 [[ $failures == 0 ]]

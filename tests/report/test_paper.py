@@ -38,6 +38,41 @@ convnet,10gbe,1,1,1,4
 convnet,10gbe,8,1,0,1"""
 
 
+class Runs(unittest.TestCase):
+    """A row of each run, from step 3 on; a run that was disturbed has its mark."""
+
+    def made(self):
+        made = Made(models="mlp", links="10gbe", rounds=2)
+        for turn in (1, 2):
+            for run in [f"serial-mlp-10gbe-{turn}", f"overlapped-mlp-10gbe-{turn}", *(f"skip-mlp-10gbe-{every}-{turn}" for every in paper.EVERY)]:
+                made.csv(f"runs/{run}/steps.csv", ["step", "step_ms", "forward_ms", "loss_ms", "backward_ms", "exposed_ms", "replicate_ms",
+                                                   "optimizer_ms"], [2, 99, 9, 9, 9, 9, 9, 9], [3, 10 * turn, 1, 1, 4, 2, 1, 1],
+                         [4, 20, 2, 0, 8, 3, 1, 1], [5, 20, 2, 2, 8, 1, 3, 2])
+        return made.write("disturbed.txt", ["overlapped-mlp-10gbe-1", "skip-mlp-10gbe-8-2"])
+
+    def test_seconds(self):
+        with self.made() as made:
+            found = paper.seconds_rows(made.results, "skip", paper.EVERY)
+        self.assertEqual(found[0], ["mlp", "10gbe (emulated)", 1, 1, 0, "0.02"])
+        self.assertEqual(found[-1], ["mlp", "10gbe (emulated)", 8, 2, 1, "0.0025"])
+
+    def test_parts(self):
+        """The middle half of 10, 20, 20 is from 15 on; that of 20, 20, 20 is all."""
+        with self.made() as made:
+            first, second = paper.breakdown_rows(made.results)
+        self.assertEqual(first[2:], [1, 1, "3.00000", "8.00000", "4.00000", "1.50000", "3.50000", "20.00000"])
+        self.assertEqual(second[2:5], [2, 0, f"{8 / 3:.5f}"])
+
+    def test_convergence(self):
+        with Made(models="mlp") as made:
+            for batch in paper.BATCHES:
+                for every in paper.EVERY:
+                    made.csv(f"runs/converge-mlp-{batch}-{every}/steps.csv", ["step", "loss"], *([step, int(step < 40 // every)] for step in range(60 // every)))
+            found = paper.convergence_rows(made.results)
+        self.assertEqual(found[:2], [["mlp", 8, 1, 40, "1.00000"], ["mlp", 8, 1, 80, "0.00000"]])
+        self.assertEqual(found[-1], ["mlp", 256, 8, 80, "0.00000"])
+
+
 class Paper(unittest.TestCase):
     def test_breakdown(self):
         table = paper.breakdown_table(rows(BREAKDOWN))

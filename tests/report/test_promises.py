@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What promises cost: differences within a round; the parts of a step add up to it; threads, batches; and what was disturbed."""
 
+import json
 import unittest
 
 from made import Made
@@ -59,6 +60,57 @@ def prices(found=None):
     with Made() as made:
         made.write("prices.csv", found or lines())
         return promises.Prices(made.results.rows("prices.csv"))
+
+
+TRACE = [{"ph": "X", "name": "all_reduce", "pid": 0, "tid": 1, "ts": 5, "dur": 1, "args": {"number": 1, "bytes": 99}},
+         {"ph": "X", "name": "optimizer", "pid": 0, "tid": 0, "ts": 8, "dur": 1, "args": {"number": 0}},
+         {"ph": "X", "name": "all_reduce", "pid": 0, "tid": 1, "ts": 15, "dur": 1, "args": {"number": 2, "bucket": 0, "bytes": 12}},
+         {"ph": "X", "name": "all_reduce", "pid": 1, "tid": 1, "ts": 15, "dur": 1, "args": {"number": 2, "bucket": 0, "bytes": 12}},
+         {"ph": "X", "name": "all_reduce", "pid": 0, "tid": 1, "ts": 17, "dur": 1, "args": {"number": 3, "bucket": 1, "bytes": 34}},
+         {"ph": "X", "name": "optimizer", "pid": 0, "tid": 0, "ts": 21, "dur": 1, "args": {"number": 1}},
+         {"ph": "X", "name": "all_reduce", "pid": 0, "tid": 1, "ts": 30, "dur": 1, "args": {"number": 4, "bytes": 77}}]
+
+
+class Counts(unittest.TestCase):
+    def test_formula(self):
+        """A matrix of 10 x 20 (800 bytes: 13 cache lines, 832) and a vector of 10 (64 bytes) in two buckets; 24 bytes of a batch norm's
+        buffers. PowerSGD: 4 (10 + 20) and the vector's 40; a 3 x 4 matrix is not worth it. Two batch norms: 4 (33 + 32) and 4 (65 + 64)."""
+        shapes = [[10, 20], [10]]
+        for name, channels, wanted in (("plain", [2], (3, 920)), ("fp16", [2], (3, 472)), ("noop", [2], (1, 24)), ("find-unused", [2], (4, 928)),
+                                       ("no-buffers", [2], (2, 896)), ("powersgd", [], (6, 160)), ("plain", [], (2, 896)),
+                                       ("sync-batch-norm", [16, 32], (7, 896 + 260 + 516 + 400))):
+            self.assertEqual(promises.formula(name, shapes, 2, channels), wanted, name)
+        self.assertEqual(promises.formula("powersgd", [*shapes, [3, 4]], 2, []), (6, 208))
+        self.assertEqual(promises.formula("powersgd", [[10, 4, 5]], 1, []), (3, 120))
+
+    def test_last_step(self):
+        self.assertEqual(promises.of_last_step(TRACE), [12, 34])
+
+    def test_rows(self):
+        with Made() as made:
+            made.write("facts.txt", ["models convnet", "promises-convnet plain fp16"])
+            made.write("runs/summary-convnet/output.txt", ["1 BatchNorm 2 weight [2] bias [2]"])
+            for name in ("plain", "fp16"):
+                made.write(f"runs/count-convnet-{name}/trace.json", [json.dumps(TRACE)])
+                head = json.dumps({"__metadata__": {}, "a": {"shape": [3], "dtype": "F32"}}).encode()
+                (made.folder / f"runs/count-convnet-{name}/gradients").write_bytes(len(head).to_bytes(8, "little") + head + b"123")
+            self.assertEqual(promises.count_rows(made.results), [["convnet", "plain", 2, 46, 3, 88, 0], ["convnet", "fp16", 2, 46, 3, 56, 0]])
+
+    def test_prices(self):
+        with Made() as made:
+            made.write("facts.txt", ["models mlp", "promises-mlp plain noop", "rounds 2"])
+            for run, ms in (("plain-1", 10), ("plain-2", 12), ("noop-1", 9), ("noop-2", 8)):
+                made.csv(f"runs/price-mlp-{run}/steps.csv", ["step", "step_ms", "optimizer_ms"], [4, 99, 9], [5, ms, 1], [6, ms, 1])
+            for run in ("limit-single-whole", "limit-single-half"):
+                for turn in (1, 2):
+                    made.csv(f"runs/{run}-{turn}/steps.csv", ["step", "step_ms", "optimizer_ms"], [5, 7, 2])
+            for turn in (1, 2):
+                for rank in (0, 1):
+                    made.csv(f"runs/limit-pair-{turn}/{rank}/steps.csv", ["step", "step_ms"], [5, 6 + rank])
+            found = promises.price_rows(made.write("disturbed.txt", ["price-mlp-noop-1", "limit-pair-2"]).results)
+        self.assertEqual(found[:3], [["mlp", "plain", 1, 0, "10.00000"], ["mlp", "noop", 1, 1, "9.00000"], ["limit", "whole", 1, 0, "7.00000"]])
+        self.assertEqual(found[3][1:], ["whole-optimizer", 1, 0, "2.00000"])
+        self.assertEqual(found[-1], ["limit", "pair-1", 2, 1, "7.00000"])
 
 
 class Promises(unittest.TestCase):

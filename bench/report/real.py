@@ -1,0 +1,95 @@
+"""The section of bench/model/real.sh: the model's steps beside real ones over emulated links.
+
+The algebra of one device knows nothing of what two share. So some numbers are measured without a link, and one over a link whose messages
+cost half a millisecond and their bytes nothing; the steps over the other links are then predicted, each strategy's by two of them.
+What is disturbed takes part in no sentence.
+"""
+
+import re
+
+from . import section
+from .results import Results, median, write_csv
+from .scale import scaled
+from .text import markdown_table, terminal_table
+
+WARM_UP = 2  # steps that do not count
+COMPUTING = ("forward_ms", "loss_ms", "backward_ms")
+HEAD = ["link", "strategy", "model_ms", "real_ms", "real_over_model", "disturbed"]
+ABOUT = """Three numbers are measured without a link: two devices that do not communicate compute {slowdown:.4f} times as long
+as one did; DDP's sums take a core {sum_us:.3f} us for a million bytes, DP's copies {copy_us:.3f} us. A sleep ends {wake_us:g} us late.
+DP's devices sleep between their parts of a step, and compute {rested_slowdown:.4f} times as long then: that is measured over a
+link on which each message takes half a millisecond and its bytes nothing."""
+
+
+class Measured:
+    """The runs, and what the model says of them."""
+
+    def __init__(self, results, programs):
+        self.results, self.programs, self.lost = results, programs, set()
+        profile = "\n".join(results.lines("runs/profile/output.txt"))
+        self.wake_us, gradients = (float(re.search(rf"{name}=([0-9.]+)", profile)[1]) for name in ("wake_us", "gradients"))
+        dp, ddp, noop = (self.step(f"{strategy}-none") for strategy in ("dp", "ddp", "noop"))
+        rested, at_once = (self.step(f"dp-{link}", *COMPUTING) for link in (results.fact("rest"), "none"))
+        self.slowdown = noop / self.model("ddp", "1e6", 0)
+        self.rested_slowdown = self.slowdown * rested / at_once
+        self.sum_us = max(ddp - noop, 0) * 1e9 / gradients
+        self.copy_us = max(dp - self.model("dp", "1e6", 0, "--straggler", self.slowdown), 0) / 2 * 1e9 / gradients
+        self.is_known = not self.lost and not results.is_disturbed("profile")
+
+    def step(self, series, *columns):
+        """The median over the rounds that count of a run's median step, or of these columns together, in ms; lost has a series of which
+        most rounds were disturbed."""
+        runs, lost = self.results.counted([f"{series}-{turn + 1}" for turn in range(int(self.results.number("rounds")))])
+        if lost:
+            self.lost.add(series)
+        return median([median([row.total(*columns or ("step_ms",)) for row in self.results.steps(run) if row.number("step") > WARM_UP])
+                       for run in runs])
+
+    def model(self, strategy, gbit, latency_us, *options):
+        """A step by the algebra, in ms."""
+        rows = scaled(self.programs, self.results.folder / "profile.json", "--devices", 2, "--bucket-cap-mb", 1, "--gbit", gbit, "--latency-us",
+                      latency_us, *options)
+        return next(row.number("step") for row in rows if (row["devices"], row["strategy"]) == ("2", strategy))
+
+    def rows(self):
+        """Rows of real.csv. Each of DP's messages wakes a thread late; of a ring's two rounds only the last does."""
+        rows = []
+        for strategy, times, late in (("dp", self.rested_slowdown, self.wake_us), ("ddp", self.slowdown, self.wake_us / 2)):
+            for link in self.results.words("links"):
+                gbit, latency = link.split(",")
+                model = self.model(strategy, gbit, float(latency) + late, "--straggler", times, "--sum-us", self.sum_us, "--copy-us", self.copy_us)
+                real = self.step(f"{strategy}-{link}")
+                rows.append([f"emulated {gbit} Gbit/s + {latency} us", strategy, f"{model:.2f}", f"{real:.2f}", f"{real / model:.3f}",
+                             int(f"{strategy}-{link}" in self.lost)])
+        return rows
+
+
+def sentence(rows, is_known=True):
+    """How many steps the model predicts, and which least. is_known: neither the profile nor the steps without a link were disturbed."""
+    if not is_known:
+        return "The profile or the steps without a link were **disturbed**, and the model needs them: nothing is said of these."
+    known = [(abs(row.number("real_over_model") - 1), row) for row in rows if not row.is_true("disturbed")]
+    text = []
+    if known:
+        off, far = max(known, key=lambda one: one[0])
+        text.append(f"Two devices on emulated links: of {len(known)} median steps {sum(one[0] <= 0.1 for one in known)} are within 10 % of the model; "
+                    f"the one farthest from it is {far['strategy'].upper()} over {far['link']}, {100 * off:.0f} % off.")
+    if len(known) < len(rows):
+        text.append(f"{len(rows) - len(known)} of {len(rows)} were **disturbed** and are not counted.")
+    return " ".join(text)
+
+
+def table(rows):
+    return [["link", "strategy", "model, ms", "real, ms", "real over model"]] + [
+        [*(row[name] for name in HEAD[:4]), row["real_over_model"] + " disturbed" * row.is_true("disturbed")] for row in rows]
+
+
+def write(folder, programs):
+    results = Results(folder)
+    measured = Measured(results, programs)
+    write_csv(results.folder / "real.csv", HEAD, measured.rows())
+    rows, said = results.rows("real.csv"), []
+    said = [sentence(rows, measured.is_known)] + [ABOUT.format(**vars(measured))] * measured.is_known
+    section.finish(results, "real", ["## The model beside real steps", "", *said, "", markdown_table(table(rows)), "",
+                                     section.numbers(results, "real.csv")])
+    print("\n".join([ABOUT.format(**vars(measured)), terminal_table(table(rows)), said[0]]))

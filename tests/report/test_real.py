@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""The model beside real steps: what is measured without a link and what is made of it, the sentence in both directions; and steps on many
+devices, from what bench_scale prints."""
+
+import unittest
+
+from made import Made
+from report import real, scale
+
+
+def row(strategy, real_ms, lost=0, link="emulated 10 Gbit/s + 10 us"):
+    return [link, strategy, "10.00", f"{real_ms:.2f}", f"{real_ms / 10:.3f}", lost]
+
+
+def said(*made_rows, is_known=True):
+    with Made() as made:
+        return real.sentence(made.csv("real.csv", real.HEAD, *made_rows).results.rows("real.csv"), is_known)
+
+
+class Fake(real.Measured):
+    """A step by the algebra is as many milliseconds as it has Gbit/s, or 8; a straggler's as many times that."""
+
+    def model(self, strategy, gbit, latency_us, *options):
+        self.asked = getattr(self, "asked", []) + [(strategy, gbit, latency_us)]
+        return 8.0 if gbit == "1e6" and "--straggler" not in options else 10.0 if gbit == "1e6" else float(gbit)
+
+
+class Real(unittest.TestCase):
+    def test_sentence(self):
+        self.assertEqual(said(row("dp", 10.5), row("ddp", 8.8)), "Two devices on emulated links: of 2 median steps 1 are within 10 % of the model; "
+                         "the one farthest from it is DDP over emulated 10 Gbit/s + 10 us, 12 % off.")
+        self.assertTrue(said(row("dp", 11.2), row("ddp", 9.5)).endswith("is DP over emulated 10 Gbit/s + 10 us, 12 % off."))
+        self.assertEqual(said(row("dp", 20, 1), row("ddp", 10)), "Two devices on emulated links: of 1 median steps 1 are within 10 % of the model; "
+                         "the one farthest from it is DDP over emulated 10 Gbit/s + 10 us, 0 % off. 1 of 2 were **disturbed** and are not counted.")
+        self.assertEqual(said(row("dp", 20, 1)), "1 of 1 were **disturbed** and are not counted.")
+        self.assertIn("nothing is said", said(row("dp", 10), is_known=False))
+
+    def measured(self, *disturbed):
+        made = Made(rounds=1, rest="1000000,500", links="20,5")
+        made.write("runs/profile/output.txt", ['model="mlp 8" rows=64 gradients=1000000 bytes tensors=2', "wake_us=20.0 after a sleep"])
+        for run, ms, computing in (("dp-none", 16, 6), ("ddp-none", 12, 6), ("noop-none", 9, 6), ("dp-1000000,500", 20, 9), ("dp-20,5", 22, 6),
+                                   ("ddp-20,5", 15, 6)):
+            made.csv(f"runs/{run}-1/steps.csv", ["step", "step_ms", "forward_ms", "loss_ms", "backward_ms"], [2, 99, 9, 9, 9], [3, ms, computing, 0, 0])
+        with made.write("disturbed.txt", disturbed):
+            measured = Fake(made.results, "")
+            return measured, measured.rows()
+
+    def test_numbers(self):
+        """Without communication 9 ms and 8 by the algebra; DDP's sums add 3, DP's copies 16 - 10, of which there are two."""
+        measured, rows = self.measured()
+        self.assertEqual([measured.slowdown, measured.rested_slowdown, measured.sum_us, measured.copy_us], [1.125, 1.6875, 3000, 3000])
+        self.assertEqual(rows, [["emulated 20 Gbit/s + 5 us", "dp", "20.00", "22.00", "1.100", 0], ["emulated 20 Gbit/s + 5 us", "ddp", "20.00", "15.00", "0.750", 0]])
+        self.assertEqual(measured.asked[-2:], [("dp", "20", 25.0), ("ddp", "20", 15.0)])
+
+    def test_disturbed(self):
+        self.assertTrue(self.measured("ddp-20,5-1")[0].is_known)
+        self.assertEqual(self.measured("ddp-20,5-1")[1][1][-1], 1)
+        for run in ("profile", "noop-none-1", "dp-1000000,500-1"):
+            self.assertFalse(self.measured(run)[0].is_known)
+
+
+PRINTED = """# mlp
+devices,strategy,step,efficiency{}
+1,dp,10,1{}
+1,ddp,10,1{}
+8,dp,40,0.25{}
+8,ddp,{},{}{}
+# a line"""
+
+
+class Scale(unittest.TestCase):
+    def rows(self, *ddp, simulated=("", "", "", "", "")):
+        with Made() as made:
+            made.write("facts.txt", ["cases 1-ring 1-tree 1-hierarchical 2-hierarchical", "stragglers 1"])
+            for case, step in zip(made.results.words("cases"), ddp):
+                made.write(f"runs/{case}-1/output.txt", PRINTED.format(*simulated[:4], step, 10 / step, simulated[4]).splitlines())
+            return made.csv("scale.csv", scale.HEAD, *scale.collect(made.results)).results.rows("scale.csv")
+
+    def test_sentence(self):
+        rows = self.rows(30, 20, 15, 12)
+        self.assertEqual(len(rows), 10)
+        self.assertEqual(scale.sentence(rows), "On 8 devices a step takes DP 40 ms, and DDP 30.0 by a ring, 20.0 by a tree, 15.0 by rings of rings and "
+                         "12.0 with fast nodes of 8; at least half as fast as alone is a device of DP among up to 1, of DDP among up to 1, 8, 8 and 8.")
+
+    def test_simulated(self):
+        rows = self.rows(20, 20, 20, 20, simulated=(",simulated", ",10", ",10", ",not simulated", ",20.1"))
+        self.assertTrue(scale.sentence(rows).endswith("; SimGrid simulates 9 of these 10 steps and the algebra is within 0.50 % of it."))
+        panel = scale.Panel(rows, "1")
+        self.assertEqual(panel.table()[-1], ["8", "40.0", "20.0", "20.0", "20.0", "20.0", "4 of 5"])
+        self.assertEqual(panel.plot()[-1][:5], ["8", "40", "NaN", "20", "20.1"])
+
+
+if __name__ == "__main__":
+    unittest.main()
