@@ -19,7 +19,7 @@ grep -q ' exercises, and no solutions' out.txt || fail "another message: $(cat o
 while IFS= read -r file; do
     cmp -s "$source/$file" "$copy/$file" || echo "${file#./}"
 done <"$work/files" | sed -E '/\.stub\.c$|\.grade\.c$/b
-    s,^tests/own/.*,tests/own,; s,^tutorials/[^/]*/exercises/[^/]*\.(wrong|right)$,version,; s,^tutorials/[^/]*/exercises/[^/]*\.c$,solution,' |
+    s,^tests/own/.*,tests/own,; s,^tutorials/teaching/.*,tutorials/teaching,; s,^tutorials/[^/]*/exercises/[^/]*\.(wrong|right)$,version,; s,^tutorials/[^/]*/exercises/[^/]*\.c$,solution,' |
     sort -u >"$work/differ"
 cat >"$work/wanted" <<'END'
 README.md
@@ -32,6 +32,7 @@ tutorials/handout
 tutorials/predictions.csv
 tutorials/teacher.md
 tutorials/teacher.zh.md
+tutorials/teaching
 version
 END
 checks=$((checks + 1))
