@@ -83,7 +83,7 @@ class: bert: 02-shards/02-sum-shards.c was begun in the copy of anna
 class: bert: 02-shards/03-batch-mean.c was begun in the copy of anna' ] || fail "other words on copies: $(cat err.txt)"
 
 # ---- what does not work ------------------------------------------------------------------------------------
-for arguments in '' --what "$work" 'one two/three' 'one .' "$source/inside"; do
+for arguments in '' --what "--seed 1 $work/x" "--seed" "$work" 'one two/three' 'one .' "$source/inside"; do
     checks=$((checks + 1)) status=0
     # shellcheck disable=SC2086
     "$source/tutorials/handout" $arguments >/dev/null 2>&1 || status=$?
