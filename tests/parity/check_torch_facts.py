@@ -5,6 +5,8 @@
 
 Two gloo ranks on the CPU train the mlp of the steps (64, 256, 128, 10; 50,826 parameters in 6 tensors). Each line
 that is printed is one fact, and says which page states it. Collectives are counted by PyTorch's profiler.
+
+The sections "In PyTorch" of the steps' pages are run, too (torch_boxes.py).
 """
 
 import json
@@ -24,6 +26,8 @@ try:
 except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
+
+import torch_boxes
 
 WORLD = 2
 FEATURES, HIDDEN, CLASSES = 64, (256, 128), 10
@@ -161,6 +165,8 @@ def main():
     fact("dp-to-ddp 4 and 9", "after the last forward the ranks' buffers differ", means[0] != means[1], means)
     after = [n["broadcast"] for n in norms]
     fact("dp-to-ddp 4 and 9", "a broadcast of each makes them equal", after[0] == after[1] == means[0], after)
+    for where, what, ok, seen in torch_boxes.run(mlp):
+        fact(where, what, ok, seen)
     return 1 if failures else 0
 
 

@@ -32,6 +32,7 @@ ask memory --parameters 1000 --devices 8 --states 2
 is 'an eighth of Adam' "$(column 'ZeRO-1, each' 3)" 1000
 ask time --parameters 250000 --devices 4 --latency-us 100 --gbytes 1
 is 'a ring: 6 latencies, and 1.5 MB' "$(column 'ring, all in one' 1)" 2.100
+is 'two trees: 8 pieces, 11 rounds of 0.1 + 0.25' "$(column 'two trees, pipelined' 1)" 3.850
 is 'NCCL: 6 latencies, and 2 MB' "$(column 'DP by NCCL' 1)" 2.600
 is 'where the ring begins to win' "$(sed -n 's/.*from \([0-9]*\) bytes.*/\1/p' answer.txt)" 80000
 tally tutorial_worksheets

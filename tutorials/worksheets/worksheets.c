@@ -3,6 +3,7 @@
  * One table for each question: volume (bytes that a device sends and receives in a step), messages,
  * memory (bytes per device), time (of an exchange of all gradients, by latency and bandwidth).
  */
+#include <math.h>
 #include <string.h>
 
 #include "common/base/options.h"
@@ -88,6 +89,17 @@ static void print_time(const char *what, double latencies, double bytes, const S
     printf("%-24s %10.3f = %9.3f + %10.3f\n", what, alpha + beta, alpha, beta);
 }
 
+// Two trees carry a half of the bytes each, in k pieces that follow each other up and down. In a
+// round a rank passes on a piece as an inner node of one tree (to or from three others) and as a
+// leaf of the other: four halves of x/k bytes, each way. The best k balances filling and passing.
+static void print_pipelined(const Sheet *s) {
+    double levels = rounds(s->devices), p = weights(s);
+    double message = s->latency_us * s->gbytes * 1e3; // bytes that travel during a latency
+    double best = round(sqrt(fmax(2 * levels - 1, 0) * 2 * p / message));
+    double pieces = fmax(1, fmin(best, p / 4)), passes = levels > 0 ? 2 * levels + pieces - 1 : 0;
+    print_time("two trees, pipelined", passes, passes * 2 * p / pieces, s);
+}
+
 static void time_of(const Sheet *s) {
     double n = (double)s->devices, p = weights(s), up = rounds(s->devices);
     double buckets = ceiling(p, s->bucket_mb * 1048576);
@@ -95,6 +107,7 @@ static void time_of(const Sheet *s) {
     print_time("DP, through device 0", 2 * (n - 1), 2 * (n - 1) * p, s);
     print_time("DP by NCCL", 2 * (n - 1), 2 * p, s);
     print_time("tree, all in one", 2 * up, 2 * up * p, s);
+    print_pipelined(s);
     print_time("ring, all in one", 2 * (n - 1), 2 * p * (n - 1) / n, s);
     print_time("ring, in buckets", buckets * 2 * (n - 1), 2 * p * (n - 1) / n, s);
     // 2 (n-1) a + 2 (n-1)/n x/b = 2 up (a + x/b)
