@@ -45,7 +45,7 @@ static void print_wrapped(FILE *stream, const char *text, size_t indent) {
 }
 
 static void print_row(FILE *stream, const Option *option, size_t indent) {
-    char left[256], fallback[300], text[1200];
+    char left[512], fallback[300], text[1200];
     size_t length = format_left(option, left, sizeof left);
     bool fits = length + 2 <= indent;
     fprintf(stream, "%s%s%*s", left, fits ? "" : "\n", (int)(fits ? indent - length : indent), "");
@@ -68,7 +68,7 @@ static void print_arguments(FILE *stream, const Options *options, const char *be
 void options_print_help(const Options *options, FILE *stream) {
     size_t indent = 0;
     for (size_t i = 0; i < options->count; i++) {
-        char left[256];
+        char left[512];
         if (options->table[i].type == OPTION_TITLE) continue;
         size_t length = format_left(&options->table[i], left, sizeof left) + 2;
         if (length > indent && length <= LEFT_MAX) indent = length;

@@ -3,8 +3,11 @@
 
 #include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
+#include <stdlib.h>
 
+#include "common/base/memory.h"
 #include "common/nn/layers.h"
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/distributed_sampler.h"
@@ -43,7 +46,12 @@ static double slow(SymptomRank *me) {
 
 // ---- threads: every rank takes all cores --------------------------------------------------------
 
-enum { CORES = 8 }; // of the machine that is played
+// The cores that this process may use.
+static int count_cores(void) {
+    cpu_set_t set;
+    CHECK(sched_getaffinity(0, sizeof set, &set) == 0, "no cores");
+    return CPU_COUNT(&set);
+}
 
 static void *wait_there(void *gate) {
     sem_wait(gate);
@@ -58,10 +66,11 @@ static int count_threads(void) {
     return count - 2; // "." and ".."
 }
 
-// Threads that the numerical libraries of all ranks start beside the ranks' own.
+// Threads that the numerical libraries of all ranks start beside the ranks' own, for each core. The
+// mistake: each library takes the machine for its rank's own.
 static double threads(SymptomRank *me) {
-    int mine = me->broken ? CORES : CORES / me->world;
-    pthread_t helpers[CORES];
+    int cores = count_cores(), mine = me->broken ? cores : cores / me->world;
+    pthread_t *helpers = memory_zalloc((size_t)cores * sizeof *helpers);
     sem_t gate;
     sem_init(&gate, 0, 0);
     symptom_run(me, pg_barrier());
@@ -75,7 +84,8 @@ static double threads(SymptomRank *me) {
     for (int i = 0; i < mine; i++) sem_post(&gate);
     for (int i = 0; i < mine; i++) pthread_join(helpers[i], NULL);
     sem_destroy(&gate);
-    return started;
+    free(helpers);
+    return (double)started / cores;
 }
 
 // ---- batch-size, schedule: what is counted per rank, and what in all ----------------------------
@@ -169,7 +179,8 @@ static double accuracy(SymptomRank *me) {
 
 const Symptom SYMPTOMS_OF_SPEED[] = {
     {"slow", "how many times faster four ranks are than one device (emulated)", 2, 4, 4, slow, 0},
-    {"threads", "threads of four ranks' libraries on 8 cores", 1, CORES, 4, threads, 0},
+    {"threads", "threads of two ranks' libraries for each core of this machine", 0, 1, 2, threads,
+     0},
     {"batch-size", "rows in a step of four ranks, 60 wanted", BATCH, BATCH, 4, batch_size, 0},
     {"schedule", "part of the learning rate that is left at the end", 0, 0.001, 4, schedule, 0},
     {"accuracy", "of 297 digits, recognised after two epochs", 255, 297, 4, accuracy, 0},
