@@ -122,7 +122,7 @@ static double one_value(SymptomRank *me) {
 // ---- first-collective, kept-memory: outside of the program --------------------------------------
 
 // The ranks have met, and now a link for data is opened to the address that rank 0 tells. The
-// mistake: it tells that of another interface, on which nobody listens.
+// mistake: it tells that of another interface, on which no server listens.
 static double first_collective(SymptomRank *me) {
     Error err = {0};
     StoreServer *server = NULL;
