@@ -27,8 +27,8 @@
  *     of its own.
  *   - finish_backward: every parameter's gradient is combined over the ranks by `op`, PG_AVG or
  *     PG_SUM, and has the same bits on every rank. It is in tensor->grad, with has_grad set.
- *   - before_forward: batch norm's running statistics are rank 0's, as PyTorch broadcasts them
- *     before each forward whose backward is reduced, and before the first after one that was.
+ *   - before_forward: batch norm's running statistics are rank 0's before the first forward and
+ *     before each that follows a reduced backward (PyTorch's rule; more often is only slower).
  *
  * What makes it fast: gradients travel while backward still runs. Where the last use of a parameter
  * has contributed to its gradient, the tape calls
@@ -50,7 +50,8 @@
  * Memory: the model and the group stay the trainer's. The gradients' memory is the model's, and may
  * be copied to a bucket and back. Or the gradients lie in buckets: module_release_grads frees the
  * model's memory, tensor->grad is set to a place in a bucket, and close returns to the model's by
- * module_own_grads. pg_shared_alloc's memory belongs to the group and is never freed.
+ * module_own_grads. pg_shared_alloc's memory belongs to the group and is never freed. PG_U8 and
+ * tensor_bytes send a tensor of any type.
  *
  * Errors: each function returns 0, or -1 after error_set(err, STATUS_FAILED, "..."); open returns
  * NULL. An error ends the training on all ranks with that sentence. on_ready returns -1 likewise.
@@ -81,7 +82,8 @@ typedef struct OwnDdp {
     int (*finish_backward)(void *self, Error *err);
     // Collective. On return all ranks have rank 0's buffers (running statistics).
     int (*sync_buffers)(void *self, Error *err);
-    // Frees the state. Also called after an error of the functions above, except open's.
+    // Frees the state. Also called after an error of the functions above, except open's: a
+    // collective may be outstanding then, whose buffer is the group's until pg_work_wait.
     void (*close)(void *self);
 } OwnDdp;
 

@@ -14,7 +14,8 @@
  *                     leaves the last devices without rows, and then without work
  *     replicate       copy the parameters and buffers to the devices that have rows
  *     parallel apply  run each replica on its rows, all at the same time: device_submit runs a
- *                     function on a device's own thread, device_wait waits for it
+ *                     function on a device's own thread, device_wait waits for it (a limit of an
+ *                     hour ends no step too early)
  *     gather          copy the outputs together on devices[0], in the order of the devices
  *     reduce          in backward: add the replicas' gradients to the model's, in the order of the
  *                     devices, ((g0 + g1) + g2) + ...
@@ -32,8 +33,11 @@
  *   - module_replica builds a replica's tree once; each forward sets its tensors' data. Replica 0
  *     is one, too, whose tensors point to the model's data: batch norm's running statistics of
  *     device 0 stay, those of other devices are lost (PyTorch's rule).
+ *   - a replica's gradient (has_grad false before each forward) lies where its tensor's grad
+ *     points to; if that is NULL, in memory of its fork, for this step.
  *   - a parameter that does not require a gradient has none in the replicas either. A parameter
  *     that no replica has a gradient of gets none: call tape_grad_done without tape_grad.
+ *     device_kernels(device)->elementwise->accumulate adds (device/kernels.h).
  *   - memory of a device is accessed by its thread, or copied by device_copy. Memory of one forward
  *     comes from tape_alloc (host), tape_memory and tape_tensor (the tape's device): it is released
  *     by the tape's reset after the step, so that a step allocates nothing.

@@ -21,9 +21,9 @@ run 'a hint' "$capstone" hint "$name"
 grep -q ', hint 1 of ' out.txt || fail "no hint: $(cat out.txt)"
 
 case $name in
-own-ddp) right='ddp_overlap.c ddp_in_place.c' solution=ddp_overlap.c ;;
-own-dp) right='dp_one_node.c dp_packed.c' solution=dp_one_node.c ;;
-own-all-reduce) right='sum_ring.c sum_direct.c' solution=sum_ring.c ;;
+own-ddp) right='ddp_overlap.c ddp_in_place.c ddp_frontier.c' solution=ddp_overlap.c ;;
+own-dp) right='dp_one_node.c dp_packed.c dp_kept.c' solution=dp_one_node.c ;;
+own-all-reduce) right='sum_ring.c sum_direct.c sum_halving.c' solution=sum_ring.c ;;
 esac
 if [ -n "$quick" ]; then right=$solution; fi
 for file in $right; do

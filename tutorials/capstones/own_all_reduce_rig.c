@@ -15,6 +15,7 @@
 #include "ddp/group/own_sum.h"
 #include "ddp/own/own_all_reduce.h"
 #include "ddp/rendezvous/init.h"
+#include "tutorials/capstones/rig.h"
 
 enum { GUARD = 64 }; // floats before and behind the values
 
@@ -215,6 +216,7 @@ static const struct {
 
 int main(int argc, char **argv) {
     Error err = {0};
+    char *word = rig_take_word();
     Rendezvous me;
     if (argc != 3) {
         fprintf(stderr, "usage: tutorial_capstone_all_reduce CHECK FILE\n");
@@ -233,6 +235,7 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof CHECKS / sizeof *CHECKS; i++) {
         if (strcmp(CHECKS[i].name, argv[1]) != 0) continue;
         CHECKS[i].run(&rig);
+        rig_end(word, rig.rank);
         return STATUS_OK;
     }
     fprintf(stderr, "there is no check %s\n", argv[1]);

@@ -16,6 +16,7 @@
 #include "common/own/own_file.h"
 #include "ddp/own/own_ddp.h"
 #include "ddp/rendezvous/init.h"
+#include "tutorials/capstones/rig.h"
 
 enum { ROWS = 3, WIDTH = 4, STEPS = 3 };
 
@@ -398,6 +399,7 @@ static const struct {
 
 int main(int argc, char **argv) {
     Error err = {0};
+    char *word = rig_take_word();
     Rendezvous me;
     if (argc != 3) {
         fprintf(stderr, "usage: tutorial_capstone_ddp CHECK FILE\n");
@@ -416,6 +418,7 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof CHECKS / sizeof *CHECKS; i++) {
         if (strcmp(CHECKS[i].name, argv[1]) != 0) continue;
         CHECKS[i].run(&rig);
+        rig_end(word, rig.rank);
         return STATUS_OK;
     }
     fprintf(stderr, "there is no check %s\n", argv[1]);

@@ -15,6 +15,7 @@
 #include "common/nn/tape.h"
 #include "common/own/own_file.h"
 #include "dp/own/own_dp.h"
+#include "tutorials/capstones/rig.h"
 
 enum { WIDTH = 4, MOST = 4, ROWS_MAX = 16 };
 
@@ -457,6 +458,7 @@ static const struct {
 
 int main(int argc, char **argv) {
     Error err = {0};
+    char *word = rig_take_word();
     if (argc != 3) {
         fprintf(stderr, "usage: tutorial_capstone_dp CHECK FILE\n");
         return STATUS_USAGE;
@@ -466,6 +468,7 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof CHECKS / sizeof *CHECKS; i++) {
         if (strcmp(CHECKS[i].name, argv[1]) != 0) continue;
         CHECKS[i].run(&rig);
+        rig_end(word, 0);
         return STATUS_OK;
     }
     fprintf(stderr, "there is no check %s\n", argv[1]);
