@@ -17,6 +17,7 @@
 #include "tutorials/grading/grading.h"
 
 enum { CHECK_SECONDS = 10, SENTENCE_MAX = 600 };
+enum { SANITIZER_STATUS = 86 }; // of a process that a sanitizer ended, as grade --asan asks for
 
 int grader_points(const Grader *grader);
 // Judges the student's compiled file and prints the result. Returns whether all points were given.

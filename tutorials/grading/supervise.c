@@ -38,6 +38,9 @@ void say_how_it_ended(char sentence[SENTENCE_MAX], int status) {
                  "It crashed (SIGSEGV): it read or wrote memory that is not its own.");
     else if (signal == SIGFPE)
         snprintf(sentence, SENTENCE_MAX, "A whole number was divided by 0 (SIGFPE).");
+    else if (!signal && WEXITSTATUS(status) == SANITIZER_STATUS)
+        snprintf(sentence, SENTENCE_MAX,
+                 "A sanitizer ended it: below stands what it found, and where.");
     else if (signal)
         snprintf(sentence, SENTENCE_MAX, "It was ended by signal %d (%s).", signal,
                  strsignal(signal));
