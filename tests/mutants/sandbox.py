@@ -30,19 +30,24 @@ exit $?
 NAMESPACES = ['unshare', '-Urmnipf', '--kill-child', '--mount-proc', 'sh', '-c', INSIDE, 'sh']
 HEAP = [str(x) for x in Path('/lib').glob('*/libc_malloc_debug.so.0')]
 CHECKED_HEAP = dict(LD_PRELOAD=HEAP[0], GLIBC_TUNABLES='glibc.malloc.check=3') if len(HEAP) == 1 else {}
-LEFT_OUT = re.compile('slow|lint|gpu|selftest|grade')  # labels
+LEFT_OUT = re.compile('slow|lint|gpu')  # labels
+OF_GRADERS = re.compile('selftest|grade')
 
 
-def read_tests(build):
-    """Name -> command, environment and folder of each test that may judge a mutant."""
+def read_tests(build, graders):
+    """Name -> command, environment and folder of each test that may judge a mutant. graders: also those that
+    judge the tutorials' graders (grades)."""
     shown = subprocess.run(['ctest', '--test-dir', build, '--show-only=json-v1'],
                            capture_output=True, text=True, check=True).stdout
     costs, tests = read_costs(build), {}
     for test in json.loads(shown)['tests']:
         p = {x['name']: x['value'] for x in test['properties']}
-        if 'command' not in test or any(LEFT_OUT.fullmatch(x) for x in p.get('LABELS', [])):
+        labels = p.get('LABELS', [])
+        grades = any(OF_GRADERS.fullmatch(x) for x in labels)
+        if 'command' not in test or any(LEFT_OUT.fullmatch(x) for x in labels) or grades and not graders:
             continue
         tests[test['name']] = dict(
+            grades=grades,
             command=test['command'], folder=p.get('WORKING_DIRECTORY', build),
             environment=dict(x.split('=', 1) for x in p.get('ENVIRONMENT', [])),
             timeout=p.get('TIMEOUT', 120), skip=p.get('SKIP_RETURN_CODE'),
