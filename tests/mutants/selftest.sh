@@ -1,7 +1,7 @@
 #!/bin/sh
 # selftest.sh: the generated mutants of a project in which each is known (selftest/): counts per operator, an
 # equivalent that is honoured, mutants that hang, a rank that is killed after it reached one, code that no test
-# executes, an enumerator that is built on its own; the same draw by the same seed.
+# executes, an enumerator that is built on its own; the same draw by the same seed; the table by room.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
@@ -45,6 +45,18 @@ grep -E '^(caught|survived|equivalent) ' "$work/log" | sort >"$work/first"
 generated --count 3 --slack 1 --seed 5
 grep -E '^(caught|survived|equivalent) ' "$work/log" | sort | cmp - "$work/first" || problems=$((problems + 1))
 [ "$(wc -l <"$work/first")" = 3 ] || problems=$((problems + 1))
+
+# By room: tiny has an aim, its samples are drawn as above, and less than the aim is status 1.
+mkdir "$work/tool"
+cp "$here"/*.py "$work/tool"
+sed -i "s/^ROOMS = {/ROOMS = {'tiny': 80, /" "$work/tool/generated.py"
+for aim in 80 90; do
+    sed -i "s/'tiny': 80/'tiny': $aim/" "$work/tool/generated.py"
+    status=0
+    PYTHONDONTWRITEBYTECODE=1 python3 "$work/tool/generated.py" --root "$work/tiny" --each --count all --slack 1 --seed 1 >"$work/log" 2>&1 || status=$?
+    [ "$status" = $((aim == 90)) ] || { echo "--each, aim $aim: status $status" && problems=$((problems + 1)); }
+    expect "tiny         26          1          0          5   83.9 % (aim $aim)"
+done
 
 [ "$problems" = 0 ] && echo "all mutants of selftest/ are judged as they should be" || cat "$work/log"
 [ "$problems" = 0 ]
