@@ -3,7 +3,7 @@
 #
 #   . bench/setup.sh
 #   setup_require INSTALL GROUP...           groups: build, tests, emulator, openmpi, mpich, clusters, plots, peers,
-#                                            scale
+#                                            scale, backtraces
 #   setup_build SOURCE BUILD [TARGET...]     by $SETUP_PRESET (release); says how far it is, and no more
 #                                            unless it fails. setup_configure and setup_make are its halves
 #
@@ -68,6 +68,7 @@ setup_missing() {
             PATH=$PATH:/usr/sbin command -v slurmd >/dev/null || echo slurmctld slurmd slurm-client munge
             ;;
         mpich) command -v mpicc.mpich >/dev/null || echo libmpich-dev mpich ;;
+        backtraces) command -v gdb >/dev/null || echo gdb ;;
         scale) setup_has_library simgrid || echo libsimgrid-dev ;;
         plots) # figures, and the report
             command -v gnuplot >/dev/null || echo gnuplot-nox

@@ -12,10 +12,12 @@
 enum { ALONE_BYTES = 1024 * 1024, ALONE_BYTES_HOST = 4 * 1024 };
 
 Bundle bundle_open(Tape *tape, const ReplicaShards *shards, BundleKind kind) {
-    size_t count = (size_t)shards->count * shards->tensor_count;
+    size_t devices = (size_t)shards->count, count = devices * shards->tensor_count;
     return (Bundle){.kind = kind,
                     .tape = tape,
                     .shards = shards,
+                    .copies = tape_alloc(tape, devices * sizeof(DeviceCopy)),
+                    .terms = tape_alloc(tape, devices * sizeof(DeviceTerm)),
                     .slices = tape_alloc(tape, count * sizeof(Slice))};
 }
 
@@ -46,12 +48,16 @@ static void send_broadcast(const Bundle *bundle) {
     size_t bytes = bundle->elements * sizeof(float);
     float *packed = tape_scratch(bundle->tape, bytes);
     device_kernels(first)->slices->pack(packed, slices_on(bundle, 0), bundle->count);
-    for (int i = 1; i < bundle->shards->count; i++) {
-        Tape *tape = bundle->shards->items[i].tape;
-        float *received = tape_scratch(tape, bytes);
-        device_copy(tape->device, received, first, packed, bytes);
-        device_kernels(tape->device)->slices->unpack(slices_on(bundle, i), bundle->count, received);
+    const int others = bundle->shards->count - 1;
+    for (int i = 0; i < others; i++) {
+        Tape *tape = bundle->shards->items[i + 1].tape;
+        bundle->copies[i] = (DeviceCopy){tape->device, tape_scratch(tape, bytes)};
     }
+    device_copy_to_all(bundle->copies, (size_t)others, first, packed, bytes);
+    for (int i = 0; i < others; i++)
+        device_kernels(bundle->copies[i].to)
+            ->slices->unpack(slices_on(bundle, i + 1), bundle->count,
+                             bundle->copies[i].destination);
 }
 
 static void send_sum(const Bundle *bundle) {
@@ -64,9 +70,10 @@ static void send_sum(const Bundle *bundle) {
         Tape *tape = bundle->shards->items[i].tape;
         float *packed = tape_scratch(tape, bytes);
         device_kernels(tape->device)->slices->pack(packed, slices_on(bundle, i), bundle->count);
-        device_copy(first, received, tape->device, packed, bytes);
-        device_kernels(first)->elementwise->accumulate(sum, received, bundle->elements);
+        bundle->terms[i - 1] = (DeviceTerm){sum, tape->device, packed, bundle->elements};
     }
+    device_accumulate(first, bundle->terms, (size_t)bundle->shards->count - 1, received,
+                      bundle->elements);
     device_kernels(first)->slices->unpack(slices_on(bundle, 0), bundle->count, sum);
 }
 

@@ -23,7 +23,10 @@ typedef struct Bundle {
     Tape *tape;                  // the first device's
     const ReplicaShards *shards; // the source and destination devices: those with rows
     size_t count, elements;      // tensors in the bundle; their size in floats
-    Slice *slices;               // [shards->count][shards->tensor_count], the tape's
+    // The tape's:
+    Slice *slices;      // [shards->count][shards->tensor_count]
+    DeviceCopy *copies; // [shards->count]
+    DeviceTerm *terms;  // [shards->count]
 } Bundle;
 
 Bundle bundle_open(Tape *tape, const ReplicaShards *shards, BundleKind kind);

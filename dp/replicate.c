@@ -75,16 +75,22 @@ static void replicate_backward(Tape *tape, TapeNode *node) {
     const ReplicaShard *first = &shards->items[0];
     Phase phase = profile_enter(tape->profile, PHASE_REDUCE);
     Bundle bundle = bundle_open(tape, shards, BUNDLE_REDUCE);
+    DeviceTerm *terms = tape_alloc(tape, (size_t)shards->count * sizeof *terms);
     for (size_t k = 0; k < shards->tensor_count; k++) {
         if (is_everywhere(shards, k) && bundle_add(&bundle, k)) continue;
         Tensor *sum = first->replica->tensors[k];
+        size_t count = 0;
         for (int i = 1; i < shards->count; i++) { // in device order; no gradient: no contribution
             const Tensor *copy = shards->items[i].replica->tensors[k];
             bool accumulate = sum->has_grad;
-            if (copy->has_grad)
-                shards_add_gradient(tape, tape_make_grad(first->tape, sum), copy->device,
-                                    copy->grad, tensor_count(copy), accumulate);
+            if (!copy->has_grad) continue;
+            float *grad = tape_make_grad(first->tape, sum);
+            if (accumulate)
+                terms[count++] = (DeviceTerm){grad, copy->device, copy->grad, tensor_count(copy)};
+            else
+                device_copy(tape->device, grad, copy->device, copy->grad, tensor_bytes(copy));
         }
+        shards_accumulate(tape, terms, count);
     }
     bundle_send(&bundle);
     for (size_t k = 0; k < shards->tensor_count; k++) {
@@ -109,12 +115,14 @@ static void allocate_copies(Tape *tape, ReplicaShards *shards) {
 
 static void fill_copies(Tape *tape, const ReplicaShards *shards) {
     Bundle bundle = bundle_open(tape, shards, BUNDLE_BROADCAST);
+    DeviceCopy *copies = tape_alloc(tape, (size_t)shards->count * sizeof *copies);
     for (size_t k = 0; k < shards->tensor_count; k++) {
         const Tensor *original = shards->tensors[k];
         if (bundle_add(&bundle, k)) continue;
         for (int i = 1; i < shards->count; i++)
-            device_copy(shards->items[i].tape->device, shards->items[i].copies[k], original->device,
-                        original->data, tensor_bytes(original));
+            copies[i - 1] = (DeviceCopy){shards->items[i].tape->device, shards->items[i].copies[k]};
+        device_copy_to_all(copies, (size_t)shards->count - 1, original->device, original->data,
+                           tensor_bytes(original));
     }
     bundle_send(&bundle);
 }

@@ -36,26 +36,19 @@ Cut shards_cut(const Tensor *whole, int dim, size_t begin, size_t end) {
                  .stride = whole->shape[dim] * row};
 }
 
+void shards_accumulate(Tape *tape, const DeviceTerm *terms, size_t count) {
+    size_t most = 0;
+    for (size_t t = 0; t < count; t++)
+        if (terms[t].from != tape->device && terms[t].count > most) most = terms[t].count;
+    if (most > SHARDS_STAGING_BYTES / sizeof(float)) most = SHARDS_STAGING_BYTES / sizeof(float);
+    float *staging = most > 0 ? tape_scratch(tape, most * sizeof *staging) : NULL;
+    device_accumulate(tape->device, terms, count, staging, most);
+}
+
 void shards_add_gradient(Tape *tape, float *sum, Device *from, const float *grad, size_t count,
                          bool accumulate) {
-    size_t left = count;
-    if (!accumulate) {
-        device_copy(tape->device, sum, from, grad, left * sizeof *sum);
-        return;
-    }
-    if (from == tape->device) {
-        device_kernels(tape->device)->elementwise->accumulate(sum, grad, left);
-        return;
-    }
-    size_t most = SHARDS_STAGING_BYTES / sizeof *sum;
-    if (most > left) most = left;
-    float *staging = tape_scratch(tape, most * sizeof *staging);
-    while (left > 0) {
-        size_t now = left < most ? left : most;
-        device_copy(tape->device, staging, from, grad, now * sizeof *staging);
-        device_kernels(tape->device)->elementwise->accumulate(sum, staging, now);
-        sum += now;
-        grad += now;
-        left -= now;
-    }
+    if (accumulate)
+        shards_accumulate(tape, &(DeviceTerm){sum, from, grad, count}, 1);
+    else
+        device_copy(tape->device, sum, from, grad, count * sizeof *sum);
 }

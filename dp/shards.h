@@ -76,5 +76,7 @@ enum { SHARDS_STAGING_BYTES = 10 * 1024 * 1024 };
 // accumulate is set.
 void shards_add_gradient(Tape *tape, float *sum, Device *from, const float *grad, size_t count,
                          bool accumulate);
+// Adds several gradients on the tape's device, in their order.
+void shards_accumulate(Tape *tape, const DeviceTerm *terms, size_t count);
 
 #endif

@@ -1,36 +1,39 @@
 #!/usr/bin/env bash
-# first_contact.sh: the first thing to run on a machine with a GPU. It measures everything that cannot be known
-# without one, in the order of what would hurt most, and leaves one folder to send back, with an index page:
+# first_contact.sh: the first thing to run on a machine with a GPU. It asks everything that cannot be known without
+# one, in the order of what would hurt most, as long as it has time, and leaves one archive to send back. Its index.md
+# is for a developer who never saw the machine:
 #
-#   tests/first_contact.sh                 builds, asks all, writes first-contact/summary.txt
-#   tests/first_contact.sh --out DIR       writes there instead
+#   tests/first_contact.sh                 builds, asks for 10 minutes; writes first-contact/, first-contact.tar.gz
+#   tests/first_contact.sh --minutes 60    asks for an hour: also what 10 minutes have no room for
+#   tests/first_contact.sh --out DIR       writes DIR and DIR.tar.gz instead
 #   tests/first_contact.sh --build DIR     asks the programs of a build that is there, and builds nothing
-#   tests/first_contact.sh --only WORD     only the questions whose names begin so: plans, kernels, sanitizer,
-#                                          graph, transport, hosts, kill, figure, peers
-#   tests/first_contact.sh --quick         shorter questions: tries the command, and measures no speed
-#   tests/first_contact.sh --list          names the questions and their commands, and asks none
+#   tests/first_contact.sh --only WORD     only the questions whose names begin so (--list)
+#   tests/first_contact.sh --quick         sizes so small that no figure means anything: tries the command
+#   tests/first_contact.sh --list          names the questions, their limits in seconds and commands; asks none
 #
-# Each question has a time after which it is ended by force ($FIRST_CONTACT_SECONDS: for all of them), and none
-# depends on another's answer. What a question printed is in DIR/NUMBER-NAME.log. A tool that is missing
-# (compute-sanitizer, PyTorch) is a line, not a failure. The status is 77 without a GPU, 1 if an answer was wrong
-# or none came, 2 for usage.
+# Each question has a limit ($FIRST_CONTACT_SECONDS: for all of them), and none depends on another's answer. One that
+# hangs is examined before it is ended (first_contact/hang.sh); after two of them nothing more is asked. A tool that is
+# missing (gdb, compute-sanitizer, PyTorch) is a line, not a failure. The status is 77 without a GPU, 1 if an answer was
+# wrong or none came, 2 for usage.
 set -uo pipefail
 export LC_ALL=C
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-build="" out=first-contact only="" quick=0 list=0
+here=$root/tests/first_contact
+build="" out=first-contact only="" quick=0 list=0 minutes=10
 
-usage() { sed -n '2,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
+usage() { sed -n '2,18s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
 while [[ $# -gt 0 ]]; do
     case $1 in
     --quick) quick=1 ;;
     --list) list=1 ;;
     --help | -h) usage && exit 0 ;;
-    --build | --out | --only)
+    --build | --out | --only | --minutes)
         [[ $# -ge 2 ]] || { echo "error: $1 needs a value" >&2 && exit 2; }
         case $1 in
         --build) build=$2 ;;
         --out) out=$2 ;;
-        *) only=$2 ;;
+        --only) only=$2 ;;
+        *) minutes=$2 ;;
         esac
         shift
         ;;
@@ -38,12 +41,14 @@ while [[ $# -gt 0 ]]; do
     esac
     shift
 done
+[[ $minutes =~ ^[0-9]{1,4}(\.[0-9])?$ ]] || { echo "error: --minutes $minutes is no number of minutes" >&2 && exit 2; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-[[ $list == 0 ]] || out=$work
+[[ $list == 0 ]] || out=$work/out
 mkdir -p "$out" || exit 2
 out=$(cd "$out" && pwd)
+[[ -z $(ls -A "$out") ]] || { echo "error: $out is not empty -- give --out another folder" >&2 && exit 2; }
 if [[ -z $build ]]; then
     build=$root/build
     (cd "$root" && . bench/setup.sh && setup_require 0 build tests && setup_build . build) || exit 2
@@ -51,133 +56,146 @@ fi
 build=$(cd "$build" && pwd) || exit 2
 bin=$build/bin
 [[ -x $bin/gpu_probe ]] || { echo "skipped: this build has no CUDA" && exit 77; }
+# gdb shows where a hanging program waits.
+[[ $list == 1 ]] || (cd "$root" && . bench/setup.sh && setup_require 0 backtraces) >&2
 
-# ---- questions ------------------------------------------------------------------------------------------------
+deadline=$((SECONDS + $(awk -v minutes="$minutes" 'BEGIN { print int(60 * minutes) }')))
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+. "$here/ask.sh"
+. "$here/index.sh"
 
-number=0 failures=0
-summary=$out/summary.txt
+# ---- the machine ------------------------------------------------------------------------------------------------
 
-answer() { # NAME ok|FAILED|HANGS|skipped SECONDS TEXT
-    [[ $2 == ok || $2 == skipped ]] || failures=$((failures + 1))
-    printf '%-30s %-7s %5s s  %s\n' "$1" "$2" "$3" "$4" | cut -c -200 | tee -a "$summary"
-}
-
-# What stands for a log in the index: the error, or the last line.
-last_words() {
-    local line
-    line=$(grep -a -m 1 -E '(^|: )error: |FAILED' "$1" || tail -n 1 "$1")
-    printf '%s\n' "${line:-it printed nothing}"
-}
-
-# ask NAME SECONDS COMMAND...: its log is NUMBER-NAME.log, whose last line is the answer.
-ask() {
-    local name=$1 seconds=${FIRST_CONTACT_SECONDS:-$2} begin=$SECONDS status=0 log
-    shift 2
-    [[ $name == "$only"* ]] || return 0
-    [[ $list == 0 ]] || { printf '%s' "$name" && printf '\t%s' "$@" && echo && return; }
-    number=$((number + 1))
-    log=$out/$(printf '%02d' $number)-${name// /-}.log
-    printf '$ %s\n' "$*" >"$log"
-    (cd "$work" && exec timeout -k 5 "$seconds" "$@") >>"$log" 2>&1 </dev/null || status=$?
-    case $status in
-    0) answer "$name" ok $((SECONDS - begin)) "$(tail -n 1 "$log")" ;;
-    77) answer "$name" skipped $((SECONDS - begin)) "$(tail -n 1 "$log")" ;;
-    124 | 137) answer "$name" HANGS $((SECONDS - begin)) "ended by force after $seconds s" ;;
-    *) answer "$name" FAILED $((SECONDS - begin)) "status $status: $(last_words "$log")" ;;
-    esac
-}
-
-# in_time SECONDS COMMAND...: what is not a question, but may hang as well where a card is sick.
-in_time() {
-    timeout -k 5 "${FIRST_CONTACT_SECONDS:-$1}" "${@:2}" </dev/null
-}
-
-# ---- what would hurt most, first -------------------------------------------------------------------------------
-
-{
-    echo "first contact of $(git -C "$root" describe --always --dirty 2>/dev/null || echo "ddp.c") on $(date -Is)"
-    in_time 20 nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null ||
-        echo "nvidia-smi says nothing"
-    echo "each line: question, answer, seconds, what it said last; the whole of it is in NUMBER-QUESTION.log"
-    echo
-} >"$summary"
-in_time 20 nvidia-smi topo -m >"$out/machine.txt" 2>&1
-grep -E '^(CUDA|CMAKE_CUDA|NCCL|CUDNN|WITH)_' "$build/CMakeCache.txt" >>"$out/machine.txt"
-
-# 0. One step. Without a GPU there is nothing more to ask.
+printf 'ddp.c %s, %s, %s minutes%s\n' "$(git -C "$root" describe --always --dirty 2>/dev/null || echo "without git")" \
+    "$(date -Is)" "$minutes" "$([[ $quick == 0 ]] || echo ", --quick: no figure means anything")" >"$work/head.txt"
+: >"$work/machine.txt"
+# One step. Without a GPU there is nothing more to ask.
 if [[ $list == 0 ]]; then
     status=0
     in_time 120 "$bin/train_single" --device cuda --model mlp --steps 1 --no-eval >"$work/out" 2>&1 || status=$?
-    [[ $status != 77 ]] || { tail -n 1 "$work/out" | tee -a "$summary" && exit 77; }
-    [[ $status != 124 && $status != 137 ]] || answer "one step" HANGS 120 "train_single on one GPU was ended by force"
+    [[ $status != 77 ]] || { tail -n 1 "$work/out" && rmdir "$out" && exit 77; }
+    in_time 300 bash "$here/machine.sh" "$out/machine" "$build" | tee "$work/machine.txt"
+    start_clocks
 fi
 
-# Two ranks have a card each where there are two; otherwise they share one.
+# Ranks have a card each where there are two; otherwise they share one, as emulated hosts.
 share=(--fake-hosts)
 cards=$(in_time 60 "$bin/ddprun" --nproc-per-node gpu echo counted 2>/dev/null | grep -c counted)
 [[ $cards -lt 2 ]] || share=()
+two=("$bin/ddprun" ${share[@]+"${share[@]}"} --nproc-per-node 2)
 
 size=full
 [[ $quick == 0 ]] || size=quick
 
-# 1. Which algorithm, layout and mathematics cuDNN has for each convolution.
-ask "plans" 300 "$bin/gpu_probe" convolutions
-
-# 2. All of CTest's tests of GPUs, the kernels first. A test of its own each: one that hangs takes no other along.
-gpu_tests() {
-    in_time 60 ctest --test-dir "$build" -N -L '^gpu$' | sed -n 's/^ *Test *#[0-9]*: //p' |
-        awk '{ print /^test_(cuda_)?kernels/ ? 1 : /^test_cuda/ ? 2 : /^test_/ ? 3 : 4, $1 }' | sort | cut -d ' ' -f 2
+# run_script NAME SECONDS SCRIPT ARGUMENT...: asks a script of first_contact/.
+run_script() {
+    ask "$1" "$2" bash "$here/$3.sh" "$bin" "$size" "${@:4}"
 }
-for test in $([[ $quick == 1 ]] && echo test_cuda_layout || gpu_tests); do
-    ask "kernels $test" 900 ctest --test-dir "$build" --output-on-failure --no-tests=error -R "^$test\$"
-done
 
-# 3. What the tools of CUDA see in the short ones.
-sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
-for tool in memcheck racecheck initcheck synccheck; do
-    ask "sanitizer $tool" 1800 bash "$root/tests/first_contact/sanitizer.sh" "$bin" "$tool" "$size" "$sanitizer"
-done
+# run_test NAME...: asks tests of CTest, each on its own: one that hangs takes no other along.
+run_test() {
+    local test
+    for test in "$@"; do
+        ask "test $test" 240 ctest --test-dir "$build" --output-on-failure --no-tests=error -R "^$test\$"
+    done
+}
 
-# 4. A step that is replayed from a graph is the step itself, bit for bit.
-ask "graph" 900 bash "$root/tests/first_contact/graph.sh" "$bin" "$size" ${share[@]+"${share[@]}"}
+# The names of CTest's tests of GPUs that match, or do not.
+gpu_tests() { # grep's options and pattern
+    in_time 60 ctest --test-dir "$build" -N -L '^gpu$' | sed -n 's/^ *Test *#[0-9]*: //p' | grep "$@"
+}
 
-# 5. Small sums and large ones, for which NCCL takes other protocols: between two cards, with the transports that NCCL
-# chooses (in NCCL-*.log), then with some of them disabled; by ranks that share a card (sockets); by CUDA's own IPC.
+# ---- ten minutes: what would hurt most, first ---------------------------------------------------------------------
+
+# 1. Every model in every precision: the CPU's loss.
+run_script smoke 300 smoke
+
+# 2. The kernels, beside the CPU's. What a library refuses (test_cuda_libraries_...) is emulated only.
+kernels='^test_(cuda_)?kernels|^test_cuda_(layout|device|allocator|libraries)$'
+[[ $quick == 0 ]] || kernels='^test_cuda_layout$'
+# shellcheck disable=SC2046 # here and below, the tests are words
+run_test $(gpu_tests -E "$kernels")
+
+# 3. NCCL: small sums and large ones, for which it takes other protocols.
+[[ $quick == 1 ]] || run_test $(gpu_tests '^test_pg_nccl')
 for bytes in 4096 1048576 67108864; do
     [[ $quick == 0 || $bytes == 4096 ]] || continue
-    for setting in NCCL_DEBUG=INFO NCCL_NVLS_ENABLE=0 NCCL_P2P_DISABLE=1; do
-        [[ $cards -ge 2 ]] || continue
-        ask "transport $setting $bytes" 60 env NCCL_DEBUG=INFO "NCCL_DEBUG_FILE=$out/NCCL-$setting-$bytes.%p.log" \
-            "$setting" "$bin/ddprun" --nproc-per-node 2 "$bin/gpu_probe" all-reduce $bytes
+    ask "NCCL $bytes" 60 "${two[@]}" "$bin/gpu_probe" all-reduce $bytes
+done
+
+# 4. A step that is replayed from a graph is the step itself, bit for bit; also with NCCL's sums.
+run_script graph 300 graph ${share[@]+"${share[@]}"}
+
+# 5. GPT-2: tokens a second.
+run_script gpt2 300 gpt2
+
+# 6. One test under memcheck.
+ask "memcheck" 240 bash "$here/sanitizer.sh" "$bin" memcheck quick "$sanitizer"
+
+# ---- an hour: the rest --------------------------------------------------------------------------------------------
+
+# 7. A rank that is killed in the middle of replayed steps.
+ask "kill" 240 bash "$here/kill.sh" "$bin" ${share[@]+"${share[@]}"}
+
+# 8. All cards: what the links carry, from 4 KB to 1 GB; DP and DDP; NCCL without some of its transports.
+if [[ $cards -ge 2 ]]; then
+    ask "bandwidth" 180 "$bin/ddprun" --nproc-per-node "$cards" "$bin/bench_allreduce" --device cuda --min-bytes 4096 \
+        --max-bytes "$([[ $quick == 0 ]] && echo 1073741824 || echo 16384)"
+    run_script "all cards" 600 all_cards "$cards"
+    for setting in NCCL_NVLS_ENABLE=0 NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_PROTO=Simple NCCL_PROTO=LL128; do
+        ask "transport $setting" 60 env "$setting" "${two[@]}" "$bin/gpu_probe" all-reduce \
+            "$([[ $quick == 0 ]] && echo 67108864 || echo 4096)"
     done
-    ask "hosts NCCL $bytes" 60 "$bin/ddprun" --fake-hosts --nproc-per-node 2 "$bin/gpu_probe" all-reduce $bytes
+fi
+
+# 9. Ranks that share a card, by NCCL's sockets and by CUDA's own IPC.
+for bytes in 4096 67108864; do
+    [[ $quick == 0 || $bytes == 4096 ]] || continue
+    ask "sharing NCCL $bytes" 60 "$bin/ddprun" --fake-hosts --nproc-per-node 2 "$bin/gpu_probe" all-reduce $bytes
     if [[ -x $bin/gpu_probe_ipc ]]; then # the emulator has no IPC
-        ask "hosts IPC $bytes" 60 "$bin/gpu_probe_ipc" $bytes
+        ask "sharing IPC $bytes" 60 "$bin/gpu_probe_ipc" $bytes
     fi
 done
 
-# 6. A rank that is killed in the middle of replayed steps.
-ask "kill" 240 bash "$root/tests/first_contact/kill.sh" "$bin" ${share[@]+"${share[@]}"}
-
-# 7. Single figures, for the model of what a step costs.
+# 10. How near the kernels come to what the card can do; single figures, for the model of what a step costs.
+ask "figure bounds" 240 "$bin/gpu_bounds" "$size"
 for figure in graph-gap product channels-last; do
     ask "figure $figure" 120 "$bin/gpu_figures" "$figure" "$size"
 done
 for blocking in 0 1; do
-    ask "figure all-reduce blocking=$blocking" 120 env NCCL_COMM_BLOCKING=$blocking "$bin/ddprun" \
-        ${share[@]+"${share[@]}"} --nproc-per-node 2 "$bin/gpu_probe" all-reduce 1048576
+    ask "figure all-reduce blocking=$blocking" 120 env NCCL_COMM_BLOCKING=$blocking "${two[@]}" "$bin/gpu_probe" \
+        all-reduce 1048576
 done
 
-# 8. The same training by PyTorch, in all its modes.
-peers=(--device cuda --extra)
-[[ $quick == 0 ]] || peers+=(--quick --model mlp --precision fp32)
-ask "peers" 7200 bash "$root/bench/peers/compare.sh" --bin "$bin" --one-device "${peers[@]}"
+# 11. Which algorithm, layout and mathematics cuDNN has for each convolution.
+ask "plans" 300 "$bin/gpu_probe" convolutions
+
+# 12. PyTorch's GPT-2, DP and DDP beside ours, then its single process in all modes.
+peers=(--one-device --device cuda --extra) 
+gpt2=(bash "$here/with_torch.sh" "$root/bench/peers/gpt_step.py" "$bin" --device cuda)
+if [[ $quick == 1 ]]; then peers+=(--quick --model mlp --precision fp32) gpt2+=(--quick); else gpt2+=(--size gpt2); fi
+ask "peers gpt2" 600 "${gpt2[@]}"
 if [[ $cards -ge 2 ]]; then
-    ask "peers two GPUs" 3600 bash "$root/bench/peers/compare.sh" --bin "$bin" --device cuda --world 2 \
-        --out "$out/peers"
+    ask "peers gpt2 by DDP" 600 "${gpt2[@]}" --ranks "$cards"
+    ask "peers DP and DDP" 1200 bash "$root/bench/peers/compare.sh" --bin "$bin" --device cuda --world "$cards" \
+        --out "$out/peers" $([[ $quick == 0 ]] || echo --quick)
 fi
+ask "peers one device" 1200 bash "$root/bench/peers/compare.sh" --bin "$bin" "${peers[@]}"
+
+# 13. The other tests of GPUs: whole programs.
+[[ $quick == 1 ]] || run_test $(gpu_tests -vE "$kernels|^test_pg_nccl")
+
+# 14. All of what compute-sanitizer sees in the kernels' tests.
+for tool in memcheck racecheck initcheck synccheck; do
+    ask "sanitizer $tool" 1800 bash "$here/sanitizer.sh" "$bin" "$tool" "$size" "$sanitizer"
+done
+
+# ---- the archive --------------------------------------------------------------------------------------------------
 
 [[ $list == 0 ]] || exit 0
-echo >>"$summary"
-echo "$number questions, $failures failures; send back the folder $out" | tee -a "$summary"
+stop_clocks
+write_index
+tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"
+echo
+echo "$(verdict) Send back $out.tar.gz; $out/index.md is its index."
 [[ $failures == 0 ]]

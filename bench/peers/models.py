@@ -178,11 +178,11 @@ def build(name, shape, outputs, hidden=()):
     return ResNet20(shape[0], outputs)
 
 
-def autocast(amp):
+def autocast(amp, kind="cpu"):
     """PyTorch's context of `--amp bf16` or `fp16`; of anything else one that does nothing. The loss
     belongs outside, on output.float(): where autocast on CPUs and on GPUs agree."""
     dtype = dict(bf16=torch.bfloat16, fp16=torch.float16).get(amp)
-    return torch.autocast("cpu", dtype, enabled=dtype is not None)
+    return torch.autocast(kind, dtype, enabled=dtype is not None)
 
 
 def keep_float32(model):

@@ -51,6 +51,7 @@ void device_close(Device *device) {
     worker_close(device);
     CHECK(device->bytes == 0, "%s closes with %zu bytes still allocated", device->name,
           device->bytes);
+    for (int i = 0; i < 2; i++) device_event_close(device->added[i]);
     if (device->backend->close) device->backend->close(device);
     link_close(device->link);
     free(device);
@@ -139,15 +140,33 @@ static void copy(Device *to, void *destination, Device *from, const void *source
     }
 }
 
+// Counts a copy between two devices that was called at start_ns; waits for their emulated links.
+static void count_copy(Device *to, const Device *from, size_t bytes, uint64_t start_ns) {
+    if (to->link && from->link)
+        link_sleep_until(link_reserve(from->link, to->link, bytes, start_ns));
+    to->copy_ns += clock_ns() - start_ns;
+    to->copied_bytes += bytes;
+}
+
 void device_copy(Device *to, void *destination, Device *from, const void *source, size_t bytes) {
     if (bytes == 0) return;
     bool counted = to && from && to != from;
     uint64_t start = counted ? clock_ns() : 0;
     copy(to, destination, from, source, bytes);
-    if (!counted) return;
-    if (to->link && from->link) link_sleep_until(link_reserve(from->link, to->link, bytes, start));
-    to->copy_ns += clock_ns() - start;
-    to->copied_bytes += bytes;
+    if (counted) count_copy(to, from, bytes, start);
+}
+
+void device_copy_to_all(const DeviceCopy *copies, size_t count, Device *from, const void *source,
+                        size_t bytes) {
+    if (bytes == 0) return;
+    if (!from->backend->copy_to_all) {
+        for (size_t i = 0; i < count; i++)
+            device_copy(copies[i].to, copies[i].destination, from, source, bytes);
+        return;
+    }
+    uint64_t start = clock_ns();
+    from->backend->copy_to_all(copies, count, from, source, bytes);
+    for (size_t i = 0; i < count; i++) count_copy(copies[i].to, from, bytes, start);
 }
 
 void device_emulate_link(Device *device, LinkSpeed speed) {
@@ -195,6 +214,56 @@ void device_upload(Device *device, void *destination, const void *source, size_t
                                 done ? done->event : NULL);
     else
         device->backend->copy(device, destination, NULL, source, bytes);
+}
+
+// ---- sums of several devices' memory ------------------------------------------------------------
+
+// Staging memory in one part, or in two that are used in turns.
+typedef struct Parts {
+    float *staging;
+    size_t size; // of a part, in floats
+    int count, turn;
+} Parts;
+
+static Parts parts_of(Device *to, float *staging, size_t staging_count) {
+    enum { LINE = MEMORY_ALIGNMENT / sizeof(float) };
+    if (!to->backend->copy_ahead || staging_count < 2 * LINE)
+        return (Parts){staging, staging_count, .count = 1};
+    for (int i = 0; i < 2; i++) { // a part is free when earlier work has used the staging memory
+        if (!to->added[i]) to->added[i] = device_event_create(to);
+        device_event_record(to->added[i]);
+    }
+    return (Parts){staging, staging_count / 2 / LINE * LINE, .count = 2};
+}
+
+static void add_term(Device *to, const DeviceTerm *term, Parts *parts) {
+    for (size_t at = 0, now; at < term->count; at += now) {
+        float *part = parts->staging + (size_t)parts->turn * parts->size;
+        now = term->count - at < parts->size ? term->count - at : parts->size;
+        size_t bytes = now * sizeof *part;
+        if (parts->count == 1) {
+            device_copy(to, part, term->from, term->term + at, bytes);
+        } else {
+            uint64_t start = clock_ns();
+            to->backend->copy_ahead(to, part, term->from, term->term + at, bytes,
+                                    to->added[parts->turn]->event);
+            count_copy(to, term->from, bytes, start);
+        }
+        device_kernels(to)->elementwise->accumulate(term->sum + at, part, now);
+        if (parts->count == 2) device_event_record(to->added[parts->turn]);
+        parts->turn = (parts->turn + 1) % parts->count;
+    }
+}
+
+void device_accumulate(Device *to, const DeviceTerm *terms, size_t count, float *staging,
+                       size_t staging_count) {
+    Parts parts = parts_of(to, staging, staging_count);
+    for (const DeviceTerm *t = terms; t < terms + count; t++) {
+        if (t->from == to)
+            device_kernels(to)->elementwise->accumulate(t->sum, t->term, t->count);
+        else
+            add_term(to, t, &parts);
+    }
 }
 
 struct Readback {

@@ -46,6 +46,7 @@ typedef struct Device {
     // Bytes that device_copy has copied from other devices, and the host's time in these calls,
     // which on a GPU return before the copy has completed.
     uint64_t copied_bytes, copy_ns;
+    struct DeviceEvent *added[2]; // device_accumulate: the last addition from either part; or NULL
 } Device;
 
 // Opens "cpu:N", "ref:N" or "cuda:N" ("cpu" is "cpu:0"). Returns NULL with err filled: STATUS_USAGE
@@ -94,6 +95,27 @@ void device_uncount(Device *device, size_t bytes);
 // the call returns. A copy between devices runs after all earlier work of both and before all later
 // work. Counted at the destination if the devices differ. Regions must not overlap.
 void device_copy(Device *to, void *destination, Device *from, const void *source, size_t bytes);
+
+// Copies bytes of one device to several others: on GPUs at the same time. Each copy is ordered as
+// device_copy's.
+typedef struct DeviceCopy {
+    Device *to; // not `from`
+    void *destination;
+} DeviceCopy;
+void device_copy_to_all(const DeviceCopy *copies, size_t count, Device *from, const void *source,
+                        size_t bytes);
+
+// sum[count] += term[count], for each term in the order of the list; sum is memory of `to`, term of
+// `from`. Terms of other devices are copied in parts to staging[staging_count], memory of `to`. On
+// GPUs it has room for two parts, so that one is copied while the other is added.
+typedef struct DeviceTerm {
+    float *sum;
+    Device *from;
+    const float *term;
+    size_t count;
+} DeviceTerm;
+void device_accumulate(Device *to, const DeviceTerm *terms, size_t count, float *staging,
+                       size_t staging_count);
 
 // Waits until all work of the device has completed.
 void device_synchronize(Device *device);

@@ -24,6 +24,9 @@ struct DeviceBackend {
     void (*host_free)(Device *device, void *memory);   // default: free
     // One of the devices may be NULL, the host; if none is, both are of this kind. bytes > 0.
     void (*copy)(Device *to, void *destination, Device *from, const void *source, size_t bytes);
+    // device_copy_to_all. Default: `copy` to one after another.
+    void (*copy_to_all)(const DeviceCopy *copies, size_t count, Device *from, const void *source,
+                        size_t bytes);
 
     // NULL, as are all functions below: each call is complete when it returns. Then device.c's
     // events are complete at once, `copy` uploads and downloads, and the device has no graphs.
@@ -32,6 +35,9 @@ struct DeviceBackend {
     void (*event_close)(Device *device, void *event);
     void (*event_record)(Device *device, void *event);
     void (*event_wait)(Device *device, void *event); // an event never recorded: returns at once
+    // As copy between two devices, but concurrent with work of `to` after its event `free`.
+    void (*copy_ahead)(Device *to, void *destination, Device *from, const void *source,
+                       size_t bytes, void *free_event);
     // The events may be NULL.
     void (*upload)(Device *device, void *destination, const void *source, size_t bytes,
                    void *free_event, void *done_event);

@@ -4,6 +4,7 @@
  *   gpu_probe convolutions        each of resnet20's convolutions and how it is done (algorithm,
  *                                 layout, mathematics), then what computes, and how many of them
  *                                 cuDNN has a plan for
+ *   gpu_probe machine             each card: its compute capability, and what computes on it
  *
  * Rank 0 prints; the last line is the answer. The status is 77 without a GPU, 1 if the sums are
  * wrong.
@@ -124,10 +125,26 @@ static int convolutions(void) {
     return STATUS_OK;
 }
 
+// ---- the machine --------------------------------------------------------------------------------
+
+static int machine(void) {
+    const int cards = device_available("cuda");
+    for (int i = 0; i < cards; i++) {
+        Device *device = open_gpu(i);
+        char name[256];
+        device_kernels(device)->describe(name, sizeof name);
+        printf("cuda:%d: compute capability %d.%d, %s\n", i, device->capability / 10,
+               device->capability % 10, name);
+        device_close(device);
+    }
+    return STATUS_OK;
+}
+
 int main(int argc, char **argv) {
+    if (argc == 2 && strcmp(argv[1], "machine") == 0) return machine();
     if (argc == 3 && strcmp(argv[1], "all-reduce") == 0)
         return all_reduce(strtoul(argv[2], NULL, 10));
     CHECK(argc == 2 && strcmp(argv[1], "convolutions") == 0,
-          "usage: gpu_probe all-reduce BYTES | convolutions");
+          "usage: gpu_probe all-reduce BYTES | convolutions | machine");
     return convolutions();
 }

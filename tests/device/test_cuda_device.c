@@ -185,6 +185,79 @@ static void test_order_between_devices(void **state) {
     device_close(a);
 }
 
+enum { OTHERS = 3 };
+
+// Three other Devices, on two cards if there are as many.
+static void open_others(Device *others[OTHERS]) {
+    for (int i = 0; i < OTHERS; i++)
+        others[i] = open_device(i > 0 && device_available("cuda") > 1 ? "cuda:1" : "cuda:0");
+}
+
+// Each copy is of what the source held when it was asked for.
+static void test_copies_to_all(void **state) {
+    (void)state;
+    Device *from = open_device("cuda:0"), *others[OTHERS];
+    DeviceCopy copies[OTHERS];
+    float *x = floats(from, COUNT), *sums[OTHERS];
+    open_others(others);
+    for (int i = 0; i < OTHERS; i++) {
+        copies[i] = (DeviceCopy){others[i], floats(others[i], COUNT)};
+        sums[i] = filled(others[i], 0, COUNT);
+    }
+    for (int i = 1; i <= ROUNDS; i++) {
+        if (i % 5 == 0) linger(others[i % OTHERS]);
+        device_kernels(from)->elementwise->fill(x, (float)i, COUNT);
+        device_copy_to_all(copies, OTHERS, from, x, COUNT * sizeof *x);
+        device_kernels(from)->elementwise->fill(x, -1000, COUNT);
+        for (int o = 0; o < OTHERS; o++)
+            device_kernels(others[o])->elementwise->accumulate(sums[o], copies[o].destination,
+                                                               COUNT);
+    }
+    for (int i = 0; i < OTHERS; i++) {
+        expect_all(others[i], sums[i], ROUNDS * (ROUNDS + 1) / 2, COUNT, "the sum of the copies");
+        assert_int_equal(others[i]->copied_bytes, ROUNDS * COUNT * sizeof *x);
+        free_floats(others[i], copies[i].destination, COUNT);
+        free_floats(others[i], sums[i], COUNT);
+        device_close(others[i]);
+    }
+    free_floats(from, x, COUNT);
+    device_close(from);
+}
+
+// Terms of other devices go through staging memory in many parts, and of this device through none.
+// Before and after it the staging memory has other uses, and the terms' memory has others after it.
+static void test_accumulate(void **state) {
+    (void)state;
+    enum { STAGING = 1000, TERMS = OTHERS + 1 };
+    Device *to = open_device("cuda:0"), *others[OTHERS];
+    DeviceTerm terms[TERMS];
+    float *sum = filled(to, 0, COUNT), *staging = floats(to, STAGING), want = 0;
+    open_others(others);
+    for (int t = 0; t < TERMS; t++) {
+        Device *from = t < OTHERS ? others[t] : to;
+        terms[t] = (DeviceTerm){sum, from, floats(from, COUNT), COUNT};
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        if (i % 5 == 0) linger(i % 2 ? to : others[i % OTHERS]);
+        device_kernels(to)->elementwise->fill(staging, -2000, STAGING);
+        for (int t = 0; t < TERMS; t++) {
+            device_kernels(terms[t].from)
+                ->elementwise->fill((float *)terms[t].term, (float)t, COUNT);
+            want += (float)t;
+        }
+        device_accumulate(to, terms, TERMS, staging, STAGING);
+        for (int t = 0; t < TERMS; t++)
+            device_kernels(terms[t].from)->elementwise->fill((float *)terms[t].term, -1000, COUNT);
+    }
+    expect_all(to, sum, want, COUNT, "the sum of the terms");
+    assert_int_equal(to->copied_bytes, OTHERS * ROUNDS * COUNT * sizeof *sum);
+    for (int t = 0; t < TERMS; t++) free_floats(terms[t].from, (float *)terms[t].term, COUNT);
+    free_floats(to, sum, COUNT);
+    free_floats(to, staging, STAGING);
+    for (int i = 0; i < OTHERS; i++) device_close(others[i]);
+    device_close(to);
+}
+
 // Memory that is freed while kernels still use it belongs to its next owner in order.
 static void test_memory_is_handed_on_in_order(void **state) {
     (void)state;
@@ -486,6 +559,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_order_between_devices),
+        cmocka_unit_test(test_copies_to_all),
+        cmocka_unit_test(test_accumulate),
         cmocka_unit_test(test_memory_is_handed_on_in_order),
         cmocka_unit_test(test_upload),
         cmocka_unit_test(test_upload_into_new_memory),

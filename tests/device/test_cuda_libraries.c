@@ -223,6 +223,38 @@ static bool is_of_blas(const char *word) {
     return strcmp(word, "relu") == 0 || strcmp(word, "epilogues") == 0 || strcmp(word, "runs") == 0;
 }
 
+// Of copies to two devices, of which the first is busy, the second does not wait for the first.
+static void copies_run_at_once(void **context) {
+    (void)context;
+    enum { COUNT = 1 << 14, KERNELS = 100, TRIES = 20 };
+    Error err = {0};
+    Device *devices[3];
+    float *memory[3];
+    for (int i = 0; i < 3; i++) {
+        devices[i] = device_open("cuda:0", &err);
+        if (!devices[i]) fail_msg("%s", err.message);
+        memory[i] = device_alloc(devices[i], COUNT * sizeof(float));
+    }
+    const DeviceCopy copies[] = {{devices[1], memory[1]}, {devices[2], memory[2]}};
+    const CudaDevice *busy = devices[1]->state;
+    DeviceEvent *copied = device_event_create(devices[2]);
+    int overtakes = 0;
+    for (int n = 0; n < TRIES; n++) {
+        for (int i = 0; i < KERNELS; i++)
+            device_kernels(devices[1])->elementwise->fill(memory[1], 1, COUNT);
+        device_copy_to_all(copies, 2, devices[0], memory[0], COUNT * sizeof(float));
+        device_event_record(copied);
+        device_event_wait(copied);
+        overtakes += cudaStreamQuery(busy->compute) == cudaErrorNotReady;
+    }
+    assert_true(overtakes > 0);
+    device_event_close(copied);
+    for (int i = 0; i < 3; i++) {
+        device_free(devices[i], memory[i], COUNT * sizeof(float));
+        device_close(devices[i]);
+    }
+}
+
 int main(int argc, char **argv) {
     const char *word = argc > 2 ? argv[2] : "";
     State state = {.word = is_of_blas(word) ? "" : word, .blas = is_of_blas(word) ? word : ""};
@@ -241,6 +273,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_prestate(layers, &state),
         cmocka_unit_test_prestate(sums_in_16_bits, &state),
         cmocka_unit_test_prestate(communication_goes_first, &state),
+        cmocka_unit_test(copies_run_at_once),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     two_close(&two);

@@ -43,6 +43,9 @@
  *                         (nothing): "channels-last"; "preferred": IMPLICIT_PRECOMP_GEMM and ALGO_1
  *                         of the gradients; "memory": the same, for lack of memory; "all". Or
  *                         "queries": what the preferred ones want of scratch it does not know
+ *   DDPC_EMULATED_KERNEL_FAILS_AT  K: the process's K-th kernel fails, and from then on every call,
+ *                         with cudaErrorIllegalAddress, as on a GPU (0: none)
+ *   CUDA_LAUNCH_BLOCKING  CUDA's own: 1: a launch returns when the kernel has ended (0)
  *   CUDA_DEVICE_MAX_CONNECTIONS  CUDA's own: queues of a device (8). They are only counted
  *   DDPC_EMULATOR_SEED    of all that is random (1). 0: all work at once and in order
  *   DDPC_EMULATOR_COUNT   1: say at the end what was asked of the devices, and how often (0)
@@ -150,6 +153,8 @@ static Runtime *runtime_create() {
     r->settings.count = setting("DDPC_EMULATOR_COUNT", 0, 1) != 0;
     r->settings.queues = setting("CUDA_DEVICE_MAX_CONNECTIONS", 8, 1000);
     r->settings.relu_nan = setting("DDPC_EMULATED_RELU_NAN", 1, 1) != 0;
+    r->settings.kernel_fails_at = setting("DDPC_EMULATED_KERNEL_FAILS_AT", 0, SIZE_MAX);
+    r->settings.launches_block = setting("CUDA_LAUNCH_BLOCKING", 0, 1) != 0;
     set_refusals(r->settings);
     r->random.seed(r->settings.seed);
     r->process = getpid();
@@ -171,7 +176,7 @@ ThreadState &thread_state() {
 
 cudaError_t runtime_check(const Runtime &r) {
     if (r.settings.devices == 0) return cudaErrorNoDevice;
-    return getpid() == r.process ? cudaSuccess : cudaErrorInitializationError;
+    return getpid() == r.process ? r.broken : cudaErrorInitializationError;
 }
 
 cudaError_t error_remember(cudaError_t error) {
@@ -271,6 +276,7 @@ static const ErrorText &error_text(cudaError_t error) {
         TEXT(cudaErrorInvalidResourceHandle, "invalid resource handle"),
         TEXT(cudaErrorIllegalState, "the operation cannot be performed in the present state"),
         TEXT(cudaErrorNotReady, "device not ready"),
+        TEXT(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
         TEXT(cudaErrorPeerAccessAlreadyEnabled, "peer access is already enabled"),
         TEXT(cudaErrorPeerAccessNotEnabled, "peer access has not been enabled"),
         TEXT(cudaErrorNotSupported, "operation not supported"),

@@ -33,6 +33,8 @@ struct Settings { // read from the environment once (emulator.cpp)
     unsigned seed; // 0: everything at once and in order
     bool count;    // print at the end the counted calls (count.cpp)
     bool relu_nan; // cuBLASLt's RELU keeps NaN
+    size_t kernel_fails_at;
+    bool launches_block; // CUDA_LAUNCH_BLOCKING
     // What cuDNN refuses to run though its queries promised it, or to be asked about (dnn.cpp).
     bool refuses_channels_last, refuses_preferred, refuses_memory, refuses_all, refuses_queries;
     // What cuBLASLt knows no algorithm for, or does not run though it knew one (blas.cpp).
@@ -134,6 +136,8 @@ struct Runtime {
     std::set<const void *> graphs;
     int runners = 0;    // threads that carry out work, or wait to
     uint64_t steps = 0; // pieces of work done
+    uint64_t kernels = 0;
+    cudaError_t broken = cudaSuccess; // what every call returns after a kernel has failed
     std::map<std::pair<const void *, const char *>, Count> counts; // by kernel, or what it is
     bool driving = false, closing = false;
 };

@@ -263,6 +263,8 @@ static Order random_order(Runtime &r, size_t count) {
 static bool run_kernel(const cudaLaunchConfig_t &config, const void *kernel,
                        const std::function<void()> &thread) {
     Runtime &r = runtime();
+    if (++r.kernels == r.settings.kernel_fails_at) r.broken = cudaErrorIllegalAddress;
+    if (r.broken != cudaSuccess) return true;
     dim3 grid = config.gridDim, threads = config.blockDim;
     gridDim = {grid.x, grid.y, grid.z};
     blockDim = {threads.x, threads.y, threads.z};
@@ -301,7 +303,9 @@ static cudaError_t launch(Runtime &r, Lock &lock, const cudaLaunchConfig_t &conf
                                                               : "ordinary memory of the host");
     task.device = config.stream->device;
     stream_enqueue(r, lock, config.stream, std::move(task));
-    return cudaSuccess;
+    if (r.settings.launches_block && config.stream->capture == nullptr)
+        run_until(r, lock, [&] { return config.stream->queue.empty(); });
+    return r.broken;
 }
 
 cudaError_t kernel_launch(const cudaLaunchConfig_t &config, const void *kernel,

@@ -1,114 +1,180 @@
 #!/usr/bin/env bash
-# first_contact_quick.sh BIN BUILD: tests/first_contact.sh on the emulator: it asks everything, in its order, and
-# leaves a log of each question; a tool that fails or hangs keeps no other question from being asked.
+# first_contact_quick.sh BIN BUILD: tests/first_contact.sh on the emulator: it asks everything, in its order; a question
+# that fails, hangs, breaks CUDA or leaves processes behind keeps no other from being asked, until two of them hang; and the
+# index of the archive says what happened.
 set -euo pipefail
 . "$(dirname "$0")/checks.sh"
 build=$2
 first_contact=$(cd "$(dirname "$0")/../.." && pwd)/tests/first_contact.sh
 
-# A compute-sanitizer whose tools do what the questions must survive; no PyTorch.
+# A compute-sanitizer whose tools do what the questions must survive; a sick GPU's nvidia-smi and kernel; no PyTorch.
 export PYTHON=/bin/false
 mkdir tools
 cat >tools/compute-sanitizer <<'END'
 #!/bin/sh
-# --tool TOOL --error-exitcode 9 PROGRAM
-[ -x "$5" ] || { echo "FAILED: there is no $5"; exit 8; }
-case $2 in
+# --tool TOOL [--target-processes all] --error-exitcode 9 PROGRAM
+tool=$2
+shift 2
+[ "$1" != --target-processes ] || shift 2
+[ -x "$3" ] || [ "$3" = env ] || { echo "FAILED: there is no $3"; exit 8; }
+sleep "${SLOW:-0}"
+case $tool in
+memcheck)
+    [ -z "${LEAVE_BEHIND:-}" ] || { setsid sleep 300 >/dev/null 2>&1 & }
+    [ -z "${DDPC_EMULATED_KERNEL_FAILS_AT:-}" ] || { echo "========= Invalid __global__ read of size 4 bytes"; exit 9; }
+    ;;
 racecheck) echo "a race"; exit 9 ;;
 initcheck)
-    [ -z "${FIRST_CONTACT_SECONDS:-}" ] || sleep 600
     echo "=========     at 0x50 in void cutlass::Kernel2<cutlass_80_simt_sgemm>(T1::Params)"
     [ -z "${OWN_FINDING:-}" ] || echo "=========     at sum_columns(float*, float const*)+0x50 in norm.cu:12"
     exit 9
     ;;
 esac
 END
-chmod +x tools/compute-sanitizer
+cat >tools/nvidia-smi <<'END'
+#!/bin/sh
+case "$*" in
+*clocks.sm*)
+    echo "timestamp, index, clocks.current.sm [MHz], clocks.current.memory [MHz], temperature.gpu, power.draw [W]," \
+        "clocks_event_reasons.hw_slowdown, clocks_event_reasons.sw_power_cap"
+    echo "2026/01/01 10:00:00.000, 0, 1590, 5000, 60, 68.5, Not Active, Not Active"
+    echo "2026/01/01 10:00:05.000, 0, 585, 5000, 85, 70.1, Active, Not Active"
+    exec sleep 600
+    ;;
+*name,memory*) echo "0, Tesla T4, 15360 MiB, 535.104.05, 3, 16" ;;
+*) echo "| N/A   85C    P0    70W /  70W |   1024MiB / 15360MiB |    100%      Default |" ;;
+esac
+END
+printf '#!/bin/sh\necho "[Thu Jan  1 10:00:07] NVRM: Xid (PCI:0000:00:04): 79, GPU has fallen off the bus."\n' >tools/dmesg
+chmod +x tools/*
 export PATH=$PWD/tools:$PATH
 
-# contact FOLDER [options]: a question fails
+# contact STATUS FOLDER [options]
 contact() {
-    folder=$1 status=0 line=0
-    shift
+    wanted=$1 folder=$2 status=0 line=0
+    shift 2
+    checks=$((checks + 1))
     "$first_contact" --quick --build "$build" --out "$folder" "$@" >out.txt 2>err.txt || status=$?
-    cat out.txt
-    [ $status = 1 ] || fail "status $status, though a question failed"
+    [ $status = "$wanted" ] || fail "status $status, not $wanted: $*: $(cat out.txt err.txt)"
 }
 
-# expect ANSWER NAME: in the order of the calls
+# expect WORD NAME: in the order of the calls
 expect() {
     checks=$((checks + 1))
-    at=$(grep -n "^$2 .*$1 " "$folder/summary.txt" | head -n 1 | cut -d : -f 1)
-    [ -n "$at" ] || { fail "$2 is not $1" && return; }
+    at=$(grep -n -m 1 "^    $2  *$1 " "$folder/index.md" | cut -d : -f 1 || true)
+    [ -n "$at" ] || { fail "$2 is not $1: $(cat "$folder/index.md")" && return; }
     [ "$at" -gt "$line" ] || fail "$2 comes too early"
     line=$at
 }
-contact folder
-expect ok plans
-expect ok 'kernels test_cuda_layout'
+
+# tells REGULAR_EXPRESSION...: lines of the index
+tells() {
+    for words in "$@"; do
+        checks=$((checks + 1))
+        grep -qE -- "$words" "$folder/index.md" || fail "the index lacks \"$words\": $(cat "$folder/index.md")"
+    done
+}
+
+# nothing_left: no process of a question is alive
+nothing_left() {
+    checks=$((checks + 1))
+    left=$(grep -slz '^FIRST_CONTACT_QUESTION=' /proc/[0-9]*/environ | tr '\n' ' ' || true)
+    [ -z "$left" ] || fail "processes of questions are alive: $left"
+}
+
+# ---- everything, on one card ----------------------------------------------------------------------------------------
+
+contact 1 folder --minutes 60
+for question in smoke 'test test_cuda_layout' 'NCCL 4096' graph gpt2 memcheck kill 'sharing NCCL 4096' 'figure bounds' \
+    'figure graph-gap' 'figure product' 'figure channels-last' 'figure all-reduce blocking=0' \
+    'figure all-reduce blocking=1' plans; do
+    expect ok "$question"
+done
+expect skipped 'peers gpt2'
+expect skipped 'peers one device'
 expect ok 'sanitizer memcheck'
 expect FAILED 'sanitizer racecheck'
 expect ok 'sanitizer initcheck'
 expect ok 'sanitizer synccheck'
-expect ok graph
-expect ok 'hosts NCCL 4096'
-expect ok kill
-expect ok 'figure graph-gap'
-expect ok 'figure product'
-expect ok 'figure channels-last'
-expect ok 'figure all-reduce blocking=0'
-expect ok 'figure all-reduce blocking=1'
-expect skipped peers
-[ "$(find folder -name '[0-9][0-9]-*.log' | wc -l)" = 15 ] || fail "$(ls folder)"
-grep -q '15 questions, 1 failures' folder/summary.txt || fail "the last line of the index"
+tells '^21 questions, 18 ok, 2 skipped, 1 FAILED\.$' '^### FAILED: sanitizer racecheck' '^    a race$' 'Tesla T4, 15360 MiB' \
+    'GPU 0: 585 to 1590 MHz, up to 85 C and 70 W in 2 samples; held back: hw_slowdown in 1$' '20 trainings: 20 with the CPU' \
+    'fp32, batch 2: .* tokens/s' 'logits, 768 to 50257 .* TFLOP/s'
+[ "$(tar -tzf folder.tar.gz | grep -cE '^folder/(index.md|machine/libraries.txt|clocks.csv|01-smoke.log)$')" = 4 ] ||
+    fail "the archive: $(tar -tzf folder.tar.gz)"
 
-FIRST_CONTACT_SECONDS=3 contact hanging --only sanitizer
-expect FAILED 'sanitizer racecheck'
-expect HANGS 'sanitizer initcheck'
-expect ok 'sanitizer synccheck'
-grep -q '4 questions, 2 failures' hanging/summary.txt || fail "--only asked for something else"
+# ---- what may go wrong ------------------------------------------------------------------------------------------------
 
-# With two cards each rank has one, and no question but "hosts" makes ranks share; with one card ranks share it.
-first_contact_on() { # CARDS [options]
-    DDPC_EMULATED_GPUS=$1 "$first_contact" --quick --build "$build" "${@:2}" >out.txt 2>err.txt ||
-        fail "$1 cards, ${*:2}: $(cat out.txt err.txt)"
-}
-first_contact_on 2 --only transport --out two
-[ "$(grep -c '^transport .* ok ' two/summary.txt)" = 3 ] || fail "transports: $(cat two/summary.txt)"
+# Hangs: examined, ended, and after the second one nothing more is asked.
+DDPC_EMULATED_GPUS=2 DDPC_EMULATED_NCCL_HANG_AT=3 FIRST_CONTACT_SECONDS=6 contact 1 hanging --only transport
+expect HANGS 'transport NCCL_NVLS_ENABLE=0'
+expect HANGS 'transport NCCL_P2P_DISABLE=1'
+tells '^2 questions, 2 HANGS; 3 not asked, because two questions hang\.$' '^    transport NCCL_PROTO=LL128 *not asked$' \
+    'ranks 0, 1 started and did not complete collective 2 all_reduce\(F32, 1024, sum\)' '^    rank 1, process [0-9]+: ' \
+    'Xid .*79, GPU has fallen off the bus' '85C .* 100%'
+if command -v gdb >/dev/null; then tells '^      thread 1 .* < all_reduce < '; fi
+nothing_left
+
+# An error of CUDA: asked again, and with launches that block the kernel is named.
+DDPC_EMULATED_KERNEL_FAILS_AT=2 contact 1 broken --only 'figure product'
+expect FAILED 'figure product'
+tells 'cudaErrorIllegalAddress' '^- with CUDA_LAUNCH_BLOCKING=1.*: status 134: .*cuda_launch_on.*fill' \
+    '^    ========= Invalid __global__ read of size 4 bytes'
+
+# A process that outlives its question.
+LEAVE_BEHIND=1 contact 1 orphans --only memcheck
+expect FAILED memcheck
+tells 'left processes behind: [0-9]+$'
+nothing_left
+
+# The minutes are over.
+SLOW=30 contact 0 short --only sanitizer --minutes 0.2
+expect unfinished 'sanitizer memcheck'
+tells '^1 question, 1 unfinished; 3 not asked, because the minutes were over\.$'
+
+DDPC_EMULATED_GPUS=0 contact 77 none
+[ ! -e none ] || fail "a folder without a GPU"
+contact 2 folder
+grep -q '^error: .*is not empty' err.txt || fail "a folder with an archive is taken: $(cat err.txt)"
+contact 2 other --colour
+contact 2 other --minutes ten
+
+# ---- what would be asked ----------------------------------------------------------------------------------------------
+
+# With two cards each rank has one, and no question but "sharing" makes ranks share; with one card ranks share it.
 for cards in 1 2; do
-    first_contact_on $cards --list
+    DDPC_EMULATED_GPUS=$cards "$first_contact" --quick --build "$build" --list >out.txt 2>err.txt || fail "$(cat err.txt)"
     checks=$((checks + 1))
     sharing=$(grep -e --fake-hosts out.txt | cut -f 1 | tr '\n' ' ')
-    [ "$sharing" = "$([ $cards = 1 ] && echo 'graph ')hosts NCCL 4096 $([ $cards = 1 ] &&
-        echo 'kill figure all-reduce blocking=0 figure all-reduce blocking=1 ')" ] || fail "$cards cards: sharing: $sharing"
+    [ "$sharing" = "$([ $cards = 1 ] && echo 'NCCL 4096 graph kill ')sharing NCCL 4096 $([ $cards = 1 ] &&
+        echo 'figure all-reduce blocking=0 figure all-reduce blocking=1 ')" ] || fail "$cards cards: sharing: $sharing"
 done
+DDPC_EMULATED_GPUS=2 contact 0 two --only 'all cards'
+DDPC_EMULATED_GPUS=2 contact 0 links --only bandwidth
+tells '^     *4096 .* 0$'
 
 # What the full questions would start is there: programs, scripts, the tests that CTest knows, those of the tools.
-"$first_contact" --list --build "$build" >list.txt 2>err.txt || fail "--list: status $?"
-for name in plans 'kernels test_cuda_kernels' 'kernels test_kernels_halves' 'sanitizer initcheck' 'hosts NCCL 67108864' \
-    'figure channels-last' peers; do
+DDPC_EMULATED_GPUS=2 "$first_contact" --list --build "$build" >list.txt 2>err.txt || fail "--list: status $?"
+for name in smoke 'test test_cuda_kernels' 'test test_kernels_halves' 'NCCL 67108864' bandwidth 'peers gpt2 by DDP' \
+    'test nccl_training' 'sanitizer initcheck'; do
     checks=$((checks + 1))
     grep -q "^$name	" list.txt || fail "--list lacks $name"
 done
-tr '\t' '\n' <list.txt | grep '^/' | sort -u >paths.txt
+tr '\t' '\n' <list.txt | grep '^/' | grep -v '/out/peers$' | sort -u >paths.txt
 while read -r path; do
     checks=$((checks + 1))
     [ -e "$path" ] || fail "a question needs $path, which is not there"
 done <paths.txt
-checks=$((checks + 1))
-bash "${first_contact%.sh}/sanitizer.sh" "$build/bin" memcheck full "$PWD/tools/compute-sanitizer" >tests.txt ||
-    fail "$(cat tests.txt)"
-bash "${first_contact%.sh}/sanitizer.sh" "$build/bin" racecheck full "$PWD/tools/compute-sanitizer" >tests.txt &&
-    fail "a race is not reported"
+
+sanitize() { # STATUS TOOL SIZE
+    status=0
+    checks=$((checks + 1))
+    bash "${first_contact%.sh}/sanitizer.sh" "$build/bin" "$2" "$3" "$PWD/tools/compute-sanitizer" >tests.txt || status=$?
+    [ $status = "$1" ] || fail "$2 $3: status $status: $(cat tests.txt)"
+}
+sanitize 0 memcheck full
+sanitize 1 racecheck full
 [ "$(grep -c '^a race' tests.txt)" = "$(grep -c '^== ' tests.txt)" ] || fail "a race hides the other tests"
-
-bash "${first_contact%.sh}/sanitizer.sh" "$build/bin" initcheck full "$PWD/tools/compute-sanitizer" >tests.txt ||
-    fail "what initcheck finds in a library's kernel: $(cat tests.txt)"
+sanitize 0 initcheck full
 grep -q '^initcheck: 8 tests, nothing found but in libraries, in 8$' tests.txt || fail "$(cat tests.txt)"
-OWN_FINDING=1 bash "${first_contact%.sh}/sanitizer.sh" "$build/bin" initcheck quick \
-    "$PWD/tools/compute-sanitizer" >tests.txt && fail "what initcheck finds in an own kernel is not reported"
-
-status=0
-"$first_contact" --colour >out.txt 2>err.txt || status=$?
-[ $status = 2 ] || fail "an option that is not known: status $status"
+OWN_FINDING=1 sanitize 1 initcheck quick
 tally first_contact_quick

@@ -139,21 +139,53 @@ static void reach_peer(CudaDevice *cuda, const CudaDevice *peer) {
     if (cudaDeviceEnablePeerAccess(peer->ordinal, 0) != cudaSuccess) (void)cudaGetLastError();
 }
 
-static void copy_between(CudaDevice *to, void *destination, CudaDevice *from, const void *source,
-                         size_t bytes) {
+// Enqueues a copy in the stream, the compute stream of one of the two.
+static void enqueue_copy(CudaDevice *to, void *destination, CudaDevice *from, const void *source,
+                         size_t bytes, cudaStream_t stream) {
     check_not_capturing(from, "a copy to another device");
     check_not_capturing(to, "a copy from another device");
-    order(from, from->compute, to->compute);
-    if (to->ordinal == from->ordinal) {
-        CUDA(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDeviceToDevice, to->compute));
-    } else {
+    if (to->ordinal != from->ordinal) {
         reach_peer(from, to);
         reach_peer(to, from);
-        cuda_enter(to->device);
-        CUDA(cudaMemcpyPeerAsync(destination, to->ordinal, source, from->ordinal, bytes,
-                                 to->compute));
     }
+    cuda_enter(stream == to->compute ? to->device : from->device);
+    if (to->ordinal == from->ordinal)
+        CUDA(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDeviceToDevice, stream));
+    else
+        CUDA(cudaMemcpyPeerAsync(destination, to->ordinal, source, from->ordinal, bytes, stream));
+}
+
+static void copy_between(CudaDevice *to, void *destination, CudaDevice *from, const void *source,
+                         size_t bytes) {
+    order(from, from->compute, to->compute);
+    enqueue_copy(to, destination, from, source, bytes, to->compute);
     order(to, to->compute, from->compute);
+}
+
+// Each copy is in its destination's stream. `from` waits for all of them after the last one began:
+// otherwise each copy would begin after the one before.
+void cuda_copy_to_all(const DeviceCopy *copies, size_t count, Device *from, const void *source,
+                      size_t bytes) {
+    CudaDevice *sender = from->state;
+    for (size_t i = 0; i < count; i++) {
+        CudaDevice *to = copies[i].to->state;
+        order(sender, sender->compute, to->compute);
+        enqueue_copy(to, copies[i].destination, sender, source, bytes, to->compute);
+    }
+    for (size_t i = 0; i < count; i++) {
+        CudaDevice *to = copies[i].to->state;
+        order(to, to->compute, sender->compute);
+    }
+}
+
+// The copy is in the sender's stream, so that the receiver's may still be busy.
+void cuda_copy_ahead(Device *to, void *destination, Device *from, const void *source, size_t bytes,
+                     void *free_event) {
+    CudaDevice *receiver = to->state, *sender = from->state;
+    const CudaEvent *unused = free_event;
+    CUDA(cudaStreamWaitEvent(sender->compute, unused->event, 0));
+    enqueue_copy(receiver, destination, sender, source, bytes, sender->compute);
+    order(sender, sender->compute, receiver->compute);
 }
 
 void cuda_copy(Device *to, void *destination, Device *from, const void *source, size_t bytes) {

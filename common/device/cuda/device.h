@@ -72,6 +72,10 @@ void cuda_event_close(Device *device, void *event);
 void cuda_event_record(Device *device, void *event);
 void cuda_event_wait(Device *device, void *event);
 void cuda_copy(Device *to, void *destination, Device *from, const void *source, size_t bytes);
+void cuda_copy_to_all(const DeviceCopy *copies, size_t count, Device *from, const void *source,
+                      size_t bytes);
+void cuda_copy_ahead(Device *to, void *destination, Device *from, const void *source, size_t bytes,
+                     void *free_event);
 void cuda_upload(Device *device, void *destination, const void *source, size_t bytes,
                  void *free_event, void *done_event);
 void cuda_download(Device *device, void *destination, const void *source, size_t bytes,

@@ -31,7 +31,8 @@ static inline unsigned cuda_grid(const CudaDevice *cuda, size_t count) {
     return (unsigned)(needed < 1 ? 1 : needed < most ? needed : most);
 }
 
-// kernel<<<grid, CUDA_BLOCK, 0, stream>>>(arguments...), checked.
+// kernel<<<grid, CUDA_BLOCK, 0, stream>>>(arguments...), checked. An error is reported with the
+// types of the parameters: a body's has the name of the function that launches it.
 template <typename... Parameters, typename... Arguments>
 static inline void cuda_launch_on(cudaStream_t stream, void (*kernel)(Parameters...), dim3 grid,
                                   Arguments... arguments) {
@@ -39,7 +40,8 @@ static inline void cuda_launch_on(cudaStream_t stream, void (*kernel)(Parameters
     config.gridDim = grid;
     config.blockDim = dim3(CUDA_BLOCK);
     config.stream = stream;
-    CUDA(cudaLaunchKernelEx(&config, kernel, (Parameters)arguments...));
+    cuda_check(cudaLaunchKernelEx(&config, kernel, (Parameters)arguments...), __PRETTY_FUNCTION__,
+               __FILE__, __LINE__);
 }
 
 // The same on the compute stream, where all but the averages of collectives belong.
