@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # nccl_headers.sh [--cuda FOLDER]... [FOLDER...]: compiles ddp/group/nccl with the nccl.h of each FOLDER and prints a table:
-# a row for each version of NCCL and of CUDA. Without FOLDER: with the headers of several versions from NVIDIA's Python
-# packages, which are downloaded once (200 MB each, of which the header is kept in the user's cache). Without --cuda: with
+# a row for each version of NCCL and of CUDA. Without FOLDER: with the headers of several versions ($NCCL_VERSIONS) from NVIDIA's
+# Python packages, which are downloaded once (200 MB each, of which the header is kept in the user's cache). Without --cuda: with
 # the toolkit's headers, and with CUDA 12.4's, from a package as well. scale.cu is compiled where there is an nvcc.
 # Status 1 if a file does not compile or has a warning, 77 if there are no headers.
 set -uo pipefail
-versions="2.19.3 2.21.5 2.23.4 2.28.9"
+versions=${NCCL_VERSIONS:-2.19.3 2.21.5 2.23.4 2.28.9}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=0 rows=0 cudas=() folders=()

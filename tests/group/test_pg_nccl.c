@@ -360,6 +360,9 @@ static void halves(ProcessGroup *group, Device *device, const void *argument, Ou
     device_copy(NULL, &mine, device, x, sizeof mine);
     if (mine != sum) problem(outcome, "the half's sum is %g, not %g", (double)mine, (double)sum);
     if (strcmp(pg_backend(half), "nccl") != 0) problem(outcome, "backend %s", pg_backend(half));
+    const char *connects = getenv("NCCL_RUNTIME_CONNECT"); // 0: when the group is opened
+    if (!connects || strcmp(connects, "0") != 0)
+        problem(outcome, "connects in the first collective");
     device_free(device, x, sizeof *x);
     pg_close(half);
 }

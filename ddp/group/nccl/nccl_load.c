@@ -1,11 +1,20 @@
 /* nccl_load.c: the nccl backend in programs: loads the backend, a shared object that links NCCL, at
  * the first call. The object exports a PgOpener of its own, pg_nccl_module.
  */
+#include <stdlib.h>
+
 #include "common/base/shared_object.h"
 #include "ddp/group/backends.h"
 #include "ddp/group/group_internal.h"
 
+// By default NCCL (2.22 or later) connects the ranks in the first collective of each algorithm, for
+// which the first steps would wait, also those of each subgroup. 0: when the group is opened.
+static void ask_for_connections(void) {
+    setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+}
+
 static const PgOpener *load(Error *err) {
+    ask_for_connections();
     return shared_object_find("libddpc_nccl.so", "pg_nccl_module", err);
 }
 
