@@ -129,7 +129,7 @@ describe() { # WORD NAME LOG FOLDER
 # After a question that has ended by itself: sets word and text, from its status, log and processes.
 judge() { # MARK LOG
     case $status in
-    0) word=ok text=$(tail -n 1 "$2") ;;
+    0) word=ok text=$(grep -av '^#' "$2" | tail -n 1) ;; # "#": a table's notes
     77) word=skipped text=$(tail -n 1 "$2") ;;
     *) word=FAILED text="status $status: $(last_words "$2")" ;;
     esac

@@ -18,7 +18,7 @@ measure() { # PRECISION [options]: one line; 1 if it fails for another reason th
         rm -rf run
         if "$bin/train_single" --device cuda "${model[@]}" --data text --optimizer adamw --lr 6e-4 --no-eval --steps $steps \
             --log-every 1 --global-batch "$batch" --out run "${@:2}" >out 2>err; then
-            awk -v what="$*" -v ms="$(number step_ms_p50)" -v tokens=$((batch * context)) -v batch="$batch" \
+            awk -v what="$1" -v ms="$(number step_ms_p50)" -v tokens=$((batch * context)) -v batch="$batch" \
                 -v parameters="$(number parameters)" -v bytes="$(number peak_bytes_device0)" 'BEGIN {
                 printf "%s, batch %d: %.1f ms a step, %.0f tokens/s, %.1f TFLOP/s (6 x parameters x tokens), %.1f GB\n",
                     what, batch, ms, tokens / ms * 1e3, 6e-9 * parameters * tokens / ms, bytes / 1e9 }'

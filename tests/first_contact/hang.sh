@@ -25,7 +25,7 @@ calls() {
 # Only what computes: the shells around it say nothing.
 is_program() {
     case $(readlink "/proc/$1/exe") in
-    */bash | */dash | */sh | */env | */timeout | */ctest | */cmake | */setsid) return 1 ;;
+    "" | */sleep | */bash | */dash | */sh | */env | */timeout | */ctest | */cmake | */setsid) return 1 ;;
     esac
 }
 
@@ -77,7 +77,7 @@ wait
     done
     echo
     if [[ -n $(ls "$folder/flight" 2>/dev/null) ]]; then
-        printf 'What the ranks recorded of their collectives (flight_report):\n\n'
+        printf 'What the ranks recorded of their collectives (flight_report; those of a replayed graph are not recorded):\n\n'
         timeout 20 "$bin/flight_report" "$folder/flight" 2>&1 | head -n 30 | sed 's/^/    /'
     else
         echo "No rank wrote flight records: no group was open, or its process no longer answers."

@@ -8,6 +8,8 @@ trap 'rm -rf "$PWD"' EXIT
 two=("$bin/ddprun" "${@:2}" --nproc-per-node 2)
 run=(--device cuda --cuda-graph --schedule constant --no-eval --save last)
 
+trap 'tail -n 3 out err; exit 1' TERM # it hangs: what the job printed
+
 fail() {
     echo "FAILED: $*"
     exit 1
