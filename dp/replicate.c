@@ -119,10 +119,11 @@ static void fill_copies(Tape *tape, const ReplicaShards *shards) {
     for (size_t k = 0; k < shards->tensor_count; k++) {
         const Tensor *original = shards->tensors[k];
         if (bundle_add(&bundle, k)) continue;
+        size_t count = 0;
         for (int i = 1; i < shards->count; i++)
-            copies[i - 1] = (DeviceCopy){shards->items[i].tape->device, shards->items[i].copies[k]};
-        device_copy_to_all(copies, (size_t)shards->count - 1, original->device, original->data,
-                           tensor_bytes(original));
+            copies[count++] =
+                (DeviceCopy){shards->items[i].tape->device, shards->items[i].copies[k]};
+        device_copy_to_all(copies, count, original->device, original->data, tensor_bytes(original));
     }
     bundle_send(&bundle);
 }

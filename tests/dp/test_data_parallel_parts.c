@@ -112,6 +112,29 @@ void __wrap_device_copy(Device *to, void *target, Device *from, const void *sour
     __real_device_copy(to, target, from, source, bytes);
 }
 
+void __wrap_device_copy_to_all(const DeviceCopy *list, size_t count, Device *from,
+                               const void *source, size_t bytes);
+void __real_device_copy_to_all(const DeviceCopy *list, size_t count, Device *from,
+                               const void *source, size_t bytes);
+
+void __wrap_device_copy_to_all(const DeviceCopy *list, size_t count, Device *from,
+                               const void *source, size_t bytes) {
+    copies += (int)count;
+    __real_device_copy_to_all(list, count, from, source, bytes);
+}
+
+void __wrap_device_accumulate(Device *to, const DeviceTerm *terms, size_t count, float *staging,
+                              size_t staging_count);
+void __real_device_accumulate(Device *to, const DeviceTerm *terms, size_t count, float *staging,
+                              size_t staging_count);
+
+// Each term fits the staging memory of a CPU: one copy.
+void __wrap_device_accumulate(Device *to, const DeviceTerm *terms, size_t count, float *staging,
+                              size_t staging_count) {
+    for (size_t t = 0; t < count; t++) copies += terms[t].from != to;
+    __real_device_accumulate(to, terms, count, staging, staging_count);
+}
+
 enum { PACKED = 5 }; // matrices of at most a page
 
 // fc0 to fc4 of 32 x 32 floats, which are a page, and one of 33 x 32.
