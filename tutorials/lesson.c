@@ -1,56 +1,20 @@
-/* lesson.c: options, batches, reports and the file of weights. */
+/* lesson.c: data, batches, reports, the file of weights, and memory. */
 #include "tutorials/lesson.h"
 
 #include <string.h>
 
-#include "common/base/clock.h"
+#include "common/base/memory.h"
 #include "common/base/rng.h"
 #include "common/tensor_files/safetensors.h"
 
 enum { LOADER_DEPTH = 2, EVALUATION_BATCH = 256 };
 
-// ---- options ----------------------------------------------------------------------------------
-
-// Those of the trainers' shared options that the programs here know. The others, as those for
-// precision, GPUs or schedules of checkpoints, are left to the trainers.
-static const char *const KNOWN[] = {
-    "model", "hidden",       "data",         "no-shuffle", "global-batch", "seed",     "epochs",
-    "steps", "optimizer",    "lr",           "momentum",   "nesterov",     "schedule", "log-every",
-    "save",  "weight-decay", "warmup-steps", "save-init",  "load-init",    "no-eval"};
-
-static bool is_known(const Option *option) {
-    for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN; i++)
-        if (option->type == OPTION_TITLE || strcmp(option->name, KNOWN[i]) == 0) return true;
-    return false;
-}
-
-static void keep_known(Options *options) {
-    size_t kept = 0;
-    for (size_t i = 0; i < options->count; i++)
-        if (is_known(&options->table[i])) options->table[kept++] = options->table[i];
-    options->count = kept;
-}
-
-void lesson_options(Lesson *lesson, const char *program, const char *summary, const char *breaks) {
-    *lesson = (Lesson){.config = train_config_default(), .broken = "none"};
-    lesson->options = (Options){.program = program, .summary = summary};
-    train_options(&lesson->options, &lesson->config);
-    keep_known(&lesson->options);
-    options_add_title(&lesson->options, "This step");
-    if (strcmp(breaks, "none") != 0)
-        options_add_choice(&lesson->options, "break", &lesson->broken, breaks,
-                           "make this mistake, to see what it does");
-}
-
-bool lesson_breaks(const Lesson *lesson, const char *name) {
-    return strcmp(lesson->broken, name) == 0;
-}
-
 // ---- a run ------------------------------------------------------------------------------------
 
-void lesson_begin(Lesson *lesson, int argc, char **argv) {
+void lesson_begin(Lesson *lesson, const char *step, int argc, char **argv) {
     Error err = {0};
     const TrainConfig *config = &lesson->config;
+    lesson_options(lesson, step);
     if (options_parse(&lesson->options, argc, argv, &err) != 0) error_exit(&err);
     lesson->data = train_open_data(config, &err);
     if (!lesson->data) error_exit(&err);
@@ -80,7 +44,6 @@ void lesson_use_sampler(Lesson *lesson, Sampler *sampler) {
 
 const Batch *lesson_next(Lesson *lesson) {
     const size_t batches = lesson->sampler->batch_count;
-    if (lesson->step == 0) lesson->begin_ns = clock_ns();
     if (lesson->step == lesson->steps) return NULL;
     if (lesson->step % batches == 0) loader_start(lesson->loader, lesson->step / batches, 0);
     lesson->step++;
@@ -104,6 +67,10 @@ void lesson_skip(Lesson *lesson, size_t steps) {
     if (!lesson->quiet) printf("resumes at step=%zu\n", steps);
 }
 
+void lesson_drop_steps(Lesson *lesson, size_t steps) {
+    lesson->steps -= steps < lesson->steps ? steps : lesson->steps;
+}
+
 double lesson_lr(const Lesson *lesson) {
     return schedule_lr(&lesson->schedule, lesson->step - 1);
 }
@@ -120,7 +87,6 @@ void lesson_report(Lesson *lesson, double loss) {
 
 // Over the whole test set. Regression has no accuracy: then nothing is printed.
 static void print_accuracy(const Lesson *lesson, Module *model) {
-    Error err = {0};
     const Dataset *set = &lesson->data->test;
     if (!set->labels || set->count == 0) return;
     Sampler *sampler = sampler_evaluation(set->count, EVALUATION_BATCH, 1, 0);
@@ -131,8 +97,7 @@ static void print_accuracy(const Lesson *lesson, Module *model) {
     loader_start(loader, 0, 0);
     for (const Batch *batch; (batch = loader_next(loader)); tape_reset(tape)) {
         Rows rows = lesson_rows(tape, batch, 0, batch->count);
-        Tensor *outputs = module_forward(model, tape, rows.samples);
-        if (tape_error(tape, &err) != 0) error_exit(&err);
+        Tensor *outputs = lesson_forward(model, tape, rows.samples);
         for (size_t row = 0; row < batch->count; row++)
             correct += lesson_answer(outputs, row) == (size_t)batch->labels[row];
     }
@@ -172,12 +137,13 @@ Device *lesson_device(int index) {
     return device;
 }
 
-void lesson_print_bytes(const Device *device) {
-    printf("device=%s received_bytes=%zu peak_bytes=%zu\n", device->name,
-           (size_t)device->copied_bytes, device->peak_bytes);
-}
-
 // ---- tensors ----------------------------------------------------------------------------------
+
+int lesson_parts(size_t rows, int parts) {
+    size_t longest, begin;
+    chunk_bounds(rows, (size_t)parts, 0, &begin, &longest);
+    return longest ? (int)((rows + longest - 1) / longest) : 0;
+}
 
 Rows lesson_rows(Tape *tape, const Batch *batch, size_t begin, size_t end) {
     const Dataset *set = batch->set;
@@ -199,12 +165,33 @@ Tensor *lesson_loss(Tape *tape, Tensor *outputs, Tensor *target, size_t divisor)
     return op_squared_error(tape, outputs, target, (double)(divisor * target->shape[1]));
 }
 
+Tensor *lesson_forward(Module *model, Tape *tape, Tensor *samples) {
+    Error err = {0};
+    Tensor *outputs = module_forward(model, tape, samples);
+    if (tape_error(tape, &err) != 0) error_exit(&err);
+    return outputs;
+}
+
+double lesson_backward(Tape *tape, Tensor *loss) {
+    Error err = {0};
+    if (tape_error(tape, &err) != 0) error_exit(&err);
+    if (tape_backward(tape, loss, &err) != 0) error_exit(&err);
+    return (double)tensor_item(loss);
+}
+
 size_t lesson_answer(const Tensor *outputs, size_t row) {
     size_t classes = outputs->shape[1], best = 0;
     const float *output = tensor_f32(outputs) + row * classes;
     for (size_t c = 1; c < classes; c++)
         if (output[c] > output[best]) best = c;
     return best;
+}
+
+Module *lesson_model(const Lesson *lesson, Device *device, int rank) {
+    Error err = {0};
+    Module *model = train_create_model(&lesson->config, lesson->data, device, rank, &err);
+    if (!model) error_exit(&err);
+    return model;
 }
 
 Optimizer *lesson_optimizer(const Lesson *lesson, Module *model) {
@@ -217,4 +204,89 @@ Optimizer *lesson_optimizer(const Lesson *lesson, Module *model) {
                               .beta2 = config->betas[1],
                               .eps = config->eps};
     return optimizer_create(model, &wanted);
+}
+
+// ---- gradients ----------------------------------------------------------------------------------
+
+float **lesson_sums_create(const NamedTensors *tensors) {
+    float **sums = memory_zalloc(tensors->count * sizeof *sums);
+    for (size_t k = 0; k < tensors->count; k++)
+        sums[k] = memory_zalloc(tensor_bytes(tensors->items[k].tensor));
+    return sums;
+}
+
+void lesson_sums_close(float **sums, const NamedTensors *tensors) {
+    for (size_t k = 0; k < tensors->count; k++) free(sums[k]);
+    free(sums);
+}
+
+void lesson_pack_gradients(Tensor *const *tensors, size_t count, float *buffer) {
+    for (size_t i = 0; i < count; buffer += tensor_count(tensors[i++]))
+        memcpy(buffer, tensors[i]->grad, tensor_bytes(tensors[i]));
+}
+
+void lesson_unpack_gradients(Tensor *const *tensors, size_t count, const float *buffer) {
+    for (size_t i = 0; i < count; buffer += tensor_count(tensors[i++]))
+        memcpy(tensors[i]->grad, buffer, tensor_bytes(tensors[i]));
+}
+
+size_t lesson_count(const NamedTensors *tensors) {
+    size_t count = 0;
+    for (size_t k = 0; k < tensors->count; k++)
+        if (tensors->items[k].tensor->requires_grad)
+            count += tensor_count(tensors->items[k].tensor);
+    return count;
+}
+
+float *lesson_flat_create(const NamedTensors *tensors) {
+    return memory_zalloc(lesson_count(tensors) * sizeof(float));
+}
+
+void lesson_flatten(const NamedTensors *tensors, Flatten what, float *flat) {
+    for (size_t k = 0; k < tensors->count; k++) {
+        Tensor *tensor = tensors->items[k].tensor;
+        if (!tensor->requires_grad) continue; // it is a buffer
+        if (what == WEIGHTS_OUT)
+            memcpy(tensor->data, flat, tensor_bytes(tensor));
+        else
+            memcpy(flat, what == GRADIENTS_IN ? tensor->grad : tensor->data, tensor_bytes(tensor));
+        flat += tensor_count(tensor);
+    }
+}
+
+void lesson_hook(Tensor *const *tensors, size_t count,
+                 int (*ready)(void *context, Tensor *tensor, Error *err), void *context) {
+    for (size_t i = 0; i < count; i++) {
+        tensors[i]->on_ready = ready;
+        tensors[i]->on_ready_context = context;
+    }
+}
+
+// ---- replicas -----------------------------------------------------------------------------------
+
+void lesson_replica_open(Replica *replica, const Module *model, Device *device) {
+    replica->device = device;
+    replica->tape = tape_create(device, NULL);
+    replica->module = module_replica(model, device);
+    replica->tensors = module_tensors(replica->module, MODULE_STATE);
+}
+
+void lesson_replica_close(Replica *replica) {
+    named_tensors_free(&replica->tensors);
+    module_close(replica->module);
+    tape_close(replica->tape);
+    device_close(replica->device);
+}
+
+void lesson_share_weights(Replica *replica, const NamedTensors *weights, bool first) {
+    for (size_t k = 0; k < weights->count; k++) {
+        Tensor *mine = replica->tensors.items[k].tensor;
+        const Tensor *shared = weights->items[k].tensor;
+        mine->data = shared->data;
+        mine->grad = NULL; // the tape takes memory for it
+        mine->has_grad = false;
+        if (mine->requires_grad || first) continue;
+        mine->data = tape_memory(replica->tape, tensor_bytes(shared)); // a buffer
+        memcpy(mine->data, shared->data, tensor_bytes(shared));
+    }
 }

@@ -6,11 +6,12 @@
 #include "common/base/memory.h"
 #include "ddp/distributed_sampler.h"
 
-ProcessGroup *ranks_join(Rendezvous *me, double timeout_s) {
+ProcessGroup *ranks_join(Rendezvous *me, Lesson *lesson) {
     Error err = {0};
     if (init_from_env(me, true, &err) != 0) error_exit(&err); // without a launcher: alone
-    ProcessGroup *group = init_process_group("shm", me, NULL, timeout_s, &err);
+    ProcessGroup *group = init_process_group("shm", me, NULL, lesson->timeout_s, &err);
     if (!group) error_exit(&err);
+    lesson->quiet = me->rank > 0;
     return group;
 }
 
@@ -58,12 +59,39 @@ void ranks_share_samples(ProcessGroup *group, Lesson *lesson) {
 
 enum { MOST_RANKS = 64, FIRST_SAMPLES = 4 };
 
-void ranks_print(ProcessGroup *group, const char *what, double number) {
+void ranks_print(ProcessGroup *group, const char *name, double number, int decimals) {
     double numbers[MOST_RANKS];
     CHECK(pg_size(group) <= MOST_RANKS, "%d ranks are too many to print", pg_size(group));
     ranks_run(group, pg_all_gather(&number, numbers, 1, PG_F64));
     for (int rank = 0; pg_rank(group) == 0 && rank < pg_size(group); rank++)
-        printf("rank %d: %s %.4f\n", rank, what, numbers[rank]);
+        printf("rank %d: %s%.*f\n", rank, name, decimals, numbers[rank]);
+}
+
+void ranks_print_collectives(const ProcessGroup *group, uint64_t before, size_t steps) {
+    if (pg_rank(group) == 0)
+        printf("collectives in a step: %zu\n", (size_t)(pg_sequence(group) - before) / steps);
+}
+
+void ranks_print_norm(const ProcessGroup *group, uint64_t before, double norm) {
+    if (pg_rank(group) == 0)
+        printf("collectives=%zu norm=%.6f\n", (size_t)(pg_sequence(group) - before), norm);
+}
+
+void ranks_print_part(const ProcessGroup *group, const Optimizer *optimizer, size_t share,
+                      size_t count) {
+    size_t begin = (size_t)pg_rank(group) * share, end = begin + share, states = 0;
+    while (states < 2 && optimizer_state_name(optimizer, (int)states)) states++;
+    printf("rank %d steps weights %zu to %zu of %zu, state_bytes=%zu\n", pg_rank(group), begin,
+           end < count ? end : count, count, states * share * sizeof(float));
+}
+
+void ranks_print_running_mean(ProcessGroup *group, Module *model) {
+    NamedTensors buffers = module_tensors(model, MODULE_BUFFERS);
+    for (size_t k = 0; k < buffers.count; k++)
+        if (strcmp(buffers.items[k].name, "bn1.running_mean") == 0)
+            ranks_print(group,
+                        "bn1.running_mean[0]=", (double)tensor_f32(buffers.items[k].tensor)[0], 6);
+    named_tensors_free(&buffers);
 }
 
 static void print_first_samples(ProcessGroup *group, const Sampler *sampler) {
@@ -89,7 +117,7 @@ static size_t count_seen(ProcessGroup *group, const Sampler *sampler) {
 
 void ranks_print_epoch(ProcessGroup *group, const Lesson *lesson, double lr) {
     const Sampler *sampler = lesson->sampler;
-    if ((lesson->step - 1) % sampler->batch_count != 0) return;
+    if (!lesson->show || (lesson->step - 1) % sampler->batch_count != 0) return;
     size_t seen = count_seen(group, sampler);
     if (pg_rank(group) == 0)
         printf("epoch %zu: %zu steps, %zu of %zu samples are seen, lr=%.4f\n",

@@ -6,9 +6,9 @@
 #include "ddp/rendezvous/init.h"
 #include "tutorials/lesson.h"
 
-// Learns from the environment which rank this is, and meets the others (step 6 writes it out).
-// timeout_s is how long a rank waits for the others before it gives up. An error ends the program.
-ProcessGroup *ranks_join(Rendezvous *me, double timeout_s);
+// Learns from the environment which rank this is, and meets the others (step 6 writes it out); rank
+// 0 prints and saves. A rank waits lesson->timeout_s for the others. An error ends the program.
+ProcessGroup *ranks_join(Rendezvous *me, Lesson *lesson);
 
 // Carries out a collective with the other ranks. An error ends the program with one line.
 void ranks_run(ProcessGroup *group, Collective collective);
@@ -17,14 +17,23 @@ void ranks_run(ProcessGroup *group, Collective collective);
 // how many of how many parameters are different. Collective.
 void ranks_print_whether_equal(ProcessGroup *group, Module *model);
 
-// Rank 0 prints a number that each rank has, a line for each: "rank 1: first noise 0.1417". At most
-// 64 ranks. Collective.
-void ranks_print(ProcessGroup *group, const char *what, double number);
+// Rank 0 prints a number that each rank has, a line for each: "rank 1: first noise 0.1417", for the
+// name "first noise " and 4 decimals. At most 64 ranks. Collective.
+void ranks_print(ProcessGroup *group, const char *name, double number, int decimals);
+// "collectives in a step: 15": those since the group's sequence number was `before`, in `steps` steps.
+void ranks_print_collectives(const ProcessGroup *group, uint64_t before, size_t steps);
+// "collectives=161 norm=0.25": those since `before`, and a norm.
+void ranks_print_norm(const ProcessGroup *group, uint64_t before, double norm);
+// Prints which of the `count` weights this rank steps, and the bytes of the optimizer's state for them.
+void ranks_print_part(const ProcessGroup *group, const Optimizer *optimizer, size_t share,
+                      size_t count);
+// As ranks_print, what each rank's first batch norm remembers of its inputs. Collective.
+void ranks_print_running_mean(ProcessGroup *group, Module *model);
 
 // From now on each rank draws its own rows, as step 9 writes it out.
 void ranks_share_samples(ProcessGroup *group, Lesson *lesson);
 
-// In the first step of an epoch, rank 0 prints with which samples each rank begins, and how many of
+// With --show, in the first step of an epoch, rank 0 prints with which samples each rank begins, and how many of
 // the data set some rank is going to see. Else nothing happens. At most 64 ranks. Collective.
 void ranks_print_epoch(ProcessGroup *group, const Lesson *lesson, double lr);
 

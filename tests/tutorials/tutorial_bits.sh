@@ -65,8 +65,9 @@ for options in '' '--global-batch 7 --steps 9'; do # 7 rows on 4 ranks are 2, 2,
         train seven "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_07" $options
         equal two seven
         [ $count -le 2 ] || continue
+        train one "$bin/tutorial_01" $options
         train six "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_06" $options
-        equal two six
+        equal one six
     done
 done
 # Replicas: the same bits where the division by the number of ranks is exact, else to rounding; and always

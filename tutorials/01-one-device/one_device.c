@@ -6,9 +6,6 @@
  */
 #include "tutorials/lesson.h"
 
-static const char SUMMARY[] = "Step 1: trains on one device.\n"
-                              "Example: tutorial_01 --epochs 2";
-
 typedef struct Trainer {
     Device *device;
     Module *model;
@@ -18,24 +15,19 @@ typedef struct Trainer {
 // ANCHOR: gradients
 // Leaves the gradients of the batch's mean loss in the model, and returns that loss.
 static double compute_gradients(Trainer *t, const Batch *batch) {
-    Error err = {0};
     module_zero_grad(t->model);
     Rows rows = lesson_rows(t->tape, batch, 0, batch->count);
     Tensor *outputs = module_forward(t->model, t->tape, rows.samples);
     Tensor *loss = lesson_loss(t->tape, outputs, rows.target, batch->count);
-    if (tape_error(t->tape, &err) != 0) error_exit(&err);
-    if (tape_backward(t->tape, loss, &err) != 0) error_exit(&err);
-    double value = (double)tensor_item(loss);
+    double value = lesson_backward(t->tape, loss);
     tape_reset(t->tape);
     return value;
 }
 // ANCHOR_END: gradients
 
 static void trainer_open(Trainer *t, const Lesson *lesson) {
-    Error err = {0};
     t->device = lesson_device(0);
-    t->model = train_create_model(&lesson->config, lesson->data, t->device, 0, &err);
-    if (!t->model) error_exit(&err);
+    t->model = lesson_model(lesson, t->device, 0);
     t->tape = tape_create(t->device, NULL);
 }
 
@@ -48,8 +40,7 @@ static void trainer_close(Trainer *t) {
 int main(int argc, char **argv) {
     Lesson lesson;
     Trainer trainer = {0};
-    lesson_options(&lesson, "tutorial_01", SUMMARY, "none");
-    lesson_begin(&lesson, argc, argv);
+    lesson_begin(&lesson, "one-device", argc, argv);
     trainer_open(&trainer, &lesson);
     Optimizer *optimizer = lesson_optimizer(&lesson, trainer.model);
 

@@ -1,45 +1,25 @@
-/* shards.c: step 2: the batch is cut into shards, one after the other, and their gradients are
- * added up in order.
- *
- * Still one device and one thread. The gradient of a mean over all rows is the sum of what the
- * shards contribute, if every shard divides by the rows of the whole batch.
- */
-#include <string.h>
-
-#include "common/base/memory.h"
+/* shards.c: step 2: a batch is cut into shards, whose gradients are added up in order. */
 #include "tutorials/lesson.h"
-
-static const char SUMMARY[] = "Step 2: trains on one device, shard by shard.\n"
-                              "Example: tutorial_02 --shards 3 --epochs 2";
-
-typedef struct Shard { // some rows of the batch, and what becomes of them
-    const Batch *batch;
-    size_t begin, end; // the rows
-    size_t divisor;    // what their losses are divided by
-    double loss;       // their contribution to the batch's
-} Shard;
 
 typedef struct Trainer {
     Device *device;
     Module *model;
     Tape *tape;
+    const Lesson *lesson;
     NamedTensors tensors; // the model's parameters and buffers
     float **sums; // [tensors.count], each as large as its tensor: the shards' gradients added up
-    int shard_count;
-    bool mean_of_means; // --break: every shard divides by its own rows
 } Trainer;
 
-// Leaves the gradients of the shard's rows in the model.
-static void run_shard(Trainer *t, Shard *shard) {
-    Error err = {0};
+// ANCHOR: shards
+// Leaves the gradients of the rows [begin, end) in the model, and returns their part of the loss.
+static double run_shard(Trainer *t, const Batch *batch, size_t begin, size_t end, size_t divisor) {
     module_zero_grad(t->model);
-    Rows rows = lesson_rows(t->tape, shard->batch, shard->begin, shard->end);
+    Rows rows = lesson_rows(t->tape, batch, begin, end);
     Tensor *outputs = module_forward(t->model, t->tape, rows.samples);
-    Tensor *loss = lesson_loss(t->tape, outputs, rows.target, shard->divisor);
-    if (tape_error(t->tape, &err) != 0) error_exit(&err);
-    if (tape_backward(t->tape, loss, &err) != 0) error_exit(&err);
-    shard->loss = (double)tensor_item(loss);
+    Tensor *loss = lesson_loss(t->tape, outputs, rows.target, divisor);
+    double value = lesson_backward(t->tape, loss);
     tape_reset(t->tape);
+    return value;
 }
 
 // sums = gradients for the first shard, sums += gradients for the others: ((g0 + g1) + g2) + ...
@@ -56,24 +36,20 @@ static void install_gradients(Trainer *t) {
     for (size_t k = 0; k < t->tensors.count; k++) {
         Tensor *tensor = t->tensors.items[k].tensor;
         if (!tensor->requires_grad) continue; // a buffer
-        memcpy(tensor->grad, t->sums[k], tensor_bytes(tensor));
+        for (size_t i = 0; i < tensor_count(tensor); i++) tensor->grad[i] = t->sums[k][i];
         tensor->has_grad = true;
     }
 }
 
-// ANCHOR: shards
 // Leaves the gradients of the batch's mean loss in the model, and returns that loss.
-static double compute_gradients(Trainer *t, const Batch *batch, bool tell) {
+static double compute_gradients(Trainer *t, const Batch *batch) {
     double loss = 0;
-    for (int i = 0; i < t->shard_count; i++) {
-        Shard shard = {.batch = batch, .divisor = batch->count};
-        chunk_bounds(batch->count, (size_t)t->shard_count, (size_t)i, &shard.begin, &shard.end);
-        size_t rows = shard.end - shard.begin;
-        if (rows == 0) break; // more shards than rows
-        if (t->mean_of_means) shard.divisor = rows * (size_t)t->shard_count;
-        if (tell) printf("shard=%d rows=%zu a_row_counts=1/%zu\n", i, rows, shard.divisor);
-        run_shard(t, &shard);
-        loss += shard.loss;
+    for (size_t i = 0; i < t->lesson->shards; i++) {
+        size_t begin, end, divisor = batch->count;
+        chunk_bounds(batch->count, t->lesson->shards, i, &begin, &end);
+        if (begin == end) break; // more shards than rows
+        lesson_print_shard(t->lesson, i, end - begin, divisor);
+        loss += run_shard(t, batch, begin, end, divisor);
         add_gradients(t, &t->tensors, i == 0);
     }
     install_gradients(t);
@@ -82,20 +58,15 @@ static double compute_gradients(Trainer *t, const Batch *batch, bool tell) {
 // ANCHOR_END: shards
 
 static void trainer_open(Trainer *t, const Lesson *lesson) {
-    Error err = {0};
     t->device = lesson_device(0);
-    t->model = train_create_model(&lesson->config, lesson->data, t->device, 0, &err);
-    if (!t->model) error_exit(&err);
+    t->model = lesson_model(lesson, t->device, 0);
     t->tape = tape_create(t->device, NULL);
     t->tensors = module_tensors(t->model, MODULE_STATE);
-    t->sums = memory_zalloc(t->tensors.count * sizeof *t->sums);
-    for (size_t k = 0; k < t->tensors.count; k++)
-        t->sums[k] = memory_zalloc(tensor_bytes(t->tensors.items[k].tensor));
+    t->sums = lesson_sums_create(&t->tensors);
 }
 
 static void trainer_close(Trainer *t) {
-    for (size_t k = 0; k < t->tensors.count; k++) free(t->sums[k]);
-    free(t->sums);
+    lesson_sums_close(t->sums, &t->tensors);
     named_tensors_free(&t->tensors);
     tape_close(t->tape);
     module_close(t->model);
@@ -104,17 +75,13 @@ static void trainer_close(Trainer *t) {
 
 int main(int argc, char **argv) {
     Lesson lesson;
-    Trainer trainer = {.shard_count = 2};
-    lesson_options(&lesson, "tutorial_02", SUMMARY, "none|mean-of-means");
-    options_add_int(&lesson.options, "shards", &trainer.shard_count, 1, 64,
-                    "parts that a batch is cut into");
-    lesson_begin(&lesson, argc, argv);
-    trainer.mean_of_means = lesson_breaks(&lesson, "mean-of-means");
+    Trainer trainer = {.lesson = &lesson};
+    lesson_begin(&lesson, "shards", argc, argv);
     trainer_open(&trainer, &lesson);
     Optimizer *optimizer = lesson_optimizer(&lesson, trainer.model);
 
     for (const Batch *batch; (batch = lesson_next(&lesson));) {
-        double loss = compute_gradients(&trainer, batch, lesson.step == 1);
+        double loss = compute_gradients(&trainer, batch);
         optimizer_step(optimizer, lesson_lr(&lesson));
         lesson_report(&lesson, loss);
     }

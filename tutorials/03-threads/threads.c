@@ -1,66 +1,38 @@
-/* threads.c: step 3: each shard has a thread of its own.
- *
- * The threads read the same weights, which do not change meanwhile, and each writes gradients of
- * its own. When all have ended, the gradients are added up in the order of the shards, whichever
- * thread was first: so the sum has the same bits as in step 2.
- */
+/* threads.c: step 3: a thread for each shard; the gradients are added up in the order of the shards. */
 #include <pthread.h>
-#include <string.h>
 
-#include "common/base/memory.h"
 #include "tutorials/lesson.h"
 
-static const char SUMMARY[] = "Step 3: trains with a thread per shard, all on the same weights.\n"
-                              "Example: tutorial_03 --shards 3 --epochs 2";
-
+// ANCHOR: shard
 typedef struct Shard { // some rows of the batch, and what one thread needs to work on them
+    pthread_t thread;
     const Batch *batch;
     size_t begin, end; // the rows
-    size_t divisor;    // what their losses are divided by
-    double loss;       // their contribution to the batch's
-    pthread_t thread;
-    Device *device; // whose memory the tape takes
-    Tape *tape;
-    Module *module; // the model's layers, with tensors whose gradients are this thread's own
-    NamedTensors tensors;
+    double loss;       // their part of the batch's mean loss
+    Replica own;       // the model's layers, with its own tape and gradients
 } Shard;
+// ANCHOR_END: shard
 
 typedef struct Trainer {
     Device *device;
     Module *model;
+    const Lesson *lesson;
     NamedTensors tensors; // the model's parameters and buffers
-    float **sums;  // [tensors.count], each as large as its tensor: the shards' gradients added up
-    Shard *shards; // [shard_count]
-    int shard_count;
-    bool other_order; // --break: adds the last shard first
+    float **sums; // [tensors.count], each as large as its tensor: the shards' gradients added up
+    Shard shards[64]; // lesson->shards of them
 } Trainer;
 
-// The shard reads the model's weights where they lie, and has no gradients yet.
-static void share_weights(const Trainer *t, Shard *shard) {
-    for (size_t k = 0; k < t->tensors.count; k++) {
-        Tensor *mine = shard->tensors.items[k].tensor;
-        const Tensor *shared = t->tensors.items[k].tensor;
-        mine->data = shared->data;
-        mine->grad = NULL; // the tape takes memory for it
-        mine->has_grad = false;
-        if (mine->requires_grad || shard == t->shards) continue;
-        mine->data = tape_memory(shard->tape, tensor_bytes(shared)); // batch norm writes to these
-        memcpy(mine->data, shared->data, tensor_bytes(shared));
-    }
-}
-
-// A thread: leaves the gradients of the shard's rows in the shard's tensors.
+// ANCHOR: threads
+// A thread: leaves the gradients of the shard's rows in the replica.
 static void *run_shard(void *argument) {
-    Error err = {0};
     Shard *shard = argument;
-    Rows rows = lesson_rows(shard->tape, shard->batch, shard->begin, shard->end);
-    Tensor *outputs = module_forward(shard->module, shard->tape, rows.samples);
-    Tensor *loss = lesson_loss(shard->tape, outputs, rows.target, shard->divisor);
-    if (tape_error(shard->tape, &err) != 0) error_exit(&err);
-    if (tape_backward(shard->tape, loss, &err) != 0) error_exit(&err);
-    shard->loss = (double)tensor_item(loss);
+    Rows rows = lesson_rows(shard->own.tape, shard->batch, shard->begin, shard->end);
+    Tensor *outputs = module_forward(shard->own.module, shard->own.tape, rows.samples);
+    Tensor *loss = lesson_loss(shard->own.tape, outputs, rows.target, shard->batch->count);
+    shard->loss = lesson_backward(shard->own.tape, loss);
     return NULL;
 }
+// ANCHOR_END: threads
 
 // sums = gradients for the first shard, sums += gradients for the others: ((g0 + g1) + g2) + ...
 static void add_gradients(Trainer *t, const NamedTensors *tensors, bool first) {
@@ -76,83 +48,58 @@ static void install_gradients(Trainer *t) {
     for (size_t k = 0; k < t->tensors.count; k++) {
         Tensor *tensor = t->tensors.items[k].tensor;
         if (!tensor->requires_grad) continue; // a buffer
-        memcpy(tensor->grad, t->sums[k], tensor_bytes(tensor));
+        for (size_t i = 0; i < tensor_count(tensor); i++) tensor->grad[i] = t->sums[k][i];
         tensor->has_grad = true;
     }
 }
 
-// ANCHOR: threads
+// ANCHOR: loops
 // Leaves the gradients of the batch's mean loss in the model, and returns that loss.
 static double compute_gradients(Trainer *t, const Batch *batch) {
     double loss = 0;
-    int running = 0;
-    for (int i = 0; i < t->shard_count; i++) {
+    size_t running = 0;
+    for (size_t i = 0; i < t->lesson->shards; i++) {
         Shard *shard = &t->shards[i];
         shard->batch = batch;
-        shard->divisor = batch->count;
-        chunk_bounds(batch->count, (size_t)t->shard_count, (size_t)i, &shard->begin, &shard->end);
+        chunk_bounds(batch->count, t->lesson->shards, i, &shard->begin, &shard->end);
         if (shard->begin == shard->end) break; // more shards than rows
-        share_weights(t, shard);
-        CHECK(pthread_create(&shard->thread, NULL, run_shard, shard) == 0, "no thread %d", i);
+        lesson_share_weights(&shard->own, &t->tensors, i == 0);
+        CHECK(pthread_create(&shard->thread, NULL, run_shard, shard) == 0, "no thread %zu", i);
         running++;
     }
-    for (int i = 0; i < running; i++) pthread_join(t->shards[i].thread, NULL);
-    for (int i = 0; i < running; i++) {
-        Shard *shard = &t->shards[t->other_order ? running - 1 - i : i];
+    for (size_t i = 0; i < running; i++) pthread_join(t->shards[i].thread, NULL);
+    for (size_t i = 0; i < running; i++) {
+        Shard *shard = &t->shards[i];
         loss += shard->loss;
-        add_gradients(t, &shard->tensors, i == 0);
-        tape_reset(shard->tape);
+        add_gradients(t, &shard->own.tensors, i == 0);
+        tape_reset(shard->own.tape);
     }
     install_gradients(t);
     return loss;
 }
-// ANCHOR_END: threads
-
-static void shard_open(Shard *shard, const Module *model, int index) {
-    shard->device = lesson_device(index);
-    shard->tape = tape_create(shard->device, NULL);
-    shard->module = module_replica(model, shard->device);
-    shard->tensors = module_tensors(shard->module, MODULE_STATE);
-}
-
-static void shard_close(Shard *shard) {
-    named_tensors_free(&shard->tensors);
-    module_close(shard->module);
-    tape_close(shard->tape);
-    device_close(shard->device);
-}
+// ANCHOR_END: loops
 
 static void trainer_open(Trainer *t, const Lesson *lesson) {
-    Error err = {0};
     t->device = lesson_device(0);
-    t->model = train_create_model(&lesson->config, lesson->data, t->device, 0, &err);
-    if (!t->model) error_exit(&err);
+    t->model = lesson_model(lesson, t->device, 0);
     t->tensors = module_tensors(t->model, MODULE_STATE);
-    t->sums = memory_zalloc(t->tensors.count * sizeof *t->sums);
-    for (size_t k = 0; k < t->tensors.count; k++)
-        t->sums[k] = memory_zalloc(tensor_bytes(t->tensors.items[k].tensor));
-    t->shards = memory_zalloc((size_t)t->shard_count * sizeof *t->shards);
-    for (int i = 0; i < t->shard_count; i++) shard_open(&t->shards[i], t->model, i);
+    t->sums = lesson_sums_create(&t->tensors);
+    for (size_t i = 0; i < lesson->shards; i++)
+        lesson_replica_open(&t->shards[i].own, t->model,
+                            i == 0 ? t->device : lesson_device((int)i));
 }
 
 static void trainer_close(Trainer *t) {
-    for (int i = 0; i < t->shard_count; i++) shard_close(&t->shards[i]);
-    free(t->shards);
-    for (size_t k = 0; k < t->tensors.count; k++) free(t->sums[k]);
-    free(t->sums);
+    lesson_sums_close(t->sums, &t->tensors);
     named_tensors_free(&t->tensors);
     module_close(t->model);
-    device_close(t->device);
+    for (size_t i = 0; i < t->lesson->shards; i++) lesson_replica_close(&t->shards[i].own);
 }
 
 int main(int argc, char **argv) {
     Lesson lesson;
-    Trainer trainer = {.shard_count = 2};
-    lesson_options(&lesson, "tutorial_03", SUMMARY, "none|other-order");
-    options_add_int(&lesson.options, "shards", &trainer.shard_count, 1, 64,
-                    "parts that a batch is cut into, a thread for each");
-    lesson_begin(&lesson, argc, argv);
-    trainer.other_order = lesson_breaks(&lesson, "other-order");
+    Trainer trainer = {.lesson = &lesson};
+    lesson_begin(&lesson, "threads", argc, argv);
     trainer_open(&trainer, &lesson);
     Optimizer *optimizer = lesson_optimizer(&lesson, trainer.model);
 

@@ -1,16 +1,9 @@
-/* sampler.c: step 9: each rank draws its own data: DistributedSampler.
- *
- * All ranks shuffle all samples with the same seed, and each takes every W-th of them, beginning
- * with its own number. No message is needed for that.
+/* sampler.c: step 9: each rank draws its own data, every W-th sample of an order that is the same on
+ * all ranks: DistributedSampler.
  */
 #include "ddp/distributed_sampler.h"
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"
-
-static const char SUMMARY[] = "Step 9: every rank has a sampler, and draws its own data.\n"
-                              "Example: ddprun --nproc-per-node 2 tutorial_09 --epochs 2";
-
-#define TIMEOUT_S 60.0 // how long a rank waits for the others before it gives up
 
 typedef struct Trainer {
     Rendezvous me; // which rank this is, and of how many
@@ -20,7 +13,6 @@ typedef struct Trainer {
     Tape *tape;
     NamedTensors tensors;  // the model's parameters and buffers
     bool expects_backward; // the last forward went through the wrapper
-    double noise;          // standard deviation of what is added to the samples
 } Trainer;
 
 // ANCHOR: sampler
@@ -38,35 +30,28 @@ static void lay_out(Sampler *self, size_t epoch) {
         self->global[b] = (self->start[b + 1] - self->start[b]) * world;
     }
 }
-// ANCHOR_END: sampler
-
-// --break=no-set-epoch: the sampler is not told the epoch.
-static void lay_out_epoch_0(Sampler *self, size_t epoch) {
-    (void)epoch;
-    lay_out(self, 0);
-}
 
 // Which samples come is decided above; the sizes are the library's.
-static Sampler *open_sampler(const Trainer *t, const Lesson *lesson, bool blocked) {
+static Sampler *open_sampler(const Trainer *t, const Lesson *lesson) {
     Error err = {0};
     const TrainConfig *c = &lesson->config;
-    SamplerOfRank *open = blocked ? sampler_blocked : distributed_sampler;
-    uint64_t own_seed = lesson_breaks(lesson, "seed-per-rank") ? 1000 * (uint64_t)t->me.rank : 0;
+    SamplerOfRank *open = lesson->blocked ? sampler_blocked : distributed_sampler;
     Sampler *sampler = open(lesson->data->train.count, c->global_batch, t->me.world_size,
-                            t->me.rank, !c->no_shuffle, false, c->seed + own_seed, &err);
+                            t->me.rank, !c->no_shuffle, false, c->seed, &err);
     if (!sampler) error_exit(&err);
-    if (!blocked)
-        sampler->layout = lesson_breaks(lesson, "no-set-epoch") ? lay_out_epoch_0 : lay_out;
+    if (!lesson->blocked) sampler->layout = lay_out;
     return sampler;
 }
+// ANCHOR_END: sampler
 
+// ANCHOR: noise
 // Noise is data: other numbers on every rank, or the batch sees the same ones W times.
 static void add_noise(const Trainer *t, const Lesson *lesson, const Batch *batch) {
-    bool same = lesson_breaks(lesson, "same-noise");
-    uint64_t seed = lesson->config.seed + (same ? 0 : (uint64_t)t->me.rank);
-    double first = lesson_add_noise(lesson, batch, t->noise, seed);
-    if (lesson->step == 1) ranks_print(t->group, "first noise", first);
+    uint64_t seed = lesson->config.seed + (uint64_t)t->me.rank;
+    double first = lesson_add_noise(lesson, batch, lesson->noise, seed);
+    if (lesson->step == 1) ranks_print(t->group, "first noise ", first, 4);
 }
+// ANCHOR_END: noise
 
 // Wrapping: the weights and buffers of all ranks become rank 0's. Once.
 static void wrap(const Trainer *t) {
@@ -94,33 +79,20 @@ static void average_gradients(Trainer *t) {
 
 // Leaves the mean gradients of all ranks in the model, and returns the mean of their losses.
 static double compute_gradients(Trainer *t, const Batch *batch) {
-    Error err = {0};
     module_zero_grad(t->model);
     Rows rows = lesson_rows(t->tape, batch, 0, batch->count);
     Tensor *outputs = wrapper_forward(t, rows.samples);
     Tensor *loss = lesson_loss(t->tape, outputs, rows.target, batch->count);
-    if (tape_error(t->tape, &err) != 0) error_exit(&err);
-    if (tape_backward(t->tape, loss, &err) != 0) error_exit(&err);
-    double mean = (double)tensor_item(loss);
+    double value = lesson_backward(t->tape, loss);
     average_gradients(t);
     tape_reset(t->tape);
-    ranks_run(t->group, pg_all_reduce(&mean, 1, PG_F64, PG_AVG));
-    return mean;
-}
-
-// Learns from the environment which rank this is, and meets the others.
-static void join(Trainer *t) {
-    Error err = {0};
-    if (init_from_env(&t->me, true, &err) != 0) error_exit(&err); // without a launcher: alone
-    t->group = init_process_group("shm", &t->me, NULL, TIMEOUT_S, &err);
-    if (!t->group) error_exit(&err);
+    ranks_run(t->group, pg_all_reduce(&value, 1, PG_F64, PG_AVG));
+    return value;
 }
 
 static void trainer_open(Trainer *t, const Lesson *lesson) {
-    Error err = {0};
     t->device = lesson_device(t->me.local_rank);
-    t->model = train_create_model(&lesson->config, lesson->data, t->device, t->me.rank, &err);
-    if (!t->model) error_exit(&err);
+    t->model = lesson_model(lesson, t->device, t->me.rank);
     t->tape = tape_create(t->device, NULL);
     t->tensors = module_tensors(t->model, MODULE_STATE);
     wrap(t);
@@ -137,29 +109,16 @@ static void trainer_close(Trainer *t) {
 int main(int argc, char **argv) {
     Lesson lesson;
     Trainer trainer = {0};
-    enum { INTERLEAVED, BLOCKED } layout = INTERLEAVED;
-    bool show = false;
-    lesson_options(&lesson, "tutorial_09", SUMMARY,
-                   "none|no-set-epoch|seed-per-rank|same-noise|fast-schedule");
-    options_add(&lesson.options,
-                (Option){"sampler", OPTION_ENUM, &layout, "interleaved|blocked", 0, 0,
-                         "every W-th row is a rank's, or a part of each batch in one piece"});
-    options_add(&lesson.options, (Option){"noise", OPTION_FLOAT, &trainer.noise, "F", 0, 10,
-                                          "add normal noise to the samples"});
-    options_add(&lesson.options, (Option){"show", OPTION_FLAG, &show, NULL, 0, 0,
-                                          "print what the ranks see in each epoch"});
-    lesson_begin(&lesson, argc, argv);
-    join(&trainer);
-    lesson.quiet = trainer.me.rank > 0;
-    lesson_use_sampler(&lesson, open_sampler(&trainer, &lesson, layout == BLOCKED));
-    int ticks = lesson_breaks(&lesson, "fast-schedule") ? trainer.me.world_size : 1;
+    lesson_begin(&lesson, "sampler", argc, argv);
+    trainer.group = ranks_join(&trainer.me, &lesson);
+    lesson_use_sampler(&lesson, open_sampler(&trainer, &lesson));
     trainer_open(&trainer, &lesson);
     Optimizer *optimizer = lesson_optimizer(&lesson, trainer.model);
 
     for (const Batch *batch; (batch = lesson_next(&lesson));) {
-        double lr = schedule_lr(&lesson.schedule, (size_t)ticks * (lesson.step - 1));
-        if (show) ranks_print_epoch(trainer.group, &lesson, lr);
-        if (trainer.noise > 0) add_noise(&trainer, &lesson, batch);
+        double lr = lesson_lr(&lesson);
+        ranks_print_epoch(trainer.group, &lesson, lr);
+        if (lesson.noise > 0) add_noise(&trainer, &lesson, batch);
         double loss = compute_gradients(&trainer, batch);
         optimizer_step(optimizer, lr);
         lesson_report(&lesson, loss);

@@ -1,28 +1,14 @@
-/* less_to_send.c: step 18: gradients that travel with fewer bytes.
- *
- * Step 8, with other ways to average: in the 16 bits of bf16, or of fp16, whose small range needs a
- * scale and a joint decision; or each matrix as a column times a row (PowerSGD of rank 1).
+/* less_to_send.c: step 18: gradients that travel with fewer bytes: in the 16 bits of bf16, or of fp16,
+ * whose small range needs a scale and a joint decision; or each matrix as a column times a row
+ * (PowerSGD of rank 1).
  */
 #include <math.h>
 
 #include "common/base/half.h"
-#include "common/base/memory.h"
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"
 
-static const char SUMMARY[] = "Step 18: sends gradients with fewer bytes.\n"
-                              "Example: ddprun --nproc-per-node 2 tutorial_18 --wire bf16";
-
-#define TIMEOUT_S 60.0 // how long a rank waits for the others before it gives up
-
-typedef enum Wire { WIRE_F32, WIRE_BF16, WIRE_FP16, WIRE_RANK_1 } Wire;
-
-typedef struct Shard { // some rows of the batch, and what becomes of them
-    const Batch *batch;
-    size_t begin, end; // the rows
-    size_t divisor;    // what their losses are divided by
-    double loss;       // their contribution to the batch's
-} Shard;
+enum { WIRE_F32, WIRE_BF16, WIRE_FP16, WIRE_RANK_1 }; // the words of --wire
 
 typedef struct Trainer {
     Rendezvous me; // which rank this is, and of how many
@@ -30,14 +16,28 @@ typedef struct Trainer {
     Device *device;
     Module *model;
     Tape *tape;
-    NamedTensors tensors;   // the model's parameters and buffers
-    Wire wire;              // how gradients travel
+    NamedTensors tensors;  // the model's parameters and buffers
+    bool expects_backward; // the last forward went through the wrapper
+    const Lesson *lesson;
     double scale;           // fp16: they are multiplied by this before, and divided after
-    bool own_inf, lossy;    // --break: each rank looks for itself; what was not sent is lost
     bool infinite;          // a gradient of this step has no finite number any more
     float **errors, **rows; // [tensors.count]: what was not sent yet [n, m]; the last rows [m]
     size_t bytes, vanished; // sent by this rank; numbers that became 0 on the way
 } Trainer;
+
+// Wrapping: the weights and buffers of all ranks become rank 0's. Once.
+static void wrap(const Trainer *t) {
+    for (size_t k = 0; k < t->tensors.count; k++) {
+        Tensor *tensor = t->tensors.items[k].tensor;
+        ranks_run(t->group, pg_broadcast(tensor->data, tensor_bytes(tensor), PG_U8, 0));
+    }
+}
+
+// The wrapper's forward: notes that the gradients of this one are to be averaged.
+static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
+    t->expects_backward = true;
+    return module_forward(t->model, t->tape, x);
+}
 
 // ANCHOR: wires
 static void average(Trainer *t, float *numbers, size_t count) {
@@ -47,19 +47,18 @@ static void average(Trainer *t, float *numbers, size_t count) {
 
 // Divides before it adds, so that the sum stays in fp16's range; the sum is rounded once more.
 static void average_in_16_bits(Trainer *t, float *numbers, size_t count) {
-    bool fp16 = t->wire == WIRE_FP16;
+    bool fp16 = t->lesson->wire == WIRE_FP16;
     float scale = fp16 ? (float)t->scale : 1.0f, share = scale / (float)t->me.world_size;
     uint16_t *wire = tape_memory(t->tape, count * sizeof *wire);
     for (size_t i = 0; i < count; i++) {
         wire[i] = fp16 ? half_to_f16(numbers[i] * share) : half_to_bf16(numbers[i] * share);
         t->vanished += numbers[i] != 0.0f && (wire[i] & 0x7fff) == 0;
-        if (t->own_inf) t->infinite |= fp16 && !isfinite(half_from_f16(wire[i]));
     }
     ranks_run(t->group, pg_all_reduce(wire, count, fp16 ? PG_F16 : PG_BF16, PG_SUM));
     t->bytes += count * sizeof *wire;
     for (size_t i = 0; i < count; i++) {
         numbers[i] = (fp16 ? half_from_f16(wire[i]) : half_from_bf16(wire[i])) / scale;
-        if (!t->own_inf) t->infinite |= !isfinite(numbers[i]); // the same on all ranks
+        t->infinite |= !isfinite(numbers[i]); // the same on all ranks
     }
 }
 
@@ -78,24 +77,26 @@ static void average_rank_1(Trainer *t, float *g, size_t n, size_t m, float *erro
     average(t, row, m);
     for (size_t i = 0; i < n * m; i++) {
         float sent = column[i / m] * row[i % m];
-        error[i] = t->lossy ? 0 : g[i] - sent;
+        error[i] = g[i] - sent;
         g[i] = sent;
     }
 }
 
+// After backward: the gradients of all ranks become their mean.
 static void average_gradients(Trainer *t) {
     t->infinite = false;
-    for (size_t k = 0; k < t->tensors.count; k++) {
+    for (size_t k = 0; t->expects_backward && k < t->tensors.count; k++) {
         Tensor *tensor = t->tensors.items[k].tensor;
         size_t count = tensor_count(tensor), n = tensor->shape[0];
         if (!tensor->requires_grad) continue; // it is a buffer
-        if (t->wire == WIRE_RANK_1 && tensor->ndim > 1)
+        if (t->lesson->wire == WIRE_RANK_1 && tensor->ndim > 1)
             average_rank_1(t, tensor->grad, n, count / n, t->errors[k], t->rows[k]);
-        else if (t->wire == WIRE_BF16 || t->wire == WIRE_FP16)
+        else if (t->lesson->wire == WIRE_BF16 || t->lesson->wire == WIRE_FP16)
             average_in_16_bits(t, tensor->grad, count);
         else
             average(t, tensor->grad, count);
     }
+    t->expects_backward = false;
 }
 
 // Whether to take the step. If not, the next one is tried with half of the scale.
@@ -107,60 +108,36 @@ static bool is_finite(Trainer *t, const Lesson *lesson) {
 }
 // ANCHOR_END: wires
 
-// Leaves the gradients of the shard's rows in the model.
-static void run_shard(Trainer *t, Shard *shard) {
-    Error err = {0};
-    module_zero_grad(t->model);
-    Rows rows = lesson_rows(t->tape, shard->batch, shard->begin, shard->end);
-    Tensor *outputs = module_forward(t->model, t->tape, rows.samples);
-    Tensor *loss = lesson_loss(t->tape, outputs, rows.target, shard->divisor);
-    if (tape_error(t->tape, &err) != 0) error_exit(&err);
-    if (tape_backward(t->tape, loss, &err) != 0) error_exit(&err);
-    shard->loss = (double)tensor_item(loss);
-}
-
 // Leaves the mean gradients of all ranks in the model, and returns the mean of their losses.
 static double compute_gradients(Trainer *t, const Batch *batch) {
-    Shard shard = {.batch = batch};
-    chunk_bounds(batch->count, (size_t)t->me.world_size, (size_t)t->me.rank, &shard.begin,
-                 &shard.end);
-    shard.divisor = shard.end - shard.begin; // each rank takes the mean of its own rows
-    run_shard(t, &shard);
+    size_t begin, end;
+    chunk_bounds(batch->count, (size_t)t->me.world_size, (size_t)t->me.rank, &begin, &end);
+    module_zero_grad(t->model);
+    Rows rows = lesson_rows(t->tape, batch, begin, end);
+    Tensor *outputs = wrapper_forward(t, rows.samples);
+    Tensor *loss = lesson_loss(t->tape, outputs, rows.target, rows.count); // of its own rows
+    double value = lesson_backward(t->tape, loss);
     average_gradients(t);
     tape_reset(t->tape);
-    ranks_run(t->group, pg_all_reduce(&shard.loss, 1, PG_F64, PG_AVG));
-    return shard.loss;
-}
-
-// Learns from the environment which rank this is, and meets the others.
-static void join(Trainer *t) {
-    Error err = {0};
-    if (init_from_env(&t->me, true, &err) != 0) error_exit(&err); // without a launcher: alone
-    t->group = init_process_group("shm", &t->me, NULL, TIMEOUT_S, &err);
-    if (!t->group) error_exit(&err);
+    ranks_run(t->group, pg_all_reduce(&value, 1, PG_F64, PG_AVG));
+    return value;
 }
 
 static void trainer_open(Trainer *t, const Lesson *lesson) {
-    Error err = {0};
     t->device = lesson_device(t->me.local_rank);
-    t->model = train_create_model(&lesson->config, lesson->data, t->device, t->me.rank, &err);
-    if (!t->model) error_exit(&err);
+    t->model = lesson_model(lesson, t->device, t->me.rank);
     t->tape = tape_create(t->device, NULL);
     t->tensors = module_tensors(t->model, MODULE_STATE);
-    t->errors = memory_zalloc(t->tensors.count * sizeof *t->errors);
-    t->rows = memory_zalloc(t->tensors.count * sizeof *t->rows);
-    for (size_t k = 0; k < t->tensors.count; k++) {
-        const Tensor *tensor = t->tensors.items[k].tensor;
-        ranks_run(t->group, pg_broadcast(tensor->data, tensor_bytes(tensor), PG_U8, 0));
-        t->errors[k] = memory_zalloc(tensor_bytes(tensor));
-        t->rows[k] = memory_zalloc(tensor_bytes(tensor));
-        for (size_t j = 0; j < tensor_count(tensor); j++) t->rows[k][j] = 1; // the same on all
-    }
+    t->errors = lesson_sums_create(&t->tensors);
+    t->rows = lesson_sums_create(&t->tensors);
+    for (size_t k = 0; k < t->tensors.count; k++) // the first rows are the same on all ranks
+        for (size_t j = 0; j < tensor_count(t->tensors.items[k].tensor); j++) t->rows[k][j] = 1;
+    wrap(t);
 }
 
 static void trainer_close(Trainer *t) {
-    for (size_t k = 0; k < t->tensors.count; k++) free(t->errors[k]), free(t->rows[k]);
-    free(t->errors), free(t->rows);
+    lesson_sums_close(t->errors, &t->tensors);
+    lesson_sums_close(t->rows, &t->tensors);
     named_tensors_free(&t->tensors);
     tape_close(t->tape);
     module_close(t->model);
@@ -170,17 +147,10 @@ static void trainer_close(Trainer *t) {
 
 int main(int argc, char **argv) {
     Lesson lesson;
-    Trainer trainer = {.scale = 65536};
-    lesson_options(&lesson, "tutorial_18", SUMMARY, "none|own-inf|no-feedback");
-    options_add(&lesson.options, (Option){"wire", OPTION_ENUM, &trainer.wire,
-                                          "f32|bf16|fp16|rank-1", 0, 0, "how gradients travel"});
-    options_add(&lesson.options, (Option){"scale", OPTION_FLOAT, &trainer.scale, "S", 1, 1e30,
-                                          "fp16: gradients are multiplied by this on the way"});
-    lesson_begin(&lesson, argc, argv);
-    trainer.own_inf = lesson_breaks(&lesson, "own-inf");
-    trainer.lossy = lesson_breaks(&lesson, "no-feedback");
-    join(&trainer);
-    lesson.quiet = trainer.me.rank > 0;
+    Trainer trainer = {.lesson = &lesson};
+    lesson_begin(&lesson, "less-to-send", argc, argv);
+    trainer.scale = lesson.scale;
+    trainer.group = ranks_join(&trainer.me, &lesson);
     trainer_open(&trainer, &lesson);
     Optimizer *optimizer = lesson_optimizer(&lesson, trainer.model);
 

@@ -1,26 +1,10 @@
-/* machines.c: step 21: ranks on several machines.
- *
- * Step 8 as it is; it does not matter to a collective where the ranks are. What is new is that a
- * rank has two numbers: its place in the job, and its place on its machine (a node). Devices and
- * files belong to a node, so they go by the second.
+/* machines.c: step 21: ranks on several machines. A rank has two numbers: its place in the job, and its
+ * place on its machine (a node). Devices and files belong to a node, so they go by the second.
  */
 #include <unistd.h>
 
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"
-
-static const char SUMMARY[] = "Step 21: trains on several machines.\n"
-                              "Example: ddprun --nnodes 2 --node-rank 0 --nproc-per-node 2 "
-                              "--master-addr 10.0.0.1 tutorial_21";
-
-#define TIMEOUT_S 60.0 // how long a rank waits for the others before it gives up
-
-typedef struct Shard { // some rows of the batch, and what becomes of them
-    const Batch *batch;
-    size_t begin, end; // the rows
-    size_t divisor;    // what their losses are divided by
-    double loss;       // their contribution to the batch's
-} Shard;
 
 typedef struct Trainer {
     Rendezvous me; // which rank this is, and of how many
@@ -28,8 +12,8 @@ typedef struct Trainer {
     Device *device;
     Module *model;
     Tape *tape;
-    NamedTensors tensors; // the model's parameters and buffers
-    const char *scratch;  // a folder on the node's own disk; NULL: nothing is prepared
+    NamedTensors tensors;  // the model's parameters and buffers
+    bool expects_backward; // the last forward went through the wrapper
 } Trainer;
 
 // Wrapping: the weights and buffers of all ranks become rank 0's. Once.
@@ -40,53 +24,42 @@ static void wrap(const Trainer *t) {
     }
 }
 
+// The wrapper's forward: notes that the gradients of this one are to be averaged.
+static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
+    t->expects_backward = true;
+    return module_forward(t->model, t->tape, x);
+}
+
 // After backward: the gradients of all ranks become their mean.
-static void average_gradients(const Trainer *t) {
-    for (size_t k = 0; k < t->tensors.count; k++) {
+static void average_gradients(Trainer *t) {
+    for (size_t k = 0; t->expects_backward && k < t->tensors.count; k++) {
         Tensor *tensor = t->tensors.items[k].tensor;
         if (tensor->requires_grad) // else it is a buffer
             ranks_run(t->group, pg_all_reduce(tensor->grad, tensor_count(tensor), PG_F32, PG_AVG));
     }
-}
-
-// Leaves the gradients of the shard's rows in the model.
-static void run_shard(Trainer *t, Shard *shard) {
-    Error err = {0};
-    module_zero_grad(t->model);
-    Rows rows = lesson_rows(t->tape, shard->batch, shard->begin, shard->end);
-    Tensor *outputs = module_forward(t->model, t->tape, rows.samples);
-    Tensor *loss = lesson_loss(t->tape, outputs, rows.target, shard->divisor);
-    if (tape_error(t->tape, &err) != 0) error_exit(&err);
-    if (tape_backward(t->tape, loss, &err) != 0) error_exit(&err);
-    shard->loss = (double)tensor_item(loss);
+    t->expects_backward = false;
 }
 
 // Leaves the mean gradients of all ranks in the model, and returns the mean of their losses.
 static double compute_gradients(Trainer *t, const Batch *batch) {
-    Shard shard = {.batch = batch};
-    chunk_bounds(batch->count, (size_t)t->me.world_size, (size_t)t->me.rank, &shard.begin,
-                 &shard.end);
-    shard.divisor = shard.end - shard.begin; // each rank takes the mean of its own rows
-    run_shard(t, &shard);
+    size_t begin, end;
+    chunk_bounds(batch->count, (size_t)t->me.world_size, (size_t)t->me.rank, &begin, &end);
+    module_zero_grad(t->model);
+    Rows rows = lesson_rows(t->tape, batch, begin, end);
+    Tensor *outputs = wrapper_forward(t, rows.samples);
+    Tensor *loss = lesson_loss(t->tape, outputs, rows.target, rows.count); // of its own rows
+    double value = lesson_backward(t->tape, loss);
     average_gradients(t);
     tape_reset(t->tape);
-    ranks_run(t->group, pg_all_reduce(&shard.loss, 1, PG_F64, PG_AVG));
-    return shard.loss;
-}
-
-// Learns from the environment which rank this is, and meets the others.
-static void join(Trainer *t) {
-    Error err = {0};
-    if (init_from_env(&t->me, true, &err) != 0) error_exit(&err); // without a launcher: alone
-    t->group = init_process_group("shm", &t->me, NULL, TIMEOUT_S, &err);
-    if (!t->group) error_exit(&err);
+    ranks_run(t->group, pg_all_reduce(&value, 1, PG_F64, PG_AVG));
+    return value;
 }
 
 // ANCHOR: node
 // Each node has as many devices as ranks, numbered from 0. (Here they are CPU devices.)
-static int choose_device(const Trainer *t, const Lesson *lesson) {
+static int choose_device(const Trainer *t) {
     Error err = {0};
-    int device = lesson_breaks(lesson, "global-rank") ? t->me.rank : t->me.local_rank;
+    int device = t->me.local_rank;
     if (device < t->me.local_world_size) return device;
     error_set(&err, STATUS_FAILED, "rank %d wants device %d, and its node has 0 to %d", t->me.rank,
               device, t->me.local_world_size - 1);
@@ -94,16 +67,13 @@ static int choose_device(const Trainer *t, const Lesson *lesson) {
 }
 
 // Unpacks the data on the node's own disk: once on each node, by its first rank. The others wait.
-static void prepare(const Trainer *t, const Lesson *lesson) {
+static void prepare(const Trainer *t, const char *scratch) {
     char file[1024];
-    bool first = lesson_breaks(lesson, "prepare-once") ? t->me.rank == 0 : t->me.local_rank == 0;
-    if (!t->scratch) return;
-    snprintf(file, sizeof file, "%s/unpacked", t->scratch);
-    if (first) {
-        FILE *unpacked = fopen(file, "w");
-        CHECK(unpacked, "cannot write %s", file);
-        fclose(unpacked);
-    }
+    bool first = t->me.local_rank == 0;
+    snprintf(file, sizeof file, "%s/unpacked", scratch);
+    FILE *unpacked = first ? fopen(file, "w") : NULL;
+    lesson_need(!first || unpacked, file, "cannot be written");
+    if (unpacked) fclose(unpacked);
     ranks_run(t->group, pg_barrier());
     printf("rank %d, local rank %d, node %d: the data is %s\n", t->me.rank, t->me.local_rank,
            t->me.rank / t->me.local_world_size, access(file, R_OK) == 0 ? "there" : "NOT there");
@@ -111,10 +81,9 @@ static void prepare(const Trainer *t, const Lesson *lesson) {
 // ANCHOR_END: node
 
 static void trainer_open(Trainer *t, const Lesson *lesson) {
-    Error err = {0};
-    t->device = lesson_device(choose_device(t, lesson));
-    t->model = train_create_model(&lesson->config, lesson->data, t->device, t->me.rank, &err);
-    if (!t->model) error_exit(&err);
+    if (lesson->scratch) prepare(t, lesson->scratch);
+    t->device = lesson_device(choose_device(t));
+    t->model = lesson_model(lesson, t->device, t->me.rank);
     t->tape = tape_create(t->device, NULL);
     t->tensors = module_tensors(t->model, MODULE_STATE);
     wrap(t);
@@ -131,13 +100,8 @@ static void trainer_close(Trainer *t) {
 int main(int argc, char **argv) {
     Lesson lesson;
     Trainer trainer = {0};
-    lesson_options(&lesson, "tutorial_21", SUMMARY, "none|global-rank|prepare-once");
-    options_add(&lesson.options, (Option){"scratch", OPTION_STRING, &trainer.scratch, "DIR", 0, 0,
-                                          "a folder on this node's own disk"});
-    lesson_begin(&lesson, argc, argv);
-    join(&trainer);
-    lesson.quiet = trainer.me.rank > 0;
-    prepare(&trainer, &lesson);
+    lesson_begin(&lesson, "machines", argc, argv);
+    trainer.group = ranks_join(&trainer.me, &lesson);
     trainer_open(&trainer, &lesson);
     Optimizer *optimizer = lesson_optimizer(&lesson, trainer.model);
 

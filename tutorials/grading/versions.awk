@@ -1,8 +1,9 @@
 # versions.awk: versions of a solution, each told by what is replaced in it. An exercise's EE-name.wrong holds the wrong
 # ones, each with the sentence that the grader must answer; EE-name.right those in another style that get all points.
-# A step's PROGRAM.run holds versions of its program, one for each exercise whose functions tutorials/run calls there:
+# A step's PROGRAM.run holds versions of its program, one for each exercise whose functions tutorials/run calls there,
+# and its PROGRAM.breaks one for each mistake of --break and for some flags:
 #
-#     wrong NAME: SENTENCE      (right NAME: what is other about it; run EE-name: functions)
+#     wrong NAME: SENTENCE      (right NAME: what is other about it; run EE-name: functions; break NAME: the mistake; flag NAME: what it prints)
 #     <<<<
 #     lines of the solution, which must stand there once
 #     ====
@@ -20,7 +21,7 @@ function refuse(what) {
 FNR == NR && FNR == 1 { file = FILENAME }
 FNR == NR || list {
     if (state == "" && /^#/) next
-    if (state == "" && /^(wrong|right|run) [a-z0-9-]+/) {
+    if (state == "" && /^(wrong|right|run|break|flag) [a-z0-9-]+/) {
         current = $2
         sub(/:$/, "", current)
         sentence = index($0, ": ") ? substr($0, index($0, ": ") + 2) : ""

@@ -1,0 +1,23 @@
+/* breaks.h: the versions of a step's program, and which of them a command line asks for.
+ *
+ * PROGRAM.breaks has a version for each mistake that the program can make on purpose (--break=NAME),
+ * and for a flag that makes it print more (--NAME): each is told by the lines that it replaces
+ * (grading/versions.awk has the form). So the program itself holds nothing but the lesson. The build
+ * compiles all of them into tutorial_NN, each with a main of its own name.
+ */
+#ifndef TUTORIALS_BREAKS_H
+#define TUTORIALS_BREAKS_H
+
+#include <stddef.h>
+
+typedef struct Version {
+    const char
+        *name; // the value of --break, or "--NAME"; "none", the program as it is, comes first
+    int (*main)(int argc, char **argv);
+} Version;
+
+// Runs the version that argv names, and returns its status. A name that is none of these is left to
+// the program, whose options refuse it.
+int run_version(const Version *versions, size_t count, int argc, char **argv);
+
+#endif

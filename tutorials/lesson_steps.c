@@ -1,0 +1,153 @@
+/* lesson_steps.c: the steps: what --help says of each, its own options, and the mistakes (--break) of
+ * which its PROGRAM.breaks has the lines. Their order is that of the folders: row i is step i + 1.
+ */
+#include <string.h>
+
+#include "tutorials/lesson.h"
+
+// Those of the trainers' shared options that the programs here know. The others, as those for
+// precision, GPUs or schedules of checkpoints, are left to the trainers.
+static const char *const KNOWN[] = {
+    "model", "hidden",       "data",         "no-shuffle", "global-batch", "seed",     "epochs",
+    "steps", "optimizer",    "lr",           "momentum",   "nesterov",     "schedule", "log-every",
+    "save",  "weight-decay", "warmup-steps", "save-init",  "load-init",    "no-eval"};
+
+typedef struct Step {
+    const char *name, *does, *example;
+    const char *options; // "shards|show"
+    const char *breaks;  // "none|mean-of-means"
+} Step;
+
+// clang-format off
+static const Step STEPS[] = {
+    {"one-device", "trains on one device",
+     "tutorial_01 --epochs 2", "", "none"},
+    {"shards", "trains on one device, shard by shard",
+     "tutorial_02 --shards 3 --epochs 2", "shards", "none|mean-of-means"},
+    {"threads", "trains with a thread per shard, all on the same weights",
+     "tutorial_03 --shards 3 --epochs 2", "shards", "none|other-order"},
+    {"data-parallel", "trains with DataParallel, written out",
+     "tutorial_04 --devices 3 --epochs 2", "devices", "none"},
+    {"dp-costs", "trains with the library's DataParallel, and measures",
+     "tutorial_05 --devices 4 --model convnet", "devices", "none"},
+    {"processes", "the same training in several processes",
+     "ddprun --nproc-per-node 2 tutorial_06 --epochs 2", "", "none|every-rank-prints|no-barrier"},
+    {"collectives", "trains in several processes that send messages",
+     "ddprun --nproc-per-node 2 tutorial_07 --epochs 2", "", "none|local-loss"},
+    {"replicas", "trains with DistributedDataParallel, written out",
+     "ddprun --nproc-per-node 2 tutorial_08 --epochs 2", "show-update", "none|no-broadcast|bypass"},
+    {"sampler", "every rank has a sampler, and draws its own data",
+     "ddprun --nproc-per-node 2 tutorial_09 --epochs 2", "sampler|noise|show",
+     "none|no-set-epoch|seed-per-rank|same-noise|fast-schedule"},
+    {"buckets", "gradients are reduced in buckets",
+     "ddprun --nproc-per-node 2 tutorial_10 --epochs 2", "bucket-bytes",
+     "none|last-bucket-lost|other-buckets"},
+    {"overlap", "buckets are reduced while backward runs",
+     "ddprun --nproc-per-node 2 tutorial_11 --epochs 2", "bucket-bytes|show",
+     "none|no-overlap|own-order"},
+    {"ring", "buckets are reduced by a ring, written out",
+     "ddprun --nproc-per-node 3 tutorial_12 --epochs 2", "bucket-bytes|orders",
+     "none|lost-round|nobody-listens"},
+    {"batch-norm", "batch norm across ranks",
+     "ddprun --nproc-per-node 2 tutorial_13 --model convnet", "batch-norm", "none|no-buffers"},
+    {"metrics", "trains, and then evaluates on all ranks",
+     "ddprun --nproc-per-node 4 tutorial_14 --epochs 2", "only-test",
+     "none|padded|mean-of-ranks|rank-0-alone"},
+    {"checkpoints", "trains with checkpoints",
+     "ddprun --nproc-per-node 2 tutorial_15 --checkpoint FILE", "checkpoint|kill-at",
+     "none|in-place|no-momentum|momentum-on-rank-0|epoch-start"},
+    {"uneven", "micro-batches, clipping, and ranks that run out of rows",
+     "ddprun --nproc-per-node 2 tutorial_16 --micro-batches 4", "micro-batches|max-norm|uneven",
+     "none|mean-of-means|first|every|clip-first|norm-twice|no-join|stale"},
+    {"sharding", "divides the optimizer over the ranks",
+     "ddprun --nproc-per-node 2 tutorial_17 --optimizer adamw", "",
+     "none|no-sum|no-gather|lost-rest"},
+    {"less-to-send", "sends gradients with fewer bytes",
+     "ddprun --nproc-per-node 2 tutorial_18 --wire bf16", "wire|scale",
+     "none|own-inf|no-feedback"},
+    {"gpus", "", "", "", "none"}, // a program without a Lesson
+    {"hangs", "stops early, and what can go wrong with that",
+     "ddprun --nproc-per-node 3 tutorial_20 --epochs 4", "timeout|stop-below",
+     "none|lonely-if|lone-stop|barrier|stuck|dead"},
+    {"machines", "trains on several machines",
+     "ddprun --nnodes 2 --node-rank 0 --nproc-per-node 2 --master-addr 10.0.0.1 tutorial_21",
+     "scratch", "none|global-rank|prepare-once"},
+};
+// clang-format on
+
+static bool is_known(const Option *option) {
+    for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN; i++)
+        if (option->type == OPTION_TITLE || strcmp(option->name, KNOWN[i]) == 0) return true;
+    return false;
+}
+
+static void keep_known(Options *options) {
+    size_t kept = 0;
+    for (size_t i = 0; i < options->count; i++)
+        if (is_known(&options->table[i])) options->table[kept++] = options->table[i];
+    options->count = kept;
+}
+
+// Adds those of the options that some steps have which this step has.
+static void add_own(Lesson *l, const char *names) {
+    const Option all[] = {
+        {"shards", OPTION_SIZE, &l->shards, "N", 1, 64, "parts that a batch is cut into"},
+        {"devices", OPTION_SIZE, &l->devices, "N", 1, 64,
+         "devices, a replica of the model on each"},
+        {"show", OPTION_FLAG, &l->show, NULL, 0, 0, "print what happens in the first step"},
+        {"show-update", OPTION_FLAG, &l->show_update, NULL, 0, 0, "print how a weight changes"},
+        {"sampler", OPTION_ENUM, &l->blocked, "interleaved|blocked", 0, 0,
+         "every W-th row is a rank's, or a part of each batch in one piece"},
+        {"noise", OPTION_FLOAT, &l->noise, "F", 0, 10, "add normal noise to the samples"},
+        {"bucket-bytes", OPTION_SIZE, &l->bucket_bytes, "N", 0, 1e12,
+         "a bucket that holds so many is full; 0: each gradient alone"},
+        {"orders", OPTION_FLAG, &l->orders, NULL, 0, 0, "print sums in several orders"},
+        {"batch-norm", OPTION_CHOICE, &l->batch_norm, "own|sync", 0, 0,
+         "statistics of the rank's own rows, or of all ranks' rows"},
+        {"only-test", OPTION_FLAG, &l->only_test, NULL, 0, 0,
+         "evaluate the first weights (--load-init), and end"},
+        {"checkpoint", OPTION_STRING, &l->checkpoint, "FILE", 0, 0,
+         "written regularly; if it is there, go on from it"},
+        {"kill-at", OPTION_SIZE, &l->kill_at, "N", 0, 1e9,
+         "die while the checkpoint of step N is written"},
+        {"micro-batches", OPTION_SIZE, &l->micro_batches, "N", 1, 1e3, "in a step"},
+        {"max-norm", OPTION_FLOAT, &l->max_norm, "F", 0, 1e9, "clip; 0: do not"},
+        {"uneven", OPTION_SIZE, &l->uneven, "N", 0, 1e3, "steps: rank r has r times as many less"},
+        {"wire", OPTION_ENUM, &l->wire, "f32|bf16|fp16|rank-1", 0, 0, "how gradients travel"},
+        {"scale", OPTION_FLOAT, &l->scale, "S", 1, 1e30,
+         "fp16: gradients are multiplied by this on the way"},
+        {"timeout", OPTION_FLOAT, &l->timeout_s, "S", 0.1, 3600,
+         "seconds that a rank waits for the others"},
+        {"stop-below", OPTION_FLOAT, &l->stop_below, "LOSS", 0, 100,
+         "end as soon as a rank's loss is below this"},
+        {"scratch", OPTION_STRING, &l->scratch, "DIR", 0, 0, "a folder on this node's own disk"}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (options_has_word(names, all[i].name)) options_add(&l->options, all[i]);
+}
+
+void lesson_options(Lesson *lesson, const char *name) {
+    size_t i = 0;
+    while (i < sizeof STEPS / sizeof *STEPS && strcmp(STEPS[i].name, name) != 0) i++;
+    CHECK(i < sizeof STEPS / sizeof *STEPS, "there is no step \"%s\"", name);
+    const Step *step = &STEPS[i];
+    *lesson = (Lesson){.config = train_config_default(),
+                       .broken = "none",
+                       .shards = 2,
+                       .devices = 2,
+                       .bucket_bytes = 25 * 1024 * 1024,
+                       .batch_norm = "own",
+                       .micro_batches = 1,
+                       .scale = 65536,
+                       .timeout_s = 60};
+    snprintf(lesson->program, sizeof lesson->program, "tutorial_%02zu", i + 1);
+    snprintf(lesson->summary, sizeof lesson->summary, "Step %zu: %s.\nExample: %s", i + 1,
+             step->does, step->example);
+    lesson->options = (Options){.program = lesson->program, .summary = lesson->summary};
+    train_options(&lesson->options, &lesson->config);
+    keep_known(&lesson->options);
+    options_add_title(&lesson->options, "This step");
+    add_own(lesson, step->options);
+    if (strcmp(step->breaks, "none") != 0)
+        options_add_choice(&lesson->options, "break", &lesson->broken, step->breaks,
+                           "make this mistake, to see what it does");
+}
