@@ -1,8 +1,8 @@
 /* breaks.h: the versions of a step's program, and which of them a command line asks for.
  *
- * PROGRAM.breaks has a version for each mistake that the program can make on purpose (--break=NAME),
- * and for a flag that makes it print more (--NAME): each is told by the lines that it replaces
- * (grading/versions.awk has the form). So the program itself holds nothing but the lesson. The build
+ * PROGRAM.breaks has a version for each mistake that the program can make on purpose
+ * (--break=NAME), and for a flag that makes it print more (--NAME): the lines that it replaces, in
+ * the form of grading/versions.awk. So the program itself holds the lesson alone. The build
  * compiles all of them into tutorial_NN, each with a main of its own name.
  */
 #ifndef TUTORIALS_BREAKS_H

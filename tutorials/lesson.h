@@ -14,9 +14,9 @@
  *     }
  *     lesson_end(&lesson, model);
  *
- * The mistakes that a program can make on purpose (--break=NAME) are not in it either: PROGRAM.breaks
- * beside it holds the lines that each replaces, and the build makes a version of the program of each
- * (breaks.h).
+ * The mistakes that a program can make on purpose (--break=NAME) are not in it either:
+ * PROGRAM.breaks beside it holds the lines that each replaces, and the build makes a version of the
+ * program of each (breaks.h).
  */
 #ifndef TUTORIALS_LESSON_H
 #define TUTORIALS_LESSON_H
@@ -134,8 +134,8 @@ void lesson_flatten(const NamedTensors *tensors, Flatten what, float *flat);
 void lesson_hook(Tensor *const *tensors, size_t count,
                  int (*ready)(void *context, Tensor *tensor, Error *err), void *context);
 
-// The model's layers once more, for one of several threads, with a tape and tensors of its own. They
-// have neither weights nor gradients yet.
+// The model's layers once more, for one of several threads, with a tape and tensors of its own,
+// which have neither weights nor gradients yet.
 typedef struct Replica {
     Device *device;
     Tape *tape;
@@ -145,8 +145,8 @@ typedef struct Replica {
 void lesson_replica_open(Replica *replica, const Module *model,
                          Device *device); // takes over the device
 void lesson_replica_close(Replica *replica);
-// The replica reads the model's weights where they lie, and has no gradients. What batch norm writes
-// in forward is the model's own for the first replica, and a copy for every other.
+// The replica reads the model's weights where they lie, and has no gradients. The buffers, which
+// batch norm writes in forward, are the model's own for the first replica, and copies for others.
 void lesson_share_weights(Replica *replica, const NamedTensors *weights, bool first);
 
 // ---- what a program shows ----------------------------------------------------------------------
@@ -164,8 +164,8 @@ void lesson_print_each_step(const Lesson *lesson, const char *name, size_t count
 void lesson_print_bytes(const Device *device);
 // The share of each phase of the steps, a # for two percent.
 void lesson_print_phases(const Profile *profile);
-// A confusion matrix [classes, classes], the number of its rows, and an accuracy. Nothing from a quiet
-// process.
+// A confusion matrix [classes, classes], the number of its rows, and an accuracy. A quiet process
+// prints nothing.
 void lesson_print_counts(const Lesson *lesson, const double *counts, size_t classes,
                          double accuracy);
 // What the model's first batch norm remembers of its inputs; nothing if there is none.

@@ -1,5 +1,5 @@
-/* lesson_steps.c: the steps: what --help says of each, its own options, and the mistakes (--break) of
- * which its PROGRAM.breaks has the lines. Their order is that of the folders: row i is step i + 1.
+/* lesson_steps.c: the steps: what --help says of each, its own options, and the mistakes (--break)
+ * of which its PROGRAM.breaks has the lines. The order is the folders': row i is step i + 1.
  */
 #include <string.h>
 

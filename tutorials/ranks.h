@@ -20,11 +20,11 @@ void ranks_print_whether_equal(ProcessGroup *group, Module *model);
 // Rank 0 prints a number that each rank has, a line for each: "rank 1: first noise 0.1417", for the
 // name "first noise " and 4 decimals. At most 64 ranks. Collective.
 void ranks_print(ProcessGroup *group, const char *name, double number, int decimals);
-// "collectives in a step: 15": those since the group's sequence number was `before`, in `steps` steps.
+// Prints "collectives in a step: 15": of those since sequence number `before`, in `steps` steps.
 void ranks_print_collectives(const ProcessGroup *group, uint64_t before, size_t steps);
-// "collectives=161 norm=0.25": those since `before`, and a norm.
+// Prints "collectives=161 norm=0.25": those since the sequence number `before`, and a norm.
 void ranks_print_norm(const ProcessGroup *group, uint64_t before, double norm);
-// Prints which of the `count` weights this rank steps, and the bytes of the optimizer's state for them.
+// Prints which of the `count` weights this rank steps, and the bytes of the optimizer's state.
 void ranks_print_part(const ProcessGroup *group, const Optimizer *optimizer, size_t share,
                       size_t count);
 // As ranks_print, what each rank's first batch norm remembers of its inputs. Collective.
@@ -33,8 +33,8 @@ void ranks_print_running_mean(ProcessGroup *group, Module *model);
 // From now on each rank draws its own rows, as step 9 writes it out.
 void ranks_share_samples(ProcessGroup *group, Lesson *lesson);
 
-// With --show, in the first step of an epoch, rank 0 prints with which samples each rank begins, and how many of
-// the data set some rank is going to see. Else nothing happens. At most 64 ranks. Collective.
+// With --show, in the first step of an epoch, rank 0 prints each rank's first samples, and how many
+// of the data set some rank will see. Else no operation. At most 64 ranks. Collective.
 void ranks_print_epoch(ProcessGroup *group, const Lesson *lesson, double lr);
 
 #endif

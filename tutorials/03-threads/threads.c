@@ -1,4 +1,4 @@
-/* threads.c: step 3: a thread for each shard; the gradients are added up in the order of the shards. */
+/* threads.c: step 3: a thread for each shard; gradients are added up in the order of the shards. */
 #include <pthread.h>
 
 #include "tutorials/lesson.h"

@@ -1,9 +1,4 @@
-/* processes.c: step 6: several processes that know each other.
- *
- * A launcher starts the program W times. Each process is a rank: it learns its number from the
- * environment and meets the others. Every rank still computes all rows, and so all end with step 1's
- * weights. Which rank prints and saves, and which ranks wait for it, is decided here.
- */
+/* processes.c: step 6: a launcher starts W processes, which meet; each still computes all rows. */
 #include <time.h>
 #include <unistd.h>
 

@@ -1,6 +1,4 @@
-/* sampler.c: step 9: each rank draws its own data, every W-th sample of an order that is the same on
- * all ranks: DistributedSampler.
- */
+/* sampler.c: step 9: DistributedSampler: each rank draws every W-th sample of one common order. */
 #include "ddp/distributed_sampler.h"
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"

@@ -1,4 +1,4 @@
-/* buckets.c: step 10: gradients are put together into buckets, and each bucket is reduced at once. */
+/* buckets.c: step 10: gradients are put together into buckets; each bucket is reduced at once. */
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"
 

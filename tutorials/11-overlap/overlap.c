@@ -1,4 +1,4 @@
-/* overlap.c: step 11: a bucket is reduced as soon as it is full, while backward computes the next. */
+/* overlap.c: step 11: a full bucket is reduced while backward computes the next gradients. */
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"
 

@@ -1,6 +1,4 @@
-/* ring.c: step 12: the all-reduce itself, as a ring: each rank sends to the next one and receives from
- * the one before, and no rank is in the middle.
- */
+/* ring.c: step 12: the all-reduce itself, as a ring in which no rank is in the middle. */
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"
 

@@ -1,6 +1,4 @@
-/* metrics.c: step 14: all ranks evaluate, and every row of the test set counts once. Each rank counts
- * its own part of the test set into a confusion matrix; counts may be added.
- */
+/* metrics.c: step 14: all ranks evaluate, and every row of the test set counts once. */
 #include "common/base/memory.h"
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"
@@ -55,7 +53,7 @@ static double compute_gradients(Trainer *t, const Batch *batch) {
 }
 
 // ANCHOR: evaluation
-// Adds to counts[truth * classes + answer] what this rank's rows of the test set are and are taken for.
+// Adds this rank's rows of the test set to counts[truth * classes + answer].
 static void count_answers(const Trainer *t, const Lesson *lesson, double *counts) {
     const Dataset *set = &lesson->data->test;
     Sampler *own = sampler_evaluation(set->count, 64, t->me.world_size, t->me.rank);

@@ -1,7 +1,4 @@
-/* uneven.c: step 16: a step may have several micro-batches, of which only the last one's backward is
- * followed by the reduction. Gradients may be clipped, after it. And a rank that runs out of rows
- * still takes part in the others' collectives, with zeros (PyTorch's Join).
- */
+/* uneven.c: step 16: micro-batches, clipping, and ranks that run out of rows (PyTorch's Join). */
 #include <string.h>
 
 #include "common/nn/clip.h"
@@ -42,7 +39,7 @@ static void average_gradients(Trainer *t) {
     }
 }
 
-// Adds the gradients of the rows [begin, end) to those in the model; returns their part of the loss.
+// Adds the gradients of the rows [begin, end) to the model's; returns their part of the loss.
 static double run_rows(Trainer *t, const Batch *batch, size_t begin, size_t end, size_t divisor) {
     Rows rows = lesson_rows(t->tape, batch, begin, end);
     Tensor *outputs = module_forward(t->model, t->tape, rows.samples);

@@ -1,4 +1,4 @@
-/* sharding.c: step 17: every rank steps a part of the weights, and keeps no state for the rest: ZeRO-1. */
+/* sharding.c: step 17: every rank steps a part of the weights, with state for that part: ZeRO-1. */
 #include <string.h>
 
 #include "common/base/memory.h"

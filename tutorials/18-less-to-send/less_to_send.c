@@ -1,7 +1,4 @@
-/* less_to_send.c: step 18: gradients that travel with fewer bytes: in the 16 bits of bf16, or of fp16,
- * whose small range needs a scale and a joint decision; or each matrix as a column times a row
- * (PowerSGD of rank 1).
- */
+/* less_to_send.c: step 18: gradients travel in 16 bits, or as a column times a row (PowerSGD). */
 #include <math.h>
 
 #include "common/base/half.h"

@@ -1,6 +1,4 @@
-/* hangs.c: step 20: training ends as soon as the loss is small enough, and that is a decision: all ranks
- * have to take it together. Five ways to leave ranks waiting in vain can be made to happen.
- */
+/* hangs.c: step 20: training ends early, and all ranks have to take that decision together. */
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"
 

@@ -1,6 +1,4 @@
-/* machines.c: step 21: ranks on several machines. A rank has two numbers: its place in the job, and its
- * place on its machine (a node). Devices and files belong to a node, so they go by the second.
- */
+/* machines.c: step 21: a rank has a place in the job, and one on its machine, the node. */
 #include <unistd.h>
 
 #include "tutorials/lesson.h"
