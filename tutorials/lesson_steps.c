@@ -33,7 +33,7 @@ static const Step STEPS[] = {
     {"processes", "the same training in several processes",
      "ddprun --nproc-per-node 2 tutorial_06 --epochs 2", "", "none|every-rank-prints|no-barrier"},
     {"collectives", "trains in several processes that send messages",
-     "ddprun --nproc-per-node 2 tutorial_07 --epochs 2", "", "none|local-loss"},
+     "ddprun --nproc-per-node 2 tutorial_07 --epochs 2", "", "none|deadlock|local-loss"},
     {"replicas", "trains with DistributedDataParallel, written out",
      "ddprun --nproc-per-node 2 tutorial_08 --epochs 2", "show-update", "none|no-broadcast|bypass"},
     {"sampler", "every rank has a sampler, and draws its own data",

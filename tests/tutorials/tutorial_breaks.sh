@@ -100,6 +100,10 @@ cmp gathered alone || fail "what is printed changes the weights"
 run 'the loss of one process' "$bin/tutorial_02" $short --log-every 1 --shards 4
 grep loss= out.txt | cmp - gathered.txt || fail "the gathered loss is not that of one process"
 
+what='a deadlock' checks=$((checks + 1))
+! ranks 2 "$bin/tutorial_07" --steps 1 --no-eval --break=deadlock >out.txt 2>&1 || fail "no rank waits in vain"
+says 'did not arrive within 2.0 s'
+
 # ---- step 8: replicas that drift apart ---------------------------------------------------------------------
 run 'replicas' ranks 3 "$bin/tutorial_08" $short
 says '^replicas: equal$'

@@ -124,4 +124,32 @@ try 1 tutorials/check_pages page.md
 says 'there is no ANCHOR: nowhere'
 page '<!-- not run: it needs a friend -->' '```console' '$ false' hello '```'
 try 0 tutorials/check_pages page.md
+
+# ---- clock and timeline ------------------------------------------------------------------------------------
+# Steps of 10, 30, 20 and 900 ms: without the first third, the median is that of 30, 20 and 900. In each, forward takes a
+# quarter of the time and backward the rest; the second thread has an all-reduce in the last half.
+printf 'step=%d loss=1 step_ms=%s lr=1\n' 0 10 1 30 2 20 3 900 >lines
+try 0 sh -c 'tutorials/clock <lines'
+says 'a step takes 30.00 ms (the median of 3)'
+try 1 sh -c 'echo step=0 loss=1 | tutorials/clock'
+awk 'function span(name, tid, from, length_, step) {
+    printf "{\"ph\": \"X\", \"name\": \"%s\", \"pid\": 0, \"tid\": %d, \"ts\": %f, \"dur\": %f, \"args\": {\"number\": %d}},\n", name, tid, 2.8e9 + from, length_, step
+}
+BEGIN {
+    for (tid = 0; tid < 2; tid++)
+        printf "{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 0, \"tid\": %d, \"args\": {\"name\": \"%s\"}},\n", tid, tid ? "comm" : "main"
+    n = split("10000 30000 20000 900000", us, " ")
+    for (step = 0; step < n; step++) {
+        t = us[step + 1]
+        span("forward", 0, at, t / 4, step)
+        span("backward", 0, at + t / 4, 3 * t / 4, step)
+        span("all_reduce", 1, at + t / 2, t / 2, step)
+        at += t
+    }
+}' >trace.json
+try 0 tutorials/timeline trace.json
+says 'a step of 30.0 ms'
+says 'rank 0 main   |FFFFFFFFFFFFFFFFBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB|'
+says 'rank 0 comm   |................................AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA|'
+try 2 tutorials/timeline no-such-file
 tally tutorial_scripts
