@@ -67,10 +67,6 @@ void lesson_skip(Lesson *lesson, size_t steps) {
     if (!lesson->quiet) printf("resumes at step=%zu\n", steps);
 }
 
-void lesson_drop_steps(Lesson *lesson, size_t steps) {
-    lesson->steps -= steps < lesson->steps ? steps : lesson->steps;
-}
-
 double lesson_lr(const Lesson *lesson) {
     return schedule_lr(&lesson->schedule, lesson->step - 1);
 }
@@ -228,6 +224,15 @@ void lesson_pack_gradients(Tensor *const *tensors, size_t count, float *buffer) 
 void lesson_unpack_gradients(Tensor *const *tensors, size_t count, const float *buffer) {
     for (size_t i = 0; i < count; buffer += tensor_count(tensors[i++]))
         memcpy(tensors[i]->grad, buffer, tensor_bytes(tensors[i]));
+}
+
+void lesson_zero_gradients(const NamedTensors *tensors) {
+    for (size_t k = 0; k < tensors->count; k++) {
+        Tensor *tensor = tensors->items[k].tensor;
+        if (!tensor->requires_grad) continue; // it is a buffer
+        memset(tensor->grad, 0, tensor_bytes(tensor));
+        tensor->has_grad = true;
+    }
 }
 
 size_t lesson_count(const NamedTensors *tensors) {

@@ -80,8 +80,6 @@ const Batch *lesson_next(Lesson *lesson);
 double lesson_add_noise(const Lesson *lesson, const Batch *batch, double deviation, uint64_t seed);
 // Skips the first `steps` steps of a resumed run. Before the first lesson_next.
 void lesson_skip(Lesson *lesson, size_t steps);
-// Takes so many steps off the end of the run, or all that it has.
-void lesson_drop_steps(Lesson *lesson, size_t steps);
 double lesson_lr(const Lesson *lesson); // of the current step
 bool lesson_is_logged(const Lesson *lesson);
 // Prints a line "step=0 loss=2.3201" every --log-every steps, and at the last one.
@@ -123,6 +121,8 @@ void lesson_sums_close(float **sums, const NamedTensors *tensors);
 void lesson_pack_gradients(Tensor *const *tensors, size_t count, float *buffer);
 void lesson_unpack_gradients(Tensor *const *tensors, size_t count, const float *buffer);
 
+// The gradients of all parameters become zeros.
+void lesson_zero_gradients(const NamedTensors *tensors);
 size_t lesson_count(const NamedTensors *tensors); // elements of all parameters
 // Memory for the gradients of all parameters, to be freed with free().
 float *lesson_flat_create(const NamedTensors *tensors);

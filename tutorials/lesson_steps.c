@@ -1,5 +1,5 @@
 /* lesson_steps.c: the steps: what --help says of each, its own options, and the mistakes (--break)
- * of which its PROGRAM.breaks has the lines. The order is the folders': row i is step i + 1.
+ * of which its PROGRAM.breaks has the lines. A second program of a step has a row, too.
  */
 #include <string.h>
 
@@ -13,6 +13,7 @@ static const char *const KNOWN[] = {
     "save",  "weight-decay", "warmup-steps", "save-init",  "load-init",    "no-eval"};
 
 typedef struct Step {
+    int number;
     const char *name, *does, *example;
     const char *options; // "shards|show"
     const char *breaks;  // "none|mean-of-means"
@@ -20,56 +21,57 @@ typedef struct Step {
 
 // clang-format off
 static const Step STEPS[] = {
-    {"one-device", "trains on one device",
+    {1, "one-device", "trains on one device",
      "tutorial_01 --epochs 2", "", "none"},
-    {"shards", "trains on one device, shard by shard",
+    {2, "shards", "trains on one device, shard by shard",
      "tutorial_02 --shards 3 --epochs 2", "shards", "none|mean-of-means"},
-    {"threads", "trains with a thread per shard, all on the same weights",
+    {3, "threads", "trains with a thread per shard, all on the same weights",
      "tutorial_03 --shards 3 --epochs 2", "shards", "none|other-order"},
-    {"data-parallel", "trains with DataParallel, written out",
+    {4, "data-parallel", "trains with DataParallel, written out",
      "tutorial_04 --devices 3 --epochs 2", "devices", "none"},
-    {"dp-costs", "trains with the library's DataParallel, and measures",
+    {5, "dp-costs", "trains with the library's DataParallel, and measures",
      "tutorial_05 --devices 4 --model convnet", "devices", "none"},
-    {"processes", "the same training in several processes",
+    {6, "processes", "the same training in several processes",
      "ddprun --nproc-per-node 2 tutorial_06 --epochs 2", "", "none|every-rank-prints|no-barrier"},
-    {"collectives", "trains in several processes that send messages",
+    {7, "collectives", "trains in several processes that send messages",
      "ddprun --nproc-per-node 2 tutorial_07 --epochs 2", "", "none|deadlock|local-loss"},
-    {"replicas", "trains with DistributedDataParallel, written out",
+    {8, "replicas", "trains with DistributedDataParallel, written out",
      "ddprun --nproc-per-node 2 tutorial_08 --epochs 2", "show-update", "none|no-broadcast|bypass"},
-    {"sampler", "every rank has a sampler, and draws its own data",
+    {9, "sampler", "every rank has a sampler, and draws its own data",
      "ddprun --nproc-per-node 2 tutorial_09 --epochs 2", "sampler|noise|show",
      "none|no-set-epoch|seed-per-rank|same-noise|fast-schedule"},
-    {"buckets", "gradients are reduced in buckets",
+    {10, "buckets", "gradients are reduced in buckets",
      "ddprun --nproc-per-node 2 tutorial_10 --epochs 2", "bucket-bytes",
      "none|last-bucket-lost|other-buckets"},
-    {"overlap", "buckets are reduced while backward runs",
+    {11, "overlap", "buckets are reduced while backward runs",
      "ddprun --nproc-per-node 2 tutorial_11 --epochs 2", "bucket-bytes|show",
      "none|no-overlap|own-order"},
-    {"ring", "buckets are reduced by a ring, written out",
+    {12, "ring", "buckets are reduced by a ring, written out",
      "ddprun --nproc-per-node 3 tutorial_12 --epochs 2", "bucket-bytes|orders",
      "none|lost-round|nobody-listens"},
-    {"batch-norm", "batch norm across ranks",
+    {13, "batch-norm", "batch norm across ranks",
      "ddprun --nproc-per-node 2 tutorial_13 --model convnet", "batch-norm", "none|no-buffers"},
-    {"metrics", "trains, and then evaluates on all ranks",
+    {14, "metrics", "trains, and then evaluates on all ranks",
      "ddprun --nproc-per-node 4 tutorial_14 --epochs 2", "only-test",
      "none|padded|mean-of-ranks|rank-0-alone"},
-    {"checkpoints", "trains with checkpoints",
+    {15, "checkpoints", "trains with checkpoints",
      "ddprun --nproc-per-node 2 tutorial_15 --checkpoint FILE", "checkpoint|kill-at",
      "none|in-place|no-momentum|momentum-on-rank-0|epoch-start"},
-    {"uneven", "micro-batches, clipping, and ranks that run out of rows",
+    {16, "uneven", "micro-batches, clipping, and ranks that run out of rows",
      "ddprun --nproc-per-node 2 tutorial_16 --micro-batches 4", "micro-batches|max-norm|uneven",
      "none|mean-of-means|first|every|clip-first|norm-twice|no-join|stale"},
-    {"sharding", "divides the optimizer over the ranks",
+    {17, "sharding", "divides the optimizer over the ranks",
      "ddprun --nproc-per-node 2 tutorial_17 --optimizer adamw", "",
      "none|no-sum|no-gather|lost-rest"},
-    {"less-to-send", "sends gradients with fewer bytes",
-     "ddprun --nproc-per-node 2 tutorial_18 --wire bf16", "wire|scale",
-     "none|own-inf|no-feedback"},
-    {"gpus", "", "", "", "none"}, // a program without a Lesson
-    {"hangs", "stops early, and what can go wrong with that",
+    {18, "less-to-send", "sends gradients with fewer bytes",
+     "ddprun --nproc-per-node 2 tutorial_18 --wire bf16", "wire|scale", "none|own-inf"},
+    {18, "rank-1", "sends each matrix of gradients as a column times a row",
+     "ddprun --nproc-per-node 2 tutorial_18_rank_1", "", "none|no-feedback"},
+    {19, "gpus", "", "", "", "none"}, // a program without a Lesson
+    {20, "hangs", "stops early, and what can go wrong with that",
      "ddprun --nproc-per-node 3 tutorial_20 --epochs 4", "timeout|stop-below",
      "none|lonely-if|lone-stop|barrier|stuck|dead"},
-    {"machines", "trains on several machines",
+    {21, "machines", "trains on several machines",
      "ddprun --nnodes 2 --node-rank 0 --nproc-per-node 2 --master-addr 10.0.0.1 tutorial_21",
      "scratch", "none|global-rank|prepare-once"},
 };
@@ -113,7 +115,7 @@ static void add_own(Lesson *l, const char *names) {
         {"micro-batches", OPTION_SIZE, &l->micro_batches, "N", 1, 1e3, "in a step"},
         {"max-norm", OPTION_FLOAT, &l->max_norm, "F", 0, 1e9, "clip; 0: do not"},
         {"uneven", OPTION_SIZE, &l->uneven, "N", 0, 1e3, "steps: rank r has r times as many less"},
-        {"wire", OPTION_ENUM, &l->wire, "f32|bf16|fp16|rank-1", 0, 0, "how gradients travel"},
+        {"wire", OPTION_ENUM, &l->wire, "f32|bf16|fp16", 0, 0, "how gradients travel"},
         {"scale", OPTION_FLOAT, &l->scale, "S", 1, 1e30,
          "fp16: gradients are multiplied by this on the way"},
         {"timeout", OPTION_FLOAT, &l->timeout_s, "S", 0.1, 3600,
@@ -139,8 +141,8 @@ void lesson_options(Lesson *lesson, const char *name) {
                        .micro_batches = 1,
                        .scale = 65536,
                        .timeout_s = 60};
-    snprintf(lesson->program, sizeof lesson->program, "tutorial_%02zu", i + 1);
-    snprintf(lesson->summary, sizeof lesson->summary, "Step %zu: %s.\nExample: %s", i + 1,
+    snprintf(lesson->program, sizeof lesson->program, "tutorial_%02d", step->number);
+    snprintf(lesson->summary, sizeof lesson->summary, "Step %d: %s.\nExample: %s", step->number,
              step->does, step->example);
     lesson->options = (Options){.program = lesson->program, .summary = lesson->summary};
     train_options(&lesson->options, &lesson->config);

@@ -11,7 +11,9 @@ ProcessGroup *ranks_join(Rendezvous *me, Lesson *lesson) {
     if (init_from_env(me, true, &err) != 0) error_exit(&err); // without a launcher: alone
     ProcessGroup *group = init_process_group("shm", me, NULL, lesson->timeout_s, &err);
     if (!group) error_exit(&err);
+    const size_t fewer = lesson->uneven * (size_t)me->rank;
     lesson->quiet = me->rank > 0;
+    lesson->steps -= fewer < lesson->steps ? fewer : lesson->steps;
     return group;
 }
 

@@ -7,7 +7,8 @@
 #include "tutorials/lesson.h"
 
 // Learns from the environment which rank this is, and meets the others (step 6 writes it out); rank
-// 0 prints and saves. A rank waits lesson->timeout_s for the others. An error ends the program.
+// 0 prints and saves. A rank waits lesson->timeout_s for the others. With --uneven N, rank r leaves
+// out the last r N steps of the run. An error ends the program.
 ProcessGroup *ranks_join(Rendezvous *me, Lesson *lesson);
 
 // Carries out a collective with the other ranks. An error ends the program with one line.

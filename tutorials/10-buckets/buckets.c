@@ -99,8 +99,8 @@ static void trainer_open(Trainer *t, const Lesson *lesson) {
     t->model = lesson_model(lesson, t->device, t->me.rank);
     t->tape = tape_create(t->device, NULL);
     t->tensors = module_tensors(t->model, MODULE_STATE);
-    wrap(t);
     make_buckets(t);
+    wrap(t);
 }
 
 static void trainer_close(Trainer *t) {

@@ -7,11 +7,11 @@ enum { MOST_PARAMETERS = 128 };
 typedef struct Bucket { // gradients that are reduced together
     Tensor **members;   // parameters, some of the trainer's
     size_t member_count;
-    size_t count;   // of floats
-    float *buffer;  // the gradients, one after another
+    size_t count;  // of floats
+    float *buffer; // the gradients, one after another
+    struct Trainer *trainer;
     size_t pending; // gradients that are not complete
     PgWork *work;   // the all-reduce, once it is started
-    struct Trainer *trainer;
 } Bucket;
 
 typedef struct Trainer {
@@ -41,8 +41,8 @@ static void make_buckets(Trainer *t) {
         if (!tensor->requires_grad) continue; // a buffer, or frozen
         if (!bucket || bucket->count * sizeof(float) >= t->lesson->bucket_bytes) {
             bucket = &t->buckets[t->bucket_count++];
-            *bucket = (Bucket){
-                .members = t->parameters + count, .buffer = t->flat + floats, .trainer = t};
+            *bucket = (Bucket){.members = t->parameters + count, .buffer = t->flat + floats};
+            bucket->trainer = t;
         }
         t->parameters[count++] = tensor;
         bucket->member_count++;

@@ -1,6 +1,4 @@
 /* uneven.c: step 16: micro-batches, clipping, and ranks that run out of rows (PyTorch's Join). */
-#include <string.h>
-
 #include "common/nn/clip.h"
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"
@@ -11,7 +9,8 @@ typedef struct Trainer {
     Device *device;
     Module *model;
     Tape *tape;
-    NamedTensors tensors; // the model's parameters and buffers
+    NamedTensors tensors;  // the model's parameters and buffers
+    bool expects_backward; // the last forward went through the wrapper
     const Lesson *lesson;
     GradClip *clip;
     double norm;   // of the last step's gradients
@@ -26,23 +25,27 @@ static void wrap(const Trainer *t) {
     }
 }
 
-// ANCHOR: step
+// The wrapper's forward: notes that the gradients of this one are to be averaged.
+static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
+    t->expects_backward = true;
+    return module_forward(t->model, t->tape, x);
+}
+
 // After backward: the gradients of all ranks become their mean.
 static void average_gradients(Trainer *t) {
-    for (size_t k = 0; k < t->tensors.count; k++) {
+    for (size_t k = 0; t->expects_backward && k < t->tensors.count; k++) {
         Tensor *tensor = t->tensors.items[k].tensor;
-        if (!tensor->has_grad && tensor->requires_grad) // this rank has no rows
-            memset(tensor->grad, 0, tensor_bytes(tensor));
-        tensor->has_grad = tensor->requires_grad;
         if (tensor->requires_grad) // else it is a buffer
             ranks_run(t->group, pg_all_reduce(tensor->grad, tensor_count(tensor), PG_F32, PG_AVG));
     }
+    t->expects_backward = false;
 }
 
+// ANCHOR: step
 // Adds the gradients of the rows [begin, end) to the model's; returns their part of the loss.
 static double run_rows(Trainer *t, const Batch *batch, size_t begin, size_t end, size_t divisor) {
     Rows rows = lesson_rows(t->tape, batch, begin, end);
-    Tensor *outputs = module_forward(t->model, t->tape, rows.samples);
+    Tensor *outputs = wrapper_forward(t, rows.samples);
     Tensor *loss = lesson_loss(t->tape, outputs, rows.target, divisor);
     double value = lesson_backward(t->tape, loss);
     tape_reset(t->tape);
@@ -56,10 +59,11 @@ static double compute_gradients(Trainer *t, const Batch *batch) {
     module_zero_grad(t->model);
     if (batch)
         chunk_bounds(batch->count, (size_t)t->me.world_size, (size_t)t->me.rank, &begin, &end);
+    t->expects_backward = true; // of a rank without rows, too: it adds zeros
+    if (begin == end) lesson_zero_gradients(&t->tensors);
     for (size_t m = 0; m < t->lesson->micro_batches; m++) {
-        size_t divisor = end - begin; // the rows of all micro-batches
         chunk_bounds(end - begin, t->lesson->micro_batches, m, &from, &to);
-        if (from < to) value += run_rows(t, batch, begin + from, begin + to, divisor);
+        if (from < to) value += run_rows(t, batch, begin + from, begin + to, end - begin);
         if (m == t->lesson->micro_batches - 1) average_gradients(t);
     }
     if (t->lesson->max_norm > 0) t->norm = grad_clip(t->clip, t->lesson->max_norm);
@@ -100,7 +104,6 @@ int main(int argc, char **argv) {
     Optimizer *optimizer = lesson_optimizer(&lesson, trainer.model);
 
     trainer.clip = grad_clip_open(&optimizer->parameters);
-    lesson_drop_steps(&lesson, lesson.uneven * (size_t)trainer.me.rank);
     // ANCHOR: join
     uint64_t before = pg_sequence(trainer.group);
     for (const Batch *batch; anyone_trains(&trainer, (batch = lesson_next(&lesson)));) {

@@ -1,11 +1,11 @@
-/* less_to_send.c: step 18: gradients travel in 16 bits, or as a column times a row (PowerSGD). */
+/* less_to_send.c: step 18: gradients travel in 16 bits: bf16, or fp16 with a scale. */
 #include <math.h>
 
 #include "common/base/half.h"
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"
 
-enum { WIRE_F32, WIRE_BF16, WIRE_FP16, WIRE_RANK_1 }; // the words of --wire
+enum { WIRE_F32, WIRE_BF16, WIRE_FP16 }; // the words of --wire
 
 typedef struct Trainer {
     Rendezvous me; // which rank this is, and of how many
@@ -18,7 +18,6 @@ typedef struct Trainer {
     const Lesson *lesson;
     double scale;           // fp16: they are multiplied by this before, and divided after
     bool infinite;          // a gradient of this step has no finite number any more
-    float **errors, **rows; // [tensors.count]: what was not sent yet [n, m]; the last rows [m]
     size_t bytes, vanished; // sent by this rank; numbers that became 0 on the way
 } Trainer;
 
@@ -59,39 +58,17 @@ static void average_in_16_bits(Trainer *t, float *numbers, size_t count) {
     }
 }
 
-// g [n, m] becomes column [n] times row [m], the nearest such product to the mean of the ranks' g.
-static void average_rank_1(Trainer *t, float *g, size_t n, size_t m, float *error, float *row) {
-    float *column = tape_memory(t->tape, n * sizeof *column), length = 0;
-    for (size_t i = 0; i < n; i++) {
-        column[i] = 0;
-        for (size_t j = 0; j < m; j++) column[i] += (g[i * m + j] += error[i * m + j]) * row[j];
-    }
-    average(t, column, n);
-    for (size_t i = 0; i < n; i++) length += column[i] * column[i];
-    for (size_t i = 0; i < n; i++) column[i] /= sqrtf(length) + 1e-30f;
-    for (size_t j = 0; j < m; j++) row[j] = 0;
-    for (size_t i = 0; i < n * m; i++) row[i % m] += g[i] * column[i / m];
-    average(t, row, m);
-    for (size_t i = 0; i < n * m; i++) {
-        float sent = column[i / m] * row[i % m];
-        error[i] = g[i] - sent;
-        g[i] = sent;
-    }
-}
-
 // After backward: the gradients of all ranks become their mean.
 static void average_gradients(Trainer *t) {
     t->infinite = false;
     for (size_t k = 0; t->expects_backward && k < t->tensors.count; k++) {
         Tensor *tensor = t->tensors.items[k].tensor;
-        size_t count = tensor_count(tensor), n = tensor->shape[0];
+        size_t count = tensor_count(tensor);
         if (!tensor->requires_grad) continue; // it is a buffer
-        if (t->lesson->wire == WIRE_RANK_1 && tensor->ndim > 1)
-            average_rank_1(t, tensor->grad, n, count / n, t->errors[k], t->rows[k]);
-        else if (t->lesson->wire == WIRE_BF16 || t->lesson->wire == WIRE_FP16)
-            average_in_16_bits(t, tensor->grad, count);
-        else
+        if (t->lesson->wire == WIRE_F32)
             average(t, tensor->grad, count);
+        else
+            average_in_16_bits(t, tensor->grad, count);
     }
     t->expects_backward = false;
 }
@@ -125,16 +102,10 @@ static void trainer_open(Trainer *t, const Lesson *lesson) {
     t->model = lesson_model(lesson, t->device, t->me.rank);
     t->tape = tape_create(t->device, NULL);
     t->tensors = module_tensors(t->model, MODULE_STATE);
-    t->errors = lesson_sums_create(&t->tensors);
-    t->rows = lesson_sums_create(&t->tensors);
-    for (size_t k = 0; k < t->tensors.count; k++) // the first rows are the same on all ranks
-        for (size_t j = 0; j < tensor_count(t->tensors.items[k].tensor); j++) t->rows[k][j] = 1;
     wrap(t);
 }
 
 static void trainer_close(Trainer *t) {
-    lesson_sums_close(t->errors, &t->tensors);
-    lesson_sums_close(t->rows, &t->tensors);
     named_tensors_free(&t->tensors);
     tape_close(t->tape);
     module_close(t->model);
