@@ -1,4 +1,4 @@
-/* rank_1.c: step 18: each matrix of gradients travels as a column times a row: PowerSGD of rank 1. */
+/* rank_1.c: step 18: a matrix of gradients travels as a column times a row: PowerSGD of rank 1. */
 #include <math.h>
 
 #include "tutorials/lesson.h"
