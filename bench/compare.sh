@@ -90,7 +90,7 @@ load=$(cut -d ' ' -f 1-3 /proc/loadavg)
 
 plan() {
     planning=1
-    [[ $only_equivalence == 1 ]] || { measure_speed && measure_link && train_curves && trace_steps; }
+    [[ $only_equivalence == 1 ]] || { measure_speed && measure_link && trace_steps && train_curves; }
     check_equivalence
     planning=0
 }
@@ -98,13 +98,13 @@ plan
 if [[ $only_equivalence == 0 ]]; then
     measure_speed
     measure_link
+    trace_steps
     repeat_disturbed
     summarize
     list_repeats >"$out/repeats.csv"
     summarize_link
     list_networks >"$out/networks.csv"
     train_curves
-    trace_steps
     write_what_if
 fi
 check_equivalence

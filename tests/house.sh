@@ -1,5 +1,5 @@
 #!/bin/sh
-# house.sh: the size of the code by folder, and how many objects a change of its two central headers rebuilds.
+# house.sh: the size of the code by folder, the lines of bench's scripts, and how many objects a change of its two central headers rebuilds.
 #
 #   tests/house.sh [BUILD]     BUILD: a folder with a whole build (build)
 #
@@ -33,6 +33,11 @@ trap 'rm -f "$files"' EXIT
 printf '%-8s %6s %7s %9s %10s %10s %7s %8s\n' folder files code comments functions unmeasured median longest
 for folder in common dp ddp bench; do printf '%-8s %s\n' $folder "$(count_folder $folder)"; done
 printf '%-8s %s\n' together "$(count_folder common dp ddp bench)"
+
+# All lines of bench's scripts, kept results apart.
+lines_of() { find bench -name "*.$1" ! -path 'bench/results/*/*' -exec cat {} + | wc -l; }
+shell=$(lines_of sh) awk=$(lines_of awk) python=$(lines_of py) templates=$(lines_of j2)
+echo "scripts of bench: $((shell + awk + python + templates)) lines (shell $shell, awk $awk, Python $python, templates $templates)"
 
 # Objects outside of tests that a header is compiled into: ninja keeps its own table, make a file beside each object.
 objects_of() {

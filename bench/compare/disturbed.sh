@@ -92,12 +92,12 @@ all_series() {
     ls "$out/runs" | sed -n 's/^\(speed\|link\|growth\|buckets\)\(-.*\)-[0-9]*$/\1\2/p' | sort -u
 }
 
-# The runs to make once more, one a line: the disturbed ones of each series that has too few others (the runs that show
-# overlap have none); and when no series lacks any, all runs of each that lie far apart, though no probe says why.
+# The runs to make once more, one a line: the disturbed ones of each series that has too few others (the runs that are traced
+# have none); and when no series lacks any, all runs of each that lie far apart, though no probe says why.
 runs_to_repeat() {
     local series
     local -a counted lacking apart=()
-    mapfile -t lacking < <(grep '^overlap-' "$out/disturbed.txt")
+    mapfile -t lacking < <(grep -E '^(overlap|timeline)-' "$out/disturbed.txt")
     while read -r series; do
         mapfile -t counted < <(undisturbed_of "$series")
         if [[ ${counted[0]:-} == disturbed ]]; then

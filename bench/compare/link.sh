@@ -53,6 +53,7 @@ link_run() {
         train "$1" "$strategy" 2 "${options[@]}" --link "$slow_link" --bucket-cap-mb "$what" \
             --steps $((measured_steps / 2)) --log-every 1
         ;;
+    timeline-*) trace_step "$1" ;;
     overlap-*)
         [[ $what != fast ]] || options+=(--link $fast_link)
         [[ $what != slow ]] || options+=(--link "$slow_link")
@@ -133,5 +134,5 @@ summarize_buckets() {
 write_what_if() {
     has_link || return 0
     "$bin/bench_profile" --hidden $deep --rows 150 --rounds 10 --save "$out/profile.json" >"$out/profile.txt" 9<&-
-    ! has_python || bench/model/section.sh "$out/profile.json" "$bin" >"$out/whatif.html"
+    ! has_python || PYTHONPATH=bench python3 -B -m report whatif "$out/profile.json" "$bin" >"$out/whatif.html"
 }

@@ -156,23 +156,21 @@ train_curves() {
 # deep that its first buckets are full early in the backward pass. GPUs are waited for as in measure_phases.
 timeline_model="mlp-8x512, buckets of 1 MB"
 trace_steps() {
+    local where strategy
     is_timed 2 || return 0
     begin_section "timeline: $timeline_model"
-    trace_step timeline-dp dp trace-dp
-    trace_step timeline-ddp ddp trace-ddp
-    ! has_link || trace_step timeline-link-dp dp trace-link-dp --link "$slow_link"
-    ! has_link || trace_step timeline-link-ddp ddp trace-link-ddp --link "$slow_link"
-    [[ -n $mine ]] || return 0
-    trace_step timeline-mine mine trace-mine
-    ! has_link || trace_step timeline-link-mine mine trace-link-mine --link "$slow_link"
+    for where in "" link-; do
+        [[ -z $where ]] || has_link || continue
+        for strategy in dp ddp ${mine:+mine}; do measure_run "timeline-$where$strategy"; done
+    done
 }
 
-# trace_step NAME STRATEGY TRACE OPTION...
+# trace_step NAME: what of is read from its name, timeline-[link-]STRATEGY.
 trace_step() {
-    local name=$1 strategy=$2 trace=$3
-    shift 3
+    local strategy=${1##*-} options=()
+    [[ $1 != timeline-link-* ]] || options=(--link "$slow_link")
     # shellcheck disable=SC2046 # the options are words
-    train "$name" "$strategy" 2 --model mlp --hidden $deep \
-        --data digits --global-batch 300 --steps 20 --no-eval --trace "$out/$trace.json" "$@" \
+    train "$1" "$strategy" 2 --model mlp --hidden $deep \
+        --data digits --global-batch 300 --steps 20 --no-eval --trace "$out/trace-${1#timeline-}.json" "${options[@]}" \
         $([[ $strategy == dp || $strategy$mine_like == minedp ]] || echo --bucket-cap-mb 1) $([[ $kind == cpu ]] || echo --profile)
 }

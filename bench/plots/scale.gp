@@ -5,7 +5,7 @@
 
 name = "scale"
 width = 720
-height = 760
+height = 790
 load "plots/style.gp"
 load "plots/settings.gp"
 

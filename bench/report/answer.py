@@ -93,7 +93,7 @@ def difference_sentence(pair, name, where, cores=0, units="cores"):
     largest = pair.largest()
     why = BECAUSE.get((pair.first if pair.parts.get(largest, 0) < 0 else pair.second, largest)) if pair.second == "DDP" else None
     if why:
-        text += f" The largest part is {largest}: {why}."
+        text += f" What {'saves' if pair.change < 0 else 'costs'} most is {largest}: {why}."
     if cores and pair.world > cores:
         text += f" With {pair.world} devices on {cores} {units} they take turns, and each phase holds waits."
     return text
@@ -188,7 +188,7 @@ def limit_line(results):
         return f"Nothing limits DDP's step further: it takes {step:.2f} ms, and one device's, shared by {world}, {ideal:.2f}."
     computing = ("forward_ms", "loss_ms", "backward_ms")
     parts = {
-        f"{world} devices compute beside each other": ddp.total(*computing) - one.total(*computing) / world,
+        f"computing takes longer than 1/{world} of one device's": ddp.total(*computing) - one.total(*computing) / world,
         "every rank runs the whole optimizer": ddp.number("optimizer_ms") - one.number("optimizer_ms") / world,
         "waiting for gradients": waiting_ms(ddp),
         "taking the batch, and between the phases": ddp.total("data_ms", "other_ms") - one.total("data_ms", "other_ms") / world,

@@ -2,7 +2,8 @@
 
 from .answer import moving_ms, pairs_here, waiting_ms
 from .look import NAMES
-from .text import joined, signed
+from .results import ties
+from .text import joined, listed, plural, signed
 from .traces import hidden_of
 
 DISTURBED = "disturbed"
@@ -46,10 +47,17 @@ def throughput(results):
             continue
         best = max(rows, key=lambda row: row.number("samples_per_s_p50"))
         speed = best.number("samples_per_s_p50")
-        said.append(f"{name}: nothing is faster than one device" if best is one else
-                    f"{name}: the fastest is {NAMES[best['strategy']]} on {best['world_size']} devices with {speed:.0f} samples per "
-                    f"second, {speed / one.number('samples_per_s_p50'):.2f} times one device")
+        others = [configuration(row) for row in rows if row is not best and ties(row, best)]
+        said.append(f"{name}: nothing is faster than one device" if best is one or ties(one, best) else
+                    f"{name}: the fastest is {configuration(best)} with {speed:.0f} samples per second, "
+                    f"{speed / one.number('samples_per_s_p50'):.2f} times one device" +
+                    (f" ({listed(others)} {'ties' if len(others) == 1 else 'tie'} with it)" if others else ""))
     return joined(said)
+
+
+def configuration(row):
+    """"DP on 2 devices"."""
+    return f"{NAMES[row['strategy']]} on {row['world_size']} devices"
 
 
 def phases(results):
@@ -80,6 +88,12 @@ def memory(results):
     return joined(said)
 
 
+def heavy_on_device_0(results):
+    """The networks of which DP's device 0 holds half as much again as the others, or more."""
+    rows = [(results.name(model), of_world(results, model).get("dp")) for model in results.models]
+    return [name for name, row in rows if row and row.number("peak_bytes_device0") >= 1.5 * row.number("peak_bytes_other")]
+
+
 def loss(name, rows):
     """Of a network: how far the loss is from one device's at most. rows: the step, one device's loss, the others'."""
     most, at = max(((max((abs(other - row[1]) for other in row[2:]), default=0.0), int(row[0])) for row in rows),
@@ -91,10 +105,12 @@ def end_of(spans):
     return max((span[2] for span in spans), default=0.0)
 
 
-def timeline(steps, where):
+def timeline(steps, where, is_disturbed=False):
     """What the picture of a step shows. steps: tracks, spans and arrows of "dp" and "ddp"."""
     if not {"dp", "ddp"} <= set(steps):
         return ""
+    if is_disturbed:
+        return "**Disturbed**: something else used the machine during these runs, so that the lengths of their steps say nothing."
     (tracks, spans, _), (_, ddp_spans, arrows) = steps["dp"], steps["ddp"]
     dp, ddp = end_of(spans), end_of(ddp_spans)
     waiting = sum(span[2] - span[1] for span in spans if span[3] == "waiting")
@@ -121,23 +137,26 @@ def first_bucket(spans, arrows):
 
 
 def buckets(results):
-    rows = [row for row in results.rows("buckets.csv") if not row.is_true("disturbed")]
-    if not rows:
-        return "Disturbed."
-    ms = [row.number("step_ms_p50") for row in rows]
-    best = ms.index(min(ms))
-    ends = [i for i in (0, len(rows) - 1) if i != best]
-
-    def apart(i):  # from the lowest point, by quartiles
-        return rows[i].number("step_ms_p25") > rows[best].number("step_ms_p75")
-
-    text = f"Over {results.link} a step is shortest with buckets of {rows[best]['cap_mb']} MB, {ms[best]:.2f} ms"
-    for i in ends:
-        text += f"; with {rows[i]['cap_mb']} MB it takes {100 * (ms[i] / ms[best] - 1):.0f} % more"
-    if len(ends) == 2 and all(apart(i) for i in ends):
-        text += ". The curve is a U: both ends lie above its lowest point, with quartiles apart."
+    every = results.rows("buckets.csv")
+    rows = [row for row in every if not row.is_true("disturbed")]
+    if len(rows) < 2:
+        return "Disturbed by other work; no conclusion."
+    best = min(rows, key=lambda row: row.number("step_ms_p50"))
+    ms = best.number("step_ms_p50")
+    ends = [row for row in (every[0], every[-1]) if row is not best]
+    known = [row for row in ends if row in rows]
+    text = f"Over {results.link} a step is shortest with buckets of {best['cap_mb']} MB, {ms:.2f} ms"
+    for row in known:
+        text += f"; with {row['cap_mb']} MB it takes {100 * (row.number('step_ms_p50') / ms - 1):.0f} % more"
+    lost = len(every) - len(rows)
+    apart = [row.number("step_ms_p25") > best.number("step_ms_p75") for row in known]  # by quartiles
+    if lost and len(known) < len(ends):
+        text += ". Whether the curve is a U is not known"
+    elif len(ends) == 2 and all(apart):
+        text += ". The curve is a U: both ends lie above its lowest point, with quartiles apart"
     else:
-        text += ". The curve is no U: not both ends lie above its lowest point with quartiles apart."
+        text += ". The curve is no U: not both ends lie above its lowest point with quartiles apart"
+    text += f" ({lost} of {plural(len(every), 'size')} disturbed)." if lost else "."
     mine = [row for row in results.rows("buckets-mine.csv") if not row.is_true("disturbed")]
     if mine:
         least = min(mine, key=lambda row: row.number("step_ms_p50"))
@@ -179,8 +198,10 @@ def overlaps(results, traced):
     for label, where in (("shared memory", "memory"), (results.fact("fast_link"), "fast"), (results.link, "slow")):
         runs = [f"{where}-{how}" for how in ("serial", "overlapped")]
         if all(run in traced for run in runs):
-            disturbed = results.is_disturbed(*(f"overlap-{run}" for run in runs))
-            found.append((label.removeprefix("an "), None if disturbed else hidden_of(*(traced[run] for run in runs))))
+            one = hidden_of(*(traced[run] for run in runs))
+            # A backward pass that is faster beside communication than alone was disturbed alone, though no probe says it.
+            disturbed = one["inflated"] < 0.9 or results.is_disturbed(*(f"overlap-{run}" for run in runs))
+            found.append((label.removeprefix("an "), None if disturbed else one))
     return found
 
 

@@ -27,7 +27,7 @@ class Comparison:
             run = path.stem.removeprefix("trace-")
             if run.endswith(("-serial", "-overlapped")):
                 self.traced[run] = overlap_of(path)
-        over = "link-" if self.results.has("trace-link-dp.json") and self.results.has("trace-link-ddp.json") else ""
+        self.over = over = "link-" if self.results.has("trace-link-dp.json") and self.results.has("trace-link-ddp.json") else ""
         self.where = f"over {self.results.link}" if over else "through memory" if self.results.is_cpu else "on GPUs"
         for label in self.results.strategies:
             path = self.results.folder / f"trace-{over}{label}.json"
@@ -131,7 +131,7 @@ class Comparison:
         if name == "loss":
             return captions.joined(captions.loss(self.results.name(model, "curves"), rows) for model, rows in self.losses.items() if rows)
         if name == "timeline":
-            return captions.timeline(self.steps, self.where)
+            return captions.timeline(self.steps, self.where, self.results.is_disturbed(*(f"timeline-{self.over}{label}" for label in self.steps)))
         if name.startswith("difference"):
             return captions.difference(self.results, name)
         return getattr(captions, name)(self.results)

@@ -16,12 +16,13 @@ def has_gnuplot():
     return shutil.which("gnuplot") is not None
 
 
+def escape(words):
+    return words.replace("&", "&amp;").replace("<", "&lt;")
+
+
 def finish(svg, title, text):
     """An SVG with a title and a description for those who cannot see it, colours for a dark page, and answers to the mouse: a
     value's text shows where it stands, and a click on a series fades it or brings it back. Numbers and lines stay."""
-    def escape(words):
-        return words.replace("&", "&amp;").replace("<", "&lt;")
-
     lines = []
     for line in svg.splitlines():
         if re.fullmatch(r"<svg *", line):
@@ -64,7 +65,11 @@ def draw(folder, name, text, title=""):
     if subprocess.run(["gnuplot", "-e", "as_png=1", program], cwd=folder, capture_output=True, check=False).returncode:
         (folder / f"{name}.png").unlink(missing_ok=True)
     svg = folder / f"{name}.svg"
-    svg.write_text(finish(svg.read_text(encoding="utf-8"), title, text), encoding="utf-8")
+    drawn = svg.read_text(encoding="utf-8")
+    for label in re.findall(r'set [xy]label "([^"]+)"', (folder / program).read_text()):
+        if escape(label) not in drawn:  # gnuplot leaves out a label that has no room
+            raise ReportError(f"the figure {name}.svg lacks the label of an axis: {label}")
+    svg.write_text(finish(drawn, title, text), encoding="utf-8")
 
 
 def shown(results, name, caption, numbers, title=""):

@@ -8,8 +8,7 @@ What is disturbed takes part in no sentence.
 import re
 
 from . import section
-from .results import Results, median, write_csv
-from .scale import scaled
+from .results import Results, median, scaled, write_csv
 from .text import markdown_table, terminal_table
 
 WARM_UP = 2  # steps that do not count

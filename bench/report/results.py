@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import subprocess
 from pathlib import Path
 
 
@@ -24,6 +25,11 @@ class Row(dict):
 
     def is_true(self, column):
         return self.number(column) != 0
+
+
+def ties(mine, other):
+    """Do two rows' steps tie: each one's median lies between the other's quartiles?"""
+    return all(one.number("step_ms_p25") <= two.number("step_ms_p50") <= one.number("step_ms_p75") for one, two in ((mine, other), (other, mine)))
 
 
 def quantile(values, q):
@@ -76,6 +82,24 @@ def read_facts(path):
             key, _, value = line.partition(" ")
             facts[key] = facts[key] + "\n" + value if key in facts else value
     return facts
+
+
+def read_scaled(lines):
+    """The rows that bench_scale printed: a step of DP and one of DDP for each number of devices, in milliseconds."""
+    head, rows = None, []
+    for line in lines:
+        fields = line.split(",")
+        if line.startswith("devices,"):
+            head = fields
+        elif head and len(fields) == len(head):
+            rows.append(Row(zip(head, fields)))
+    return rows
+
+
+def scaled(programs, profile, *options):
+    """The same, of a profile and options."""
+    run = subprocess.run([f"{programs}/bench_scale", "--profile", profile, *map(str, options)], check=True, capture_output=True, text=True)
+    return read_scaled(run.stdout.splitlines())
 
 
 def network_name(model, hidden):

@@ -1,37 +1,19 @@
-"""bench_scale's output, and the section of bench/model/scale.sh: DP's and DDP's step on up to thousands of devices."""
+"""The section of bench/model/scale.sh: DP's and DDP's step on up to thousands of devices."""
 
 import math
-import subprocess
 
 from . import section
-from .results import Results, Row, unique, write_csv
+from .results import Results, read_scaled, unique, write_csv
 from .text import folded, listed, markdown_table
 
 HEAD = ["levels", "algorithm", "straggler", "devices", "strategy", "step_ms", "efficiency", "simulated_ms"]
 # The lines of the figure by levels and algorithm, and what the table calls them.
 LINES = {("1", "none"): ("dp", "DP"), ("1", "ring"): ("ring", "ring"), ("1", "tree"): ("tree", "tree"),
          ("1", "hierarchical"): ("hierarchical", "rings of rings"), ("2", "hierarchical"): ("two", "two levels")}
-ABOUT = """These steps are computed, not measured: from one device of this machine by the algebra of bench/model/README.md, and
-message by message with SimGrid (rings in the figure). Every device has a link of 10 Gbit/s and 10 us; *two levels* have
-200 Gbit/s and 3 us inside nodes of 8. Not simulated are steps of more than five million messages, as those of large rings."""
-
-
-def read_scaled(lines):
-    """The rows that bench_scale printed: a step of DP and one of DDP for each number of devices, in milliseconds."""
-    head, rows = None, []
-    for line in lines:
-        fields = line.split(",")
-        if line.startswith("devices,"):
-            head = fields
-        elif head and len(fields) == len(head):
-            rows.append(Row(zip(head, fields)))
-    return rows
-
-
-def scaled(programs, profile, *options):
-    """The same, of a profile and options."""
-    run = subprocess.run([f"{programs}/bench_scale", "--profile", profile, *map(str, options)], check=True, capture_output=True, text=True)
-    return read_scaled(run.stdout.splitlines())
+ABOUT = """These steps are computed, not measured: from one device of this machine by the algebra of bench/model/README.md. Every device
+has a link of 10 Gbit/s and 10 us; *two levels* have 200 Gbit/s and 3 us inside nodes of 8."""
+SIMULATED = """SimGrid sends the same messages one by one (rings in the figure), but for steps of more than five million of them, as those of large
+rings."""
 
 
 def collect(results):
@@ -104,7 +86,7 @@ def write(folder):
     drawn = [line for line in panels[0].lines if all(any(not math.isnan(panel.simulated(line, one)) for one in panel.devices) for panel in panels)]
     (results.plots / "settings.gp").write_text(f'simulated = "{" ".join(drawn)}"\n', encoding="utf-8")
     said = sentence(rows)
-    lines = [f"## DP and DDP on up to {max(panels[0].devices, key=int)} devices", "", said, without, "", section.draw(results.folder, "scale", said), "", ABOUT]
+    lines = [f"## DP and DDP on up to {max(panels[0].devices, key=int)} devices", "", said, without, "", section.draw(results.folder, "scale", said), "", ABOUT, *[SIMULATED] * (not without)]
     for panel, title in zip(panels, ("All devices are equally fast", "One device computes 1.5 times as long")):
         lines += ["", f"### {title}", "", markdown_table(panel.table())]
     section.finish(results, "scale", [*lines, "", section.numbers(results, "scale.csv")])

@@ -6,7 +6,7 @@ Two steps tie if each median lies within the other's quartiles. What is disturbe
 import math
 
 from . import section
-from .results import Results, median, quartiles, unique, write_csv
+from .results import Results, median, quartiles, ties, unique, write_csv
 from .text import listed, markdown_table, plural
 
 WARM_UP = 5  # steps that do not count
@@ -47,8 +47,7 @@ def change(mine, other):
     if not mine or not other:
         return None
     ms, other_ms = (row.number("step_ms_p50") for row in (mine, other))
-    ties = other.number("step_ms_p25") <= ms <= other.number("step_ms_p75") and mine.number("step_ms_p25") <= other_ms <= mine.number("step_ms_p75")
-    return 0.0 if ties else ms / other_ms - 1
+    return 0.0 if ties(mine, other) else ms / other_ms - 1
 
 
 def amount(less):

@@ -110,9 +110,15 @@ def runs_text(results):
             + (f", less the disturbed ones ({'; '.join(lost)})," if lost else ","))
 
 
+def why_disturbed(row):
+    """By the medians of its runs, or by the probes beside most of them (bench/compare/summarize.awk)."""
+    spread = row.number("spread")
+    return f"its runs lie {100 * spread:.0f} % apart" if spread > 0.25 else "the probes beside most of its runs"
+
+
 def disturbed(results):
-    """Configurations that something else disturbed, and how far their repeats' medians lie apart."""
-    return [f"{results.name(row['model'])} {shown(row['strategy'])}:{row['world_size']} (its runs lie {100 * row.number('spread'):.0f} % apart)"
+    """Configurations that something else disturbed, and how one knows."""
+    return [f"{results.name(row['model'])} {shown(row['strategy'])}:{row['world_size']} ({why_disturbed(row)})"
             for row in results.rows("summary.csv") if row.is_true("disturbed")]
 
 

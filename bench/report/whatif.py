@@ -2,12 +2,10 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 from . import look
-from .results import network_name
-from .scale import read_scaled
+from .results import network_name, scaled
 
 MODEL = Path(__file__).resolve().parent.parent / "model"
 PAGE = ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -15,31 +13,30 @@ PAGE = ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name
         "{}\n</body></html>")
 
 
-def table(lines):
-    """What bench_scale printed, as HTML."""
-    title, dp, rows = next(line[2:] for line in lines if line.startswith("#")), "", []
-    for row in read_scaled(lines):
+def table(name, rows):
+    """What bench_scale computes, as HTML."""
+    dp, cells = "", []
+    for row in rows:
         if row["strategy"] == "dp":
             dp = row["step"]
         else:
-            cells = [row["devices"], *(f"{float(ms):.1f}" for ms in (dp, row["step"], row["exposed"]))]
-            rows.append("".join(f"<td>{cell}</td>" for cell in cells))
+            cells.append([row["devices"], *(f"{float(ms):.1f}" for ms in (dp, row["step"], row["exposed"]))])
     head = "".join(f"<th>{name}</th>" for name in ("devices", "DP", "DDP", "exposed in DDP"))
-    return "\n".join([f"<p>{title}. Milliseconds of a step:</p><table>", f"<tr>{head}</tr>", *(f"<tr>{row}</tr>" for row in rows), "</table>"])
+    lines = [f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells]
+    return "\n".join([f"<p>{name}: 64 rows a device, 10 Gbit/s, 10 us, buckets of 1 MiB. Milliseconds of a step:</p><table>", f"<tr>{head}</tr>", *lines, "</table>"])
 
 
-def write(profile, page=""):
-    """Prints it; bench_scale's output is read from stdin."""
+def write(profile, programs, page=""):
+    """Prints it."""
     data = Path(profile).read_text(encoding="utf-8").replace("<", "\\u003c")
-    lines = sys.stdin.read().splitlines()
-    named = re.search(r'"name": *"((\w+) ([0-9,]+))"', data)  # "mlp 512,512"
-    if named:
-        name = network_name(named[2], named[3])
-        data, lines = data.replace(f'"{named[1]}"', f'"{name}"'), [line.replace(named[1], name) for line in lines]
+    rows = scaled(programs, profile, "--devices", "1,2,4,8,64,512,4096", "--bucket-cap-mb", 1, "--rows", 64, "--gbit", 10, "--latency-us", 10)
+    given = re.search(r'"name": *"([^"]*)"', data)[1]
+    named = re.fullmatch(r"(\w+) ([0-9,]+)", given)  # "mlp 512,512"
+    name = network_name(named[1], named[2]) if named else given
     parts = {
-        "<!-- TABLE -->": table(lines),
+        "<!-- TABLE -->": table(name, rows),
         "@MODEL@": (MODEL / "step_model.js").read_text(encoding="utf-8").rstrip("\n"),
-        "@PROFILE@": data,
+        "@PROFILE@": data.replace(f'"{given}"', f'"{name}"'),
         "@COLOURS@": json.dumps(look.phase_colours()),
         "@DARK@": json.dumps(look.ON_DARK),
     }

@@ -4,11 +4,11 @@
 # network at which devices pay. It does so where its address says the values, and where the sliders are moved. Ends
 # with 77 where there is no chromium.
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || exit 77
-section=$(cd "$(dirname "$0")/../../bench/model" && pwd)/section.sh
+root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/checks.sh"
 
 run "a profile" "$bin/bench_profile" --hidden 300,200,100 --rows 16 --rounds 2 --save profile.json
-run "the page" "$section" --page profile.json "$bin"
+run "the page" env PYTHONPATH="$root/bench" python3 -B -m report whatif profile.json "$bin" page
 cp out.txt page.html
 checks=$((checks + 1))
 [ "$(grep -c '<tr><td>' page.html)" = 7 ] || fail "the table that needs no script"

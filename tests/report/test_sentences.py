@@ -47,12 +47,12 @@ class Answers(unittest.TestCase):
 
     def test_ddp_wins(self):
         self.assertEqual(self.lines()[0], "mlp, 2 devices: through memory, DDP saves 2.80 ms of DP's 17.90 per step (15.6 %): reduce "
-                         "-1.90, backward -0.80, replicate -0.40, exposed +0.30, all else 0.00. The largest part is reduce: DP adds all "
+                         "-1.90, backward -0.80, replicate -0.40, exposed +0.30, all else 0.00. What saves most is reduce: DP adds all "
                          "gradients up on device 0.")
 
     def test_dp_wins(self):
         self.assertEqual(self.lines()[1], "mlp, 4 devices: through memory, DDP takes 1.00 ms more than DP's 10.00 per step (10.0 %): "
-                         "exposed +2.00, reduce -0.90, all else -0.10. The largest part is exposed: all-reduce that DDP's backward pass did "
+                         "exposed +2.00, reduce -0.90, all else -0.10. What costs most is exposed: all-reduce that DDP's backward pass did "
                          "not hide, and waits for a slower rank. With 4 devices on 2 cores they take turns, and each phase holds waits.")
 
     def test_tie(self):
@@ -91,7 +91,7 @@ class Answers(unittest.TestCase):
                         row("ddp", "mlp", 2, (19 + ddp, 20 + ddp, 21 + ddp), other=20, **{phase: ddp})]
                 line = self.lines(rows)[0]
                 reason = answer.BECAUSE.get((strategy, phase))
-                self.assertEqual(line.partition(" The largest part is ")[2], f"{phase}: {reason}." if reason else "", (phase, strategy))
+                self.assertEqual(line.partition(f" What {'saves' if dp > ddp else 'costs'} most is ")[2], f"{phase}: {reason}." if reason else "", (phase, strategy))
         self.assertFalse({phase for _, phase in answer.BECAUSE} & {"forward", "backward"})
 
     def test_missing_rows(self):
@@ -147,7 +147,7 @@ class LineOne(unittest.TestCase):
                              "shared by 2, 15.00.")
             results.summary(ONE, DP2, row("ddp", "mlp", 2, 20, forward=5, backward=12, exposed=2, optimizer=1))
             self.assertEqual(answer.limit_line(results.results), "What limits it further: DDP's step takes 20.00 ms, and one device's, shared "
-                             "by 2, 15.00: 2 devices compute beside each other (+2.00 ms); waiting for gradients (+2.00 ms); every rank runs "
+                             "by 2, 15.00: computing takes longer than 1/2 of one device's (+2.00 ms); waiting for gradients (+2.00 ms); every rank runs "
                              "the whole optimizer (+1.00 ms).")
             results.summary(*disturb([ONE, DP2, DDP2]))
             self.assertEqual(answer.limit_line(results.results), "")
@@ -174,6 +174,10 @@ class Captions(unittest.TestCase):
         self.check("throughput", "mlp: the fastest is DP on 4 devices with 30000 samples per second, 3.00 times one device; convnet: the "
                    "fastest is DDP on 4 devices with 120000 samples per second, 3.20 times one device.")
         self.check("throughput", "mlp: nothing is faster than one device.", [row("single", "mlp", 1, 5), DP2, DDP2])
+        one, dp, ddp = (row(strategy, "mlp", world, 10 * times) for strategy, world, times in (("single", 1, 2), ("dp", 2, 1.01), ("ddp", 2, 1)))
+        self.check("throughput", "mlp: the fastest is DDP on 2 devices with 30000 samples per second, 2.00 times one device (DP on 2 devices ties "
+                   "with it).", [one, dp, ddp])
+        self.check("throughput", "mlp: nothing is faster than one device.", [row("single", "mlp", 1, 10.1), row("dp", "mlp", 2, 20), ddp])
 
     def test_phases(self):
         self.check("phases", "mlp on 2 devices: moving data and waiting take 13.4 % of DP's step and 2.0 % of DDP's; convnet on 2 devices: "
@@ -182,6 +186,11 @@ class Captions(unittest.TestCase):
     def test_memory(self):
         self.check("memory", "mlp on 2 devices: device 0 holds 2.00 MB under DP and 2.00 MB under DDP; convnet on 2 devices: device 0 holds "
                    "2.00 MB under DP and 2.00 MB under DDP.")
+
+    def test_heavy_on_device_0(self):
+        for peak, wanted in ((1.5e6, ["mlp"]), (1.4e6, [])):
+            with made([ONE, row("dp", "mlp", 2, 10, peak_bytes_device0=peak), DDP2]) as results:
+                self.assertEqual(captions.heavy_on_device_0(results.results), wanted)
 
     def test_disturbed(self):
         for name in ("difference", "throughput", "phases"):
@@ -205,6 +214,7 @@ class Captions(unittest.TestCase):
         self.assertEqual(captions.timeline({**steps, "dp": steps["ddp"]}, "through memory"),
                          said.format("12.0", "12.0", "here DDP saves nothing", 0))
         self.assertEqual(captions.timeline({}, "through memory"), "")
+        self.assertIn("say nothing", captions.timeline(steps, "through memory", True))
 
     def test_zero(self):
         rows = [row(strategy, "gpt", world, step, disturbed, timed=timed, peak_bytes_device0=peak, exposed=exposed, optimizer=update)
@@ -223,8 +233,8 @@ class Captions(unittest.TestCase):
 
 
 class Links(unittest.TestCase):
-    def buckets(self, *steps):
-        rows = [[i + 1, cap, ms - 0.5, ms, ms + 0.5, int(cap == 4)] for i, (cap, ms) in enumerate(zip((0, 1, 4, 25), steps))]
+    def buckets(self, *steps, lost=()):
+        rows = [[i + 1, cap, ms - 0.5, ms, ms + 0.5, int(cap in lost)] for i, (cap, ms) in enumerate(zip((0, 1, 4, 25), steps))]
         with made(link=LINK) as results:
             results.csv("buckets.csv", ["position", "cap_mb", "step_ms_p25", "step_ms_p50", "step_ms_p75", "disturbed"], *rows)
             return captions.buckets(results.results)
@@ -232,13 +242,20 @@ class Links(unittest.TestCase):
     def test_buckets(self):
         head = "Over an emulated link of 10 Gbit/s and 20 us a step is shortest with buckets of"
         flat = "The curve is no U: not both ends lie above its lowest point with quartiles apart."
-        self.assertEqual(self.buckets(12, 10, 5, 13), f"{head} 1 MB, 10.00 ms; with 0 MB it takes 20 % more; with 25 MB it takes 30 % more. The "
+        self.assertEqual(self.buckets(12, 10, 11, 13), f"{head} 1 MB, 10.00 ms; with 0 MB it takes 20 % more; with 25 MB it takes 30 % more. The "
                          "curve is a U: both ends lie above its lowest point, with quartiles apart.")
-        self.assertEqual(self.buckets(10.4, 10, 5, 13), f"{head} 1 MB, 10.00 ms; with 0 MB it takes 4 % more; with 25 MB it takes 30 % more. {flat}")
-        self.assertIn("no U", self.buckets(10.9, 10, 5, 13))  # quartiles overlap
-        self.assertIn("is a U", self.buckets(11.1, 10, 5, 13))
-        self.assertEqual(self.buckets(12, 10, 5, 8), f"{head} 25 MB, 8.00 ms; with 0 MB it takes 50 % more. {flat}")
-        self.assertEqual(self.buckets(8, 10, 5, 12), f"{head} 0 MB, 8.00 ms; with 25 MB it takes 50 % more. {flat}")
+        self.assertEqual(self.buckets(10.4, 10, 11, 13), f"{head} 1 MB, 10.00 ms; with 0 MB it takes 4 % more; with 25 MB it takes 30 % more. {flat}")
+        self.assertIn("no U", self.buckets(10.9, 10, 11, 13))  # quartiles overlap
+        self.assertIn("is a U", self.buckets(11.1, 10, 11, 13))
+        self.assertEqual(self.buckets(12, 10, 11, 8), f"{head} 25 MB, 8.00 ms; with 0 MB it takes 50 % more. {flat}")
+        self.assertEqual(self.buckets(8, 10, 11, 12), f"{head} 0 MB, 8.00 ms; with 25 MB it takes 50 % more. {flat}")
+
+    def test_disturbed_buckets(self):
+        """A size that was disturbed is not the shortest; without both ends nothing is said of the curve."""
+        self.assertIn("with buckets of 1 MB, 10.00 ms;", self.buckets(12, 10, 5, 13, lost=[4]))
+        self.assertTrue(self.buckets(12, 10, 5, 13, lost=[4]).endswith("is a U: both ends lie above its lowest point, with quartiles apart (1 of 4 sizes disturbed)."))
+        self.assertTrue(self.buckets(12, 10, 11, 13, lost=[25]).endswith("; with 0 MB it takes 20 % more. Whether the curve is a U is not known (1 of 4 sizes disturbed)."))
+        self.assertEqual(self.buckets(12, 10, 11, 13, lost=[0, 4, 25]), "Disturbed by other work; no conclusion.")
 
     def growth(self, ms, disturbed=0, ddp=None):
         """DP's step on 2 and 4 devices, and DDP's where it is given: 80 and ms, 50 and ddp."""
@@ -261,6 +278,14 @@ class Links(unittest.TestCase):
         self.assertIn("41.0 on 4: 9.0 ms less.", self.growth(155.6, ddp=41)[1])
         self.assertTrue(self.growth(155.6, ddp=70)[1].endswith("so the bytes do not predict it within 10 %."))
         self.assertEqual(self.growth(155.6, 1), ["How DP grows with the number of devices: disturbed."])
+
+    def test_disturbed_overlap(self):
+        """A run whose backward pass is much faster beside communication than alone."""
+        for beside, wanted in ((9.1, True), (8.9, False)):
+            traced = {f"memory-{how}": {"backward": ms, "exposed": 1.0, "ready": [5.0, 9.0], "moving": [2.0, 2.0]}
+                      for how, ms in (("serial", 10.0), ("overlapped", beside))}
+            with made() as results:
+                self.assertEqual([one is not None for _, one in captions.overlaps(results.results, traced)], [wanted])
 
     def test_overlap(self):
         found = {"all": 8.0, "can_hide": 5.0, "hidden": 4.5, "inflated": 2.0}
