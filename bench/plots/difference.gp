@@ -1,6 +1,6 @@
 # difference.gp: what DDP's step takes more or less than DP's, phase by phase: a bar to the left is time that
 # DDP saves. A panel per model, on as many devices as answer_world says. Reads plots/difference-MODEL.csv (row,
-# phase, difference_ms, shown_ms, disturbed): what was disturbed is grey. difference-mine.gp sets another pair.
+# phase, difference_ms, shown_ms, disturbed, tie): what was disturbed is grey. difference-mine.gp sets another pair.
 
 load "plots/settings.gp"
 if (!exists("name")) { name = "difference"; subject = "DDP takes"; object = "DP"; shown_models = models }
@@ -33,6 +33,7 @@ do for [model in shown_models] {
     stats file using "row" name "row" nooutput
     n = row_max
     stats file using "difference_ms" name "ms" nooutput
+    stats file using "tie" name "tie" nooutput
     reach = 1.25 * (abs(ms_min) > abs(ms_max) ? abs(ms_min) : abs(ms_max))
     if (reach < 1e-3) { reach = 1e-3 } # a tie to the digit
     set xrange [-reach:reach]
@@ -40,7 +41,7 @@ do for [model in shown_models] {
     set tmargin at screen panel_at(75 + 25 * drawn_rows)
     set bmargin at screen panel_at(75 + 25 * (drawn_rows + n))
     drawn_rows = drawn_rows + n + 3
-    set title model.", milliseconds" offset 0, -0.6
+    set title model.", milliseconds".(tie_max > 0 ? ": a tie" : "") offset 0, -0.6
     set arrow 1 from 0, 0.4 to 0, n + 0.6 nohead linecolor rgb "#444444"
     colour(unused) = or_grey(strcol("phase") eq "step" ? "#444444" : column("difference_ms") < 0 ? blue : vermilion)
     number(unused) = strcol("shown_ms")

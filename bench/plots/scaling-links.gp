@@ -8,7 +8,7 @@ width = 680
 height = 420
 load "plots/style.gp"
 
-set title "A step on two devices by the bandwidth of an emulated link"
+figure_title = "A step on two devices by the bandwidth of an emulated link"
 set xlabel "Gbit/s (logarithmic)"
 set ylabel "milliseconds (logarithmic)"
 unset key
@@ -17,8 +17,10 @@ is(run) = strcol("strategy") eq run && column("world_size") == 2 && column("glob
 at(run) = is(run) ? column("gbit") : NaN
 stats file using (is("fp16") ? column("gbit") : NaN) name "gbit" nooutput
 stats file using (is(strcol("strategy")) ? column("step_ms_p50") : NaN) name "ms" nooutput
+stats file using (is(strcol("strategy")) ? column("disturbed") : NaN) name "ring" nooutput
+set title figure_title.(ring_max > 0 ? "\n{/*0.85 grey, in a ring: disturbed}" : "")
 set logscale xy
-set xrange [0.28 * gbit_min:1.15 * gbit_max]
+set xrange [0.25 * gbit_min:1.15 * gbit_max]
 bottom = 0.55 * ms_min
 set yrange [bottom:1.3 * ms_max]
 set format "%g"
@@ -42,6 +44,6 @@ circles = crossings == 0 ? "" : crossing.':"step_ms" with points pointtype 6 poi
     crossing.':(at_text(0)):(is_left(0) ? "" : limit(0)) with labels left offset 0.5, 0, '
 plot for [run in runs] file using (at(run)):"step_ms_p50":(or_grey(colour(run))) with linespoints linewidth 2 dashtype dash(run) \
         pointtype mark(run) pointsize 0.8 linecolor rgb variable, \
-    for [run in runs] file using (first(run)):"step_ms_p50":(says(run)) with labels right offset -1, 0, \
+    for [run in runs] file using (first(run)):"step_ms_p50":(says(run)) with labels right offset -1.5, 0, \
     @circles file using (at(strcol("strategy"))):"step_ms_p50":(column("disturbed") > 0 ? 2 : 0.01) with points pointtype 6 \
         pointsize variable linecolor rgb "#666666" @values

@@ -194,8 +194,8 @@ class Comparison:
         if not kept.probe or not self.results.probe or kept.facts == self.results.facts:
             return ""
         text = (f"The reference result (bench/results/two-cores) was made on {processor(kept)}, which reach {kept.probe[0]:.0f} GFLOP/s and "
-                f"{kept.probe[1]:.1f} GB/s; this one on {processor(self.results)}, which reach {self.results.probe[0]:.0f} and "
-                f"{self.results.probe[1]:.1f}.")
+                f"{kept.probe[1]:.1f} GB/s; this one on {processor(self.results)}, which reach {self.results.probe[0]:.0f} GFLOP/s and "
+                f"{self.results.probe[1]:.1f} GB/s.")
         if here and there and here.is_true("timed") and not here.is_true("disturbed"):
             text += (f" One device's step of {self.results.name('mlp')} takes {there.number('step_ms_p50'):.1f} ms there and "
                      f"{here.number('step_ms_p50'):.1f} here.")
@@ -222,9 +222,8 @@ def lay_out_difference(path, pair):
     printed = dict(pair.shown())
     rows = [(name, ms, printed[name]) for name, ms in pair.named().items()]
     rows += [("all else", pair.parts.get("all else", 0.0), printed["all else"]), ("step", pair.change, pair.change)]
-    disturbed = int(pair.verdict == "disturbed")
-    write_csv(path, ["row", "phase", "difference_ms", "shown_ms", "disturbed"],
-              [(i + 1, name, f"{ms:.4f}", signed(said, pair.digits), disturbed) for i, (name, ms, said) in enumerate(rows)])
+    write_csv(path, ["row", "phase", "difference_ms", "shown_ms", "disturbed", "tie"],
+              [(i + 1, name, f"{ms:.4f}", signed(said, pair.digits), *(int(pair.verdict == what) for what in ("disturbed", "ties"))) for i, (name, ms, said) in enumerate(rows)])
 
 
 def lay_out_phases(path, rows):

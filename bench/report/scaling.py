@@ -6,14 +6,14 @@ Two steps tie if each median lies within the other's quartiles. What is disturbe
 import math
 
 from . import section
-from .results import Results, median, quartiles, ties, unique, write_csv
+from .results import Results, median, network_name, quartiles, ties, unique, write_csv
 from .text import listed, markdown_table, plural
 
 WARM_UP = 5  # steps that do not count
 NAMES = {"single": "one device", "dp": "DP", "ddp": "DDP", "fp16": "fp16", "powersgd": "PowerSGD", "zero1": "ZeRO-1"}
 HEAD = ["strategy", "world_size", "global_batch", "gbit", "step_ms_p25", "step_ms_p50", "step_ms_p75", "runs", "kept", "disturbed"]
 ABOUT = {
-    "links": "An mlp with hidden layers of {hidden} on two devices, {batch} rows a step; a message's latency is 20 us. In DP device 0 sends the "
+    "links": "{network} on two devices, {batch} rows a step; a message's latency is 20 us. In DP device 0 sends the "
              "weights and later receives the gradients; in DDP's ring both directions of a link carry bytes at once, so that by its bytes DP's "
              "step grows by twice as much. fp16 halves the bytes of DDP's gradients, PowerSGD (rank 1) sends two thin matrices for each large one.",
     "devices": "The same network over an emulated link of {middle} Gbit/s and 20 us; one device needs no link.",
@@ -131,7 +131,7 @@ def device_sentences(rows, batch, worlds, gbit, cores):
     more = [world for world in worlds if world > cores]
     if more:
         less = change(*(pick(rows, strategy, more[-1], share * more[-1], gbit) for strategy in ("ddp", "dp")))
-        than = "" if less is None else f": on {more[-1]}, with {share} rows each, {beside_dp(less)}"
+        than = ": disturbed" if less is None else f": on {more[-1]}, with {share} rows each, {beside_dp(less)}"
         said.append(f"{listed(map(str, more))} devices share {plural(cores, 'core')} (thin lines, open marks), which shows no speed-up, but DDP beside "
                     f"DP{than}.")
     return said
@@ -172,6 +172,6 @@ def write(folder):
     for name, title, said in parts:
         text = "" if quick and name != "batches" else " ".join(said)
         lines += ["", f"### {title}", "", text, "", section.draw(results.folder, f"scaling-{name}", text), "",
-                  section.numbers(results, "scaling-batches.csv" if name == "batches" else "scaling.csv") + " " + ABOUT[name].format(**results.facts)]
+                  section.numbers(results, "scaling-batches.csv" if name == "batches" else "scaling.csv") + " " + ABOUT[name].format(**results.facts, network=network_name("mlp", results.fact("hidden")))]
     section.finish(results, "scaling", [*lines, "", *([markdown_table(table(rows))] if rows else [])])
     print("\n".join(line for line in lines if line and line[0] not in "!#N"))

@@ -97,7 +97,7 @@ class ByDevices(unittest.TestCase):
 
     def test_disturbed(self):
         self.assertIn("takes (disturbed) under DP and (disturbed) under DDP", self.said(lost=1)[1])
-        self.assertTrue(self.said(worlds=(2, 5))[2].endswith("but DDP beside DP."))
+        self.assertTrue(self.said(worlds=(2, 5))[2].endswith("but DDP beside DP: disturbed."))
 
 
 class ByBatch(unittest.TestCase):
