@@ -231,6 +231,7 @@ function pressKey(event) {
 
 for (const scene of data.scenes) addScene(scene.id, scene.name, () => scene);
 addScene("model", "as computed", () => computed(page.gbit, page.cap));
+find("cap").max = Math.log10(allBytes / 1048576); // all gradients
 for (const id of ["gbit", "cap"]) stops(id, "input", () => {
   page[id] = Math.round(100 * Math.pow(10, Number(find(id).value))) / 100;
   change(computed(page.gbit, page.cap));
