@@ -16,7 +16,7 @@ set ylabel "peak memory, MB"
 set yrange [0:*]
 set xtics scale 0
 unset key
-set lmargin at screen 75.0 / width
+set lmargin at screen 95.0 / width
 set rmargin at screen 1 - 15.0 / width
 
 megabytes(name) = column(name) / 1e6

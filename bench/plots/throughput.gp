@@ -3,7 +3,7 @@
 
 load "plots/settings.gp"
 name = "throughput"
-width = 640
+width = 670
 height = 80 + 280 * words(models)
 load "plots/style.gp"
 
@@ -20,7 +20,7 @@ speed_at(milliseconds) = column("global_batch") * 1000 / column(milliseconds)
 last(strategy) = strcol("strategy") eq strategy && column("world_size") == world_max
 told(unused) = sprintf("%s on %d: %.0f samples/s", strcol("strategy"), column("world_size"), column("samples_per_s_p50"))
 values = at_mouse('file using "world_size":"samples_per_s_p50":(told(0))')
-set lmargin at screen 85.0 / width
+set lmargin at screen 115.0 / width
 set rmargin at screen 1 - 95.0 / width
 
 do for [m = 1:words(models)] {

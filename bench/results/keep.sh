@@ -1,22 +1,36 @@
 #!/usr/bin/env bash
 # keep.sh DIR: keeps the results of one sitting in bench/results/DIR: what bench/compare.sh left in bench/out, and what the
-# commands with sections of their own left beside it in bench/out-NAME (section.md becomes NAME.md). Tables of every
-# single run, traces and PNGs stay where they are.
+# commands with sections of their own left beside it in bench/out-NAME (section.md becomes NAME.md). The CSV files that a page links
+# are kept with its name before theirs; sections that this sitting did not make stay as they are. Tables of every single run,
+# traces and PNGs stay where they are.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
-[[ $# == 1 && $1 =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ && -f bench/out/report.md ]] || { sed -n '2,4s/^# \{0,1\}//p' bench/results/keep.sh >&2 && exit 2; }
+[[ $# == 1 && $1 =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ && -f bench/out/report.md ]] || { sed -n '2,6s/^# \{0,1\}//p' bench/results/keep.sh >&2 && exit 2; }
 to=bench/results/$1
-rm -rf "$to"
 mkdir -p "$to"
-cp bench/out/{report.md,report.html,profile.json,summary.csv,repeats.csv,difference.csv} bench/out/*.svg "$to"
+
+# keep_page FOLDER PAGE NAME: a page as NAME.md, its figures, and its CSV files.
+keep_page() {
+    local link kept
+    cp "$1/$2" "$to/$3.md"
+    find "$1" -maxdepth 1 -name '*.svg' -exec cp {} "$to" \;
+    while read -r link; do
+        kept=$(basename "$link")
+        [[ $3 == report || $kept == "$3"* ]] || kept=$3-$kept
+        cp "$1/$link" "$to/$kept"
+        sed -i "s,]($link),]($kept),g" "$to/$3.md"
+    done < <(grep -oE '\]\([^)]+\.csv\)' "$1/$2" | sed 's/^](\(.*\))$/\1/' | sort -u)
+}
+
+keep_page bench/out report.md report
+sed -i -E 's,\[section\]\(\.\./out-([a-z]+)/,[\1](../out-\1/,; s,\.\./out-([a-z]+)/section\.md,\1.md,g; /\[section\]\(whatif\.html\)/d' "$to/report.md"
+cp bench/out/{report.html,profile.json,summary.csv,repeats.csv,difference.csv} "$to"
 for file in {summary,difference}-link.csv {growth,buckets,networks}.csv facts.txt player.html; do
     [[ ! -f bench/out/$file ]] || cp bench/out/$file "$to"
 done
 for folder in bench/out-*/; do
     name=$(basename "$folder")
     name=${name#out-}
-    [[ -f $folder/section.md ]] || continue
-    cp "$folder/section.md" "$to/$name.md"
-    find "$folder" -maxdepth 1 \( -name '*.svg' -o -name "$name*.csv" \) -exec cp {} "$to" \;
+    [[ ! -f $folder/section.md ]] || keep_page "$folder" section.md "$name"
 done
 ls "$to"
