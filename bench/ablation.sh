@@ -44,8 +44,7 @@ declare -A values=([--world]=world [--link]=links [--model]=model [--hidden]=hid
     [--patience]=patience)
 read_options bench/ablation.sh "$@"
 turns=${turns:-$((quick ? 3 : 12))} rounds=${rounds:-$((quick ? 2 : 3))} patience=${patience:-$((quick ? 10 : 120))}
-for name in turns rounds steps; do need_number --$name "${!name}" 1 999999; done
-need_number --patience "$patience" 0 999999
+for name in turns steps; do need_number --$name "${!name}" 1 999999; done
 need_number --world "$world" 2 "$(most_devices)"
 need_number --global-batch "$batch" 1 999999999
 need_word --model "$model" "$(model_names)"
@@ -116,5 +115,4 @@ write_facts "${facts[@]}" -- "$(sed -n 3p "$out/runs/ladder-0-1/output.txt")" "C
 write_report ladder >"$out/ladder.txt" || status=1
 cat "$out/ladder.txt"
 setup_say "the tables: $out/ladder.txt, $out/ladder.csv ($((SECONDS - begun)) s)"
-setup_say "the section for the report: $out/section.html"
 exit $status

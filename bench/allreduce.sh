@@ -26,8 +26,6 @@ declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=
 declare -A values=([--world]=world [--rounds]=rounds [--patience]=patience)
 read_options bench/allreduce.sh "$@"
 need_number --world "$world" 2 "$(most_devices)"
-need_number --rounds "$rounds" 1 1000
-need_number --patience "$patience" 0 999999
 get_ready ddprun bench_allreduce bench_probe
 # A row each: a name, and the sizes that one call of the program measures.
 sweeps="sweep --factor 4
@@ -73,4 +71,3 @@ repeat_disturbed_runs "$patience" || exit 1
 write_facts "quick $quick" "backends $backends" "sweeps $(cut -d ' ' -f 1 <<<"$sweeps" | paste -sd ' ' -)" "rounds $rounds" "world $world" -- \
     "${facts[@]}" "Command: \`$asked\`"
 write_report allreduce || exit 1
-echo "the section for the report: $out/section.html" >&2

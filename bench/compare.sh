@@ -62,7 +62,6 @@ host='[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(:[1-9][0-9]{0,3})?'
 [[ $backend != mpi || $device == cpu ]] || fail_usage "--backend mpi is for --device cpu"
 [[ $backend != mpi ]] || command -v mpirun >/dev/null || fail_usage "--backend mpi: there is no mpirun"
 need_number --repeats "$repeats" 1 1000
-need_number --patience "$patience" 0 999999
 need_numbers --world "$worlds" 1 "$(most_devices)"
 [[ -z $slow_link ]] || need_link --link "$slow_link"
 # One device always runs; what is left are the worlds of DP and DDP.

@@ -29,8 +29,6 @@ rounds=5 patience=60 out=bench/out-paper
 declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=bin)
 declare -A values=([--rounds]=rounds [--patience]=patience)
 read_options bench/paper.sh "$@"
-need_number --rounds "$rounds" 1 1000
-need_number --patience "$patience" 0 999999
 get_ready train_ddp ddprun bench_probe
 models="mlp convnet" links="paper-rdma 10gbe" steps=23 worlds="1 2 4" caps="0 0.25 1 4 25" iterations=360 hidden=1024,1024
 [[ $quick == 0 ]] || {
@@ -60,4 +58,3 @@ repeat_disturbed_runs "$patience" || exit 1
 write_facts "models $models" "links $links" "worlds $worlds" "caps $caps" "quick $quick" "rounds $rounds" "cores $(count_cores)" "iterations $iterations" "hidden $hidden" -- \
     "$(json blas "$(find "$out/runs" -name config.json | sort | head -n 1)")" "Command: \`$asked\`"
 write_report paper || exit 1
-echo "the section for the report: $out/section.html" >&2

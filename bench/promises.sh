@@ -27,8 +27,6 @@ declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=
 declare -A values=([--rounds]=rounds [--patience]=patience)
 read_options bench/promises.sh "$@"
 patience=${patience:-$((quick ? 0 : 90))}
-need_number --rounds "$rounds" 1 1000
-need_number --patience "$patience" 0 999999
 get_ready train_single train_dp train_ddp ddprun bench_probe
 models="mlp convnet" steps=35 batch=256 batches="8 32 128 512" hidden=1024,1024
 [[ $quick == 0 ]] || { rounds=1 steps=8 batch=32 batches="8 32" hidden=128,128; }
@@ -56,5 +54,4 @@ write_facts "models $models" "promises-mlp $(names_of mlp)" "promises-convnet $(
     "batches $batches" "shapes $shapes" "cores $(count_cores)" "quick $quick" "patience $patience" "hidden $hidden" -- \
     "BLAS: $(json blas "$out/runs/price-mlp-plain-1/config.json")" "Command: \`$asked\`"
 write_report promises || exit 1
-echo "the section for the report: $out/section.html" >&2
 [[ -s $out/counts.csv ]] && ! grep -q ',0$' "$out/counts.csv"

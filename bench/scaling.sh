@@ -41,8 +41,6 @@ for gbit in $links; do need_link --links "$gbit,20"; done
 [[ -n ${links// /} ]] || fail_usage "--links: expected at least one"
 need_numbers --worlds "$worlds" 2 "$(most_devices)"
 need_number --memory-mb "$memory" 1 100000
-need_number --rounds "$rounds" 1 1000
-need_number --patience "$patience" 0 999999
 get_ready train_single train_dp train_ddp ddprun bench_probe
 middle=10 steps=35 batch=300 hidden=1024,1024 most=2048
 gpt="--layers 4 --heads 4 --embedding 256 --context 32"
@@ -134,5 +132,4 @@ repeat_disturbed_runs "$patience" || exit 1
 write_facts "quick $quick" "rounds $rounds" "configurations ${wanted[*]}" "batch $batch" "worlds $worlds" "middle $middle" \
     "hidden $hidden" "memory $memory" "cores $(count_cores)" -- "Command: \`$asked\`"
 write_report scaling || exit 1
-echo "the section for the report: $out/section.html" >&2
 [[ $only != *batches* ]] || awk -F, '$10 != $11 && NR > 1 { exit 1 }' "$out/scaling-batches.csv"

@@ -24,6 +24,8 @@ read_options() { # COMMAND ARGUMENT...
             [[ $# -ge 2 ]] || fail_usage "$1 needs a value"
             [[ -z ${values[$1]:-} ]] || declare -g "${values[$1]}=$2"
             [[ -z ${paths[$1]:-} ]] || read_path "$1" "$2"
+            [[ $1 != --rounds ]] || need_number "$1" "$2" 1 1000
+            [[ $1 != --patience ]] || need_number "$1" "$2" 0 999999
             shift
         else
             fail_usage "unknown option $1"

@@ -88,7 +88,8 @@ write_report() {
         python=
     done
     [[ -n $python ]] || { setup_say "no report: there is no Python with Jinja2 here (python3-jinja2)" && return 0; }
-    PYTHONPATH=bench "$python" -B -m report "$1" "$out" "${@:2}" 9<&-
+    PYTHONPATH=bench "$python" -B -m report "$1" "$out" "${@:2}" 9<&- || return 1
+    [[ ! -s $out/section.html ]] || setup_say "the section for the report: $out/section.html"
 }
 
 # write_facts "KEY VALUE"... -- FACT...: facts.txt, what a report must know and no CSV file has, and the machine's facts.

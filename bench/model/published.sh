@@ -136,4 +136,3 @@ gather published run,figure,cost,gpus,bucket_mb,paper_s,fitted_s,held_out_s,simu
 gather fitted run,figure,cost,gbit,latency_us,call_us,slowdown,largest_error,at_its_limit
 gather predicted run,gpus,bucket_mb,cost,seconds
 write_report published
-echo "the section for the report: $out/section.html" >&2

@@ -19,9 +19,7 @@ out=bench/out-real rounds=5 links="100,5 10,10 2.5,25 1,50" steps=40 patience=12
 declare -A flags=([--resume]=resume) values=([--rounds]=rounds [--links]=links [--steps]=steps [--patience]=patience)
 declare -A paths=([--out]=out [--bin]=bin)
 read_options bench/model/real.sh "$@"
-need_number --rounds "$rounds" 1 1000
 need_number --steps "$steps" 1 999999
-need_number --patience "$patience" 0 999999
 for link in $links; do need_link --links "$link"; done
 [[ -n ${links// /} ]] || fail_usage "--links: expected at least one"
 get_ready train_dp train_ddp ddprun bench_scale bench_profile bench_probe

@@ -60,4 +60,3 @@ done
 write_facts "cases $cases" "stragglers 1 1.5" "without $without" -- \
     "Profile: $(sed -n 's/.*"name": *"\([^"]*\)".*/\1/p' "$profile"), 64 rows a device, a bucket cap of 1 MiB" "Command: \`$asked\`"
 write_report scale
-setup_say "the numbers: $out/scale.csv; the section for the report: $out/section.html ($((SECONDS - begun)) s)"

@@ -39,7 +39,6 @@ rounds=${rounds:-$((quick ? 2 : 5))}
 need_word --device "$device" 'cpu|cuda'
 need_words --model "$models" 'mlp|convnet|resnet20'
 need_numbers --world "$worlds" 1 "$(most_devices)"
-need_number --rounds "$rounds" 1 1000
 programs="train_single train_dp train_ddp ddprun dump_data compare_tensors bench_allreduce"
 # shellcheck disable=SC2086 # the programs are words
 need_programs $programs
@@ -114,5 +113,4 @@ configs=("$out"/runs/world-*/runs/mlp-*/ours/config.json)
 hidden=$([[ ! -f ${configs[0]} ]] || json hidden "${configs[0]}")
 write_facts "quick $quick" "hidden $hidden" -- "${facts[@]}" "Command: \`$asked\`"
 write_report peers || status=1
-echo "the section for the report: $out/section.html" >&2
 exit "$status"
