@@ -72,6 +72,17 @@ if [ "$step" = 02-shards ]; then
         try 1
         says 'It did not end within 20 seconds: rank 0 was in shard_bounds.'
     fi
+    # What a file starts ends with it, also where there is no bubblewrap.
+    mark=left-by-$$
+    { printf '#include <unistd.h>\n#include "tutorials/02-shards/exercises/01-shard-bounds.h"\n' && echo "__attribute__((constructor)) static void leave(void) {" &&
+        echo "if (fork() == 0) { setsid(); if (fork() == 0) execl(\"/bin/sh\", \"$mark\", \"-c\", \"sleep 300; true\", \"$mark\", (char *)0); _exit(0); } }" &&
+        cat "$exercises/01-shard-bounds.c"; } >"$mine/01-shard-bounds.c"
+    mkdir without && printf '#!/bin/sh\nexit 1\n' >without/bwrap && chmod +x without/bwrap
+    path=$PATH
+    PATH=$work/without:$PATH
+    try 0 --shards 3 --steps 2
+    PATH=$path
+    ! pgrep -f "$mark" >/dev/null || fail 'a process was left behind'
     echo 'no C' >"$mine/01-shard-bounds.c"
     try 1
     says '01-shard-bounds does not compile'

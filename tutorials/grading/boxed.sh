@@ -3,6 +3,7 @@
 . "$build/tutorials/settings.sh"
 scratch=$(cd "$(mktemp -d)" && pwd -P)
 trap 'rm -rf "$scratch"' EXIT
+keeper=$build/bin/tutorial_keeper # for what is not boxed; empty in a box, which ends all that runs in it
 export cc fill sanitize scratch
 
 # What a student's file may include.

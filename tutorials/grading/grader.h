@@ -8,6 +8,7 @@
  * | play_ranks.c | several ranks, each a process                                          |
  * | watch.c      | the watched calls                                                      |
  * | box.c        | what a student's process may do                                        |
+ * | leftovers.c  | the end of what it has started                                         |
  */
 #ifndef TUTORIALS_GRADING_GRADER_H
 #define TUTORIALS_GRADING_GRADER_H

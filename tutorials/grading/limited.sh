@@ -1,7 +1,7 @@
 # limited.sh: what judge, trainee and capstone share. Sourced.
 
 # limited SECONDS COMMAND...: bounds processor time, memory, what it writes, and the time on the clock. timeout puts
-# it into a process group of its own, and ends that.
+# it into a process group of its own, and ends that; with $keeper, also what left that group.
 limited() (
     seconds=$1
     shift
@@ -9,7 +9,9 @@ limited() (
     ulimit -f "${blocks:-131072}" 2>/dev/null || true # of 512 bytes: 64 MiB
     # KiB: 3.5 GiB; five devices need 3.1
     [ -n "$sanitize" ] || ulimit -v "${memory:-3670016}" 2>/dev/null || true
-    exec timeout -k 2 "$seconds" "$@"
+    set -- timeout -k 2 "$seconds" "$@"
+    [ -z "${keeper:-}" ] || set -- "$keeper" "$@"
+    exec "$@"
 )
 
 # foreign LIST: the first file in the compiler's list of what was included (-MD -MT it) that is neither one of the headers

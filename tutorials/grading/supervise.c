@@ -12,10 +12,9 @@
 
 #include "common/base/clock.h"
 #include "tutorials/grading/grader.h"
+#include "tutorials/grading/leftovers.h"
 
 enum { OUTPUT_MAX = 16384, READ_END = 0, WRITE_END = 1 };
-
-#define LEFTOVERS_S 2.0 // how long what was left is chased
 
 typedef struct Supervised {
     pid_t judge;
@@ -48,32 +47,6 @@ void say_how_it_ended(char sentence[SENTENCE_MAX], int status) {
         snprintf(sentence, SENTENCE_MAX,
                  "It ended the whole program with status %d; a function returns to its caller.",
                  WEXITSTATUS(status));
-}
-
-// ---- the end of all that a check has started ----------------------------------------------------
-
-// Signals all children of this process, which orphans of its children become (grading.c asks for
-// that). Returns how many there are.
-static int signal_children(int signal) {
-    char path[64];
-    int pid, found = 0;
-    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    FILE *children = fopen(path, "r");
-    while (children && fscanf(children, "%d", &pid) == 1) {
-        kill(pid, signal);
-        found++;
-    }
-    if (children) fclose(children);
-    return found;
-}
-
-// A chain of forks outruns the list, so all are stopped before they are killed.
-static void end_leftovers(void) {
-    const uint64_t deadline = clock_ns_after(LEFTOVERS_S);
-    while (signal_children(SIGSTOP) > 0 && clock_ns() < deadline) {
-        signal_children(SIGKILL);
-        while (waitpid(-1, NULL, WNOHANG) > 0) continue;
-    }
 }
 
 // ---- listening ----------------------------------------------------------------------------------

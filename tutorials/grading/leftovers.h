@@ -1,0 +1,8 @@
+/* leftovers.h: the end of all that a student's code has started and left behind. */
+#ifndef TUTORIALS_GRADING_LEFTOVERS_H
+#define TUTORIALS_GRADING_LEFTOVERS_H
+
+// Kills this process's children and, if it adopts orphans (PR_SET_CHILD_SUBREAPER), all below them.
+void end_leftovers(void);
+
+#endif
