@@ -7,6 +7,7 @@
  * | player.c     | the judge's process and the student's, and the transcript between them |
  * | play_ranks.c | several ranks, each a process                                          |
  * | watch.c      | the watched calls                                                      |
+ * | fence.c      | memory with fences                                                     |
  * | box.c        | what a student's process may do                                        |
  * | leftovers.c  | the end of what it has started                                         |
  */
@@ -61,6 +62,8 @@ struct Grade {
 void grade_end(Grade *grade) __attribute__((noreturn));
 // Makes this process, a fork of the judge, one that may load the student's code.
 void grade_become(Grade *grade, Role role);
+// Misses the check if a fence was written (grade_fenced): in a player or a rank, after a call.
+void check_fences(Grade *grade);
 // A rank's miss is written down for the judge, then the rank ends.
 void seat_miss(struct Seat *seat, const char *sentence) __attribute__((noreturn));
 

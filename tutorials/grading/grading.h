@@ -76,6 +76,9 @@ void grade_out(Grade *grade, void *output, size_t bytes);
         if (grade_plays(grade)) STUDENT((grade), name)(__VA_ARGS__); \
         grade_out((grade), NULL, 0);                                 \
     } while (0)
+// Zeroed memory for the student's code to write, with a fence in front of it and one behind it:
+// the check misses if a fence was written. It ends with the check, or 64 such calls later.
+void *grade_fenced(Grade *grade, size_t bytes);
 // The folder that the player may write in; nothing else.
 const char *grade_room(const Grade *grade);
 

@@ -82,6 +82,7 @@ static void run_rank(Grade grade, const Play *play, PgEndpoint *endpoint) {
     watch_begin(rank.log);
     play->run(&rank);
     watch_begin(NULL);
+    check_fences(&grade);
     seat->rank = rank;
     seat->returned = true;
     fflush(NULL);

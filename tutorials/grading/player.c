@@ -147,6 +147,7 @@ bool grade_plays(Grade *grade) {
 }
 
 void grade_out(Grade *grade, void *output, size_t bytes) {
+    if (grade->role == ROLE_PLAYER) check_fences(grade);
     if (grade->role == ROLE_PLAYER) put_frame(grade, FRAME_OUTPUT, output, bytes);
     if (grade->role == ROLE_JUDGE) take_frame(grade, FRAME_OUTPUT, output, bytes);
 }

@@ -26,7 +26,8 @@ static void run_step(Grade *grade, Step step, const SgdSettings *sgd, bool first
 // A step of two equal weights; returns the first. buffer: where its momentum is kept.
 static float step_once(Grade *grade, float weight, float gradient, float *buffer, SgdSettings sgd,
                        bool first) {
-    float weights[3] = {weight, weight, 77}, gradients[3] = {gradient, gradient, 77};
+    float gradients[3] = {gradient, gradient, 77}, *weights = grade_fenced(grade, sizeof gradients);
+    weights[0] = weights[1] = weight, weights[2] = 77;
     float buffers[3] = {*buffer, *buffer, 77}; // the last of each is not to be touched
     run_step(grade, (Step){weights, buffers, gradients, 2, 3}, &sgd, first);
     GRADE_EXPECT(grade, weights[2] == 77 && buffers[2] == 77,

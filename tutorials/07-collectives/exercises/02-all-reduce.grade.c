@@ -16,6 +16,7 @@ typedef struct Scene {
     float data[MOST_RANKS][ROOM];
     size_t sends, others; // of all ranks; sends of floats [COUNT]
     size_t counts[MOST_RANKS][3];
+    bool behind_scratch[MOST_RANKS]; // something was written there
 } Scene;
 
 static float whole(int rank, size_t i) {
@@ -29,12 +30,13 @@ static float rough(int rank, size_t i) {
 
 static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
-    float scratch[ROOM];
+    float scratch[ROOM] = {0};
     float *data = scene->data[rank->rank];
     for (size_t i = 0; i < ROOM; i++)
         data[i] = i < COUNT ? scene->number(rank->rank, i) : -1.0f - (float)rank->rank;
     rank->status =
         STUDENT(rank->grade, all_reduce_by_hand)(rank->group, data, scratch, COUNT, &rank->err);
+    scene->behind_scratch[rank->rank] = scratch[COUNT] != 0;
     scene->counts[rank->rank][0] = watch_count(rank->log, PG_SEND);
     scene->counts[rank->rank][1] = watch_count(rank->log, PG_RECV);
     scene->counts[rank->rank][2] = watch_calls(rank->log);
@@ -79,6 +81,9 @@ static void check_sums(Grade *grade, int world) {
                      "numbers, and not bytes.");
         for (size_t i = 0; i < COUNT; i++) check_number(grade, &scene, world, rank, i);
     }
+    for (int rank = 0; rank < world; rank++)
+        GRADE_EXPECT(grade, !scene.behind_scratch[rank],
+                     "Something was written behind scratch, which has count numbers.");
 }
 
 static void two_ranks(Grade *grade) {

@@ -33,7 +33,7 @@ typedef struct Scene {
 
 static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
-    float weights[COUNT], scratch[COUNT], kept[COUNT];
+    float weights[COUNT], kept[COUNT], *scratch = grade_fenced(rank->grade, sizeof kept);
     bool odd = rank->rank == scene->odd_one;
     for (int i = 0; i < COUNT; i++) weights[i] = 0.5f + (float)i;
     weights[4] = 0.0f;

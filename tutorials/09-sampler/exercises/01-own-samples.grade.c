@@ -43,7 +43,7 @@ static size_t ask(Grade *grade, const size_t *order, size_t samples, int world, 
 }
 
 static void check(Grade *grade, size_t samples, int world) {
-    size_t order[MOST], own[MOST + 16], counts[8];
+    size_t order[MOST], counts[8], *own = grade_fenced(grade, (MOST + 16) * sizeof *own);
     const size_t ranks = (size_t)world, wanted = (samples + ranks - 1) / ranks;
     make_order(order, samples);
     for (size_t i = 0; i < MOST + 16; i++) own[i] = STRANGER;

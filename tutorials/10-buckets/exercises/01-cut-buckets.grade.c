@@ -21,7 +21,7 @@ static size_t cut(Grade *grade, const Case *c, size_t *bucket_of) {
 
 // The places are judged first and the number afterwards: so the sentence can say what it is about.
 static void check(Grade *grade, const Case *c, const char *place, const char *number) {
-    size_t bucket_of[MOST];
+    size_t *bucket_of = grade_fenced(grade, MOST * sizeof *bucket_of);
     size_t got = cut(grade, c, bucket_of);
     for (size_t k = c->count; k-- > 0;)
         GRADE_EXPECT(

@@ -22,6 +22,7 @@ typedef struct Scene {
     size_t cap;
     float gradients[MOST_RANKS][PARAMETERS][MOST];
     size_t calls[MOST_RANKS], bytes[MOST_RANKS];
+    bool behind[MOST_RANKS];   // something was written behind memory
     size_t floats[MOST_CALLS]; // of rank 0's collectives, one after the other
 } Scene;
 
@@ -35,6 +36,7 @@ static void run_rank(GradeRank *rank) {
     Tensor tensors[PARAMETERS];
     Tensor *list[PARAMETERS];
     float memory[ROOM];
+    size_t all = 0;
     for (size_t i = 0; i < ROOM; i++) memory[i] = -1.0f;
     for (int k = 0; k < PARAMETERS; k++) {
         float *gradient = scene->gradients[rank->rank][k];
@@ -43,12 +45,14 @@ static void run_rank(GradeRank *rank) {
         tensors[k].requires_grad = tensors[k].has_grad = true;
         tensors[k].grad = gradient;
         list[k] = &tensors[k];
+        all += FLOATS[k];
     }
     Tensor *odd_one = &tensors[scene->odd_one];
     if (scene->kind == FROZEN) odd_one->requires_grad = odd_one->has_grad = false;
     if (scene->kind == SHARED) list[scene->odd_one] = list[3];
     rank->status = STUDENT(rank->grade, average_in_buckets)(rank->group, list, PARAMETERS,
                                                             scene->cap, memory, &rank->err);
+    scene->behind[rank->rank] = memory[all] != -1.0f;
     for (int k = 0; k < PARAMETERS; k++)
         GRADE_EXPECT(rank->grade,
                      tensors[k].requires_grad == (scene->kind != FROZEN || k != scene->odd_one),
@@ -114,6 +118,9 @@ static void check_means(Grade *grade, Scene *scene, int world) {
             for (size_t i = 0; i < FLOATS[k]; i++)
                 if (scene->kind == PLAIN || k != scene->odd_one)
                     check_number(grade, scene, world, rank, k, i);
+    for (int rank = 0; rank < world; rank++)
+        GRADE_EXPECT(grade, !scene->behind[rank],
+                     "Something was written behind memory, which has room for all gradients.");
 }
 
 static void check(Grade *grade, Scene *scene, int world, size_t cap) {

@@ -39,11 +39,11 @@ static void check_members(Grade *grade, const Case *c, const size_t *got, size_t
 }
 
 static void check(Grade *grade, const Case *c, const char *sentence) {
-    size_t got[2 * MOST];
+    size_t *got = grade_fenced(grade, 2 * MOST * sizeof *got);
     for (size_t i = 0; i < 2 * MOST; i++) got[i] = 99;
     size_t complete =
         GRADE_CALL(grade, completion_order, c->additions, c->count, c->frozen, c->parameters, got);
-    GRADE_OUT(grade, got);
+    grade_out(grade, got, 2 * MOST * sizeof *got);
     for (size_t i = c->parameters; i < 2 * MOST; i++)
         GRADE_EXPECT(grade, got[i] == 99,
                      "order has room for %zu parameters, and more was written: there may be more "

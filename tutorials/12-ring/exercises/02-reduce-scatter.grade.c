@@ -42,7 +42,7 @@ static void run_rank(GradeRank *rank) {
     for (size_t i = 0; i < count; i++) data[i] = scene->number(rank->rank, i);
     rank->status = STUDENT(rank->grade, ring_reduce_scatter)(rank->group, data, scratch,
                                                              scene->length, &rank->err);
-    GRADE_EXPECT(rank->grade, memory[0] == FRONT,
+    GRADE_EXPECT(rank->grade, memory[0] == FRONT && memory[scene->length - 1] == FRONT,
                  "Something was written in front of chunk 0: in C, -1 %% 3 is -1 and not 2. Add W "
                  "before you take the remainder.");
     GRADE_EXPECT(rank->grade, data[count] == FRONT && scratch[scene->length] == FRONT,

@@ -39,7 +39,7 @@ static void run_rank(GradeRank *rank) {
             data[(size_t)chunk * length + i] =
                 chunk == (rank->rank + 1) % rank->world ? complete(chunk, i) : old(rank->rank);
     rank->status = STUDENT(rank->grade, ring_all_gather)(rank->group, data, length, &rank->err);
-    GRADE_EXPECT(rank->grade, memory[0] == FRONT,
+    GRADE_EXPECT(rank->grade, memory[0] == FRONT && memory[length - 1] == FRONT,
                  "Something was written in front of chunk 0: in C, -1 %% 3 is -1 and not 2. Add W "
                  "before you take the remainder.");
     GRADE_EXPECT(rank->grade, data[count] == FRONT, "Something was written behind the data.");

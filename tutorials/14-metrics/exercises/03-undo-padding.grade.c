@@ -23,7 +23,7 @@ static size_t row_of(int answer) {
 
 static void check(Grade *grade, size_t rows, size_t world) {
     size_t per_rank = distributed_count(rows, (int)world, false);
-    int gathered[MOST + 16], answers[MOST + 16];
+    int gathered[MOST + 16], *answers = grade_fenced(grade, sizeof gathered);
     for (size_t r = 0; r < world; r++) {
         size_t order[MOST + 16];
         for (size_t i = 0; i < rows; i++) order[i] = i;
@@ -32,7 +32,7 @@ static void check(Grade *grade, size_t rows, size_t world) {
     }
     for (size_t i = 0; i < MOST + 16; i++) answers[i] = BEHIND;
     GRADE_RUN(grade, undo_padding, gathered, world, per_rank, rows, answers);
-    GRADE_OUT(grade, answers);
+    grade_out(grade, answers, sizeof gathered);
     GRADE_EXPECT(grade,
                  world == 1 || per_rank == 1 || memcmp(answers, gathered, rows * sizeof(int)) != 0,
                  "These are rank 0's answers, then rank 1's: but rank 0 does not have the first "

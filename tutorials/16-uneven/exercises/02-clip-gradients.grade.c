@@ -2,6 +2,7 @@
 #include "tutorials/16-uneven/exercises/02-clip-gradients.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "tutorials/grading/grading.h"
 
@@ -31,8 +32,7 @@ static void run_rank(GradeRank *rank) {
     Tensor tensors[PARAMETERS];
     Tensor *list[LIST];
     for (int k = 0; k < PARAMETERS; k++) {
-        float *gradient = s->gradients[r][k];
-        for (size_t i = 0; i < COUNTS[k]; i++) gradient[i] = 0;
+        float *gradient = grade_fenced(rank->grade, COUNTS[k] * sizeof *gradient);
         gradient[COUNTS[k] - 1] = own(r, rank->world, k);
         tensors[k] = tensor_make(NULL, DTYPE_F32, 1, (size_t[]){COUNTS[k]}, NULL);
         tensors[k].requires_grad = !(s->frozen && k == 1);
@@ -40,10 +40,12 @@ static void run_rank(GradeRank *rank) {
         tensors[k].grad = gradient;
         list[k] = &tensors[k];
     }
-    if (s->frozen) s->gradients[r][1][COUNT - 1] = OLD; // from before it was frozen
+    if (s->frozen) tensors[1].grad[COUNT - 1] = OLD; // from before it was frozen
     list[LIST - 1] = list[1];
     rank->status = STUDENT(rank->grade, clip_gradients)(
         rank->group, list, s->shared ? LIST : PARAMETERS, s->max_norm, &s->norm[r], &rank->err);
+    for (int k = 0; k < PARAMETERS; k++)
+        memcpy(s->gradients[r][k], tensors[k].grad, tensor_bytes(&tensors[k]));
     for (size_t i = 0; i < rank->log->count; i++) s->bytes[r] += rank->log->events[i].bytes;
 }
 

@@ -1,6 +1,8 @@
 /* 03-take-part.grade.c: from every number of ranks to every other. */
 #include "tutorials/17-sharding/exercises/03-take-part.h"
 
+#include <string.h>
+
 #include "tutorials/grading/grading.h"
 
 extern const Grader grader_17_03;
@@ -32,10 +34,12 @@ static Taken take(Grade *grade, size_t count, size_t old, size_t world, size_t r
         parts[r] = memory[r];
     }
     Taken taken = {0};
-    for (size_t i = 0; i <= MOST; i++) taken.mine[i] = OLD;
+    float *mine = grade_fenced(grade, sizeof taken.mine);
+    for (size_t i = 0; i <= MOST; i++) mine[i] = OLD;
     const SavedState saved = {.count = count, .world = old, .parts = parts};
-    taken.count = GRADE_CALL(grade, take_part, &saved, world, rank, taken.mine);
-    GRADE_OUT(grade, taken.mine);
+    taken.count = GRADE_CALL(grade, take_part, &saved, world, rank, mine);
+    grade_out(grade, mine, sizeof taken.mine);
+    memcpy(taken.mine, mine, sizeof taken.mine);
     return taken;
 }
 

@@ -15,10 +15,11 @@ typedef struct Case {
 
 static uint16_t answer(Grade *grade, uint32_t bits) {
     float numbers[3] = {1.0f, 0, 1.0f};
-    uint16_t halves[4] = {0, 0, 0, 0xabcd};
+    uint16_t *halves = grade_fenced(grade, 4 * sizeof *halves);
+    halves[3] = 0xabcd;
     memcpy(&numbers[1], &bits, sizeof bits);
     GRADE_RUN(grade, to_bf16, numbers, halves, 3);
-    GRADE_OUT(grade, halves);
+    grade_out(grade, halves, 4 * sizeof *halves);
     GRADE_EXPECT(grade, halves[0] == 0x3f80 && halves[2] == 0x3f80,
                  "1 is 0x3f80 in bf16; the first number became 0x%04x and the last as 0x%04x.",
                  halves[0], halves[2]);

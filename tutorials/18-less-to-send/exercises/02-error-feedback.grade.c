@@ -29,10 +29,10 @@ static float number(int rank, int i) {
 
 static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
-    float error[COUNT] = {0};
+    float *error = grade_fenced(rank->grade, COUNT * sizeof *error);
+    int32_t *wire = grade_fenced(rank->grade, COUNT * sizeof *wire);
     for (int step = 0; step < STEPS && rank->err.status == STATUS_OK; step++) {
         float *gradient = scene->gradients[rank->rank][step];
-        int32_t wire[COUNT] = {0};
         for (int i = 0; i < COUNT; i++) gradient[i] = number(rank->rank, i);
         rank->status = STUDENT(rank->grade, average_in_units)(rank->group, gradient, error, wire,
                                                               COUNT, UNIT, &rank->err);
