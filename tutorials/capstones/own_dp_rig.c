@@ -379,6 +379,28 @@ static void check_evaluation(Rig *rig) {
     rig_close(rig);
 }
 
+static double copied(const Rig *rig) {
+    double bytes = 0;
+    for (int d = 0; d < rig->count; d++) bytes += (double)rig->devices[d]->copied_bytes;
+    return bytes;
+}
+
+// Prints how many bytes a step of 9 rows copies between devices, as a multiple of the least: state
+// to each other device and gradients back; the rows, the output's, and its gradient's.
+static void tell_traffic(Rig *rig) {
+    const double rows = 9 * WIDTH * sizeof(float), others = rig->count - 1;
+    double state = 0, gradients = 0;
+    for (size_t t = 0; t < rig->tensors.count; t++) {
+        const Tensor *tensor = rig->tensors.items[t].tensor;
+        state += (double)tensor_bytes(tensor);
+        if (tensor->requires_grad) gradients += (double)tensor_bytes(tensor);
+    }
+    double before = copied(rig);
+    rig_step(rig, 1, 9);
+    const double least = (state + gradients) * others + 3 * rows * others / rig->count;
+    printf("SPEED %.2f\n", (copied(rig) - before) / least);
+}
+
 static void check_parallel(Rig *rig) {
     float x[9 * WIDTH], dy[9 * WIDTH];
     rig_open(rig, 3);
@@ -398,6 +420,7 @@ static void check_parallel(Rig *rig) {
                 miss(
                     "Two replicas ran on one thread: device_submit runs each on its device's own.");
     meeting.wanted = 0;
+    tell_traffic(rig);
     rig_close(rig);
 }
 
