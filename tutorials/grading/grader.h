@@ -35,7 +35,8 @@ typedef struct Outcome {
 } Outcome;
 
 // Runs the check in a process of its own, with at most CHECK_SECONDS, and ends all that it started.
-Outcome supervise_check(const GradeCheck *check, const char *file, const char *room);
+// last: of the exercise, which is the one that a leak costs.
+Outcome supervise_check(const GradeCheck *check, const char *file, const char *room, bool last);
 // How a process ended, as a sentence: by a signal, or by exit.
 void say_how_it_ended(char sentence[SENTENCE_MAX], int status);
 
@@ -51,6 +52,10 @@ struct Grade {
     const char *file; // the student's, compiled
     const char *room; // the folder that the student's process may write
     void *library;
+    bool last;    // of the exercise's checks
+    size_t calls; // of student functions, in this process
+    long blocks;  // that the student's code had in its second call; in its latest one
+    long blocks_now;
     Role role;
     int verdict;       // judge: the pipe to the supervisor
     int transcript;    // judge and player: the pipe between them; -1: no player yet
@@ -64,6 +69,8 @@ void grade_end(Grade *grade) __attribute__((noreturn));
 void grade_become(Grade *grade, Role role);
 // Misses the check if a fence was written (grade_fenced): in a player or a rank, after a call.
 void check_fences(Grade *grade);
+// Misses the exercise's last check if every call left memory allocated.
+void check_blocks(Grade *grade);
 // A rank's miss is written down for the judge, then the rank ends.
 void seat_miss(struct Seat *seat, const char *sentence) __attribute__((noreturn));
 

@@ -73,7 +73,8 @@ bool grader_run(const Grader *grader, const char *file, bool as_json) {
     for (size_t i = 0; i < count_checks(grader); i++) {
         outcomes[i] = (Outcome){.result = RESULT_SKIP};
         if (may_run(grader, outcomes, i))
-            outcomes[i] = supervise_check(&grader->checks[i], file, room);
+            outcomes[i] =
+                supervise_check(&grader->checks[i], file, room, i + 1 == count_checks(grader));
         else
             snprintf(outcomes[i].sentence, SENTENCE_MAX, "Not tried, because \"%s\" was missed.",
                      grader->checks[i].needs);

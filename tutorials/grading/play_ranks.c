@@ -83,6 +83,7 @@ static void run_rank(Grade grade, const Play *play, PgEndpoint *endpoint) {
     play->run(&rank);
     watch_begin(NULL);
     check_fences(&grade);
+    check_blocks(&grade);
     seat->rank = rank;
     seat->returned = true;
     fflush(NULL);

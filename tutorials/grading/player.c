@@ -168,9 +168,20 @@ GradeFunction *grade_function(Grade *grade, const char *name) {
         GradeFunction *function;
     } symbol;
     if (!grade->library) load(grade);
+    grade->blocks_now = watch_blocks();
+    if (++grade->calls == 2) grade->blocks = grade->blocks_now;
     symbol.data = dlsym(grade->library, name);
     if (!symbol.data) grade_miss(grade, "Your file does not define the function %s.", name);
     return symbol.function;
+}
+
+// What a function keeps from its first call for the others is no leak; what each call leaves is.
+void check_blocks(Grade *grade) {
+    const long more = grade->blocks_now - grade->blocks;
+    GRADE_EXPECT(grade, !grade->last || grade->calls < 4 || more < (long)grade->calls - 2,
+                 "In %zu calls %ld blocks of memory were allocated and never freed: a training of "
+                 "a million steps runs out of memory.",
+                 grade->calls - 2, more);
 }
 
 // ---- the end ------------------------------------------------------------------------------------
@@ -193,6 +204,7 @@ void grade_end(Grade *grade) {
     int status = 0;
     fflush(NULL);
     if (grade->role == ROLE_PLAYER) {
+        check_blocks(grade);
         put_frame(grade, FRAME_END, "", 0);
         flush(grade);
         _exit(0);

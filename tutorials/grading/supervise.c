@@ -123,7 +123,7 @@ static Outcome outcome_of(const Supervised *check, int status) {
     return outcome;
 }
 
-Outcome supervise_check(const GradeCheck *check, const char *file, const char *room) {
+Outcome supervise_check(const GradeCheck *check, const char *file, const char *room, bool last) {
     int verdict[2], output[2], status = 0;
     Supervised supervised = {0};
     int failed = pipe2(verdict, O_CLOEXEC) || pipe2(output, O_CLOEXEC | O_NONBLOCK);
@@ -135,7 +135,11 @@ Outcome supervise_check(const GradeCheck *check, const char *file, const char *r
     if (supervised.judge == 0) {
         close(verdict[READ_END]);
         close(output[READ_END]);
-        Grade grade = {.file = file, .room = room, .verdict = verdict[WRITE_END], .transcript = -1};
+        Grade grade = {.file = file,
+                       .room = room,
+                       .last = last,
+                       .verdict = verdict[WRITE_END],
+                       .transcript = -1};
         run_judge(check, grade, output[WRITE_END]);
     }
     close(verdict[WRITE_END]);
