@@ -35,7 +35,7 @@ typedef struct Outcome {
 } Outcome;
 
 // Runs the check in a process of its own, with at most CHECK_SECONDS, and ends all that it started.
-// last: of the exercise, which is the one that a leak costs.
+// last: the last check of the exercise, which a leak costs.
 Outcome supervise_check(const GradeCheck *check, const char *file, const char *room, bool last);
 // How a process ended, as a sentence: by a signal, or by exit.
 void say_how_it_ended(char sentence[SENTENCE_MAX], int status);
@@ -52,10 +52,9 @@ struct Grade {
     const char *file; // the student's, compiled
     const char *room; // the folder that the student's process may write
     void *library;
-    bool last;    // of the exercise's checks
-    size_t calls; // of student functions, in this process
-    long blocks;  // that the student's code had in its second call; in its latest one
-    long blocks_now;
+    bool last;               // of the exercise's checks
+    size_t calls;            // of student functions, in this process
+    long blocks, blocks_now; // of its memory at the second call; at the latest
     Role role;
     int verdict;       // judge: the pipe to the supervisor
     int transcript;    // judge and player: the pipe between them; -1: no player yet
