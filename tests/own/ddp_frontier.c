@@ -79,8 +79,7 @@ static void lay_out(Ddp *ddp, size_t bucket_bytes) {
                        .tensor = named->tensor,
                        .name = named->name,
                        .offset = at,
-                       .count = tensor_count(named->tensor),
-                       .bucket = ddp->bucket_count};
+                       .count = tensor_count(named->tensor)};
         if (bucket->count == 0) bucket->offset = at;
         at += slot->count;
         bucket->count += slot->count;
