@@ -115,7 +115,8 @@ use_preset() {
         cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS_RELEASE=-O1 \
             -DCMAKE_CXX_FLAGS_RELEASE=-O1 $options $with_tests >"$work/build.log" 2>&1 ||
             { cat "$work/build.log" && exit 2; }
-        cmake --build "$build" --target help | sed -n 's/^\.\.\. //p' >"$work/targets.$preset"
+        # make: "... train_dp"; ninja: "train_dp: phony"
+        cmake --build "$build" --target help | sed -n 's/^\.\.\. //p; s/: phony$//p' >"$work/targets.$preset"
     fi
     # All that is linked but the unit tests and the tutorials, which takes a fifth of the time.
     programs=$(grep -x '[a-z][a-z_]*' "$work/targets.$preset" |
