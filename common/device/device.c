@@ -227,7 +227,7 @@ typedef struct Parts {
 
 static Parts parts_of(Device *to, float *staging, size_t staging_count) {
     enum { LINE = MEMORY_ALIGNMENT / sizeof(float) };
-    if (!to->backend->copy_ahead || staging_count < 2 * LINE)
+    if (!to->backend->copy_ahead || staging_count < (size_t)2 * LINE)
         return (Parts){staging, staging_count, .count = 1};
     for (int i = 0; i < 2; i++) { // a part is free when earlier work has used the staging memory
         if (!to->added[i]) to->added[i] = device_event_create(to);

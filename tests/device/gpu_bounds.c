@@ -178,21 +178,23 @@ static void normalize_backward(const Bounds *bounds) {
     device_kernels(bounds->device)->transformer->layer_norm_gradient(&norm, bounds->b, &to);
 }
 
-// The loss and its upstream gradient, and the targets, which are all 0, are at the end of `c`.
+// The targets, which are all 0, are in `c`; the loss, which is its own gradient, is after them.
+static float *loss_of(const Bounds *bounds) {
+    return (void *)((char *)bounds->c + bounds->texts * bounds->length * sizeof(int64_t));
+}
+
 static void find_loss(const Bounds *bounds) {
     size_t rows = bounds->texts * bounds->length;
-    int64_t *target = (int64_t *)bounds->c;
     device_kernels(bounds->device)
-        ->loss->cross_entropy((Labels){target, rows, 50257}, bounds->a, (double)rows, bounds->b,
-                              (float *)(target + rows));
+        ->loss->cross_entropy((Labels){bounds->c, rows, 50257}, bounds->a, (double)rows, bounds->b,
+                              loss_of(bounds));
 }
 
 static void find_loss_gradient(const Bounds *bounds) {
     size_t rows = bounds->texts * bounds->length;
-    int64_t *target = (int64_t *)bounds->c;
-    const Upstream upstream = {(float *)(target + rows), (double)rows};
+    const Upstream upstream = {loss_of(bounds), (double)rows};
     device_kernels(bounds->device)
-        ->loss->cross_entropy_gradient((Labels){target, rows, 50257}, bounds->b, upstream,
+        ->loss->cross_entropy_gradient((Labels){bounds->c, rows, 50257}, bounds->b, upstream,
                                        bounds->a, false);
 }
 

@@ -120,7 +120,8 @@ for program in train_single train_dp train_ddp ddprun compare_tensors; do "$bin/
 # shellcheck disable=SC2086
 for option in $(cat $pages | grep -oE -- '--[a-z][a-z-]+' | sort -u); do
     case $option in
-    --quick | --install | --help | --build | --label | --preset | --all | --prefix | --hosts | --mine | --minutes) continue ;; # of scripts
+    --quick | --install | --help | --build | --label | --preset | --all | --prefix) continue ;; # of scripts
+    --hosts | --mine | --minutes) continue ;;
     --host | --bind-to | --mca | --mpi | --ntasks-per-node | --gpus-per-task | --kill-on-bad-exit) continue ;; # of mpirun and srun
     esac
     check "$option" grep -q -- "  $option" "$work/help"
