@@ -3,7 +3,7 @@
 #
 #   . bench/setup.sh
 #   setup_require INSTALL GROUP...           groups: build, tests, emulator, openmpi, mpich, clusters, plots, peers,
-#                                            scale, backtraces
+#                                            scale, backtraces, nightly
 #   setup_build SOURCE BUILD [TARGET...]     by $SETUP_PRESET (release); says how far it is, and no more
 #                                            unless it fails. setup_configure and setup_make are its halves
 #
@@ -60,6 +60,8 @@ setup_missing() {
             command -v c++ >/dev/null || echo g++        # for a program in C++ with the installed library
             ctags --version 2>/dev/null | grep -q 'Universal Ctags' || echo universal-ctags # tests/lint.sh
             command -v groff >/dev/null || echo groff-base # for the manual pages as they are printed
+            python3 -c 'import jsonschema, yaml' 2>/dev/null || /usr/bin/python3 -c 'import jsonschema, yaml' 2>/dev/null ||
+                echo python3-jsonschema python3-yaml # tests/tutorials/check_schema.py
             ;;
         emulator) command -v g++ >/dev/null || echo g++ ;;
         openmpi) command -v mpicc.openmpi >/dev/null || echo libopenmpi-dev openmpi-bin ;;
@@ -73,6 +75,13 @@ setup_missing() {
         plots) # figures, and the report
             command -v gnuplot >/dev/null || echo gnuplot-nox
             python3 -c 'import jinja2' 2>/dev/null || /usr/bin/python3 -c 'import jinja2' 2>/dev/null || echo python3-jinja2
+            ;;
+        nightly) # the book, the slides, and the container of the course
+            command -v pandoc >/dev/null || echo pandoc
+            command -v buildah >/dev/null || echo buildah
+            PATH=$PATH:/usr/sbin command -v debootstrap >/dev/null || echo debootstrap
+            command -v zip >/dev/null || echo zip
+            command -v unzip >/dev/null || echo unzip
             ;;
         peers)
             python3 -c 'import ensurepip' 2>/dev/null || echo python3-venv
