@@ -3,7 +3,7 @@
 #
 #   . bench/setup.sh
 #   setup_require INSTALL GROUP...           groups: build, tests, emulator, openmpi, mpich, clusters, plots, peers,
-#                                            scale, backtraces, nightly
+#                                            scale, backtraces, nightly, models
 #   setup_build SOURCE BUILD [TARGET...]     by $SETUP_PRESET (release); says how far it is, and no more
 #                                            unless it fails. setup_configure and setup_make are its halves
 #
@@ -72,6 +72,10 @@ setup_missing() {
         mpich) command -v mpicc.mpich >/dev/null || echo libmpich-dev mpich ;;
         backtraces) command -v gdb >/dev/null || echo gdb ;;
         scale) setup_has_library simgrid || echo libsimgrid-dev ;;
+        models) # tests/weak_memory
+            command -v c++ >/dev/null || echo g++
+            [ -e /usr/include/relacy/relacy.hpp ] || echo relacy-dev
+            ;;
         plots) # figures, and the report
             command -v gnuplot >/dev/null || echo gnuplot-nox
             python3 -c 'import jinja2' 2>/dev/null || /usr/bin/python3 -c 'import jinja2' 2>/dev/null || echo python3-jinja2

@@ -160,6 +160,7 @@ run_test() {
     case $1 in
     test_*) must_build "$(target_of "$1")" ;;
     grade_* | tutorial_*) must_build ;;
+    weak_memory) ;; # reads the sources
     mpi_collectives) must_build $programs test_process_group test_subgroups ;; # which it starts itself
     mpi_messages) must_build $programs test_mpi_messages ;;
     *) must_build $programs ;; # a script: it may ask for any of them

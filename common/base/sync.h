@@ -16,8 +16,8 @@ enum { CACHE_LINE = 64 };
 // A counter with one writer and any number of waiters, on its own cache line: spinning on it causes
 // no traffic on other data.
 typedef struct SyncWord {
-    _Alignas(CACHE_LINE) _Atomic uint32_t value;
-    _Atomic uint32_t sleepers; // waiters blocked in the kernel; a store wakes them
+    _Alignas(CACHE_LINE) _Atomic(uint32_t) value;
+    _Atomic(uint32_t) sleepers; // waiters blocked in the kernel; a store wakes them
 } SyncWord;
 
 void sync_store(SyncWord *word, uint32_t value); // release; wakes the sleepers
