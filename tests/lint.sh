@@ -8,6 +8,7 @@
 #   sizes      no source file over 600 lines, no line over 100 columns; no function of the code over 40 lines, and none
 #              that was not measured
 #   top        at the top lie the files of the list below and the six folders, and what begins with a dot
+#   version    CITATION.cff and CHANGELOG.md name CMake's; YAML files can be read
 #   files      a user's file is opened by base/file.c, which refuses a FIFO instead of waiting for its writer
 #   statuses   a status is tested as `if (f(..., err) != 0) return -1;`, or with == 0 (status_tests.awk)
 #   words      no assert, no TODO or FIXME in C sources; atomics only in base/sync
@@ -101,11 +102,19 @@ found=$(circles_of $(echo "$sources" | grep -E '\.(h|cuh)$'); circles_of $(echo 
 [ -z "$found" ] || breach "circles of includes:$found"
 
 # Only files that git tracks: built and ignored ones are allowed. A copy without git is not checked.
-top='CMakeLists.txt README.md LICENSE CHANGELOG.md CONTRIBUTING.md CMakePresets.json common dp ddp bench tutorials tests'
+top='CMakeLists.txt README.md LICENSE CITATION.cff CHANGELOG.md CONTRIBUTING.md CMakePresets.json common dp ddp bench tutorials tests'
 stray=$(git ls-files -z 2>/dev/null | tr '\0\n' '\n?' | cut -d / -f 1 | sort -u | grep -v '^\.' |
     awk -v top="$top" 'BEGIN { n = split(top, names, " "); for (i = 1; i <= n; i++) may[names[i]] }
         !($0 in may)')
 [ -z "$stray" ] || breach "these do not belong at the top: $stray"
+
+# One version: CMake's, which libraries, packages and pages take.
+version=$(sed -n 's/^project(.* VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+[ "$(sed -n 's/^version: //p' CITATION.cff)" = "$version" ] || breach "CITATION.cff has another version than CMakeLists.txt: $version"
+grep -q "^## $version" CHANGELOG.md || breach "CHANGELOG.md has no section for version $version"
+yaml=$(ls CITATION.cff .github/workflows/*.yml 2>/dev/null || true) # a class's copy has no workflow
+! python3 -c 'import yaml' 2>/dev/null ||
+    python3 -c 'import sys, yaml; [yaml.safe_load(open(f)) for f in sys.argv[1:]]' $yaml || breach "a YAML file cannot be read"
 
 while read -r found; do
     [ -z "$found" ] || breach "$found"
