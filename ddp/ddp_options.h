@@ -33,6 +33,9 @@ DdpOptions ddp_options_default(void);
 void ddp_options(Options *options, DdpOptions *ddp); // appends rows bound to ddp's fields
 // Sets ddp's derived fields.
 int ddp_options_check(DdpOptions *ddp, const Options *options, Error *err);
+// The parts of both that are the same for every wrapper of ranks (ddp/fsdp).
+void ddp_options_of_ranks(Options *options, DdpOptions *ddp);
+void ddp_options_derive(DdpOptions *ddp);
 // Checks that all ranks' samples have the same shape (collective), and applies the features that
 // change the model (--sync-batch-norm).
 int ddp_options_prepare(const DdpOptions *ddp, const TrainConfig *config, const DataSource *data,

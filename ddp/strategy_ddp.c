@@ -52,7 +52,8 @@ static int sync_buffers(Strategy *self, Error *err) {
 }
 
 Strategy *strategy_ddp(Module *wrapper, Device *device, Sampler *sampler) {
-    Strategy *strategy = strategy_ranks(wrapper, ddp_group(wrapper), device, sampler);
+    Strategy *strategy =
+        strategy_ranks(ddp_module(wrapper), wrapper, ddp_group(wrapper), device, sampler);
     strategy->global_mean = ddp_config(wrapper)->global_normalization;
     strategy->hold_gradients = hold_gradients;
     strategy->finish_backward = finish_backward;
@@ -66,7 +67,8 @@ static Reducer *reducer_of(const Job *self) {
     return ddp_reducer(self->strategy->module);
 }
 
-static int save_state(Job *self, SafeTensors *state, Error *err) {
+static int save_state(Job *self, const Optimizer *optimizer, SafeTensors *state, Error *err) {
+    (void)optimizer; // the hook has it
     const CommHook *hook = &reducer_of(self)->hook;
     if (hook->save(hook->state, state, err) == 0) return 0;
     return error_set(err, STATUS_FAILED, "%s: save failed and did not say why", hook->name);

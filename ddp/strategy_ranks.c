@@ -54,8 +54,9 @@ static int wait_for_sum(Strategy *self, void *sum, Error *err) {
     return pg_work_wait(sum, NULL, NULL, err);
 }
 
-Strategy *strategy_ranks(Module *wrapper, ProcessGroup *group, Device *device, Sampler *sampler) {
-    Strategy *strategy = strategy_single(wrapper->children[0], device, sampler);
+Strategy *strategy_ranks(Module *model, Module *wrapper, ProcessGroup *group, Device *device,
+                         Sampler *sampler) {
+    Strategy *strategy = strategy_single(model, device, sampler);
     strategy->state = memory_zalloc(sizeof(RanksState));
     *state_of(strategy) =
         (RanksState){.watch = {enter_phase, check_group, give_up}, .group = group};

@@ -11,9 +11,11 @@
 
 typedef struct Profile Profile; // common/base/profile.h
 
-// Returns the Strategy of a rank that trains `wrapper`, whose only child is the model, and owns it.
-// The wrapper's own code sets hold_gradients, finish_backward and sync_buffers.
-Strategy *strategy_ranks(Module *wrapper, ProcessGroup *group, Device *device, Sampler *sampler);
+// Returns the Strategy of a rank that trains the model through `wrapper`, which may be the model
+// itself, and owns both. The wrapper's own code sets hold_gradients, finish_backward and
+// sync_buffers.
+Strategy *strategy_ranks(Module *model, Module *wrapper, ProcessGroup *group, Device *device,
+                         Sampler *sampler);
 
 ProcessGroup *strategy_ranks_group(const Strategy *strategy);
 

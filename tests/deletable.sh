@@ -5,7 +5,8 @@
 # offer the feature's option no more and train. Last, all features go at once.
 #
 # Works on a copy of the tree with one build, without optimization, which each deletion changes and
-# changes back. Exit status 1 if a promise is broken.
+# changes back. ddp/fsdp is deleted, too: the folder, and every line of CMake that names it. Exit status 1 if a promise is
+# broken.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
@@ -73,6 +74,12 @@ check() {
     echo "built   without $what"
 }
 
+# The whole folder of fully sharded data parallel, and whatever names it.
+delete_fsdp() {
+    rm -r ddp/fsdp
+    sed -i '/fsdp/d' ddp/CMakeLists.txt
+}
+
 core='ddp/reducer.c ddp/gradient_slab.c ddp/distributed_data_parallel.c'
 lines=$(cat $core | wc -l)
 [ "$lines" -lt 740 ] || fail "$core have $lines lines together"
@@ -92,6 +99,11 @@ while read -r name word; do
 done <<END
 $features
 END
+delete_fsdp
+check fsdp
+found=$(grep -rlE 'ddp/fsdp/[a-z_]*\.h|fsdp_[a-z]*\(' common ddp || true)
+[ -z "$found" ] || fail "without fsdp, these call it: $found"
+restore
 for name in $(echo "$features" | cut -d ' ' -f 1); do delete "$name"; done
 ! grep -q 'FEATURE([a-z]' ddp/features/features.c || fail "this script does not know all of ddp/features/features.c"
 check "any feature" $words

@@ -29,11 +29,11 @@ sources=$(find $folders -path tutorials/work -prune -o '(' -name '*.[ch]' -o -na
 
 # The files of a folder, without those of folders inside it that have rules of their own.
 files_of() {
-    if [ "$1" = train_ddp ]; then
-        echo "$sources" | grep -E "$programs"
-        return
-    fi
-    files=$(echo "$sources" | grep "^$1/" | grep -vE "$programs")
+    case $1 in
+    train_ddp) echo "$sources" | grep -E "$programs" && return ;;
+    train_fsdp) { echo "$sources" | grep -E "$programs_fsdp" || true; } && return ;;
+    esac
+    files=$(echo "$sources" | grep "^$1/" | grep -vE "$programs|$programs_fsdp")
     for inner in $layers; do
         case $inner in "$1"/*) files=$(echo "$files" | grep -v "^$inner/") ;; esac
     done
@@ -71,7 +71,8 @@ may() {
 }
 # train_ddp and the files that only it needs: in the lesson's folder, but a layer above all folders.
 programs='^ddp/((train_ddp|strategy_ddp|strategy_ranks|ddp_options)\.|own/)'
-layers='common dp ddp ddp/store ddp/group ddp/rendezvous ddp/features ddp/launch bench tutorials tests'
+programs_fsdp='^ddp/fsdp/(train_fsdp|strategy_fsdp|fsdp_options)\.'
+layers='common dp ddp ddp/store ddp/group ddp/rendezvous ddp/features ddp/fsdp ddp/launch bench tutorials tests'
 may common
 may dp common
 may ddp/store common
@@ -80,10 +81,12 @@ may ddp/rendezvous common ddp/store ddp/group
 may ddp common ddp/group
 may ddp/features common ddp/group ddp
 may train_ddp common ddp ddp/group ddp/features ddp/rendezvous
+may ddp/fsdp common ddp ddp/group
+may train_fsdp common ddp ddp/fsdp ddp/group ddp/features ddp/rendezvous
 may ddp/launch common ddp/store ddp/group ddp/rendezvous
-may bench common dp ddp ddp/features ddp/group ddp/rendezvous
-may tutorials common dp ddp ddp/group ddp/rendezvous ddp/features
-may tests common dp ddp ddp/store ddp/group ddp/rendezvous ddp/features ddp/launch
+may bench common dp ddp ddp/features ddp/fsdp ddp/group ddp/rendezvous
+may tutorials common dp ddp ddp/group ddp/rendezvous ddp/features ddp/fsdp
+may tests common dp ddp ddp/store ddp/group ddp/rendezvous ddp/features ddp/fsdp ddp/launch
 
 [ "$graph" = 0 ] || exit 0
 

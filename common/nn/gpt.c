@@ -7,6 +7,7 @@
 #include "common/base/memory.h"
 #include "common/base/rng.h"
 #include "common/nn/layers.h"
+#include "common/nn/tuple.h"
 
 enum { GPT_TRANSFORMER, GPT_HEAD };                            // children of a GPT,
 enum { BODY_WTE, BODY_WPE, BODY_BLOCKS, BODY_NORM };           // of its transformer,
@@ -15,9 +16,11 @@ enum { ATTENTION_QKV, ATTENTION_OUT };                         // of its attenti
 enum { MLP_IN, MLP_GELU, MLP_OUT };                            // and of its MLP
 enum { CONFIG_HEADS, CONFIG_LAYERS = 0 };                      // an attention's; a GPT's
 
-// x + attention(ln_1 x), then x + mlp(ln_2 x)
-static Tensor *block(Module *self, Tape *tape, Tensor *x, size_t length) {
+// x + attention(ln_1 x), then x + mlp(ln_2 x). pair: {x, tokens [batch, length]}
+static Tensor *block_forward(Module *self, Tape *tape, Tensor *pair) {
     Module **part = self->children, *attention = part[BLOCK_ATTENTION], *mlp = part[BLOCK_MLP];
+    Tensor *x = pair->items[0];
+    const size_t length = pair->items[1]->shape[1];
     Tensor *y = module_forward(part[BLOCK_NORM1], tape, x);
     y = module_forward(attention->children[ATTENTION_QKV], tape, y);
     y = op_attention(tape, y, length, attention->config[CONFIG_HEADS]);
@@ -30,10 +33,11 @@ static Tensor *block(Module *self, Tape *tape, Tensor *x, size_t length) {
 
 static Tensor *gpt_forward(Module *self, Tape *tape, Tensor *tokens) {
     Module **part = self->children[GPT_TRANSFORMER]->children, *blocks = part[BODY_BLOCKS];
-    size_t length = tokens->shape[1];
     Tensor *x = op_embedding(tape, tokens, module_parameter(part[BODY_WTE], 0),
                              module_parameter(part[BODY_WPE], 0));
-    for (int i = 0; i < blocks->child_count; i++) x = block(blocks->children[i], tape, x, length);
+    for (int i = 0; i < blocks->child_count; i++)
+        x = module_forward(blocks->children[i], tape,
+                           tuple_create(tape, (Tensor *[]){x, tokens}, 2));
     x = module_forward(part[BODY_NORM], tape, x);
     return module_forward(self->children[GPT_HEAD], tape, x);
 }
@@ -46,7 +50,8 @@ static Module *table(Device *device, size_t rows, size_t channels) {
 
 static Module *create_block(const GptSizes *sizes, Device *device) {
     size_t width = sizes->embedding;
-    Module *module = module_create("Block", NULL), *attention = module_create("Attention", NULL);
+    Module *module = module_create("Block", block_forward),
+           *attention = module_create("Attention", NULL);
     module_add(module, "ln_1", layer_norm(device, width));
     module_add(module, "attn", attention);
     attention->config[CONFIG_HEADS] = sizes->heads;
@@ -92,10 +97,11 @@ void gpt_initialize(Module *gpt, uint64_t seed) {
         if (tensor->ndim < 2) continue; // biases are 0 and layer norms 1 already
         bool adds = strstr(list.items[i].name, ".c_proj.") != NULL;
         float deviation = (float)(adds ? 0.02 / less : 0.02);
-        size_t count = tensor_count(tensor);
+        size_t count = tensor_count(tensor), first = tensor_first(tensor);
+        if (tensor->device->kernels->is_dry) continue;
         float *host = memory_zalloc(count * sizeof *host);
         for (size_t j = 0; j < count; j++)
-            host[j] = deviation * rng_normal(seed, RNG_STREAM_PARAMETER + i, j);
+            host[j] = deviation * rng_normal(seed, RNG_STREAM_PARAMETER + i, first + j);
         device_copy(tensor->device, tensor->data, NULL, host, count * sizeof *host);
         free(host);
     }

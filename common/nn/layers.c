@@ -67,12 +67,14 @@ Module *layer_conv2d(Device *device, size_t in, size_t out, size_t kernel, size_
 // ---- batch norm: parameters {weight, bias}, buffers {running_mean, running_var, ---------------
 // num_batches_tracked} ------
 
+enum { RUNNING_MEAN, RUNNING_VAR, BATCHES_TRACKED }; // buffers
+
 BatchNormState layer_batch_norm_state(Module *module) {
     return (BatchNormState){.weight = module_parameter(module, 0),
                             .bias = module_parameter(module, 1),
-                            .running_mean = &module->buffers[0].tensor,
-                            .running_var = &module->buffers[1].tensor,
-                            .num_batches_tracked = &module->buffers[2].tensor,
+                            .running_mean = &module->buffers[RUNNING_MEAN].tensor,
+                            .running_var = &module->buffers[RUNNING_VAR].tensor,
+                            .num_batches_tracked = &module->buffers[BATCHES_TRACKED].tensor,
                             .momentum = 0.1f,
                             .eps = 1e-5f};
 }
@@ -92,13 +94,12 @@ Tensor *layer_batch_norm_relu(Module *layer, Tape *tape, Tensor *x, Tensor *resi
 Module *layer_batch_norm(Device *device, size_t channels) {
     Module *module = module_create("BatchNorm", batch_norm_forward);
     size_t shape[] = {channels};
-    Tensor *weight = module_add_parameter(module, device, "weight", 1, shape);
+    module_add_parameter(module, device, "weight", 1, shape);
     module_add_parameter(module, device, "bias", 1, shape);
     module_add_buffer(module, device, "running_mean", DTYPE_F32, 1, shape);
-    Tensor *variance = module_add_buffer(module, device, "running_var", DTYPE_F32, 1, shape);
+    module_add_buffer(module, device, "running_var", DTYPE_F32, 1, shape);
     module_add_buffer(module, device, "num_batches_tracked", DTYPE_I64, 0, NULL);
-    device_kernels(device)->elementwise->fill(tensor_f32(weight), 1.0f, channels);
-    device_kernels(device)->elementwise->fill(tensor_f32(variance), 1.0f, channels);
+    module_fill_constants(module);
     return module;
 }
 
@@ -110,9 +111,9 @@ static Tensor *layer_norm_forward(Module *self, Tape *tape, Tensor *x) {
 
 Module *layer_norm(Device *device, size_t channels) {
     Module *module = module_create("LayerNorm", layer_norm_forward);
-    Tensor *weight = module_add_parameter(module, device, "weight", 1, &channels);
+    module_add_parameter(module, device, "weight", 1, &channels);
     module_add_parameter(module, device, "bias", 1, &channels);
-    device_kernels(device)->elementwise->fill(tensor_f32(weight), 1.0f, channels);
+    module_fill_constants(module);
     return module;
 }
 
@@ -197,9 +198,11 @@ Module *layer_avg_pool(size_t kernel, size_t stride, size_t pad) {
 // ---- initialisation ---------------------------------------------------------------------------
 
 static void fill_uniform(Tensor *tensor, uint64_t seed, uint64_t stream, float bound) {
-    size_t count = tensor_count(tensor);
+    size_t count = tensor_count(tensor), first = tensor_first(tensor);
+    if (tensor->device->kernels->is_dry) return;
     float *host = memory_zalloc(count * sizeof *host);
-    for (size_t i = 0; i < count; i++) host[i] = rng_uniform(seed, stream, i, -bound, bound);
+    for (size_t i = 0; i < count; i++)
+        host[i] = rng_uniform(seed, stream, first + i, -bound, bound);
     device_copy(tensor->device, tensor->data, NULL, host, count * sizeof *host);
     free(host);
 }
@@ -208,12 +211,28 @@ static void initialize(Module *module, uint64_t seed, uint64_t *next) {
     bool has_fan = strcmp(module->type, "Linear") == 0 || strcmp(module->type, "Conv2d") == 0;
     for (int i = 0; i < module->parameter_count; i++) {
         uint64_t stream = RNG_STREAM_PARAMETER + (*next)++;
-        Tensor *weight = module_parameter(module, 0); // [out, in] or [out, in, kernel, kernel]
         if (!has_fan || module->parameters[i].tied) continue; // the owner's walk fills that
-        size_t fan_in = tensor_count(weight) / weight->shape[0];
+        // [out, in] or [out, in, kernel, kernel]
+        const Tensor weight = tensor_whole(module_parameter(module, 0));
+        size_t fan_in = tensor_count(&weight) / weight.shape[0];
         fill_uniform(module_parameter(module, i), seed, stream, 1.0f / sqrtf((float)fan_in));
     }
     for (int i = 0; i < module->child_count; i++) initialize(module->children[i], seed, next);
+}
+
+static void fill(const Tensor *tensor, float value) {
+    device_kernels(tensor->device)
+        ->elementwise->fill(tensor->data, value, tensor_bytes(tensor) / sizeof(float));
+}
+
+void module_fill_constants(Module *module) {
+    const bool batch = strstr(module->type, "BatchNorm") != NULL;
+    const bool norm = batch || strcmp(module->type, "LayerNorm") == 0;
+    for (int i = 0; i < module->parameter_count; i++)
+        if (!module->parameters[i].tied) fill(module_parameter(module, i), norm && i == 0 ? 1 : 0);
+    for (int i = 0; i < module->buffer_count; i++)
+        fill(&module->buffers[i].tensor, batch && i == RUNNING_VAR ? 1 : 0);
+    for (int i = 0; i < module->child_count; i++) module_fill_constants(module->children[i]);
 }
 
 void module_initialize(Module *module, uint64_t seed) {

@@ -35,5 +35,8 @@ Module *layer_avg_pool(size_t kernel, size_t stride, size_t pad);
 // +-1/sqrt(fan_in) (kaiming_uniform with a = sqrt 5); batch norm 1 and 0. The value of an element
 // is a pure function of (seed, the parameter's place in the tree, the element).
 void module_initialize(Module *module, uint64_t seed);
+// Sets all tensors to the values that layers are created with: zeros; of a norm, weight and
+// running_var ones. For tensors whose memory is new.
+void module_fill_constants(Module *module);
 
 #endif

@@ -247,6 +247,11 @@ GptSizes model_gpt_sizes(const ModelConfig *config) {
                       .context = wanted.context ? wanted.context : sizes.context};
 }
 
+void model_initialize(const ModelConfig *config, Module *model) {
+    module_fill_constants(model);
+    find_model(config->name)->initialize(model, config->seed);
+}
+
 Module *model_create(const ModelConfig *config, Device *device, Error *err) {
     CHECK(config->name, "model_create: config->name is NULL");
     const NamedModel *named = find_model(config->name);

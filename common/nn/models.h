@@ -34,6 +34,9 @@ typedef struct ModelConfig {
 // --hidden, an input that is too small, or sizes that do not fit each other. A gpt's vocabulary is
 // `outputs`; `input` says nothing to it.
 Module *model_create(const ModelConfig *config, Device *device, Error *err);
+// Fills a model that model_create built on a device without memory, and that has memory now, with
+// the values that model_create gives it: of a shard, its elements.
+void model_initialize(const ModelConfig *config, Module *model);
 // Reads --hidden, "256,128", into sizes, {256, 128}. Returns how many there are, at most
 // MLP_MAX_HIDDEN, or -1 with err filled.
 int model_parse_hidden(const char *text, size_t *sizes, Error *err);

@@ -99,6 +99,7 @@ void module_tie_parameter(Module *module, const char *name, Module *owner, const
     free_tensor(entry);
     entry->owns_data = entry->owns_grad = false;
     entry->tied = target;
+    target->ties++;
 }
 
 // ---- traversal ----------------------------------------------------------------------------------
@@ -148,7 +149,10 @@ void named_tensors_free(NamedTensors *tensors) {
 size_t module_count(Module *module, int which) {
     NamedTensors tensors = module_tensors(module, which);
     size_t count = 0;
-    for (size_t i = 0; i < tensors.count; i++) count += tensor_count(tensors.items[i].tensor);
+    for (size_t i = 0; i < tensors.count; i++) {
+        const Tensor whole = tensor_whole(tensors.items[i].tensor);
+        count += tensor_count(&whole);
+    }
     named_tensors_free(&tensors);
     return count;
 }
@@ -187,6 +191,40 @@ void module_own_grads(Module *module) {
         entry->owns_grad = true;
     }
     for (int i = 0; i < module->child_count; i++) module_own_grads(module->children[i]);
+}
+
+static void release_data(ModuleTensor *entry, const NamedTensors *which) {
+    Tensor *tensor = &entry->tensor;
+    if (!contains(which, tensor)) return;
+    if (entry->owns_data) device_free(tensor->device, tensor->data, tensor_bytes(tensor));
+    entry->owns_data = false;
+    tensor->data = NULL;
+}
+
+void module_release_data(Module *module, const NamedTensors *which) {
+    for (int i = 0; i < module->parameter_count; i++)
+        release_data(owner_of(&module->parameters[i]), which);
+    for (int i = 0; i < module->buffer_count; i++) release_data(&module->buffers[i], which);
+    for (int i = 0; i < module->child_count; i++) module_release_data(module->children[i], which);
+}
+
+// Returns how many parameters of the tree this one is, and sets *ties to its owner's.
+static int count_uses(Module *module, const Tensor *parameter, int *ties) {
+    int uses = 0;
+    for (int i = 0; i < module->parameter_count; i++) {
+        const ModuleTensor *owner = owner_of(&module->parameters[i]);
+        if (&owner->tensor != parameter) continue;
+        uses++;
+        *ties = owner->ties;
+    }
+    for (int i = 0; i < module->child_count; i++)
+        uses += count_uses(module->children[i], parameter, ties);
+    return uses;
+}
+
+bool module_holds_ties(Module *module, const Tensor *parameter) {
+    int ties = 0, uses = count_uses(module, parameter, &ties);
+    return uses == ties + 1;
 }
 
 // ---- replicas ---------------------------------------------------------------------------------

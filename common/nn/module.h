@@ -23,6 +23,7 @@ typedef struct ModuleTensor {
     Tensor tensor;
     bool owns_data, owns_grad; // the module frees this memory; a replica owns none
     struct ModuleTensor *tied; // a shared parameter: the owner's entry; otherwise NULL
+    int ties;                  // the number of parameters that are tied to this one
 } ModuleTensor;
 
 struct Module {
@@ -93,7 +94,8 @@ enum {
 // PyTorch's state_dict, whose order MODULE_STATE has. Free with named_tensors_free.
 NamedTensors module_tensors(Module *module, int which);
 void named_tensors_free(NamedTensors *tensors);
-size_t module_count(Module *module, int which); // the elements of module_tensors
+// The elements of module_tensors; of a shard, those of the whole tensor.
+size_t module_count(Module *module, int which);
 // Whether the module or one below it is of this type.
 bool module_has_type(const Module *module, const char *type);
 
@@ -109,5 +111,9 @@ Module *module_replica(const Module *module, Device *device);
 void module_release_grads(Module *module, const NamedTensors *which);
 // The reverse: allocates every gradient without memory, as None.
 void module_own_grads(Module *module);
+// Frees the data of these parameters and buffers, for a caller that sets tensor->data.
+void module_release_data(Module *module, const NamedTensors *which);
+// Whether all modules that share this parameter of the tree are in the tree.
+bool module_holds_ties(Module *module, const Tensor *parameter);
 
 #endif

@@ -118,6 +118,8 @@ static void batch_norm_backward(Tape *tape, TapeNode *node) {
     Tensor *y = node->output, *residual = node->inputs[3];
     const BatchNormSaved *saved = node->saved;
     HalfNorm norm = saved->norm;
+    norm.of.weight = tensor_f32(weight); // a sharded weight is elsewhere now
+    norm.of.bias = tensor_f32(bias);
     // The residual's gradient is dy masked by the relu, so it is computed first. Without a residual
     // the kernel of training masks dy itself.
     if (norm.of.relu && (residual || !saved->training)) {

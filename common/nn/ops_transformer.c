@@ -56,11 +56,14 @@ Tensor *op_embedding(Tape *tape, Tensor *tokens, Tensor *wte, Tensor *wpe) {
 
 static void layer_norm_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
+    LayerNorm norm = *(const LayerNorm *)node->saved;
+    norm.weight = tensor_f32(weight); // a sharded weight is elsewhere now
+    norm.bias = tensor_f32(bias);
     NormGradient to = {0};
     to.dx = tape_grad(tape, x, &to.add_dx);
     to.dweight = tape_grad(tape, weight, &to.add_dweight);
     to.dbias = tape_grad(tape, bias, &to.add_dbias);
-    KERNELS(tape)->layer_norm_gradient(node->saved, node->output->grad, &to);
+    KERNELS(tape)->layer_norm_gradient(&norm, node->output->grad, &to);
     tape_grad_done(tape, bias);
     tape_grad_done(tape, weight);
     tape_grad_done(tape, x);

@@ -28,8 +28,7 @@ static Tensor *parameter_of(const Optimizer *optimizer, size_t i) {
 
 OptimizerPart optimizer_part(const Optimizer *optimizer, size_t i) {
     const OptimizerSharding *sharding = optimizer->config.sharding;
-    return sharding ? sharding->parts[i]
-                    : (OptimizerPart){0, tensor_count(parameter_of(optimizer, i))};
+    return sharding ? sharding->parts[i] : (OptimizerPart){0, optimizer->counts[i]};
 }
 
 static size_t state_bytes(const Optimizer *optimizer, size_t i) {
@@ -95,6 +94,9 @@ Optimizer *optimizer_create(Module *module, const OptimizerConfig *config) {
     optimizer->parameters = module_tensors(module, MODULE_PARAMETERS);
     size_t count = optimizer->parameters.count;
     optimizer->steps = memory_zalloc(count * sizeof *optimizer->steps);
+    optimizer->counts = memory_zalloc(count * sizeof *optimizer->counts);
+    for (size_t i = 0; i < count; i++)
+        optimizer->counts[i] = tensor_count(parameter_of(optimizer, i));
     for (int s = 0; s < STATES; s++) {
         optimizer->state[s] = memory_zalloc(count * sizeof *optimizer->state[s]);
         for (size_t i = 0; optimizer_state_name(optimizer, s) && i < count; i++) {
@@ -124,6 +126,7 @@ void optimizer_close(Optimizer *optimizer) {
     free(optimizer->scalars);
     free(optimizer->list);
     free(optimizer->steps);
+    free(optimizer->counts);
     named_tensors_free(&optimizer->parameters);
     free(optimizer);
 }
@@ -169,7 +172,17 @@ void optimizer_choose_slot(Optimizer *optimizer, int slot) {
     optimizer->slot = slot;
 }
 
+// A fully sharded parameter is whole from its unit's forward until fsdp_finish_backward.
+static void check_counts(const Optimizer *optimizer) {
+    for (size_t i = 0; i < optimizer->parameters.count; i++)
+        CHECK(tensor_count(parameter_of(optimizer, i)) == optimizer->counts[i],
+              "optimizer_step: %s is %s now and had %zu elements: is its backward finished?",
+              optimizer->parameters.items[i].name, tensor_describe(parameter_of(optimizer, i)).text,
+              optimizer->counts[i]);
+}
+
 void optimizer_begin_step(Optimizer *optimizer, double lr) {
+    check_counts(optimizer);
     for (size_t i = 0; i < optimizer->parameters.count; i++)
         if (parameter_of(optimizer, i)->has_grad)
             set_scalars(optimizer, i, ++optimizer->steps[i], lr);

@@ -68,6 +68,7 @@ struct Optimizer {
     // Per parameter, device memory, of this process's part: sgd {momentum_buffer, NULL}, others
     // {exp_avg, exp_avg_sq}.
     float **state[2];
+    size_t *counts; // per parameter: its elements
     int64_t *steps; // per parameter: number of updates (Adam's bias correction; 0: no state yet)
     OptimizerRun *runs;
     size_t run_count;

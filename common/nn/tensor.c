@@ -38,6 +38,18 @@ bool tensor_same_shape(const Tensor *a, const Tensor *b) {
     return true;
 }
 
+Tensor tensor_whole(const Tensor *tensor) {
+    Tensor whole = tensor_make(tensor->device, tensor->dtype, tensor->ndim, tensor->shape, NULL);
+    if (tensor->shard) whole.shape[0] = tensor->shard->rows;
+    return whole;
+}
+
+size_t tensor_first(const Tensor *tensor) {
+    size_t row = 1;
+    for (int i = 1; i < tensor->ndim; i++) row *= tensor->shape[i];
+    return tensor->shard ? tensor->shard->first * row : 0;
+}
+
 size_t tensor_find_outside(const Tensor *tensor, int64_t low, int64_t high) {
     const int64_t *values = tensor->data;
     size_t count = tensor_count(tensor);

@@ -21,6 +21,12 @@ enum { TENSOR_MAX_DIMS = 4 };
 // then still [n, c, h, w], its memory order [n, h, w, c] ("channels last").
 typedef enum DType { DTYPE_F32, DTYPE_I64, DTYPE_BF16, DTYPE_F16 } DType;
 
+// The rows of a larger tensor that a Tensor holds (fully sharded data parallel: ddp/fsdp).
+typedef struct TensorShard {
+    size_t first; // the row of the whole tensor that is row 0 here
+    size_t rows;  // shape[0] of the whole tensor
+} TensorShard;
+
 typedef struct Tensor {
     Device *device;
     DType dtype;
@@ -43,6 +49,8 @@ typedef struct Tensor {
     // Used by the tape during backward: recorded uses that have not contributed yet.
     int pending_uses;
 
+    const TensorShard *shard; // its owner's; NULL: the tensor is whole
+
     // A tuple (nn/tuple.h): several tensors that travel as one. NULL: an ordinary tensor.
     struct Tensor **items; // [item_count], each a tensor, a tuple, or NULL for PyTorch's None
     int item_count;
@@ -55,6 +63,10 @@ Tensor tensor_make(Device *device, DType dtype, int ndim, const size_t *shape, v
 size_t tensor_count(const Tensor *tensor); // elements
 size_t tensor_bytes(const Tensor *tensor);
 bool tensor_same_shape(const Tensor *a, const Tensor *b);
+// Returns the tensor without its memory, in the shape of the whole tensor if it is a shard.
+Tensor tensor_whole(const Tensor *tensor);
+// The element of the whole tensor that is element 0 of this one.
+size_t tensor_first(const Tensor *tensor);
 // Returns the index of the first element of an I64 tensor outside [low, high), or tensor_count if
 // there is none or the host cannot read the tensor (on a GPU).
 size_t tensor_find_outside(const Tensor *tensor, int64_t low, int64_t high);

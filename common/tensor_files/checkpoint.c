@@ -55,17 +55,17 @@ static SafeTensors describe_optimizer(const Optimizer *optimizer, Memory **memor
     *memory = memory_zalloc((3 * count + 1) * sizeof **memory);
     for (size_t i = 0; i < count; i++) {
         const NamedTensor *parameter = &optimizer->parameters.items[i];
-        const Tensor *tensor = parameter->tensor;
+        const Tensor *tensor = parameter->tensor, whole = tensor_whole(tensor);
         const OptimizerPart part = optimizer_part(optimizer, i);
+        const size_t first = tensor_first(tensor) + part.first;
         for (int s = 0; s < 2; s++) {
             if (!optimizer->state[s][i]) continue;
-            (*memory)[content.count] =
-                (Memory){tensor->device, optimizer->state[s][i], part.first * sizeof(float),
-                         part.count * sizeof(float)};
+            (*memory)[content.count] = (Memory){tensor->device, optimizer->state[s][i],
+                                                first * sizeof(float), part.count * sizeof(float)};
             SafeEntry *entry = &content.entries[content.count++];
-            *entry = (SafeEntry){
-                .dtype = DTYPE_F32, .ndim = tensor->ndim, .bytes = tensor_bytes(tensor)};
-            memcpy(entry->shape, tensor->shape, sizeof entry->shape);
+            *entry =
+                (SafeEntry){.dtype = DTYPE_F32, .ndim = whole.ndim, .bytes = tensor_bytes(&whole)};
+            memcpy(entry->shape, whole.shape, sizeof entry->shape);
             snprintf(entry->name, sizeof entry->name, "%s.%s", parameter->name,
                      optimizer_state_name(optimizer, s));
         }
@@ -137,11 +137,16 @@ static int check_optimizer(const char *path, const SafeTensors *file, const Safe
 
 static const char STRATEGY[] = "strategy/"; // not the beginning of a parameter's name
 
+static bool begins_with(const char *name, const char *prefix) {
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
 static void append_strategy(SafeTensors *content, const SafeTensors *state) {
     content->entries =
         memory_grow(content->entries, content->count + state->count + 1, sizeof *content->entries);
     for (size_t i = 0; i < state->count; i++) {
-        if (strncmp(state->entries[i].name, OPTIMIZER, sizeof OPTIMIZER - 1) == 0) continue;
+        const char *name = state->entries[i].name;
+        if (begins_with(name, OPTIMIZER) || begins_with(name, SAFE_MODEL)) continue;
         SafeEntry *entry = &content->entries[content->count++];
         *entry = state->entries[i];
         int length =
@@ -315,7 +320,10 @@ int checkpoint_save(const char *path, const char *previous, Module *model,
     describe_progress(*progress, name, digits, meta);
     char *held = previous ? hold(path, previous) : NULL;
     int failed = safetensors_write(optimizer_path, &content, err);
-    if (!failed) failed = safetensors_save_module(path, model, meta, META, err);
+    SafeTensors whole = *state;
+    whole.meta = meta;
+    whole.meta_count = META;
+    if (!failed) failed = safetensors_save_whole(path, model, false, &whole, err);
     if (held && !failed) rename(held, previous);
     if (held) unlink(held); // after a failure, and where `previous` is the same file already
     free(held);

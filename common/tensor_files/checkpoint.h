@@ -49,8 +49,8 @@ typedef struct Progress {
 
 // Writes a checkpoint. The replaced one is kept as `previous`, in the same folder, unless previous
 // is NULL. state: the strategy's tensors, in host memory; may be empty. Its tensor "optimizer/NAME"
-// is the complete optimizer tensor NAME, of which a sharded optimizer holds a shard. Returns 0, or
-// -1 with err filled.
+// is the complete optimizer tensor NAME, of which a sharded optimizer holds a shard, and
+// "model/NAME" that of a sharded parameter. Returns 0, or -1 with err filled.
 int checkpoint_save(const char *path, const char *previous, Module *model,
                     const Optimizer *optimizer, const SafeTensors *state, const Progress *progress,
                     Error *err);

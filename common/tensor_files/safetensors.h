@@ -67,6 +67,11 @@ char *safetensors_find_digits(char *header, size_t length);
 // their names.
 int safetensors_save_module(const char *path, Module *module, const SafeMeta *meta,
                             size_t meta_count, Error *err);
+// As safetensors_save_module or, if grads, safetensors_save_grads, of a module whose parameters are
+// shards: `whole` has each whole tensor as "model/NAME", and the file's metadata.
+int safetensors_save_whole(const char *path, Module *module, bool grads, const SafeTensors *whole,
+                           Error *err);
+#define SAFE_MODEL "model/"
 // Loads strictly, as load_state_dict: the file must hold exactly the module's tensors, with their
 // shapes and dtypes. The error names the first missing, unexpected or differing tensor; the module
 // is then unchanged. Shared weights may have any of their names, or several with equal values.

@@ -9,24 +9,37 @@
 #include "common/base/memory.h"
 #include "common/tensor_files/safetensors.h"
 
+// Returns the data of a shard's whole tensor, which is collected under the first of its names.
+static const void *find_whole(const SafeTensors *whole, const NamedTensors *tensors,
+                              const Tensor *tensor) {
+    size_t first = 0;
+    while (tensors->items[first].tensor != tensor) first++;
+    char name[sizeof SAFE_MODEL + MODULE_PATH];
+    snprintf(name, sizeof name, "%s%s", SAFE_MODEL, tensors->items[first].name);
+    const SafeEntry *entry = safetensors_find(whole, name);
+    CHECK(entry, "%s: only a shard is here", tensors->items[first].name);
+    return entry->data;
+}
+
 // Writes the tensors, or their defined gradients. Device memory is copied to the host before.
-static int save(const char *path, const NamedTensors *tensors, bool grads, const SafeMeta *meta,
-                size_t meta_count, Error *err) {
+static int save(const char *path, const NamedTensors *tensors, bool grads, const SafeTensors *whole,
+                Error *err) {
     SafeTensors content = {.entries = memory_zalloc((tensors->count + 1) * sizeof(SafeEntry)),
-                           .meta = (SafeMeta *)meta,
-                           .meta_count = meta_count};
+                           .meta = whole->meta,
+                           .meta_count = whole->meta_count};
     void **copies = memory_zalloc((tensors->count + 1) * sizeof *copies);
     for (size_t i = 0; i < tensors->count; i++) {
-        const Tensor *tensor = tensors->items[i].tensor;
+        const Tensor *tensor = tensors->items[i].tensor, shape = tensor_whole(tensor);
         if (grads && !tensor->has_grad) continue;
         SafeEntry *entry = &content.entries[content.count++];
         *entry = (SafeEntry){.dtype = tensor->dtype,
                              .ndim = tensor->ndim,
                              .data = grads ? tensor->grad : tensor->data,
-                             .bytes = tensor_bytes(tensor)};
+                             .bytes = tensor_bytes(&shape)};
         memcpy(entry->name, tensors->items[i].name, sizeof tensors->items[i].name);
-        memcpy(entry->shape, tensor->shape, sizeof tensor->shape);
-        if (device_is_addressable(tensor->device)) continue;
+        memcpy(entry->shape, shape.shape, sizeof shape.shape);
+        if (tensor->shard) entry->data = find_whole(whole, tensors, tensor);
+        if (tensor->shard || device_is_addressable(tensor->device)) continue;
         copies[i] = memory_zalloc(entry->bytes + 1);
         device_copy(NULL, copies[i], tensor->device, entry->data, entry->bytes);
         entry->data = copies[i];
@@ -38,19 +51,23 @@ static int save(const char *path, const NamedTensors *tensors, bool grads, const
     return status;
 }
 
-int safetensors_save_module(const char *path, Module *module, const SafeMeta *meta,
-                            size_t meta_count, Error *err) {
-    NamedTensors tensors = module_tensors(module, MODULE_STATE | MODULE_ALL_NAMES);
-    int status = save(path, &tensors, false, meta, meta_count, err);
+int safetensors_save_whole(const char *path, Module *module, bool grads, const SafeTensors *whole,
+                           Error *err) {
+    NamedTensors tensors =
+        module_tensors(module, grads ? MODULE_PARAMETERS : MODULE_STATE | MODULE_ALL_NAMES);
+    int status = save(path, &tensors, grads, whole, err);
     named_tensors_free(&tensors);
     return status;
 }
 
+int safetensors_save_module(const char *path, Module *module, const SafeMeta *meta,
+                            size_t meta_count, Error *err) {
+    const SafeTensors none = {.meta = (SafeMeta *)meta, .meta_count = meta_count};
+    return safetensors_save_whole(path, module, false, &none, err);
+}
+
 int safetensors_save_grads(const char *path, Module *module, Error *err) {
-    NamedTensors tensors = module_tensors(module, MODULE_PARAMETERS);
-    int status = save(path, &tensors, true, NULL, 0, err);
-    named_tensors_free(&tensors);
-    return status;
+    return safetensors_save_whole(path, module, true, &(SafeTensors){0}, err);
 }
 
 // ---- loading ----------------------------------------------------------------------------------
@@ -88,9 +105,10 @@ static int fail_missing(const SafeTensors *content, const NamedTensor *named, Er
                  wrapped ? "a wrapped model was saved: --strip-prefix module."
                          : "--strip-prefix leaves out what stands before the names");
     }
+    const Tensor tensor = tensor_whole(named->tensor);
     return error_set(err, STATUS_USAGE,
                      "holds another model: there is no %s in the file, in this model it is %s%s",
-                     named->name, tensor_describe(named->tensor).text, hint);
+                     named->name, tensor_describe(&tensor).text, hint);
 }
 
 static int check_name(const SafeTensors *content, const NamedTensors *names, size_t i, Error *err) {
@@ -99,13 +117,13 @@ static int check_name(const SafeTensors *content, const NamedTensors *names, siz
     const SafeEntry *first = find_tensor(content, names, named->tensor);
     if (!first) return fail_missing(content, named, err);
     if (!entry) return 0;
-    const Tensor *tensor = named->tensor;
+    const Tensor tensor = tensor_whole(named->tensor);
     Tensor stored = tensor_make(NULL, entry->dtype, entry->ndim, entry->shape, NULL);
-    if (stored.dtype != tensor->dtype || !tensor_same_shape(&stored, tensor))
+    if (stored.dtype != tensor.dtype || !tensor_same_shape(&stored, &tensor))
         return error_set(err, STATUS_USAGE,
                          "holds another model: %s is %s %s in the file and %s %s in this model",
                          named->name, dtype_name(stored.dtype), tensor_describe(&stored).text,
-                         dtype_name(tensor->dtype), tensor_describe(tensor).text);
+                         dtype_name(tensor.dtype), tensor_describe(&tensor).text);
     if (memcmp(entry->data, first->data, entry->bytes) == 0) return 0;
     return error_set(err, STATUS_USAGE,
                      "%s and %s differ in the file: in this model they are one parameter",
@@ -140,7 +158,10 @@ void safetensors_apply_module(const SafeTensors *content, Module *module) {
     NamedTensors names = module_tensors(module, MODULE_STATE | MODULE_ALL_NAMES);
     for (size_t i = 0; i < names.count; i++) {
         const SafeEntry *entry = safetensors_find(content, names.items[i].name);
-        if (entry) tensor_from_host(names.items[i].tensor, entry->data); // NULL: has another name
+        if (!entry) continue; // it has another name
+        Tensor *tensor = names.items[i].tensor;
+        const size_t first = tensor_first(tensor) * dtype_bytes(tensor->dtype);
+        tensor_from_host(tensor, (const char *)entry->data + first);
     }
     named_tensors_free(&names);
 }

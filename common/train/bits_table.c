@@ -83,8 +83,8 @@ static const BitsRow ROWS[] = {
     {"optimizer|lr|momentum|nesterov|weight-decay|betas|eps|clip-grad-norm|schedule|warmup-steps|"
      "warmup-start|step-every|gamma|power", BITS_NEVER, NULL,
      "computed from reduced gradients, which are equal", NULL},
-    {"zero-optimizer", BITS_NEVER, NULL, "each element is stepped once, by the same operations",
-     NULL},
+    {"zero-optimizer|units|no-reshard-after-forward", BITS_NEVER, NULL,
+     "each element is summed in rank order and stepped once, by the same operations", NULL},
     {"backend|bucket-cap-mb|no-overlap|no-gradient-as-bucket-view", BITS_NEVER, NULL,
      "an element is summed in rank order, at any time and over any backend", NULL},
     {"static-graph|find-unused-parameters", BITS_NEVER, NULL,
@@ -115,6 +115,17 @@ enum { TEXT_MAX = 1024 };
 // exact except for subnormal numbers (below 2^-126).
 #define UNLESS ", unless a gradient leaves float32's normal range"
 
+// The promise of fully_shard, whose bits equal DistributedDataParallel's with the same options.
+static void announce_fsdp(RunLog *log, const bool holds[BITS_CONDITIONS]) {
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        const BitsCondition breaks = ROWS[i].breaks;
+        if (!holds[breaks] || (breaks != BITS_THREADS && breaks != BITS_GPUS)) continue;
+        log_say(log, "bits: not promised against train_ddp (%s)", ROWS[i].reason);
+        return;
+    }
+    log_say(log, EQUAL " train_ddp's with the same options");
+}
+
 void bits_announce(Run *run) {
     const Job *job = run->job;
     RunLog *log = &run->record.log;
@@ -124,6 +135,7 @@ void bits_announce(Run *run) {
     char reasons[TEXT_MAX] = "", remedies[TEXT_MAX] = "", obstacles[TEXT_MAX] = "";
     bool holds[BITS_CONDITIONS];
     find_conditions(run, holds);
+    if (run->strategy->collective_forward) announce_fsdp(log, holds);
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
         const char *reason = ROWS[i].reason, *remedy = ROWS[i].remedy;
         if (!holds[ROWS[i].breaks]) continue;

@@ -1,7 +1,8 @@
 /* bits_table.h: the effect of each option on the promise that DataParallel and
- * DistributedDataParallel end with equal bits: weights, buffers and optimizer state.
+ * DistributedDataParallel end with equal bits: weights, buffers and optimizer state; and on the
+ * promise that fully_shard ends with DistributedDataParallel's.
  *
- * Invariant: every option of train_dp and train_ddp is named (tests/programs/bits_table.sh).
+ * Invariant: every option of the three programs is named (tests/programs/bits_table.sh).
  * The line at the start of a run (bits_announce), the table of bits.md and the tests read the
  * promise from here.
  */

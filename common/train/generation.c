@@ -76,12 +76,13 @@ static void print_tokens(Run *run, const int64_t *tokens, size_t count) {
 int generation_print(Run *run, Error *err) {
     const size_t count = run->config->sample;
     Tape *tape = run->step->tape;
-    if (count == 0 || !strategy_is_main(run->strategy)) return 0;
+    const Strategy *strategy = run->strategy;
+    if (count == 0 || !(strategy_is_main(strategy) || strategy->collective_forward)) return 0;
     int64_t *tokens = memory_zalloc((count + 1) * sizeof *tokens);
     tape->recording = tape->training = false;
     int failed = draw_tokens(run, tokens, count, err);
     tape->recording = tape->training = true;
-    if (!failed) print_tokens(run, tokens + 1, count);
+    if (!failed && strategy_is_main(strategy)) print_tokens(run, tokens + 1, count);
     free(tokens);
     return failed;
 }

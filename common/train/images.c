@@ -69,10 +69,10 @@ int images_write(const char *folder, size_t epoch, Module *module, Tape *tape, c
     size_t count = set->count < IMAGES_SAMPLES ? set->count : IMAGES_SAMPLES;
     size_t plane = dataset_label_size(set);
     int32_t *predicted = memory_zalloc(count * plane * sizeof *predicted);
-    char *images = memory_format("%s/images", folder);
-    int failed = file_make_folder(images, err);
+    char *images = memory_format("%s/images", folder ? folder : "");
+    int failed = folder ? file_make_folder(images, err) : 0;
     if (!failed) failed = predict(module, tape, set, count, predicted, err);
-    for (size_t i = 0; !failed && i < count; i++) {
+    for (size_t i = 0; folder && !failed && i < count; i++) {
         char *path = memory_format("%s/epoch_%04zu_sample_%02zu.ppm", images, epoch, i);
         failed = write_sample(path, set, i, predicted + i * plane, err);
         free(path);

@@ -32,8 +32,13 @@ int job_check_recordable(const Job *job, Error *err) {
                      what);
 }
 
-static int nothing_to_save(Job *self, SafeTensors *state, Error *err) {
-    (void)self, (void)state, (void)err;
+static int nothing_to_save(Job *self, const Optimizer *optimizer, SafeTensors *state, Error *err) {
+    (void)self, (void)optimizer, (void)state, (void)err;
+    return 0;
+}
+
+static int nothing_to_gather(Job *self, SafeTensors *gradients, Error *err) {
+    (void)self, (void)gradients, (void)err;
     return 0;
 }
 
@@ -81,6 +86,7 @@ Job *job_single(Strategy *strategy) {
                  .watch = &job_watch_none,
                  .save_state = nothing_to_save,
                  .load_state = nothing_to_load,
+                 .gather_gradients = nothing_to_gather,
                  .unrecordable = nothing_to_decide,
                  .moved_bytes = nothing_moved,
                  .set_trace = no_tracks,

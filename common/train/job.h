@@ -50,14 +50,17 @@ struct Job {
     const JobWatch *watch;       // never NULL
     OptimizerSharding *sharding; // shards the optimizer over the processes; NULL: not sharded
 
-    // The wrapper's state between steps, and a sharded optimizer's (checkpoint.h). save_state is
-    // collective: the main process receives all processes' state (safetensors_free), the others an
-    // empty one. load_state restores it, possibly on other devices; `state` is empty if the saving
-    // run had none. It logs state that cannot continue bit for bit. path names the checkpoint in
-    // messages. Both return 0, or -1 with err filled.
-    int (*save_state)(Job *self, SafeTensors *state, Error *err);
+    // The wrapper's state between steps, and that of a sharded model and optimizer (checkpoint.h).
+    // save_state is collective: the main process receives all processes' state (safetensors_free),
+    // the others an empty one. load_state restores it, possibly on other devices; `state` is empty
+    // if the saving run had none. It logs state that cannot continue bit for bit. path names the
+    // checkpoint in messages. Both return 0, or -1 with err filled.
+    int (*save_state)(Job *self, const Optimizer *optimizer, SafeTensors *state, Error *err);
     int (*load_state)(Job *self, const char *path, const SafeTensors *state, RunLog *log,
                       Error *err);
+    // Collects the whole gradients of a sharded model on the main process, for
+    // safetensors_save_whole; otherwise none. Collective.
+    int (*gather_gradients)(Job *self, SafeTensors *gradients, Error *err);
     // Names the component that prevents capturing a step in a graph; NULL: none.
     const char *(*unrecordable)(const Job *self);
     // Bytes this process moved between devices since the job was opened.

@@ -128,19 +128,21 @@ void record_evaluation(Record *record, const char *of, const Evaluation *evaluat
 // ---- gradients --------------------------------------------------------------------------------
 
 bool record_wants_gradients(const Record *record, uint64_t step) {
-    if (!record->main || !record->config->dump_grads) return false;
+    if (!record->config->dump_grads) return false;
     for (const char *at = record->config->dump_step; *at; at += strcspn(at, ","), at += *at == ',')
         if (strtoull(at, NULL, 10) == step) return true;
     return false;
 }
 
-int record_gradients(const Record *record, Module *model, uint64_t step, Error *err) {
+int record_gradients(const Record *record, Module *model, const SafeTensors *whole, uint64_t step,
+                     Error *err) {
+    if (!record->main) return 0;
     const char *pattern = record->config->dump_grads;
     const char *mark = strstr(pattern, "{step}");
     char *path = mark ? memory_format("%.*s%" PRIu64 "%s", (int)(mark - pattern), pattern, step,
                                       mark + strlen("{step}"))
                       : memory_format("%s", pattern);
-    int failed = safetensors_save_grads(path, model, err);
+    int failed = safetensors_save_whole(path, model, true, whole, err);
     free(path);
     return failed;
 }

@@ -47,8 +47,10 @@ void record_step(Record *record, const StepRecord *step, const Profile *profile)
 // Writes the evaluation of the weights that `of` names: "epoch=3", "evaluated=FILE".
 void record_evaluation(Record *record, const char *of, const Evaluation *evaluation);
 
-// Whether this process writes this step's gradients (--dump-grads); writes them.
+// Whether this step's gradients are written (--dump-grads); writes them. whole: the job's
+// gather_gradients.
 bool record_wants_gradients(const Record *record, uint64_t step);
-int record_gradients(const Record *record, Module *model, uint64_t step, Error *err);
+int record_gradients(const Record *record, Module *model, const SafeTensors *whole, uint64_t step,
+                     Error *err);
 
 #endif

@@ -67,7 +67,7 @@ static int save(Run *run, const char *name, Error *err) {
     // On asynchronous devices an enqueued step may still fail. After the barrier the collective
     // work of all enqueued steps has completed, or err has the error of one.
     if (!device_is_synchronous(strategy->device) && strategy_barrier(strategy, err) != 0) return -1;
-    if (run->job->save_state(run->job, &state, err) != 0) return -1;
+    if (run->job->save_state(run->job, run->optimizer, &state, err) != 0) return -1;
     int failed = strategy_is_main(strategy) ? write_checkpoint(run, name, &state, err) : 0;
     safetensors_free(&state);
     return failed;

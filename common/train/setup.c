@@ -119,19 +119,39 @@ static int check_kind(const TrainConfig *config, const DataSource *data, Error *
                      predicts, data->name, labels);
 }
 
-Module *train_create_model(const TrainConfig *config, const DataSource *data, Device *device,
-                           int rank, Error *err) {
+static ModelConfig wanted_model(const TrainConfig *config, const DataSource *data, int rank) {
     const Dataset *set = &data->train;
     ModelConfig wanted = model_config(config, rank);
     memcpy(wanted.input, set->shape, sizeof wanted.input);
     wanted.outputs = set->classes ? set->classes : set->target_size;
+    return wanted;
+}
+
+static int load_weights(const TrainConfig *config, Module *model, Error *err) {
+    const char *weights = config->evaluate ? config->evaluate : config->load_init;
+    return weights ? safetensors_load_stripped(weights, config->strip_prefix, model, err) : 0;
+}
+
+Module *train_build_model(const TrainConfig *config, const DataSource *data, Device *device,
+                          int rank, Error *err) {
+    const ModelConfig wanted = wanted_model(config, data, rank);
     if (check_kind(config, data, err) != 0) return NULL;
     Module *model = model_create(&wanted, device, err);
     if (model && config->summary) end_with_summary(config, data, model, rank);
+    return model;
+}
+
+int train_fill_model(const TrainConfig *config, const DataSource *data, Module *model, Error *err) {
+    const ModelConfig wanted = wanted_model(config, data, 0);
+    model_initialize(&wanted, model);
+    return load_weights(config, model, err);
+}
+
+Module *train_create_model(const TrainConfig *config, const DataSource *data, Device *device,
+                           int rank, Error *err) {
+    Module *model = train_build_model(config, data, device, rank, err);
     if (!model || rank != 0) return model;
-    int failed = 0;
-    const char *weights = config->evaluate ? config->evaluate : config->load_init;
-    if (weights) failed = safetensors_load_stripped(weights, config->strip_prefix, model, err);
+    int failed = load_weights(config, model, err);
     if (!failed && config->save_init)
         failed = safetensors_save_module(config->save_init, model, NULL, 0, err);
     if (!failed) return model;

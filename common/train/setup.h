@@ -25,6 +25,12 @@ const char *train_device_kind(const TrainConfig *config, int devices, bool tell)
 // Opens device `index` of that kind; auto is "cuda" if that GPU exists. NULL with err filled.
 Device *train_open_device(const TrainConfig *config, int index, Error *err);
 
+// The two halves of train_create_model, for a model that gets its memory between them: built on a
+// device without memory ("dry-cpu"), filled by ddp/fsdp's shards. train_fill_model gives every rank
+// rank 0's weights. NULL or -1 with err filled.
+Module *train_build_model(const TrainConfig *config, const DataSource *data, Device *device,
+                          int rank, Error *err);
+int train_fill_model(const TrainConfig *config, const DataSource *data, Module *model, Error *err);
 // Builds --model for the data's shapes; NULL with err filled. Rank r initializes its weights with
 // seed + r; --load-init and --save-init apply to rank 0. DistributedDataParallel's broadcast makes
 // the ranks equal.

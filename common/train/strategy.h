@@ -29,6 +29,8 @@ struct Strategy {
     Module *model;    // the bare model: parameters, names, checkpoints
     Module *module;   // of training steps: the model, or its wrapper
     Module *evaluation_module;
+    // A forward is collective: all processes run the same number (ddp/fsdp gathers weights in it).
+    bool collective_forward;
     void *state; // the strategy's own
 
     // hold true: the following backwards accumulate gradients without reducing them, until hold

@@ -55,10 +55,14 @@ static int train_other_step(Run *run, double lr, Error *err) {
 // checks that no process has failed. 0, or -1 with err filled.
 static int dump_gradients(Run *run, uint64_t step, Error *err) {
     const JobWatch *watch = run->job->watch;
+    SafeTensors whole = {0};
     if (!record_wants_gradients(&run->record, step)) return 0;
     device_synchronize(run->strategy->device);
     if (watch->check(watch, err) != 0) return -1;
-    return record_gradients(&run->record, run->strategy->model, step, err);
+    int failed = run->job->gather_gradients(run->job, &whole, err);
+    if (!failed) failed = record_gradients(&run->record, run->strategy->model, &whole, step, err);
+    safetensors_free(&whole);
+    return failed;
 }
 
 static bool takes_plain_steps(const Run *run) {
@@ -124,9 +128,11 @@ static int end_epoch(Run *run, Evaluation *evaluation, Error *err) {
         record_evaluation(&run->record, of, evaluation);
         if (save_if_best(run, evaluation, err) != 0) return -1;
         size_t every = run->config->dump_images;
-        if (every && progress->epoch % every == 0 && strategy_is_main(run->strategy) &&
-            images_write(run->config->out, epoch, run->strategy->evaluation_module, run->step->tape,
-                         &run->data->test, err) != 0)
+        const Strategy *strategy = run->strategy;
+        const bool writes = strategy_is_main(strategy);
+        if (every && progress->epoch % every == 0 && (writes || strategy->collective_forward) &&
+            images_write(writes ? run->config->out : NULL, epoch, strategy->evaluation_module,
+                         run->step->tape, &run->data->test, err) != 0)
             return -1;
     }
     if (save_last(run, err) != 0) return -1;

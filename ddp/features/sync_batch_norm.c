@@ -61,8 +61,10 @@ static bool communicate(Tape *tape, ProcessGroup *group, Collective c) {
 // ranks.
 static void backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
-    const Saved *s = node->saved;
-    const BatchNorm *norm = &s->norm.of;
+    Saved *s = node->saved;
+    BatchNorm *norm = &s->norm.of;
+    norm->weight = tensor_f32(weight); // a sharded weight is elsewhere now
+    norm->bias = tensor_f32(bias);
     const Kernels *kernels = kernels_of(tape);
     const float *dy = node->output->grad;
     NormGradient to = {0};

@@ -99,7 +99,7 @@ static const char *unrecordable(const Job *self) {
 
 static Job *job_own(Module *wrapper, const DdpOptions *ddp, ProcessGroup *group, Device *device,
                     Sampler *sampler, const Rendezvous *me) {
-    Strategy *strategy = strategy_ranks(wrapper, group, device, sampler);
+    Strategy *strategy = strategy_ranks(wrapper->children[0], wrapper, group, device, sampler);
     strategy->global_mean = ddp->config.global_normalization;
     strategy->hold_gradients = hold_gradients;
     strategy->finish_backward = finish_backward;

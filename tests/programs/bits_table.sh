@@ -1,12 +1,12 @@
 #!/bin/sh
 # bits_table.sh BIN_DIR: the table of what each option does to the promise of equal bits
-# (common/train/bits_table.c) is complete: it names every option of train_dp and train_ddp and nothing else, and
+# (common/train/bits_table.c) is complete: it names every option of train_dp, train_ddp and train_fsdp and nothing else, and
 # bits.md's table is its rows with a condition.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 
 "$bin/print_bits_table" >table.txt
-for program in train_dp train_ddp; do "$bin/$program" --help; done |
+for program in train_dp train_ddp train_fsdp; do "$bin/$program" --help; done |
     sed -nE 's/^  --([a-z0-9-]+).*/\1/p' | grep -vx help | sort -u >options.txt
 cut -f 1 table.txt | tr '|' '\n' | sort -u >named.txt
 checks=$((checks + 1))
@@ -15,7 +15,7 @@ for option in $(comm -23 options.txt named.txt); do
     fail "--$option: no row of common/train/bits_table.c says what it does to the promise of equal bits"
 done
 for option in $(comm -13 options.txt named.txt); do
-    fail "--$option: a row of common/train/bits_table.c names it, and neither program has it"
+    fail "--$option: a row of common/train/bits_table.c names it, and no program has it"
 done
 
 # bits.md, "The options": | `--a`, `--b` | when | reason | `remedy` |

@@ -4,7 +4,7 @@
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 version=$(sed -n 's/#define DDPC_VERSION "\(.*\)"/\1/p' "$2/include/ddpc/ddpc.h")
-for program in train_single train_dp train_ddp ddprun flight_report compare_tensors merge_traces; do
+for program in train_single train_dp train_ddp train_fsdp ddprun flight_report compare_tensors merge_traces; do
     page=$2/man/$program.1
     checks=$((checks + 1))
     grep -qxF ".TH \"$program\" 1 \"\" \"ddp.c $version\" \"ddp.c\"" "$page" || fail "$program: $(head -n 1 "$page")"

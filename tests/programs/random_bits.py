@@ -25,6 +25,7 @@ EQUAL = "bits: weights, buffers and optimizer state equal "
 ENOUGH = 500  # pairs, for each option and each condition to be met
 NOT_DRAWN = {
     "tf32": "GPUs only", "cuda-graph": "GPUs only", "fast-sums": "MPI only", "summary": "trains nothing",
+    "units": "train_fsdp only (random_fsdp.py)", "no-reshard-after-forward": "train_fsdp only (random_fsdp.py)",
     "wrapper": "the user's file (tests/own)", "all-reduce": "the user's file (tests/own)",
     "dry-run": "trains nothing", "evaluate": "trains nothing"}
 NOT_MET = {

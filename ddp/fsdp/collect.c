@@ -1,0 +1,86 @@
+/* collect.c: collects whole tensors of a sharded model on rank 0, in host memory. Each rank sends
+ * its rows, in rank order; rank 0 holds every tensor once. */
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "ddp/fsdp/fsdp_internal.h"
+
+enum { STATES = 2 };
+
+typedef struct Collector {
+    ProcessGroup *group;
+    SafeTensors *content; // of rank 0
+    float *next;          // on rank 0: the next tensor's memory; on others: for their largest shard
+} Collector;
+
+// Collects a tensor's `memory`, which has the tensor's rows, as entry PREFIX/NAME(.SUFFIX).
+static int collect(Collector *to, const NamedTensor *named, const float *memory, const char *prefix,
+                   const char *suffix, Error *err) {
+    const Tensor *tensor = named->tensor, whole = tensor_whole(tensor);
+    const int world = pg_size(to->group), rank = pg_rank(to->group);
+    const size_t mine = tensor_count(tensor), rows = whole.shape[0];
+    const size_t row = rows ? tensor_count(&whole) / rows : 0;
+    const size_t chunk = (rows + (size_t)world - 1) / (size_t)world;
+    device_copy(NULL, to->next, tensor->device, memory, mine * sizeof *memory);
+    if (rank != 0) return mine > 0 ? pg_run(to->group, pg_send(to->next, mine, PG_F32, 0), err) : 0;
+    for (int r = 1; r < world; r++) {
+        const size_t first = (size_t)r * chunk < rows ? (size_t)r * chunk : rows;
+        const size_t n = (rows - first < chunk ? rows - first : chunk) * row;
+        float *at = to->next + first * row;
+        if (n > 0 && pg_run(to->group, pg_recv(at, n, PG_F32, r), err) != 0) return -1;
+    }
+    SafeEntry *entry = &to->content->entries[to->content->count++];
+    *entry = (SafeEntry){
+        .dtype = whole.dtype, .ndim = whole.ndim, .data = to->next, .bytes = tensor_bytes(&whole)};
+    memcpy(entry->shape, whole.shape, sizeof entry->shape);
+    snprintf(entry->name, sizeof entry->name, "%s/%s%s%s", prefix, named->name, *suffix ? "." : "",
+             suffix);
+    to->next += tensor_count(&whole);
+    return 0;
+}
+
+// Floats of host memory that this rank needs for `tensors` tensors of each parameter.
+static size_t floats_needed(const NamedTensors *parameters, size_t tensors, bool all) {
+    size_t floats = 0;
+    for (size_t i = 0; i < parameters->count; i++) {
+        const Tensor *tensor = parameters->items[i].tensor, whole = tensor_whole(tensor);
+        if (all)
+            floats += tensors * tensor_count(&whole);
+        else if (tensor_count(tensor) > floats)
+            floats = tensor_count(tensor);
+    }
+    return floats;
+}
+
+static int collect_states(Collector *to, const Optimizer *optimizer, Error *err) {
+    for (int s = 0; s < STATES && optimizer_state_name(optimizer, s); s++)
+        for (size_t i = 0; i < optimizer->parameters.count; i++)
+            if (collect(to, &optimizer->parameters.items[i], optimizer->state[s][i], "optimizer",
+                        optimizer_state_name(optimizer, s), err) != 0)
+                return -1;
+    return 0;
+}
+
+int fsdp_collect(Module *root, FsdpCollected what, const Optimizer *optimizer, SafeTensors *content,
+                 Error *err) {
+    ProcessGroup *group = fsdp_group(root);
+    const bool main = pg_rank(group) == 0, grads = what == FSDP_GRADIENTS;
+    NamedTensors parameters = module_tensors(root, MODULE_PARAMETERS);
+    const size_t tensors = optimizer ? 1 + STATES : 1;
+    *content = (SafeTensors){0};
+    content->buffer =
+        memory_zalloc((floats_needed(&parameters, tensors, main) + 1) * sizeof(float));
+    content->entries = memory_zalloc((tensors * parameters.count + 1) * sizeof(SafeEntry));
+    Collector to = {group, content, content->buffer};
+    int status = 0;
+    for (size_t i = 0; i < parameters.count && status == 0; i++) {
+        const NamedTensor *named = &parameters.items[i];
+        const Tensor *tensor = named->tensor;
+        CHECK(tensor->shard, "fsdp_collect: %s is whole", named->name);
+        if (!grads || tensor->has_grad)
+            status = collect(&to, named, grads ? tensor->grad : tensor->data, "model", "", err);
+    }
+    if (status == 0 && optimizer) status = collect_states(&to, optimizer, err);
+    named_tensors_free(&parameters);
+    return status;
+}

@@ -1,0 +1,35 @@
+/* fsdp_options.h: train_fsdp's own options: those of ranks, as train_ddp has them, and the units.
+ * Functions that return an int return 0, or -1 with err filled. */
+#ifndef DDP_FSDP_FSDP_OPTIONS_H
+#define DDP_FSDP_FSDP_OPTIONS_H
+
+#include "ddp/ddp_options.h"
+#include "ddp/fsdp/fully_shard.h"
+
+typedef struct FsdpModules {
+    Module **items;
+    size_t count;
+} FsdpModules;
+
+typedef struct FsdpOptions {
+    DdpOptions ranks;  // backend, normalize, sampler, timeout_s, no_overlap, blocked
+    const char *units; // "blocks", "layers", "root"
+    bool keep_whole, sync_batch_norm;
+    // Set by fsdp_options_check:
+    FsdpConfig config;
+    // Set by fsdp_build_model, until fsdp_fill_model:
+    Device *shapes;     // of the model without memory
+    FsdpModules chosen; // by --units, without the root
+} FsdpOptions;
+
+FsdpOptions fsdp_options_default(void);
+void fsdp_options(Options *options, FsdpOptions *fsdp); // appends rows bound to fsdp's fields
+// Sets the derived fields; rejects what cannot be combined.
+int fsdp_options_check(FsdpOptions *fsdp, const TrainConfig *config, Error *err);
+
+// Returns the modules that --units names, children before their parents. blocks: a model's repeated
+// blocks (Block, BasicBlock, ConvBlock), or if it has none its layers; layers: each module with a
+// parameter of its own.
+FsdpModules fsdp_choose_units(Module *model, const char *units);
+
+#endif

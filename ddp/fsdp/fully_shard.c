@@ -1,0 +1,283 @@
+/* fully_shard.c: units on the tape, and what is done to all units of a model.
+ *
+ * A unit's forward replaces its module's. Around the module's own forward it records, for each
+ * tensor of its input and output, an identity whose backward acts:
+ *
+ *     forward     gather   "reduce_scatter"  module's forward  "all_gather"  free
+ *     backward    reduce, free  <----------  its backward  <-------  gather
+ *
+ * An input that needs no gradient records nothing; fsdp_finish_backward then reduces and frees. The
+ * order of gathers is gather_ahead.c's, collectives are in moves.c, memory in units.c.
+ */
+#include "ddp/fsdp/fully_shard.h"
+
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "common/base/profile.h"
+#include "common/nn/tuple.h"
+#include "ddp/fsdp/fsdp_internal.h"
+#include "ddp/verify_model.h"
+
+FsdpConfig fsdp_config_default(void) {
+    return (FsdpConfig){.overlap = true};
+}
+
+// ---- the two identities -------------------------------------------------------------------------
+
+typedef struct UnitForward { // one forward of a unit, saved for backward
+    FsdpUnit *unit;
+    size_t place; // among the recorded forwards
+} UnitForward;
+
+// Runs one of gather_ahead.c's functions as exposed communication.
+#define EXPOSED(tape, op, call)                                       \
+    do {                                                              \
+        Error err = {0};                                              \
+        Phase before = profile_enter((tape)->profile, PHASE_EXPOSED); \
+        if ((call) != 0) tape_fail((tape), (op), "%s", err.message);  \
+        profile_leave((tape)->profile, before);                       \
+    } while (0)
+
+static void gather_backward(Tape *tape, TapeNode *node) {
+    const UnitForward *saved = node->saved;
+    EXPOSED(tape, node->op, ahead_before_backward(saved->unit, saved->place, &err));
+    tape_pass_gradient(tape, node, node->inputs[0], true);
+}
+
+static void reduce_backward(Tape *tape, TapeNode *node) {
+    const UnitForward *saved = node->saved;
+    tape_pass_gradient(tape, node, node->inputs[0], true);
+    EXPOSED(tape, node->op, ahead_after_backward(saved->unit, &err));
+}
+
+// The identity of a tensor, or of each tensor of a tuple.
+static Tensor *identity(Tape *tape, const char *op, void (*backward)(Tape *, TapeNode *), Tensor *x,
+                        UnitForward *saved) {
+    if (!x || !tape->recording) return x;
+    const size_t count = tuple_leaves(x, NULL);
+    Tensor **leaves = tape_alloc(tape, count * sizeof(Tensor *));
+    tuple_leaves(x, leaves);
+    for (size_t i = 0; i < count; i++) {
+        Tensor *leaf = leaves[i];
+        if (!leaf || !leaf->requires_grad) continue;
+        leaves[i] = tape_view(tape, leaf->dtype, leaf->ndim, leaf->shape, leaf->data);
+        tape_record(tape, op, backward, leaves[i], 1, &leaf, saved);
+    }
+    return tuple_with_leaves(tape, x, leaves);
+}
+
+// ---- a unit's forward -----------------------------------------------------------------------
+
+static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
+    FsdpUnit *unit = self->state;
+    const bool was_whole = unit->weights != NULL;
+    UnitForward *saved = tape_alloc(tape, sizeof *saved);
+    *saved = (UnitForward){.unit = unit};
+    EXPOSED(tape, "fully_shard", ahead_before_forward(unit, tape, &err));
+    if (tape->error.status != STATUS_OK) return NULL;
+    x = identity(tape, "reduce_scatter", reduce_backward, x, saved);
+    self->state = unit->state;
+    Tensor *y = unit->forward(self, tape, x);
+    self->state = unit;
+    y = identity(tape, "all_gather", gather_backward, y, saved);
+    saved->place = ahead_after_forward(unit, tape, was_whole);
+    return y;
+}
+
+static FsdpUnit *unit_of(Module *module) {
+    CHECK(module->forward == forward, "a %s is no unit of fully_shard", module->type);
+    return module->state;
+}
+
+Fsdp *fsdp_of(Module *module) {
+    return unit_of(module)->fsdp;
+}
+
+// ---- closing ------------------------------------------------------------------------------------
+
+// Gives the module back its own functions.
+static void detach(FsdpUnit *unit) {
+    Module *module = unit->module;
+    module->forward = unit->forward;
+    module->destroy = unit->destroy;
+    module->state = unit->state;
+    unit_close(unit);
+}
+
+// Module.destroy of the root and, before it has one, of each unit.
+static void destroy(Module *self) {
+    Fsdp *fsdp = fsdp_of(self);
+    if (self != fsdp->root->module) return; // the root's destroy follows or has run
+    moves_drop(fsdp);
+    sync_state_close(&fsdp->buffers);
+    for (size_t i = 0; i < fsdp->count; i++) detach(fsdp->units[i]);
+    memory_close(fsdp);
+    free(fsdp->last.units);
+    free(fsdp->now.units);
+    free(fsdp->left.units);
+    free(fsdp->units);
+    free(fsdp);
+    if (self->destroy) self->destroy(self); // its own
+}
+
+// ---- construction -------------------------------------------------------------------------------
+
+// Frees the Fsdp of an inner unit, whose units the outer one has taken over.
+static void adopt(Fsdp *outer, Fsdp *inner) {
+    for (size_t i = 0; i < inner->count; i++) {
+        inner->units[i]->fsdp = outer;
+        outer->units = memory_grow(outer->units, outer->count + 1, sizeof(FsdpUnit *));
+        outer->units[outer->count++] = inner->units[i];
+    }
+    sync_state_close(&inner->buffers);
+    free(inner->units);
+    free(inner);
+}
+
+// Takes over the units inside of the module, in the order of the tree.
+static void adopt_units(Fsdp *fsdp, const Module *module) {
+    for (int i = 0; i < module->child_count; i++) {
+        Module *child = module->children[i];
+        if (child->forward == forward && fsdp_of(child) != fsdp) adopt(fsdp, fsdp_of(child));
+        adopt_units(fsdp, child);
+    }
+}
+
+static const char *unit_name(const Module *module) {
+    return module->name[0] ? module->name : module->type;
+}
+
+// Compares the ranks' units: each parameter of the tree, whole, and whether an inner unit has it.
+static int verify(Module *module, ProcessGroup *group, Error *err) {
+    NamedTensors parameters = module_tensors(module, MODULE_PARAMETERS), buffers = {0};
+    Tensor *whole = memory_zalloc((parameters.count + 1) * sizeof *whole);
+    bool trained = false;
+    for (size_t i = 0; i < parameters.count; i++) {
+        NamedTensor *named = &parameters.items[i];
+        const Tensor *tensor = named->tensor;
+        const size_t length = strlen(named->name);
+        if (unit_has_taken(tensor)) // compared, not looked up: a name that is too long is cut
+            snprintf(named->name + length, sizeof named->name - length, " (of an inner unit)");
+        whole[i] = tensor_whole(tensor);
+        whole[i].device = whole[0].device;
+        whole[i].requires_grad = tensor->requires_grad;
+        trained = trained || tensor->requires_grad;
+        named->tensor = &whole[i];
+    }
+    // verify_model rejects a model without trained parameters; a unit may have none.
+    int status = trained ? verify_model(&parameters, &buffers, group, err) : 0;
+    named_tensors_free(&parameters);
+    free(whole);
+    return status == 0 ? 0 : error_prefix(err, "fully_shard of %s", unit_name(module));
+}
+
+static int check_module(Module *module, Error *err) {
+    if (!module->forward)
+        return error_set(err, STATUS_FAILED,
+                         "fully_shard does not support %s: a %s has no forward of its own, its "
+                         "parent runs its children",
+                         unit_name(module), module->type);
+    if (module->forward == forward)
+        return error_set(err, STATUS_FAILED, "fully_shard has already been applied to %s",
+                         unit_name(module));
+    NamedTensors parameters = module_tensors(module, MODULE_PARAMETERS);
+    for (size_t i = 0; i < parameters.count; i++)
+        if (parameters.items[i].tensor->ndim == 0)
+            error_set(err, STATUS_FAILED,
+                      "fully_shard doesn't support scalar parameters. Change %s to a 1D tensor "
+                      "with numel equal to 1.",
+                      parameters.items[i].name);
+    named_tensors_free(&parameters);
+    return err->status == STATUS_OK ? 0 : -1;
+}
+
+// Moves the buffers to the device of the shards, where they are broadcast.
+static void move_buffers(Module *module, Fsdp *fsdp) {
+    NamedTensors buffers = module_tensors(module, MODULE_BUFFERS);
+    for (int i = 0; i < module->buffer_count; i++) {
+        ModuleTensor *entry = &module->buffers[i];
+        Tensor *tensor = &entry->tensor;
+        Device *from = tensor->device;
+        if (from == fsdp->device) continue;
+        const size_t bytes = tensor_bytes(tensor);
+        void *data = device_alloc(fsdp->device, bytes);
+        if (!from->kernels->is_dry) device_copy(fsdp->device, data, from, tensor->data, bytes);
+        device_free(from, tensor->data, bytes);
+        tensor->device = fsdp->device;
+        tensor->data = data;
+    }
+    named_tensors_free(&buffers);
+    for (int i = 0; i < module->child_count; i++) move_buffers(module->children[i], fsdp);
+}
+
+// The device of the unit or, if it has no parameter, of a unit inside.
+static Device *device_of(const Fsdp *fsdp) {
+    for (size_t i = fsdp->count; i-- > 0;)
+        if (fsdp->units[i]->config.device) return fsdp->units[i]->config.device;
+    return NULL;
+}
+
+int fully_shard(Module *module, ProcessGroup *group, const FsdpConfig *config, Error *err) {
+    if (check_module(module, err) != 0 || verify(module, group, err) != 0) return -1;
+    Fsdp *fsdp = memory_zalloc(sizeof *fsdp);
+    FsdpUnit *unit = unit_create(module, group, config);
+    *fsdp = (Fsdp){.group = group, .root = unit, .sync = true};
+    unit->fsdp = fsdp;
+    adopt_units(fsdp, module);
+    fsdp->units = memory_grow(fsdp->units, fsdp->count + 1, sizeof(FsdpUnit *));
+    fsdp->units[fsdp->count++] = unit;
+    fsdp->device = device_of(fsdp);
+    if (fsdp->device) move_buffers(module, fsdp);
+    unit->forward = module->forward;
+    unit->destroy = module->destroy;
+    unit->state = module->state;
+    module->forward = forward;
+    module->destroy = destroy;
+    module->state = unit;
+    fsdp->buffers =
+        sync_state_open(module_tensors(module, MODULE_BUFFERS), group, SYNC_STATE_BYTES);
+    return 0;
+}
+
+// ---- all units ----------------------------------------------------------------------------------
+
+static int finish_units(Fsdp *fsdp, Error *err) {
+    for (size_t i = 0; i < fsdp->count; i++) unit_reshard(fsdp->units[i]);
+    for (size_t i = fsdp->count; fsdp->sync && i-- > 0;)
+        if (fsdp->units[i]->gradients && unit_start_reduce(fsdp->units[i], err) != 0) return -1;
+    return reduce_finish(fsdp, err);
+}
+
+int fsdp_finish_backward(Module *root, Profile *profile, Error *err) {
+    Phase phase = profile_enter(profile, PHASE_EXPOSED);
+    Fsdp *fsdp = fsdp_of(root);
+    int status = finish_units(fsdp, err);
+    fsdp->left.count = 0;
+    profile_leave(profile, phase);
+    return status;
+}
+
+bool fsdp_set_requires_gradient_sync(Module *root, bool sync) {
+    Fsdp *fsdp = fsdp_of(root);
+    bool before = fsdp->sync;
+    fsdp->sync = sync;
+    return before;
+}
+
+int fsdp_sync_buffers(Module *root, Error *err) {
+    return sync_state_run(&fsdp_of(root)->buffers, 0, err);
+}
+
+ProcessGroup *fsdp_group(Module *root) {
+    return fsdp_of(root)->group;
+}
+
+size_t fsdp_unit_count(Module *root) {
+    return fsdp_of(root)->count;
+}
+
+FsdpUnitSize fsdp_unit_size(Module *root, size_t unit) {
+    const FsdpUnit *of = fsdp_of(root)->units[unit];
+    return (FsdpUnitSize){.shard = of->shard_floats, .whole = of->whole_floats};
+}

@@ -1,0 +1,80 @@
+/* gather_ahead.c: which unit is gathered when.
+ *
+ *     forward    unit t: wait for its weights; start gathering unit t + 1 of the last forward
+ *     backward   unit t: wait for its weights; start gathering unit t - 1 of this forward
+ *                after it: start reducing its gradients, free its weights and gradients
+ *
+ * A wrong prediction costs a gather and nothing else: the weights that were not asked for are
+ * dropped. All ranks predict the same, because they run the same forwards.
+ */
+#include "common/base/memory.h"
+#include "ddp/fsdp/fsdp_internal.h"
+
+static void append(FsdpOrder *order, FsdpUnit *unit) {
+    if (order->count == order->capacity) {
+        order->capacity = order->capacity ? 2 * order->capacity : 64;
+        order->units = memory_grow(order->units, order->capacity, sizeof(FsdpUnit *));
+    }
+    order->units[order->count++] = unit;
+}
+
+static int gather_ahead(const Fsdp *fsdp, FsdpUnit *next, Error *err) {
+    return fsdp->root->config.overlap && next ? unit_start_gather(next, err) : 0;
+}
+
+// ---- forward ----------------------------------------------------------------------------------
+
+static void begin_order(Fsdp *fsdp, const Tape *tape) {
+    const FsdpOrder before = fsdp->last;
+    fsdp->last = fsdp->now;
+    fsdp->now = before;
+    fsdp->now.count = 0;
+    if (tape->recording && tape->count == 0) fsdp->left.count = 0;
+}
+
+int ahead_before_forward(FsdpUnit *unit, const Tape *tape, Error *err) {
+    Fsdp *fsdp = unit->fsdp;
+    if (memory_open(fsdp, err) != 0) return -1;
+    if (unit == fsdp->root) begin_order(fsdp, tape);
+    append(&fsdp->now, unit);
+    if (unit_gather(unit, err) != 0) return -1;
+    const size_t place = fsdp->now.count;
+    const bool predicted = place < fsdp->last.count && fsdp->last.units[place - 1] == unit;
+    return gather_ahead(fsdp, predicted ? fsdp->last.units[place] : NULL, err);
+}
+
+static bool reshards(const FsdpUnit *unit) {
+    const FsdpReshard how = unit->config.reshard_after_forward;
+    return how == FSDP_RESHARD_ALWAYS || (how == FSDP_RESHARD_DEFAULT && unit != unit->fsdp->root);
+}
+
+// A forward that records nothing leaves the unit as it was before.
+size_t ahead_after_forward(FsdpUnit *unit, const Tape *tape, bool was_whole) {
+    if (tape->recording ? reshards(unit) : !was_whole) unit_reshard(unit);
+    if (!tape->recording) return 0;
+    append(&unit->fsdp->left, unit);
+    return unit->fsdp->left.count - 1;
+}
+
+// ---- backward ---------------------------------------------------------------------------------
+
+int ahead_before_backward(FsdpUnit *unit, size_t place, Error *err) {
+    const FsdpOrder *left = &unit->fsdp->left;
+    if (unit_gather(unit, err) != 0) return -1;
+    unit_show_gradients(unit);
+    const bool more = place > 0 && place <= left->count;
+    return gather_ahead(unit->fsdp, more ? left->units[place - 1] : NULL, err);
+}
+
+// Whether no use of its parameters is still to contribute: false in a unit that was used twice.
+static bool is_complete(const FsdpUnit *unit) {
+    for (size_t i = 0; i < unit->count; i++)
+        if (unit->parameters[i].tensor->pending_uses > 0) return false;
+    return true;
+}
+
+int ahead_after_backward(FsdpUnit *unit, Error *err) {
+    const bool reduces = unit->gradients && unit->fsdp->sync && is_complete(unit);
+    unit_reshard(unit);
+    return reduces ? unit_start_reduce(unit, err) : 0;
+}

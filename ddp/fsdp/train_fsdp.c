@@ -1,0 +1,54 @@
+/* train_fsdp.c: training on several devices, one process each, with fully_shard: each rank keeps
+ * 1/W of every weight, gradient and optimizer state.
+ *
+ * Read ddp/train_ddp.c first; lines that differ from it are marked "fsdp:".
+ */
+#include "common/train/trainer.h"
+#include "ddp/distributed_sampler.h"
+#include "ddp/fsdp/fully_shard.h"   // fsdp: the units
+#include "ddp/fsdp/strategy_fsdp.h" // fsdp
+#include "ddp/strategy_ddp.h"
+
+static const char SUMMARY[] =
+    "Trains a network on several devices with fully_shard (FSDP2).\n" // fsdp
+    "Example: ddprun --nproc-per-node 4 train_fsdp --model gpt";
+
+int main(int argc, char **argv) {
+    Error err = {0};
+    TrainConfig config = train_config_default();
+    FsdpOptions fsdp = fsdp_options_default(); // fsdp: --units, ...
+    DdpOptions *ddp = &fsdp.ranks;
+    Options options = {.program = "train_fsdp", .summary = SUMMARY};
+    train_options(&options, &config);
+    fsdp_options(&options, &fsdp); // fsdp
+    must_do(options_parse(&options, argc, argv, &err), &err);
+    must_do(fsdp_options_check(&fsdp, &config, &err), &err); // fsdp
+
+    DataSource *data = must_get(train_open_data(&config, &err), &err);
+    Rendezvous me;
+    must_do(init_from_env(&me, true, &err), &err);
+    train_options_alike(&options, me.alike, sizeof me.alike);
+    Device *device = must_get(ddp_open_device(&config, &me, &err), &err);
+    ProcessGroup *group =
+        must_get(init_process_group(ddp->backend, &me, device, ddp->timeout_s, &err), &err);
+    // fsdp: names and shapes only, without memory
+    Module *model = must_get(fsdp_build_model(&fsdp, &config, data, device, group, &err), &err);
+    // fsdp: blocks first, the root last; each rank now has its shards
+    for (size_t i = 0; i < fsdp.chosen.count; i++)
+        must_do(fully_shard(fsdp.chosen.items[i], group, &fsdp.config, &err), &err);
+    must_do(fully_shard(model, group, &fsdp.config, &err), &err);
+    must_do(fsdp_fill_model(&fsdp, &config, data, model, &err), &err); // fsdp: the first weights
+    SamplerOfRank *sampler_of_rank = ddp->blocked ? sampler_blocked : distributed_sampler;
+    Sampler *sampler = must_get(
+        sampler_of_rank(data->train.count, config.global_batch, me.world_size, me.rank,
+                        !config.no_shuffle, config.drop_last, train_sampler_seed(&config), &err),
+        &err);
+    Strategy *strategy = strategy_fsdp(model, &fsdp, device, sampler); // fsdp
+    Job *job = job_fsdp(strategy, &me);                                // fsdp
+
+    must_do(trainer_run(&config, &options, data, job, &err), &err);
+
+    job->close(job);
+    dataset_close(data);
+    return STATUS_OK;
+}
