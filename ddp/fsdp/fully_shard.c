@@ -28,6 +28,9 @@ FsdpConfig fsdp_config_default(void) {
 typedef struct UnitForward { // one forward of a unit, saved for backward
     FsdpUnit *unit;
     size_t place; // among the recorded forwards
+    Tensor **inputs,
+        **inside; // [count] the input's tensors; their identities: what the module sees
+    size_t count;
 } UnitForward;
 
 // Runs one of gather_ahead.c's functions as exposed communication.
@@ -39,10 +42,24 @@ typedef struct UnitForward { // one forward of a unit, saved for backward
         profile_leave((tape)->profile, before);                       \
     } while (0)
 
+// Lends an input's gradient, to which later users have contributed, to its identity, so that the
+// module's operations add to it in place, with the rounding that they have without a unit.
+static void lend_gradients(const UnitForward *saved) {
+    for (size_t i = 0; i < saved->count; i++) {
+        Tensor *input = saved->inputs[i], *inside = saved->inside[i];
+        if (inside == input || !input->has_grad || inside->pending_uses == 0) continue;
+        inside->grad = input->grad;
+        inside->has_grad = true;
+        input->grad = NULL;
+        input->has_grad = false;
+    }
+}
+
 static void gather_backward(Tape *tape, TapeNode *node) {
     const UnitForward *saved = node->saved;
     EXPOSED(tape, node->op, ahead_before_backward(saved->unit, saved->place, &err));
     tape_pass_gradient(tape, node, node->inputs[0], true);
+    lend_gradients(saved);
 }
 
 static void reduce_backward(Tape *tape, TapeNode *node) {
@@ -51,20 +68,38 @@ static void reduce_backward(Tape *tape, TapeNode *node) {
     EXPOSED(tape, node->op, ahead_after_backward(saved->unit, &err));
 }
 
-// The identity of a tensor, or of each tensor of a tuple.
-static Tensor *identity(Tape *tape, const char *op, void (*backward)(Tape *, TapeNode *), Tensor *x,
-                        UnitForward *saved) {
-    if (!x || !tape->recording) return x;
-    const size_t count = tuple_leaves(x, NULL);
-    Tensor **leaves = tape_alloc(tape, count * sizeof(Tensor *));
-    tuple_leaves(x, leaves);
+// Records the identity of each of the tensors that needs a gradient: tensors[count] in place.
+static void record_identities(Tape *tape, const char *op, void (*backward)(Tape *, TapeNode *),
+                              Tensor **tensors, size_t count, UnitForward *saved) {
     for (size_t i = 0; i < count; i++) {
-        Tensor *leaf = leaves[i];
-        if (!leaf || !leaf->requires_grad) continue;
-        leaves[i] = tape_view(tape, leaf->dtype, leaf->ndim, leaf->shape, leaf->data);
-        tape_record(tape, op, backward, leaves[i], 1, &leaf, saved);
+        Tensor *x = tensors[i];
+        if (!x || !x->requires_grad || !tape->recording) continue;
+        tensors[i] = tape_view(tape, x->dtype, x->ndim, x->shape, x->data);
+        tape_record(tape, op, backward, tensors[i], 1, &x, saved);
     }
-    return tuple_with_leaves(tape, x, leaves);
+}
+
+// Returns the tensor, or the tensors of the tuple: [*count], the tape's.
+static Tensor **list_leaves(Tape *tape, Tensor *x, size_t *count) {
+    *count = tuple_leaves(x, NULL);
+    Tensor **leaves = tape_alloc(tape, *count * sizeof(Tensor *));
+    tuple_leaves(x, leaves);
+    return leaves;
+}
+
+static Tensor *enter(Tape *tape, Tensor *x, UnitForward *saved) {
+    saved->inputs = list_leaves(tape, x, &saved->count);
+    saved->inside = list_leaves(tape, x, &saved->count);
+    record_identities(tape, "reduce_scatter", reduce_backward, saved->inside, saved->count, saved);
+    return tuple_with_leaves(tape, x, saved->inside);
+}
+
+static Tensor *leave(Tape *tape, Tensor *y, UnitForward *saved) {
+    size_t count;
+    if (!y) return NULL;
+    Tensor **leaves = list_leaves(tape, y, &count);
+    record_identities(tape, "all_gather", gather_backward, leaves, count, saved);
+    return tuple_with_leaves(tape, y, leaves);
 }
 
 // ---- a unit's forward -----------------------------------------------------------------------
@@ -76,11 +111,11 @@ static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
     *saved = (UnitForward){.unit = unit};
     EXPOSED(tape, "fully_shard", ahead_before_forward(unit, tape, &err));
     if (tape->error.status != STATUS_OK) return NULL;
-    x = identity(tape, "reduce_scatter", reduce_backward, x, saved);
+    x = enter(tape, x, saved);
     self->state = unit->state;
     Tensor *y = unit->forward(self, tape, x);
     self->state = unit;
-    y = identity(tape, "all_gather", gather_backward, y, saved);
+    y = leave(tape, y, saved);
     saved->place = ahead_after_forward(unit, tape, was_whole);
     return y;
 }
