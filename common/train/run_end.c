@@ -33,14 +33,16 @@ static void print_profile(Record *record, const Profile *profile) {
                     100.0 * (double)profile->total[phase] / (double)total);
     log_say(&record->log, "%-12s %12.4f %7.1f%%", "step", record_ms(total) / (double)profile->steps,
             100.0);
-    // DDP's all-reduces overlap backward and so are not a phase. Their exposed part is
+    const bool gathers = record->job->strategy->collective_forward;
+    // Collectives of ranks overlap backward and so are not a phase. Their exposed part is
     // PHASE_EXPOSED, which also includes other work: a negative hidden share counts as 0.
     const double all_reduces = (double)profile->total_communication;
     const double exposed = (double)profile->total[PHASE_EXPOSED];
     if (all_reduces > 0)
-        log_say(&record->log, "%-12s %12.4f %7.1f%% of it hidden behind backward", "all-reduces",
-                all_reduces / 1e6 / (double)profile->steps,
-                exposed < all_reduces ? 100 * (1 - exposed / all_reduces) : 0.0);
+        log_say(&record->log, "%-12s %12.4f %7.1f%% of it hidden behind %s",
+                gathers ? "collectives" : "all-reduces", all_reduces / 1e6 / (double)profile->steps,
+                exposed < all_reduces ? 100 * (1 - exposed / all_reduces) : 0.0,
+                gathers ? "compute" : "backward");
 }
 
 // Writes the main process's summary. totals: of gather_totals.

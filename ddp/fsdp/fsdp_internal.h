@@ -49,6 +49,7 @@ struct FsdpUnit {
     void (*destroy)(Module *self);
     void *state;
 
+    size_t number;             // among the model's units: the bucket's number in traces and totals
     FsdpParameter *parameters; // [count]
     size_t count;
     bool trained;        // a parameter requires a gradient
@@ -98,9 +99,8 @@ struct Fsdp {
     Slice *slices; // scratch: [parameters of the largest unit]
 
     FsdpMove gathering, reducing;
-    FsdpOrder last, now;   // units entered in the last forward of the root, and in this one
-    FsdpOrder left;        // units left by recorded forwards since the last backward
-    uint64_t bucket_count; // number of reductions, for traces
+    FsdpOrder last, now; // units entered in the last forward of the root, and in this one
+    FsdpOrder left;      // units left by recorded forwards since the last backward
 };
 
 // ---- units.c: memory ------------------------------------------------------------------------

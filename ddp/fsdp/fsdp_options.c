@@ -6,11 +6,11 @@
 #include "common/base/memory.h"
 
 FsdpOptions fsdp_options_default(void) {
-    return (FsdpOptions){
-        .ranks = ddp_options_default(), .units = "blocks", .config = fsdp_config_default()};
+    return (FsdpOptions){.units = "blocks", .config = fsdp_config_default()};
 }
 
-void fsdp_options(Options *options, FsdpOptions *fsdp) {
+void fsdp_options(Options *options, FsdpOptions *fsdp, DdpOptions *ranks) {
+    fsdp->ranks = ranks;
     options_add_title(options, "fully_shard");
     options_add_choice(options, "units", &fsdp->units, "blocks|layers|root",
                        "what is gathered at a time: the model's blocks, its layers, or everything");
@@ -18,13 +18,13 @@ void fsdp_options(Options *options, FsdpOptions *fsdp) {
                      "keep weights from forward to backward: fewer bytes moved, more memory");
     options_add_flag(options, "sync-batch-norm", &fsdp->sync_batch_norm,
                      "batch norm over the rows of all ranks (SyncBatchNorm)");
-    ddp_options_of_ranks(options, &fsdp->ranks);
+    ddp_options_of_ranks(options, ranks);
 }
 
 int fsdp_options_check(FsdpOptions *fsdp, const TrainConfig *config, Error *err) {
-    ddp_options_derive(&fsdp->ranks);
-    fsdp->config.overlap = fsdp->ranks.config.overlap;
-    fsdp->config.global_normalization = fsdp->ranks.config.global_normalization;
+    ddp_options_derive(fsdp->ranks);
+    fsdp->config.overlap = fsdp->ranks->config.overlap;
+    fsdp->config.global_normalization = fsdp->ranks->config.global_normalization;
     if (fsdp->keep_whole) fsdp->config.reshard_after_forward = FSDP_RESHARD_NEVER;
     if (config->clip_grad_norm > 0)
         return error_set(err, STATUS_USAGE,

@@ -12,7 +12,7 @@ typedef struct FsdpModules {
 } FsdpModules;
 
 typedef struct FsdpOptions {
-    DdpOptions ranks;  // backend, normalize, sampler, timeout_s, no_overlap, blocked
+    DdpOptions *ranks; // the program's: backend, normalize, sampler, timeout_s, no_overlap
     const char *units; // "blocks", "layers", "root"
     bool keep_whole, sync_batch_norm;
     // Set by fsdp_options_check:
@@ -23,8 +23,9 @@ typedef struct FsdpOptions {
 } FsdpOptions;
 
 FsdpOptions fsdp_options_default(void);
-void fsdp_options(Options *options, FsdpOptions *fsdp); // appends rows bound to fsdp's fields
-// Sets the derived fields; rejects what cannot be combined.
+// Appends rows bound to fsdp's fields and to those of `ranks`.
+void fsdp_options(Options *options, FsdpOptions *fsdp, DdpOptions *ranks);
+// Sets the derived fields of both; rejects what cannot be combined.
 int fsdp_options_check(FsdpOptions *fsdp, const TrainConfig *config, Error *err);
 
 // Returns the modules that --units names, children before their parents. blocks: a model's repeated

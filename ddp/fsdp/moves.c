@@ -74,8 +74,8 @@ static int start_part(FsdpUnit *unit, size_t first, Error *err) {
                        .count = smaller(fsdp->gather_room, unit->piece_words - first)};
     float *mine = fsdp->arriving + (size_t)pg_rank(fsdp->group) * move->count;
     write_piece(move, mine);
-    move->work =
-        pg_start(fsdp->group, pg_all_gather(mine, fsdp->arriving, move->count, PG_F32), err);
+    const Collective gather = pg_all_gather(mine, fsdp->arriving, move->count, PG_F32);
+    move->work = pg_start(fsdp->group, pg_of_bucket(gather, unit->number), err);
     if (!move->work) move->unit = NULL;
     return move->work ? 0 : -1;
 }
@@ -199,7 +199,7 @@ static int reduce_part(FsdpUnit *unit, size_t first, size_t words, Error *err) {
     float *mine = fsdp->leaving + (size_t)pg_rank(fsdp->group) * move->count;
     const ReduceOp op = unit->config.global_normalization ? PG_SUM : PG_AVG;
     const Collective sum = pg_reduce_scatter(fsdp->leaving, mine, move->count, PG_F32, op);
-    move->work = pg_start(fsdp->group, pg_of_bucket(sum, fsdp->bucket_count++), err);
+    move->work = pg_start(fsdp->group, pg_of_bucket(sum, unit->number), err);
     if (!move->work) move->unit = NULL;
     return move->work ? 0 : -1;
 }

@@ -159,6 +159,7 @@ static void choose_rooms(Fsdp *fsdp) {
     size_t most = 0;
     for (size_t i = 0; i < fsdp->count; i++) {
         const FsdpUnit *unit = fsdp->units[i];
+        fsdp->units[i]->number = i;
         most = larger(most, unit->count);
         if (unit == root) continue;
         fsdp->slot_floats = larger(fsdp->slot_floats, unit->whole_floats);

@@ -1,0 +1,94 @@
+#!/bin/sh
+# fsdp.sh BIN_DIR: train_fsdp as a user sees it: train_ddp's lines but for a few; its files, which every program resumes
+# on any number of ranks; its evaluation, gradients, first weights and text; 1.5 times the bytes moved; and the messages
+# of a lost rank, of a silent one, and of what cannot be combined. (random_fsdp.py compares many runs with train_ddp's.)
+root=$(cd "$(dirname "$0")/../.." && pwd)
+. "$root/tests/programs/checks.sh"
+
+# --- The program beside train_ddp.c
+
+checks=$((checks + 1))
+lines=$(diff -w "$root/ddp/train_ddp.c" "$root/ddp/fsdp/train_fsdp.c" | grep '^>' | grep -vcE '^> *(\*|/[*/]|$)' || true)
+[ "$lines" -le 15 ] && [ "$lines" -gt 5 ] || fail "train_fsdp.c: $lines lines differ from train_ddp.c's"
+
+# train PROGRAM RANKS FILE OPTION...
+train() {
+    program=$1 ranks=$2 file=$3
+    shift 3
+    run "$file" "$bin/ddprun" --nproc-per-node "$ranks" "$bin/$program" --lr 0.003 --steps 8 --save "$file" "$@"
+}
+gpt="--model gpt --layers 2 --heads 2 --embedding 32 --context 16 --global-batch 6 --optimizer adamw"
+tested() { grep -o 'test_loss=.*' out.txt; }
+
+# --- Files
+
+# shellcheck disable=SC2086 # the options are words
+{
+    train train_ddp 3 ddp $gpt --save-init ddp.first --dump-grads ddp.grads --dump-step 2 --sample 12
+    sed -n '/^sample/,$p' out.txt >ddp.text
+    tested >ddp.tested
+    train train_fsdp 3 fsdp $gpt --save-init fsdp.first --dump-grads fsdp.grads --dump-step 2 --sample 12
+    sed -n '/^sample/,$p' out.txt >fsdp.text
+    tested >fsdp.tested
+    same ddp fsdp
+    for what in first grads; do run "the $what" "$bin/compare_tensors" --bitwise "ddp.$what" "fsdp.$what"; done
+    checks=$((checks + 2))
+    [ -s ddp.text ] && cmp -s ddp.text fsdp.text || fail "the texts differ: $(diff ddp.text fsdp.text)"
+    [ -s ddp.tested ] && cmp -s ddp.tested fsdp.tested || fail "tested: $(cat ddp.tested fsdp.tested)"
+
+    # Steps 8 to 12 on two ranks, from the files of either program.
+    for from in ddp fsdp; do
+        for program in train_ddp train_fsdp; do
+            train $program 2 "$program.$from" $gpt --steps 12 --resume $from
+        done
+    done
+    same train_ddp.ddp train_fsdp.ddp
+    same train_ddp.ddp train_ddp.fsdp
+    same train_ddp.ddp train_fsdp.fsdp
+    run "one device resumes" "$bin/train_single" $gpt --steps 9 --resume fsdp --save single
+    run "evaluate" "$bin/ddprun" --nproc-per-node 2 "$bin/train_fsdp" $gpt --evaluate fsdp
+    checks=$((checks + 1))
+    [ "$(tested)" = "$(cat fsdp.tested)" ] || fail "--evaluate: $(cat out.txt), not $(cat fsdp.tested)"
+
+    # --- Bytes: two gathers and a reduction, each (W - 1) of W; DDP's all-reduce is twice one of these
+    for program in train_ddp train_fsdp 'train_fsdp --no-reshard-after-forward'; do
+        run "$program" "$bin/ddprun" --nproc-per-node 2 "$bin/"$program $gpt --embedding 64 --steps 40 --no-eval --out out # with one checkpoint
+        sed -n 's/.*"moved_bytes_per_step": *\([0-9]*\).*/\1/p' out/summary.json >>moved.txt
+    done
+}
+checks=$((checks + 1))
+paste -sd ' ' moved.txt | awk '{ exit !($2 / $1 > 1.4 && $2 / $1 < 1.55 && $3 / $1 > 0.95 && $3 / $1 < 1.05) }' ||
+    fail "bytes moved by DDP, by fully_shard, without reshard: $(paste -sd ' ' moved.txt)"
+
+# --- Pictures are written by rank 0, and every rank computes them
+
+run "pictures" "$bin/ddprun" --nproc-per-node 2 "$bin/train_fsdp" --model segnet --data shapes:8x8@20 --global-batch 4 \
+    --epochs 1 --out segnet --dump-images 1
+checks=$((checks + 1))
+[ "$(ls segnet/images | wc -l)" -gt 0 ] || fail "no pictures"
+
+# --- Faults
+
+# A rank that dies, and one that is stopped, in step 3: the others end and name it.
+lost() { # SIGNAL 'what the console says'
+    checks=$((checks + 1))
+    status=0
+    # shellcheck disable=SC2016 # the ranks expand it
+    timeout 60 "$bin/ddprun" --nproc-per-node 3 sh -c '"$0" --steps 100000 --no-eval --timeout-s 3 --model mlp & child=$!
+        [ "$RANK" = 1 ] && sleep 1 && kill -'"$1"' $child; wait $child' "$bin/train_fsdp" >out.txt 2>err.txt || status=$?
+    [ "$status" != 0 ] && [ "$status" != 124 ] || fail "$1: status $status"
+    grep -q "$2" err.txt || fail "$1: no \"$2\" in $(cat err.txt)"
+}
+lost KILL 'rank 1'
+lost STOP 'rank 1'
+
+# --- What cannot be combined
+
+one() { "$bin/train_fsdp" --steps 2 --no-eval "$@"; }
+refuse 2 '--amp fp16 cannot be combined with fully_shard' one --amp fp16
+refuse 2 '--sync-batch-norm has no effect: the model has no batch norm' one --sync-batch-norm
+refuse 2 'unknown option --zero-optimizer' one --zero-optimizer
+refuse 2 'unknown option --bucket-cap-mb' one --bucket-cap-mb 1
+run "a world of one" one --model mlp
+
+tally fsdp
