@@ -217,19 +217,19 @@ static int check_module(Module *module, Error *err) {
         return error_set(err, STATUS_FAILED, "fully_shard has already been applied to %s",
                          unit_name(module));
     NamedTensors parameters = module_tensors(module, MODULE_PARAMETERS);
-    for (size_t i = 0; i < parameters.count; i++)
+    int status = 0;
+    for (size_t i = 0; i < parameters.count && status == 0; i++)
         if (parameters.items[i].tensor->ndim == 0)
-            error_set(err, STATUS_FAILED,
-                      "fully_shard doesn't support scalar parameters. Change %s to a 1D tensor "
-                      "with numel equal to 1.",
-                      parameters.items[i].name);
+            status = error_set(err, STATUS_FAILED,
+                               "fully_shard doesn't support scalar parameters. Change %s to a 1D "
+                               "tensor with numel equal to 1.",
+                               parameters.items[i].name);
     named_tensors_free(&parameters);
-    return err->status == STATUS_OK ? 0 : -1;
+    return status;
 }
 
 // Moves the buffers to the device of the shards, where they are broadcast.
 static void move_buffers(Module *module, Fsdp *fsdp) {
-    NamedTensors buffers = module_tensors(module, MODULE_BUFFERS);
     for (int i = 0; i < module->buffer_count; i++) {
         ModuleTensor *entry = &module->buffers[i];
         Tensor *tensor = &entry->tensor;
@@ -242,7 +242,6 @@ static void move_buffers(Module *module, Fsdp *fsdp) {
         tensor->device = fsdp->device;
         tensor->data = data;
     }
-    named_tensors_free(&buffers);
     for (int i = 0; i < module->child_count; i++) move_buffers(module->children[i], fsdp);
 }
 

@@ -52,9 +52,11 @@ static Module *new_model(const Rig *rig, const Case *how) {
     return model;
 }
 
-// One backward of this step; `part` numbers the batches of a step.
+// One backward of this step; `part` numbers the batches of a step. "branches" runs its units in
+// another order in each: what was gathered ahead is then the wrong one.
 static void backward(Rig *rig, Module *module, const Case *how, int step, int part) {
     Error *err = &rig->outcome->error;
+    if (strcmp(how->model, "branches") == 0) rig->model->config[0] = (size_t)(step + part) % 2;
     const size_t rows = test_rows(rig->rank);
     const double divisor = (double)(how->global ? test_global_rows(rig->world) : rows);
     tape_reset(rig->tape);
@@ -196,6 +198,67 @@ static void rows_are_those_of_chunk(void **state) {
     (void)state;
     for (int world = 1; world <= 5; world++)
         play_ranks(AS_THREADS, world, 60, count_rows, NULL, NULL);
+}
+
+// ---- the units ----------------------------------------------------------------------------------
+
+static void expect_whole(Rig *rig, const char *when, unsigned wanted) {
+    const Fsdp *fsdp = fsdp_of(rig->model);
+    for (size_t i = 0; i < fsdp->count; i++)
+        if ((fsdp->units[i]->weights != NULL) != (wanted >> i & 1))
+            problem(rig->outcome, "%s: unit %zu is %s", when, i,
+                    fsdp->units[i]->weights ? "whole" : "sharded");
+}
+
+// The weight that two layers share belongs to the root, the encoder's bias to the encoder. After a
+// recorded forward only the root is whole, by default.
+static void look_at_units(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    static const unsigned WHOLE[] = {4, 7, 0}; // by FsdpReshard: bit i is unit i, the last the root
+    const FsdpReshard reshard = *(const FsdpReshard *)argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    FsdpConfig config = fsdp_config_default();
+    config.reshard_after_forward = reshard;
+    rig->model = tied_model(rig->device, 3);
+    const char *const units[] = {"encoder", "head"};
+    for (int i = 0; i < 2; i++)
+        EXPECT(fully_shard(module_child(rig->model, units[i]), group, &config, NULL) == 0);
+    EXPECT(fully_shard(rig->model, group, &config, NULL) == 0);
+    const Fsdp *fsdp = fsdp_of(rig->model);
+    EXPECT(fsdp->count == 3 && fsdp_unit_count(rig->model) == 3);
+    EXPECT(fsdp->units[0]->count == 1 && strcmp(fsdp->units[0]->parameters[0].name, "bias") == 0);
+    EXPECT(fsdp->units[2] == fsdp->root && fsdp->root->count == 2);
+    const size_t c = (IMAGE + (size_t)rig->world - 1) / (size_t)rig->world;
+    EXPECT(fsdp_unit_size(rig->model, 2).shard == c * IMAGE + c); // the weight, decoder's bias
+    EXPECT(fsdp_group(rig->model) == group);
+
+    rig->tape->recording = false;
+    EXPECT(test_loss(rig->tape, rig->model, 0, 0, 2, 1) != NULL);
+    expect_whole(rig, "after an evaluation", 0);
+    rig->tape->recording = true;
+    tape_reset(rig->tape);
+    Tensor *loss = test_loss(rig->tape, rig->model, 0, 0, 2, 1);
+    expect_whole(rig, "after a forward", WHOLE[reshard]);
+    EXPECT(loss && tape_backward(rig->tape, loss, NULL) == 0);
+    EXPECT(fsdp_finish_backward(rig->model, NULL, NULL) == 0);
+    expect_whole(rig, "after a backward", 0);
+
+    SafeTensors content;
+    EXPECT(fsdp_collect(rig->model, FSDP_GRADIENTS, NULL, &content, NULL) == 0);
+    EXPECT(content.count == (rig->rank == 0 ? 5 : 0));
+    const SafeEntry *entry = safetensors_find(&content, "model/encoder.weight");
+    EXPECT((entry != NULL) == (rig->rank == 0));
+    EXPECT(!entry || (entry->shape[0] == IMAGE && entry->bytes == sizeof(float) * IMAGE * IMAGE));
+    safetensors_free(&content);
+    rig_close(rig);
+}
+
+static void units_take_what_is_left(void **state) {
+    (void)state;
+    static const FsdpReshard how[] = {FSDP_RESHARD_DEFAULT, FSDP_RESHARD_NEVER,
+                                      FSDP_RESHARD_ALWAYS};
+    for (int i = 0; i < 3; i++)
+        for (int world = 1; world <= 3; world++)
+            play_ranks(AS_THREADS, world, 60, look_at_units, &how[i], NULL);
 }
 
 // ---- memory -------------------------------------------------------------------------------------
@@ -396,9 +459,10 @@ static void differing_units_are_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits_as_ddp),         cmocka_unit_test(rows_are_those_of_chunk),
-        cmocka_unit_test(two_units_are_whole),      cmocka_unit_test(gradients_accumulate),
-        cmocka_unit_test(refusals_name_the_module), cmocka_unit_test(differing_units_are_named),
+        cmocka_unit_test(same_bits_as_ddp),          cmocka_unit_test(rows_are_those_of_chunk),
+        cmocka_unit_test(units_take_what_is_left),   cmocka_unit_test(two_units_are_whole),
+        cmocka_unit_test(gradients_accumulate),      cmocka_unit_test(refusals_name_the_module),
+        cmocka_unit_test(differing_units_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
