@@ -44,8 +44,27 @@ static void shard_model(Rig *rig, Module *model, const Case *how) {
     rig->model = model;
 }
 
+// conv x + x: both add to x's gradient, the convolution in place.
+static Tensor *residual_forward(Module *self, Tape *tape, Tensor *x) {
+    x = module_forward(module_child(self, "stem"), tape, x);
+    x = op_add(tape, module_forward(module_child(self, "conv"), tape, x), x);
+    return module_forward(module_child(self, "head"), tape, op_flatten(tape, x));
+}
+
+static Module *residual_model(Device *device, uint64_t seed) {
+    enum { CHANNELS = 4 };
+    Module *model = module_create("Residual", residual_forward);
+    module_add(model, "stem", layer_conv2d(device, 1, CHANNELS, 3, 1, 1, true));
+    module_add(model, "conv", layer_conv2d(device, CHANNELS, CHANNELS, 3, 1, 1, true));
+    module_add(model, "head", layer_linear(device, CHANNELS * IMAGE, CLASSES));
+    module_initialize(model, seed);
+    return model;
+}
+
 static Module *new_model(const Rig *rig, const Case *how) {
-    Module *model = test_model(how->model, 3, rig->device);
+    const bool residual = strcmp(how->model, "residual") == 0;
+    Module *model =
+        residual ? residual_model(rig->device, 3) : test_model(how->model, 3, rig->device);
     NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
     if (how->frozen) parameters.items[2].tensor->requires_grad = false;
     named_tensors_free(&parameters);
@@ -150,10 +169,11 @@ static void same_as_ddp(ProcessGroup *group, const void *argument, Outcome *outc
 
 static void same_bits_as_ddp(void **state) {
     (void)state;
-    static const char *const models[] = {"mlp", "convnet", "shared", "tied", "branches"};
+    static const char *const models[] = {"mlp",  "convnet",  "shared",
+                                         "tied", "branches", "residual"};
     unsigned count = 0;
     for (int world = 1; world <= 5; world++)
-        for (int m = 0; m < 5; m++)
+        for (int m = 0; m < 6; m++)
             for (unsigned layout = 0; layout < 4; layout++, count++) {
                 const Case how = {.model = models[m],
                                   .units = layout == 0   ? 0
@@ -448,9 +468,26 @@ static void differ(ProcessGroup *group, const void *argument, Outcome *outcome) 
     rig_close(rig);
 }
 
+// Rank 1 makes another layer of the same shape a unit: the root's call finds it.
+static void differ_in_place(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const FsdpConfig config = fsdp_config_default();
+    (void)argument;
+    rig->model = deep_model(rig->device);
+    Module *block = rig->model->children[rig->rank == 1 ? 2 : 1];
+    EXPECT(fully_shard(block, group, &config, &outcome->error) == 0);
+    EXPECT(fully_shard(rig->model, group, &config, &outcome->error) != 0);
+    rig_close(rig);
+}
+
 static void differing_units_are_named(void **state) {
     (void)state;
     Outcome outcomes[RANKS_MAX];
+    play_ranks(AS_THREADS, 3, 60, differ_in_place, NULL, outcomes);
+    for (int r = 0; r < 3; r++)
+        check_message(&outcomes[r].error, "fully_shard of Deep: DDP expects same model across all "
+                                          "ranks: rank 1 has fc0.fc.weight [128, 128] where rank 0 "
+                                          "has fc0.fc.weight (of an inner unit)");
     play_ranks(AS_THREADS, 3, 60, differ, NULL, outcomes);
     for (int r = 0; r < 3; r++)
         check_message(&outcomes[r].error, "rank 1 has weight [17, 33] where rank 0 has weight "
