@@ -6,8 +6,8 @@
  * Nothing is computed: each rank declares its gradients ready, and from there to equal new weights
  * on all ranks is what is timed. Four ways take turns, in another order each round, so that all of
  * them see the same machine: ddp (all-reduce, every rank steps all weights), whole (all-reduce, a
- * part of the step, the weights to all: what --clip-grad-norm needs), scattered (reduce_scatter, a
- * part of the step, all_gather) and fused (one pass). A turn counts by its median step, so that a
+ * part of the step, the weights to all: what --amp fp16 needs), scattered (reduce_scatter, a part
+ * of the step, all_gather) and fused (one pass). A turn counts by its median step, so that a
  * step that something else disturbed does not count. A ratio is a way's turn to ddp's in the same
  * round; its quartiles over the rounds say how sure it is. In the end all weights must be equal,
  * byte for byte.

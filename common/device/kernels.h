@@ -76,15 +76,16 @@ typedef struct Slice {
     size_t count;
 } Slice;
 
+// An exact sum of squares, as integers (square_sum.h). Sums of parts are added entry by entry.
+enum { SQUARES_LIMBS = 10, SQUARES_INF = SQUARES_LIMBS, SQUARES_NAN, SQUARES_SIZE };
 typedef struct SliceKernels {
     // Multiplies all slices by factor. Sets not_finite[1] (device memory) to 1 if an element was
-    // inf or NaN before, otherwise leaves it unchanged. PyTorch's
-    // _amp_foreach_non_finite_check_and_unscale_.
+    // inf or NaN before (PyTorch's _amp_foreach_non_finite_check_and_unscale_).
     void (*unscale)(const Slice *slices, size_t slice_count, float factor, float *not_finite);
-    // PyTorch's clip_grad_norm_. squares[slice_count] = the sum of squares of each slice; norm[1] =
-    // the square root of their sum, accumulated in order. Multiplies the slices by
-    // max_norm / (norm + 1e-6) if that is below 1 or NaN.
-    void (*clip)(const Slice *slices, size_t slice_count, double max_norm, float *squares,
+    // sum[SQUARES_SIZE] (+)= the squares of all elements, each rounded to float32
+    void (*squares)(const Slice *slices, size_t slice_count, bool accumulate, int64_t *sum);
+    // norm[1] = sqrt(sum); slices *= max_norm / (norm + 1e-6), if below 1 or NaN (clip_grad_norm_)
+    void (*clip)(const Slice *slices, size_t slice_count, double max_norm, const int64_t *sum,
                  double *norm);
     // y = the concatenated slices, bit by bit (also integers stored as floats).
     void (*pack)(float *y, const Slice *slices, size_t slice_count);

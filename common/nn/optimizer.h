@@ -28,9 +28,17 @@ typedef struct OptimizerSharding {
     // Called in place of optimizer_apply: updates this process's part and distributes all new
     // weights to all processes.
     void (*apply)(void *state);
+    // Adds values[count], device memory, over the processes, in place (clip.h). An error is kept,
+    // as apply's.
+    void (*add_up)(void *state, int64_t *values, size_t count);
     void *state;
-    // Set by the creator: gradients are read between backward and step.
-    bool whole_gradients;
+    // [parameters] not divided: each process updates the whole parameter with its own gradient.
+    // NULL: all are divided.
+    const bool *undivided;
+    // Set by the creator: which gradients are read between backward and step, all (dumps, fp16) or
+    // this process's parts (clipping).
+    bool whole_gradients, own_gradients;
+    bool has_whole;       // after backward this process has all gradients, not only its parts
     Optimizer *optimizer; // set by optimizer_create
 } OptimizerSharding;
 

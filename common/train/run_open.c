@@ -39,9 +39,10 @@ static void open_step(Run *run) {
     const Dataset *set = &run->data->train;
     OptimizerConfig optimizer = train_optimizer(config);
     optimizer.sharding = run->job->sharding;
-    if (optimizer.sharding)
-        optimizer.sharding->whole_gradients =
-            config->clip_grad_norm > 0 || config->amp == PRECISION_F16 || config->dump_grads;
+    if (optimizer.sharding) {
+        optimizer.sharding->whole_gradients = config->amp == PRECISION_F16 || config->dump_grads;
+        optimizer.sharding->own_gradients = config->clip_grad_norm > 0;
+    }
     run->optimizer = optimizer_create(run->strategy->model, &optimizer);
     run->schedule = config->schedule;
     run->schedule.total_steps = run->total_steps;

@@ -67,7 +67,8 @@ Step *step_open(const TrainConfig *config, Strategy *strategy, Optimizer *optimi
                    .scale = 1,
                    .total = device_alloc(device, sizeof *step->total)};
     step->tape->precision = config->amp;
-    if (config->clip_grad_norm > 0) step->clip = grad_clip_open(&optimizer->parameters);
+    if (config->clip_grad_norm > 0)
+        step->clip = grad_clip_open(&optimizer->parameters, optimizer->config.sharding);
     const GradScalerState state = grad_scaler_default();
     int failed = grad_scaler_load(&step->scaler, &state, NULL);
     CHECK(!failed, "a GradScaler does not take its own defaults");

@@ -39,6 +39,7 @@ typedef struct Zero {
     Reducer *reducer;
     OptimizerSharding sharding;
     OptimizerPart *parts;      // [parameter_count], the elements that this rank owns
+    bool *undivided;           // [parameter_count], not reduced
     ZeroParameter *parameters; // [parameter_count], in the optimizer's order
     size_t parameter_count;
     Way way;
@@ -80,6 +81,8 @@ static void locate_parameters(Zero *zero, Module *model) {
     zero->parameter_count = parameters.count;
     zero->parameters = memory_zalloc(parameters.count * sizeof *zero->parameters);
     zero->sharding.parts = zero->parts = memory_zalloc(parameters.count * sizeof *zero->parts);
+    zero->sharding.undivided = zero->undivided =
+        memory_zalloc(parameters.count * sizeof *zero->undivided);
     for (size_t i = 0, next = 0; i < parameters.count; i++) {
         ZeroParameter *parameter = &zero->parameters[i];
         parameter->tensor = parameters.items[i].tensor;
@@ -89,6 +92,7 @@ static void locate_parameters(Zero *zero, Module *model) {
             parameter->bucket = &slab->buckets[slab->slices[next++].bucket];
         }
         zero->parts[i] = part_of(zero, parameter, pg_rank(zero->group));
+        zero->undivided[i] = !parameter->slice;
     }
     named_tensors_free(&parameters);
 }
@@ -145,7 +149,7 @@ static float **reach_peers(const Zero *zero, const float *mine) {
 
 static Way choose_way(const Zero *zero) {
     if (zero->sharding.whole_gradients || zero->reducer->policy.name != NAME) return WHOLE;
-    return zero->peer_weights ? FUSED : SCATTERED;
+    return zero->peer_weights && !zero->sharding.own_gradients ? FUSED : SCATTERED;
 }
 
 static int start_bucket(void *state, GradBucket *bucket, Error *err) {
@@ -154,6 +158,7 @@ static int start_bucket(void *state, GradBucket *bucket, Error *err) {
     zero->op = bucket->op;
     bucket->work = NULL;
     if (zero->way == UNDECIDED) zero->way = choose_way(zero);
+    zero->sharding.has_whole = zero->way == WHOLE;
     if (zero->way == FUSED || (zero->way == SCATTERED && share == 0)) return 0;
     float *mine = bucket->buffer + (size_t)pg_rank(zero->group) * share;
     Collective sum = zero->way == WHOLE
@@ -263,6 +268,14 @@ static void apply(void *state) {
         zero->parameters[i].tensor->has_grad = false;
 }
 
+// OptimizerSharding.add_up
+static void add_up_ranks(void *state, int64_t *values, size_t count) {
+    const Zero *zero = state;
+    Error *err = &zero->reducer->error;
+    if (err->status == STATUS_OK)
+        (void)pg_run(zero->group, pg_all_reduce(values, count, PG_I64, PG_SUM), err);
+}
+
 // ---- checkpoints ------------------------------------------------------------------------------
 
 // Collects state s of parameter i on rank 0: `whole` [the parameter's elements] there, on another
@@ -330,6 +343,7 @@ static void close_zero(void *state) {
     free(zero->sources);
     free(zero->parameters);
     free(zero->parts);
+    free(zero->undivided);
     free(zero);
 }
 
@@ -340,7 +354,7 @@ int ddp_zero_optimizer(Module *wrapper, const ZeroConfig *config, Error *err) {
                          NAME, reducer->policy.name);
     Zero *zero = memory_zalloc(sizeof *zero);
     *zero = (Zero){.group = ddp_group(wrapper), .reducer = reducer};
-    zero->sharding = (OptimizerSharding){.state = zero, .apply = apply};
+    zero->sharding = (OptimizerSharding){.state = zero, .apply = apply, .add_up = add_up_ranks};
     const CommHook hook = {.name = NAME,
                            .state = zero,
                            .sharding = &zero->sharding,

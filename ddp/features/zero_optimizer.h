@@ -22,12 +22,15 @@
  *   fused      Ranks of one host (shm) address each other's memory. After backward each rank
  *              handles its part in one pass: sum all ranks' gradients, step, write the new weights
  *              to all ranks. The sum is never stored.
- *   scattered  Otherwise (mpi, nccl, an emulated link) each bucket is reduce_scattered as soon as
- *              it is full, during backward. Each rank steps its part; then each bucket's weights
- *              are all_gathered.
- *   whole      If the whole gradient is needed before the step (--clip-grad-norm and fp16 compute
- *              its norm, --dump-grads writes it; a policy may find parameters unused), buckets are
+ *   scattered  Otherwise (mpi, nccl, an emulated link; clipping, which reads the sums before the
+ *              step) each bucket is reduce_scattered as soon as it is full, during backward. Each
+ *              rank steps its part; then it writes the weights to all ranks, or each bucket's
+ *              weights are all_gathered.
+ *   whole      If the whole gradient is needed before the step (--amp fp16 looks for inf in it,
+ *              --dump-grads writes it; a policy may find parameters unused), buckets are
  *              all-reduced as in DDP, and only the step is divided.
+ *
+ * Clipping adds 12 integers per step over the ranks (clip.h).
  *
  * Memory: the weights are moved into memory of the group, in the order and with the padding of the
  * gradients in the buckets, so that other ranks can write them and a bucket is gathered in place.

@@ -81,23 +81,27 @@ static void test_lists(void **state) {
 static void test_clip(void **state) {
     (void)state;
     for (int t = 0; t < TABLES; t++) {
-        float a[] = {1, -2, 2}, b[17] = {[3] = 4}, squares[3];
+        float a[] = {1, -2, 2}, b[17] = {[3] = 4};
         const Slice slices[] = {{a, 3}, {NULL, 0}, {b, 17}};
         double norm;
-        table(t)->slices->clip(slices, 3, 5.1, squares, &norm);
-        assert_true(squares[0] == 9 && squares[1] == 0 && squares[2] == 16 && norm == 5);
-        assert_true(a[0] == 1 && b[3] == 4); // short enough
-        table(t)->slices->clip(slices, 3, 2.5, squares, &norm);
+        int64_t sum[SQUARES_SIZE];
+        table(t)->slices->squares(slices, 3, false, sum);
+        table(t)->slices->clip(slices, 3, 5.1, sum, &norm);
+        assert_true(norm == 5 && a[0] == 1 && b[3] == 4); // short enough
+        table(t)->slices->clip(slices, 3, 2.5, sum, &norm);
         check_close((double)a[1], -1, 1e-6, "clipped");
         check_close((double)b[3], 2, 1e-6, "clipped");
         float tiny[] = {3e-7f, -4e-7f}; // the 1e-6 that is added to the norm is twice the norm
-        table(t)->slices->clip(&(Slice){tiny, 2}, 1, 3e-7, squares, &norm);
+        table(t)->slices->squares(&(Slice){tiny, 2}, 1, false, sum);
+        table(t)->slices->clip(&(Slice){tiny, 2}, 1, 3e-7, sum, &norm);
         check_close((double)tiny[0] * 1e8, 6, 1e-6, "clipped of next to nothing");
         check_close((double)tiny[1] * 1e8, -8, 1e-6, "clipped of next to nothing");
         b[16] = NAN;
-        table(t)->slices->clip(slices, 3, 100, squares, &norm);
+        table(t)->slices->squares(slices, 3, false, sum);
+        table(t)->slices->clip(slices, 3, 100, sum, &norm);
         assert_true(isnan(norm) && isnan(a[0]) && isnan(b[0]));
-        table(t)->slices->clip(NULL, 0, 1, squares, &norm);
+        table(t)->slices->squares(NULL, 0, false, sum);
+        table(t)->slices->clip(NULL, 0, 1, sum, &norm);
         assert_true(norm == 0);
     }
 }

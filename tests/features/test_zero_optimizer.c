@@ -8,6 +8,7 @@
 #include "tests/rigs/ddp_models.h"
 #include "tests/rigs/ddp_toy.h"
 
+#include "common/nn/clip.h"
 #include "ddp/features/comm_hooks.h"
 #include "ddp/features/join_ddp.h"
 #include "ddp/features/optimizer_hook.h"
@@ -21,6 +22,7 @@ typedef struct Case {
     OptimizerConfig optimizer;
     double cap;
     bool global, apart, whole, find_unused;
+    bool clips, ignores; // clips gradients; one parameter is each rank's own
 } Case;
 
 static const OptimizerConfig ADAMW = {
@@ -30,8 +32,9 @@ static const OptimizerConfig MOMENTUM = {.kind = OPTIMIZER_SGD, .momentum = 0.9,
 // ---- one rank's training ------------------------------------------------------------------------
 
 typedef struct Trained {
-    Rig rig;
     Optimizer *optimizer;
+    GradClip *clip;
+    double norms[STEPS]; // of the gradients, before clipping
 } Trained;
 
 static void open_training(Rig *rig, Trained *trained, const Case *how, bool zero) {
@@ -39,6 +42,8 @@ static void open_training(Rig *rig, Trained *trained, const Case *how, bool zero
     config.ddp.bucket_cap_mb = how->cap;
     config.ddp.global_normalization = how->global;
     config.find_unused_parameters = how->find_unused;
+    static const char *const own[] = {"fc2.bias", NULL};
+    if (how->ignores) config.ddp.ignored = own;
     rig_wrap_with(rig, test_model(how->model, 3, rig->device), &config);
     OptimizerConfig optimizer = how->optimizer;
     if (zero) {
@@ -46,8 +51,10 @@ static void open_training(Rig *rig, Trained *trained, const Case *how, bool zero
         EXPECT(ddp_zero_optimizer(rig->wrapper, &settings, &rig->outcome->error) == 0);
         optimizer.sharding = zero_optimizer_sharding(rig->wrapper);
         optimizer.sharding->whole_gradients = how->whole;
+        optimizer.sharding->own_gradients = how->clips;
     }
     trained->optimizer = optimizer_create(rig->model, &optimizer);
+    trained->clip = grad_clip_open(&trained->optimizer->parameters, optimizer.sharding);
 }
 
 static void train_step(Rig *rig, Trained *trained, const Case *how, int step) {
@@ -57,6 +64,7 @@ static void train_step(Rig *rig, Trained *trained, const Case *how, int step) {
     EXPECT(test_backward(rig->tape, rig->wrapper, rig->rank, step, test_rows(rig->rank), divisor,
                          err) == 0);
     EXPECT(ddp_finish_backward(rig->wrapper, NULL, err) == 0);
+    if (how->clips) trained->norms[step] = grad_clip(trained->clip, 0.1);
     optimizer_step(trained->optimizer, 0.01);
     if (ddp_reducer(rig->wrapper)->error.status)
         problem(rig->outcome, "%s", ddp_reducer(rig->wrapper)->error.message);
@@ -83,16 +91,25 @@ static void compare(Rig *rig, const Trained *plain, const Trained *zero, const C
     EXPECT(nonzero != 0);
 }
 
+static void compare_norms(Rig *rig, const Trained *plain, const Trained *zero, const Case *how) {
+    for (int step = 0; step < (how->ignores ? 1 : STEPS); step++)
+        if (plain->norms[step] != zero->norms[step] || (how->clips && !(plain->norms[step] > 0.1)))
+            problem(rig->outcome, "%s cap %g: the length in step %d is %.17g, DDP's %.17g",
+                    how->model, how->cap, step, zero->norms[step], plain->norms[step]);
+}
+
 static void same_as_ddp(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const Case *how = argument;
     Rig rigs[2] = {rig_open(group, outcome), rig_open(group, outcome)};
-    Trained trained[2];
+    Trained trained[2] = {0};
     for (int z = 0; z < 2; z++) {
         open_training(&rigs[z], &trained[z], how, z == 1);
         for (int step = 0; step < STEPS; step++) train_step(&rigs[z], &trained[z], how, step);
     }
-    compare(&rigs[1], &trained[0], &trained[1], how);
+    compare_norms(&rigs[1], &trained[0], &trained[1], how);
+    if (!how->ignores) compare(&rigs[1], &trained[0], &trained[1], how);
     for (int z = 0; z < 2; z++) {
+        grad_clip_close(trained[z].clip);
         optimizer_close(trained[z].optimizer);
         rig_close(&rigs[z]);
     }
@@ -113,12 +130,29 @@ static void same_bits_as_ddp(void **state) {
                                       .global = count % 2,
                                       .apart = way == 1 || apart,
                                       .whole = way == 2,
-                                      .find_unused = count % 7 == 3};
+                                      .find_unused = count % 7 == 3,
+                                      .clips = count / 2 % 2};
                     play_ranks(AS_THREADS, world, 60, same_as_ddp, &how, NULL);
                     if (m == 0 && !UNDER_TSAN)
                         play_ranks(AS_PROCESSES, world, 60, same_as_ddp, &how, NULL);
                     count++;
                 }
+}
+
+// The length is that of the reduced gradients and of this rank's own one. (Then it differs between
+// ranks, and so do DDP's weights from the second step on.)
+static void same_length_with_an_own_parameter(void **state) {
+    (void)state;
+    for (int apart = 0; apart < 2; apart++) {
+        const Case how = {.model = "mlp",
+                          .optimizer = ADAMW,
+                          .cap = 0,
+                          .global = true,
+                          .apart = apart,
+                          .clips = true,
+                          .ignores = true};
+        play_ranks(AS_THREADS, 3, 60, same_as_ddp, &how, NULL);
+    }
 }
 
 // ---- memory -------------------------------------------------------------------------------------
@@ -345,6 +379,7 @@ static void ignored_parameters_are_every_ranks_own(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_as_ddp),
+        cmocka_unit_test(same_length_with_an_own_parameter),
         cmocka_unit_test(memory_to_the_byte),
         cmocka_unit_test(moved_bytes_of_a_step),
         cmocka_unit_test(no_weight_changes_under_a_backward),

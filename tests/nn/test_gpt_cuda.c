@@ -42,7 +42,7 @@ static void training_open(Training *t, const char *device_name, Precision precis
     CHECK_OK(t->model, err);
     t->optimizer = optimizer_create(t->model, &adamw);
     t->parameters = module_tensors(t->model, MODULE_PARAMETERS);
-    t->clip = grad_clip_open(&t->parameters);
+    t->clip = grad_clip_open(&t->parameters, NULL);
     t->tape = tape_create(t->device, NULL);
     t->tape->precision = precision;
     t->tokens = device_alloc(t->device, 2 * TOKENS * sizeof *t->tokens);

@@ -214,7 +214,7 @@ static void clipping_leaves_out_parameters_without_gradient(void **state) {
     }
     const double norm = 2 * sqrt((double)counted), most[] = {norm * 1.01, norm / 2, norm / 2};
     const double before[] = {norm, norm, norm / 2}, after[] = {2, 1, 1};
-    GradClip *clip = grad_clip_open(&parameters);
+    GradClip *clip = grad_clip_open(&parameters, NULL);
     for (int call = 0; call < 3; call++) {
         check_close(grad_clip(clip, most[call]), before[call], 1e-5 * norm, "norm");
         for (size_t i = 0; i < parameters.count; i++) {

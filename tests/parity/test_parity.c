@@ -293,7 +293,7 @@ static void check_fixture(const Fixture *fixture, const char *device_name) {
     double first = first_loss(fixture, device_name);
     assert_in_range(losses->shape[0], 4, 10);
     NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
-    GradClip *clip = texts ? grad_clip_open(&parameters) : NULL;
+    GradClip *clip = texts ? grad_clip_open(&parameters, NULL) : NULL;
     for (size_t step = 0; step < losses->shape[0]; step++) {
         double loss = run_step(tape, model, &begin, step);
         double wanted = (double)((const float *)losses->data)[step];
@@ -541,7 +541,7 @@ static void check_clip(const SafeTensors *file, Device *device) {
     device_copy(device, tensor->grad, NULL, host, weight->bytes);
     tensor->has_grad = true;
     NamedTensors parameters = module_tensors(module, MODULE_PARAMETERS);
-    GradClip *clip = grad_clip_open(&parameters);
+    GradClip *clip = grad_clip_open(&parameters, NULL);
     grad_clip(clip, 1e-6);
     device_copy(NULL, host, device, tensor->grad, weight->bytes);
     check_alone(file, "clip", "gradient", host);

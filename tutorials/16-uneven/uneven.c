@@ -103,7 +103,7 @@ int main(int argc, char **argv) {
     trainer_open(&trainer, &lesson);
     Optimizer *optimizer = lesson_optimizer(&lesson, trainer.model);
 
-    trainer.clip = grad_clip_open(&optimizer->parameters);
+    trainer.clip = grad_clip_open(&optimizer->parameters, NULL);
     // ANCHOR: join
     uint64_t before = pg_sequence(trainer.group);
     for (const Batch *batch; anyone_trains(&trainer, (batch = lesson_next(&lesson)));) {

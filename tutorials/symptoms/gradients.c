@@ -100,7 +100,7 @@ static double bypass(SymptomRank *me) {
 static double clip(SymptomRank *me) {
     Module *model = layer_linear(me->device, 1, 1);
     NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
-    GradClip *clipper = grad_clip_open(&parameters);
+    GradClip *clipper = grad_clip_open(&parameters, NULL);
     Tensor *weight = module_parameter(model, 0);
     weight->grad[0] = me->rank == 0 ? 6.0f : -2.0f;
     weight->has_grad = true;

@@ -12,6 +12,8 @@
 
 extern "C" {
 #include "common/device/cuda/kernels.h"
+#define SQUARE_SUM_INLINE static inline __device__
+#include "common/device/square_sum.h"
 }
 
 enum { LIST = 64, PIECE = 16 * CUDA_BLOCK };
@@ -54,18 +56,27 @@ template <typename Item> static void list_add(List<Item> *list, const Item &item
     list->count++;
 }
 
-// Does the work with the items item_at(0), item_at(1), ... that are not empty.
+// Calls launch(list, number of its pieces) for the items item_at(0), item_at(1), ... that are not
+// empty, up to LIST at a time.
+template <typename ItemAt, typename Launch>
+static void for_lists(size_t count, const ItemAt &item_at, const Launch &launch) {
+    List<decltype(item_at(0))> list = {};
+    for (size_t i = 0; i < count; i++) {
+        const auto item = item_at(i);
+        if (item.count > 0) list_add(&list, item);
+        if (list.count == 0 || (list.count < LIST && i + 1 < count)) continue;
+        launch(list, list.first[list.count]);
+        list.count = 0;
+    }
+}
+
+// Does the work with the items.
 template <typename Work, typename ItemAt>
 static void for_list(size_t count, const Work &work, const ItemAt &item_at) {
     using Item = decltype(item_at(0));
-    List<Item> list = {};
-    for (size_t i = 0; i < count; i++) {
-        const Item item = item_at(i);
-        if (item.count > 0) list_add(&list, item);
-        if (list.count == 0 || (list.count < LIST && i + 1 < count)) continue;
-        cuda_launch(cuda_current(), list_kernel<Work, Item>, list.first[list.count], work, list);
-        list.count = 0;
-    }
+    for_lists(count, item_at, [&](const List<Item> &list, unsigned pieces) {
+        cuda_launch(cuda_current(), list_kernel<Work, Item>, pieces, work, list);
+    });
 }
 
 // ---- slices ---------------------------------------------------------------------------------
@@ -92,28 +103,71 @@ static void cuda_unscale(const Slice *slices, size_t slice_count, float factor, 
     for_list(slice_count, Unscale{factor, not_finite}, [=](size_t i) { return slices[i]; });
 }
 
-// sums[b] = the sum of squares of block b's piece.
-static __global__ void squares_kernel(List<Slice> list, double *sums) {
+// Two integers that hold squares as multiples of 2^(base - 149) and 2^(base - RANGE - 149). Each of
+// up to PIECE = 2^12 squares is a mantissa of 24 bits, shifted by less than RANGE: 63 bits suffice.
+struct SquareWindow {
+    enum { RANGE = 27 };
+    int base;
+    long long high, low;
+
+    // Returns whether the square has a place here.
+    __device__ bool add(Square square) {
+        const bool is_high = square.exponent >= base;
+        const int shift = square.exponent - (is_high ? base : base - RANGE);
+        if (shift >= 0) (is_high ? high : low) += (long long)square.mantissa << shift;
+        return shift >= 0;
+    }
+};
+
+static __device__ void atomic_add(int64_t *sum, int64_t value) {
+    atomicAdd(reinterpret_cast<unsigned long long *>(sum), (unsigned long long)value);
+}
+
+// Blocks may add their integers in any order.
+static __device__ void atomic_sum_add(int64_t *sum, int64_t value, int exponent) {
+    int64_t words[3];
+    const int limb = square_words(value, exponent, words);
+    for (int k = 0; k < 3; k++)
+        if (words[k] > 0) atomic_add(sum + limb + k, words[k]);
+}
+
+// Adds the squares of a block's piece. The window is below the largest one; those that are smaller
+// than all of it, or not finite, are added one by one.
+static __global__ void squares_kernel(List<Slice> list, int64_t *sum) {
+    enum { EACH = PIECE / CUDA_BLOCK };
     const Piece<Slice> piece = piece_here(list);
-    double own = 0;
-    for (size_t i = piece.begin + threadIdx.x; i < piece.end; i += CUDA_BLOCK)
-        own += (double)piece.item.data[i] * (double)piece.item.data[i];
-    own = block_sum(own);
-    if (threadIdx.x == 0) sums[blockIdx.x] = own;
+    Square squares[EACH];
+    int largest = 0;
+    for (int k = 0; k < EACH; k++) {
+        size_t i = piece.begin + threadIdx.x + (size_t)k * CUDA_BLOCK;
+        float x = i < piece.end ? piece.item.data[i] : 0;
+        squares[k] = square_of(__fmul_rn(x, x));
+        if (squares[k].exponent < SQUARE_SPECIAL) largest = max(largest, squares[k].exponent);
+    }
+    largest = block_max(largest);
+    SquareWindow window = {max(largest - SquareWindow::RANGE + 1, +SquareWindow::RANGE), 0, 0};
+    for (int k = 0; k < EACH; k++) {
+        if (squares[k].exponent == SQUARE_SPECIAL)
+            atomic_add(sum + square_special_entry(squares[k]), 1);
+        else if (squares[k].mantissa > 0 && !window.add(squares[k]))
+            atomic_sum_add(sum, squares[k].mantissa, squares[k].exponent);
+    }
+    window.high = block_sum(window.high);
+    window.low = block_sum(window.low);
+    if (threadIdx.x != 0) return;
+    atomic_sum_add(sum, window.high, window.base);
+    atomic_sum_add(sum, window.low, window.base - SquareWindow::RANGE);
 }
 
-// squares[b] = the sum of slice b's pieces.
-static __global__ void slice_sums_kernel(List<Slice> list, const double *sums, float *squares) {
-    unsigned first = list.first[blockIdx.x], count = list.first[blockIdx.x + 1] - first;
-    double sum = block_sum_of(sums + first, count);
-    if (threadIdx.x == 0) squares[blockIdx.x] = (float)sum;
-}
-
-static __global__ void norm_kernel(const float *squares, size_t count, double *norm) {
-    double sum = 0;
-    for (size_t i = threadIdx.x; i < count; i += CUDA_BLOCK) sum += (double)squares[i];
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) *norm = sqrt(sum);
+static void cuda_squares(const Slice *slices, size_t slice_count, bool accumulate, int64_t *sum) {
+    if (!accumulate)
+        cuda_run(SQUARES_SIZE, [=] __device__() { FOR_EACH(i, SQUARES_SIZE) sum[i] = 0; });
+    for_lists(
+        slice_count, [=](size_t i) { return slices[i]; },
+        [=](const List<Slice> &list, unsigned pieces) {
+            cuda_launch(cuda_current(), squares_kernel, pieces, list, sum);
+        });
+    cuda_run(1, [=] __device__() { FOR_EACH(i, 1) square_sum_carry(sum); });
 }
 
 struct Clip {
@@ -129,25 +183,9 @@ struct Clip {
     }
 };
 
-// Of up to LIST slices at a time, empty ones too.
-static void cuda_squares(const Slice *slices, size_t slice_count, float *squares) {
-    CudaDevice *cuda = cuda_current();
-    for (size_t begin = 0; begin < slice_count; begin += LIST) {
-        List<Slice> list = {};
-        while (list.count < LIST && begin + list.count < slice_count)
-            list_add(&list, slices[begin + list.count]);
-        unsigned pieces = list.first[list.count];
-        double *sums = (double *)cuda_workspace(cuda, (pieces + 1) * sizeof *sums);
-        if (pieces) cuda_launch(cuda, squares_kernel, pieces, list, sums);
-        cuda_launch(cuda, slice_sums_kernel, list.count, list, (const double *)sums,
-                    squares + begin);
-    }
-}
-
-static void cuda_clip(const Slice *slices, size_t slice_count, double max_norm, float *squares,
+static void cuda_clip(const Slice *slices, size_t slice_count, double max_norm, const int64_t *sum,
                       double *norm) {
-    cuda_squares(slices, slice_count, squares);
-    cuda_launch(cuda_current(), norm_kernel, 1, (const float *)squares, slice_count, norm);
+    cuda_run(1, [=] __device__() { FOR_EACH(i, 1) *norm = square_sum_root(sum); });
     for_list(slice_count, Clip{max_norm, norm}, [=](size_t i) { return slices[i]; });
 }
 
@@ -183,6 +221,7 @@ static void cuda_unpack(const Slice *slices, size_t slice_count, const float *x)
 
 extern "C" const SliceKernels cuda_slices = {
     .unscale = cuda_unscale,
+    .squares = cuda_squares,
     .clip = cuda_clip,
     .pack = cuda_pack,
     .unpack = cuda_unpack,

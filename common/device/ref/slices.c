@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "common/device/ref/kernels.h"
+#include "common/device/square_sum.h"
 
 static void ref_unscale(const Slice *slices, size_t slice_count, float factor, float *not_finite) {
     for (size_t s = 0; s < slice_count; s++)
@@ -11,16 +12,16 @@ static void ref_unscale(const Slice *slices, size_t slice_count, float factor, f
         }
 }
 
-static void ref_clip(const Slice *slices, size_t slice_count, double max_norm, float *squares,
+static void ref_squares(const Slice *slices, size_t slice_count, bool accumulate, int64_t *sum) {
+    if (!accumulate) memset(sum, 0, SQUARES_SIZE * sizeof *sum);
+    for (size_t s = 0; s < slice_count; s++)
+        for (size_t i = 0; i < slices[s].count; i++) square_sum_add_square(sum, slices[s].data[i]);
+    square_sum_carry(sum);
+}
+
+static void ref_clip(const Slice *slices, size_t slice_count, double max_norm, const int64_t *sum,
                      double *norm) {
-    double total = 0;
-    for (size_t s = 0; s < slice_count; s++) {
-        double sum = 0;
-        for (size_t i = 0; i < slices[s].count; i++) sum += pow((double)slices[s].data[i], 2);
-        squares[s] = (float)sum;
-        total += (double)squares[s];
-    }
-    *norm = sqrt(total);
+    *norm = square_sum_root(sum);
     double factor = max_norm / (*norm + 1e-6);
     for (size_t s = 0; !(factor >= 1) && s < slice_count; s++)
         for (size_t i = 0; i < slices[s].count; i++) slices[s].data[i] *= (float)factor;
@@ -38,6 +39,7 @@ static void ref_unpack(const Slice *slices, size_t slice_count, const float *x) 
 
 const SliceKernels ref_slices = {
     .unscale = ref_unscale,
+    .squares = ref_squares,
     .clip = ref_clip,
     .pack = ref_pack,
     .unpack = ref_unpack,
