@@ -1,11 +1,41 @@
-/* collect.c: collects whole tensors of a sharded model on rank 0, in host memory. Each rank sends
- * its rows, in rank order; rank 0 holds every tensor once. */
+/* collect.c: shards between steps: the optimizer's, and whole tensors for checkpoints, which rank 0
+ * collects in host memory: each rank sends its rows, and rank 0 holds every tensor once.
+ */
 #include <string.h>
 
 #include "common/base/memory.h"
 #include "ddp/fsdp/fsdp_internal.h"
 
 enum { STATES = 2 };
+
+// ---- the optimizer ------------------------------------------------------------------------------
+
+// OptimizerSharding.apply: every shard is a whole parameter to the optimizer.
+static void apply(void *state) {
+    const Fsdp *fsdp = state;
+    optimizer_apply(fsdp->sharding.optimizer);
+}
+
+static void add_up(void *state, int64_t *values, size_t count) {
+    Fsdp *fsdp = state;
+    if (fsdp->error.status == STATUS_OK)
+        (void)pg_run(fsdp->group, pg_all_reduce(values, count, PG_I64, PG_SUM), &fsdp->error);
+}
+
+OptimizerSharding *fsdp_sharding(Module *root) {
+    Fsdp *fsdp = fsdp_of(root);
+    if (fsdp->parts) return &fsdp->sharding;
+    NamedTensors parameters = module_tensors(root, MODULE_PARAMETERS);
+    fsdp->parts = memory_zalloc((parameters.count + 1) * sizeof *fsdp->parts);
+    for (size_t i = 0; i < parameters.count; i++)
+        fsdp->parts[i].count = tensor_count(parameters.items[i].tensor);
+    named_tensors_free(&parameters);
+    fsdp->sharding =
+        (OptimizerSharding){.parts = fsdp->parts, .apply = apply, .add_up = add_up, .state = fsdp};
+    return &fsdp->sharding;
+}
+
+// ---- whole tensors ------------------------------------------------------------------------------
 
 typedef struct Collector {
     ProcessGroup *group;

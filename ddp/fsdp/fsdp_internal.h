@@ -90,6 +90,9 @@ struct Fsdp {
     FsdpUnit **units; // [count] in the order of the calls: the root is the last
     size_t count;
     bool sync; // set_requires_gradient_sync
+    OptimizerSharding sharding;
+    OptimizerPart *parts; // [parameters] of `sharding`: all elements of each shard
+    Error error;          // of a function without a status
     SyncState buffers;
 
     FsdpSlot *slots;

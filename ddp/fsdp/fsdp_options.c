@@ -26,10 +26,6 @@ int fsdp_options_check(FsdpOptions *fsdp, const TrainConfig *config, Error *err)
     fsdp->config.overlap = fsdp->ranks->config.overlap;
     fsdp->config.global_normalization = fsdp->ranks->config.global_normalization;
     if (fsdp->keep_whole) fsdp->config.reshard_after_forward = FSDP_RESHARD_NEVER;
-    if (config->clip_grad_norm > 0)
-        return error_set(err, STATUS_USAGE,
-                         "--clip-grad-norm cannot be combined with fully_shard yet: each rank sees "
-                         "its shard of the gradients");
     if (config->amp != PRECISION_F16) return 0;
     return error_set(
         err, STATUS_USAGE,

@@ -152,6 +152,7 @@ static void destroy(Module *self) {
     free(fsdp->now.units);
     free(fsdp->left.units);
     free(fsdp->units);
+    free(fsdp->parts);
     free(fsdp);
     if (self->destroy) self->destroy(self); // its own
 }
@@ -167,6 +168,7 @@ static void adopt(Fsdp *outer, Fsdp *inner) {
     }
     sync_state_close(&inner->buffers);
     free(inner->units);
+    free(inner->parts);
     free(inner);
 }
 

@@ -93,6 +93,7 @@ static const char *unrecordable(const Job *self) {
 Job *job_fsdp(Strategy *strategy, const Rendezvous *me) {
     Job *job = job_ranks(strategy, me);
     job->name = "fsdp";
+    job->sharding = fsdp_sharding(strategy->model);
     job->save_state = save_state;
     job->gather_gradients = gather_gradients;
     job->unrecordable = unrecordable;
