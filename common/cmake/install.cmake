@@ -8,6 +8,7 @@
 # program. Our own programs, benchmarks, tests and tutorials link the folders' libraries (rooms.cmake), where every symbol is
 # visible.
 include(CMakePackageConfigHelpers)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME programs) # components: programs, dev, cuda (package.cmake)
 
 get_property(public GLOBAL PROPERTY DDPC_PUBLIC)
 list(TRANSFORM public PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE public_files)
@@ -90,8 +91,8 @@ endif()
 set_target_properties(
   ddpc_shared PROPERTIES EXPORT_NAME ddpc INSTALL_RPATH "$ORIGIN" VERSION ${PROJECT_VERSION}
                          SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-install(TARGETS ddpc_shared EXPORT ddpcTargets)
-install(TARGETS ddpc_static EXPORT ddpcStaticTargets)
+install(TARGETS ddpc_shared EXPORT ddpcTargets LIBRARY NAMELINK_COMPONENT dev)
+install(TARGETS ddpc_static EXPORT ddpcStaticTargets COMPONENT dev)
 
 file(RELATIVE_PATH up /${CMAKE_INSTALL_LIBDIR}/pkgconfig /) # ../.., or more of them
 list(JOIN MPI_C_LIBRARIES " " mpi)
@@ -109,19 +110,20 @@ Libs: -L\${libdir} -lddpc
 Libs.private: -lz -lcrypto ${cjson} ${openblas} ${mpi} -lm -ldl -lpthread
 Cflags: -I\${includedir} -I\${includedir}/ddpc
 " @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/pkgconfig/ddpc.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${PROJECT_BINARY_DIR}/pkgconfig/ddpc.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 
 # ---- headers, programs, data --------------------------------------------------------------------
 foreach(header ${public})
   cmake_path(GET header PARENT_PATH folder)
-  install(FILES ${PROJECT_SOURCE_DIR}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ddpc/${folder})
+  install(FILES ${PROJECT_SOURCE_DIR}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ddpc/${folder}
+          COMPONENT dev)
 endforeach()
-install(FILES ${umbrella} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ddpc)
+install(FILES ${umbrella} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ddpc COMPONENT dev)
 install(TARGETS train_single train_dp train_ddp ddprun flight_report compare_tensors merge_traces)
 install(TARGETS train_fsdp)
 foreach(module ddpc_cuda ddpc_nccl) # loaded when a GPU is asked for
   if(TARGET ${module})
-    install(TARGETS ${module})
+    install(TARGETS ${module} COMPONENT cuda)
   endif()
 endforeach()
 install(DIRECTORY common/data/digits common/data/text DESTINATION ${CMAKE_INSTALL_DATADIR}/ddpc FILES_MATCHING
@@ -139,6 +141,7 @@ function(ddpc_man program)
   add_custom_command(
     OUTPUT ${page}
     COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}> -D FILE=${page} -D PARTS=${parts}
+            "-DEMULATOR=$<$<BOOL:${CMAKE_CROSSCOMPILING}>:${CMAKE_CROSSCOMPILING_EMULATOR}>"
             -D FOLDER=${PROJECT_SOURCE_DIR}/common/man -D VERSION=${PROJECT_VERSION} -P ${PROJECT_SOURCE_DIR}/common/cmake/man.cmake
     DEPENDS ${program} ${files} ${PROJECT_SOURCE_DIR}/common/cmake/man.cmake
     COMMENT "Writing ${program}'s manual page" VERBATIM)
@@ -159,14 +162,15 @@ string(STRIP "${example}" example)
 string(REPLACE "\\" "\\e" example "${example}")
 string(REPLACE "-" "\\-" example "${example}")
 configure_file(common/man/ddpc.7 ${PROJECT_BINARY_DIR}/man/ddpc.7 @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/man/ddpc.7 DESTINATION ${CMAKE_INSTALL_MANDIR}/man7)
+install(FILES ${PROJECT_BINARY_DIR}/man/ddpc.7 DESTINATION ${CMAKE_INSTALL_MANDIR}/man7 COMPONENT dev)
 
 # ---- the package --------------------------------------------------------------------------------
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/ddpc)
-install(EXPORT ddpcTargets NAMESPACE ddpc:: DESTINATION ${package})
-install(EXPORT ddpcStaticTargets NAMESPACE ddpc:: DESTINATION ${package})
+install(EXPORT ddpcTargets NAMESPACE ddpc:: DESTINATION ${package} COMPONENT dev)
+install(EXPORT ddpcStaticTargets NAMESPACE ddpc:: DESTINATION ${package} COMPONENT dev)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ddpcConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 configure_file(common/cmake/ddpcConfig.cmake ${PROJECT_BINARY_DIR}/ddpcConfig.cmake @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/ddpcConfig.cmake ${PROJECT_BINARY_DIR}/ddpcConfigVersion.cmake
-        DESTINATION ${package})
+        DESTINATION ${package} COMPONENT dev)
+include(package)

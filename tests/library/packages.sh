@@ -1,0 +1,55 @@
+#!/bin/sh
+# packages.sh [ROOT_DIR]: the Debian packages (common/cmake/package.cmake) are built, lintian has no errors, and in a bare
+# root they install, train, compile a program and are removed without a trace. As root; needs debootstrap, lintian and a
+# Debian mirror, else 77. It builds the tree once more.
+set -eu
+export LC_ALL=C
+source=$(cd "$(dirname "$0")/../.." && pwd)
+[ "$(id -u)" = 0 ] || { echo "debootstrap needs root" && exit 77; }
+for tool in debootstrap lintian dpkg-deb; do
+    command -v "$tool" >/dev/null || { echo "no $tool: apt-get install debootstrap lintian dpkg-dev" && exit 77; }
+done
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+build=$source/build-packages
+say() { printf '%-34s %s\n' "$@"; }
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+log=$work/log
+quietly() { "$@" >"$log" 2>&1 || { tail -n 30 "$log" && fail "$*"; }; }
+
+cmake -S "$source" -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/usr -DWITH_TESTS=OFF \
+    -DWITH_MPI=OFF -DCMAKE_SKIP_INSTALL_RPATH=ON >"$log" 2>&1 || { tail "$log" && fail configuring; }
+quietly cmake --build "$build" -j "$(nproc)"
+(cd "$build" && rm -f ./*.deb && quietly cpack -G DEB)
+for package in "$build"/*.deb; do
+    say "$(basename "$package")" "$(du -k "$package" | cut -f 1) KiB, $(dpkg-deb -c "$package" | grep -c '^-') files"
+done
+quietly lintian --fail-on error --no-cfg --allow-root "$build"/*.deb
+say lintian "$(grep -c '^W:' "$log" || true) warnings, no errors"
+
+root=$work/root
+quietly debootstrap --variant=minbase bookworm "$root"
+find "$root/usr" "$root/etc" "$root/lib" | sort >"$work/before"
+mkdir "$root/packages"
+cp "$build"/*.deb "$root/packages"
+in_root() { chroot "$root" env DEBIAN_FRONTEND=noninteractive HOME=/root "$@"; }
+quietly in_root apt-get install -y --no-install-recommends $(cd "$root" && ls packages/*.deb | sed 's|^|/|')
+say installed "$(in_root dpkg-query -W -f '${Package} ' 'ddpc*' libddpc-dev)"
+quietly in_root train_dp --devices 2 --steps 3 --no-eval --save /tmp/dp
+quietly in_root ddprun --nproc-per-node 2 train_ddp --sampler blocked --steps 3 --no-eval --save /tmp/ddp
+quietly in_root compare_tensors --bitwise /tmp/dp /tmp/ddp
+say 'train_dp, train_ddp' 'equal bits'
+quietly in_root apt-get install -y --no-install-recommends gcc pkg-config
+cat >"$root/tmp/small.c" <<'END'
+#include <ddpc/ddpc.h>
+int main(void) { return sizeof(ProcessGroup *) != sizeof(void *); }
+END
+quietly in_root sh -c 'gcc /tmp/small.c -o /tmp/small $(pkg-config --cflags --libs ddpc) && /tmp/small'
+say 'a program with libddpc-dev' 'built and run'
+quietly in_root sh -c 'apt-get purge -y "ddpc*" libddpc-dev && ldconfig'
+left=$(find "$root/usr" "$root/etc" "$root/lib" -iname '*ddpc*' | grep -v '/var/' || true)
+[ -z "$left" ] || fail "left behind: $left"
+say removed 'nothing is left'
