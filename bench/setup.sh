@@ -2,8 +2,8 @@
 # bench/compare.sh and tests/run.sh start with it:
 #
 #   . bench/setup.sh
-#   setup_require INSTALL GROUP...           groups: build, tests, emulator, openmpi, mpich, clusters, plots, peers,
-#                                            scale, backtraces, nightly, models
+#   setup_require INSTALL GROUP...           groups: build, tests, emulator, openmpi, mpich, aarch64, clusters, plots,
+#                                            peers, scale, backtraces, nightly, models
 #   setup_build SOURCE BUILD [TARGET...]     by $SETUP_PRESET (release); says how far it is, and no more
 #                                            unless it fails. setup_configure and setup_make are its halves
 #
@@ -68,6 +68,10 @@ setup_missing() {
         clusters) # two hosts on one machine, and Slurm on them
             command -v ip >/dev/null || echo iproute2
             PATH=$PATH:/usr/sbin command -v slurmd >/dev/null || echo slurmctld slurmd slurm-client munge
+            ;;
+        aarch64)
+            command -v aarch64-linux-gnu-gcc >/dev/null || echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+            command -v qemu-aarch64 >/dev/null || echo qemu-user
             ;;
         mpich) command -v mpicc.mpich >/dev/null || echo libmpich-dev mpich ;;
         backtraces) command -v gdb >/dev/null || echo gdb ;;

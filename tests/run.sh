@@ -6,7 +6,8 @@
 #   tests/run.sh --label equivalence    one label: unit equivalence fault parity lint slow gpu ...
 #   tests/run.sh --preset asan          another build of CMakePresets.json: asan, tsan, emulator, races (the
 #                                       emulator with a race checker, 3 times as long); openmpi and mpich: all
-#                                       tests of MPI, the slow ones, too, as root
+#                                       tests of MPI, the slow ones, too, as root; aarch64: a build for 64-bit ARM,
+#                                       run by qemu-user (tests/aarch64)
 #
 # The exit status is CTest's: 0 only if no test failed; 2 for usage or set-up. A test that lacks
 # hardware or software counts as skipped, never as passed; $DDPC_NO_SKIP=1 makes a skip a failure.
@@ -18,7 +19,7 @@ cd "$root"
 . bench/setup.sh
 
 usage() {
-    sed -n '2,13s/^# \{0,1\}//p' "$0"
+    sed -n '2,14s/^# \{0,1\}//p' "$0"
     exit "$1"
 }
 
@@ -47,10 +48,12 @@ case $preset in
 release) groups="$groups plots" ;; # the reports' tests
 emulator | races) groups="$groups emulator" ;;
 openmpi | mpich) groups="$groups $preset clusters" ;;
+aarch64) groups="$groups aarch64" ;;
 esac
 # shellcheck disable=SC2086 # the groups are words
 setup_require "$install" $groups
 SETUP_PRESET=$preset
+[ "$preset" != aarch64 ] || [ -e "$build/sysroot" ] || tests/aarch64/sysroot.sh "$build/sysroot"
 setup_configure . "$build"
 
 # Tests that keep two cores busy say so (PROCESSORS). One more than there are cores run at once: many wait most of
@@ -61,6 +64,9 @@ case $preset in
 # programs that they start have tests of their own. `installed` links programs that know nothing of a sanitizer, and
 # `gpu_modules` looks at what is linked.)
 asan) set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E '^(compare|compare_mine|compare_interrupted|report_page|promises|scaling|paper|help|installed.*|gpu_modules|tutorial_.*)$' ;;
+# Numbers, atomics and processes; not scripts that read the build's files, or run every tool.
+aarch64) set -- "$@" -L 'unit|equivalence|fault|parity' -LE 'slow|lint|grade|selftest|gpu|mpi' \
+    -E '^(compare.*|report_.*|promises|scaling|paper|help|manual.*|installed.*|gpu_modules|tutorial_.*|weak_memory|nccl_.*|chaos.*|corpus_.*)$' ;;
 # The others run no other code than in the usual build.
 emulator) set -- "$@" -L 'gpu|emulator' ;;
 races) set -- "$@" -L 'gpu|emulator' ;;
@@ -86,10 +92,18 @@ if [ -n "$label" ] && ctest "$@" -N | grep -q '^Total Tests: 0$'; then
 fi
 setup_make
 
+run_tests() {
+    if [ "$preset" = aarch64 ]; then
+        tests/aarch64/with_qemu.sh "$root/$build/sysroot" ctest "$@"
+    else
+        ctest "$@"
+    fi
+}
+
 # CTest's lines say how far it is; the log is for the look below.
 log=$build/tests.log
 echo 0 >"$build/tests.status"
-{ ctest "$@" 2>&1 || echo $? >"$build/tests.status"; } | tee "$log"
+{ run_tests "$@" 2>&1 || echo $? >"$build/tests.status"; } | tee "$log"
 status=$(cat "$build/tests.status")
 if [ "${DDPC_NO_SKIP:-0}" = 1 ] && grep -q 'did not run:' "$log"; then
     setup_say "error: tests were skipped, and DDPC_NO_SKIP forbids it"

@@ -6,7 +6,9 @@
 
 #include <stddef.h>
 
-enum { MEMORY_ALIGNMENT = 64 }; // bytes: a cache line, and one AVX-512 register
+#include "common/base/cache_line.h"
+
+enum { MEMORY_ALIGNMENT = CACHE_LINE }; // bytes; also enough for one AVX-512 register
 
 void *memory_zalloc(size_t bytes);                        // zeroed; never NULL; free() it
 void *memory_grow(void *old, size_t count, size_t bytes); // realloc to count items of bytes each

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { CACHE_LINE = 64 };
+#include "common/base/cache_line.h"
 
 // A counter with one writer and any number of waiters, on its own cache line: spinning on it causes
 // no traffic on other data.

@@ -1,8 +1,12 @@
 /* vectorise.h: loops that use the vector registers of the processor that runs them.
  *
- * The build has no -march=native: a program runs on every x86-64. VECTORISED before a function
- * compiles it for several instruction sets, of which the loader picks one. Elements that are
- * computed independently of each other have the same bits at every width.
+ * The build has no -march=native: a program runs on every x86-64 and on every aarch64. Elements
+ * that are computed independently of each other have the same bits at every width.
+ *
+ * | processor | VECTORISED before a function                                                   |
+ * |-----------|--------------------------------------------------------------------------------|
+ * | x86-64    | compiles it for AVX-512, AVX2 and SSE2; the loader picks one                   |
+ * | aarch64   | no effect: all have NEON, for which -O3 compiles every function (SVE: not used) |
  */
 #ifndef COMMON_BASE_VECTORISE_H
 #define COMMON_BASE_VECTORISE_H

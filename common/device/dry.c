@@ -11,8 +11,6 @@
 #include "common/base/memory.h"
 #include "common/device/device_backend.h"
 
-enum { PAGE = 4096 };
-
 // ---- kernels without effect --------------------------------------------------------------------
 
 typedef struct DryKernels { // device->state
@@ -95,20 +93,21 @@ static void enter(const Device *device) {
     dry->imitated->backend->enter(dry->imitated);
 }
 
-static size_t pages(size_t bytes) {
-    return (bytes + PAGE - 1) / PAGE * PAGE;
+// The kernel rounds up to its pages, whose size the processor decides.
+static size_t mapped(size_t bytes) {
+    return bytes ? bytes : 1;
 }
 
 static void *promise(Device *device, size_t bytes) {
     (void)device;
-    void *memory = mmap(NULL, pages(bytes), PROT_READ | PROT_WRITE,
+    void *memory = mmap(NULL, mapped(bytes), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
 
 static void take_back(Device *device, void *memory, size_t bytes) {
     (void)device;
-    munmap(memory, pages(bytes ? bytes : 1));
+    munmap(memory, mapped(bytes));
 }
 
 static void copy(Device *to, void *destination, Device *from, const void *source, size_t bytes) {

@@ -1,0 +1,34 @@
+#!/bin/sh
+# sysroot.sh DIR: makes DIR (an absolute path) the root of an arm64 Debian that has what the build links, and no
+# programs. apt downloads it with a state of its own below DIR, so the machine's packages and its architecture stay as
+# they are.
+set -eu
+made=$1 dir=$1.part
+rm -rf "$dir"
+packages='libc6-dev zlib1g-dev libssl-dev libcjson-dev libopenblas-pthread-dev libcmocka-dev'
+state=$dir/apt
+mkdir -p "$state/lists/partial" "$state/archives/partial"
+: >"$state/status"
+cat >"$state/apt.conf" <<END
+APT::Architecture "arm64";
+APT::Architectures { "arm64"; };
+APT::Install-Recommends "false";
+Dir::State "$state";
+Dir::State::status "$state/status";
+Dir::Cache "$state";
+Debug::NoLocking "true";
+END
+export APT_CONFIG="$state/apt.conf" DEBIAN_FRONTEND=noninteractive
+apt-get -q update
+# shellcheck disable=SC2086 # the list is words
+apt-get -q -y --download-only install $packages
+for package in "$state"/archives/*.deb; do dpkg-deb -x "$package" "$dir"; done
+rm -rf "$state"
+# These links are made when OpenBLAS is installed.
+(cd "$dir/usr/lib/aarch64-linux-gnu" && ln -sf openblas-pthread/libopenblas.so* . &&
+    ln -sf ../openblas-pthread/pkgconfig/openblas.pc pkgconfig/)
+# Absolute links would lead out of the root.
+find "$dir" -type l -lname '/*' | while IFS= read -r link; do
+    ln -sfn "$(realpath -ms --relative-to="$(dirname "$link")" "$dir$(readlink "$link")")" "$link"
+done
+mv "$dir" "$made"
