@@ -64,9 +64,9 @@ case $preset in
 # programs that they start have tests of their own. `installed` links programs that know nothing of a sanitizer, and
 # `gpu_modules` looks at what is linked.)
 asan) set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E '^(compare|compare_mine|compare_interrupted|report_page|promises|scaling|paper|help|installed.*|gpu_modules|tutorial_.*)$' ;;
-# Numbers, atomics and processes; not scripts that read the build's files, or run every tool.
-aarch64) set -- "$@" -L 'unit|equivalence|fault|parity' -LE 'slow|lint|grade|selftest|gpu|mpi' \
-    -E '^(compare.*|report_.*|promises|scaling|paper|help|manual.*|installed.*|gpu_modules|tutorial_.*|weak_memory|nccl_.*|chaos.*|corpus_.*)$' ;;
+# Numbers, atomics and processes; not scripts that read the build's files, or run tools and compilers.
+aarch64) set -- "$@" -L 'unit|equivalence|fault|parity' -LE 'slow|gpu|mpi' -E '^test_(cuda|pg_nccl).*' \
+    -R '^(test_.*|aarch64_bits|training|bits|resume|checkpoint_kill|zero_optimizer|mixed_precision|segnet|text|dry_run)$' ;;
 # The others run no other code than in the usual build.
 emulator) set -- "$@" -L 'gpu|emulator' ;;
 races) set -- "$@" -L 'gpu|emulator' ;;
