@@ -1,5 +1,5 @@
 #!/bin/sh
-# packages.sh [ROOT_DIR]: the Debian packages (common/cmake/package.cmake) are built, lintian has no errors, and in a bare
+# packages.sh: the Debian packages (common/cmake/package.cmake) are built, lintian has no errors, and in a bare
 # root they install, train, compile a program and are removed without a trace. As root; needs debootstrap, lintian and a
 # Debian mirror, else 77. It builds the tree once more.
 set -eu
@@ -35,8 +35,12 @@ quietly debootstrap --variant=minbase bookworm "$root"
 find "$root/usr" "$root/etc" "$root/lib" | sort >"$work/before"
 mkdir "$root/packages"
 cp "$build"/*.deb "$root/packages"
-in_root() { chroot "$root" env DEBIAN_FRONTEND=noninteractive HOME=/root "$@"; }
-quietly in_root apt-get install -y --no-install-recommends $(cd "$root" && ls packages/*.deb | sed 's|^|/|')
+# shellcheck disable=SC2016 # the inner shell expands
+in_root() { # with /proc, in a namespace with which it goes away
+    unshare -m sh -c 'mount -t proc proc "$0/proc" && exec chroot "$0" env DEBIAN_FRONTEND=noninteractive HOME=/root "$@"' \
+        "$root" "$@"
+}
+quietly in_root sh -c 'apt-get install -y --no-install-recommends /packages/*.deb'
 say installed "$(in_root dpkg-query -W -f '${Package} ' 'ddpc*' libddpc-dev)"
 quietly in_root train_dp --devices 2 --steps 3 --no-eval --save /tmp/dp
 quietly in_root ddprun --nproc-per-node 2 train_ddp --sampler blocked --steps 3 --no-eval --save /tmp/ddp
