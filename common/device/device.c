@@ -70,6 +70,10 @@ int device_usable(const char *kind, Error *why) {
     return 0;
 }
 
+bool device_is_dry(const Device *device) {
+    return strncmp(device->name, "dry-", strlen("dry-")) == 0;
+}
+
 const Kernels *device_kernels(const Device *device) {
     device->backend->enter(device);
     return device->kernels;

@@ -77,6 +77,8 @@ static inline bool device_is_addressable(const Device *device) {
     return device->kernels->is_addressable;
 }
 
+bool device_is_dry(const Device *device); // computes and stores nothing ("dry-cpu")
+
 // Returns the device's kernels, and makes it the calling thread's current device: call the table
 // before device_kernels of another device.
 const Kernels *device_kernels(const Device *device);

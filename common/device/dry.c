@@ -51,7 +51,6 @@ static DryKernels *imitate(const Kernels *of) {
     DryKernels *dry = memory_zalloc(sizeof *dry);
     dry->kernels = *of;
     dry->kernels.describe = describe;
-    dry->kernels.is_dry = true;
     FAMILY(elementwise), FAMILY(slices), FAMILY(matrix), FAMILY(convolution), FAMILY(norm);
     FAMILY(loss), FAMILY(pixels), FAMILY(optimizer);
     dry->matrix.matmul_workspace = of->matrix->matmul_workspace;

@@ -574,7 +574,6 @@ typedef struct Kernels {
     bool is_cpu;         // computes on the host's cores
     bool is_synchronous; // kernels have completed when the call returns
     bool is_addressable; // the host can read and write device memory directly
-    bool is_dry;         // computes and stores nothing (device/dry.c)
     // Writes the libraries' names and versions into buffer[capacity]: "OpenBLAS 0.3.21 SkylakeX,
     // pthread, 1 thread, ...".
     void (*describe)(char *buffer, size_t capacity);

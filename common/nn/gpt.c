@@ -98,7 +98,7 @@ void gpt_initialize(Module *gpt, uint64_t seed) {
         bool adds = strstr(list.items[i].name, ".c_proj.") != NULL;
         float deviation = (float)(adds ? 0.02 / less : 0.02);
         size_t count = tensor_count(tensor), first = tensor_first(tensor);
-        if (tensor->device->kernels->is_dry) continue;
+        if (device_is_dry(tensor->device)) continue;
         float *host = memory_zalloc(count * sizeof *host);
         for (size_t j = 0; j < count; j++)
             host[j] = deviation * rng_normal(seed, RNG_STREAM_PARAMETER + i, first + j);

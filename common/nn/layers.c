@@ -199,7 +199,7 @@ Module *layer_avg_pool(size_t kernel, size_t stride, size_t pad) {
 
 static void fill_uniform(Tensor *tensor, uint64_t seed, uint64_t stream, float bound) {
     size_t count = tensor_count(tensor), first = tensor_first(tensor);
-    if (tensor->device->kernels->is_dry) return;
+    if (device_is_dry(tensor->device)) return;
     float *host = memory_zalloc(count * sizeof *host);
     for (size_t i = 0; i < count; i++)
         host[i] = rng_uniform(seed, stream, first + i, -bound, bound);

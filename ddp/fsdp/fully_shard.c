@@ -239,7 +239,7 @@ static void move_buffers(Module *module, Fsdp *fsdp) {
         if (from == fsdp->device) continue;
         const size_t bytes = tensor_bytes(tensor);
         void *data = device_alloc(fsdp->device, bytes);
-        if (!from->kernels->is_dry) device_copy(fsdp->device, data, from, tensor->data, bytes);
+        if (!device_is_dry(from)) device_copy(fsdp->device, data, from, tensor->data, bytes);
         device_free(from, tensor->data, bytes);
         tensor->device = fsdp->device;
         tensor->data = data;

@@ -72,7 +72,7 @@ static void show_shard(const FsdpUnit *unit, FsdpParameter *parameter) {
 static void copy_shard(const FsdpUnit *unit, const FsdpParameter *parameter) {
     const Tensor *tensor = parameter->tensor;
     const size_t first = parameter->shard.first * parameter->row;
-    if (tensor->device->kernels->is_dry) return;
+    if (device_is_dry(tensor->device)) return;
     device_copy(unit->config.device, shard_of(unit, parameter), tensor->device,
                 tensor_f32(tensor) + first,
                 own_rows(unit, parameter) * parameter->row * sizeof(float));
