@@ -26,8 +26,8 @@ typedef struct FsdpUnit FsdpUnit;
 typedef struct FsdpParameter {
     char name[MODULE_PATH]; // within its unit
     Tensor *tensor;
-    TensorShard shard;
-    size_t row;                // elements of one row
+    TensorShard shard; // Tensor.shard while it is sharded: from then on the unit has it
+    size_t own_rows;
     size_t padded;             // elements of the shard with padding, the same on all ranks
     bool half;                 // gathered in config.precision
     size_t shard_at, whole_at; // its elements' offsets in unit->shards and in a slot
@@ -112,11 +112,6 @@ struct Fsdp {
 FsdpUnit *unit_create(Module *module, ProcessGroup *group, const FsdpConfig *config);
 // Frees it; its tensors have no memory afterwards.
 void unit_close(FsdpUnit *unit);
-// Whether the parameter belongs to a unit.
-static inline bool unit_has_taken(const Tensor *parameter) {
-    return parameter->shard != NULL;
-}
-
 float *slot_take(Fsdp *fsdp, const FsdpUnit *unit);
 void slot_return(Fsdp *fsdp, const float *memory);
 // Allocates the memory of all units, before the first forward. Collective. 0, or -1.

@@ -33,14 +33,11 @@ typedef struct UnitForward { // one forward of a unit, saved for backward
     size_t count;
 } UnitForward;
 
-// Runs one of gather_ahead.c's functions as exposed communication.
-#define EXPOSED(tape, op, call)                                       \
-    do {                                                              \
-        Error err = {0};                                              \
-        Phase before = profile_enter((tape)->profile, PHASE_EXPOSED); \
-        if ((call) != 0) tape_fail((tape), (op), "%s", err.message);  \
-        profile_leave((tape)->profile, before);                       \
-    } while (0)
+// Ends exposed communication, which began in `before`: charges its time, and reports its error.
+static void end_exposed(Tape *tape, Phase before, int status, const Error *err) {
+    profile_leave(tape->profile, before);
+    if (status != 0) tape_fail(tape, "fully_shard", "%s", err->message);
+}
 
 // Lends an input's gradient, to which later users have contributed, to its identity, so that the
 // module's operations add to it in place, with the rounding that they have without a unit.
@@ -57,15 +54,19 @@ static void lend_gradients(const UnitForward *saved) {
 
 static void gather_backward(Tape *tape, TapeNode *node) {
     const UnitForward *saved = node->saved;
-    EXPOSED(tape, node->op, ahead_before_backward(saved->unit, saved->place, &err));
+    Error err = {0};
+    const Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
+    end_exposed(tape, phase, ahead_before_backward(saved->unit, saved->place, &err), &err);
     tape_pass_gradient(tape, node, node->inputs[0], true);
     lend_gradients(saved);
 }
 
 static void reduce_backward(Tape *tape, TapeNode *node) {
     const UnitForward *saved = node->saved;
+    Error err = {0};
     tape_pass_gradient(tape, node, node->inputs[0], true);
-    EXPOSED(tape, node->op, ahead_after_backward(saved->unit, &err));
+    const Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
+    end_exposed(tape, phase, ahead_after_backward(saved->unit, &err), &err);
 }
 
 // Records the identity of each of the tensors that needs a gradient: tensors[count] in place.
@@ -109,7 +110,9 @@ static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
     const bool was_whole = unit->weights != NULL;
     UnitForward *saved = tape_alloc(tape, sizeof *saved);
     *saved = (UnitForward){.unit = unit};
-    EXPOSED(tape, "fully_shard", ahead_before_forward(unit, tape, &err));
+    Error err = {0};
+    const Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
+    end_exposed(tape, phase, ahead_before_forward(unit, tape, &err), &err);
     if (tape->error.status != STATUS_OK) return NULL;
     x = enter(tape, x, saved);
     self->state = unit->state;
@@ -194,7 +197,7 @@ static int verify(Module *module, ProcessGroup *group, Error *err) {
         NamedTensor *named = &parameters.items[i];
         const Tensor *tensor = named->tensor;
         const size_t length = strlen(named->name);
-        if (unit_has_taken(tensor)) // compared, not looked up: a name that is too long is cut
+        if (tensor->shard) // compared, not looked up: a name that is too long is cut
             snprintf(named->name + length, sizeof named->name - length, " (of an inner unit)");
         whole[i] = tensor_whole(tensor);
         whole[i].device = whole[0].device;

@@ -48,22 +48,30 @@ static void write_piece(const FsdpMove *move, float *piece) {
     }
 }
 
-// Copies rank r's piece to its place in the whole parameters.
+// Copies rank r's piece to its place in the whole parameters: those in float32 in one call, as far
+// as no 16-bit one lies between them.
 static void read_piece(const FsdpMove *move, const float *piece, size_t rank) {
     const FsdpUnit *unit = move->unit;
-    Device *device = unit->fsdp->device;
+    const Kernels *kernels = device_kernels(unit->fsdp->device);
+    Slice *slices = unit->fsdp->slices;
+    size_t listed = 0, begin = 0; // slices, from word `begin` of the piece
     for (size_t i = 0; i < unit->count; i++) {
         const FsdpParameter *parameter = &unit->parameters[i];
         size_t first, at;
         size_t n = elements_in(move, parameter->gather_at, parameter, parameter->half, &first, &at);
         if (n == 0) continue;
         float *to = unit->weights + parameter->whole_at + rank * parameter->padded + first;
-        if (parameter->half)
-            device_kernels(device)->elementwise->widen(
-                unit->config.precision, to, (const uint16_t *)(const void *)(piece + at), n);
-        else
-            device_copy(device, to, device, piece + at, n * sizeof *to);
+        if (parameter->half) {
+            kernels->slices->unpack(slices, listed, piece + begin);
+            kernels->elementwise->widen(unit->config.precision, to,
+                                        (const uint16_t *)(const void *)(piece + at), n);
+            listed = 0;
+            continue;
+        }
+        if (listed == 0) begin = at;
+        slices[listed++] = (Slice){to, n};
     }
+    kernels->slices->unpack(slices, listed, piece + begin);
 }
 
 static int start_part(FsdpUnit *unit, size_t first, Error *err) {

@@ -32,15 +32,15 @@ static void plan_parameter(FsdpUnit *unit, const NamedTensor *named, ProcessGrou
     const Tensor *tensor = named->tensor;
     const size_t world = (size_t)pg_size(group), rank = (size_t)pg_rank(group);
     const size_t rows = tensor->shape[0], chunk = (rows + world - 1) / world;
-    *parameter =
-        (FsdpParameter){.tensor = named->tensor,
-                        .shard = {.first = rank * chunk < rows ? rank * chunk : rows, .rows = rows},
-                        .row = rows ? tensor_count(tensor) / rows : 0,
-                        .shard_at = unit->shard_floats,
-                        .whole_at = unit->whole_floats,
-                        .gather_at = unit->piece_words};
+    const size_t first = rank * chunk < rows ? rank * chunk : rows;
+    *parameter = (FsdpParameter){.tensor = named->tensor,
+                                 .shard = {.first = first, .rows = rows},
+                                 .own_rows = rows - first < chunk ? rows - first : chunk,
+                                 .padded = rows ? tensor_count(tensor) / rows * chunk : 0,
+                                 .shard_at = unit->shard_floats,
+                                 .whole_at = unit->whole_floats,
+                                 .gather_at = unit->piece_words};
     memcpy(parameter->name, named->name, sizeof parameter->name);
-    parameter->padded = chunk * parameter->row;
     parameter->half =
         unit->config.precision != PRECISION_F32 && is_operand(unit->module, named->tensor);
     unit->shard_floats += parameter->padded;
@@ -49,33 +49,23 @@ static void plan_parameter(FsdpUnit *unit, const NamedTensor *named, ProcessGrou
     unit->trained = unit->trained || tensor->requires_grad;
 }
 
-static float *shard_of(const FsdpUnit *unit, const FsdpParameter *parameter) {
-    return unit->shards + parameter->shard_at;
-}
-
-static size_t own_rows(const FsdpUnit *unit, const FsdpParameter *parameter) {
-    (void)unit;
-    const size_t chunk = parameter->row ? parameter->padded / parameter->row : 0;
-    const size_t left = parameter->shard.rows - parameter->shard.first;
-    return left < chunk ? left : chunk;
-}
-
 // Shows the shard: its memory and its rows. The gradient's flag is the caller's.
 static void show_shard(const FsdpUnit *unit, FsdpParameter *parameter) {
     Tensor *tensor = parameter->tensor;
-    tensor->shape[0] = own_rows(unit, parameter);
-    tensor->data = shard_of(unit, parameter);
+    tensor->shape[0] = parameter->own_rows;
+    tensor->data = unit->shards + parameter->shard_at;
     tensor->grad = tensor->requires_grad ? unit->shard_grads + parameter->shard_at : NULL;
     tensor->shard = &parameter->shard;
 }
 
+// Cuts the shard out of the whole tensor, if that has contents.
 static void copy_shard(const FsdpUnit *unit, const FsdpParameter *parameter) {
-    const Tensor *tensor = parameter->tensor;
-    const size_t first = parameter->shard.first * parameter->row;
-    if (device_is_dry(tensor->device)) return;
-    device_copy(unit->config.device, shard_of(unit, parameter), tensor->device,
-                tensor_f32(tensor) + first,
-                own_rows(unit, parameter) * parameter->row * sizeof(float));
+    Tensor shard = *parameter->tensor;
+    shard.shape[0] = parameter->own_rows;
+    shard.shard = &parameter->shard;
+    if (!device_is_dry(shard.device))
+        device_copy(unit->config.device, unit->shards + parameter->shard_at, shard.device,
+                    tensor_f32(&shard) + tensor_first(&shard), tensor_bytes(&shard));
 }
 
 FsdpUnit *unit_create(Module *module, ProcessGroup *group, const FsdpConfig *config) {
@@ -86,7 +76,7 @@ FsdpUnit *unit_create(Module *module, ProcessGroup *group, const FsdpConfig *con
     free_ones.items = memory_zalloc((all.count + 1) * sizeof *free_ones.items);
     for (size_t i = 0; i < all.count; i++) {
         const NamedTensor *named = &all.items[i];
-        if (unit_has_taken(named->tensor) || !module_holds_ties(module, named->tensor)) continue;
+        if (named->tensor->shard || !module_holds_ties(module, named->tensor)) continue;
         free_ones.items[free_ones.count++] = *named;
         plan_parameter(unit, named, group);
     }
