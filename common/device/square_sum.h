@@ -6,10 +6,10 @@
  * superaccumulator: Neal, "Fast exact summation using small and large superaccumulators", 2015).
  * The sum depends neither on the order of the elements nor on which process has them.
  *
- *   entry of int64_t sum[SQUARES_SIZE]   contents
- *   k < SQUARES_LIMBS                    the finite squares: the sum of entry k times 2^(32 k - 149)
- *   SQUARES_INF                          how many squares overflowed: elements beyond 1.8e19, inf
- *   SQUARES_NAN                          how many elements are NaN
+ *   entry of int64_t sum[SQUARES_SIZE]  contents
+ *   k < SQUARES_LIMBS                   the finite squares: the sum of entry k times 2^(32 k - 149)
+ *   SQUARES_INF                         how many squares overflowed: elements beyond 1.8e19, inf
+ *   SQUARES_NAN                         how many elements are NaN
  *
  * Sums of disjoint sets of elements, up to 2^30, are added entry by entry: an entry has 31 bits to
  * spare for carries.

@@ -89,8 +89,8 @@ int fsdp_finish_backward(Module *root, Profile *profile, Error *err);
 // the value before.
 bool fsdp_set_requires_gradient_sync(Module *root, bool sync);
 
-// For OptimizerConfig.sharding, with which grad_clip adds up the lengths of all ranks' shards. After
-// a failure there, the next forward returns the error. The root owns it.
+// For OptimizerConfig.sharding: grad_clip then adds up the lengths of all ranks' shards. After a
+// failure there, the next forward returns the error. The root owns it.
 OptimizerSharding *fsdp_sharding(Module *root);
 
 // Broadcasts rank 0's buffers. Collective. 0, or -1 with err filled.
