@@ -101,7 +101,7 @@ $features
 END
 delete_fsdp
 check fsdp
-found=$(grep -rlE 'ddp/fsdp/[a-z_]*\.h|fsdp_[a-z]*\(' common ddp || true)
+found=$(grep -rlE 'ddp/fsdp/[a-z_]*\.h|fsdp_[a-z_]*\(' common ddp || true)
 [ -z "$found" ] || fail "without fsdp, these call it: $found"
 restore
 for name in $(echo "$features" | cut -d ' ' -f 1); do delete "$name"; done
