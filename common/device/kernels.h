@@ -76,7 +76,7 @@ typedef struct Slice {
     size_t count;
 } Slice;
 
-// An exact sum of squares, as integers (square_sum.h). Sums of parts are added entry by entry.
+// An exact sum of squares, as integers: sums of parts are added entry by entry.
 enum { SQUARES_LIMBS = 10, SQUARES_INF = SQUARES_LIMBS, SQUARES_NAN, SQUARES_SIZE };
 typedef struct SliceKernels {
     // Multiplies all slices by factor. Sets not_finite[1] (device memory) to 1 if an element was
