@@ -81,7 +81,24 @@ const Kernels *device_kernels(const Device *device) {
 
 // ---- memory -------------------------------------------------------------------------------------
 
+static _Noreturn void end_without_memory(const Device *device, size_t bytes) {
+    Error err = {0};
+    char limit[80] = "";
+    if (device->limit_bytes)
+        snprintf(limit, sizeof limit, " of the %zu that --memory-limit allows",
+                 device->limit_bytes);
+    error_set(&err, STATUS_FAILED, "%s is out of memory: asked for %zu bytes, %zu in use%s",
+              device->name, bytes, device->bytes, limit);
+    error_exit(&err);
+}
+
+static void check_limit(const Device *device, size_t bytes) {
+    if (device->limit_bytes && device->bytes + bytes > device->limit_bytes)
+        end_without_memory(device, bytes);
+}
+
 void device_count(Device *device, size_t bytes) {
+    check_limit(device, bytes);
     device->bytes += bytes;
     if (device->bytes > device->peak_bytes) device->peak_bytes = device->bytes;
 }
@@ -97,14 +114,12 @@ void device_reset_peak(Device *device) {
 }
 
 static void *or_exit(const Device *device, void *memory, size_t bytes) {
-    if (memory) return memory;
-    Error err = {0};
-    error_set(&err, STATUS_FAILED, "%s is out of memory: asked for %zu bytes, %zu in use",
-              device->name, bytes, device->bytes);
-    error_exit(&err);
+    if (!memory) end_without_memory(device, bytes);
+    return memory;
 }
 
 void *device_alloc(Device *device, size_t bytes) {
+    check_limit(device, bytes);
     void *memory = or_exit(device, device->backend->alloc(device, bytes ? bytes : 1), bytes);
     device_count(device, bytes);
     return memory;

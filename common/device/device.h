@@ -41,8 +41,9 @@ typedef struct Device {
     int capability;       // of a GPU, its compute capability, 10 major + minor; 0: no GPU
     bool tf32; // products may round float32 factors to 10 bits (GPUs; PyTorch's allow_tf32)
 
-    // Allocated bytes, and their maximum since device_reset_peak.
-    size_t bytes, peak_bytes;
+    // Allocated bytes, and their maximum since device_reset_peak. limit_bytes: more of them are an
+    // error, which ends the program; 0: no limit.
+    size_t bytes, peak_bytes, limit_bytes;
     // Bytes that device_copy has copied from other devices, and the host's time in these calls,
     // which on a GPU return before the copy has completed.
     uint64_t copied_bytes, copy_ns;

@@ -91,7 +91,7 @@ static const BitsRow ROWS[] = {
      "a gradient that no rank computed stays as it is in both", NULL},
     {"no-broadcast-buffers", BITS_NEVER, NULL,
      "rank 0's buffers are saved, and it has device 0's rows", NULL},
-    {"devices|device-ids|bind|link|timeout-s", BITS_NEVER, NULL,
+    {"devices|device-ids|bind|link|timeout-s|memory-limit", BITS_NEVER, NULL,
      "where and when is no part of a sum: devices are numbered like ranks", NULL},
     {"log-every|out|save|save-every|keep-epochs|save-init|dump-grads|dump-step|dump-images|sample|"
      "no-eval|profile|trace", BITS_NEVER, NULL, "reads the weights, and leaves them as they are",

@@ -85,6 +85,7 @@ Device *train_open_device(const TrainConfig *config, int index, Error *err) {
     Device *device = device_open(name, err);
     if (!device) return NULL;
     device->tf32 = config->tf32;
+    device->limit_bytes = (size_t)(config->memory_limit_mib * (1 << 20));
     if (emulate_link(config, device, err) == 0 && use_threads(config, device, err) == 0)
         return device;
     device_close(device);

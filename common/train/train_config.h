@@ -13,11 +13,12 @@ typedef enum LossKind { LOSS_AUTO, LOSS_BCE } LossKind; // auto: by the data (lo
 // The shared options of the three programs, with their defaults (train_config_default).
 typedef struct TrainConfig {
     const char *model, *hidden, *data, *device;
-    const char *link;     // the emulated link between the devices (device/link.h), or NULL
-    GptSizes gpt;         // sizes of a gpt; 0: by the model's name
-    size_t vocabulary;    // number of a gpt's tokens; 0: the text's
-    int ignore_label;     // gray value of ignored pixels; -1: none are ignored
-    size_t epochs, steps; // steps > 0: the run's number of steps, overriding epochs
+    const char *link;        // the emulated link between the devices (device/link.h), or NULL
+    double memory_limit_mib; // of each device; 0: no limit
+    GptSizes gpt;            // sizes of a gpt; 0: by the model's name
+    size_t vocabulary;       // number of a gpt's tokens; 0: the text's
+    int ignore_label;        // gray value of ignored pixels; -1: none are ignored
+    size_t epochs, steps;    // steps > 0: the run's number of steps, overriding epochs
     size_t global_batch;
     size_t accumulate_steps; // number of micro-batches of a step
     bool no_shuffle, drop_last, augment;

@@ -67,6 +67,8 @@ static void device_options(Options *o, TrainConfig *c) {
     options_add_string(o, "link", &c->link, "GBIT,LATENCY_US|NAME",
                        "cpu, several devices: transfers take at least as long as over this "
                        "network, emulated by sleeping; 10gbe, pcie3x16, nvlink, paper-rdma");
+    options_add_float(o, "memory-limit", &c->memory_limit_mib, 0, 1e9,
+                      "end with an error where a device needs more than F MiB (0: no limit)");
     options_add_count(o, "threads", &c->threads, 1, 1024,
                       "cpu, one device per process: threads for its matrix products; as many "
                       "give the same bits, more or fewer may round otherwise");
