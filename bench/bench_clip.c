@@ -81,7 +81,7 @@ int main(int argc, char **argv) {
     const char *path = NULL;
     size_t rounds = 300;
     Error err = {0};
-    double ms[WAYS], norm[WAYS];
+    double ms[WAYS], norm[WAYS] = {0};
     Options options = {.program = "bench_clip",
                        .summary = "Times three ways to sum the squares of gradients."};
     options_add_string(&options, "gradients", &path, "FILE", "of train_single --dump-grads");

@@ -50,8 +50,8 @@ static void write_piece(const FsdpMove *move, float *piece) {
 
 // Copies rank r's piece to its place in the whole parameters: those in float32 in one call, as far
 // as no 16-bit one lies between them.
-static void read_piece(const FsdpMove *move, const float *piece, size_t rank) {
-    const FsdpUnit *unit = move->unit;
+static void read_piece(const FsdpUnit *unit, const FsdpMove *move, const float *piece,
+                       size_t rank) {
     const Kernels *kernels = device_kernels(unit->fsdp->device);
     Slice *slices = unit->fsdp->slices;
     size_t listed = 0, begin = 0; // slices, from word `begin` of the piece
@@ -120,7 +120,7 @@ int unit_gather(FsdpUnit *unit, Error *err) {
     for (;;) {
         if (wait_for_gather(fsdp, err) != 0) break;
         for (int r = 0; r < pg_size(fsdp->group); r++)
-            read_piece(move, fsdp->arriving + (size_t)r * move->count, (size_t)r);
+            read_piece(unit, move, fsdp->arriving + (size_t)r * move->count, (size_t)r);
         const size_t done = move->first + move->count;
         move->unit = NULL;
         if (done == unit->piece_words) {
@@ -177,10 +177,11 @@ static void take_gradients(const FsdpMove *move, const float *piece) {
         size_t first, at;
         if (!parameter->reduced) continue;
         size_t n = elements_in(move, parameter->reduce_at, parameter, false, &first, &at);
+        if (n == 0) continue;
         float *to = unit->shard_grads + parameter->shard_at + first;
-        if (n > 0 && parameter->adds)
+        if (parameter->adds)
             device_kernels(device)->elementwise->accumulate(to, piece + at, n);
-        else if (n > 0)
+        else
             device_copy(device, to, device, piece + at, n * sizeof *to);
     }
 }

@@ -41,6 +41,7 @@ grep -E "^(Example: |  )($names) [^[]*$" help.txt | sed 's/^Example: //; s/^ *//
 while read -r example; do
     wanted=0
     case $example in
+    *train_*--steps*) ;;
     *train_*) example="$example --epochs 1" ;;
     flight_report*) wanted=1 ;; # one of the ranks has left
     esac
