@@ -84,10 +84,11 @@ setup_missing() {
             command -v gnuplot >/dev/null || echo gnuplot-nox
             python3 -c 'import jinja2' 2>/dev/null || /usr/bin/python3 -c 'import jinja2' 2>/dev/null || echo python3-jinja2
             ;;
-        nightly) # the book, the slides, and the container of the course
+        nightly) # the book, the slides, the container of the course, the Debian packages
             command -v pandoc >/dev/null || echo pandoc
             command -v buildah >/dev/null || echo buildah
             PATH=$PATH:/usr/sbin command -v debootstrap >/dev/null || echo debootstrap
+            command -v lintian >/dev/null || echo lintian
             command -v zip >/dev/null || echo zip
             command -v unzip >/dev/null || echo unzip
             ;;

@@ -15,10 +15,10 @@ limited() (
 )
 
 # foreign LIST: the first file in the compiler's list of what was included (-MD -MT it) that is neither one of the headers
-# nor the system's. The first that is listed is the student's own; a space in a name becomes "?".
+# nor the system's. The first that is listed is the student's own.
 foreign() {
     own=$(dirname "$("$cc" -print-file-name=include)")
-    sed -e '1s/^it: *//' -e 's/\\ /?/g' -e 's/\\$//' "$1" | tr -s ' ' '\n' | grep . | tail -n +2 | while IFS= read -r name; do
+    sed -e '1s/^it: *//' -e 's/\\ /\a/g' -e 's/\\$//' "$1" | tr -s ' ' '\n' | tr '\a' ' ' | grep . | tail -n +2 | while IFS= read -r name; do
         real=$(realpath "$name" 2>/dev/null) || real=$name
         case $real in "$scratch/headers"/* | /usr/include/* | /usr/lib/* | /usr/local/include/* | "$own"/*) ;; *)
             echo "$name"
