@@ -7,7 +7,8 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 
 gpt="--model gpt --data text --layers 4 --heads 4 --embedding 128 --context 32 --global-batch 4 --optimizer adamw"
 gpt="$gpt --steps 3 --no-eval --drop-last --clip-grad-norm 0.5"
-ranks="$bin/ddprun --nproc-per-node 4 $bin"
+PATH=$bin:$PATH # names instead of paths, which may have spaces
+ranks="ddprun --nproc-per-node 4"
 
 # peak FOLDER: the largest device's bytes
 peak() { sed -n 's/.*"peak_bytes_[a-z0-9]*": *\([0-9]*\).*/\1/p' "$1/summary.json" | sort -n | tail -1; }
@@ -26,11 +27,11 @@ outgrow() {
 {
     for name in single dp ddp zero1 fsdp; do
         case $name in
-        single) command="$bin/train_single" ;;
-        dp) command="$bin/train_dp --devices 4" ;;
-        ddp) command="$ranks/train_ddp --sampler blocked" ;;
-        zero1) command="$ranks/train_ddp --sampler blocked --zero-optimizer" ;;
-        fsdp) command="$ranks/train_fsdp --sampler blocked" ;;
+        single) command=train_single ;;
+        dp) command="train_dp --devices 4" ;;
+        ddp) command="$ranks train_ddp --sampler blocked" ;;
+        zero1) command="$ranks train_ddp --sampler blocked --zero-optimizer" ;;
+        fsdp) command="$ranks train_fsdp --sampler blocked" ;;
         esac
         run "$name" $command $gpt --out $name --save $name.weights
         # What it needs is enough, and a byte less is not.
@@ -44,13 +45,13 @@ outgrow() {
 
     # fully_shard's needs, and a hundredth: enough for it alone
     limit=$(mib $((fsdp + fsdp / 100)))
-    for command in "$bin/train_single" "$bin/train_dp --devices 4" "$ranks/train_ddp" "$ranks/train_ddp --zero-optimizer"; do
+    for command in train_single "train_dp --devices 4" "$ranks train_ddp" "$ranks train_ddp --zero-optimizer"; do
         outgrow 'in use of the [0-9]* that --memory-limit allows' $command $gpt --memory-limit "$limit"
     done
-    run "fully_shard within the limit" $ranks/train_fsdp $gpt --memory-limit "$limit"
+    run "fully_shard within the limit" $ranks train_fsdp $gpt --memory-limit "$limit"
 
     # Before it is run: --dry-run says so, too.
-    outgrow '' "$bin/train_single" $gpt --dry-run --memory-limit "$limit"
-    run "a dry run within the limit" "$bin/train_single" $gpt --dry-run --memory-limit "$(mib $((single + single / 10)))"
+    outgrow '' train_single $gpt --dry-run --memory-limit "$limit"
+    run "a dry run within the limit" train_single $gpt --dry-run --memory-limit "$(mib $((single + single / 10)))"
 }
 tally memory_limit

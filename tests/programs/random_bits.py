@@ -27,7 +27,8 @@ NOT_DRAWN = {
     "tf32": "GPUs only", "cuda-graph": "GPUs only", "fast-sums": "MPI only", "summary": "trains nothing",
     "units": "train_fsdp only (random_fsdp.py)", "no-reshard-after-forward": "train_fsdp only (random_fsdp.py)",
     "wrapper": "the user's file (tests/own)", "all-reduce": "the user's file (tests/own)",
-    "dry-run": "trains nothing", "evaluate": "trains nothing"}
+    "dry-run": "trains nothing", "evaluate": "trains nothing",
+    "memory-limit": "ends a run or changes nothing (memory_limit.sh)"}
 NOT_MET = {
     "GPUs add up in another order": "GPUs only", "MPI adds up in another order": "MPI only",
     "a row of a smaller share weighs more": "train_ddp refuses it"}
