@@ -120,7 +120,7 @@ use_preset() {
     fi
     # All that is linked but the unit tests and the tutorials, which takes a fifth of the time.
     programs=$(grep -x '[a-z][a-z_]*' "$work/targets.$preset" |
-        grep -vE '^(test_.*|tutorial.*|all|clean|depend|edit_cache|rebuild_cache|test|install.*|list_.*)$')
+        grep -vE '^(test_.*|tutorial.*|all|clean|depend|edit_cache|rebuild_cache|test|install.*|package.*|list_.*)$')
 }
 
 # build [TARGET...]: quietly; the log is in $work/build.log.
