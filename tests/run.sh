@@ -74,7 +74,7 @@ openmpi | mpich) set -- "$@" -L mpi ;; # the slow ones, too
 # ThreadSanitizer sees threads, not what processes do to each other: the scripts that start whole jobs
 # would only be slow, and so would the kernels, the roundings and the files, which start no thread.
 tsan)
-    jobs='training|allreduce|allreduce_section|promises|scaling|paper|segnet|checkpoint_kill|ddprun|chaos|compare|compare_mine|compare_interrupted|report_page|traces|help|bits|bits_table|random_bits_quick|trainer_options|same_files|option_mixes'
+    jobs='training|allreduce|allreduce_section|promises|scaling|paper|segnet|checkpoint_kill|ddprun|chaos|compare|compare_mine|compare_interrupted|report_page|traces|help|bits|bits_table|random_bits_quick|trainer_options|same_files|option_mixes|fsdp|random_fsdp_quick|memory_limit'
     jobs="$jobs|installed.*|gpu_modules|zero_optimizer|text|dry_run|foreign_weights|manual.*|link|ladder|model|model_page|simulated|peers|scores|regress"
     jobs="$jobs|test_kernels.*|test_half|test_shapes|test_safetensors|compare_tensors"
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|corpus_.*|tutorial_.*)\$"
