@@ -1,4 +1,4 @@
-/* gpu_bounds.c: how near the kernels of a GPT-2 step come to what the card can do.
+/* gpu_bounds.c: the time of a GPT-2 step's kernels beside the card's bounds.
  *
  *   gpu_bounds full|quick    quick: sizes so small that no figure means anything
  *

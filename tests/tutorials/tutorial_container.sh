@@ -28,7 +28,8 @@ export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 storage="--root $work/store --runroot $work/run"
 mirror=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) bookworm main.*/\2/p' \
     /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources 2>/dev/null | head -n 1)
-run 'a bare Debian' debootstrap --variant=minbase bookworm "$work/base" "${mirror:-http://deb.debian.org/debian}"
+# shellcheck disable=SC2086 # without one, debootstrap has its own
+run 'a bare Debian' debootstrap --variant=minbase bookworm "$work/base" $mirror
 cp -r /etc/apt/apt.conf.d/. "$work/base/etc/apt/apt.conf.d/"
 tar -C "$work/base" -cf base.tar .
 rm -rf "$work/base"
