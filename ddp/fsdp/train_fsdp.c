@@ -9,9 +9,8 @@
 #include "ddp/fsdp/strategy_fsdp.h"  // fsdp
 #include "ddp/strategy_ddp.h"        // ddp: its device and its options
 
-static const char SUMMARY[] =
-    "Trains a network on several devices with fully_shard (FSDP2).\n"
-    "Example: ddprun --nproc-per-node 4 train_fsdp --model gpt --steps 20";
+static const char SUMMARY[] = "Trains a network on several devices with fully_shard (FSDP2).\n"
+                              "Example: ddprun --nproc-per-node 4 train_fsdp --model gpt --steps 9";
 
 int main(int argc, char **argv) {
     Error err = {0};
