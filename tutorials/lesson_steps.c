@@ -63,16 +63,16 @@ static const Step STEPS[] = {
     {17, "sharding", "divides the optimizer over the ranks",
      "ddprun --nproc-per-node 2 tutorial_17 --optimizer adamw", "",
      "none|no-sum|no-gather|lost-rest"},
-    {18, "less-to-send", "sends gradients with fewer bytes",
-     "ddprun --nproc-per-node 2 tutorial_18 --wire bf16", "wire|scale", "none|own-inf"},
-    {18, "rank-1", "sends each matrix of gradients as a column times a row",
-     "ddprun --nproc-per-node 2 tutorial_18_rank_1", "", "none|no-feedback"},
-    {19, "gpus", "", "", "", "none"}, // a program without a Lesson
-    {20, "hangs", "stops early, and what can go wrong with that",
-     "ddprun --nproc-per-node 3 tutorial_20 --epochs 4", "timeout|stop-below",
+    {20, "less-to-send", "sends gradients with fewer bytes",
+     "ddprun --nproc-per-node 2 tutorial_20 --wire bf16", "wire|scale", "none|own-inf"},
+    {20, "rank-1", "sends each matrix of gradients as a column times a row",
+     "ddprun --nproc-per-node 2 tutorial_20_rank_1", "", "none|no-feedback"},
+    {21, "gpus", "", "", "", "none"}, // a program without a Lesson
+    {22, "hangs", "stops early, and what can go wrong with that",
+     "ddprun --nproc-per-node 3 tutorial_22 --epochs 4", "timeout|stop-below",
      "none|lonely-if|lone-stop|barrier|stuck|dead"},
-    {21, "machines", "trains on several machines",
-     "ddprun --nnodes 2 --node-rank 0 --nproc-per-node 2 --master-addr 10.0.0.1 tutorial_21",
+    {23, "machines", "trains on several machines",
+     "ddprun --nnodes 2 --node-rank 0 --nproc-per-node 2 --master-addr 10.0.0.1 tutorial_23",
      "scratch", "none|global-rank|prepare-once"},
 };
 // clang-format on
