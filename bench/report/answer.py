@@ -134,7 +134,8 @@ def verdict_text(pair, place):
     share = f"{100 * abs(pair.change) / pair.dp:.0f} %"
     if share == "0 %":
         return f"{pair.first} and {pair.second} differ by less than half a per cent {place}"
-    return f"{pair.second} is {share} {'faster' if pair.change < 0 else 'slower'} than {pair.first} {place}"
+    whose = "its" if pair.second == "yours" else f"{pair.second}'s"
+    return f"{whose} step is {share} {'shorter' if pair.change < 0 else 'longer'} than {pair.first}'s {place}"
 
 
 def reason(pair, dp, ddp):

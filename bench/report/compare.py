@@ -107,7 +107,7 @@ class Comparison:
             "worlds": " ".join(map(str, results.timed_worlds)),
             "answer_world": results.world,
             "units": results.fact("units", "cores"),
-            "key_phases": seen_phases(450, [results.rows(path) for path in sorted(plots.glob("phases-*.csv"))]),
+            "key_phases": seen_phases(450, [results.rows(f"plots/{path.name}") for path in plots.glob("phases-*.csv")]),
             "key_timeline": seen_phases(580, [results.rows("plots/timeline.csv")]),
             "timeline_model": f"{captions.traced_network(results)}, {self.where}",
             "link_text": results.link,

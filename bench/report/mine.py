@@ -30,7 +30,7 @@ def headline(results):
     here = [(pair, "through memory" if results.is_cpu else "on these GPUs") for pair in pairs(results.rows("difference-mine.csv"))
             if (pair.model, pair.world) == (first, results.world)]
     there = [(pair, f"over {place_text(results.link)}") for pair in pairs(results.rows("difference-link-mine.csv"))[:1]]
-    said = [verdict_text(pair, place).removeprefix("yours is ") + because(pair) for pair, place in here + there]
+    said = [verdict_text(pair, place) + because(pair) for pair, place in here + there]
     text = f"Yours ({results.mine['file']})"
     text += f" with {results.name(first)} on {plural(results.world, 'device')}: {'; '.join(said)}" if said else ": its speed is not known"
     return f"{text}. {bits(results)}"

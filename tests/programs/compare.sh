@@ -41,7 +41,8 @@ for figure in throughput memory phases timeline buckets difference loss; do
     checks=$((checks + 1))
     grep -qE 'class="value"><title>[a-zA-Z0-9_ ]+: [-+]?[0-9.]+(e-[0-9]+)? [a-zA-Z]' "$figure.svg" || fail "$figure.svg tells no value"
 done
-checks=$((checks + 1))
+checks=$((checks + 2))
+grep -q '^key_phases = "[a-z ]*forward [a-z ]*backward' plots/settings.gp && grep -q '>optimizer<' phases.svg || fail "phases.svg lacks its key"
 [ "$(grep -c '<figure ' report.html)" = 7 ] || fail "not seven figures in report.html"
 grep -q 'id="what-if"' report.html || fail "no what-if"
 grep -q 'href="player.html"' report.html && grep -q '"id":"memory".*"id":"link"' player.html || fail "no step that plays, of both traces"

@@ -19,18 +19,18 @@ class Yours(unittest.TestCase):
 
     def test_slower(self):
         headline, line = self.said((10, {"backward": 10}), (15, {"backward": 10.5, "exposed": 4.5}))
-        self.assertEqual(headline, "Yours (my ddp.c) with mlp on 2 devices: 50 % slower than DDP through memory, because it waits for gradients "
+        self.assertEqual(headline, "Yours (my ddp.c) with mlp on 2 devices: its step is 50 % longer than DDP's through memory, because it waits for gradients "
                          "when the backward pass is over (+4.50 ms of exposed). Its numbers are train_ddp's in all 9 comparisons.")
         self.assertIn("yours takes 5.00 ms more than DDP's 10.00 per step (50.0 %): exposed +4.50, backward +0.50", line)
 
     def test_faster(self):
         headline, line = self.said((15, {"backward": 10.5, "exposed": 4.5}), (10, {"backward": 10}))
-        self.assertIn("33 % faster than DDP through memory. Its", headline)
+        self.assertIn("its step is 33 % shorter than DDP's through memory. Its", headline)
         self.assertIn("yours saves 5.00 ms of DDP's 15.00 per step (33.3 %): exposed -4.50", line)
 
     def test_no_phase_explains_it(self):
         headline, _ = self.said((10, {"forward": 5, "backward": 5}), (15, {"forward": 7.4, "backward": 7.6}))
-        self.assertIn("50 % slower than DDP through memory. Its", headline)
+        self.assertIn("its step is 50 % longer than DDP's through memory. Its", headline)
 
     def test_tie(self):
         headline, line = self.said((10, {"backward": 10}), (10.1, {"backward": 10.1}))
@@ -45,7 +45,7 @@ class Yours(unittest.TestCase):
 
     def test_of_dp(self):
         headline, line = self.said((10, {"backward": 10}), (20, {"backward": 10, "reduce": 10}), like="dp")
-        self.assertIn("43 % slower than DP through memory, because it adds gradients up longer (+8.00 ms of reduce). Its numbers are train_dp's",
+        self.assertIn("its step is 43 % longer than DP's through memory, because it adds gradients up longer (+8.00 ms of reduce). Its numbers are train_dp's",
                       headline)
         self.assertIn("more than DP's 14.00", line)
 
@@ -60,7 +60,7 @@ class Yours(unittest.TestCase):
             here = [row("ddp", "mlp", 2, 10, backward=10), row("mine", "mlp", 2, 10, backward=10)]
             made.summary(row("dp", "mlp", 2, 14, backward=14), *here)
             made.summary(row("dp", "mlp", 2, 24, backward=24), here[0], row("mine", "mlp", 2, 30, backward=10, exposed=20), part="-link")
-            self.assertIn("DDP and yours tie through memory; 200 % slower than DDP over 10 Gbit/s, because it waits", mine.headline(made.results))
+            self.assertIn("DDP and yours tie through memory; its step is 200 % longer than DDP's over 10 Gbit/s, because it waits", mine.headline(made.results))
 
     def test_a_run_that_failed(self):
         with Made(**MINE, mine_comparisons=9, mine_broken=3) as made:

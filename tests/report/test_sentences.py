@@ -107,30 +107,30 @@ class LineOne(unittest.TestCase):
             return answer.headline(results.results)
 
     def test_faster(self):
-        self.assertEqual(self.line([ONE, DP2, DDP2], LINK), self.head + "DDP is 16 % faster than DP through memory and 33 % over 10 Gbit/s, "
+        self.assertEqual(self.line([ONE, DP2, DDP2], LINK), self.head + "DDP's step is 16 % shorter than DP's through memory and 33 % over 10 Gbit/s, "
                          "because DP's device 0 sends and sums 9.0 ms a step while no device computes, and DDP still waits for 1.0 ms.")
 
     def test_faster_without_a_link(self):
-        self.assertEqual(self.line([ONE, DP2, DDP2]), self.head + "DDP is 16 % faster than DP through memory, because DP's device 0 sends "
+        self.assertEqual(self.line([ONE, DP2, DDP2]), self.head + "DDP's step is 16 % shorter than DP's through memory, because DP's device 0 sends "
                          "and sums 2.4 ms a step while no device computes, and DDP still waits for 0.3 ms.")
 
     def test_tie(self):
         rows = [ONE, row("dp", "mlp", 2, (9, 10, 11), forward=10), row("ddp", "mlp", 2, (9.2, 10.2, 11.2), forward=10.2)]
         self.assertEqual(self.line(rows), self.head + "DP and DDP tie through memory.")
         self.assertEqual(self.line(rows, rows[1:]), self.head + "DP and DDP tie through memory and over 10 Gbit/s.")
-        self.assertEqual(self.line(rows, LINK), self.head + "DP and DDP tie through memory; DDP is 33 % faster than DP over 10 Gbit/s, "
+        self.assertEqual(self.line(rows, LINK), self.head + "DP and DDP tie through memory; DDP's step is 33 % shorter than DP's over 10 Gbit/s, "
                          "because DP's device 0 sends and sums 9.0 ms a step while no device computes, and DDP still waits for 1.0 ms.")
 
     def test_slower(self):
         rows = [ONE, row("dp", "mlp", 2, (9.8, 10, 10.2), forward=9, reduce=1), row("ddp", "mlp", 2, (11.8, 12, 12.2), forward=9, exposed=3)]
-        self.assertEqual(self.line(rows), self.head + "DDP is 20 % slower than DP through memory, because DDP waits for 3.0 ms a step, and "
+        self.assertEqual(self.line(rows), self.head + "DDP's step is 20 % longer than DP's through memory, because DDP waits for 3.0 ms a step, and "
                          "DP's device 0 sends and sums only 1.0.")
-        self.assertIn("DDP is 20 % slower than DP through memory, because DDP waits", self.line(rows, LINK))
-        self.assertIn("; DDP is 33 % faster than DP over 10 Gbit/s, because DP's device 0", self.line(rows, LINK))
+        self.assertIn("DDP's step is 20 % longer than DP's through memory, because DDP waits", self.line(rows, LINK))
+        self.assertIn("; DDP's step is 33 % shorter than DP's over 10 Gbit/s, because DP's device 0", self.line(rows, LINK))
 
     def test_slower_by_computing(self):
         rows = [ONE, row("dp", "mlp", 2, (9.8, 10, 10.2), forward=10), row("ddp", "mlp", 2, (11.8, 12, 12.2), forward=12)]
-        self.assertEqual(self.line(rows), self.head + "DDP is 20 % slower than DP through memory.")
+        self.assertEqual(self.line(rows), self.head + "DDP's step is 20 % longer than DP's through memory.")
 
     def test_disturbed(self):
         self.assertEqual(self.line(disturb([ONE, DP2, DDP2])),
