@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # compare.sh: the same networks trained by one device, by DataParallel and by
 # DistributedDataParallel, and compared: how fast, what a step is spent on, how much memory, and
-# whether they compute the same bits. Needs nothing but a Debian or Ubuntu: it installs (as root or
+# whether they compute the same bits. Beside DDP stands fully sharded training, in speed, memory and bits. Needs nothing but a Debian or Ubuntu: it installs (as root or
 # with --install), builds, runs.
 #
 # Writes summary.csv, difference.csv, equivalence.csv, figures (SVG for pages, PNG for slides), report.md,
@@ -69,7 +69,7 @@ worlds=$(tr -s ' ' '\n' <<<"$worlds" | sort -nu | awk '$1 > 1' | paste -sd ' ' -
 [[ -n $worlds ]] || fail_usage "--world: at least one number from 2 is needed"
 [[ -z $slow_link || ($device != cuda && " $worlds " == *" 2 "*) ]] ||
     fail_usage "--link is for CPU devices, and for a --world that has 2"
-programs="train_single train_dp train_ddp ddprun compare_tensors"
+programs="train_single train_dp train_ddp train_fsdp ddprun compare_tensors"
 [[ $only_equivalence == 1 ]] || programs="$programs bench_probe bench_profile bench_scale" # for figures
 # shellcheck disable=SC2086 # the programs are words
 get_ready $programs

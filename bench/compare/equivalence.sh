@@ -144,12 +144,14 @@ equivalence_of() {
         compare_runs "$model" "ddp:$world" "ddp$world" "ddp:$world cap=$cap" "cap$cap" "$same"
     done
     # The optimizer divided over the ranks: an option that reads all gradients has them whole; without one the sum,
-    # the step and the new weights are one pass.
+    # the step and the new weights are one pass. Then weights and gradients divided as well.
     for world in $worlds; do
         probe "$model" "zero1-$world" zero1 "$world" "$@"
         compare_runs "$model" "ddp:$world" "ddp$world" "zero1:$world" "zero1-$world" "$same"
         probe_state "$model" "zero1-$world-fused" zero1 "$world" "$@"
         compare_states "$model" "ddp:$world" "ddp$world" "zero1:$world fused" "zero1-$world-fused" "$same"
+        probe "$model" "fsdp$world" fsdp "$world" "$@"
+        compare_runs "$model" "ddp:$world" "ddp$world" "fsdp:$world" "fsdp$world" "$same"
     done
 
     world=${worlds%% *}
@@ -160,6 +162,8 @@ equivalence_of() {
     probe "$model" dp3-uneven dp 3 "$@" --global-batch $((batch + 1))
     probe "$model" ddp3-uneven ddp 3 "$@" --global-batch $((batch + 1))
     compare_runs "$model" "dp:3 uneven" dp3-uneven "ddp:3 uneven" ddp3-uneven "$same"
+    probe "$model" fsdp3-uneven fsdp 3 "$@" --global-batch $((batch + 1))
+    compare_runs "$model" "ddp:3 uneven" ddp3-uneven "fsdp:3 uneven" fsdp3-uneven "$same"
     equivalence_of_mine "$model" $batch "$@"
     [[ $model != gpt* ]] || equivalence_of_adamw "$model" "$@"
     [[ $kind == cpu ]] || equivalence_of_graphs "$model" "$world" "$@"
@@ -179,6 +183,8 @@ equivalence_of_adamw() {
         compare_runs "$model" "dp:$world adamw" "dp$world-adamw" "ddp:$world adamw" "ddp$world-adamw" "$same"
         probe "$model" "zero1-$world-adamw" zero1 "$world" "$@" --clip-grad-norm 1
         compare_runs "$model" "ddp:$world adamw" "ddp$world-adamw" "zero1:$world adamw" "zero1-$world-adamw" "$same"
+        probe "$model" "fsdp$world-adamw" fsdp "$world" "$@" --clip-grad-norm 1
+        compare_runs "$model" "ddp:$world adamw" "ddp$world-adamw" "fsdp:$world adamw" "fsdp$world-adamw" "$same"
         probe_state "$model" "ddp$world-unclipped" ddp "$world" "$@"
         probe_state "$model" "zero1-$world-unclipped" zero1 "$world" "$@"
         compare_states "$model" "ddp:$world unclipped" "ddp$world-unclipped" \

@@ -24,13 +24,13 @@ configurations() {
     [[ -z $mine ]] || for world in $worlds; do echo mine "$world"; done
 }
 
-# speed_configurations MODEL: the configurations whose speed is measured. Where the optimizer has a state that is worth
-# dividing, they are one more kind than above: DDP with the optimizer divided over its ranks (zero1, ZeRO-1).
+# speed_configurations MODEL: the configurations whose speed is measured: also fully sharded training (fsdp) and, where the
+# optimizer has a state that is worth dividing, DDP with the optimizer divided over its ranks (zero1, ZeRO-1).
 speed_configurations() {
     local world
     configurations
-    [[ $(speed_options "$1") == *adamw* ]] || return 0
-    for world in $worlds; do echo zero1 "$world"; done
+    [[ $(speed_options "$1") != *adamw* ]] || for world in $worlds; do echo zero1 "$world"; done
+    for world in $worlds; do echo fsdp "$world"; done
 }
 
 # Repeats are the outer loop, so that a disturbance of the machine meets all strategies alike. A run

@@ -116,9 +116,9 @@ train() {
     case $like in
     single) command=($(on_first_core) "$bin/train_single") ;;
     dp) command=("$bin/train_dp" $(dp_devices "$world") --bind cores) ;;
-    ddp | zero1)
+    ddp | zero1 | fsdp)
         start_ranks "$world"
-        command+=("$bin/train_ddp" --sampler blocked)
+        command+=("$bin/$([[ $like == fsdp ]] && echo train_fsdp || echo train_ddp)" --sampler blocked)
         [[ $backend != mpi ]] || command+=(--backend mpi)
         [[ $kind != cuda ]] || command+=(--backend nccl)
         [[ $strategy != zero1 ]] || command+=(--zero-optimizer)

@@ -1,5 +1,5 @@
 # memory.gp: peak memory of device 0 and of the fullest other device, a panel for each model.
-# Reads plots/MODEL.csv: rows of summary.csv.
+# Reads plots/memory-MODEL.csv: rows of summary.csv.
 
 load "plots/settings.gp"
 name = "memory"
@@ -30,7 +30,7 @@ do for [m = 1:words(models)] {
     set title word(models, m) offset 0, -0.5
     set tmargin at screen panel_at(75 + 285 * (m - 1))
     set bmargin at screen panel_at(275 + 285 * (m - 1))
-    file = "plots/".word(models, m).".csv"
+    file = "plots/memory-".word(models, m).".csv"
     plot file using (megabytes("peak_bytes_device0")):xtic(bar_label(0)) linecolor rgb "#A63C00", \
         file using (several(megabytes("peak_bytes_other"))) linecolor rgb sky @values
 }

@@ -1,6 +1,6 @@
 """Which is faster, and why: sentences from difference.csv and summary.csv. Rows that were disturbed take part in none."""
 
-from .look import DEVICE_0, NAMES
+from .look import DEVICE_0, NAMES, SHARDED
 from .results import ReportError
 from .text import plural, short_number, signed
 
@@ -211,23 +211,38 @@ def answer_lines(results):
     return [*lines[first:first + 1], *over, *lines[:first], *lines[first + 1:]]
 
 
-def zero_lines(results):
-    """What dividing the optimizer over DDP's ranks saves, a line for each network and number of devices."""
+def held_text(row, ddp):
+    """What a rank holds and moves beside DDP's."""
+    held, whole = row.number("peak_bytes_device0") / 1e6, ddp.number("peak_bytes_device0") / 1e6
+    text = f"a rank holds {held:.2f} MB and DDP's {whole:.2f}, {abs(whole - held):.2f} MB {'less' if held <= whole else 'more'}"
+    if row["strategy"] == "zero1":
+        return f"with the optimizer divided (ZeRO-1) {text}"
+    moved = ddp.number("moved_bytes_per_step")
+    return f"fully sharded (FSDP) {text}, and moves {row.number('moved_bytes_per_step') / moved if moved else 0:.2f} times DDP's bytes"
+
+
+def step_text(row, ddp):
+    """A step beside DDP's."""
+    text = f"a step takes {row.number('step_ms_p50'):.2f} ms and DDP's {ddp.number('step_ms_p50'):.2f}"
+    if row["strategy"] == "fsdp":
+        return text + f", of which waiting for weights and gradients {row.number('exposed_ms'):.2f} and {ddp.number('exposed_ms'):.2f}"
+    update, whole_update = (one.total("exposed_ms", "optimizer_ms") for one in (row, ddp))
+    return (text + f", waiting for gradients and stepping {update:.2f} and {whole_update:.2f}, "
+            f"{update / whole_update if whole_update > 0 else 0:.2f} times")
+
+
+def sharded_lines(results):
+    """What dividing the optimizer, or everything, over DDP's ranks saves, a line for each network and number of devices."""
     lines = []
-    for zero in results.rows("summary.csv"):
-        if zero["strategy"] != "zero1":
+    for row in results.rows("summary.csv"):
+        if row["strategy"] not in SHARDED:
             continue
-        ddp = results.row_of("ddp", zero["model"], zero["world_size"])
-        held, whole = zero.number("peak_bytes_device0") / 1e6, ddp.number("peak_bytes_device0") / 1e6
-        line = (f"{results.name(zero['model'])}, {zero['world_size']} devices: with the optimizer divided (ZeRO-1) a rank holds "
-                f"{held:.2f} MB and DDP's {whole:.2f}, {whole - held:.2f} MB less")
-        if not zero.is_true("timed"):
+        ddp = results.row_of("ddp", row["model"], row["world_size"])
+        line = f"{results.name(row['model'])}, {row['world_size']} devices: {held_text(row, ddp)}"
+        if not row.is_true("timed"):
             lines.append(line + ".")
-        elif zero.is_true("disturbed") or ddp.is_true("disturbed"):
+        elif row.is_true("disturbed") or ddp.is_true("disturbed"):
             lines.append(line + "; times were disturbed by other work, no conclusion.")
         else:
-            update, whole_update = (row.total("exposed_ms", "optimizer_ms") for row in (zero, ddp))
-            lines.append(line + f"; a step takes {zero.number('step_ms_p50'):.2f} ms and DDP's {ddp.number('step_ms_p50'):.2f}, "
-                         f"waiting for gradients and stepping {update:.2f} and {whole_update:.2f}, "
-                         f"{update / whole_update if whole_update > 0 else 0:.2f} times.")
+            lines.append(f"{line}; {step_text(row, ddp)}.")
     return lines

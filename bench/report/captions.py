@@ -1,7 +1,7 @@
 """The sentence of each figure of a comparison, computed from what the figure shows; and the sentences about the slow link."""
 
 from .answer import moving_ms, pairs_here, waiting_ms
-from .look import NAMES
+from .look import NAMES, SHARDED
 from .results import ties
 from .text import joined, listed, plural, signed
 from .traces import hidden_of
@@ -13,9 +13,9 @@ def more_or_less(ms, digits=2):
     return f"{abs(ms):.{digits}f} ms {'less' if ms < 0 else 'more'}"
 
 
-def of_world(results, model):
+def of_world(results, model, but=SHARDED):
     """The rows of DP and DDP on as many devices as the figures speak of."""
-    return {row["strategy"]: row for row in results.summary(model) if int(row["world_size"]) == results.world}
+    return {row["strategy"]: row for row in results.summary(model, but) if int(row["world_size"]) == results.world}
 
 
 def difference(results, file="difference"):
@@ -80,11 +80,11 @@ def phases(results):
 def memory(results):
     said = []
     for model in results.models:
-        rows = of_world(results, model)
+        rows = of_world(results, model, but=())
         if {"dp", "ddp"} <= set(rows):
             peak = {strategy: row.number("peak_bytes_device0") / 1e6 for strategy, row in rows.items()}
             said.append(f"{results.name(model)} on {results.world} devices: device 0 holds {peak['dp']:.2f} MB under DP and "
-                        f"{peak['ddp']:.2f} MB under DDP" + (f", {peak['mine']:.2f} MB under yours" if "mine" in peak else ""))
+                        f"{peak['ddp']:.2f} MB under DDP" + "".join(f", {peak[other]:.2f} MB under {NAMES[other]}" for other in ("mine", *SHARDED) if other in peak))
     return joined(said)
 
 

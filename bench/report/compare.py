@@ -59,7 +59,8 @@ class Comparison:
         for model in self.results.models:
             rows, name = self.results.summary(model), self.results.name(model)
             if rows:
-                write_csv(plots / f"{name}.csv", rows[0].keys(), [row.values() for row in rows])
+                for kind, of in (("", rows), ("memory-", self.results.summary(model, but=()))):
+                    write_csv(plots / f"{kind}{name}.csv", of[0].keys(), [row.values() for row in of])
                 lay_out_phases(plots / f"phases-{name}.csv", rows)
         for name in ("difference", "difference-mine"):
             for pair in answer.pairs_here(self.results, name):
@@ -180,7 +181,7 @@ class Comparison:
         print("\n" + "\n\n".join(terminal_table(part) for part in parts if len(part) > 1) + "\n")
         if results.timed_worlds:
             lines = [answer.headline(results), answer.limit_line(results), mine.headline(results), *answer.answer_lines(results),
-                     *mine.lines(results), *answer.zero_lines(results)]
+                     *mine.lines(results), *answer.sharded_lines(results)]
             print("\n".join(folded(line) for line in lines if line) + "\n")
         for line in tables.disturbed(results):
             print(folded(f"disturbed: {line}"))

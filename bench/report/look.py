@@ -12,9 +12,11 @@ COLOURS = {
     "grey": "#999999", "pale": "#DDDDDD", "pink": "#F2A6C4", "forest": "#00664B", "slate": "#444444",
 }
 # A strategy is the same colour, dash and mark in every figure, so that a grey print tells them apart.
-STRATEGIES = {"single": ("black", 3, 9), "dp": ("orange", 2, 7), "ddp": ("blue", 1, 5), "mine": ("green", 4, 13)}
+STRATEGIES = {"single": ("black", 3, 9), "dp": ("orange", 2, 7), "ddp": ("blue", 1, 5), "mine": ("green", 4, 13),
+              "zero1": ("sky", 5, 11), "fsdp": ("purple", 4, 15)}
 # mine: what compare.sh --mine loads.
-NAMES = {"single": "one device", "dp": "DP", "ddp": "DDP", "mine": "yours", "zero1": "ZeRO-1"}
+NAMES = {"single": "one device", "dp": "DP", "ddp": "DDP", "mine": "yours", "zero1": "ZeRO-1", "fsdp": "FSDP"}
+SHARDED = ("zero1", "fsdp")  # compared with DDP in what a rank holds
 # The phases of a step in the order in which they are stacked. Neighbours differ in lightness as well.
 PHASES = {
     "data": "grey", "scatter": "yellow", "replicate": "vermilion", "forward": "sky", "gather": "purple", "loss": "indigo",

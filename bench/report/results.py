@@ -6,6 +6,8 @@ import math
 import subprocess
 from pathlib import Path
 
+from .look import SHARDED
+
 
 class ReportError(Exception):
     """The results contradict each other, or a file of them is not as it should be."""
@@ -233,10 +235,9 @@ class Results:
     def name(self, model, part="speed"):
         return self.network(model, part)["name"]
 
-    def summary(self, model):
-        """The rows of DP, DDP and one device that are timed."""
-        return [row for row in self.rows("summary.csv")
-                if row["model"] == model and row.is_true("timed") and row["strategy"] != "zero1"]
+    def summary(self, model, but=SHARDED):
+        """The rows of DP, DDP and one device that are timed; of all strategies but these."""
+        return [row for row in self.rows("summary.csv") if row["model"] == model and row.is_true("timed") and row["strategy"] not in but]
 
     def row_of(self, strategy, model, world, file="summary.csv"):
         for row in self.rows(file):

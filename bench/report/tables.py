@@ -1,7 +1,7 @@
 """The tables of a comparison, as rows whose first is the head; the same rows fill the terminal and the report."""
 
 from .captions import far_from
-from .look import NAMES
+from .look import NAMES, SHARDED
 from .results import unique
 from .text import plural, short_number
 
@@ -55,7 +55,7 @@ def communication(results):
     table = [["network", "devices", "all-reduces ms", "exposed ms", "hidden"]]
     for row in results.rows("summary.csv"):
         busy = row.number("communication_ms")
-        if row["strategy"] != "zero1" and results.runs_like(row["strategy"]) == "ddp" and row.is_true("timed") and not row.is_true("disturbed") and busy > 0:
+        if row["strategy"] not in SHARDED and results.runs_like(row["strategy"]) == "ddp" and row.is_true("timed") and not row.is_true("disturbed") and busy > 0:
             hidden = max(1 - row.number("exposed_ms") / busy, 0)
             table.append([results.name(row["model"]), row["world_size"] + " yours" * (row["strategy"] == "mine"), f"{busy:.2f}", f"{row.number('exposed_ms'):.2f}",
                           f"{100 * hidden:.0f} %"])

@@ -38,7 +38,7 @@ cp "$work/log" "$work/printed"
 check "equivalence" grep -q '^Equivalence: held in all ' "$work/printed"
 check "why there are no times" grep -q 'no timing means anything' "$work/printed"
 check "and in the report" grep -q 'no timing means anything' "$out/report.md"
-check "a row per configuration" test "$(wc -l <"$out/summary.csv")" = 4
+check "a row per configuration" test "$(wc -l <"$out/summary.csv")" = 5
 check "no times" awk -F, 'NR > 1 && ($7 $8 $9 $10 $16 $28) != "0" { exit 1 }' "$out/summary.csv"
 check "memory" awk -F, 'NR > 1 && !($11 > 0) { exit 1 }' "$out/summary.csv"
 check "over NCCL" grep -q '^ddp,mlp,cuda,nccl,2,' "$out/summary.csv"

@@ -6,7 +6,7 @@ bench=$(cd "$(dirname "$0")/../../bench" && pwd)
 . "$(dirname "$0")/checks.sh"
 run "compare.sh" "$bench/compare.sh" --bin "$bin" --quick --repeats 1 --patience 0 --model gpt --world "2 4" --out gpt
 for pair in "dp:2,ddp:2" "dp:4,ddp:4" "dp:3 uneven,ddp:3 uneven" "dp:5 adamw,ddp:5 adamw" "ddp:2,ddp:2 cap=0" \
-    "ddp:2,ddp:2 no-overlap" "dp:2,single:1" "ddp:3 adamw,zero1:3 adamw" "ddp:5 unclipped,zero1:5 unclipped"; do
+    "ddp:2,ddp:2 no-overlap" "dp:2,single:1" "ddp:3 adamw,zero1:3 adamw" "ddp:5 adamw,fsdp:5 adamw" "ddp:5 unclipped,zero1:5 unclipped"; do
     checks=$((checks + 1))
     [ "$(grep -c "^gpt,$pair,weight,.*transformer.wte.weight" gpt/equivalence.csv)" -ge 1 ] || fail "no row of $pair"
 done
@@ -28,6 +28,8 @@ checks=$((checks + 1))
     fail "$parameters parameters: $(memory_of ddp) bytes, and $(memory_of zero1) with the optimizer divided"
 for world in 2 4; do
     checks=$((checks + 1))
-    grep -q "gpt, $world devices: with the optimizer divided (ZeRO-1) a rank holds" gpt/report.md || fail "report.md: no sentence of $world ranks"
+    for how in "with the optimizer divided (ZeRO-1)" "fully sharded (FSDP)"; do
+        grep -q "gpt, $world devices: $how a rank holds .* less" gpt/report.md || fail "report.md: no sentence of $world ranks, $how"
+    done
 done
 tally compare_gpt

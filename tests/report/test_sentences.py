@@ -223,13 +223,24 @@ class Captions(unittest.TestCase):
                     ("zero1", 2, 1, 0, 18.25e6, 46.5, 0.6, 2), ("zero1", 4, 1, 1, 17e6, 50, 1, 3), ("zero1", 8, 0, 0, 16e6, 1, 0, 0))]
         with made(rows) as results:
             said = "gpt, {} devices: with the optimizer divided (ZeRO-1) a rank holds {} MB and DDP's {}, {} MB less"
-            self.assertEqual(answer.zero_lines(results.results), [
+            self.assertEqual(answer.sharded_lines(results.results), [
                 said.format(2, "18.25", "21.50", "3.25") + "; a step takes 46.50 ms and DDP's 48.00, waiting for gradients and stepping 2.60 "
                 "and 4.00, 0.65 times.",
                 said.format(4, "17.00", "20.00", "3.00") + "; times were disturbed by other work, no conclusion.",
                 said.format(8, "16.00", "20.00", "4.00") + "."])
         with made() as results:
-            self.assertEqual(answer.zero_lines(results.results), [])
+            self.assertEqual(answer.sharded_lines(results.results), [])
+
+    def test_fsdp(self):
+        ddp = row("ddp", "mlp", 2, 48, exposed=1, peak_bytes_device0=20e6)
+        said = ("mlp, 2 devices: fully sharded (FSDP) a rank holds {} MB and DDP's 20.00, {}, and moves 1.50 times DDP's bytes; a step "
+                "takes 50.00 ms and DDP's 48.00, of which waiting for weights and gradients 2.00 and 1.00.")
+        for peak, held, change in ((12e6, "12.00", "8.00 MB less"), (26e6, "26.00", "6.00 MB more")):
+            fsdp = row("fsdp", "mlp", 2, 50, exposed=2, peak_bytes_device0=peak, moved_bytes_per_step=1.5e6)
+            with made([*ROWS[:2], ddp, fsdp]) as results:
+                self.assertEqual(answer.sharded_lines(results.results), [said.format(held, change)])
+                self.assertIn(f"20.00 MB under DDP, {held} MB under FSDP", captions.memory(results.results))
+                self.assertEqual(len(results.results.summary("mlp")), 3)
 
 
 class Links(unittest.TestCase):
