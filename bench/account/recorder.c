@@ -1,0 +1,381 @@
+/* recorder.c: what each entry of a GPU's kernel tables does, in numbers. An entry's numbers are
+ * those of its CUDA kernels, read from their sources; their comments name what is not obvious.
+ */
+#include "bench/account/recorder.h"
+
+#include <string.h>
+
+#include "common/base/memory.h"
+
+enum { OPERATIONS_MAX = 128 };
+enum { HALF = 2, FLOAT = 4 }; // bytes of an element
+enum { BLOCK = 256, WARP = 32 };
+
+struct Recorder {
+    Device *device;
+    const Kernels *own; // the device's
+    Kernels kernels;
+    ElementwiseKernels elementwise;
+    SliceKernels slices;
+    MatrixKernels matrix;
+    ConvolutionKernels convolution;
+    NormKernels norm;
+    LossKernels loss;
+    PixelKernels pixels;
+    TransformerKernels transformer;
+    HalfKernels halves;
+    OptimizerKernels optimizer;
+    Operation operations[OPERATIONS_MAX];
+    size_t count;
+};
+
+// Kernel functions have no parameter for their device (kernels.h), so the recorder is found here.
+static Recorder *recording;
+
+static void note(Operation operation) {
+    Recorder *r = recording;
+    operation.times = 1;
+    for (size_t i = 0; i < r->count; i++) {
+        Operation *known = &r->operations[i];
+        if (strcmp(known->kernel, operation.kernel) == 0 && known->m == operation.m &&
+            known->n == operation.n && known->k == operation.k && known->bytes == operation.bytes &&
+            known->launches == operation.launches) {
+            known->times++;
+            return;
+        }
+    }
+    CHECK(r->count < OPERATIONS_MAX, "more than %d kinds of operations", OPERATIONS_MAX);
+    r->operations[r->count++] = operation;
+}
+
+// A kernel that is a loop over count elements: so many operations and bytes for each.
+static void note_loop(const char *kernel, size_t count, double fp32, double bytes) {
+    note((Operation){.kernel = kernel,
+                     .launches = 1,
+                     .fp32 = fp32 * (double)count,
+                     .bytes = bytes * (double)count});
+}
+
+static double product(size_t a, size_t b) {
+    return (double)a * (double)b;
+}
+
+// Bytes of an element that is stored, and read before if it is added to.
+static double stored(int bytes, bool accumulate) {
+    return accumulate ? 2 * bytes : bytes;
+}
+
+// ---- elementwise --------------------------------------------------------------------------------
+
+static void fill(float *y, float value, size_t count) {
+    (void)y, (void)value;
+    if (count > 0) note_loop("fill", count, 0, FLOAT);
+}
+
+static void add(float *y, const float *a, const float *b, size_t count) {
+    (void)y, (void)a, (void)b;
+    note_loop("add", count, 1, 3 * FLOAT);
+}
+
+static void accumulate_to(float *y, const float *x, size_t count) {
+    (void)y, (void)x;
+    note_loop("accumulate", count, 1, 3 * FLOAT);
+}
+
+static size_t elements(ImageSizes of) {
+    return of.n * of.c * of.inner;
+}
+
+static void narrow(Precision precision, ImageSizes of, const float *x, uint16_t *y, bool add_y) {
+    (void)precision, (void)x, (void)y;
+    note_loop("narrow", elements(of), 1, FLOAT + stored(HALF, add_y));
+}
+
+static void widen(Precision precision, ImageSizes of, const uint16_t *x, float *y, bool add_y) {
+    (void)precision, (void)x, (void)y;
+    note_loop("widen", elements(of), 1, HALF + stored(FLOAT, add_y));
+}
+
+static void half_add(Precision precision, uint16_t *y, const uint16_t *a, const uint16_t *b,
+                     size_t count) {
+    (void)precision, (void)y, (void)a, (void)b;
+    note_loop("half_add", count, 1, 3 * HALF);
+}
+
+static void add_to(Precision precision, float *y, const float *a, const uint16_t *b, size_t count) {
+    (void)precision, (void)y, (void)a, (void)b;
+    note_loop("add_to", count, 1, 2 * FLOAT + HALF);
+}
+
+enum { GELU_OPERATIONS = 20 }; // tanh by an exponential and a division, and a cubic polynomial
+
+static void activation(HalfActivation f, uint16_t *y, const uint16_t *x, size_t count) {
+    (void)f, (void)y, (void)x;
+    note_loop("activation", count, GELU_OPERATIONS, 2 * HALF);
+}
+
+static void activation_gradient(HalfActivation f, uint16_t *dx, const uint16_t *saved,
+                                const uint16_t *dy, size_t count, bool add_dx) {
+    (void)f, (void)dx, (void)saved, (void)dy;
+    note_loop("activation_gradient", count, 1.5 * GELU_OPERATIONS, 2 * HALF + stored(HALF, add_dx));
+}
+
+// ---- products -----------------------------------------------------------------------------------
+
+static size_t no_workspace(Precision precision, LinearShape shape) {
+    (void)precision, (void)shape;
+    return 0;
+}
+
+static size_t no_matmul_workspace(Precision precision, size_t m, size_t n, size_t k) {
+    (void)precision, (void)m, (void)n, (void)k;
+    return 0;
+}
+
+static void note_product(const char *kernel, size_t m, size_t n, size_t k, bool add_c) {
+    double bytes = HALF * (product(m, k) + product(k, n)) + stored(HALF, add_c) * product(m, n);
+    note((Operation){.kernel = kernel,
+                     .launches = 1,
+                     .m = m,
+                     .n = n,
+                     .k = k,
+                     .tensor = 2 * product(m, n) * (double)k,
+                     .bytes = bytes});
+}
+
+static void narrow_linear(Precision precision, LinearShape shape, const float *weight,
+                          const float *bias, uint16_t *to) {
+    (void)precision, (void)weight, (void)bias, (void)to;
+    note_loop("narrow_linear", shape.out * shape.in, 1, FLOAT + HALF);
+}
+
+static void linear(Compute how, LinearShape shape, const uint16_t *x, const uint16_t *weight,
+                   const float *bias, uint16_t *y) {
+    (void)how, (void)x, (void)weight, (void)bias, (void)y;
+    note_product("linear", shape.rows, shape.out, shape.in, false);
+}
+
+// A product to 16 bits, whose epilogue sums the bias's gradient, and a loop that accumulates both.
+static void linear_weight_gradient(Compute how, LinearShape shape, const uint16_t *dy,
+                                   const uint16_t *x, const LinearGradient *to) {
+    (void)how, (void)dy, (void)x;
+    note_product("linear_weight_gradient", shape.out, shape.in, shape.rows, false);
+    note_loop("widen_linear", shape.out * shape.in, 1, HALF + stored(FLOAT, to->add_dweight));
+}
+
+static void linear_input_gradient(Compute how, LinearShape shape, const uint16_t *dy,
+                                  const uint16_t *weight, const ReluMask *of, uint16_t *dx,
+                                  bool add_dx) {
+    (void)how, (void)dy, (void)weight, (void)of, (void)dx;
+    note_product("linear_input_gradient", shape.rows, shape.in, shape.out, add_dx);
+}
+
+// ---- transformers -------------------------------------------------------------------------------
+
+static void embedding(const Embedding *of, const float *wte, const float *wpe, float *y) {
+    (void)wte, (void)wpe, (void)y;
+    note_loop("embedding", of->rows * of->channels, 1, 3 * FLOAT);
+}
+
+static size_t embedding_workspace(const Embedding *of) {
+    (void)of;
+    return 0;
+}
+
+// A block per row and 256 channels looks at all tokens: before its own, or after it.
+static void embedding_gradient(const Embedding *of, const float *dy, float *dwte, bool add_dwte,
+                               void *workspace) {
+    (void)dy, (void)dwte, (void)add_dwte, (void)workspace;
+    size_t blocks = of->rows * ((of->channels + BLOCK - 1) / BLOCK);
+    double tokens = product(blocks, of->rows) * sizeof(int64_t);
+    note((Operation){.kernel = "embedding_gradient",
+                     .launches = 1,
+                     .bytes = tokens + 3 * FLOAT * product(of->rows, of->channels)});
+}
+
+static void position_gradient(const Embedding *of, const float *dy, float *dwpe, bool add_dwpe) {
+    (void)dy, (void)dwpe, (void)add_dwpe;
+    note_loop("position_gradient", of->rows * of->channels, 7, FLOAT);
+}
+
+// Sums are LaneSums, 7 operations an element (9 for a square), then doubles over a warp.
+static void note_rows(const char *kernel, const LayerNorm *norm, double fp32, double bytes) {
+    double count = product(norm->rows, norm->channels);
+    note((Operation){.kernel = kernel,
+                     .launches = 1,
+                     .fp32 = fp32 * count,
+                     .fp64 = product(norm->rows, WARP) * 14,
+                     .bytes = bytes * count});
+}
+
+static void layer_norm(const LayerNorm *norm, float *y) {
+    (void)y;
+    note_rows("layer_norm", norm, 7 + 10 + 4, 2 * FLOAT);
+}
+
+// Column sums of two LaneSums, the sum of their parts, and the input's gradient.
+static void layer_norm_gradient(const LayerNorm *norm, const float *dy, const NormGradient *to) {
+    (void)dy;
+    note_rows("layer_norm_columns", norm, 2 * 7 + 3, 2 * FLOAT);
+    note_loop("layer_norm_parameters", norm->channels, 0, 2 * FLOAT);
+    note_rows("layer_norm_input", norm, 2 * 7 + 10, 2 * FLOAT + stored(FLOAT, to->add_dx));
+}
+
+static size_t attention_saved(const Attention *of) {
+    return of->batch * of->heads * of->length * sizeof(float);
+}
+
+static size_t attention_workspace(Precision precision, const Attention *of) {
+    (void)precision;
+    return attention_saved(of);
+}
+
+// Pairs of a query and a key that tiles of so many tokens compute: none above the diagonal's tiles.
+static double pairs(const Attention *of, size_t tile) {
+    double count = 0;
+    for (size_t first = 0; first < of->length; first += tile) {
+        size_t end = first + tile;
+        count += product(tile, end < of->length ? end : of->length);
+    }
+    return count * product(of->batch, of->heads);
+}
+
+// A kernel of attention.cu on FP32 units: per pair `products` products of a head's dimensions and
+// `more` operations of the softmax.
+static void note_attention(const char *kernel, const Attention *of, size_t tile, double products,
+                           double more) {
+    double count = pairs(of, tile), rows = product(of->batch, of->length);
+    note((Operation){.kernel = kernel,
+                     .launches = 1,
+                     .fp32 = count * (products * (double)of->size + more),
+                     .bytes = 5 * HALF * rows * product(of->heads, of->size)});
+}
+
+enum { SOFTMAX_OPERATIONS = 24 }; // scale, mask, maximum, expf, sum, round; shuffles of the row
+
+static void attention(Compute how, const Attention *of, const uint16_t *qkv, uint16_t *y,
+                      void *saved) {
+    (void)how, (void)qkv, (void)y, (void)saved;
+    note_attention("attention_kernel", of, of->size > 64 ? 32 : 64, 2, SOFTMAX_OPERATIONS);
+}
+
+static void attention_gradient(Compute how, const Attention *of, const uint16_t *qkv,
+                               const uint16_t *y, const void *saved, const uint16_t *dy,
+                               uint16_t *dqkv, bool add_dqkv) {
+    (void)how, (void)qkv, (void)y, (void)saved, (void)dy, (void)dqkv, (void)add_dqkv;
+    size_t tile = of->size > 64 ? 16 : 32, channels = of->heads * of->size;
+    note_loop("attention_means_kernel", of->batch * of->length * channels, 2, 2 * HALF);
+    note_attention("attention_keys_kernel", of, tile, 4, SOFTMAX_OPERATIONS);
+    note_attention("attention_queries_kernel", of, tile, 3, SOFTMAX_OPERATIONS);
+}
+
+// ---- loss and optimizer -------------------------------------------------------------------------
+
+static void cross_entropy(Labels labels, const float *logits, double divisor, float *probabilities,
+                          float *loss) {
+    (void)logits, (void)divisor, (void)probabilities, (void)loss;
+    // A row is read three times. Its last two reads meet the L2 cache.
+    note_loop("cross_entropy", labels.n * labels.classes, 2 * 10 + 7 + 2, 2 * FLOAT);
+}
+
+static void cross_entropy_gradient(Labels labels, const float *probabilities, Upstream upstream,
+                                   float *dlogits, bool add_dlogits) {
+    (void)probabilities, (void)upstream, (void)dlogits;
+    note_loop("cross_entropy_gradient", labels.n * labels.classes, 8,
+              FLOAT + stored(FLOAT, add_dlogits));
+}
+
+static void count_correct(Labels labels, const float *logits, int64_t *correct) {
+    (void)logits, (void)correct;
+    note_loop("count_correct", labels.n * labels.classes, 3, FLOAT);
+}
+
+// One launch takes as many tensors as its arguments hold (list.cu).
+static void adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count,
+                 const OptimizerPeer *peer) {
+    (void)config, (void)peer;
+    const size_t each = 64;
+    double count = 0;
+    for (size_t i = 0; i < tensor_count; i++) count += (double)tensors[i].count;
+    note((Operation){.kernel = "adam",
+                     .launches = (tensor_count + each - 1) / each,
+                     .fp32 = 20 * count,
+                     .bytes = 7 * FLOAT * count}); // reads w, g, m, v; writes w, m, v
+}
+
+// ---- the tables ---------------------------------------------------------------------------------
+
+typedef void (*AnyKernel)(void);
+
+static void unknown(void) {
+    CHECK(false, "a step called a kernel that bench/account/recorder.c has no numbers for");
+}
+
+static void know_nothing(void *family, size_t bytes) {
+    const AnyKernel kernel = unknown;
+    for (size_t at = 0; at < bytes; at += sizeof kernel)
+        memcpy((char *)family + at, &kernel, sizeof kernel);
+}
+
+#define FAMILY(name) know_nothing(&r->name, sizeof r->name), r->kernels.name = &r->name
+
+static void fill_tables(Recorder *r) {
+    FAMILY(elementwise), FAMILY(slices), FAMILY(matrix), FAMILY(convolution), FAMILY(norm);
+    FAMILY(loss), FAMILY(pixels), FAMILY(transformer), FAMILY(halves), FAMILY(optimizer);
+    r->elementwise.fill = fill;
+    r->elementwise.add = add;
+    r->elementwise.accumulate = accumulate_to;
+    r->matrix.matmul_workspace = no_matmul_workspace;
+    r->loss.cross_entropy = cross_entropy;
+    r->loss.cross_entropy_gradient = cross_entropy_gradient;
+    r->loss.count_correct = count_correct;
+    r->transformer.embedding = embedding;
+    r->transformer.embedding_workspace = embedding_workspace;
+    r->transformer.embedding_gradient = embedding_gradient;
+    r->transformer.position_gradient = position_gradient;
+    r->transformer.layer_norm = layer_norm;
+    r->transformer.layer_norm_gradient = layer_norm_gradient;
+    r->transformer.attention_saved = attention_saved;
+    r->transformer.attention_workspace = attention_workspace;
+    r->halves.narrow = narrow;
+    r->halves.widen = widen;
+    r->halves.add = half_add;
+    r->halves.add_to = add_to;
+    r->halves.activation = activation;
+    r->halves.activation_gradient = activation_gradient;
+    r->halves.attention = attention;
+    r->halves.attention_gradient = attention_gradient;
+    r->halves.narrow_linear = narrow_linear;
+    r->halves.linear_workspace = no_workspace;
+    r->halves.linear = linear;
+    r->halves.linear_weight_gradient = linear_weight_gradient;
+    r->halves.linear_input_gradient = linear_input_gradient;
+    r->optimizer.adam = adam;
+}
+
+Recorder *recorder_open(Device *device) {
+    CHECK(device_is_dry(device) && !recording, "%s lists no operations", device->name);
+    Recorder *r = recording = memory_zalloc(sizeof *r);
+    r->device = device;
+    r->own = device->kernels;
+    r->kernels = *device->kernels;
+    fill_tables(r);
+    device->kernels = &r->kernels;
+    return r;
+}
+
+void recorder_close(Recorder *r) {
+    if (!r) return;
+    r->device->kernels = r->own;
+    recording = NULL;
+    free(r);
+}
+
+void recorder_clear(Recorder *r) {
+    r->count = 0;
+}
+
+const Operation *recorder_operations(const Recorder *r, size_t *count) {
+    *count = r->count;
+    return r->operations;
+}

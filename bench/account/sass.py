@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Writes account/kernels.csv: what the compiler made of attention's kernels in bfloat16, for heads of 64.
+
+    bench/account/sass.py NVCC CUOBJDUMP [ARCHITECTURE...]        default: 75 80 86 90
+
+Registers, shared memory, spilled bytes, and instructions by kind in the machine code: a loop's body counts once, so only ratios
+mean something. shared_words counts a load of 16 bytes as four.
+"""
+
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SOURCES = sorted((ROOT / "common/device/cuda").glob("attention*/*.cu")) + [ROOT / "common/device/cuda/attention.cu"]
+COLUMNS = "architecture,kernel,threads,registers,shared,spilled,instructions,ffma,hmma,mufu,shared_words"
+WIDTHS = {"32": 1, "64": 2, "128": 4}
+INSTRUCTION = re.compile(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
+
+
+def is_wanted(mangled):
+    return "bfloat16Li64E" in mangled or "bfloat16EE" in mangled
+
+
+def plain(mangled):
+    """_Z16attention_kernelI... -> attention_kernel"""
+    length = re.match(r"_Z(?:N\w*?|L)?(\d+)", mangled)
+    return mangled[length.end():length.end() + int(length[1])]
+
+
+def instructions(text):
+    """By kernel: how many of each kind."""
+    kernels, now = {}, None
+    for line in text.splitlines():
+        if "Function : " in line:
+            now = kernels.setdefault(line.split(" : ")[1].strip(), collections.Counter())
+        found = INSTRUCTION.match(line)
+        if found and now is not None:
+            kind, *suffixes = found[1].split(".")
+            now["all"] += 1
+            now[kind] += 1
+            if kind == "LDS":
+                now["words"] += max([WIDTHS.get(suffix, 1) for suffix in suffixes], default=1)
+            if kind == "LDSM":
+                now["words"] += int(suffixes[-1]) if suffixes[-1].isdigit() else 1
+    return kernels
+
+
+def resources(text):
+    """By kernel: registers, shared memory and stack."""
+    pattern = r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)"
+    return {name: (int(reg), int(shared), int(stack) + int(local))
+            for name, reg, stack, shared, local in re.findall(pattern, text)}
+
+
+def measure(nvcc, cuobjdump, source, architecture):
+    with tempfile.TemporaryDirectory() as folder:
+        cubin = f"{folder}/kernels.cubin"
+        subprocess.run([nvcc, "-std=c++17", "-O3", "--extended-lambda", f"-arch=sm_{architecture}", "-cubin", "-I", ROOT,
+                        "-o", cubin, source], check=True)
+        read = [subprocess.run([cuobjdump, option, cubin], check=True, capture_output=True, text=True).stdout
+                for option in ("-sass", "-res-usage")]
+    counts, used = instructions(read[0]), resources(read[1])
+    for name in sorted(filter(is_wanted, counts), key=plain):
+        count, (registers, shared, spilled) = counts[name], used[name]
+        threads = 128 if "mma" in plain(name) else 256
+        yield (architecture, plain(name), threads, registers, shared, spilled, count["all"], count["FFMA"], count["HMMA"],
+               count["MUFU"], count["words"])
+
+
+def main():
+    nvcc, cuobjdump, *architectures = sys.argv[1:]
+    lines = [COLUMNS]
+    for architecture in architectures or ("75", "80", "86", "90"):
+        for source in SOURCES:
+            lines += [",".join(map(str, row)) for row in measure(nvcc, cuobjdump, source, architecture)]
+    (ROOT / "bench/account/kernels.csv").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

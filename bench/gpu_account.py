@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""What a training step should take on a GPU, by counting: no GPU is needed.
+
+    bench/gpu_account.py BIN_DIR [--card h100|a100|t4|rtx3060] [--batch N]   GPT-2 124M in bf16, from its own step
+    bench/gpu_account.py --list FILE [--card ...]                            another program's step: bench/account/*.csv
+
+BIN_DIR/bench_operations runs a step on a device that computes nothing, and lists each kernel with its launches, operations by
+unit and bytes. A kernel's time is
+
+    max(bytes / bandwidth, tensor + fp32 + fp64 + shared loads, each over its unit's rate) + a constant of a launch
+
+and a step's the larger of their sum and of what the host takes for the launches. A product's tiles fill the processors in whole
+waves. Shared loads, registers and shared memory are the compiler's (account/kernels.csv, which account/sass.py writes). The rates
+are account/cards.csv's. Columns: milliseconds of a step, and what limits the kernel.
+"""
+
+import argparse
+import ast
+import csv
+import math
+import operator
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent / "account"
+NUMBERS = ("times", "launches", "m", "n", "k", "tensor", "fp32", "fp64", "bytes")
+TILES = ((128, 256), (256, 128), (128, 128), (64, 128), (128, 64))  # of a product, as cuBLAS has them
+SMALL_TILE = {(128, 256): 1, (256, 128): 1, (128, 128): 0.9, (64, 128): 0.75, (128, 64): 0.75}  # of the rate: less reuse
+OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+ARCHITECTURES = dict(h100="90", a100="80", t4="75", rtx3060="86")
+
+
+# ---- reading --------------------------------------------------------------------------------------------
+
+def rows_of(text):
+    return list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
+
+
+def card_named(name):
+    """A card's constants by name."""
+    return {row["constant"]: float(row[name]) for row in rows_of((HERE / "cards.csv").read_text())}
+
+
+def evaluate(text, names):
+    """The value of an expression of numbers, names, + - * / and parentheses."""
+    def value(node):
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name):
+            return names[node.id]
+        return OPERATORS[type(node.op)](value(node.left), value(node.right))
+    return float(value(ast.parse(text, mode="eval").body))
+
+
+def sizes_of(vocabulary=50257, batch=8, context=1024):
+    """The names that a list's expressions use, for GPT-2 124M."""
+    channels, layers, heads = 768, 12, 12
+    parameters = vocabulary * channels + context * channels + layers * (12 * channels + 13) * channels + 2 * channels
+    return dict(R=batch * context, C=channels, V=vocabulary, P=parameters, A=batch * heads * context * (context + 128) / 2)
+
+
+def operations_of(text, names):
+    return [dict(row, **{key: evaluate(row[key], names) for key in NUMBERS}) for row in rows_of(text)]
+
+
+def stated(text, key, otherwise):
+    """The first number of a line "# key: number ..." of a list."""
+    for line in text.splitlines():
+        if line.startswith(f"# {key}: "):
+            return float(line.split()[2])
+    return otherwise
+
+
+def compiled(card):
+    """Registers, shared memory and instructions of kernels, for this card."""
+    rows = rows_of((HERE / "kernels.csv").read_text())
+    return {row["kernel"]: row for row in rows if row["architecture"] == ARCHITECTURES[card]}
+
+
+# ---- the time of a kernel --------------------------------------------------------------------------------
+
+def product_seconds(m, n, k, card):
+    """The best of some tiles: whole waves of tiles over the processors."""
+    rate = card["tensor"] * 1e12 * card["tensor_fp32_sum"] * card["tensor_reached"] / card["processors"]
+    rate *= card["unaligned"] if any(size % 8 for size in (m, n, k)) else 1
+    def seconds(tile):
+        tiles = math.ceil(m / tile[0]) * math.ceil(n / tile[1])
+        splits = max(1, min(8, int(card["processors"] // tiles)))  # of k, where tiles are too few
+        waves = math.ceil(tiles * splits / card["processors"])
+        return waves * 2 * tile[0] * tile[1] * k / splits / (rate * SMALL_TILE[tile])
+    return min(map(seconds, TILES))
+
+
+def occupancy(kernel, card):
+    """Warps of a processor that the kernel's registers and shared memory allow."""
+    threads = int(kernel["threads"])
+    registers = math.ceil(int(kernel["registers"]) / 8) * 8 * threads
+    blocks = min(card["registers"] // registers, card["threads"] // threads,
+                 card["shared_bytes"] // (int(kernel["shared"]) + 1024))
+    return blocks * threads / 32
+
+
+def unit_seconds(row, card, kernel):
+    """Seconds of each unit, by its name."""
+    clocks = card["processors"] * card["clock"] * 1e9
+    tensor = card["tensor"] * 1e12 * card["tensor_fp32_sum"] * card["mma_sync"]
+    units = dict(tensor=row["tensor"] / tensor, fp32=row["fp32"] / (card["fp32"] * clocks),
+                 fp64=row["fp64"] / (card["fp64"] * clocks))
+    if kernel and float(kernel["hmma"]) == 0:
+        words = row["fp32"] * float(kernel["shared_words"]) / float(kernel["ffma"])
+        units["shared"] = words / (card["shared"] * clocks)
+    if kernel:
+        full = min(1, occupancy(kernel, card) / card["warps"])
+        units = {name: seconds / full for name, seconds in units.items()}
+    return units
+
+
+def kernel_seconds(row, card, kernel):
+    """Seconds of one call, and what limits it."""
+    memory = row["bytes"] / (card["memory"] * 1e9 * card["memory_reached"])
+    if row["m"]:
+        units = dict(tensor=product_seconds(row["m"], row["n"], row["k"], card))
+    else:
+        units = unit_seconds(row, card, kernel)
+    work, launch = max(memory, sum(units.values())), row["launches"] * card["launch"] * 1e-6
+    limit = "launch" if launch > work else "memory" if work == memory else max(units, key=units.get)
+    return work + launch, limit
+
+
+def account(operations, card_name, host_us=None):
+    """Rows (kernel, launches, milliseconds, limit), the sum of milliseconds, and the host's."""
+    card, kernels = card_named(card_name), compiled(card_name)
+    table = {}
+    for row in operations:
+        seconds, limit = kernel_seconds(row, card, kernels.get(row["kernel"]))
+        entry = table.setdefault(row["kernel"], [0, 0, 0, {}])
+        entry[0] += row["times"] * row["launches"]
+        entry[1] += row["times"] * seconds * 1e3
+        entry[2] += row["times"] * row["bytes"] / 1e9
+        entry[3][limit] = entry[3].get(limit, 0) + row["times"] * seconds
+    launches = sum(entry[0] for entry in table.values())
+    host = launches * (card["host"] if host_us is None else host_us) / 1e3
+    return table, sum(entry[1] for entry in table.values()), host
+
+
+# ---- the program -----------------------------------------------------------------------------------------
+
+def show(table, device, host):
+    print("| kernel | launches | GB | ms | limit |\n|---|---:|---:|---:|---|")
+    for name, (launches, milliseconds, gigabytes, limits) in sorted(table.items(), key=lambda item: -item[1][1]):
+        print(f"| {name} | {launches:.0f} | {gigabytes:.2f} | {milliseconds:.2f} | {max(limits, key=limits.get)} |")
+    launches, gigabytes = (sum(entry[i] for entry in table.values()) for i in (0, 2))
+    print(f"| all | {launches:.0f} | {gigabytes:.2f} | {device:.2f} | host {host:.2f} |")
+    print(f"step_ms={max(device, host):.2f} launches={launches:.0f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bin", nargs="?", help="the folder of bench_operations")
+    parser.add_argument("--list", type=pathlib.Path)
+    parser.add_argument("--card", choices=ARCHITECTURES, default="h100")
+    parser.add_argument("--batch", type=int, default=8)
+    options = parser.parse_args()
+    if bool(options.bin) == bool(options.list):
+        parser.error("give BIN_DIR, or --list FILE")
+    host = None
+    if options.list:
+        text = options.list.read_text()
+        host = stated(text, "host", None)
+    else:
+        command = [f"{options.bin}/bench_operations", "--batch", str(options.batch)]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    table, device, host = account(operations_of(text, sizes_of(batch=options.batch)), options.card, host)
+    show(table, device, host)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
