@@ -5,8 +5,9 @@
  * Everything after the program's name is the program's. Differences from torchrun: one node takes a
  * free port unless --master-port is given, ranks read /dev/null, rank 0's stdout carries no prefix,
  * --log-dir alone keeps logs of all ranks (--redirects and --tee need it), the grace
- * time is an option and 5 s rather than 30, ranks that fall silent are ended, the number of nodes
- * is fixed, and several nodes need a shared secret in DDPRUN_TOKEN.
+ * time is an option and 5 s rather than 30, ranks that fall silent are ended, several nodes need a
+ * shared secret in DDPRUN_TOKEN, and with --nnodes MIN:MAX node 0 serves the store and a lost node
+ * is no restart.
  */
 #include <ctype.h>
 #include <fcntl.h>
@@ -36,9 +37,12 @@ static void add_job_options(CommandLine *c) {
     options_add_string(o, "nproc-per-node", &c->nproc, "N|auto|cpu|gpu",
                        "ranks on each node: a number; auto or cpu: one per core; gpu: one per GPU");
     options_add_string(
-        o, "nnodes", &c->nnodes, "N",
-        "nodes; one ddprun runs on each, and DDPRUN_TOKEN holds their shared secret");
-    options_add_int(o, "node-rank", &l->node, 0, INT_MAX, "this node, from 0");
+        o, "nnodes", &c->nnodes, "N|MIN:MAX",
+        "nodes; one ddprun runs on each, and DDPRUN_TOKEN holds their shared secret. MIN:MAX: "
+        "nodes may come and go; the ranks are then started anew");
+    options_add_int(
+        o, "node-rank", &l->node, 0, INT_MAX,
+        "this node, from 0; with MIN:MAX any number but 0 for the nodes besides node 0");
     options_add_string(o, "master-addr", &l->master_addr, "ADDR",
                        "address at which node 0 serves the store; the server binds to it only");
     options_add_int(o, "master-port", &l->master_port, 0, 65535,
@@ -48,7 +52,7 @@ static void add_job_options(CommandLine *c) {
         o, "standalone", &c->standalone,
         "one node, with its store on 127.0.0.1 at a free port (the default of one node)");
     options_add_int(o, "max-restarts", &l->max_restarts, 0, 1000000,
-                    "maximum number of restarts of all ranks after a failure");
+                    "maximum number of restarts of all ranks after the failure of a rank");
     options_add_choice(o, "bind", &c->bind, "none|cores",
                        "cores: each rank on its own share of the cores");
     options_add_flag(
@@ -87,10 +91,13 @@ static void add_output_and_deadlines(CommandLine *c) {
     options_add_float(
         o, "heartbeat-timeout", &l->heartbeat_s, 0, 1e6,
         "silence after which a rank that has sent heartbeats fails; a stopped rank fails after "
-        "this time or 30 s, whichever is less; 0: never");
+        "this time or 30 s, whichever is less, another node after 3 to 10 s; 0: never");
     options_metavar(o, "S");
     options_add_float(o, "start-timeout", &l->start_timeout_s, 0, 1e6,
                       "of counting the GPUs, of the rendezvous of the nodes, and of their ranks");
+    options_metavar(o, "S");
+    options_add_float(o, "last-call", &l->last_call_s, 0, 1e6,
+                      "of --nnodes MIN:MAX: wait for more nodes when MIN are ready (torchrun: 30)");
     options_metavar(o, "S");
 }
 
@@ -120,7 +127,6 @@ static int resolve_ranks(CommandLine *c, Error *err) {
     return 0;
 }
 
-// torchrun's MIN:MAX is understood if both are the same: the number of nodes never changes here.
 static int resolve_nodes(CommandLine *c, Error *err) {
     const char *at = c->nnodes;
     uint64_t least, most;
@@ -132,12 +138,14 @@ static int resolve_nodes(CommandLine *c, Error *err) {
     }
     // There is a local rank at least: NOLINTNEXTLINE(clang-analyzer-core.DivideZero)
     const uint64_t limit = (1 << 20) / (uint64_t)c->launch.local_ranks;
-    if (!fine || *at || least == 0 || least != most || most > limit)
+    if (!fine || *at || least == 0 || least > most || most > limit)
         return error_set(err, STATUS_USAGE,
-                         "--nnodes '%s': use the number of nodes (or N:N; it cannot vary)",
+                         "--nnodes '%s': use the number of nodes, or MIN:MAX if they may come and "
+                         "go",
                          format_quote(c->nnodes).text);
     c->launch.nodes = (int)most;
-    if (c->launch.node < c->launch.nodes) return 0;
+    c->launch.min_nodes = (int)least;
+    if (least < most || c->launch.node < c->launch.nodes) return 0;
     return error_set(err, STATUS_USAGE, "--node-rank %d: nodes are counted from 0, and there %s %d",
                      c->launch.node, most == 1 ? "is" : "are", c->launch.nodes);
 }
@@ -218,7 +226,7 @@ static int demonstrate(CommandLine *c, Error *err) {
             DEMONSTRATION_RANKS);
     c->launch.command = command;
     c->launch.local_ranks = DEMONSTRATION_RANKS;
-    c->launch.nodes = 1;
+    c->launch.nodes = c->launch.min_nodes = 1;
     return launcher_run(&c->launch, err); // the last who reads it: NOLINT(*StackAddressEscape)
 }
 
@@ -239,7 +247,8 @@ int main(int argc, char **argv) {
                                 .grace_s = 5,
                                 .heartbeat_s = 300,
                                 .exit_timeout_s = 300,
-                                .start_timeout_s = 300},
+                                .start_timeout_s = 300,
+                                .last_call_s = 5},
                      .nproc = "1",
                      .nnodes = "1",
                      .bind = "none"};

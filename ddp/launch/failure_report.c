@@ -91,7 +91,7 @@ void report_root(Launch *launch) {
     append_doing(text, launch, root->local_rank);
     append_last_words(text, launch, root->local_rank);
     output_say(launch->output, "%s", text);
-    launch_publish_end(launch, false, text);
+    launch_publish_end(launch, END_FAILED, text);
 }
 
 void report_others(Launch *launch) {

@@ -1,7 +1,8 @@
 /* launch.h: the state of one job on this node, shared by the launcher's files. One thread uses it.
  *
  *   launcher.c           opens the state; runs the first attempt and the restarts
- *   nodes.c              waits for the other nodes' launchers, and detects their end
+ *   nodes.c              waits for the other nodes' launchers, and detects their end; elastic.h:
+ *                        nodes that come and go
  *   spawn.c              starts the ranks of an attempt; launch_env.c: their variables
  *   supervise.c          supervises them until the last has ended
  *   heartbeat_monitor.c  detects ranks that are stopped, silent or late
@@ -67,6 +68,14 @@ typedef enum LaunchCause {
     CAUSE_SIGNAL,  // the launcher received a signal
 } LaunchCause;
 
+// How an attempt ended, as the nodes publish it.
+typedef enum LaunchEnd {
+    END_NONE,    // it has not ended
+    END_FAILED,  // a rank failed, or a launcher died: restart, if --max-restarts allows it
+    END_CHANGED, // a node left or asks to join: the next generation (elastic.h)
+    END_STOPPED, // a launcher received a signal, or node 0 is gone: no restart
+} LaunchEnd;
+
 // The launcher of another node, as node 0 sees it.
 typedef struct OtherNode {
     int64_t beats;
@@ -83,16 +92,18 @@ typedef struct Launch {
     Output *output;
     HeartbeatBoard board;
     Guard guard;
-    StoreServer *server; // on node 0
-    Store *store;        // of the nodes' launchers; NULL with one node
-    OtherNode *others;   // [options->nodes]; used on node 0
-    uint64_t next_poll_ns;
+    StoreServer *server;                // on node 0
+    Store *store;                       // of the nodes' launchers; NULL with one node
+    OtherNode *others;                  // [options->nodes]; used on node 0
+    struct Elastic *elastic;            // NULL: the nodes are fixed
+    uint64_t next_beat_ns, answered_ns; // of node 0's store: last answer
     int signal_fd;
     sigset_t old_mask;
     struct rlimit old_descriptors;
 
     // This attempt:
-    int attempt;
+    int attempt;     // with elastic nodes: the generation
+    int node, nodes; // this is node `node` of `nodes`
     LaunchStage stage;
     uint64_t checked_ns; // last health check; 0: none yet
     uint64_t act_at_ns;  // deadline of the stage
@@ -131,13 +142,18 @@ int launch_rendezvous_nodes(Launch *launch, Error *err);
 // Ends all ranks if another node has ended the attempt. Calls the store at most once a second;
 // blocks for at most a second per call.
 void launch_check_nodes(Launch *launch);
-// Publishes the end of this attempt and its reason, unless a node has done so; stop: no restart.
-void launch_publish_end(Launch *launch, bool stop, const char *why);
+// Publishes the end of this attempt and its reason, unless a node has done so.
+void launch_publish_end(Launch *launch, LaunchEnd end, const char *why);
+// Shows the other nodes that this launcher is alive, at most once a second. launch_check_nodes does
+// so while the ranks run.
+void launch_beat(Launch *launch);
 // Waits for the other nodes' ranks, after all ranks of this node have exited with 0.
 void launch_await_nodes(Launch *launch);
 // Waits until all nodes have ended the attempt. False: time-out, a signal, or another node stopped.
+// For fixed nodes; with elastic ones: elastic_next.
 bool launch_end_together(Launch *launch);
-// On node 0: keeps the store open until the other nodes have read how the job ended (at most 5 s).
+// On node 0: keeps the store open until the other nodes have read how the job ended, for at most
+// NODES_PARTING_S.
 void launch_drain_nodes(Launch *launch);
 
 // Polls output, signals and starting ranks, at most until `until_ns` or the next health check, and

@@ -60,13 +60,13 @@ void launch_say_threads(Launch *launch) {
 
 void launch_env_set(const Launch *launch, int local_rank) {
     const LaunchOptions *o = launch->options;
-    const int rank = launch->ranks[local_rank].rank, world_size = o->nodes * o->local_ranks;
+    const int rank = launch->ranks[local_rank].rank, world_size = launch->nodes * o->local_ranks;
     set_number("RANK", rank);
     set_number("LOCAL_RANK", local_rank);
     set_number("WORLD_SIZE", world_size);
     set_number("LOCAL_WORLD_SIZE", o->local_ranks);
-    set_number("GROUP_RANK", o->node);
-    set_number("GROUP_WORLD_SIZE", o->nodes);
+    set_number("GROUP_RANK", launch->node);
+    set_number("GROUP_WORLD_SIZE", launch->nodes);
     set("ROLE_NAME", "default", true);
     set_number("ROLE_RANK", rank);
     set_number("ROLE_WORLD_SIZE", world_size);

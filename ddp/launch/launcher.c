@@ -2,7 +2,8 @@
  *
  * Opens the resources that all attempts share (signals, output, heartbeat page, store), waits for
  * the other nodes (nodes.c), then starts and supervises the ranks (supervise.c); after a
- * failure again, at most --max-restarts times. Signals are blocked and read from a descriptor, so
+ * failure again, at most --max-restarts times, and with elastic nodes in each generation
+ * (elastic.h). Signals are blocked and read from a descriptor, so
  * they are handled in one place and interrupt no call. The store outlives the attempts; ranks
  * separate their keys by the restart count.
  */
@@ -17,7 +18,7 @@
 #include "common/base/file.h"
 #include "common/base/machine.h"
 #include "common/base/memory.h"
-#include "ddp/launch/launch.h"
+#include "ddp/launch/elastic.h"
 #include "ddp/rendezvous/rendezvous_internal.h"
 #include "ddp/store/net.h"
 
@@ -86,6 +87,7 @@ static void launch_close(Launch *launch) {
         close(launch->signal_fd);
         sigprocmask(SIG_SETMASK, &launch->old_mask, NULL);
     }
+    elastic_close(launch);
     free(launch->others);
     free(launch->ranks);
     free(launch);
@@ -103,6 +105,7 @@ static int exit_status(const Launch *launch) {
 
 static int prepare_attempt(Launch *launch, Error *err) {
     const LaunchOptions *o = launch->options;
+    const int first_rank = launch->node * o->local_ranks;
     launch->stage = LAUNCH_RUNNING;
     launch->cause = CAUSE_NONE;
     launch->root = -1;
@@ -110,11 +113,9 @@ static int prepare_attempt(Launch *launch, Error *err) {
     launch->first_good_end_ns = launch->checked_ns = 0;
     heartbeat_board_clear(&launch->board);
     for (int r = 0; r < o->local_ranks; r++)
-        launch->ranks[r] = (LaunchedRank){.rank = o->node * o->local_ranks + r,
-                                          .local_rank = r,
-                                          .start_fd = -1,
-                                          .fate = RANK_ABSENT};
-    return output_begin(launch->output, launch->attempt, err);
+        launch->ranks[r] = (LaunchedRank){
+            .rank = first_rank + r, .local_rank = r, .start_fd = -1, .fate = RANK_ABSENT};
+    return output_begin(launch->output, launch->attempt, first_rank, err);
 }
 
 static int run_attempt(Launch *launch, Error *err) {
@@ -124,7 +125,7 @@ static int run_attempt(Launch *launch, Error *err) {
     if (launch->cause == CAUSE_START)
         error_set(err, launch->start_error.status, "%s", launch->start_error.message);
     if (!prepared || launch->cause == CAUSE_START) {
-        launch_publish_end(launch, true, err->message);
+        launch_publish_end(launch, END_STOPPED, err->message);
         return -1;
     }
     if (launch->cause == CAUSE_NONE) launch_await_nodes(launch);
@@ -138,14 +139,21 @@ static bool may_restart(const Launch *launch) {
            launch->attempt < launch->options->max_restarts;
 }
 
+// False: no further attempt.
+static bool next_attempt(Launch *launch, Error *err) {
+    if (launch->elastic) return elastic_next(launch, err);
+    if (!may_restart(launch) || !launch_end_together(launch)) return false;
+    output_say(launch->output, "restarting all ranks (restart %d of %d)", ++launch->attempt,
+               launch->options->max_restarts);
+    return true;
+}
+
 static int run_attempts(Launch *launch, Error *err) {
     launch_say_threads(launch);
-    for (launch->attempt = 0;; launch->attempt++) {
+    do {
         if (run_attempt(launch, err) != 0) return err->status;
-        if (!may_restart(launch) || !launch_end_together(launch)) return exit_status(launch);
-        output_say(launch->output, "restarting all ranks (restart %d of %d)", launch->attempt + 1,
-                   launch->options->max_restarts);
-    }
+    } while (next_attempt(launch, err));
+    return err->status != 0 ? err->status : exit_status(launch);
 }
 
 int launcher_run(const LaunchOptions *options, Error *err) {

@@ -1,5 +1,5 @@
 /* launcher.h: starts the ranks of a job on this node and supervises them until the last has ended
- * (torchrun's elastic agent without elasticity). ddprun.c is its command line.
+ * (torchrun's elastic agent). ddprun.c is its command line.
  *
  *   - launcher_run returns only after every rank that it started has ended.
  *   - If a rank fails, all ranks are ended; the first line on stderr names the root cause: the rank
@@ -21,6 +21,7 @@ enum { LAUNCH_RANKS_MAX = 1024 }; // on one node
 typedef struct LaunchOptions {
     int local_ranks;         // on each node
     int nodes, node;         // this is node `node` of `nodes`
+    int min_nodes;           // < nodes: from min_nodes to `nodes`, which come and go (elastic.h)
     const char *master_addr; // node 0 serves the store at this address
     int master_port;         // 0: any free port (one node only)
     int max_restarts;
@@ -29,6 +30,7 @@ typedef struct LaunchOptions {
     double exit_timeout_s;  // from the first successful exit to the last exit
     double heartbeat_s;     // a rank without a heartbeat for longer has failed; 0: no time-out
     double start_timeout_s; // of the nodes' rendezvous, and of the ranks'
+    double last_call_s;     // wait for more nodes when min_nodes are ready (elastic.h)
     const char *log_dir, *redirects, *tee, *shown; // ddp/launch/output_routing.c; NULL: not given
     bool bind_cores;                               // each rank to its own share of the cores
     bool fake_hosts;                               // ranks may share a GPU: ddp/launch/launch_env.c

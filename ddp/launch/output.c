@@ -260,7 +260,22 @@ static int open_log(const char *folder, const char *name, Error *err) {
     return fd;
 }
 
-int output_begin(Output *output, int attempt, Error *err) {
+// Rank 0's stdout is the job's data: no prefix. Its stderr may have the progress bar.
+static void number_streams(Output *output, int first_rank) {
+    output->first_rank = first_rank;
+    for (int i = 0; i < STREAMS * output->ranks; i++) {
+        const int which = i / output->ranks, rank = first_rank + i % output->ranks;
+        Stream *stream = &output->streams[i];
+        stream->bar =
+            rank == 0 && which == 1 && stream->shown && !stream->filed && stream->console->terminal;
+        stream->prefix[0] = '\0';
+        if (rank != 0 || which != 0)
+            snprintf(stream->prefix, sizeof stream->prefix, "[%d]: ", rank);
+    }
+}
+
+int output_begin(Output *output, int attempt, int first_rank, Error *err) {
+    number_streams(output, first_rank);
     output->attempt = attempt;
     output->error[0] = '\0';
     int status = 0;
@@ -302,22 +317,16 @@ Output *output_open(const LaunchOptions *options, Error *err) {
     Output *output = memory_zalloc(sizeof *output + (size_t)ranks * STREAMS * sizeof(Stream));
     output->log_dir = options->log_dir;
     output->ranks = ranks;
-    output->first_rank = options->node * ranks;
     for (int i = 0; i < STREAMS; i++)
         output->consoles[i] =
             (Console){.fd = i + 1, .terminal = isatty(i + 1) == 1, .bar = &output->bar};
     for (int i = 0; i < STREAMS * ranks; i++) {
-        const int which = i / ranks, local_rank = i % ranks, rank = output->first_rank + local_rank;
-        Stream *stream = &output->streams[i];
-        *stream = (Stream){.console = &output->consoles[which],
-                           .fd = -1,
-                           .log_fd = -1,
-                           .filed = files[local_rank] >> which & 1,
-                           .shown = !(hidden[local_rank] >> which & 1)};
-        stream->bar =
-            rank == 0 && which == 1 && stream->shown && !stream->filed && stream->console->terminal;
-        if (rank == 0 && which == 0) continue; // the job's data
-        snprintf(stream->prefix, sizeof stream->prefix, "[%d]: ", rank);
+        const int which = i / ranks, local_rank = i % ranks;
+        output->streams[i] = (Stream){.console = &output->consoles[which],
+                                      .fd = -1,
+                                      .log_fd = -1,
+                                      .filed = files[local_rank] >> which & 1,
+                                      .shown = !(hidden[local_rank] >> which & 1)};
     }
     return output;
 }

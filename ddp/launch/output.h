@@ -24,8 +24,9 @@ typedef struct Output Output;
 Output *output_open(const LaunchOptions *options, Error *err);
 void output_close(Output *output);
 
-// Creates log_dir/attempt_K/RANK/{stdout,stderr}.log for this attempt. 0, or -1 with err filled.
-int output_begin(Output *output, int attempt, Error *err);
+// Numbers the streams: local rank r is rank first_rank + r in this attempt. Creates its
+// log_dir/attempt_K/RANK/{stdout,stderr}.log. 0, or -1 with err filled.
+int output_begin(Output *output, int attempt, int first_rank, Error *err);
 // Forwards these pipes of the rank from now on. Takes both descriptors (read ends, non-blocking).
 void output_connect(Output *output, int local_rank, int stdout_fd, int stderr_fd);
 // Drains the pipes, then closes pipes and files. A write end that a stray grandchild still holds is

@@ -159,6 +159,11 @@ static void judge(Launch *launch) {
         if (root < 0 || comes_before(launch, rank, &launch->ranks[root])) root = r;
     }
     CHECK(root >= 0, "judging without a failure");
+    if (launch->elastic && may_be_consequence(launch, &launch->ranks[root])) {
+        launch->next_beat_ns = 0; // now: has another node ended the generation?
+        launch_check_nodes(launch);
+        if (launch->stage != LAUNCH_DOUBTING) return;
+    }
     if (stopped >= 0 && may_be_consequence(launch, &launch->ranks[root]))
         launch_fail(launch, CAUSE_STOPPED, stopped);
     else
@@ -180,7 +185,7 @@ static void react_to_signal(Launch *launch, int number) {
     output_say(launch->output, "received %s: ending all ranks", name);
     char why[64];
     snprintf(why, sizeof why, "its ddprun received %s", name);
-    launch_publish_end(launch, true, why);
+    launch_publish_end(launch, END_STOPPED, why);
     launch_end_ranks(launch, CAUSE_SIGNAL, number);
 }
 
@@ -192,6 +197,7 @@ static void decide(Launch *launch) {
         judge(launch);
     else if (launch->stage == LAUNCH_ENDING && due && launch->alive > 0)
         kill_ranks(launch);
+    if (launch->stage != LAUNCH_RUNNING) launch_beat(launch);
 }
 
 static bool is_over(const Launch *launch) {

@@ -168,6 +168,10 @@ void store_close(Store *store) {
     free(store);
 }
 
+bool store_is_connected(const Store *store) {
+    return !store->broken;
+}
+
 void store_set_prefix(Store *store, const char *prefix) {
     store->prefix[0] = '\0';
     store_add_prefix(store, prefix);

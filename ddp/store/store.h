@@ -14,6 +14,7 @@
 #ifndef DDP_STORE_STORE_H
 #define DDP_STORE_STORE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,6 +39,8 @@ Store *store_connect(const char *host, int port, const char *token, double timeo
 // Connects to the same server once more, with the same prefix, for another thread.
 Store *store_clone(const Store *store, double timeout_s, Error *err);
 void store_close(Store *store);
+// False after a call that found the connection closed or broken: every further call fails.
+bool store_is_connected(const Store *store);
 // Sets the prefix: later calls use "prefix/key". "" removes it.
 void store_set_prefix(Store *store, const char *prefix);
 // Appends to the prefix: "first/" becomes "first/prefix/".

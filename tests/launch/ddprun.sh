@@ -170,7 +170,7 @@ job 2 --nproc-per-node 4 --log-dir refused "$1/train_ddp" --batch-size 3
 first '^ddprun: rank [0-3] .* exited with status 2 at [0-9:.]{12}; logs: refused/attempt_0/[0-3]$'
 job 2 --nproc-per-node 2 --local-ranks-filter 0 sh -c 'test $RANK = 0 && sleep 60; echo "error: mine" >&2; exit 2'
 first '^ddprun: rank 1 .* exited with status 2 at [0-9:.]{12}; last stderr: error: mine$' # it was not shown
-for bad in "--nproc-per-node 0" "--nproc-per-node many" "--nnodes 1:2" "--node-rank 1" "--nnodes 2" \
+for bad in "--nproc-per-node 0" "--nproc-per-node many" "--nnodes 2:1" "--nnodes 0:2" "--node-rank 1" "--nnodes 2" \
     "--tee 3" "--redirects 9 --log-dir l" "--redirects 5:1 --log-dir l" "--master-port 70000" \
     "--standalone --nnodes 2" "--local-ranks-filter 4" "--nprocs 2" \
     "--local-ranks-filter 4294967296" "--local-ranks-filter 0," "--local-ranks-filter +0" \
