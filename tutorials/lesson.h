@@ -47,6 +47,7 @@ typedef struct Lesson {
     int blocked;                    // --sampler: "blocked" and not "interleaved"
     size_t bucket_bytes;            // a bucket that holds so many is full
     const char *batch_norm;         // "own" or "sync"
+    size_t unit_layers;             // layers of a unit
     bool only_test;                 // no training
     const char *checkpoint;         // a file; NULL: none is written
     size_t kill_at;                 // the step in whose checkpoint the process dies

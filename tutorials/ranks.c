@@ -22,6 +22,19 @@ void ranks_run(ProcessGroup *group, Collective collective) {
     if (pg_run(group, collective, &err) != 0) error_exit(&err);
 }
 
+PgWork *ranks_start(ProcessGroup *group, Collective collective) {
+    Error err = {0};
+    PgWork *work = pg_start(group, collective, &err);
+    if (!work) error_exit(&err);
+    return work;
+}
+
+void ranks_wait(PgWork **work) {
+    Error err = {0};
+    if (*work && pg_work_wait(*work, NULL, NULL, &err) != 0) error_exit(&err);
+    *work = NULL;
+}
+
 // Whether this rank's parameter has other bits than rank 0's. Collective.
 static bool is_different(ProcessGroup *group, const Tensor *mine) {
     size_t bytes = tensor_bytes(mine);

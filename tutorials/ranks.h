@@ -14,6 +14,10 @@ ProcessGroup *ranks_join(Rendezvous *me, Lesson *lesson);
 // Carries out a collective with the other ranks. An error ends the program with one line.
 void ranks_run(ProcessGroup *group, Collective collective);
 
+// The same without waiting: ranks_wait waits, and sets *work to NULL. If it is NULL: returns.
+PgWork *ranks_start(ProcessGroup *group, Collective collective);
+void ranks_wait(PgWork **work);
+
 // Compares every rank's parameters with rank 0's, bit for bit. Rank 0 prints "replicas: equal", or
 // how many of how many parameters are different. Collective.
 void ranks_print_whether_equal(ProcessGroup *group, Module *model);

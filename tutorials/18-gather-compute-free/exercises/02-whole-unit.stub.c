@@ -1,0 +1,19 @@
+/* Your part: when the unit's memory comes, what is put into it, and when it goes. */
+int before_forward(WholeUnit *unit, ProcessGroup *group, Error *err) {
+    (void)unit, (void)group, (void)err;
+    return 0;
+}
+
+void after_forward(WholeUnit *unit, ProcessGroup *group) {
+    (void)unit, (void)group;
+}
+
+int before_backward(WholeUnit *unit, ProcessGroup *group, Error *err) {
+    (void)unit, (void)group, (void)err;
+    return 0;
+}
+
+int after_backward(WholeUnit *unit, ProcessGroup *group, Error *err) {
+    (void)unit, (void)group, (void)err;
+    return 0;
+}

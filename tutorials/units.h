@@ -1,0 +1,65 @@
+/* units.h: what the tutorial's steps on fully sharded data parallel share (18 and 19): a model cut
+ * into units, and the memory that a unit has while it is whole. When a unit is gathered, computes
+ * and is freed is the lesson, and stands in the programs.
+ */
+#ifndef TUTORIALS_UNITS_H
+#define TUTORIALS_UNITS_H
+
+#include "common/nn/module.h"
+#include "ddp/group/process_group.h"
+#include "tutorials/lesson.h"
+
+typedef struct Unit { // some layers in a row, which are gathered together
+    ProcessGroup *group;
+    Module **layers;
+    size_t layer_count;
+    NamedTensors tensors;         // the layers' parameters
+    size_t share, count;          // elements of a rank's part of them, rounded up; of all W parts
+    Tensor *part;                 // [share]: the weights and the gradient that this rank keeps
+    float *weights, *gradients;   // [W, share], one tensor after another; NULL: not whole
+    struct Unit *previous, *next; // NULL: it is the first, the last
+    PgWork *arriving, *leaving;   // of step 19
+    struct Units *all;
+} Unit;
+
+typedef struct Units {
+    const Lesson *lesson;
+    ProcessGroup *group;
+    Device *device;
+    Unit *items;
+    size_t count;
+    Module *parts;  // the parts of all units: all that an optimizer has to know
+    size_t whole;   // bytes that are whole now
+    size_t kept;    // bytes on the device before the first step
+    size_t steps;   // that have begun
+    uint64_t moved; // bytes, before the steps that are counted
+} Units;
+
+// Cuts a model whose layers run one after another into units of --unit-layers layers with
+// parameters (the last may have fewer), each as step 17 cuts the whole model: a rank keeps its part
+// and frees the layers' own memory. Another model ends the program. With --show, rank 0 prints in
+// the first step what is allocated, computes and is freed, and how many bytes are whole then.
+Units *units_open(ProcessGroup *group, Module *model, const Lesson *lesson);
+void units_close(Units *units); // what is still whole is freed
+
+// Allocates the whole unit's weights or gradients, contents undefined. Its tensors lie there from
+// now on. Behind the last tensor are zeros.
+typedef enum Whole { WEIGHTS = 1, GRADIENTS = 2 } Whole;
+void unit_alloc(Unit *unit, Whole what);
+// Frees it, if it is there: the tensors lie nowhere. After GRADIENTS the part's gradient counts.
+void unit_free(Unit *unit, int what);
+
+// The outputs of the unit's layers for x, or NULL after an error, which stays on the tape.
+Tensor *unit_compute(const Unit *unit, Tape *tape, Tensor *x);
+// Returns a tensor with the numbers of x. When backward reaches it, it calls the function, and
+// continues with x. Backward never reaches it if x needs no gradient.
+Tensor *unit_on_backward(Unit *unit, Tape *tape, Tensor *x, void (*function)(Unit *unit));
+
+// To be called before each step: counts. From the fourth step on the tape takes no more memory, so
+// that only whole units are allocated and freed.
+void units_count(Units *units);
+// Rank 0 prints "rank 0 keeps 203360 bytes, and at most 263168 more within a step; a step moves
+// 457476". Nothing after fewer than four steps.
+void units_print(const Units *units);
+
+#endif
