@@ -150,6 +150,8 @@ static void shapes_names_are_checked(void **state) {
         {"shapes:7x8", "sides must be of 8 to"},
         {"shapes:8x7", "sides must be of 8 to"},
         {"shapes:8x8->5", "want"},
+        {"shapes:8x8->", "want"},
+        {"shapes:8x8:0", "want"},
         {"shapes:64x64@999999999", "more than 3 GiB"},
         {"shape", "No such file"},
     };

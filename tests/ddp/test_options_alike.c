@@ -1,6 +1,6 @@
 /* test_options_alike.c: goes through train_ddp's table of options. Ranks that differ in any one of
  * them are refused by an error that names the option, both values and both ranks; only files of
- * rank 0 alone may differ.
+ * rank 0 alone may differ. Each number has its default, and is tried at both ends of its range.
  */
 #include <stdlib.h>
 
@@ -133,11 +133,106 @@ static void test_other_programs(void **state) {
     CHECK_OK(compare_settings("--a 1\n", 0, "--a 1\n", 1, &err) == 0, err);
 }
 
+// ---- ranges -------------------------------------------------------------------------------------
+
+// Every number of the table: seed has no limits.
+static const struct Range {
+    const char *name, *text; // the default
+    double smallest, largest;
+} RANGES[] = {
+    {"layers", "0", 0, 1000},
+    {"heads", "0", 0, 1000},
+    {"embedding", "0", 0, 65536},
+    {"context", "0", 0, 65536},
+    {"vocabulary", "0", 0, 65536},
+    {"ignore-label", "-1", -1, 255},
+    {"sampler-seed", "-1", -1, 2147483647},
+    {"global-batch", "60", 1, 16777216},
+    {"accumulate-steps", "1", 1, 65536},
+    {"memory-limit", "0", 0, 1e9},
+    {"threads", "1", 1, 1024},
+    {"seed", "0", 0, 0},
+    {"epochs", "10", 1, 1e9},
+    {"steps", "0", 0, 1e12},
+    {"lr", "0.08", 0, 1e6},
+    {"momentum", "0.9", 0, 1},
+    {"weight-decay", "0.01", 0, 1e6},
+    {"betas", "0.9,0.999", 0, 0.999999},
+    {"eps", "1e-08", 0, 1},
+    {"clip-grad-norm", "0", 0, 1e30},
+    {"warmup-steps", "0", 0, 1e12},
+    {"warmup-start", "0", 0, 1},
+    {"step-every", "0", 0, 1e12},
+    {"gamma", "0.1", 0, 1e6},
+    {"power", "0.9", 0, 1e6},
+    {"pos-weight", "1", 0, 1e6},
+    {"ohem-threshold", "0", 0, 1e6},
+    {"ohem-probability", "0", 0, 1},
+    {"ohem-min", "0", 0, 1e12},
+    {"log-every", "25", 1, 1e12},
+    {"save-every", "0", 0, 1e12},
+    {"keep-epochs", "0", 0, 1e9},
+    {"dump-images", "0", 0, 1e9},
+    {"sample", "0", 0, 16777216},
+    {"timeout-s", "1800", 0.001, 1e6},
+    {"bucket-cap-mb", "-1", -1, 1e6},
+    {"powersgd-rank", "1", 1, 1e6},
+    {"powersgd-start", "1000", 2, 1e15},
+};
+enum { RANGES_COUNT = sizeof RANGES / sizeof *RANGES };
+
+static bool accepts(const Option *option, double value) {
+    Command *command = command_open();
+    char name[80], text[80];
+    Error err = {0};
+    snprintf(name, sizeof name, "--%s", option->name);
+    if (option->type == OPTION_PAIR)
+        snprintf(text, sizeof text, "0.5,%.17g", value);
+    else if (option->type == OPTION_FLOAT)
+        snprintf(text, sizeof text, "%.17g", value);
+    else
+        snprintf(text, sizeof text, "%.0f", value);
+    int status = options_parse(&command->options, 3, (char *[]){"", name, text, NULL}, &err);
+    if (status != 0) check_message(&err, name);
+    free(command);
+    return status == 0;
+}
+
+static void check_range(const Option *option) {
+    size_t r = 0;
+    char buffer[80];
+    while (r < RANGES_COUNT && strcmp(RANGES[r].name, option->name) != 0) r++;
+    if (r == RANGES_COUNT) fail_msg("--%s is not in the list of ranges", option->name);
+    const double low = RANGES[r].smallest, high = RANGES[r].largest;
+    const bool whole = option->type == OPTION_INT || option->type == OPTION_SIZE;
+    assert_string_equal(option_text(option, buffer, sizeof buffer), RANGES[r].text);
+    if (!accepts(option, low) || accepts(option, whole ? low - 1 : nextafter(low, -INFINITY)))
+        fail_msg("the smallest --%s is not %g", option->name, low);
+    if (strcmp(option->name, "seed") == 0) return;
+    if (!accepts(option, high) || accepts(option, whole ? high + 1 : nextafter(high, INFINITY)))
+        fail_msg("the largest --%s is not %g", option->name, high);
+}
+
+static void test_both_ends_of_every_range(void **state) {
+    (void)state;
+    Command *command = command_open();
+    int numbers = 0;
+    for (size_t i = 0; i < command->options.count; i++) {
+        const Option *option = &command->options.table[i];
+        if (option->type < OPTION_INT || option->type > OPTION_PAIR) continue;
+        check_range(option);
+        numbers++;
+    }
+    assert_int_equal(numbers, RANGES_COUNT);
+    free(command);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_option_is_compared),
         cmocka_unit_test(test_long_values),
         cmocka_unit_test(test_other_programs),
+        cmocka_unit_test(test_both_ends_of_every_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

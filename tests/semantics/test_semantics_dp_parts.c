@@ -143,6 +143,10 @@ static void row_16_parallel_apply(void **state) {
         shard->x = rig_numbers(shard->tape, 1, 1, 0);
         tensor_f32(shard->x)[0] = 10;
     }
+    // After a failed scatter or replicate no replica runs.
+    assert_null(dp_parallel_apply(tape, NULL, shards_token(tape), bench.shards));
+    assert_null(dp_parallel_apply(tape, shards_token(tape), NULL, bench.shards));
+    for (int i = 0; i < DEVICES; i++) assert_null(bench.shards->items[i].y);
     assert_non_null(dp_parallel_apply(tape, shards_token(tape), shards_token(tape), bench.shards));
     for (int i = 0; i < DEVICES; i++) {
         const Tensor *y = bench.shards->items[i].y;
