@@ -47,7 +47,7 @@ static bool idx_find(const char *folder, const char *prefix, const char *what,
     for (const char *rank = ranks_of(what); *rank; rank++) {
         for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
             int length = snprintf(path, IDX_PATH, forms[i], folder, prefix, what, *rank);
-            if (length >= 0 && length < IDX_PATH && access(path, F_OK) == 0) return true;
+            if (length < IDX_PATH && access(path, F_OK) == 0) return true;
         }
     }
     return false;
