@@ -59,6 +59,7 @@ ddprun --grace-seconds 5 0 86400 *
 ddprun --exit-timeout 300 0 1e6 *
 ddprun --heartbeat-timeout 300 0 1e6 *
 ddprun --start-timeout 300 0 1e6 *
+ddprun --last-call 5 0 1e6 *
 train_dp --devices 0 0 64
 '
 
@@ -92,7 +93,7 @@ EOF
     refuse 2 "unknown option --nope" "$bin/$program" $highest --nope
     [ "$program" != train_dp ] || continue
     for option in $(grep -E '^--[a-z-]+ (N|F|S|PORT|SECONDS) ' help.txt | cut -d ' ' -f 1); do
-        case "$known --nnodes " in # whose N is a text
+        case "$known" in
         *" $option "*) ;;
         *) fail "$program $option is not in the list" ;;
         esac
