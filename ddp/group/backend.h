@@ -34,6 +34,7 @@ typedef struct PgCall {
     PgMonitor monitor;
     uint64_t record; // id in the flight recorder
     void *object;    // result of a PgInternal: shared memory, or a subgroup's state
+    bool dry;        // shared memory that is not to be touched (PgOptions)
     // For backends that enqueue. ticket: their record of the call, from issue to join. in_flight:
     // the device still runs the call after run has returned.
     void *ticket;

@@ -29,8 +29,8 @@ struct ProcessGroup {
     int rank, size;
     int *global; // [size], the ranks in the job; NULL: identical
     double timeout_s;
-    uint64_t sequence; // the owner's thread only
-    bool thread_started;
+    uint64_t sequence;        // the owner's thread only
+    bool thread_started, dry; // dry: PgOptions
     pthread_t thread;
     bool busy; // the communication thread only: calls are in flight on the device
     PgObserver observer;

@@ -80,6 +80,7 @@ ProcessGroup *pg_new(const PgBackend *backend, void *state, int rank, int size,
     }
     ProcessGroup *group = pg_new_around(backend, state, rank, size, options->timeout_s, flight);
     group->observer = options->observer;
+    group->dry = options->dry;
     if (!options->flight_pipe || !*options->flight_pipe) return group;
     char *path = memory_format("%s%d.pipe", options->flight_pipe, rank);
     group->trigger = flight_trigger_open(path, write_configured, group, err);
@@ -197,13 +198,15 @@ bool pg_abort(ProcessGroup *group, const Error *cause) {
 // ---- shared memory and the end ----------------------------------------------------------------
 
 void *pg_shared_alloc(ProcessGroup *group, size_t bytes, Error *err) {
-    PgCall call = {.operation = PG_SHARED_ALLOC, .collective = {.count = bytes, .type = PG_U8}};
+    PgCall call = {.operation = PG_SHARED_ALLOC,
+                   .collective = {.count = bytes, .type = PG_U8},
+                   .dry = group->dry};
     if (pg_admit(group, &call, err) != 0 || pg_perform(group, &call, err) != 0) return NULL;
     return call.object;
 }
 
 void *pg_peer_memory(ProcessGroup *group, const void *mine, int rank) {
-    if (!group->backend->peer_memory || group->link) return NULL;
+    if (!group->backend->peer_memory || group->link || group->dry) return NULL;
     return group->backend->peer_memory(group->state, mine, rank);
 }
 

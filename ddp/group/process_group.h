@@ -72,6 +72,9 @@ typedef struct PgOptions {
     // <flight_pipe><rank>.pipe makes the rank write them at once (NULL or "": no pipe).
     const char *flight_folder, *flight_pipe;
     bool flight_say;
+    // The ranks' devices store nothing (--dry-run): collectives of float32 and broadcasts of bytes,
+    // which move tensors, are the identity, and shared memory is not touched: it takes addresses.
+    bool dry;
 } PgOptions;
 
 int pg_rank(const ProcessGroup *group);

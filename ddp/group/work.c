@@ -32,10 +32,18 @@
 
 // ---- one call ---------------------------------------------------------------------------
 
+// A collective of tensors that are not stored (PgOptions.dry).
+static bool is_dry(const ProcessGroup *group, const PgCall *call) {
+    const int operation = call->operation, type = (int)call->collective.type;
+    return group->dry && operation < PG_BARRIER &&
+           (type == PG_F32 || (operation == PG_BROADCAST && type == PG_U8));
+}
+
 // A collective of a single rank in place is the identity. Checked here rather than in each backend:
 // it then needs no thread and no device.
-static bool is_alone(const ProcessGroup *group, const PgCall *call) {
+static bool is_identity(const ProcessGroup *group, const PgCall *call) {
     int operation = call->operation;
+    if (is_dry(group, call)) return true;
     return group->size == 1 && (operation == PG_ALL_REDUCE || operation == PG_BROADCAST ||
                                 operation == PG_REDUCE || operation == PG_BARRIER);
 }
@@ -131,9 +139,9 @@ static int run_call(ProcessGroup *group, PgCall *call, uint64_t *end_ns) {
     } else if (call->operation == PG_SHARED_ALLOC) {
         call->object = backend->shared_alloc(group->state, call, &error);
         status = call->object ? 0 : -1;
-    } else if (own_sum_runs(group, call) && !is_alone(group, call)) {
+    } else if (own_sum_runs(group, call) && !is_identity(group, call)) {
         status = own_sum_run(group, call, &error); // each of its messages crosses the link
-    } else if (!is_alone(group, call)) {
+    } else if (!is_identity(group, call)) {
         status = backend->run(group->state, call, &moved, &error);
         pg_count_moved(group, moved);
         if (status == 0) status = cross_link(group, call, &error);
@@ -221,7 +229,7 @@ static int issue(ProcessGroup *group, PgCall *call, Error *err) {
     Error error = {0};
     if (pg_collective_check(&call->collective, group->rank, group->size, &error) == 0) {
         if (pg_admit(group, call, err) != 0) return -1;
-        bool queued = backend->issue && !is_alone(group, call);
+        bool queued = backend->issue && !is_identity(group, call);
         if (!queued || backend->issue(group->state, call, &error) == 0) return 0;
     } else if (pg_check_sound(group, err) != 0) {
         return -1;
@@ -332,7 +340,7 @@ int pg_perform(ProcessGroup *group, PgCall *call, Error *err) {
     uint64_t end_ns;
     if (queues(group)) {
         PgWork *work =
-            is_alone(group, call) ? run_here(group, call, err) : enqueue(group, call, err);
+            is_identity(group, call) ? run_here(group, call, err) : enqueue(group, call, err);
         return work ? take_back(work, call, &end_ns, err) : -1;
     }
     pg_drain(group);
@@ -356,7 +364,7 @@ PgWork *pg_start(ProcessGroup *group, Collective collective, Error *err) {
     PgCall call = {.operation = (int)collective.kind, .collective = collective};
     if (own_sum_inside(group) && own_sum_check(&collective, false, err) != 0) return NULL;
     if (issue(group, &call, err) != 0) return NULL;
-    return is_alone(group, &call) ? run_here(group, &call, err) : enqueue(group, &call, err);
+    return is_identity(group, &call) ? run_here(group, &call, err) : enqueue(group, &call, err);
 }
 
 int pg_work_wait(PgWork *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err) {

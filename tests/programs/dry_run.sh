@@ -50,6 +50,14 @@ if [ "$device" = cpu ]; then
     half=$(value optimizer_bytes)
     checks=$((checks + 1))
     [ $((half * 200 / whole)) = 100 ] || [ $((half * 200 / whole)) = 99 ] || fail "ZeRO-1 holds $half of $whole bytes of state"
+    held "two ranks, fully sharded" ddprun --nproc-per-node 2 train_fsdp $tiny
+    # Ranks that store nothing move nothing, and take addresses only: 8 ranks of 6 GB of weights each.
+    xl="--model gpt2-xl --vocabulary 50257 --optimizer adamw --drop-last --dry-run"
+    run "GPT-2 XL" train_single $xl --global-batch 1
+    whole=$(value peak_bytes)
+    run "GPT-2 XL on eight ranks" ddprun --nproc-per-node 8 train_ddp $xl --global-batch 8
+    checks=$((checks + 1))
+    [ "$(value peak_bytes)" = "$whole" ] || fail "one of eight ranks takes $(value peak_bytes) bytes, one device $whole"
     held "segnet" train_single --model segnet --global-batch 8
     # More than the memory here: 124 million parameters, of which each has 4 bytes, and takes 16.
     gpt2="--model gpt2 --vocabulary 50257 --context 1024 --global-batch 8 --optimizer adamw"

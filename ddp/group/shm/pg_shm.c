@@ -149,11 +149,11 @@ static void *shm_shared_alloc(void *state, const PgCall *call, Error *err) {
                                                                               .rank = shm->rank});
     // First touch: writing this rank's block places its pages on this rank's NUMA node. Then maps
     // the other ranks' pages, so that no training step takes page faults.
-    memset(blocks_own(blocks), 0, stride);
+    if (!call->dry) memset(blocks_own(blocks), 0, stride);
     if (shm_barrier(shm, err) != 0) return NULL;
     if (creates) segment_seal(segment); // all have opened it
 #ifdef MADV_POPULATE_WRITE              // Linux 5.14; before, the first step takes the faults
-    if (!shm->threads) madvise(segment->base, segment->bytes, MADV_POPULATE_WRITE);
+    if (!shm->threads && !call->dry) madvise(segment->base, segment->bytes, MADV_POPULATE_WRITE);
 #endif
     shm_finish(shm);
     return blocks_own(blocks);
