@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scaling.sh: what DP's and DDP's step takes by the link, by the number of devices and by the batch, in three parts:
+# scaling.sh: what DP's and DDP's step takes by the link, by the number of devices and by the batch, in four parts:
 #
 #   links    a step on two devices over emulated links of 1 to 100 Gbit/s, and DDP's with fp16 or PowerSGD as its
 #            communication hook: each pays below a bandwidth of its own
@@ -7,9 +7,12 @@
 #            rows per device (weak scaling); devices beyond the cores share them
 #   batches  the largest batch that fits into --memory-mb on device 0 under DP, DDP and ZeRO-1, found by --dry-run; that
 #            batch and the next are then trained
+#   memory   what a device holds of gpt-small, gpt2 and gpt2-xl on 2, 4 and 8 devices under all five strategies, by
+#            --dry-run, beside formulas; gpt-small is trained, too, and the bytes that DDP and FSDP move are counted
 #
-# Writes scaling.csv, scaling-batches.csv, three figures, section.md and section.html, which bench/compare.sh's report
-# brings in. The exit status is 0 only if the trained batches took the dry runs' bytes; times are measured, not judged.
+# Writes scaling.csv, scaling-batches.csv, scaling-memory.csv, scaling-traffic.csv, four figures, section.md and
+# section.html, which bench/compare.sh's report brings in. The exit status is 0 only if what was trained took the dry
+# runs' bytes, and memory and traffic are within 3 % of the formulas; times are measured, not judged.
 # What is said of the numbers: bench/report/scaling.py.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/compare/begin.sh"
 
@@ -17,7 +20,7 @@ usage() {
     cat <<END
 usage: bench/scaling.sh [options]
   --quick          one round of a few small steps: tries the command, and measures no speed
-  --only PARTS     some of: links devices batches (default: all three)
+  --only PARTS     some of: links devices batches memory (default: all four)
   --links LIST     Gbit/s of the part links (default: 1 2.5 5 10 25 50 100); a message's latency is 20 us
   --worlds LIST    numbers of devices of the part devices, from 2 (default: 2 3 4)
   --memory-mb N    millions of bytes on device 0 in the part batches (default: 128; with --quick 1)
@@ -31,23 +34,25 @@ END
 }
 
 rounds=4 memory="" out=bench/out-scaling
-only="links devices batches" links="1 2.5 5 10 25 50 100" worlds="2 3 4"
+only="links devices batches memory" links="1 2.5 5 10 25 50 100" worlds="2 3 4"
 declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=bin)
 declare -A values=([--only]=only [--links]=links [--worlds]=worlds [--memory-mb]=memory [--rounds]=rounds [--patience]=patience)
 read_options bench/scaling.sh "$@"
 patience=${patience:-$((quick ? 0 : 60))} memory=${memory:-$((quick ? 1 : 128))}
-need_words --only "$only" "links|devices|batches"
+need_words --only "$only" "links|devices|batches|memory"
 for gbit in $links; do need_link --links "$gbit,20"; done
 [[ -n ${links// /} ]] || fail_usage "--links: expected at least one"
 need_numbers --worlds "$worlds" 2 "$(most_devices)"
 need_number --memory-mb "$memory" 1 100000
-get_ready train_single train_dp train_ddp ddprun bench_probe
+get_ready train_single train_dp train_ddp train_fsdp ddprun bench_probe
 middle=10 steps=35 batch=300 hidden=1024,1024 most=2048
 gpt="--layers 4 --heads 4 --embedding 256 --context 32"
-[[ $quick == 0 ]] || { rounds=1 steps=8 batch=60 hidden=128,128 gpt="--layers 1 --heads 2 --embedding 32 --context 16"; }
+sizes="gpt-small gpt2 gpt2-xl" counted="2 4 8" # models and devices of the part memory
+[[ $quick == 0 ]] || { rounds=1 steps=8 batch=60 hidden=128,128 gpt="--layers 1 --heads 2 --embedding 32 --context 16"
+    sizes="gpt-small gpt2" counted="2 4"; }
 unset RANK WORLD_SIZE
 
-open_section scaling.csv scaling-batches.csv
+open_section scaling.csv scaling-{batches,memory,traffic}.csv
 
 # The steps to measure, a line each: STRATEGY-DEVICES-BATCH-GBIT. Where both parts have one, it is measured once.
 configurations() {
@@ -112,6 +117,47 @@ find_largest() {
     done
 }
 
+# hold_model MODEL STRATEGY DEVICES HOW [OPTION...]: a run named hold-MODEL-STRATEGY-DEVICES-HOW, with as many rows on each device.
+hold_model() {
+    local rows=1 name=hold-$1-$2-$3-$4
+    local -a command=("$bin/ddprun" --nproc-per-node "$3" "$bin/train_ddp") options=(--vocabulary 50257)
+    [[ $1 != gpt-small ]] || rows=4 options=()
+    case $2 in
+    single) command=("$bin/train_single") ;;
+    dp) command=("$bin/train_dp" --devices "$3") ;;
+    zero1) command+=(--zero-optimizer) ;;
+    fsdp*) command=("$bin/ddprun" --nproc-per-node "$3" "$bin/train_fsdp") ;;
+    esac
+    [[ $2 != fsdp-whole ]] || command+=(--no-reshard-after-forward)
+    run_once "$name" "${command[@]}" --model "$1" --data text --drop-last --optimizer adamw --global-batch $((rows * $3)) \
+        "${options[@]}" "${@:5}"
+}
+
+# count_run MODEL STRATEGY DEVICES STEPS: the same, trained so many steps.
+count_run() {
+    hold_model "$1" "$2" "$3" "$4" --steps "$4" --no-eval --log-every 1000 --out "$out/runs/hold-$1-$2-$3-$4"
+}
+
+# What each device holds, by dry runs; gpt-small is trained. Of DDP and FSDP a run twice as long counts what a step moves.
+hold_models() {
+    local model strategy world
+    for model in $sizes; do
+        echo "memory of $model" >&2
+        run_once "summary-$model" "$bin/train_single" --model "$model" --data text --summary \
+            $([[ $model == gpt-small ]] || echo --vocabulary 50257) || return 1
+        for world in 1 $counted; do
+            for strategy in $( ((world == 1)) && echo single || echo dp ddp zero1 fsdp); do
+                hold_model "$model" "$strategy" "$world" dry --dry-run || return 1
+                [[ $model != gpt-small ]] || count_run "$model" "$strategy" "$world" 4 || return 1
+            done
+        done
+    done
+    for world in $counted; do
+        count_run gpt-small fsdp-whole "$world" 4 || return 1
+        for strategy in ddp fsdp fsdp-whole; do count_run gpt-small "$strategy" "$world" 8 || return 1; done
+    done
+}
+
 mapfile -t wanted < <(configurations)
 finished=0 all=$((rounds * ${#wanted[@]}))
 if [[ $only == *batches* ]]; then
@@ -120,6 +166,7 @@ if [[ $only == *batches* ]]; then
         >"$out/scaling-batches.csv"
     for strategy in dp ddp zero1; do find_largest $strategy; done
 fi
+[[ $only != *memory* ]] || hold_models || exit 1
 begun=$SECONDS
 for ((round = 1; round <= rounds; round++)); do
     for one in "${wanted[@]}"; do
@@ -130,6 +177,9 @@ for ((round = 1; round <= rounds; round++)); do
 done
 repeat_disturbed_runs "$patience" || exit 1
 write_facts "quick $quick" "rounds $rounds" "configurations ${wanted[*]}" "batch $batch" "worlds $worlds" "middle $middle" \
-    "hidden $hidden" "memory $memory" "cores $(count_cores)" -- "Command: \`$asked\`"
+    "hidden $hidden" "memory $memory" "sizes $([[ $only != *memory* ]] || echo "$sizes")" "counted $counted" "cores $(count_cores)" -- "Command: \`$asked\`"
 write_report scaling || exit 1
-[[ $only != *batches* ]] || awk -F, '$10 != $11 && NR > 1 { exit 1 }' "$out/scaling-batches.csv"
+status=0
+[[ $only != *batches* ]] || awk -F, '$10 != $11 && NR > 1 { exit 1 }' "$out/scaling-batches.csv" || status=1
+[[ $only != *memory* ]] || ! grep -q ',0$' "$out"/scaling-{memory,traffic}.csv || status=1
+exit $status

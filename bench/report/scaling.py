@@ -5,13 +5,14 @@ Two steps tie if each median lies within the other's quartiles. What is disturbe
 
 import math
 
-from . import section
+from . import held, section
 from .results import Results, median, network_name, quartiles, ties, unique, write_csv
 from .text import listed, markdown_table, plural
 
 WARM_UP = 5  # steps that do not count
 NAMES = {"single": "one device", "dp": "DP", "ddp": "DDP", "fp16": "fp16", "powersgd": "PowerSGD", "zero1": "ZeRO-1"}
 HEAD = ["strategy", "world_size", "global_batch", "gbit", "step_ms_p25", "step_ms_p50", "step_ms_p75", "runs", "kept", "disturbed"]
+NUMBERS = {"batches": ["scaling-batches.csv"], "memory": ["scaling-memory.csv", "scaling-traffic.csv"]}
 ABOUT = {
     "links": "{network} on two devices, {batch} rows a step; a message's latency is 20 us. In DP device 0 sends the "
              "weights and later receives the gradients; in DDP's ring both directions of a link carry bytes at once, so that by its bytes DP's "
@@ -19,6 +20,8 @@ ABOUT = {
     "devices": "The same network over an emulated link of {middle} Gbit/s and 20 us; one device needs no link.",
     "batches": "A gpt with AdamW on two devices. `--dry-run` says what device 0 holds; the largest batch is searched for by halves, in steps of "
                "one row per device. ZeRO-1 is DDP with the optimizer's state divided over the ranks.",
+    "memory": "GPTs with AdamW and as many rows on each device (gpt-small 4, the others 1), by `--dry-run`; gpt-small was trained, too. FSDP's "
+              "formula is 16 P / W + 8 R + 16 U bytes and DDP's activations, for P parameters, R of them the root's and U a block's, on W devices.",
 }
 
 
@@ -155,13 +158,17 @@ def write(folder):
     results = Results(folder)
     batch, gbit, quick = int(results.number("batch")), results.fact("middle"), results.fact("quick") == "1"
     write_csv(results.folder / "scaling.csv", HEAD, collect(results))
+    write_csv(results.folder / "scaling-memory.csv", held.HEAD, held.memory_rows(results))
+    write_csv(results.folder / "scaling-traffic.csv", held.MOVED, held.moved_rows(results) if results.words("sizes") else [])
+    holds, moved = results.rows("scaling-memory.csv"), results.rows("scaling-traffic.csv")
     rows, batches, worlds = results.rows("scaling.csv"), results.rows("scaling-batches.csv"), [int(world) for world in results.words("worlds")]
     links = Links(rows, batch)
     hooks = {hook: links.pays(hook) for hook in ("fp16", "powersgd")}
     crossings = sorted(([hook, *at] for hook, (_, at) in hooks.items() if at), key=lambda one: one[1])
     write_csv(results.plots / "crossings.csv", ["hook", "gbit", "step_ms"], crossings)
     (results.plots / "settings.gp").write_text(f'batch = {batch}\nmiddle = "{gbit}"\ncores = {results.cores}\nmemory = {results.number("memory"):g}\n'
-                                               f'crossings = {len(crossings)}\n', encoding="utf-8")
+                                               f'crossings = {len(crossings)}\nsizes = "{results.fact("sizes")}"\n'
+                                               f'most = {(results.words("counted") or ["2"])[-1]}\n', encoding="utf-8")
     parts = []
     if links.links:
         parts.append(("links", "The step by the link", [links.sentence(), *(text for text, _ in hooks.values())]))
@@ -169,9 +176,12 @@ def write(folder):
         parts.append(("devices", "The step by the number of devices", device_sentences(rows, batch, worlds, gbit, results.cores)))
     lines = ["## By link, number of devices and batch", "", "A quick run: its times mean nothing." if quick else ""]
     parts += [("batches", "The largest batch", [batch_sentence(batches, results.number("memory"))])] if batches else []
+    parts += [("memory", "What a device holds, and what a step moves", [held.memory_sentence(holds), held.moved_sentence(moved)])] if holds else []
     for name, title, said in parts:
-        text = "" if quick and name != "batches" else " ".join(said)
+        text = "" if quick and name not in ("batches", "memory") else " ".join(said)
         lines += ["", f"### {title}", "", text, "", section.draw(results.folder, f"scaling-{name}", text), "",
-                  section.numbers(results, "scaling-batches.csv" if name == "batches" else "scaling.csv") + " " + ABOUT[name].format(**results.facts, network=network_name("mlp", results.fact("hidden")))]
+                  section.numbers(results, *NUMBERS.get(name, ["scaling.csv"])) + " " + ABOUT[name].format(**results.facts, network=network_name("mlp", results.fact("hidden")))]
+        if name == "memory":
+            lines += ["", markdown_table(held.memory_table(holds)), "", markdown_table(held.moved_table(moved))]
     section.finish(results, "scaling", [*lines, "", *([markdown_table(table(rows))] if rows else [])])
     print("\n".join(line for line in lines if line and line[0] not in "!#N"))

@@ -37,16 +37,22 @@ expect "batches" "dp,1 dp,0 ddp,1 ddp,0 zero1,1 zero1,0" "$(tail -n +2 "$results
 expect "a row more per device" "2 2 2" "$(awk -F, 'NR > 1 && $3 { fits = $2 } NR > 1 && !$3 { print $2 - fits }' "$results/scaling-batches.csv" |
     paste -sd ' ' -)"
 expect "what exceeds 1 MB" "" "$(awk -F, 'NR > 1 && ($11 <= 1000000) != $3' "$results/scaling-batches.csv")"
+expect "memory" "$(printf '%s\n' gpt-small-single-1 gpt-small-{dp,ddp,zero1,fsdp}-{2,4} gpt2-single-1 gpt2-{dp,ddp,zero1,fsdp}-{2,4} | sort)" \
+    "$(tail -n +2 "$results/scaling-memory.csv" | cut -d, -f1-3 | tr , - | sort)"
+expect "what was trained" 9 "$(awk -F, 'NR > 1 && $8 == $7' "$results/scaling-memory.csv" | wc -l)"
+expect "what moves" "ddp-2 fsdp-2 fsdp-whole-2 ddp-4 fsdp-4 fsdp-whole-4" "$(tail -n +2 "$results/scaling-traffic.csv" | cut -d, -f1,2 | tr , - | paste -sd ' ')"
 expect "headings" 1 "$(grep -c '<h2 ' "$results/section.html")"
 if command -v gnuplot >/dev/null; then
-    expect "figures" 3 "$(grep -c '<figure ' "$results/section.html")"
-    for name in links devices batches; do (cd "$results" && gnuplot -e numbers_only=1 "plots/scaling-$name.gp"); done
+    expect "figures" 4 "$(grep -c '<figure ' "$results/section.html")"
+    for name in links devices batches memory; do (cd "$results" && gnuplot -e numbers_only=1 "plots/scaling-$name.gp"); done
     # drawn FIGURE CURVE: x and y of its points
     drawn() { awk -v curve="$2" '/^# Curve [0-9]+ of/ { mine = $3 == curve } /^#/ || !NF || $NF == "u" { next } mine { print $1, $2 }' "$results/plots/$1.drawn"; }
     for curve in "0 dp" "1 ddp" "2 fp16" "3 powersgd"; do
         expect "the line of ${curve#* }" "$(awk -F, -v one="${curve#* }" '$1 == one && $2 == 2 { print $4, $6 + 0 }' "$results/scaling.csv")" \
             "$(drawn scaling-links "${curve% *}")"
     done
+    expect "what FSDP holds of gpt-small" "$(awk -F, '$1 == "gpt-small" && $2 == "fsdp" { printf "%d %.9g\n", $3, $7 / 1e6 }' "$results/scaling-memory.csv")" \
+        "$(drawn scaling-memory 4 | head -n 2)"
     expect "what DP holds" "$(awk -F, '$1 == "dp" && $3 { print $4 / 1e6 / 2, 1 }' "$results/scaling-batches.csv")" \
         "$(drawn scaling-batches 0 | head -n 1)"
 fi
@@ -58,10 +64,11 @@ scale 2 --only batches --memory-mb 10000
 
 # A train_dp that holds more than it said.
 mkdir "$out/bin"
-for program in "$bin"/{train_single,train_ddp,ddprun,bench_probe}; do ln -s "$program" "$out/bin"; done
+for program in "$bin"/{train_single,train_ddp,train_fsdp,ddprun,bench_probe}; do ln -s "$program" "$out/bin"; done
 printf '#!/bin/sh\n"%s" "$@" | sed "s/^peak_bytes=/&1/"\n' "$bin/train_dp" >"$out/bin/train_dp"
 chmod +x "$out/bin/train_dp"
 bin=$out/bin
 scale 1 --only batches --memory-mb 20
+scale 1 --only memory
 echo "scaling: $failures failures"
 [[ $failures == 0 ]]

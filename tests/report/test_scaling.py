@@ -4,7 +4,7 @@
 import unittest
 
 from made import Made
-from report import scaling
+from report import held, scaling
 
 
 def row(strategy, world, batch, gbit, ms, disturbed=0):
@@ -132,6 +132,57 @@ class Runs(unittest.TestCase):
         self.assertEqual(self.collected(2, 3, last=10)[1][7:], [3, 1, 1])
         self.assertEqual(self.collected(last=12.6)[1][7:], [3, 3, 1])
         self.assertEqual(self.collected(last=12.4)[1][7:], [3, 3, 0])
+
+
+
+class Held(unittest.TestCase):
+    SUMMARY = ["transformer.wte Embedding weight [5, 4] 20", "transformer.h.0.attn Linear weight [4, 4] 16", "transformer.h.1.attn Linear w 16",
+               "transformer.ln_f LayerNorm weight [4] 4", "56 parameters (224 bytes), 0 elements in buffers"]
+
+    def test_parameters(self):
+        self.assertEqual(held.parameters_of(self.SUMMARY), (56, 24, 16))
+
+    def test_formulas(self):
+        """By hand, of 56 parameters, 24 of them the root's and 16 a block's, on four devices, and 1000 bytes of activations."""
+        for strategy, wanted in (("single", 1896), ("dp", 1896), ("ddp", 1896), ("zero1", 448 + 112 + 1000), ("fsdp", 224 + 192 + 256 + 1000)):
+            self.assertEqual(held.memory_formula(strategy, 4, (56, 24, 16), 1000), wanted, strategy)
+        for strategy, wanted in (("ddp", 12 * 112), ("fsdp", 12 * 144), ("fsdp-whole", 12 * 112)):
+            self.assertEqual(held.moved_formula(strategy, 4, (56, 24, 16)), wanted, strategy)
+
+    def results(self, peak=1448, long=200.0):
+        made = Made(sizes="gpt-small", counted="2").write("runs/summary-gpt-small/output.txt", self.SUMMARY)
+        for strategy, world, whole in (("single", 1, 1896), ("dp", 2, 1896), ("ddp", 2, 1896), ("zero1", 2, 1672), ("fsdp", 2, peak)):
+            made.write(f"runs/hold-gpt-small-{strategy}-{world}-dry/output.txt", ["[0]: ddp: a model", "batch_bytes=100", "logits_bytes=300",
+                       "activations_bytes=600", f"peak_bytes={whole} (0.00 GiB)", "batch_bytes=7"])
+            made.write(f"runs/hold-gpt-small-{strategy}-{world}-4/summary.json", ['{"peak_bytes_device0": 1896, "moved_bytes_per_step": 100}'])
+        for strategy in ("ddp", "fsdp", "fsdp-whole"):
+            for steps, moved in ((4, 100), (8, long)):
+                made.write(f"runs/hold-gpt-small-{strategy}-2-{steps}/summary.json",
+                           [f'{{"peak_bytes_device0": {peak if strategy == "fsdp" else 1896}, "moved_bytes_per_step": {moved}}}'])
+        return made
+
+    def test_rows(self):
+        with self.results() as made:
+            rows = held.memory_rows(made.results)
+            self.assertEqual(rows[0], ["gpt-small", "single", 1, 56, 24, 16, 1896, 1896, 1896, 1])
+            self.assertEqual([row[-1] for row in rows], [1, 1, 1, 0, 0])  # ZeRO-1 was trained with others; FSDP's formula says 1896
+            self.assertEqual(rows[-1][6:9], [1448, 1448, 448 + 192 + 256 + 1000])
+            self.assertEqual(held.moved_rows(made.results)[1], ["fsdp", 2, 300, 576, "1.0000", 0])  # (8 x 200 - 4 x 100) / 4
+        with self.results(peak=1950, long=274) as made:
+            self.assertEqual([row[-1] for row in held.memory_rows(made.results)][-1], 1)
+            self.assertEqual([row[-1] for row in held.moved_rows(made.results)], [1, 0, 1])
+
+    def test_sentences(self):
+        with self.results(peak=1950) as made:
+            made.csv("memory.csv", held.HEAD, *held.memory_rows(made.results)).csv("moved.csv", held.MOVED, *held.moved_rows(made.results))
+            rows, moved = made.results.rows("memory.csv"), made.results.rows("moved.csv")
+            self.assertEqual(held.memory_sentence(rows), "gpt-small on 2 devices, as device 0 holds it: one device 0.00 MB, DP 0.00 MB, DDP 0.00 MB, "
+                             "ZeRO-1 0.00 MB and FSDP 0.00 MB. 4 of 5 rows are within 3 % of the formula, 2.85 % at most, and took the dry run's bytes "
+                             "where they were trained.")
+            self.assertEqual(held.moved_sentence(moved), "gpt-small: FSDP moves 1.000 to 1.000 times DDP's bytes (formula 1.286), without reshard 1.000 "
+                             "to 1.000 times DDP's bytes (formula 1.000); at most 47.92 % from the formulas.")
+            self.assertEqual(held.memory_table(rows)[1], ["gpt-small", "one device", "0.00 MB", "-", "1.0000 to 1.0000"])
+            self.assertEqual(held.moved_table(moved)[2], ["FSDP", "2", "300", "576", "1.000"])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,132 @@
+"""What a device holds under each strategy, and what a step moves, beside formulas: the part memory of bench/scaling.sh.
+
+P parameters, R of them the root's and U a block's, on W devices, with AdamW: 4 bytes each for a weight and its gradient, 8 for the
+optimizer's state. Activations, logits and the batch (A) are those of the dry run; FSDP's are DDP's.
+
+    one device, DDP, DP's device 0    16 P + A
+    ZeRO-1                            8 P + 8 P / W + A
+    FSDP                              16 P / W + 8 R + 16 U + A
+
+DDP's all-reduce moves 2 (W - 1) times 4 P bytes. FSDP gathers weights and reduces gradients, each (W - 1) times: 4 (3 P - R) bytes, as
+the root is gathered once; 4 (2 P) where weights stay whole after the forward pass.
+"""
+
+import re
+
+from .look import NAMES
+from .text import listed
+
+HEAD = ["model", "strategy", "world_size", "parameters", "root", "unit", "dry_bytes", "computed_bytes", "formula_bytes", "held"]
+MOVED = ["strategy", "world_size", "bytes", "formula_bytes", "to_ddp", "held"]
+WITHIN = 0.03
+FOUR = ("dp", "ddp", "zero1", "fsdp")
+
+
+def parameters_of(lines):
+    """(all, the root's, a block's) of a summary: a layer's line has its name first and its parameters last."""
+    counts = {line.split()[0]: int(line.split()[-1]) for line in lines if re.match(r"[a-z_0-9.]+ +[A-Z]", line)}
+    whole = sum(counts.values())
+    blocks = sum(count for name, count in counts.items() if ".h." in name)
+    return whole, whole - blocks, sum(count for name, count in counts.items() if ".h.0." in name)
+
+
+def kinds_of(lines):
+    """The kinds' bytes of a dry run's first device, and its peak."""
+    found = {}
+    for name, count in re.findall(r"^([a-z]+)_bytes=(\d+)", "\n".join(lines), re.M):
+        found.setdefault(name, int(count))
+    return found
+
+
+def memory_formula(strategy, world, parameters, activations):
+    whole, root, unit = parameters
+    weights = {"zero1": 8 * whole + 8 * whole / world, "fsdp": 16 * whole / world + 8 * root + 16 * unit}
+    return weights.get(strategy, 16 * whole) + activations
+
+
+def moved_formula(strategy, world, parameters):
+    whole, root, _ = parameters
+    return 4 * (world - 1) * (3 * whole - root if strategy == "fsdp" else 2 * whole)
+
+
+def is_near(counted, formula):
+    return abs(counted - formula) <= WITHIN * formula
+
+
+def memory_rows(results):
+    """Rows of scaling-memory.csv. What was trained must have taken the dry run's bytes."""
+    rows = []
+    for model in results.words("sizes"):
+        parameters = parameters_of(results.lines(f"runs/summary-{model}/output.txt"))
+        for world in (1, *map(int, results.words("counted"))):
+            kinds = {strategy: kinds_of(results.lines(f"runs/hold-{model}-{strategy}-{world}-dry/output.txt"))
+                     for strategy in (FOUR if world > 1 else ("single",))}
+            for strategy, held in kinds.items():
+                activations = sum(kinds["ddp" if strategy == "fsdp" else strategy][kind] for kind in ("batch", "logits", "activations"))
+                formula = round(memory_formula(strategy, world, parameters, activations))
+                computed = results.record(f"hold-{model}-{strategy}-{world}-4").get("peak_bytes_device0", "")
+                rows.append([model, strategy, world, *parameters, held["peak"], computed, formula,
+                             int(computed in ("", held["peak"]) and is_near(held["peak"], formula))])
+    return rows
+
+
+def moved_rows(results):
+    """Rows of scaling-traffic.csv: a step's bytes are the difference of runs of 8 and of 4 steps, which begin and end alike."""
+    rows, parameters = [], parameters_of(results.lines("runs/summary-gpt-small/output.txt"))
+    for world in map(int, results.words("counted")):
+        moved = {}
+        for strategy in ("ddp", "fsdp", "fsdp-whole"):
+            long, short = (steps * results.record(f"hold-gpt-small-{strategy}-{world}-{steps}")["moved_bytes_per_step"] for steps in (8, 4))
+            moved[strategy] = (long - short) / 4
+            formula = moved_formula(strategy, world, parameters)
+            rows.append([strategy, world, round(moved[strategy]), formula, f"{moved[strategy] / moved['ddp']:.4f}",
+                         int(is_near(moved[strategy], formula))])
+    return rows
+
+
+# ---- what is said of it ----------------------------------------------------------------------------------------------
+
+def amount(count):
+    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.2f} MB"
+
+
+def furthest(rows, column):
+    """The largest distance from the formula, in per cent."""
+    return 100 * max(abs(row.number(column) / row.number("formula_bytes") - 1) for row in rows)
+
+
+def memory_sentence(rows):
+    model, world = rows[-1]["model"], rows[-1]["world_size"]
+    held = {row["strategy"]: row.number("dry_bytes") for row in rows if row["model"] == model and row["world_size"] in ("1", world)}
+    said = listed([f"{NAMES[strategy]} {amount(count)}" for strategy, count in held.items()])
+    near = sum(row.is_true("held") for row in rows)
+    return (f"{model} on {world} devices, as device 0 holds it: {said}. {near} of {len(rows)} rows are within 3 % of the formula, "
+            f"{furthest(rows, 'dry_bytes'):.2f} % at most, and took the dry run's bytes where they were trained.")
+
+
+def moved_sentence(rows):
+    text = []
+    for strategy, how in (("fsdp", "FSDP moves"), ("fsdp-whole", "without reshard")):
+        of = [row for row in rows if row["strategy"] == strategy]
+        ratios = [row.number("to_ddp") for row in of]
+        formula = of[0].number("formula_bytes") / next(row.number("formula_bytes") for row in rows if row["strategy"] == "ddp")
+        text.append(f"{how} {min(ratios):.3f} to {max(ratios):.3f} times DDP's bytes (formula {formula:.3f})")
+    return f"gpt-small: {text[0]}, {text[1]}; at most {furthest(rows, 'bytes'):.2f} % from the formulas."
+
+
+def memory_table(rows):
+    """A row for each model and strategy, a column for each number of devices: the bytes, and their ratio to the formula."""
+    worlds = sorted({int(row["world_size"]) for row in rows})
+    table = [["model", "strategy", *(f"{world} device{'s' * (world > 1)}" for world in worlds), "over formula"]]
+    for model, strategy in dict.fromkeys((row["model"], row["strategy"]) for row in rows):
+        mine = {int(row["world_size"]): row for row in rows if (row["model"], row["strategy"]) == (model, strategy)}
+        ratios = [row.number("dry_bytes") / row.number("formula_bytes") for row in mine.values()]
+        table.append([model, NAMES[strategy], *(amount(mine[world].number("dry_bytes")) if world in mine else "-" for world in worlds),
+                      f"{min(ratios):.4f} to {max(ratios):.4f}"])
+    return table
+
+
+def moved_table(rows):
+    return [["strategy", "devices", "bytes a step", "formula", "times DDP's"]] + [
+        [{"fsdp-whole": "FSDP, no reshard"}.get(row["strategy"], NAMES.get(row["strategy"])), row["world_size"], row["bytes"], row["formula_bytes"],
+         f"{row.number('to_ddp'):.3f}"] for row in rows]
