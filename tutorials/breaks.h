@@ -1,4 +1,4 @@
-/* breaks.h: the versions of a step's program, and which of them a command line asks for.
+/* breaks.h: the versions of a step's program, and the choice of one by the command line.
  *
  * PROGRAM.breaks has a version for each mistake that the program can make on purpose
  * (--break=NAME), and for a flag that makes it print more (--NAME): the lines that it replaces, in
@@ -16,8 +16,8 @@ typedef struct Version {
     int (*main)(int argc, char **argv);
 } Version;
 
-// Runs the version that argv names, and returns its status. A name that is none of these is left to
-// the program, whose options refuse it.
+// Runs the version that argv names, and returns its status. The program's own options reject an
+// unknown name.
 int run_version(const Version *versions, size_t count, int argc, char **argv);
 
 #endif

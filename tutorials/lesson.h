@@ -1,9 +1,9 @@
-/* lesson.h: what the tutorials' programs share, and what is not the lesson.
+/* lesson.h: the common code of the tutorials' programs.
  *
- * A Lesson is one run: its options, its data and the walk through the batches. All programs take
- * the same options with the same defaults, see the same batches in the same order and write the
- * same file of weights, so that two steps of the tutorial can be compared bit for bit. What a
- * program does with a batch is not here: that is the lesson, and stands in the program.
+ * A Lesson is one run: its options, its data and the iteration over its batches. All programs take
+ * the same options with the same defaults, use the same batches in the same order and write the
+ * same file of weights, so that two steps of the tutorial can be compared bit for bit. The
+ * computation on a batch is not here: it is the lesson, and each program has its own.
  *
  *     Lesson lesson;
  *     lesson_begin(&lesson, "one-device", argc, argv);
@@ -14,9 +14,9 @@
  *     }
  *     lesson_end(&lesson, model);
  *
- * The mistakes that a program can make on purpose (--break=NAME) are not in it either:
- * PROGRAM.breaks beside it holds the lines that each replaces, and the build makes a version of the
- * program of each (breaks.h).
+ * The mistakes that a program can make on purpose (--break=NAME) are not in the program itself:
+ * PROGRAM.breaks beside it holds the lines that each mistake replaces, and the build compiles a
+ * version of the program for each (breaks.h).
  */
 #ifndef TUTORIALS_LESSON_H
 #define TUTORIALS_LESSON_H
@@ -29,7 +29,7 @@
 
 typedef struct Lesson {
     Options options;
-    char program[16], summary[256]; // theirs
+    char program[16], summary[256]; // the options' program name and summary
     TrainConfig config;
     bool quiet; // this process neither prints nor saves
     DataSource *data;
@@ -37,15 +37,15 @@ typedef struct Lesson {
     Sampler *sampler;
     Loader *loader;
     Schedule schedule;
-    size_t steps, step; // of the run; those begun so far
+    size_t steps, step; // in the run; begun so far
 
     // Options of single steps, with the option's name: lesson_steps.c says which step has which.
-    const char *broken;             // --break: as which version does the program run? "none"
-    size_t shards, devices;         // a batch is cut into so many parts
+    const char *broken;             // --break: the version that runs; "none"
+    size_t shards, devices;         // the number of parts of a batch
     bool show, show_update, orders; // print more
     double noise;                   // standard deviation, added to the samples
     int blocked;                    // --sampler: "blocked" and not "interleaved"
-    size_t bucket_bytes;            // a bucket that holds so many is full
+    size_t bucket_bytes;            // a bucket of at least this size is full
     const char *batch_norm;         // "own" or "sync"
     size_t unit_layers;             // layers of a unit
     bool only_test;                 // no training
@@ -53,10 +53,10 @@ typedef struct Lesson {
     size_t kill_at;                 // the step in whose checkpoint the process dies
     size_t micro_batches;           // in a step
     double max_norm;                // of the gradients; 0: any
-    size_t uneven;                  // steps that rank r has less, times r
-    int wire;                       // the number of the word
+    size_t uneven;                  // rank r has r times this number of steps fewer
+    int wire;                       // the format's index in the option's words
     double scale;                   // of gradients in fp16
-    double timeout_s;               // how long a rank waits for the others before it gives up
+    double timeout_s;               // the deadline of a rank's waits for the others
     double stop_below;              // training ends when a rank's loss is smaller
     const char *scratch;            // a folder on the node's own disk; NULL: none
 } Lesson;
@@ -67,19 +67,19 @@ void lesson_begin(Lesson *lesson, const char *step, int argc, char **argv);
 // The options, before they are parsed: those of train_single that make sense here, --break, and the
 // step's own.
 void lesson_options(Lesson *lesson, const char *step);
-// How many of the parts into which chunk_bounds cuts `rows` have any.
+// Returns the number of parts with rows when chunk_bounds cuts `rows` rows into `parts` parts.
 int lesson_parts(size_t rows, int parts);
-// The batches come from this sampler from now on, which is the lesson's to close; the steps of the
-// run are counted anew. Before the first lesson_next.
+// Replaces the sampler of the batches, which the lesson closes, and computes the run's number of
+// steps again. To be called before the first lesson_next.
 void lesson_use_sampler(Lesson *lesson, Sampler *sampler);
 
-// The next batch, all rows that the sampler gives it, in host memory; NULL after the last step.
-// Valid until the next call.
+// Returns the sampler's next batch, in host memory, or NULL after the last step. Valid until the
+// next call.
 const Batch *lesson_next(Lesson *lesson);
-// Adds normal noise of this standard deviation to the samples of the current batch: other numbers
-// for each seed, step and place. Returns the first number drawn, before it is scaled.
+// Adds normal noise of this standard deviation to the samples of the current batch: a function of
+// seed, step and position. Returns the first number drawn, before it is scaled.
 double lesson_add_noise(const Lesson *lesson, const Batch *batch, double deviation, uint64_t seed);
-// Skips the first `steps` steps of a resumed run. Before the first lesson_next.
+// Skips the first `steps` steps of a resumed run. To be called before the first lesson_next.
 void lesson_skip(Lesson *lesson, size_t steps);
 double lesson_lr(const Lesson *lesson); // of the current step
 bool lesson_is_logged(const Lesson *lesson);
@@ -89,14 +89,14 @@ void lesson_report(Lesson *lesson, double loss);
 // opened. Does not close the model.
 void lesson_end(Lesson *lesson, Module *model);
 
-// Ends the program with the line "error: NAME WHAT" unless all is fine.
+// Ends the program with the line "error: NAME WHAT" if `fine` is false.
 void lesson_need(bool fine, const char *name, const char *what);
 
-// Opens the device "cpu:index", a memory of its own; the program closes it.
+// Opens the device "cpu:index", which has its own memory; the program closes it.
 Device *lesson_device(int index);
-// The network on the device, with the first weights that this rank draws.
+// The network on the device, with this rank's random initial weights.
 Module *lesson_model(const Lesson *lesson, Device *device, int rank);
-// The optimizer that --optimizer, --momentum and --weight-decay ask for.
+// The optimizer of --optimizer, --momentum and --weight-decay.
 Optimizer *lesson_optimizer(const Lesson *lesson, Module *model);
 
 // Some rows of a batch on the tape's device.
@@ -106,36 +106,36 @@ typedef struct Rows {
     Tensor *target;  // [count] labels, or [count, target_size] numbers
 } Rows;
 Rows lesson_rows(Tape *tape, const Batch *batch, size_t begin, size_t end);
-// The rows' losses, added up and divided by `divisor` rows: a scalar.
+// The sum of the rows' losses divided by `divisor` (a number of rows): a scalar.
 Tensor *lesson_loss(Tape *tape, Tensor *outputs, Tensor *target, size_t divisor);
 // The model's outputs for the rows. An error ends the program.
 Tensor *lesson_forward(Module *model, Tape *tape, Tensor *samples);
 // Runs backward from the loss, and returns its value. An error, also of forward, ends the program.
 double lesson_backward(Tape *tape, Tensor *loss);
-// The class that the outputs [n, classes] name for a row: the largest one's.
+// The predicted class of a row: that of the largest of its outputs [n, classes].
 size_t lesson_answer(const Tensor *outputs, size_t row);
 
 // An array of zeros for each tensor, as large as the tensor, for sums of gradients.
 float **lesson_sums_create(const NamedTensors *tensors);
 void lesson_sums_close(float **sums, const NamedTensors *tensors);
-// Copies the tensors' gradients, one after another, into the buffer, or back from there.
+// Copies the tensors' gradients, one after another, into the buffer, or back from the buffer.
 void lesson_pack_gradients(Tensor *const *tensors, size_t count, float *buffer);
 void lesson_unpack_gradients(Tensor *const *tensors, size_t count, const float *buffer);
 
 // The gradients of all parameters become zeros.
 void lesson_zero_gradients(const NamedTensors *tensors);
 size_t lesson_count(const NamedTensors *tensors); // elements of all parameters
-// Memory for the gradients of all parameters, to be freed with free().
+// Allocates memory for the gradients of all parameters; the caller frees it with free().
 float *lesson_flat_create(const NamedTensors *tensors);
-// Copies all parameters' gradients or weights, one after another, into `flat` or out of it.
+// Copies all parameters' gradients or weights, one after another, into or from `flat`.
 typedef enum Flatten { GRADIENTS_IN, WEIGHTS_IN, WEIGHTS_OUT } Flatten;
 void lesson_flatten(const NamedTensors *tensors, Flatten what, float *flat);
-// Backward calls ready(context, tensor, err) as soon as the gradient of one of the tensors is
-// complete. Its result is 0, or -1 with err filled, which ends backward.
+// Registers a hook: backward calls ready(context, tensor, err) when the gradient of one of the
+// tensors is complete. ready returns 0, or -1 with err filled, which ends backward.
 void lesson_hook(Tensor *const *tensors, size_t count,
                  int (*ready)(void *context, Tensor *tensor, Error *err), void *context);
 
-// The model's layers once more, for one of several threads, with a tape and tensors of its own,
+// A copy of the model's layers for one of several threads, with a tape and tensors of its own,
 // which have neither weights nor gradients yet.
 typedef struct Replica {
     Device *device;
@@ -146,30 +146,31 @@ typedef struct Replica {
 void lesson_replica_open(Replica *replica, const Module *model,
                          Device *device); // takes over the device
 void lesson_replica_close(Replica *replica);
-// The replica reads the model's weights where they lie, and has no gradients. The buffers, which
-// batch norm writes in forward, are the model's own for the first replica, and copies for others.
+// Lets the replica read the model's own weights, without a copy; it has no gradients. The buffers,
+// which batch norm writes in forward, are the model's for the first replica, copies for the others.
 void lesson_share_weights(Replica *replica, const NamedTensors *weights, bool first);
 
-// ---- what a program shows ----------------------------------------------------------------------
+// ---- output ------------------------------------------------------------------------------------
 
 // With --show, prints as printf in the run's first step, unless the process is quiet.
 __attribute__((format(printf, 2, 3))) void lesson_show(const Lesson *lesson, const char *format,
                                                        ...);
-// In the first step: a shard's rows, and what its rows' losses are divided by.
+// In the first step, prints a shard's number of rows and the divisor of its losses.
 void lesson_print_shard(const Lesson *lesson, size_t shard, size_t rows, size_t divisor);
-// How many rows each of the devices gets of a batch, whenever that changes.
+// Prints each device's number of rows of a batch, whenever it changes.
 void lesson_print_shares(const Lesson *lesson, const Batch *batch, size_t devices);
-// "each step: NAME=count bytes=bytes": of totals of the whole run. Nothing from a quiet process.
+// Prints "each step: NAME=count bytes=bytes", from totals of the whole run, unless the process is
+// quiet.
 void lesson_print_each_step(const Lesson *lesson, const char *name, size_t count, size_t bytes);
-// What came to the device from others so far, and the most memory it had in use.
+// Prints the bytes that the device has received from others, and its peak of allocated memory.
 void lesson_print_bytes(const Device *device);
-// The share of each phase of the steps, a # for two percent.
+// Prints each phase's share of the steps' time, a # for two percent.
 void lesson_print_phases(const Profile *profile);
-// A confusion matrix [classes, classes], the number of its rows, and an accuracy. A quiet process
-// prints nothing.
+// Prints a confusion matrix [classes, classes], the number of its rows, and an accuracy, unless the
+// process is quiet.
 void lesson_print_counts(const Lesson *lesson, const double *counts, size_t classes,
                          double accuracy);
-// What the model's first batch norm remembers of its inputs; nothing if there is none.
+// Prints the running mean of the model's first batch norm, if it has one.
 void lesson_print_running_mean(Module *model);
 
 #endif

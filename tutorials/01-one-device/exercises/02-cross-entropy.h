@@ -5,9 +5,8 @@
  *     -log( exp(logit[y]) / (exp(logit[0]) + exp(logit[1]) + ...) )
  *
  * and the loss of a batch is the sum of its rows' losses divided by `divisor`, the number of rows
- * that the mean is over. With one device these are the batch's own rows. In the next steps they are
- * the rows of a larger batch, of which these are only a part: that is why the divisor is an
- * argument.
+ * in the mean. With one device it is the batch's own number of rows. In the next steps it is that
+ * of a larger batch, of which these rows are only a part: so the divisor is an argument.
  *
  * exp(1000) is infinite, even for a double; the loss of logits 1000 and 999 is not. And exp(-1000)
  * is 0, even for a double; the loss of logits 1000 and 0 with label 1 is 1000, and not infinite.
@@ -19,7 +18,7 @@
 #include <stdint.h>
 
 // logits [rows, classes], labels [rows], each from 0 to classes - 1. Without rows the loss is 0,
-// whatever the divisor is.
+// for any divisor.
 double cross_entropy(const float *logits, const int64_t *labels, size_t rows, size_t classes,
                      double divisor);
 

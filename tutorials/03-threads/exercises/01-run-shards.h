@@ -4,9 +4,9 @@
  * (pthread_create), all of them at the same time, and that returns when the last one has ended
  * (pthread_join).
  *
- * A thread's function takes one pointer. Yours has to tell its thread two things, the context and
- * the number of the shard: so it needs a struct for every thread, which must live until that thread
- * has ended.
+ * A thread's function takes one pointer. Yours has two arguments to pass, the context and the
+ * number of the shard: so it needs a struct for every thread, whose lifetime must last until that
+ * thread has ended.
  */
 #ifndef TUTORIALS_RUN_SHARDS_H
 #define TUTORIALS_RUN_SHARDS_H

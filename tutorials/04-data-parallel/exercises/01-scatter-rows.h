@@ -1,8 +1,8 @@
 /* 01-scatter-rows.h: the first of DataParallel's operations.
  *
- * A batch lies on one device. Each part gets its rows, in memory of its own device: device 1 cannot
- * see what lies on device 0, so a pointer into the batch is of no use there. The cut is PyTorch's
- * (chunk_bounds of common/data/sampler.h does it, or your own of step 2).
+ * A batch is in the memory of one device. Each part gets a copy of its rows, in memory of its own
+ * device: device 1 cannot read device 0's memory, so a pointer into the batch is useless there. The
+ * cut is PyTorch's (chunk_bounds of common/data/sampler.h does it, or your own of step 2).
  *
  *     device_alloc(device, bytes)                      memory on a device
  *     device_copy(to, destination, from, source, bytes)   from one device to another

@@ -1,8 +1,8 @@
-/* 01-busy-devices.h: how many devices have something to do.
+/* 01-busy-devices.h: the number of devices that have rows.
  *
  * DataParallel cuts a batch into chunks of ceil(rows / devices) rows. A short batch, as the last
- * one of an epoch often is, may leave devices without any. And the step takes as long as the device
- * with the most rows: it is done when all are.
+ * one of an epoch often is, may leave devices without rows. And the step takes as long as the
+ * device with the most rows needs.
  */
 #ifndef TUTORIALS_BUSY_DEVICES_H
 #define TUTORIALS_BUSY_DEVICES_H

@@ -1,11 +1,11 @@
-/* 02-dp-traffic.h: predict what DataParallel copies in a step.
+/* 02-dp-traffic.h: predict the bytes that DataParallel copies in a step.
  *
  * In every step, each device that gets rows, except the first, receives the weights, its rows of
  * the input, and the gradient of its rows of the output. The first device receives their outputs
- * and their gradients. What is on the first device already is not copied. All numbers are floats of
+ * and their gradients. Tensors of the first device itself are not copied. All numbers are floats of
  * 4 bytes.
  *
- * Your prediction is compared with what the library really copies.
+ * Your prediction is compared with the library's count of the copied bytes.
  */
 #ifndef TUTORIALS_DP_TRAFFIC_H
 #define TUTORIALS_DP_TRAFFIC_H

@@ -1,13 +1,13 @@
 /* 02-rank-zero-first.h: one rank prepares, then all use.
  *
- * A data set is to be unpacked, a folder to be made, a checkpoint to be written: once, and not once
- * per rank, and no rank may use it before it exists. So rank 0 prepares while the others wait, and
- * then all use it. A barrier does the waiting:
+ * Some work must be done once, and not once per rank: unpacking a data set, making a folder,
+ * writing a checkpoint. No rank may use the result before it exists. So rank 0 prepares while the
+ * others wait, and then all use it. They wait in a barrier:
  *
  *     pg_run(group, pg_barrier(), err)      returns 0 when all ranks have called it, or -1
  *
- * A barrier waits until *every* rank has come. If one rank does not call it, the others wait until
- * their patience is over.
+ * A barrier waits until *every* rank has called it. If one rank does not call it, the others wait
+ * until their deadline, and get an error.
  */
 #ifndef TUTORIALS_RANK_ZERO_FIRST_H
 #define TUTORIALS_RANK_ZERO_FIRST_H

@@ -1,12 +1,12 @@
-/* 01-broadcast.h: what the root has, all have.
+/* 01-broadcast.h: the root's data to all ranks.
  *
- * Write the collective out of its parts:
+ * Write the collective with point-to-point messages:
  *
  *     pg_run(group, pg_send(data, count, PG_F32, to), err)     to one rank
  *     pg_run(group, pg_recv(data, count, PG_F32, from), err)   from one rank; waits
  *
  * The root sends to every other rank, one message each, and every other rank receives from the
- * root. The root may be any rank, and not only 0. A rank does not send to itself.
+ * root. Any rank may be the root. A rank does not send to itself.
  */
 #ifndef TUTORIALS_BROADCAST_H
 #define TUTORIALS_BROADCAST_H

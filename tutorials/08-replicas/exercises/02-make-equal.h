@@ -1,14 +1,14 @@
-/* 02-make-equal.h: what happens when a model is wrapped.
+/* 02-make-equal.h: the broadcast with which a model is wrapped.
  *
- * Every rank has built the model by itself, with weights of its own. Make them all rank 0's: the
- * parameters, and the buffers, too, such as batch norm's running mean (floats) and its count of
- * batches (I64). tensor_bytes(tensor) says how large a tensor is, and a broadcast of bytes does not
- * care what is in them:
+ * Every rank has built the model by itself, with weights of its own. Make them all equal to rank
+ * 0's: the parameters, and the buffers, too, such as batch norm's running mean (floats) and its
+ * count of batches (I64). tensor_bytes(tensor) returns a tensor's size, and a broadcast of bytes is
+ * independent of their type:
  *
  *     pg_run(group, pg_broadcast(tensor->data, tensor_bytes(tensor), PG_U8, root), err)
  *
- * The tensors are overwritten, not averaged: the mean of two random networks is no better than one,
- * and the mean of two counters is none.
+ * The tensors are overwritten, not averaged: the mean of two random networks is no better than
+ * either, and the mean of two counters has no meaning.
  */
 #ifndef TUTORIALS_MAKE_EQUAL_H
 #define TUTORIALS_MAKE_EQUAL_H

@@ -1,4 +1,4 @@
-/* 02-worksheet.h: what the numbers of a program for one device become on several ranks.
+/* 02-worksheet.h: batch size, steps and learning rate of a program on several ranks.
  *
  * The program was tuned on one device: base_batch rows in a step, at the rate base_lr. Now `world`
  * ranks take batch_per_rank rows each. What are
@@ -6,9 +6,9 @@
  *     global_batch       the rows of a step, of all ranks together
  *     steps_per_epoch    the steps of an epoch. Each rank has samples / world samples, rounded up,
  *                        and a last batch may be short
- *     total_steps        what the schedule has to be told: the steps of all epochs
+ *     total_steps        the schedule's number of steps: the steps of all epochs
  *     lr                 the rate by the linear rule: k times the rows of base_batch, k times the
- *                        rate. It is the rows that count, and not the ranks
+ *                        rate. The factor is that of the rows, not the number of ranks
  */
 #ifndef TUTORIALS_WORKSHEET_H
 #define TUTORIALS_WORKSHEET_H

@@ -1,19 +1,18 @@
 /* 01-start-when-full.h: buckets that start while backward is running.
  *
  * Three functions. overlap_begin is called before a backward: no gradient is complete then.
- * overlap_ready is called by a hook when one gradient of `bucket` is complete; its numbers lie in
- * the bucket's buffer already. When it was the last one of the bucket, the bucket is full, and its
- * mean over all ranks is to be started:
+ * overlap_ready is called by a hook when one gradient of `bucket` is complete and in the bucket's
+ * buffer. After the last gradient of a bucket the bucket is full: start its mean over all ranks,
  *
  *     bucket->work = pg_start(overlap->group,
  *                             pg_all_reduce(bucket->buffer, bucket->floats, PG_F32, PG_AVG), err)
  *
- * which returns NULL after an error. It is not to be waited for: backward is to go on. Buckets are
- * started in the order of their numbers, the same on all ranks, though gradients may become
- * complete in different orders: a full bucket waits for those before it, and starts with them.
+ * which returns NULL after an error. Do not wait for it, since backward must continue. Start the
+ * buckets in the order of their numbers, the same on all ranks, although gradients may become
+ * complete in different orders: a full bucket is started when all buckets before it are started.
  *
- * overlap_finish is called after backward, in which every gradient became complete. It waits for
- * all buckets, by pg_work_wait(bucket->work, NULL, NULL, err).
+ * overlap_finish is called after backward, when every gradient is complete. It waits for all
+ * buckets, by pg_work_wait(bucket->work, NULL, NULL, err).
  *
  * The next step begins with overlap_begin again.
  */
@@ -25,8 +24,8 @@
 typedef struct OverlapBucket {
     float *buffer; // [floats]
     size_t floats;
-    size_t gradients; // how many it holds
-    size_t pending;   // yours: of these, not complete yet
+    size_t gradients; // their number in this bucket
+    size_t pending;   // yours: the number of incomplete ones
     PgWork *work;     // yours
 } OverlapBucket;
 
@@ -34,7 +33,7 @@ typedef struct Overlap {
     ProcessGroup *group;
     OverlapBucket *buckets; // [count]
     size_t count;
-    size_t started; // yours: so many buckets, the first ones
+    size_t started; // yours: the number of started buckets, from the first on
 } Overlap;
 
 void overlap_begin(Overlap *overlap);

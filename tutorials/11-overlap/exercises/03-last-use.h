@@ -2,12 +2,11 @@
  *
  * Backward goes through the operations from the last to the first, and each adds to the gradients
  * of the parameters that it used. A parameter that two layers share is used twice, and its gradient
- * is complete with the second of its additions only. A bucket that started after the first would
- * carry half of the gradient. A frozen parameter gets no gradient, and one that was not used gets
- * none either: neither ever becomes complete.
+ * is complete only after the second addition. A bucket that started after the first would send half
+ * of the gradient. Frozen and unused parameters get no gradient and never become complete.
  *
- * Backward's additions are known: which parameter each of them is for, in the order in which they
- * happen. In which order do the gradients become complete?
+ * Given the parameter of each of backward's additions, in their order: in which order do the
+ * gradients become complete?
  *
  *     additions 3 0 2 1 0, parameter 2 frozen:   3 1 0
  */
@@ -19,7 +18,7 @@
 
 // additions [count] are numbers of parameters, frozen [parameters]; order has room for `parameters`
 // numbers. Writes the parameters in the order in which their gradients become complete, and returns
-// how many these are.
+// their number.
 size_t completion_order(const size_t *additions, size_t count, const bool *frozen,
                         size_t parameters, size_t *order);
 

@@ -9,18 +9,18 @@
  *     pg_run(group, pg_send(numbers, count, PG_F32, to), err)
  *     pg_run(group, pg_recv(numbers, count, PG_F32, from), err)
  *
- * A send returns when its numbers have been taken, or fit into the memory between the two ranks,
- * which is 128 KiB. If all ranks sent first, all might wait for a receiver. So some have to
- * receive first. (pg_start does not help: a rank runs what it has started in the order of issue,
- * one after the other, so a receive that was started first keeps the send behind it waiting.)
+ * A send returns when its numbers have been received, or fit into the buffer between the two ranks,
+ * which has 128 KiB. If all ranks sent first, all might wait for a receiver. So some ranks must
+ * receive first. (pg_start does not help: a rank runs its started collectives in the order of
+ * issue, one after the other, so a receive that was started first blocks the send behind it.)
  */
 #ifndef TUTORIALS_REDUCE_SCATTER_H
 #define TUTORIALS_REDUCE_SCATTER_H
 
 #include "ddp/group/process_group.h"
 
-// data [world * length] floats, scratch [length] for what arrives. Returns 0, or -1 with err filled
-// by pg_run.
+// data [world * length] floats, scratch [length] for received numbers. Returns 0, or -1 with err
+// filled by pg_run.
 int ring_reduce_scatter(ProcessGroup *group, float *data, float *scratch, size_t length,
                         Error *err);
 

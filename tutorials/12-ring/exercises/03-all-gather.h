@@ -1,9 +1,9 @@
 /* 03-all-gather.h: the second half of a ring.
  *
- * Rank r holds the complete chunk r + 1 (modulo W), as the reduce-scatter has left it. In each of
+ * Rank r holds the complete chunk r + 1 (modulo W), the result of the reduce-scatter. In each of
  * W - 1 rounds every rank sends a complete chunk to its right and receives one from its left, which
- * takes the place of what stands there. In round k, from 0, rank r sends chunk r + 1 - k and
- * receives chunk r - k. Afterwards all ranks have all chunks, with the same bits: they are copies.
+ * overwrites its own. In round k, from 0, rank r sends chunk r + 1 - k and receives chunk r - k.
+ * Afterwards all ranks have all chunks, with the same bits: they are copies.
  *
  * As in 02-reduce-scatter.h: pg_send and pg_recv only, and not all ranks may send first.
  */

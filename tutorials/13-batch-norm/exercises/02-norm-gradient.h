@@ -1,16 +1,16 @@
 /* 02-norm-gradient.h: backward through a batch norm of all ranks' rows.
  *
  * Forward was y = weight * xhat + bias with xhat = (x - mean) * invstd, where mean and invstd are
- * those of the n rows of all ranks. As every row has a part in the mean and in the variance, each
- * row's gradient depends on all rows:
+ * those of the n rows of all ranks. As the mean and the variance depend on every row, each row's
+ * gradient depends on all rows:
  *
  *     dx = weight * invstd * (dy - A / n - xhat * B / n)
  *
- * with A the sum of dy and B the sum of dy * xhat, both over all rows of *all ranks*. The two sums
- * travel together, in one all-reduce.
+ * with A the sum of dy and B the sum of dy * xhat, both over all rows of *all ranks*. One
+ * all-reduce computes both sums.
  *
- * The gradient of bias is A and that of weight is B, but only this rank's part of them is wanted
- * here: DistributedDataParallel will reduce the parameters' gradients after backward, these too.
+ * The gradient of bias is A and that of weight is B, but return only this rank's part of them:
+ * DistributedDataParallel reduces the gradients of all parameters after backward.
  */
 #ifndef TUTORIALS_NORM_GRADIENT_H
 #define TUTORIALS_NORM_GRADIENT_H
@@ -19,9 +19,9 @@
 
 typedef struct NormRows {
     size_t count;       // rows of this rank; may be 0
-    size_t all_rows;    // n: those of all ranks
+    size_t all_rows;    // n: rows of all ranks
     const double *dy;   // [count] gradients of the outputs
-    const double *xhat; // [count] what forward has normalised
+    const double *xhat; // [count] the normalised rows of forward
     double weight, invstd;
 } NormRows;
 

@@ -1,9 +1,9 @@
-/* 01-own-rows.h: which rows of the test set does a rank look at?
+/* 01-own-rows.h: a rank's rows of the test set.
  *
- * Every row is to be looked at by exactly one rank, also when their number is not a multiple of the
- * number of ranks. No rank has to have as many rows as the others: in evaluation there is no
- * all-reduce in each step. But no rank is to wait for long, so the ranks' numbers of rows differ by
- * one at most; the first ranks have the additional rows.
+ * Exactly one rank evaluates each row, also if their number is not a multiple of the number of
+ * ranks. The ranks may have different numbers of rows: an evaluation has no all-reduce in each
+ * step. But no rank should wait for long, so these numbers differ by one at most; the first ranks
+ * have the additional rows.
  *
  * 10 rows on 4 ranks: [0, 3), [3, 6), [6, 8), [8, 10).
  */

@@ -1,9 +1,9 @@
-/* 02-confusion-matrix.h: what the rows of all ranks are, and what they are taken for.
+/* 02-confusion-matrix.h: the labels of all ranks' rows against the network's answers.
  *
  * counts[truth * classes + answer] is the number of rows of all ranks whose label is `truth` and
- * which the network takes for `answer`. The diagonal was answered right; everything that is said of
- * a classifier (accuracy, precision, recall, F1) can be computed from this table, and only from the
- * table of all rows: a mean of the ranks' F1 is not the F1.
+ * which the network classifies as `answer`. The diagonal has the right answers. Accuracy,
+ * precision, recall and F1 can be computed from this table, and only from the table of all rows: a
+ * mean of the ranks' F1 is not the F1.
  *
  * Count your own rows, then add up the tables of all ranks:
  *
@@ -23,8 +23,8 @@ typedef struct AnsweredRows {
     size_t classes;
 } AnsweredRows;
 
-// Fills counts [classes, classes], which is not empty before, on every rank. Returns 0, or -1 with
-// err filled.
+// Fills counts [classes, classes], undefined before, on every rank. Returns 0, or -1 with err
+// filled.
 int confusion_matrix(ProcessGroup *group, const AnsweredRows *own, double *counts, Error *err);
 
 #endif

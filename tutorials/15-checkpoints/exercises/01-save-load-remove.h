@@ -1,13 +1,13 @@
 /* 01-save-load-remove.h: one file, written once, read by all, and then removed.
  *
- * Rank 0 saves, every rank loads what rank 0 has saved, and at the end rank 0 removes the file.
- * No rank may load before the file exists, and it may not be removed before all have loaded. Ranks
- * run at different speeds; what keeps them in order is
+ * Rank 0 saves a file, every rank loads it, and at the end rank 0 removes it. No rank may load
+ * before the file exists, and it may not be removed before all have loaded. Ranks run at different
+ * speeds; the order needs
  *
  *     pg_run(group, pg_barrier(), err)
  *
- * which returns on no rank before all have called it. If it fails, how far the others are is
- * unknown: then nothing more is done with the file.
+ * which returns on no rank before all have called it. If it fails, the state of the other ranks is
+ * unknown: then do not touch the file any more.
  */
 #ifndef TUTORIALS_SAVE_LOAD_REMOVE_H
 #define TUTORIALS_SAVE_LOAD_REMOVE_H

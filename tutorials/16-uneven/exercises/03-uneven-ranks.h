@@ -1,13 +1,13 @@
 /* 03-uneven-ranks.h: the ranks' batches run out at different times.
  *
  * Every rank has `batches` batches of its own, and the ranks do not know each other's numbers.
- * Train until the last rank has no more: in each step the mean of the gradients of the ranks that
- * still have a batch is computed, and *all* ranks take the step with it, also those that only
- * watch. So all of them take equally many steps, and the replicas stay equal.
+ * Train until no rank has a batch: in each step compute the mean of the gradients of the ranks that
+ * still have one, and take the step with it on *all* ranks, also on those without a batch. So all
+ * ranks take the same number of steps, and the replicas stay equal.
  *
- * A rank without a batch must go on calling what the others call, and must find out when to stop. A
- * gradient is one number here. One all-reduce in each step can carry both: the sum of the gradients
- * and how many there are. If there are none, all stop.
+ * A rank without a batch must continue to call the same collectives as the others, and must detect
+ * when to stop. A gradient is one number here. One all-reduce in each step can carry both: the sum
+ * of the gradients and their number. If it is 0, all ranks stop.
  */
 #ifndef TUTORIALS_UNEVEN_RANKS_H
 #define TUTORIALS_UNEVEN_RANKS_H

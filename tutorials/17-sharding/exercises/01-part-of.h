@@ -1,10 +1,9 @@
-/* 01-part-of.h: which elements a rank is in charge of.
+/* 01-part-of.h: the elements that a rank owns.
  *
- * `count` floats lie one after another and are divided among W ranks. Two ranks must not write into
- * one cache line (16 floats) at the same time: each such write would take the line away from the
- * other core. So only whole lines are dealt out, and every rank gets as many of them: the lines
- * divided by W, rounded down. What is left over goes to the last rank, also the last, incomplete
- * line:
+ * An array of `count` floats is divided among W ranks. Two ranks must not write into one cache line
+ * (16 floats) at the same time: each such write would take the line away from the other core. So
+ * only whole lines are divided, and every rank gets the same number of them: the lines divided by
+ * W, rounded down. The last rank also gets the remaining lines and the last, incomplete one:
  *
  *     100 floats, 2 ranks:   [0, 48) [48, 100)             6 whole lines, 3 for each, and 4 floats
  *     100 floats, 4 ranks:   [0, 16) [16, 32) [32, 48) [48, 100)

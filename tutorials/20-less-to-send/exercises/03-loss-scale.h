@@ -1,13 +1,14 @@
-/* 03-loss-scale.h: the scale of fp16, chosen as the training goes.
+/* 03-loss-scale.h: the scale of fp16, adapted during training.
  *
- * fp16 ends at 65504, and what is below 6e-8 becomes 0. So gradients are multiplied by a scale that
- * is as large as it can be. If any number of any rank's gradients is not finite (infinite, or NaN),
- * the scale was too large: the step is skipped on all ranks, and the scale is halved. After
- * `interval` good steps in a row it is doubled, and counting begins anew; also after a skipped one.
+ * The largest fp16 number is 65504, and numbers below about 3e-8 become 0. So gradients are
+ * multiplied by a scale that is as large as possible. If any number of any rank's gradients is not
+ * finite (infinite, or NaN), the scale was too large: the step is skipped on all ranks, and the
+ * scale is halved. After `interval` good steps in a row it is doubled. The count of good steps
+ * restarts after doubling and after a skipped step.
  *
- * gradients here are the rank's own, before the all-reduce, so that one rank may see an infinite
- * number and another none. All must take the same decision: a rank that skips a step alone has
- * other weights from then on. One all-reduce of a flag is enough.
+ * gradients here are the rank's own, before the all-reduce, so that one rank may have an infinite
+ * number and another none. All ranks must decide the same: a rank that skips a step alone has other
+ * weights from then on. One all-reduce of a flag is enough.
  */
 #ifndef TUTORIALS_LOSS_SCALE_H
 #define TUTORIALS_LOSS_SCALE_H
@@ -16,7 +17,7 @@
 
 typedef struct LossScale { // every rank has one, with the same numbers
     float scale;
-    int good_steps, interval; // in a row, since the scale last changed; how many are needed
+    int good_steps, interval; // in a row, since the scale last changed; the number for doubling
 } LossScale;
 
 // gradients [count]. Updates the scale for the next step, and sets *skip. Returns 0, or -1 with err

@@ -1,14 +1,14 @@
-/* 02-surely-before.h: is one call surely over before another one begins?
+/* 02-surely-before.h: does one call surely complete before another one begins (happens-before)?
  *
- * `calls` is what the host has issued, in this order. A KERNEL does something; a RECORD marks the
- * place in its stream with an event; a WAIT keeps its stream from going on until that event has
- * happened. The rules are CUDA's:
+ * `calls` are the host's calls, in the order of issue. A KERNEL computes; a RECORD records an event
+ * at its position in its stream; a WAIT blocks its stream until that event has happened. The rules
+ * are CUDA's:
  *
- * - in one stream, every call is over before the next one begins;
- * - a WAIT begins when the RECORD of its event, in whatever stream, is over. An event is recorded
- *   once. A WAIT that was issued before its RECORD waits for nothing;
- * - of two calls that follow from each other by several such steps, the first is surely before;
- * - nothing else is sure. That the host issued one call first means nothing.
+ * - in one stream, every call completes before the next one begins;
+ * - a WAIT begins when the RECORD of its event, in any stream, has completed. An event is recorded
+ *   once. A WAIT that was issued before its RECORD does not block;
+ * - the relation is transitive: if a is before b and b before c, then a is before c;
+ * - no other order is sure. The order in which the host issued two calls implies nothing.
  */
 #ifndef TUTORIALS_SURELY_BEFORE_H
 #define TUTORIALS_SURELY_BEFORE_H
@@ -21,10 +21,10 @@ typedef enum StreamCallKind { STREAM_KERNEL, STREAM_RECORD, STREAM_WAIT } Stream
 
 typedef struct StreamCall {
     StreamCallKind kind;
-    int stream, event; // event: of RECORD and WAIT. Both are any numbers
+    int stream, event; // event: of RECORD and WAIT. Both are arbitrary numbers
 } StreamCall;
 
-// calls [count], count <= STREAM_MOST_CALLS. first and second are places in it, and not the same.
+// calls [count], count <= STREAM_MOST_CALLS. first and second are different indices of it.
 bool surely_before(const StreamCall *calls, int count, int first, int second);
 
 #endif

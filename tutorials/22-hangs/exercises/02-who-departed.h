@@ -1,16 +1,16 @@
-/* 02-who-departed.h: all ranks have stopped working. Who is to blame?
+/* 02-who-departed.h: a job hangs. Which rank is at fault?
  *
- * The flight recorder says of each rank which collective it finished last, and whether it is in the
+ * The flight record of each rank has the last collective that it finished, and whether it is in the
  * next one now. Collectives are numbered 1, 2, 3, ... on each rank, in the order of issue.
  *
  * The trouble began at the first collective that some rank has not finished. Look at that one only;
- * who is further ahead than that is not to blame.
+ * a rank that is further ahead is not at fault.
  *
  * - LAGS: one rank has not begun it, though another one has begun or finished it. The rank is the
  *   lowest that has not begun it. It idles, and all others wait for it.
- * - DIFFERS: all have begun it, and the calls of those that are in it are not the same (kind or
- *   count). The rank is that of the call that differs, if all others that are in it, two or
- *   more, agree; else -1, as with two ranks: then which of them is right is unknown.
+ * - DIFFERS: all ranks have begun it, and the ranks that are in it call different collectives (kind
+ *   or count). The rank is the one whose call differs, if all others that are in it, two or more,
+ *   agree; else -1, as with two ranks: then the right call is unknown.
  * - NONE: no difference between the ranks. The rank is -1.
  */
 #ifndef TUTORIALS_WHO_DEPARTED_H
@@ -20,7 +20,7 @@
 
 typedef struct LastSeen { // of one rank
     uint64_t finished;    // the number of the last collective that it finished; 0: none
-    bool waits;           // it is in collective finished + 1, which is the following:
+    bool waits;           // it is in collective finished + 1, of this kind and count:
     CollectiveKind kind;
     size_t count;
 } LastSeen;

@@ -1,12 +1,11 @@
-/* 03-prepare-once.h: one rank does something that can fail, and all have to know.
+/* 03-prepare-once.h: one rank's work that can fail, with the result on all ranks.
  *
- * Rank 0 downloads the data; the others wait. If it succeeds, all go on. If it fails, all have to
- * stop: a rank that ends by itself leaves the others in a collective, where they wait for it until
- * their deadline, and then complain about the wrong thing.
+ * Rank 0 downloads the data; the others wait. If it succeeds, all ranks continue. If it fails, all
+ * must stop: a rank that ends alone leaves the others in a collective, where they wait for it until
+ * their deadline, and then report a misleading error.
  *
- * Call prepare(context) on rank 0, and nowhere else. It returns whether it succeeded. After the
- * call, *prepared is what it returned, on every rank; and no rank has gone on before prepare was
- * over.
+ * Call prepare(context) on rank 0 only. It returns whether it succeeded. On return, *prepared is
+ * its result, on every rank, and no rank returns before prepare has.
  */
 #ifndef TUTORIALS_PREPARE_ONCE_H
 #define TUTORIALS_PREPARE_ONCE_H

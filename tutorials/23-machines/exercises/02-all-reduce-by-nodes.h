@@ -1,4 +1,4 @@
-/* 02-all-reduce-by-nodes.h: the network between machines is slow, so little is to go over it.
+/* 02-all-reduce-by-nodes.h: an all-reduce that sends few bytes over the slow network between nodes.
  *
  * The sum of all ranks' numbers, on all ranks, in three collectives:
  *
@@ -11,15 +11,15 @@
  * `node` is the group of this rank's node, in which the first rank has the number 0. `firsts` is
  * the group of the first ranks of all nodes; it is NULL on all other ranks.
  *
- * The order of additions is another one than in one all-reduce over all ranks, so the last bits of
- * floats may differ; all ranks still have the same ones.
+ * The order of the additions differs from that of one all-reduce over all ranks, so the last bits
+ * of floats may differ; all ranks still have the same bits.
  */
 #ifndef TUTORIALS_ALL_REDUCE_BY_NODES_H
 #define TUTORIALS_ALL_REDUCE_BY_NODES_H
 
 #include "ddp/group/process_group.h"
 
-// numbers [count] become the sums. Returns 0, or -1 with err filled.
+// Replaces numbers [count] by the sums. Returns 0, or -1 with err filled.
 int all_reduce_by_nodes(ProcessGroup *node, ProcessGroup *firsts, float *numbers, size_t count,
                         Error *err);
 
