@@ -59,6 +59,12 @@ if [ "$device" = cpu ]; then
     checks=$((checks + 1))
     [ "$(value peak_bytes)" = "$whole" ] || fail "one of eight ranks takes $(value peak_bytes) bytes, one device $whole"
     held "segnet" train_single --model segnet --global-batch 8
+    # A batch is in one slot: 60 digits of 64 pixels with labels, 6 texts of 16 tokens and their successors.
+    for counts in "15840 2400:" "1536 28416:$tiny"; do
+        run "a batch" train_single --device cpu ${counts#*:} --dry-run
+        checks=$((checks + 1))
+        [ "$(value batch_bytes) $(value logits_bytes)" = "${counts%%:*}" ] || fail "batch and logits: $(cat out.txt)"
+    done
     # More than the memory here: 124 million parameters, of which each has 4 bytes, and takes 16.
     gpt2="--model gpt2 --vocabulary 50257 --context 1024 --global-batch 8 --optimizer adamw"
     run "GPT-2" train_single $gpt2 --dry-run
