@@ -82,6 +82,74 @@ static void what_a_device_is_asked(void **state) {
     }
 }
 
+// The second of two GPUs is the older one. Tensor cores of 8.0 know bf16 and TF32; a device without
+// a number, as the ref backend's, is not asked.
+static void older_gpus(void **state) {
+    (void)state;
+    static const struct {
+        int capability;
+        Precision amp;
+        bool tf32;
+        const char *words; // NULL: all is well
+    } cases[] = {
+        {80, PRECISION_BF16, true, NULL},
+        {0, PRECISION_BF16, true, NULL},
+        {75, PRECISION_F16, false, NULL},
+        {75, PRECISION_F32, false, NULL},
+        {79, PRECISION_BF16, true, "--amp bf16: second:1 has compute capability 7.9, and it needs"},
+        {75, PRECISION_F16, true, "--tf32: second:1 has compute capability 7.5, and it needs 8.0"},
+        {101, PRECISION_BF16, true, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const TrainConfig config = {.amp = cases[i].amp, .tf32 = cases[i].tf32};
+        Device first = {.kernels = &ON_GPU, .capability = 90}, second = first;
+        second.capability = cases[i].capability;
+        snprintf(second.name, sizeof second.name, "second:1");
+        Strategy strategy = {.device = &first};
+        Device *all[] = {&first, &second};
+        const Job job = {.strategy = &strategy, .all = all, .all_count = 2};
+        Error err = {0};
+        int failed = checks_device(&config, &(DataSource){0}, &job, &err);
+        if ((failed != 0) != (cases[i].words != NULL)) fail_msg("case %zu: %s", i, err.message);
+        if (failed) check_message(&err, cases[i].words);
+    }
+}
+
+// What needs one device, or several, or a row for each part.
+static void devices_and_parts(void **state) {
+    (void)state;
+    static const struct {
+        TrainConfig config;
+        int here, everywhere; // devices
+        const char *name, *words;
+    } cases[] = {
+        {{.threads = 1}, 2, 2, "dp", NULL},
+        {{.threads = 2}, 1, 2, "ddp", NULL},
+        {{.threads = 2}, 2, 2, "dp", "the 2 of this one would take turns with the same threads"},
+        {{.link = "10,5"}, 1, 2, "ddp", NULL},
+        {{.link = "10,5"}, 1, 1, "single", "one device has nothing to send"},
+        {{.accumulate_steps = 1, .global_batch = 1}, 2, 2, "dp", NULL}, // one of them is idle
+        {{.accumulate_steps = 3, .global_batch = 7}, 1, 2, "ddp", NULL},
+        {{.accumulate_steps = 4, .global_batch = 7},
+         1,
+         2,
+         "ddp",
+         "a device has 3 of --global-batch 7"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Device device = {.kernels = &ON_HOST};
+        Strategy strategy = {.device = &device};
+        const Job job = {.strategy = &strategy,
+                         .name = cases[i].name,
+                         .devices = cases[i].everywhere,
+                         .all_count = cases[i].here};
+        Error err = {0};
+        int failed = checks_device(&cases[i].config, &(DataSource){0}, &job, &err);
+        if ((failed != 0) != (cases[i].words != NULL)) fail_msg("case %zu: %s", i, err.message);
+        if (failed) check_message(&err, cases[i].words);
+    }
+}
+
 // Resumes from a checkpoint with these notes about betas. Returns whether stderr got the words.
 static bool resuming_says(const char *was, const char *is_now, const char *words) {
     Progress saved = {0}, now = {0};
@@ -113,7 +181,8 @@ static void an_older_adam_is_noted(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_a_device_is_asked),
-                                       cmocka_unit_test(an_older_adam_is_noted)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_device_is_asked), cmocka_unit_test(older_gpus),
+        cmocka_unit_test(devices_and_parts), cmocka_unit_test(an_older_adam_is_noted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
