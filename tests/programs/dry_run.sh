@@ -72,6 +72,12 @@ if [ "$device" = cpu ]; then
     [ "$(value weights_bytes)" = $((124439808 * 4)) ] || fail "GPT-2 has $(value weights_bytes) bytes of weights"
     [ "$(value optimizer_bytes)" = $((124439808 * 8)) ] || fail "its optimizer: $(value optimizer_bytes)"
     [ "$(value logits_bytes)" = $((8 * 1024 * 50257 * 4)) ] || fail "its logits: $(value logits_bytes)"
+    # The other sizes of GPT-2, by OpenAI's own weights.
+    for count in medium:354823168 large:774030080 xl:1557611200; do
+        run "gpt2-${count%:*}" train_single --model "gpt2-${count%:*}" --vocabulary 50257 --global-batch 1 --dry-run
+        checks=$((checks + 1))
+        [ "$(value weights_bytes)" = $((${count#*:} * 4)) ] || fail "gpt2-${count%:*}: $(value weights_bytes) bytes of weights"
+    done
     refuse 2 '--out has no effect: --dry-run' train_single --dry-run --out x
 fi
 tally dry_run
