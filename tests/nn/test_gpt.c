@@ -77,6 +77,15 @@ static void sizes_are_the_names_unless_given(void **state) {
     GptSizes sizes = model_gpt_sizes(&config);
     assert_true(sizes.layers == 3 && sizes.context == 7);
     assert_true(sizes.heads == 25 && sizes.embedding == 1600);
+    static const struct {
+        const char *name;
+        size_t heads;
+    } others[] = {
+        {"gpt", 4}, {"gpt-small", 4}, {"gpt2", 12}, {"gpt2-medium", 16}, {"gpt2-large", 20}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        config = (ModelConfig){.name = others[i].name};
+        assert_int_equal(model_gpt_sizes(&config).heads, others[i].heads);
+    }
     assert_true(model_is_text("gpt2") && !model_is_text("mlp") && !model_is_text("gpt3"));
 }
 
