@@ -87,6 +87,10 @@ int main(int argc, char **argv) {
     options_add_string(&options, "gradients", &path, "FILE", "of train_single --dump-grads");
     options_add_count(&options, "rounds", &rounds, 1, 1e6, "of each way");
     must_do(options_parse(&options, argc, argv, &err), &err);
+    if (!path)
+        must_do(error_set(&err, STATUS_USAGE,
+                          "--gradients FILE is needed (train_single --dump-grads FILE)"),
+                &err);
     const Gradients all = read_gradients(path);
     for (int way = 0; way < WAYS; way++) ms[way] = INFINITY;
     for (size_t round = 0; round < rounds; round++)
