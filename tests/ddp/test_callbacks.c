@@ -4,6 +4,7 @@
 #include "tests/rigs/check.h"
 #include "tests/rigs/ranks.h"
 
+#include "ddp/features/comm_hooks.h"
 #include "ddp/reducer.h"
 #include "tests/rigs/ddp_toy.h"
 
@@ -257,11 +258,57 @@ static void test_a_step_is_recorded_only_if_all_agree(void **state) {
     play_both(1, hang_on, NULL, NULL);
 }
 
+// ---- hooks that are refused -----------------------------------------------------------------------
+
+static int never(void *state, GradBucket *bucket, Error *err) {
+    (void)state, (void)bucket;
+    return error_set(err, STATUS_FAILED, "a refused hook was called");
+}
+
+static void count_close(void *state) {
+    ++*(int *)state;
+}
+
+// A hook that lacks one part, each in turn, and a whole one after another: every refused hook is
+// closed, once, and the one that was there goes on.
+static void refuse_hooks(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const DdpConfig config = ddp_config_default();
+    int closed = 0;
+    rig_wrap(rig, toy_model(rig->device, 1, 1), &config);
+    const CommHook whole = {
+        .name = "whole", .state = &closed, .start = never, .finish = never, .close = count_close};
+    CommHook lacking[] = {whole, whole, whole};
+    lacking[0].name = NULL;
+    lacking[1].start = NULL;
+    lacking[2].finish = NULL;
+    for (int i = 0; i < 3; i++) {
+        Error err = {0};
+        EXPECT(ddp_register_comm_hook(rig->wrapper, lacking[i], &err) != 0);
+        EXPECT(strstr(err.message, "Communication hook must be callable"));
+        EXPECT(closed == i + 1);
+    }
+    EXPECT(ddp_register_comm_hook(rig->wrapper, comm_hook_all_reduce(group), NULL) == 0);
+    EXPECT(ddp_register_comm_hook(rig->wrapper, whole, &(Error){0}) != 0);
+    EXPECT(closed == 4);
+    toy_train(rig, (float[]){1});
+    EXPECT(grad_is(rig, 0, 0.25f));
+    rig_close(rig);
+    EXPECT(closed == 4);
+}
+
+static void test_refused_hooks_are_closed(void **state) {
+    (void)state;
+    play_both(2, refuse_hooks, NULL, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_failures_that_do_not_say_why),
         cmocka_unit_test(test_iterations_are_told_in_order),
         cmocka_unit_test(test_a_step_is_recorded_only_if_all_agree),
+        cmocka_unit_test(test_refused_hooks_are_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

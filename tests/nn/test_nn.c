@@ -140,7 +140,9 @@ static void bad_models_get_one_line(void **state) {
         {{"mlp", "99999999999999999999", {1, 8, 8}, 10, .seed = 0}, "--hidden"},
         {{"convnet", "", {10, 3, 8}, 10, .seed = 0}, "of at least 4x4 pixels, got 3x8"},
         {{"convnet", "", {10, 8, 3}, 10, .seed = 0}, "of at least 4x4 pixels, got 8x3"},
-        {{"resnet20", "", {3, 8, 16}, 10, .seed = 0}, "square"},
+        {{"resnet20", "", {3, 8, 16}, 10, .seed = 0}, "square images of at least 4x4, got 8x16"},
+        {{"resnet20", "", {3, 3, 3}, 10, .seed = 0}, "square images of at least 4x4, got 3x3"},
+        {{"mlp", "", {1, 8, 8}, 10, .seed = 0}, "model mlp without hidden: expected sizes"},
         {{"segnet", "", {3, 8, 18}, 4, .seed = 0}, "sides that 4 divides, got 8x18"},
         {{"segnet", "", {3, 0, 8}, 4, .seed = 0}, "sides that 4 divides"},
     };
@@ -149,6 +151,14 @@ static void bad_models_get_one_line(void **state) {
         assert_null(model_create(&cases[i].config, device, &err));
         assert_int_equal(err.status, STATUS_USAGE);
         check_message(&err, cases[i].message);
+    }
+    static const char *const smallest[] = {"convnet", "resnet20", "segnet"};
+    for (size_t i = 0; i < 3; i++) {
+        Error err = {0};
+        ModelConfig config = {smallest[i], "", {3, 4, 4}, 10, .seed = 0};
+        Module *model = model_create(&config, device, &err);
+        CHECK_OK(model, err);
+        module_close(model);
     }
 }
 

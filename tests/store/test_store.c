@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <sys/socket.h>
 
 #include "ddp/store/table.h"
 
@@ -224,6 +225,50 @@ static void test_get_waits_for_set(void **state) {
     }
 }
 
+// One connection's requests, one after the other: each has one reply, with its id and its value, and
+// nothing follows the last. A key that is there is answered at once, whether the request would wait
+// or not; one that is not there is missing, or is parked and forgotten by the next request.
+static void test_one_reply_to_each_request(void **state) {
+    Served *served = *state;
+    static const struct {
+        StoreOp op;
+        bool no_wait;
+        const char *key;
+        uint32_t status;
+        const char *value; // of the reply; NULL: there is none yet
+    } asks[] = {{STORE_OP_GET, true, "key", STORE_DONE, "here"},
+                {STORE_OP_GET, false, "key", STORE_DONE, "here"},
+                {STORE_OP_WAIT, true, "key", STORE_DONE, ""},
+                {STORE_OP_GET, true, "no", STORE_MISSING, ""},
+                {STORE_OP_GET, false, "late", 0, NULL},
+                {STORE_OP_WAIT, true, "late", STORE_MISSING, ""},
+                {STORE_OP_WAIT, false, "key", STORE_DONE, ""}};
+    Error err = {0};
+    int fd = raw_connect(served->port);
+    assert_int_equal(store_set(served->store, "key", "here", 4, &err), 0);
+    assert_int_equal(raw_shake_hands(fd, TOKEN, false), STORE_DONE);
+    for (uint32_t i = 0; i < sizeof asks / sizeof *asks; i++) {
+        uint8_t message[STORE_REQUEST_BYTES + 16], reply[STORE_REPLY_BYTES + 16];
+        const uint32_t key = (uint32_t)strlen(asks[i].key);
+        store_write_request(message,
+                            &(StoreRequest){i, (uint8_t)asks[i].op, asks[i].no_wait, key, 0, 0});
+        memcpy(message + STORE_REQUEST_BYTES, asks[i].key, key);
+        raw_send(fd, message, STORE_REQUEST_BYTES + key);
+        if (!asks[i].value) continue;
+        const size_t bytes = strlen(asks[i].value);
+        assert_int_equal(raw_receive(fd, reply, STORE_REPLY_BYTES + bytes), NET_DONE);
+        assert_int_equal(store_read_u32(reply), i);
+        assert_int_equal(store_read_u32(reply + 4), asks[i].status);
+        assert_int_equal(store_read_u32(reply + 8), bytes);
+        assert_memory_equal(reply + STORE_REPLY_BYTES, asks[i].value, bytes);
+    }
+    assert_int_equal(store_set(served->store, "late", "x", 1, &err), 0);
+    uint8_t nothing;
+    assert_alive(served);
+    assert_int_equal(recv(fd, &nothing, 1, MSG_DONTWAIT), -1);
+    close(fd);
+}
+
 // Sends a request that the server parks, because the key is missing.
 static int raw_park(const Served *served, StoreOp op, const char *key) {
     uint8_t message[STORE_REQUEST_BYTES + 16];
@@ -438,6 +483,7 @@ int main(void) {
         SERVED(test_compare_set),
         SERVED(test_prefix),
         SERVED(test_get_waits_for_set),
+        SERVED(test_one_reply_to_each_request),
         SERVED(test_every_write_wakes),
         SERVED(test_wait_without_time),
         SERVED(test_timeout_then_reuse),
