@@ -142,7 +142,7 @@ static void bad_models_get_one_line(void **state) {
         {{"convnet", "", {10, 8, 3}, 10, .seed = 0}, "of at least 4x4 pixels, got 8x3"},
         {{"resnet20", "", {3, 8, 16}, 10, .seed = 0}, "square images of at least 4x4, got 8x16"},
         {{"resnet20", "", {3, 3, 3}, 10, .seed = 0}, "square images of at least 4x4, got 3x3"},
-        {{"mlp", "", {1, 8, 8}, 10, .seed = 0}, "model mlp without hidden: expected sizes"},
+        {{"mlp", NULL, {1, 8, 8}, 10, .seed = 0}, "model mlp without hidden: expected sizes"},
         {{"segnet", "", {3, 8, 18}, 4, .seed = 0}, "sides that 4 divides, got 8x18"},
         {{"segnet", "", {3, 0, 8}, 4, .seed = 0}, "sides that 4 divides"},
     };
