@@ -258,7 +258,7 @@ static void test_a_step_is_recorded_only_if_all_agree(void **state) {
     play_both(1, hang_on, NULL, NULL);
 }
 
-// ---- hooks that are refused -----------------------------------------------------------------------
+// ---- hooks that are refused ------------------------------------------------------------------
 
 static int never(void *state, GradBucket *bucket, Error *err) {
     (void)state, (void)bucket;

@@ -225,9 +225,9 @@ static void test_get_waits_for_set(void **state) {
     }
 }
 
-// One connection's requests, one after the other: each has one reply, with its id and its value, and
-// nothing follows the last. A key that is there is answered at once, whether the request would wait
-// or not; one that is not there is missing, or is parked and forgotten by the next request.
+// One connection's requests, one after the other: each has one reply, with its id and its value,
+// and nothing follows the last. A key that is present is answered at once; a missing one is
+// reported, or is parked and forgotten by the next request.
 static void test_one_reply_to_each_request(void **state) {
     Served *served = *state;
     static const struct {
