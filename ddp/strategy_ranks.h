@@ -1,6 +1,6 @@
-/* strategy_ranks.h: what the trainer's Strategy and Job of one rank do through the ProcessGroup,
- * the same for each wrapper that keeps the ranks equal: sums over the ranks, the launcher's watch,
- * traces, bytes.
+/* strategy_ranks.h: the part of the trainer's Strategy and Job that uses the ProcessGroup, common
+ * to all wrappers that keep the ranks equal: sums over the ranks, the launcher's watch, traces,
+ * counts of bytes.
  */
 #ifndef DDP_STRATEGY_RANKS_H
 #define DDP_STRATEGY_RANKS_H

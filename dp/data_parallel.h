@@ -21,13 +21,16 @@
  * cut, or joined. A call with an empty tuple runs on the first device. The wrapped module is the
  * wrapper's only child (PyTorch's `.module`).
  *
- * Unlike PyTorch: a DataParallel on CPU devices is real, not a pass-through; inputs of different
- * batch sizes are an error, where PyTorch drops the surplus in silence; weights and gradients are
- * copied for one device at a time, where PyTorch calls NCCL's broadcast and reduce if it has NCCL
- * (the sums there have NCCL's order); a DataParallel inside one over several devices is refused
- * when it is wrapped, not in the first forward; one GPU may be given twice, as two Devices
- * ("cuda:0" and "cuda:0"), which PyTorch refuses: it is the way to run the algorithm on one card.
+ * Differences from PyTorch:
  *
+ *                                  here                           PyTorch
+ *   CPU devices                    run in parallel                the module is called directly
+ *   inputs of different sizes      an error                       the surplus is silently dropped
+ *   weights and gradients          copied, one device at a time   NCCL's broadcast and reduce, with
+ *                                                                 its order of sums, if available
+ *   a DataParallel inside another  rejected when it is wrapped    fails in the first forward
+ *   one GPU given twice            allowed, as two Devices, so    rejected
+ *                                  that one card is enough
  */
 #ifndef DP_DATA_PARALLEL_H
 #define DP_DATA_PARALLEL_H

@@ -1,4 +1,4 @@
-/* dp_options.h: train_dp's own options, besides the ones that all trainers share
+/* dp_options.h: train_dp's own options, in addition to the trainers' common ones
  * (common/train/train_options.c).
  */
 #ifndef DP_DP_OPTIONS_H
@@ -16,12 +16,11 @@ typedef struct DpOptions {
 } DpOptions;
 
 DpOptions dp_options_default(void);
-void dp_options(Options *options, DpOptions *dp); // appends them, bound to dp
-// Refuses what was given and would have no effect, and loads --wrapper's file. Returns 0, or -1
-// with err filled.
+void dp_options(Options *options, DpOptions *dp); // appends rows bound to dp's fields
+// Rejects options without effect, and loads --wrapper's file. Returns 0, or -1 with err filled.
 int dp_options_check(DpOptions *dp, const Options *options, Error *err);
-// The devices that --devices N or, if it is not NULL, --device-ids 0,2 asks for. Fills ids
-// [DP_MAX_DEVICES] and returns how many there are, or -1 with err filled.
+// Sets ids[DP_MAX_DEVICES] to the devices of --device-ids ("0,2"), or of --devices N if list is
+// NULL. Returns their number, or -1 with err filled.
 int dp_options_ids(int devices, const char *list, int *ids, Error *err);
 
 #endif

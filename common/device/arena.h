@@ -1,7 +1,7 @@
-/* arena.h: memory of a device, or of the host, for one step. Allocation moves a pointer; everything
- * is given back at once by arena_reset, which keeps the memory for the next step. A training step
- * asks for the same sizes in the same order every time, so after the first step the device is never
- * asked again.
+/* arena.h: memory of a device, or of the host, for one step. Allocation increments a pointer;
+ * arena_reset frees everything at once, and keeps the memory for the next step. Every training step
+ * allocates the same sizes in the same order, so after the first step the arena allocates nothing
+ * from the device.
  */
 #ifndef COMMON_DEVICE_ARENA_H
 #define COMMON_DEVICE_ARENA_H
@@ -20,6 +20,6 @@ typedef struct Arena {
 Arena arena_create(Device *device);
 void arena_close(Arena *arena);
 void *arena_alloc(Arena *arena, size_t bytes); // aligned to MEMORY_ALIGNMENT; undefined contents
-void arena_reset(Arena *arena);                // everything allocated so far is gone
+void arena_reset(Arena *arena);                // frees everything allocated so far
 
 #endif

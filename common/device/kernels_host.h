@@ -1,7 +1,6 @@
-/* kernels_host.h: what the two backends that compute on the host share: products in 16-bit
- * precision. Each has its own products in float32; rounding around them makes the other precisions,
- * exactly as kernels.h says. A CPU without 16-bit arithmetic gains no speed from that, but the same
- * numbers as a GPU's.
+/* kernels_host.h: products in 16-bit precision, common to the two backends that compute on the
+ * host. Each backend has its own float32 products; their operands and results are rounded, exactly
+ * as kernels.h says. On a CPU without 16-bit arithmetic that is no faster, but has a GPU's numbers.
  */
 #ifndef COMMON_DEVICE_KERNELS_HOST_H
 #define COMMON_DEVICE_KERNELS_HOST_H

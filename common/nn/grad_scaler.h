@@ -1,4 +1,4 @@
-/* grad_scaler.h: PyTorch's GradScaler: gradients of 16-bit arithmetic, kept from vanishing.
+/* grad_scaler.h: PyTorch's GradScaler: scales the loss, so that 16-bit gradients do not underflow.
  *
  *     tape_backward(tape, grad_scaler_scale(&scaler, tape, loss), &err);
  *     ddp_finish_backward(wrapper, NULL, &err);          // reduces scaled gradients
@@ -11,9 +11,9 @@
  * power of two and nothing that overflows or underflows, the weights are those without a scaler,
  * bit for bit.
  *
- * There is no communication here. In DDP one rank's inf or NaN reaches every rank through the
- * all-reduce, so all see the same gradients and decide alike. That ends where a rank steps on
- * gradients that were not reduced (no_sync), or where they are unscaled before they are, or where
+ * It does not communicate. In DDP one rank's inf or NaN reaches every rank through the all-reduce,
+ * so all ranks have the same gradients and decide alike. This does not hold if a rank steps on
+ * gradients that were not reduced (no_sync), if gradients are unscaled before the reduction, or if
  * a communication hook clips.
  *
  * One scaler is for one optimizer. There are no 16-bit gradients here, which PyTorch refuses.

@@ -27,23 +27,24 @@ typedef struct ModelConfig {
     size_t input[3];    // one sample: channels, height, width (a vector: its length, 1, 1)
     size_t outputs;     // classes, or the length of the target vector
     uint64_t seed;
-    GptSizes gpt; // what is not 0 replaces the size that the name has
+    GptSizes gpt; // fields other than 0 override the sizes of the name
 } ModelConfig;
 
 // Builds and initialises a model. Returns NULL with err filled after an unknown name, a bad
 // --hidden, an input that is too small, or sizes that do not fit each other. A gpt's vocabulary is
-// `outputs`; `input` says nothing to it.
+// `outputs`; it ignores `input`.
 Module *model_create(const ModelConfig *config, Device *device, Error *err);
-// Fills a model that model_create built on a device without memory, and that has memory now, with
-// the values that model_create gives it: of a shard, its elements.
+// Initialises, as model_create does, a model that was created on a device without memory and has
+// memory now. A shard gets its elements of the whole tensor.
 void model_initialize(const ModelConfig *config, Module *model);
-// Reads --hidden, "256,128", into sizes, {256, 128}. Returns how many there are, at most
-// MLP_MAX_HIDDEN, or -1 with err filled.
+// Parses --hidden, "256,128", into sizes, {256, 128}. Returns their number, at most MLP_MAX_HIDDEN,
+// or -1 with err filled.
 int model_parse_hidden(const char *text, size_t *sizes, Error *err);
 const char *model_names(void); // "toy|mlp|...|gpt2-xl", for the options table
-// Does the model give logits for every pixel, [n, outputs, h, w]? The others give [n, outputs].
+// Whether the model returns logits for every pixel, [n, outputs, h, w]; others return [n, outputs].
 bool model_is_dense(const char *name);
-// Does it read texts, tokens [n, length], and give logits for every token, [n length, outputs]?
+// Whether its input is text, tokens [n, length], and its output has logits for every token,
+// [n length, outputs].
 bool model_is_text(const char *name);
 GptSizes model_gpt_sizes(const ModelConfig *config); // of such a model: all sizes, none 0
 

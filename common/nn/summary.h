@@ -1,4 +1,4 @@
-/* summary.h: a model as a table: what it is made of, and how many numbers that is. */
+/* summary.h: a model as a table: its modules and their numbers of parameters. */
 #ifndef COMMON_NN_SUMMARY_H
 #define COMMON_NN_SUMMARY_H
 

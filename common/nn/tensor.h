@@ -1,10 +1,10 @@
 /* tensor.h: an array on a device, its shape, and its gradient.
  *
- * A Tensor never owns its data. Parameters and buffers point into memory that their Module took
- * from the device; activations point into a tape's arena and vanish when the tape is reset.
+ * A Tensor never owns its data. Parameters and buffers point into memory that their Module has
+ * allocated on the device; activations point into a tape's arena and are freed when it is reset.
  *
  * The gradient of a parameter has PyTorch's two states: "None" (has_grad false: the contents of
- * `grad` mean nothing, and the next backward overwrites them) and defined. zero_grad sets None.
+ * `grad` are undefined, and the next backward overwrites them) and defined. zero_grad sets None.
  */
 #ifndef COMMON_NN_TENSOR_H
 #define COMMON_NN_TENSOR_H
@@ -51,7 +51,7 @@ typedef struct Tensor {
 
     const TensorShard *shard; // its owner's; NULL: the tensor is whole
 
-    // A tuple (nn/tuple.h): several tensors that travel as one. NULL: an ordinary tensor.
+    // A tuple (nn/tuple.h): several tensors passed as one. NULL: an ordinary tensor.
     struct Tensor **items; // [item_count], each a tensor, a tuple, or NULL for PyTorch's None
     int item_count;
 } Tensor;
@@ -78,12 +78,12 @@ TensorText tensor_describe(const Tensor *tensor);
 static inline bool tensor_is_half(const Tensor *tensor) {
     return tensor->dtype == DTYPE_BF16 || tensor->dtype == DTYPE_F16;
 }
-static inline Precision tensor_precision(const Tensor *tensor) { // as what it is stored
+static inline Precision tensor_precision(const Tensor *tensor) { // of the stored elements
     return tensor->dtype == DTYPE_F16    ? PRECISION_F16
            : tensor->dtype == DTYPE_BF16 ? PRECISION_BF16
                                          : PRECISION_F32;
 }
-// The data; of a tensor in 16 bits there are no float32 (op_float32 makes them).
+// The data as floats, or as 16-bit numbers; CHECKs that they are stored so (op_float32 converts).
 static inline float *tensor_f32(const Tensor *tensor) {
     CHECK(!tensor_is_half(tensor), "a tensor in 16 bits is taken for float32");
     return (float *)tensor->data;

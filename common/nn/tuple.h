@@ -1,6 +1,6 @@
-/* tuple.h: several tensors that travel as one: what a module takes or returns when it takes or
- * returns more than one. A tuple is a Tensor without data or shape, so that forward functions, and
- * the wrappers that stand in for them, keep their one signature:
+/* tuple.h: several tensors passed as one value: the input or output of a module with several. A
+ * tuple is a Tensor without data or shape, so that the forward functions of modules and wrappers
+ * keep their one signature:
  *
  *      module_forward(model, tape, tuple_create(tape, (Tensor *[]){image, mask}, 2))
  *      static Tensor *forward(Module *self, Tape *tape, Tensor *x) { ... x->items[0] ... }
@@ -17,16 +17,16 @@
 
 typedef struct Tape Tape; // common/nn/tape.h
 
-// Arena memory of the tape; the items themselves may be anyone's. count may be 0.
+// Returns a tuple in the tape's arena; the items may have other owners. count may be 0.
 Tensor *tuple_create(Tape *tape, Tensor *const *items, int count);
 
-// Fills leaves[], unless that is NULL, and returns how many there are.
+// Returns the number of leaves; fills leaves[] unless it is NULL.
 size_t tuple_leaves(Tensor *tensor, Tensor **leaves);
 
-// The same tree with other leaves, in the same order. Of a tensor: leaves[0].
+// Returns the same tree with other leaves, in the same order; of a tensor, leaves[0].
 Tensor *tuple_with_leaves(Tape *tape, const Tensor *tree, Tensor *const *leaves);
 
-// Whether two trees differ in their tensors at most.
+// Whether two trees have the same structure; their tensors may differ.
 bool tuple_same_tree(const Tensor *a, const Tensor *b);
 
 #endif

@@ -1,7 +1,7 @@
 /* own_file.h: loads a user's own wrapper or all-reduce (train_dp --wrapper, train_ddp --wrapper and
  * --all-reduce): C source, which is compiled, or a shared object.
  *
- * A file defines one table of functions, whose symbol says what it replaces:
+ * A file defines one table of functions, whose symbol determines its kind:
  *
  *     symbol           contract                   loaded by
  *     own_dp           dp/own/own_dp.h            train_dp --wrapper FILE
@@ -19,8 +19,8 @@
 
 // Returns the table of this symbol in FILE, valid until the program ends, or NULL with err filled
 // (STATUS_USAGE): the file does not exist, does not compile (the compiler's first errors and the
-// command), defines none, two or another of the symbols, needs what is not public, has functions
-// that are NULL, or another version.
+// command), defines none, two or another of the symbols, needs a function that is not public, or
+// its table has functions that are NULL or another version.
 // size: of the table, an int version followed by functions.
 const void *own_file_load(const char *path, const char *symbol, int version, size_t size,
                           Error *err);

@@ -9,7 +9,7 @@
 
 typedef struct PostLocalSgd {
     ProcessGroup *group;
-    ProcessGroup *subgroup; // averages after the start; NULL: no gradient travels then
+    ProcessGroup *subgroup; // averages after the start; NULL: gradients are not averaged then
     uint64_t start_step;    // number of steps in which all ranks average
     int64_t step;           // steps so far; incremented by a step's last bucket
 } PostLocalSgd;

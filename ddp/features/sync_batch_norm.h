@@ -31,9 +31,9 @@
 #include "ddp/group/process_group.h"
 
 // Turns every BatchNorm of the tree into a SyncBatchNorm over the group's ranks, in place: tensors,
-// names and thus checkpoints stay what they are. Do so before wrapping the model. Collective over
-// the group, which may be a subgroup and is not needed afterwards. Returns the model, or NULL with
-// err filled and nothing changed.
+// names and thus checkpoints are unchanged. Call it before wrapping the model. Collective over the
+// group, which may be a subgroup and is not needed afterwards. Returns the model, or NULL with err
+// filled and the model unchanged.
 Module *sync_batch_norm_convert(Module *model, ProcessGroup *group, Error *err);
 
 #endif

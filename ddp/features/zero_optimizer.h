@@ -17,7 +17,7 @@
  * An all-reduce is a reduce_scatter followed by an all_gather; here the all_gather moves weights
  * instead of gradients, hence the same bytes.
  *
- * Three ways of a step, by what the ranks can reach:
+ * A step has three forms, by the memory that the ranks can address:
  *
  *   fused      Ranks of one host (shm) address each other's memory. After backward each rank
  *              handles its part in one pass: sum all ranks' gradients, step, write the new weights

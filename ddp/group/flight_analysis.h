@@ -14,8 +14,8 @@
 
 #include "common/base/error.h"
 
-// Reads FOLDER/flight_*.json and writes one line per finding to `out`; *departed tells whether any
-// group has a rank that departed. 0, or -1 with err filled: there are no records, or broken ones.
+// Reads FOLDER/flight_*.json and writes one line per finding to `out`; sets *departed if any group
+// has a rank that departed. 0, or -1 with err filled: there are no records, or broken ones.
 int flight_analyse(const char *folder, FILE *out, bool *departed, Error *err);
 
 #endif

@@ -30,8 +30,8 @@
  *   - before_forward: batch norm's running statistics are rank 0's before the first forward and
  *     before each that follows a reduced backward (PyTorch's rule; more often is only slower).
  *
- * What makes it fast: gradients travel while backward still runs. Where the last use of a parameter
- * has contributed to its gradient, the tape calls
+ * For speed, gradients are sent while backward still runs. When the last use of a parameter has
+ * contributed to its gradient, the tape calls
  *
  *     parameter->on_ready(parameter->on_ready_context, parameter, err)
  *
@@ -48,10 +48,10 @@
  * error that names it, from finish_backward, is PyTorch's default.
  *
  * Memory: the model and the group stay the trainer's. The gradients' memory is the model's, and may
- * be copied to a bucket and back. Or the gradients lie in buckets: module_release_grads frees the
- * model's memory, tensor->grad is set to a place in a bucket, and close returns to the model's by
- * module_own_grads. pg_shared_alloc's memory belongs to the group and is never freed. PG_U8 and
- * tensor_bytes send a tensor of any type.
+ * be copied to a bucket and back. Or the buckets are the gradients' memory: module_release_grads
+ * frees the model's, tensor->grad is set to an address in a bucket, and close allocates the model's
+ * again by module_own_grads. pg_shared_alloc's memory belongs to the group and is never freed.
+ * PG_U8 and tensor_bytes send a tensor of any type.
  *
  * Errors: each function returns 0, or -1 after error_set(err, STATUS_FAILED, "..."); open returns
  * NULL. An error ends the training on all ranks with that sentence. on_ready returns -1 likewise.

@@ -1,4 +1,4 @@
-/* rendezvous_internal.h: what the files of this folder share, and the launcher's token. */
+/* rendezvous_internal.h: the calls between the files of this folder, and the launcher's token. */
 #ifndef DDP_RENDEZVOUS_RENDEZVOUS_INTERNAL_H
 #define DDP_RENDEZVOUS_RENDEZVOUS_INTERNAL_H
 

@@ -8,15 +8,15 @@
  *
  * One process has all devices. The model, the loss and the optimizer are on devices[0]; the trainer
  * calls `forward` in the place of the model's forward, in training and in evaluation, then computes
- * the loss on what it returns, and runs tape_backward. A forward has five parts:
+ * the loss of its output, and runs tape_backward. A forward has five parts:
  *
  *     scatter         cut x into chunks of ceil(rows / count) rows, device by device; a small batch
  *                     leaves the last devices without rows, and then without work
  *     replicate       copy the parameters and buffers to the devices that have rows
  *     parallel apply  run each replica on its rows, all at the same time: device_submit runs a
- *                     function on a device's own thread, device_wait waits for it (a limit of an
- *                     hour ends no step too early)
- *     gather          copy the outputs together on devices[0], in the order of the devices
+ *                     function on a device's own thread, device_wait waits for it (an hour is long
+ *                     enough for any step)
+ *     gather          copy the outputs to devices[0], one after another in the devices' order
  *     reduce          in backward: add the replicas' gradients to the model's, in the order of the
  *                     devices, ((g0 + g1) + g2) + ...
  *
@@ -33,8 +33,8 @@
  *   - module_replica builds a replica's tree once; each forward sets its tensors' data. Replica 0
  *     is one, too, whose tensors point to the model's data: batch norm's running statistics of
  *     device 0 stay, those of other devices are lost (PyTorch's rule).
- *   - a replica's gradient (has_grad false before each forward) lies where its tensor's grad
- *     points to; if that is NULL, in memory of its fork, for this step.
+ *   - a replica's gradient (has_grad false before each forward) is in the memory that its tensor's
+ *     grad points to; if grad is NULL, in memory of its fork, for this step.
  *   - a parameter that does not require a gradient has none in the replicas either. A parameter
  *     that no replica has a gradient of gets none: call tape_grad_done without tape_grad.
  *     device_kernels(device)->elementwise->accumulate adds (device/kernels.h).
@@ -42,8 +42,8 @@
  *     comes from tape_alloc (host), tape_memory and tape_tensor (the tape's device): it is released
  *     by the tape's reset after the step, so that a step allocates nothing.
  *   - x is a tensor on devices[0] whose first dimension is the rows; its type is F32, or I64 for
- *     tokens. An output may have more rows
- *     than x (gpt: one per token), the same number for each row of x.
+ *     tokens. An output may have more rows than x (gpt: one per token), the same number for each
+ *     row of x.
  *
  * Errors: open returns NULL with err filled, forward NULL with the error on the tape (tape_fail).
  * In a backward function tape_fail does the same. The training ends with that sentence.

@@ -1,8 +1,8 @@
 /* blas_memory.h: the address space that OpenBLAS takes by itself.
  *
  * OpenBLAS maps one buffer for each of its threads before main begins, and later one for each
- * thread that calls it at the same time. A mapping that fails it repeats forever, in silence. So
- * a limit of address space (ulimit -v) or data (ulimit -d) is checked beforehand:
+ * thread that calls it at the same time. It retries a mapping that fails forever, without a
+ * message. So a limit of address space (ulimit -v) or data (ulimit -d) is checked before:
  *
  *   before_main.c          before OpenBLAS' constructor, in programs (not in the shared libraries)
  *   cpu_prepare (blas.c)   for each device

@@ -23,7 +23,7 @@ size_t segment_whole_pages(size_t bytes);
 // Creates a segment, zeroed, with one user. NULL with err filled.
 PgShmSegment *segment_create(size_t bytes, Error *err);
 // Maps descriptor fd of process pid, which must be a segment of `bytes` bytes (0: any size). If
-// /proc denies access, the error says what the processes must share.
+// /proc denies access, the error names the host, user and PID namespace that they must share.
 PgShmSegment *segment_open(int pid, int fd, size_t bytes, Error *err);
 // Adds a user in this process; returns the segment.
 PgShmSegment *segment_share(PgShmSegment *segment);
@@ -49,7 +49,7 @@ SharedBlocks *blocks_add(SharedBlocks **list, SharedBlocks blocks);
 const SharedBlocks *blocks_find(const SharedBlocks *list, const void *buffer, size_t bytes);
 // The offset of `buffer` in this rank's block.
 size_t blocks_offset(const SharedBlocks *blocks, const void *buffer);
-// Where rank `rank`'s block has what is at `buffer` in this rank's block.
+// The address in rank `rank`'s block of the counterpart of `buffer` in this rank's block.
 void *blocks_peer(const SharedBlocks *blocks, const void *buffer, int rank);
 void *blocks_own(const SharedBlocks *blocks); // the begin of this rank's block
 void blocks_free(SharedBlocks **list);
