@@ -109,7 +109,8 @@ static void test_common_pools(void **state) {
     }
 }
 
-// Shapes that the CPU backend cuts into several strips of rows, whose edges must meet.
+// Channels that fill vectors and that do not, and planes that the CPU backend cuts into bands of
+// rows, whose edges must meet.
 static void test_large_windows(void **state) {
     Window windows[] = {
         {.n = 2, .c = 16, .h = 32, .w = 32, .k = 16, .kernel = 3, .stride = 1, .pad = 1},
@@ -118,6 +119,10 @@ static void test_large_windows(void **state) {
         {.n = 1, .c = 64, .h = 32, .w = 32, .k = 17, .kernel = 1, .stride = 1, .pad = 0},
         {.n = 1, .c = 2, .h = 5, .w = 701, .k = 3, .kernel = 5, .stride = 1, .pad = 2},
         {.n = 1, .c = 8, .h = 40, .w = 24, .k = 33, .kernel = 5, .stride = 3, .pad = 0},
+        {.n = 1, .c = 97, .h = 23, .w = 41, .k = 2, .kernel = 3, .stride = 1, .pad = 1},
+        {.n = 2, .c = 61, .h = 38, .w = 67, .k = 3, .kernel = 3, .stride = 2, .pad = 0},
+        {.n = 1, .c = 3, .h = 29, .w = 43, .k = 90, .kernel = 3, .stride = 1, .pad = 2},
+        {.n = 2, .c = 3, .h = 14, .w = 14, .k = 48, .kernel = 7, .stride = 2, .pad = 3},
     };
     // Who stores images in 16 bits convolves so there only (test_kernels_halves).
     int last = two_kernels(*state, TESTED)->halves ? PRECISION_F32 : PRECISION_F16;

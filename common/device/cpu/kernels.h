@@ -3,7 +3,8 @@
  *
  * The build has no -march=native and no -ffast-math: a program runs on every x86-64, and additions
  * happen in the order that is written. Two things make loops fast nevertheless:
- *  - VECTORISED compiles a function for several instruction sets; the loader picks one;
+ *  - VECTORISED compiles a function for several instruction sets; the loader picks one
+ *    (conv_sums.h: loops that are written for each set's registers);
  *  - a reduction is written with partial sums in Lanes, an order of additions that fits vector
  *    registers, so that the compiler need not change it (which it may not).
  */
@@ -55,6 +56,9 @@ static inline double lanes_reduce(const float *a, const float *b, const float *m
     return sum + lanes_sum(sums);
 }
 
+// Four floats side by side.
+typedef float FourFloats __attribute__((vector_size(16)));
+
 // Sixteen partial sums in float, for short sums.
 typedef float Wide __attribute__((vector_size(64)));
 enum { WIDE = 16 };
@@ -96,6 +100,21 @@ static inline float wide_max(const float *x, size_t count) {
     return larger(larger(larger(largest[0], largest[1]), larger(largest[2], largest[3])), max);
 }
 
+// The pixels [begin, end) of a row or column.
+typedef struct Range {
+    size_t begin, end;
+} Range;
+
+// row[i] = source[i stride]
+static inline void strided_copy(float *row, const float *source, size_t count, size_t stride) {
+    if (stride == 1)
+        memcpy(row, source, count * sizeof *row);
+    else if (stride == 2) // a stride known to the compiler can be vectorised
+        for (size_t i = 0; i < count; i++) row[i] = source[i * 2];
+    else
+        for (size_t i = 0; i < count; i++) row[i] = source[i * stride];
+}
+
 // A gradient goes into its place, or on top of what other uses of the tensor left there.
 static inline void kernel_store(float *place, double value, bool accumulate) {
     *place = accumulate ? *place + (float)value : (float)value;
@@ -131,6 +150,15 @@ size_t cpu_attention_workspace(Precision precision, const Attention *of);
 void cpu_attention(Compute how, const Attention *of, const float *qkv, float *y, void *saved);
 void cpu_attention_gradient(Compute how, const Attention *of, const float *qkv, const float *y,
                             const void *saved, const float *dy, float *dqkv, bool accumulate);
+
+// ---- pool.c, of the family in conv.c ----
+void cpu_shortcut(const Window *v, const float *x, float *y);
+void cpu_shortcut_gradient(const Window *v, const float *dy, float *dx, bool accumulate);
+void cpu_max_pool(const Window *v, const float *x, float *y, int32_t *chosen);
+void cpu_max_pool_gradient(const Window *v, const int32_t *chosen, const float *dy, float *dx,
+                           bool accumulate);
+void cpu_avg_pool(const Window *v, const float *x, float *y);
+void cpu_avg_pool_gradient(const Window *v, const float *dy, float *dx, bool accumulate);
 
 // ---- elementwise.c ----
 double cpu_sum(const float *x, size_t count);
