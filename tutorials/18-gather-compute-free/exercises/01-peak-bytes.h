@@ -1,9 +1,9 @@
-/* 01-peak-bytes.h: how much memory a rank needs, before anything runs.
+/* 01-peak-bytes.h: a rank's peak memory, computed before the model runs.
  *
  * A model has `units` units, and unit u has parameters[u] floats. Each is cut into W parts of equal
- * length, rounded up; so a whole unit is W parts long, which may be more than parameters[u]. With
- * AdamW a rank keeps, for its part of each unit, the weights, the gradient and two floats of state
- * for each weight. Besides, for a while:
+ * length, rounded up; so a whole unit has the length of W parts, which may be more than
+ * parameters[u]. With AdamW a rank keeps, for its part of each unit, the weights, the gradient and
+ * two floats of state for each weight. In addition, temporarily:
  *
  *     forward of unit u     u's whole weights, which are freed when it has computed
  *     backward of unit u    u's whole weights and whole gradients, freed when it has computed
@@ -21,7 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// The most bytes that a rank has at any moment of a step. units may be 0.
+// Returns the peak of a rank's bytes in a step. units may be 0.
 size_t fully_sharded_peak(const size_t *parameters, const bool *keeps_weights, size_t units,
                           size_t world);
 

@@ -9,11 +9,11 @@
  *     after_backward     gradient = the mean of all ranks' gradients of this rank's part;
  *                        weights and gradients are freed
  *
- * Both arrays are device memory (device_alloc, device_free with the same number of bytes). A freed
- * array's pointer becomes NULL, so that a later use crashes at once. Between forward and backward
- * other units compute: the memory has to be free for them.
+ * Both arrays are device memory (device_alloc, device_free with the same number of bytes). Set the
+ * pointer of a freed array to NULL, so that a later use crashes at once. Between forward and
+ * backward other units compute and need the memory.
  *
- * Three collectives are enough, and none brings a rank more than it uses (ddp/group/collective.h).
+ * Three collectives are enough, and none sends a rank more than it uses (ddp/group/collective.h).
  */
 #ifndef TUTORIALS_WHOLE_UNIT_H
 #define TUTORIALS_WHOLE_UNIT_H
