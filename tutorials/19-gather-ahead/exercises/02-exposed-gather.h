@@ -1,11 +1,11 @@
-/* 02-exposed-gather.h: how long the device waits for weights, worked out before it is measured.
+/* 02-exposed-gather.h: the time for which the device waits for weights, computed in advance.
  *
  * A forward and a backward over `units` units. Unit u computes forward_s[u] seconds in forward and
  * backward_s[u] in backward, and its all-gather takes gather_s[u]. One all-gather runs at a time,
  * beside the computation, which it does not slow down. (Reduce-scatters are not counted.)
  *
- *     forward    unit 0, 1, ..., units - 1: computes as soon as its weights are there and the unit
- *                before it has computed
+ *     forward    unit 0, 1, ..., units - 1: computes as soon as its weights are gathered and the
+ *                unit before it has computed
  *     backward   follows at once, units - 1, ..., 1, 0, each gathered again; but the last unit is
  *                kept, so that its backward needs no all-gather
  *
@@ -23,7 +23,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// The seconds that the device waits, in forward and backward. units may be 0.
+// Returns the seconds for which the device waits, in forward and backward. units may be 0.
 double exposed_gather_s(const double *forward_s, const double *backward_s, const double *gather_s,
                         size_t units, bool ahead);
 
