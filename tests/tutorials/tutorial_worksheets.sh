@@ -24,11 +24,15 @@ ask volume --parameters 1000 --devices 5 --rows 5 --inputs 0 --outputs 0
 is "the links' one direction, by NCCL" "$(column 'DP by NCCL, device 0' 1)" 4000
 is 'a ring of five' "$(column 'DDP, ring, each' 1)" 6400
 is 'the root of five' "$(column "DDP, tree, its root" 1)" 12000
+is 'gathered twice and reduced once' "$(column 'fully sharded, each' 1)" 9600
 ask volume --parameters 1000 --devices 1
 is 'one alone' "$(column 'DDP, ring, each' 1)" 0
 ask messages --parameters 1000 --tensors 6 --devices 4 --bucket-cap-mb 0.001
 is 'four buckets of 1,049 bytes' "$(sed -n 's/.*4 buckets *//p' answer.txt)" 24
-ask memory --parameters 1000 --devices 8 --states 2
+ask messages --devices 4 --units 17
+is '17 units, three times three messages' "$(sed -n 's/.*17 units *//p' answer.txt)" 153
+ask memory --parameters 1000 --devices 8 --states 2 --units 4
+is 'an eighth, and two quarters' "$(column 'fully sharded, each' 1)" 2500
 is 'an eighth of Adam' "$(column 'ZeRO-1, each' 3)" 1000
 ask time --parameters 250000 --devices 4 --latency-us 100 --gbytes 1
 is 'a ring: 6 latencies, and 1.5 MB' "$(column 'ring, all in one' 1)" 2.100

@@ -55,7 +55,7 @@ static double device_0(SymptomRank *me) {
     return bytes;
 }
 
-// ---- prefix, resume: what stands in the file ----------------------------------------------------
+// ---- prefix, sharded-names, resume: what stands in the file ------------------------------------
 
 static void scratch_path(char path[64]) {
     snprintf(path, 64, "/tmp/tutorial_symptoms.XXXXXX");
@@ -64,9 +64,8 @@ static void scratch_path(char path[64]) {
     close(file);
 }
 
-// The mistake: the wrapper's names are saved, "module.weight". (In this library wrappers add no
-// prefix; in PyTorch they do.)
-static double prefix(SymptomRank *me) {
+// Whether a layer can be loaded from a file in which each name begins with this prefix.
+static double load_with(SymptomRank *me, const char *before) {
     char path[64];
     scratch_path(path);
     Module *model = layer_linear(me->device, 4, 2);
@@ -74,8 +73,7 @@ static double prefix(SymptomRank *me) {
     SafeEntry entries[2] = {0};
     for (size_t i = 0; i < 2; i++) {
         const Tensor *tensor = tensors.items[i].tensor;
-        snprintf(entries[i].name, sizeof entries[i].name, "%s%s", me->broken ? "module." : "",
-                 tensors.items[i].name);
+        snprintf(entries[i].name, sizeof entries[i].name, "%s%s", before, tensors.items[i].name);
         entries[i].ndim = tensor->ndim;
         memcpy(entries[i].shape, tensor->shape, sizeof entries[i].shape);
         entries[i].data = tensor->data;
@@ -88,6 +86,17 @@ static double prefix(SymptomRank *me) {
     named_tensors_free(&tensors);
     module_close(model);
     return loaded;
+}
+
+// The mistake: the wrapper's names are saved, "module.weight". (In this library wrappers add no
+// prefix; in PyTorch they do.)
+static double prefix(SymptomRank *me) {
+    return load_with(me, me->broken ? "module." : "");
+}
+
+// The mistake: FSDP1's named_parameters were saved, and not its state_dict.
+static double sharded_names(SymptomRank *me) {
+    return load_with(me, me->broken ? "_fsdp_wrapped_module." : "");
 }
 
 static void train(Module *model, Optimizer *optimizer, int steps) {
@@ -130,6 +139,7 @@ const Symptom SYMPTOMS_OF_STATE[] = {
     {"device-0", "bytes that device 0 receives in a forward of DataParallel", 0, 100, 1, device_0,
      0},
     {"prefix", "checkpoints that could be read, of 1", 1, 1, 1, prefix, 0},
+    {"sharded-names", "checkpoints that could be read, of 1", 1, 1, 1, sharded_names, 0},
     {"resume", "difference between the weight of four steps and of two and two", 0, 0, 1, resume,
      0},
     {0}};

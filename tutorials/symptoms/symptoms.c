@@ -13,9 +13,9 @@
 static const char SUMMARY[] = "Makes the mistakes of tutorials/symptoms.md, one at a time.\n"
                               "Example: tutorial_symptoms --break=no-set-epoch";
 
-static const Symptom *const LISTS[] = {SYMPTOMS_OF_SPEED,     SYMPTOMS_OF_DATA,
-                                       SYMPTOMS_OF_GRADIENTS, SYMPTOMS_OF_STATE,
-                                       SYMPTOMS_OF_WAITING,   SYMPTOMS_OF_MESSAGES};
+static const Symptom *const LISTS[] = {
+    SYMPTOMS_OF_SPEED,   SYMPTOMS_OF_DATA,     SYMPTOMS_OF_GRADIENTS, SYMPTOMS_OF_STATE,
+    SYMPTOMS_OF_WAITING, SYMPTOMS_OF_MESSAGES, SYMPTOMS_OF_SHARDING};
 enum { LIST_COUNT = sizeof LISTS / sizeof *LISTS };
 
 void symptom_run(const SymptomRank *me, Collective collective) {

@@ -32,7 +32,7 @@ typedef struct Symptom {
 
 // One list per file, ended by a row without a name.
 extern const Symptom SYMPTOMS_OF_SPEED[], SYMPTOMS_OF_DATA[], SYMPTOMS_OF_GRADIENTS[],
-    SYMPTOMS_OF_STATE[], SYMPTOMS_OF_WAITING[], SYMPTOMS_OF_MESSAGES[];
+    SYMPTOMS_OF_STATE[], SYMPTOMS_OF_WAITING[], SYMPTOMS_OF_MESSAGES[], SYMPTOMS_OF_SHARDING[];
 
 // Carries out a collective that cannot fail here: an error ends the program.
 void symptom_run(const SymptomRank *me, Collective collective);

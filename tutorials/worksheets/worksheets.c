@@ -14,7 +14,7 @@ static const char SUMMARY[] =
 
 typedef struct Sheet {
     const char *ask;
-    size_t parameters, tensors, devices, rows, inputs, outputs, states;
+    size_t parameters, tensors, devices, rows, inputs, outputs, states, units;
     double bucket_mb, latency_us, gbytes;
 } Sheet;
 
@@ -53,6 +53,7 @@ static void volume(const Sheet *s) {
     printf("DDP, tree, its root     %14.0f  %14.0f\n", rounds(s->devices) * p,
            rounds(s->devices) * p);
     printf("ZeRO-1, ring, each      %14.0f  %14.0f\n", 2 * p * (n - 1) / n, 2 * p * (n - 1) / n);
+    printf("fully sharded, each     %14.0f  %14.0f\n", 3 * p * (n - 1) / n, 3 * p * (n - 1) / n);
 }
 
 // ---- messages -----------------------------------------------------------------------------------
@@ -66,6 +67,7 @@ static void messages(const Sheet *s) {
     printf("DDP, ring, %4.0f buckets       %14.0f\n", buckets, buckets * 2 * (n - 1));
     printf("DDP, ring, all in one         %14.0f\n", 2 * (n - 1));
     printf("DDP, tree's root, all in one  %14.0f\n", rounds(s->devices));
+    printf("fully sharded, %4zu units     %14.0f\n", s->units, (double)s->units * 3 * (n - 1));
 }
 
 // ---- memory -------------------------------------------------------------------------------------
@@ -80,6 +82,9 @@ static void memory(const Sheet *s) {
     printf("DP, others             %14.0f  %14.0f %14.0f\n", p, p, 0.0);
     printf("DDP, each              %14.0f  %14.0f %14.0f\n", p, p, state);
     printf("ZeRO-1, each           %14.0f  %14.0f %14.0f\n", p, p, state / n);
+    double whole = (s->units > 1 ? 2 : 1) * p / (double)s->units; // of equal units
+    printf("fully sharded, each    %14.0f  %14.0f %14.0f\n", p / n + whole, p / n + whole,
+           state / n);
 }
 
 // ---- time ---------------------------------------------------------------------------------------
@@ -118,7 +123,7 @@ static void time_of(const Sheet *s) {
 
 int main(int argc, char **argv) {
     Error err = {0};
-    Sheet s = {"volume", 50826, 6, 4, 60, 64, 10, 1, 25, 50, 1.25};
+    Sheet s = {"volume", 50826, 6, 4, 60, 64, 10, 1, 3, 25, 50, 1.25};
     Options options = {.program = "tutorial_worksheets", .summary = SUMMARY};
     options_add_choice(&options, "ask", &s.ask, "volume|messages|memory|time", "which worksheet");
     options_add_count(&options, "parameters", &s.parameters, 1, 1e13, "of the model, 4 bytes each");
@@ -129,6 +134,7 @@ int main(int argc, char **argv) {
     options_add_count(&options, "outputs", &s.outputs, 0, 1e9, "numbers in a row of the output");
     options_add_count(&options, "states", &s.states, 0, 8,
                       "the optimizer's numbers per parameter: SGD with momentum 1, Adam 2");
+    options_add_count(&options, "units", &s.units, 1, 1e6, "of fully sharded training, equal");
     options_add_float(&options, "bucket-cap-mb", &s.bucket_mb, 0.001, 1e6, "MiB in a bucket");
     options_add_float(&options, "latency-us", &s.latency_us, 0, 1e9, "of a message");
     options_add_float(&options, "gbytes", &s.gbytes, 0.001, 1e6, "GB a second of a link");
