@@ -39,7 +39,7 @@ TABLES = (('boundary', RELATIONAL), ('and_or', LOGICAL), ('arithmetic', ARITHMET
 ZERO = re.compile(r'(0[.0]*[fuUlL]*|NULL|false|\(\w+\)\{0\}|-1)$')
 EQUALITY = ('memcmp', 'strcmp', 'strncmp')
 SYMMETRIC = ('memory_grow', 'tensor_same_shape')
-NOISE = re.compile(r'(log_|trace_|profile_|v?f?printf|free\b)')
+NOISE = re.compile(r'(log_|trace_|profile_|v?f?printf|((?!device_)\w+_)?free\b)')
 DIRECTIVE = re.compile(r'^[ \t]*#(?:[^\n]*\\\n)*[^\n]*', re.M)
 DEFINITION = re.compile(r'[ \t]*#[ \t]*(?:define[ \t]+\w+(?:\([^)]*\))?|(?:el)?if\b)')
 
