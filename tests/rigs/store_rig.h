@@ -5,6 +5,7 @@
 
 #include "tests/rigs/check.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -30,12 +31,18 @@ static inline Store *new_client(int port) {
     return store;
 }
 
+// Without stdin, as a daemon has it: a descriptor may be 0. The server takes it in every other test,
+// the client in the others.
 static inline int set_up(void **state) {
+    static int tests;
     Error err = {0};
     Served *served = calloc(1, sizeof *served);
+    close(STDIN_FILENO);
+    int taken = tests++ % 2 ? open("/dev/null", O_RDONLY) : -1;
     served->server = store_serve(HOST, 0, TOKEN, &err);
     if (!served->server) fail_msg("%s", err.message);
     served->port = store_server_port(served->server);
+    if (taken >= 0) close(taken);
     served->store = new_client(served->port);
     *state = served;
     return 0;
