@@ -100,7 +100,6 @@ static uint64_t hash_sample(uint64_t hash, const Dataset *set, size_t index) {
 // Hashes a set: all samples, or of a large set equidistant ones including the first and the last.
 static uint64_t hash_set(const Dataset *set) {
     uint64_t hash = HASH_START;
-    if (set->count == 0) return hash;
     size_t sample = dataset_sample_size(set) * (set->bytes ? 1 : sizeof *set->floats) +
                     (set->dense ? dataset_label_size(set) * sizeof *set->labels : 0);
     size_t wanted = SAMPLED_BYTES / (sample + 1) + SAMPLED_LEAST;

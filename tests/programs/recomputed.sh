@@ -95,4 +95,42 @@ config options hidden '"8,4"'
 config options data '"digits"'
 config options save null
 config options link null
+# --profile's table: summary.json's phases, their sum and shares, and what of the collectives backward hides.
+profile() { # FOLDER COMMAND...
+    folder=$1
+    shift
+    run "profile of $folder" "$@" --profile --no-eval --steps 6 --out "$folder"
+    checks=$((checks + 1))
+    sed 's/^\[0\]: //' err.txt | awk '
+        function far(a, b) { return a - b > 0.0001 || b - a > 0.0001 }
+        function share(a, b) { return far(a + 0, sprintf("%.1f", b)) && (a - b > 0.0501 || b - a > 0.0501) }
+        FILENAME == "-" {
+            if (/^phase  *ms per step  *share/) inside = 1
+            else if (inside && $3 ~ /%$/) { ms[$1] = $2; percent[$1] = $3; rest[$1] = $4 " " $5 " " $6 " " $7 " " $8 }
+            next
+        }
+        match($0, /"[a-z_]+": [-0-9.e+]+,?$/) {
+            split(substr($0, RSTART + 1), pair, /": |,/)
+            if (inside == 2) { of[pair[1]] = pair[2]; sum += pair[2] }
+            if (pair[1] == "communication_ms") all = pair[2]
+        }
+        /"phase_ms"/ { inside = 2 }
+        /}/ { inside = 0 }
+        END {
+            for (phase in of) {
+                if (of[phase] > 0 && (far(ms[phase], of[phase]) || share(percent[phase], 100 * of[phase] / sum))) print phase ": " ms[phase], percent[phase]
+                if (of[phase] == 0 && phase in ms) print phase " took no time"
+            }
+            if (far(ms["step"], sum) || percent["step"] != "100.0%") print "step: " ms["step"]
+            what = "all-reduces" in ms ? "all-reduces" : "collectives"
+            if ((what in ms) != (all > 0)) print what ": " all
+            if (all > 0 && (far(ms[what], all) || share(percent[what], of["exposed"] < all ? 100 * (1 - of["exposed"] / all) : 0) ||
+                rest[what] != "of it hidden behind " (what == "all-reduces" ? "backward" : "compute"))) print what ": " ms[what], percent[what], rest[what]
+        }' - "$folder/summary.json" >wrong.txt
+    [ ! -s wrong.txt ] || fail "$folder: $(cat wrong.txt err.txt)"
+}
+profile profile-single "$bin/train_single" --model mlp
+profile profile-dp "$bin/train_dp" --devices 2 --model mlp
+profile profile-ddp "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --model convnet --bucket-cap-mb 0.005
+profile profile-fsdp "$bin/ddprun" --nproc-per-node 2 "$bin/train_fsdp" --model convnet
 tally recomputed
