@@ -15,6 +15,7 @@
 
 #include "common/data/dataset.h"
 #include "tests/rigs/peak_memory.h"
+#include "tests/rigs/temp_folder.h"
 
 // A C string literal with NULs in it, and its length.
 #define BYTES(text) (const uint8_t *)(text), sizeof(text) - 1
@@ -28,6 +29,7 @@ static int folder_make(void **state) {
     *state = folder;
     if (!folder) return -1;
     strcpy(folder->path, "test_dataset.XXXXXX");
+    temp_folder_descriptors = temp_folder_count();
     return mkdtemp(folder->path) ? 0 : -1;
 }
 
@@ -66,9 +68,7 @@ static void folder_clear(const char *path) {
 static int folder_remove(void **state) {
     Folder *folder = *state;
     folder_clear(folder->path);
-    int rc = rmdir(folder->path);
-    free(folder);
-    return rc;
+    return temp_folder_remove(state); // a Folder is its path
 }
 
 static void write_file(const char *folder, const char *name, const uint8_t *bytes, size_t count) {

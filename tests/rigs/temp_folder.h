@@ -1,8 +1,8 @@
 /* temp_folder.h: a folder of its own for each cmocka test that writes files.
  *
  * Use temp_folder_make and temp_folder_remove as a test's setup and teardown: *state is then the
- * folder's path. The test fails if it leaves a descriptor open; where there are GPUs this is not
- * checked, because their libraries open some for good.
+ * folder's path. The program ends if a test leaves a descriptor open. That is not checked where there
+ * are GPUs, because their libraries open some for good.
  */
 #ifndef TESTS_RIGS_TEMP_FOLDER_H
 #define TESTS_RIGS_TEMP_FOLDER_H
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/error.h"
 #include "common/base/memory.h"
 
 static int temp_folder_descriptors = -1; // open before the test; -1: not checked
@@ -44,9 +45,9 @@ static inline int temp_folder_remove(void **state) {
     int status = nftw(*state, temp_folder_remove_item, 16, FTW_DEPTH | FTW_PHYS);
     int now = temp_folder_count();
     free(*state);
-    if (temp_folder_descriptors < 0 || now == temp_folder_descriptors) return status;
-    fprintf(stderr, "%d descriptors are open, %d were before\n", now, temp_folder_descriptors);
-    return -1;
+    CHECK(temp_folder_descriptors < 0 || now == temp_folder_descriptors,
+          "%d descriptors are open, %d were before", now, temp_folder_descriptors);
+    return status;
 }
 
 // The path of a file in the test's folder; free() it.

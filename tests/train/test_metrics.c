@@ -319,6 +319,20 @@ static void read_picture(const char *path, uint8_t *pixels) {
     fclose(file);
 }
 
+// The palette of Okabe and Ito, in a cycle; pixels that do not count are white.
+static void colors_of_labels(void **state) {
+    (void)state;
+    static const uint8_t palette[8][3] = {{0, 0, 0},       {0xe6, 0x9f, 0},    {0x56, 0xb4, 0xe9},
+                                          {0, 0x9e, 0x73}, {0xf0, 0xe4, 0x42}, {0, 0x72, 0xb2},
+                                          {0xd5, 0x5e, 0}, {0xcc, 0x79, 0xa7}};
+    for (int64_t label = -2; label < 18; label++) {
+        uint8_t color[3];
+        images_color(label, color);
+        assert_memory_equal(color, label < 0 ? (const uint8_t *)"\xff\xff\xff" : palette[label % 8],
+                            3);
+    }
+}
+
 static void pictures_show_input_truth_and_prediction(void **state) {
     Rig rig = rig_open("shapes:8x8@13", "segnet");
     const Dataset *set = &rig.source->train;
@@ -353,6 +367,7 @@ static void pictures_show_input_truth_and_prediction(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(colors_of_labels),
         cmocka_unit_test(mean_iou_is_intersection_over_union),
         cmocka_unit_test(mean_iou_known_answers),
         cmocka_unit_test(uneven_shares_give_the_metrics_of_the_whole),
