@@ -1,8 +1,8 @@
 /* temp_folder.h: a folder of its own for each cmocka test that writes files.
  *
  * Use temp_folder_make and temp_folder_remove as a test's setup and teardown: *state is then the
- * folder's path. The program ends if a test leaves a descriptor open. That is not checked where there
- * are GPUs, because their libraries open some for good.
+ * folder's path. The program ends if a test leaves a descriptor open. That is not checked where
+ * there are GPUs, because their libraries open some for good.
  */
 #ifndef TESTS_RIGS_TEMP_FOLDER_H
 #define TESTS_RIGS_TEMP_FOLDER_H
