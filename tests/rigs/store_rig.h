@@ -31,8 +31,8 @@ static inline Store *new_client(int port) {
     return store;
 }
 
-// Without stdin, as a daemon has it: a descriptor may be 0. The server takes it in every other test,
-// the client in the others.
+// Without stdin, as a daemon has it: a descriptor may be 0. In every other test it is one of the
+// server's, in the others the client's.
 static inline int set_up(void **state) {
     static int tests;
     Error err = {0};
