@@ -69,8 +69,9 @@ static inline pid_t start_rank(const Rendezvous *me, double timeout_s, Life *lif
     fflush(NULL);
     pid_t pid = fork();
     if (pid != 0) return pid;
-    alarm(60);                                  // whatever happens, no test leaves a process behind
-    if (me->rank % 2 == 0) close(STDIN_FILENO); // as a daemon: the rank's first descriptor is 0
+    alarm(60); // whatever happens, no test leaves a process behind
+    // As in a daemon: the first descriptor of every other rank is 0.
+    if (me->rank % 2 == 0) close(STDIN_FILENO);
     Outcome outcome = life(me, timeout_s);
     _exit(write(pipe_fd, &outcome, sizeof outcome) == sizeof outcome ? 0 : 99);
 }
