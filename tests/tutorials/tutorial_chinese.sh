@@ -49,6 +49,10 @@ finds 'the reference' 's/int reducer/void reducer/'
 finds 'speaks of "rank"' 's/每个 rank/每个进程/'
 for word in 等级 世界大小 全归约 规约 批大小; do finds "\"$word\"" "s/结尾/$word/"; done
 accepts 's/^\$ true/$ true/'
+finds 'an emphasis ends between' 's/^每个/*例：*每个/'
+finds 'an emphasis ends between' 's/^每个/**例**，*例。*每个/'
+accepts 's/^每个/*例*：每个/'
+accepts 's/^每个/例：*每*个/'
 
 # The links of a Chinese page may lead to Chinese pages.
 echo '# 列表' >"$copy/list.zh.md"

@@ -42,8 +42,22 @@ inside {
     if (part == 3)
         for (word in avoided)
             if (index($0, word)) fail(FNR ": \"" word "\" is not how the field says it: " avoided[word])
+    if (part == 3) check_emphasis($0)
     gsub(/`[^`]*`/, " ")
     prose[part] = prose[part] " " $0
+}
+
+# CommonMark does not end an emphasis between a punctuation mark and a letter: "*例：*一" shows its asterisks.
+function check_emphasis(rest, k, before, opened) {
+    gsub(/`[^`]*`/, "`", rest)
+    gsub(/\*\*/, "*", rest)
+    while ((k = index(rest, "*")) > 0) {
+        before = substr(rest, 1, k - 1)
+        rest = substr(rest, k + 1)
+        if (opened && before ~ /(：|，|。|；|？|！|）|、|”)$/ && rest ~ /^[A-Za-z0-9\344-\351]/)
+            fail(FNR ": an emphasis ends between a punctuation mark and a letter: put the mark outside")
+        opened = !opened
+    }
 }
 
 # [text](target), without what follows a #; README.zh.md counts as README.md
