@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """A GPT's training step: ours and PyTorch's (scaled_dot_product_attention, fused AdamW), in turns.
 
-    bench/peers/gpt_step.py BIN_DIR [--size small|wide|gpt2] [--ranks N] [--device cuda [--amp bf16|fp16]] [--rounds N]
+    bench/peers/gpt_step.py BIN_DIR [--size small|wide|gpt2] [--ranks N [--sharded]] [--device cuda [--amp bf16|fp16]] [--rounds N]
 
 Both take one thread a rank, the same sizes, and the step of forward, cross-entropy, backward and AdamW with nanoGPT's
 groups; OPENBLAS_CORETYPE is left to the library. On one CPU rank ours is bench_step --model gpt, on a GPU train_single
 with its steps replayed from a graph. On several it is ddprun's train_ddp, whose step has its loader too, and PyTorch's is
 DistributedDataParallel over Gloo, or over NCCL on GPUs; each rank has its share of the texts and the cores that ddprun
---bind cores would give it. On GPUs the precision is bf16 (fp16 below capability 8.0), and PyTorch waits for the device
+--bind cores would give it; --sharded takes train_fsdp and PyTorch's fully_shard of each block and of the root. On GPUs the precision is bf16 (fp16 below capability 8.0), and PyTorch waits for the device
 once in a run of steps. Every round runs each once, in an order that changes; the ratio is of the medians of a round, ours
 over theirs, and what is printed last is the median over the rounds. 77: there is no torch, or no GPU for --device cuda.
 """
@@ -27,6 +27,7 @@ try:
     import torch
     import torch.distributed as dist
     import torch.nn.functional as F
+    from torch.distributed.fsdp import fully_shard
     from torch_rank import cores_of
 except ImportError as missing:
     print(f"skipped: {missing}")
@@ -65,7 +66,7 @@ def our_step(case):
 
 def our_ranks(case):
     bind = [] if case.device == "cuda" else ["--bind", "cores"]
-    return our_training(case, [f"{case.bin}/ddprun", *bind, "--nproc-per-node", str(case.ranks), f"{case.bin}/train_ddp"])
+    return our_training(case, [f"{case.bin}/ddprun", *bind, "--nproc-per-node", str(case.ranks), f"{case.bin}/{'train_fsdp' if case.sharded else 'train_ddp'}"])
 
 
 def our_training(case, program):
@@ -122,6 +123,13 @@ class Trainer:
         return statistics.median(self.timed(steps))
 
 
+def shard(model):
+    mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
+    for block in model.transformer.h:
+        fully_shard(block, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
 def torch_rank(rank, case, meeting, pipe):
     """Answers a number of steps with their median milliseconds, until the number is 0; sleeps in between."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
@@ -133,7 +141,7 @@ def torch_rank(rank, case, meeting, pipe):
     dist.init_process_group("nccl" if case.device == "cuda" else "gloo", rank=rank, world_size=case.ranks,
                             init_method=f"file://{meeting}")
     device = f"cuda:{rank}" if case.device == "cuda" else "cpu"
-    trainer = Trainer(case, case.texts // case.ranks, device, torch.nn.parallel.DistributedDataParallel)
+    trainer = Trainer(case, case.texts // case.ranks, device, shard if case.sharded else torch.nn.parallel.DistributedDataParallel)
     while steps := pipe.recv():
         pipe.send(trainer.median(steps))
     dist.destroy_process_group()
@@ -183,6 +191,7 @@ class Case:
 
     def __init__(self, arguments):
         self.bin, self.device, self.ranks, self.amp = arguments.bin, arguments.device, arguments.ranks, arguments.amp
+        self.sharded = arguments.sharded
         self.sizes = (1, 2, 16, 8, 2) if arguments.quick else SIZES[arguments.size]
         self.texts, self.vocabulary = self.sizes[-1] * (arguments.ranks if self.device == "cuda" else 1), CHARACTERS
         if not arguments.quick:
@@ -195,10 +204,11 @@ class Case:
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("bin", help="where bench_step, train_single, ddprun and train_ddp are")
+    parser.add_argument("bin", help="where bench_step, train_single, ddprun, train_ddp and train_fsdp are")
     parser.add_argument("--size", choices=list(SIZES), default="small",
                         help="gpt-small, six layers of 384, or GPT-2 (124 million parameters)")
     parser.add_argument("--ranks", type=int, default=1, help="devices, of which each has a process if they are several")
+    parser.add_argument("--sharded", action="store_true", help="train_fsdp beside fully_shard, on CPU ranks")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: every rank has as many texts")
     parser.add_argument("--amp", choices=["bf16", "fp16"], help="of GPUs (default: bf16, or fp16 where the card lacks it)")
     parser.add_argument("--rounds", type=int, default=9)
@@ -210,6 +220,8 @@ def parse_arguments():
         sys.exit(77)
     if arguments.device == "cuda" and not arguments.amp:
         arguments.amp = "bf16" if torch.cuda.get_device_capability()[0] >= 8 else "fp16"
+    if arguments.sharded and (arguments.device != "cpu" or arguments.ranks < 2):
+        parser.error("--sharded is of several CPU ranks")
     if arguments.amp and arguments.device == "cpu":
         parser.error("--amp is of GPUs")
     return parser, arguments
