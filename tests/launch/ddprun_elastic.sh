@@ -4,90 +4,47 @@
 # the newest checkpoint, with the bits of a run that is started from it with as many ranks. Every wait is bounded.
 # shellcheck disable=SC2016 # the ranks expand what is quoted so
 set -u
-bin=$1
-folder=$(mktemp -d) || exit 1
-export DDPRUN_TOKEN=0123456789abcdef
-trap 'kill_all; rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-unset PET_NNODES OMP_NUM_THREADS OPENBLAS_NUM_THREADS
+bin=$(cd "$1" && pwd) || exit 1
 port=$((20000 + $$ % 10000))
+. "$(dirname "$0")/elastic_jobs.sh"
+trap 'kill_all; rm -rf "$folder"' EXIT
 
-# The processes of this test's jobs, by the variable that they inherit.
-ours() { grep -lsa "DDPC_ELASTIC_TEST=$folder" /proc/[0-9]*/environ | cut -d/ -f3; }
-kill_all() {
-    for pid in $started; do kill -9 "$pid" 2>/dev/null; done
-}
-started=
 complain() {
     echo "FAILED: $*"
     tail -n 30 err*
     exit 1
 }
-# node NUMBER ARGUMENT...: starts the ddprun of a node; its pid is in pid_NUMBER, its lines are in err_NUMBER. Number 0
-# serves the store.
-node() {
-    number=$1
-    shift
-    DDPC_ELASTIC_TEST=$folder timeout -k 5 60 "$bin/ddprun" --node-rank "$number" --master-port "$port" --heartbeat-timeout 3 --last-call 0.3 \
-        --start-timeout 30 "$@" >"out_$number" 2>"err_$number" &
-    eval "shell_$number=$!"
-    started="$started $!"
-}
-# ddprun_of NUMBER: the process of a node's ddprun, a child of timeout.
-ddprun_of() {
-    eval "parent=\$shell_$1"
-    ps -o pid= --ppid "$parent"
-}
 # ends NUMBER STATUS
 ends() {
-    eval "wait \$shell_$1"
+    eval "wait \$shell_$1" 2>/dev/null
     got=$?
     [ "$got" = "$2" ] || complain "$case: node $1: status $got, expected $2"
 }
 says() { grep -Eq -- "$2" "$1" || complain "$case: no line like '$2' in $1"; }
 silent() { ! grep -Eq -- "$2" "$1" || complain "$case: a line like '$2' in $1"; }
-# until_says FILE PATTERN
-until_says() {
-    tries=0
-    until grep -Eqs -- "$2" "$1"; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 300 ] || complain "$case: waited for '$2' in $1"
-        sleep 0.1
-    done
-}
 begin() {
     case=$1
     port=$((port + 1))
     rm -f err_* out_*
 }
-nothing_left() {
-    tries=0
-    while [ -n "$(ours)" ]; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 100 ] || complain "$case: left behind: $(ours)"
-        sleep 0.1
-    done
-}
-# step_of FOLDER: of its last checkpoint, whose second file is NAME.STEP.CHECKSUM.optimizer.
-step_of() { find "$1" -name 'last.safetensors.*.optimizer' | sed 's/.*safetensors\.//; s/\..*//' | sort -n | tail -n 1; }
 
 # --- A node joins, another is lost
 
 begin 'training'
-train="$bin/train_ddp --model mlp --epochs 40 --log-every 500 --no-eval --save-every 5"
+options="--model mlp --epochs 40 --log-every 500 --no-eval --save-every 5"
 cat >rank.sh <<END
 # Rank 0 keeps the checkpoint from which its generation begins. The first two generations take 20 ms a step.
 generation=\$TORCHELASTIC_RESTART_COUNT link=
 [ "\$generation" -ge 2 ] || link='--link 10,20000'
 [ "\$RANK" != 0 ] || [ ! -d out ] || cp -r out "begin_\$generation" || exit 9
-exec $train \$link --resume auto --out out
+exec "$bin/train_ddp" $options \$link --resume auto --out out
 END
-node 0 --nnodes 1:3 sh rank.sh
+node 0 --nnodes 1:3 --last-call 0.3 sh rank.sh
 node 1 --nnodes 1:3 sh rank.sh
 until_says err_0 'generation 0: 2 nodes, 2 ranks; came: .* pid [0-9]+, .* pid [0-9]+; this is node 0$'
 until_says err_0 'starting at step 0'
 tries=0
-until [ -n "$(step_of out 2>err_find)" ]; do
+until [ "$(step_of out)" -gt 0 ]; do
     tries=$((tries + 1))
     [ "$tries" -lt 300 ] || complain 'no checkpoint'
     sleep 0.1
@@ -107,13 +64,12 @@ ends 0 0
 ends 2 0
 says err_2 'generation 2: .*; this is node 1$'
 says out_0 '^step=999 '
-set -- $(sed -n 's/.*resumed .* at step //p' err_0)
-[ $# -eq 2 ] && [ "$1" -ge "$held" ] && [ "$2" -ge "$held_again" ] || complain "resumed at $*, held $held, $held_again"
-[ "$1" -eq "$(step_of begin_1)" ] && [ "$2" -eq "$(step_of begin_2)" ] || complain "resumed at $*, not from the newest"
-"$bin/ddprun" --nproc-per-node 2 $train --resume begin_2 --out fresh >out_fresh 2>err_fresh || complain 'the fresh run'
-for file in last.safetensors "$(basename "$(find out -name 'last.*.optimizer')")"; do
-    "$bin/compare_tensors" --bitwise "out/$file" "fresh/$file" >err_compare 2>&1 || complain "$file differs"
-done
+sed -n 's/.*resumed .* at step //p' err_0 >err_steps
+newest="$(step_of begin_1) $(step_of begin_2)"
+[ "$(echo $(cat err_steps))" = "$newest" ] || complain "resumed at $(cat err_steps), the newest were $newest"
+[ "$(step_of begin_1)" -ge "$held" ] && [ "$(step_of begin_2)" -ge "$held_again" ] || complain "$newest, held $held, $held_again"
+# shellcheck disable=SC2086 # words
+same_as_fresh begin_2 2 out "$bin/train_ddp" $options
 nothing_left
 
 # --- Fewer than MIN
@@ -125,7 +81,7 @@ says err_0 '^ddprun: waiting for 1 more node \(1 of at least 2 ready\): .* of at
 says err_0 '^error: only 1 node is ready, --nnodes 2:3 needs 2, and no other came within 1 s: start ddprun there'
 
 begin 'too few are left'
-node 0 --nnodes 2:3 --start-timeout 1.5 sleep 60
+node 0 --nnodes 2:3 --last-call 0.3 --start-timeout 1.5 sleep 60
 node 1 --nnodes 2:3 sleep 60
 until_says err_1 'generation 0: 2 nodes'
 kill -TERM "$(ddprun_of 1)"
@@ -137,7 +93,7 @@ says err_0 '^error: only 1 node is ready, --nnodes 2:3 needs 2'
 # --- A node leaves, and another takes its place
 
 begin 'a replacement'
-node 0 --nnodes 2:3 sh -c 'test $TORCHELASTIC_RESTART_COUNT = 1 || sleep 60; echo "$RANK of $WORLD_SIZE, node $GROUP_RANK"'
+node 0 --nnodes 2:3 --last-call 0.3 sh -c 'test $TORCHELASTIC_RESTART_COUNT = 1 || sleep 60; echo "$RANK of $WORLD_SIZE, node $GROUP_RANK"'
 node 1 --nnodes 2:3 sh -c 'test $TORCHELASTIC_RESTART_COUNT = 1 || sleep 60'
 until_says err_1 'generation 0: 2 nodes'
 kill -TERM "$(ddprun_of 1)"
@@ -152,7 +108,7 @@ says out_7 '^\[1\]: 1 of 2, node 1$'
 # --- Node 0 is lost
 
 begin 'node 0 is killed'
-node 0 --nnodes 1:2 sleep 60
+node 0 --nnodes 1:2 --last-call 0.3 sleep 60
 node 1 --nnodes 1:2 sleep 60
 until_says err_1 'generation 0: 2 nodes'
 kill -9 "$(ddprun_of 0)"
@@ -162,7 +118,7 @@ says err_1 '^ddprun: the ddprun of node 0 is gone'
 nothing_left
 
 begin 'node 0 receives a signal'
-node 0 --nnodes 1:2 sleep 60
+node 0 --nnodes 1:2 --last-call 0.3 sleep 60
 node 1 --nnodes 1:2 sleep 60
 until_says err_1 'generation 0: 2 nodes'
 kill -INT "$(ddprun_of 0)"
@@ -173,7 +129,7 @@ says err_1 '^ddprun: node 0: its ddprun received SIGINT'
 # --- A rank fails: only that counts as a restart
 
 begin 'no restart is left'
-node 0 --nnodes 1:2 --max-restarts 1 sleep 60
+node 0 --nnodes 1:2 --last-call 0.3 --max-restarts 1 sleep 60
 node 1 --nnodes 1:2 --max-restarts 1 sh -c 'sleep 0.2; exit 7'
 ends 0 1
 ends 1 7
@@ -185,15 +141,15 @@ says err_1 'generation 1: 2 nodes, 2 ranks; this is node 1$'
 # --- Nodes that have no place
 
 begin 'room and numbers'
-node 0 --nnodes 1:2 sh -c 'until [ -e done ]; do sleep 0.1; done'
-node 1 --nnodes 1:2 sh -c 'until [ -e done ]; do sleep 0.1; done'
+node 0 --nnodes 1:2 --last-call 0.3 sh -c 'until [ -e ended ]; do sleep 0.1; done'
+node 1 --nnodes 1:2 sh -c 'until [ -e ended ]; do sleep 0.1; done'
 until_says err_1 'generation 0: 2 nodes'
 node 2 --nnodes 1:2 --start-timeout 2 true
 node 3 --nnodes 1:3 true
 ends 3 2
 says err_3 '^error: --nnodes 1:2 --nproc-per-node 1 at node [01] and --nnodes 1:3 --nproc-per-node 1 at node 3 -- start'
 until_says err_2 'waiting for a place'
-touch done
+touch ended
 ends 0 0
 ends 1 0
 ends 2 0
