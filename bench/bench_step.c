@@ -1,4 +1,5 @@
-/* bench_step.c: how much of a training step is matrix product.
+/* bench_step.c: how much of a training step is matrix product; with --by-op, what time each of its
+ * kernels takes beside its bound (kernel_times.h), also for networks of convolutions.
  *
  * Trains an mlp of wide layers, or a gpt, and, between its steps, times cblas_sgemm alone on the
  * products that its linear layers need. Both are measured in one process, alternating, so that
@@ -8,6 +9,7 @@
  */
 #include <string.h>
 
+#include "bench/kernel_times.h"
 #include "bench/workload.h"
 #include "common/base/clock.h"
 #include "common/base/format.h"
@@ -21,6 +23,7 @@ typedef struct Sizes {
     const char *model;
     size_t width, layers, batch, rounds; // layers and batch may be 0: fill_sizes chooses
     GptSizes gpt;
+    bool by_op;
 } Sizes;
 
 // `count` linear layers of one shape, y[rows, out] from x[rows, in]. In a step each takes three
@@ -109,12 +112,20 @@ static bool is_mlp(const Sizes *s) {
     return strcmp(s->model, "mlp") == 0;
 }
 
+static bool is_convolutional(const Sizes *s) {
+    return strcmp(s->model, "convnet") == 0 || strcmp(s->model, "resnet20") == 0;
+}
+
 static Workload open_model(const Sizes *s, Device *device) {
     char hidden[256] = "";
     for (size_t i = 0; is_mlp(s) && i < s->layers; i++)
         format_append(hidden, sizeof hidden, "%s%zu", i ? "," : "", s->width);
     ModelConfig model = {.name = s->model, .seed = 1, .gpt = s->gpt, .outputs = CHARACTERS};
     if (is_mlp(s)) model = (ModelConfig){"mlp", hidden, {s->width, 1, 1}, CLASSES, .seed = 1};
+    if (strcmp(s->model, "convnet") == 0) // the shapes of MNIST and of CIFAR-10
+        model = (ModelConfig){s->model, "", {1, 28, 28}, CLASSES, .seed = 1};
+    if (strcmp(s->model, "resnet20") == 0)
+        model = (ModelConfig){s->model, "", {3, 32, 32}, CLASSES, .seed = 1};
     return workload_open(&model, device, s->batch, NULL);
 }
 
@@ -135,9 +146,7 @@ static void report(const Sizes *s, const Work *work, double step, double product
            step_rate, sgemm_rate, step_rate / sgemm_rate);
 }
 
-static void run(const Sizes *s) {
-    Error err = {0};
-    Device *device = must_get(device_open("cpu:0", &err), &err);
+static void compare_with_sgemm(const Sizes *s, Device *device) {
     Workload model = open_model(s, device);
     const Work work = is_mlp(s) ? mlp_work(s) : gpt_work(s);
     Operands operands = operands_open(&work);
@@ -157,15 +166,25 @@ static void run(const Sizes *s) {
     free(steps);
     free(products);
     workload_close(&model);
-    device_close(device);
 }
 
-// Fills in the sizes that were not asked for: an mlp has two layers and 256 rows, and a gpt has the
-// sizes that go with its name and twelve texts.
+static void time_kernels(const Sizes *s, Device *device) {
+    KernelTimes *times = kernel_times_open(device, s->rounds);
+    Workload model = open_model(s, device);
+    workload_step(&model);
+    kernel_times_clear(times);
+    for (size_t i = 0; i < s->rounds; i++) kernel_times_round(times, workload_step(&model));
+    kernel_times_print(times);
+    workload_close(&model);
+    kernel_times_close(times);
+}
+
+// Fills in the sizes that were not asked for: an mlp has two layers and 256 rows, a batch of images
+// is 64, and a gpt has the sizes that go with its name and twelve texts.
 static void fill_sizes(Sizes *s) {
-    if (is_mlp(s)) {
+    if (is_mlp(s) || is_convolutional(s)) {
         if (s->layers == 0) s->layers = 2;
-        if (s->batch == 0) s->batch = 256;
+        if (s->batch == 0) s->batch = is_mlp(s) ? 256 : 64;
         return;
     }
     s->gpt.layers = s->layers;
@@ -177,17 +196,25 @@ int main(int argc, char **argv) {
     Sizes s = {.model = "mlp", .width = 4096, .rounds = 5};
     Options options = {.program = "bench_step",
                        .summary = "Compares a model's training step with sgemm alone."};
-    options_add_choice(&options, "model", &s.model, "mlp|gpt", "what is trained");
+    options_add_choice(&options, "model", &s.model, "mlp|convnet|resnet20|gpt", "what is trained");
     options_add_count(&options, "width", &s.width, 1, 1 << 14, "of a layer of the mlp");
     options_add_count(&options, "layers", &s.layers, 0, 16, "wide layers, or blocks (0: 2, or 4)");
     options_add_count(&options, "heads", &s.gpt.heads, 0, 256, "of the gpt (0: 4)");
     options_add_count(&options, "embedding", &s.gpt.embedding, 0, 1 << 14, "of the gpt (0: 128)");
     options_add_count(&options, "context", &s.gpt.context, 0, 1 << 14, "tokens of a text (0: 64)");
-    options_add_count(&options, "batch", &s.batch, 0, 1 << 14, "rows (0: 256), or texts (0: 12)");
+    options_add_count(&options, "batch", &s.batch, 0, 1 << 14,
+                      "rows (0: 256, images 64), or texts (0: 12)");
     options_add_count(&options, "rounds", &s.rounds, 1, 1000, "timed steps");
+    options_add_flag(&options, "by-op", &s.by_op, "time each kernel, beside its bound");
     Error err = {0};
     must_do(options_parse(&options, argc, argv, &err), &err);
+    if (is_convolutional(&s) && !s.by_op)
+        must_do(error_set(&err, STATUS_USAGE,
+                          "%s has convolutions, not sgemm's products -- give --by-op", s.model),
+                &err);
     fill_sizes(&s);
-    run(&s);
+    Device *device = must_get(device_open("cpu:0", &err), &err);
+    (s.by_op ? time_kernels : compare_with_sgemm)(&s, device);
+    device_close(device);
     return STATUS_OK;
 }

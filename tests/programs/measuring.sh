@@ -36,6 +36,24 @@ step "$(gpt_work 4 128 64 12)" --model gpt
 checks=$((checks + 1))
 grep -qx "layers=4 heads=4 embedding=128 context=64 batch=12 rounds=3" out.txt || fail "a gpt's sizes: $(cat out.txt)"
 
+# ---- bench_step --by-op: calls, parts of the step, and a bound's work at the printed rate --------------------------
+# by_op KERNEL CALLS RATE WORK OPTION...: in one round the kernels' times and all else are the step's.
+by_op() {
+    kernel=$1 calls=$2 rate=$3 work=$4
+    shift 4
+    run "bench_step --by-op $*" "$bin/bench_step" --by-op --rounds 1 "$@"
+    checks=$((checks + 1))
+    grep -q "^$kernel  *$calls " out.txt || fail "$kernel is not called $calls times: $(cat out.txt)"
+    near "$(awk 'NR > 2 { ms += $3 } END { print ms }' out.txt)" "$(field step_ms)" 1 "parts of the step"
+    near "$(awk -v k="$kernel" -v r="$(field "$rate")" '$1 == k { print $5 * r * 1e6 }' out.txt)" "$work" 2 "work of $kernel"
+}
+by_op conv2d 2 sgemm_gflops $((2 * 64 * 9 * 16 * (28 * 28 + 14 * 14 * 32))) --model convnet
+by_op conv2d_input_gradient 18 sgemm_gflops $((2 * 16 * 9 * 1024 * (256 * 6 + 128 + 256 * 5 + 128 + 256 * 5))) \
+    --model resnet20 --batch 16
+by_op adam 1 memory_gb_s $((7 * 4 * (76 * 128 + 64 * 128 + 4 * (12 * 128 * 128 + 13 * 128) + 2 * 128))) --model gpt
+by_op sgd 1 memory_gb_s $((5 * 4 * (512 * 513 * 2 + 513 * 10 - 0))) --width 512
+refuse 2 'resnet20 has convolutions' "$bin/bench_step" --model resnet20
+
 # ---- bench_zero: one round is its own median ------------------------------------------------------------------
 run bench_zero "$bin/ddprun" --nproc-per-node 3 "$bin/bench_zero" --hidden 96,64 --rounds 1 --steps 3
 checks=$((checks + 1))
