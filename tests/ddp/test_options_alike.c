@@ -206,6 +206,12 @@ static void check_range(const Option *option) {
     const double low = RANGES[r].smallest, high = RANGES[r].largest;
     const bool whole = option->type == OPTION_INT || option->type == OPTION_SIZE;
     assert_string_equal(option_text(option, buffer, sizeof buffer), RANGES[r].text);
+    assert_string_equal(option->metavar,
+                        options_has_word("accumulate-steps|keep-epochs|dump-images", option->name)
+                            ? "K"
+                        : option->type == OPTION_PAIR ? "F,F"
+                        : whole                       ? "N"
+                                                      : "F");
     if (!accepts(option, low) || accepts(option, whole ? low - 1 : nextafter(low, -INFINITY)))
         fail_msg("the smallest --%s is not %g", option->name, low);
     if (strcmp(option->name, "seed") == 0) return;

@@ -256,6 +256,27 @@ static void row_87_pipe(void **state) {
     free(prefix);
 }
 
+// Without a prefix there is no pipe, nor with an empty one.
+static void row_87_no_pipe(void **state) {
+    static const char *const prefixes[] = {NULL, ""};
+    int here = open(".", O_RDONLY | O_DIRECTORY);
+    assert_int_equal(chdir(*state), 0);
+    for (int i = 0; i < 2; i++) {
+        const PgOptions options = {.timeout_s = 30, .flight_pipe = prefixes[i]};
+        ProcessGroup *group;
+        Error err = {0};
+        assert_int_equal(pg_shm_threads(1, &options, &group, &err), 0);
+        DIR *folder = opendir(".");
+        int entries = 0;
+        while (readdir(folder)) entries++;
+        assert_int_equal(entries, 2); // . and ..
+        closedir(folder);
+        pg_close(group);
+    }
+    assert_int_equal(fchdir(here), 0);
+    close(here);
+}
+
 // A group that is closed while its pipe is open takes it away; a plain file is not taken for one.
 static void row_87_pipe_path(void **state) {
     ProcessGroup *group;
@@ -468,13 +489,14 @@ static void row_87_forged_line(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(row_87_short),     IN_FOLDER(row_87_long),
-        IN_FOLDER(row_87_stuck),     IN_FOLDER(row_87_pipe),
-        IN_FOLDER(row_87_pipe_path), IN_FOLDER(row_87_timeout),
-        IN_FOLDER(row_87_late),      IN_FOLDER(row_87_disagreement),
-        IN_FOLDER(row_87_killed),    IN_FOLDER(row_87_no_records),
-        IN_FOLDER(row_87_damaged),   IN_FOLDER(row_87_large_numbers),
-        IN_FOLDER(row_87_forgotten), IN_FOLDER(row_87_forged_line),
+        IN_FOLDER(row_87_short),         IN_FOLDER(row_87_long),
+        IN_FOLDER(row_87_stuck),         IN_FOLDER(row_87_pipe),
+        IN_FOLDER(row_87_pipe_path),     IN_FOLDER(row_87_no_pipe),
+        IN_FOLDER(row_87_timeout),       IN_FOLDER(row_87_late),
+        IN_FOLDER(row_87_disagreement),  IN_FOLDER(row_87_killed),
+        IN_FOLDER(row_87_no_records),    IN_FOLDER(row_87_damaged),
+        IN_FOLDER(row_87_large_numbers), IN_FOLDER(row_87_forgotten),
+        IN_FOLDER(row_87_forged_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

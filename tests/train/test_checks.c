@@ -1,12 +1,14 @@
 /* test_checks.c: what --tf32 and --cuda-graph need (checks_device), also of devices that no machine
- * without a GPU has: a device is here only what the checks look at. And what is said of a
- * checkpoint from before Adam's factors were computed in double (checks_resumed).
+ * without a GPU has: a device is here only what the checks look at. What is said of a checkpoint
+ * from before Adam's factors were computed in double (checks_resumed). And what is left of a model
+ * whose weights cannot be read or written.
  */
 #include "tests/rigs/check.h"
 
 #include <unistd.h>
 
 #include "common/train/checks.h"
+#include "common/train/setup.h"
 
 static const Kernels ON_HOST = {.name = "cpu",
                                 .is_cpu = true,
@@ -150,6 +152,34 @@ static void devices_and_parts(void **state) {
     }
 }
 
+// Rank 0 alone reads and writes initial weights; a model that fails there leaves no memory behind.
+static void no_model_no_memory(void **state) {
+    (void)state;
+    Error err = {0};
+    DataSource *data = dataset_open("digits", 0, &err);
+    CHECK_OK(data, err);
+    Device *device = device_open("cpu:0", &err);
+    CHECK_OK(device, err);
+    const TrainConfig none = train_config_default();
+    TrainConfig loads = none, saves = none;
+    loads.load_init = "no such folder/a.safetensors";
+    saves.save_init = "no such folder/b.safetensors";
+    const TrainConfig *const configs[] = {&none, &loads, &saves};
+    for (int i = 0; i < 3; i++)
+        for (int rank = 0; rank < 2; rank++) {
+            Error why = {0};
+            Module *model = train_create_model(configs[i], data, device, rank, &why);
+            assert_int_equal(model != NULL, i == 0 || rank == 1);
+            if (model)
+                module_close(model);
+            else
+                check_message(&why, "no such folder/");
+            assert_int_equal(device->bytes, 0);
+        }
+    device_close(device);
+    dataset_close(data);
+}
+
 // Resumes from a checkpoint with these notes about betas. Returns whether stderr got the words.
 static bool resuming_says(const char *was, const char *is_now, const char *words) {
     Progress saved = {0}, now = {0};
@@ -182,7 +212,8 @@ static void an_older_adam_is_noted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_device_is_asked), cmocka_unit_test(older_gpus),
-        cmocka_unit_test(devices_and_parts), cmocka_unit_test(an_older_adam_is_noted)};
+        cmocka_unit_test(what_a_device_is_asked), cmocka_unit_test(no_model_no_memory),
+        cmocka_unit_test(older_gpus), cmocka_unit_test(devices_and_parts),
+        cmocka_unit_test(an_older_adam_is_noted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
