@@ -164,6 +164,23 @@ static void training_part(void **state) {
     }
 }
 
+// A text that takes several reads, each twice as long as all before it.
+static void long_text(void **state) {
+    enum { COUNT = 5 << 19, LETTERS = 26 };
+    char *text = malloc(COUNT);
+    for (size_t i = 0; i < COUNT; i++) text[i] = (char)('a' + i % LETTERS);
+    write_file(state, "long.txt", text, COUNT);
+    free(text);
+    DataSource *source = must_open(state, "long.txt", (DataOptions){.context = 3});
+    const Dataset *sets[] = {&source->train, &source->test};
+    size_t at = 0;
+    for (int s = 0; s < 2; s++)
+        for (size_t i = 0; i < sets[s]->token_count; i++, at++)
+            if (sets[s]->tokens[i] != at % LETTERS) fail_msg("character %zu", at);
+    assert_int_equal(at, COUNT);
+    dataset_close(source);
+}
+
 static void shipped(void **state) {
     (void)state;
     Error err = {0};
@@ -283,6 +300,7 @@ int main(void) {
         cmocka_unit_test(vocabulary),
         cmocka_unit_test(ends_of_the_ranges),
         cmocka_unit_test(training_part),
+        cmocka_unit_test(long_text),
         cmocka_unit_test(shipped),
         cmocka_unit_test(broken_texts),
         cmocka_unit_test(token_files),
