@@ -23,7 +23,7 @@ static size_t add_layer(Unit *unit, Module *layer) {
     NamedTensors *all = &unit->tensors;
     const size_t added = more.count;
     all->items = memory_grow(all->items, all->count + added + 1, sizeof *all->items);
-    memcpy(all->items + all->count, more.items, added * sizeof *all->items);
+    for (size_t k = 0; k < added; k++) all->items[all->count + k] = more.items[k];
     all->count += added;
     named_tensors_free(&more);
     unit->layer_count++;
