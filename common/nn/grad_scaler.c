@@ -58,6 +58,19 @@ static size_t unscale_run(GradScaler *scaler, const Optimizer *optimizer, const 
     return count;
 }
 
+// Where each process has its shards of the gradients alone, they find out together.
+static void find_together(GradScaler *scaler, const Optimizer *optimizer) {
+    const OptimizerSharding *sharding = optimizer->config.sharding;
+    if (!sharding || sharding->has_whole || optimizer->run_count == 0) return;
+    Device *device = optimizer->runs[0].device;
+    int64_t found = scaler->found_inf, *sum = device_alloc(device, sizeof *sum);
+    device_copy(device, sum, NULL, &found, sizeof found);
+    sharding->add_up(sharding->state, sum, 1);
+    device_copy(NULL, &found, device, sum, sizeof found);
+    device_free(device, sum, sizeof *sum);
+    scaler->found_inf = found != 0;
+}
+
 int grad_scaler_unscale(GradScaler *scaler, Optimizer *optimizer, Error *err) {
     if (scaler->stage == SCALER_UNSCALED)
         return error_set(err, STATUS_FAILED,
@@ -71,6 +84,7 @@ int grad_scaler_unscale(GradScaler *scaler, Optimizer *optimizer, Error *err) {
         seen += unscale_run(scaler, optimizer, &optimizer->runs[r]);
     if (seen == 0)
         return error_set(err, STATUS_FAILED, "No inf checks were recorded for this optimizer.");
+    find_together(scaler, optimizer);
     scaler->stage = SCALER_UNSCALED;
     return 0;
 }

@@ -11,10 +11,11 @@
  * power of two and nothing that overflows or underflows, the weights are those without a scaler,
  * bit for bit.
  *
- * It does not communicate. In DDP one rank's inf or NaN reaches every rank through the all-reduce,
- * so all ranks have the same gradients and decide alike. This does not hold if a rank steps on
- * gradients that were not reduced (no_sync), if gradients are unscaled before the reduction, or if
- * a communication hook clips.
+ * It does not communicate, except where each process has shards of the gradients alone
+ * (OptimizerSharding): then the processes add up what they found. In DDP one rank's inf or NaN
+ * reaches every rank through the all-reduce, so all ranks have the same gradients and decide alike.
+ * This does not hold if a rank steps on gradients that were not reduced (no_sync), if gradients are
+ * unscaled before the reduction, or if a communication hook clips.
  *
  * One scaler is for one optimizer. There are no 16-bit gradients here, which PyTorch refuses.
  * Source: torch/amp/grad_scaler.py; aten/src/ATen/native/AmpKernels (_amp_update_scale_).

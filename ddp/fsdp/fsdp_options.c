@@ -21,16 +21,11 @@ void fsdp_options(Options *options, FsdpOptions *fsdp, DdpOptions *ranks) {
     ddp_options_of_ranks(options, ranks);
 }
 
-int fsdp_options_check(FsdpOptions *fsdp, const TrainConfig *config, Error *err) {
+void fsdp_options_derive(FsdpOptions *fsdp) {
     ddp_options_derive(fsdp->ranks);
     fsdp->config.overlap = fsdp->ranks->config.overlap;
     fsdp->config.global_normalization = fsdp->ranks->config.global_normalization;
     if (fsdp->keep_whole) fsdp->config.reshard_after_forward = FSDP_RESHARD_NEVER;
-    if (config->amp != PRECISION_F16) return 0;
-    return error_set(
-        err, STATUS_USAGE,
-        "--amp fp16 cannot be combined with fully_shard: each rank sees its shard of a "
-        "gradient, and may step where another skips -- use --amp bf16");
 }
 
 // ---- units --------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ typedef struct FsdpOptions {
     DdpOptions *ranks; // the program's: backend, normalize, sampler, timeout_s, no_overlap
     const char *units; // "blocks", "layers", "root"
     bool keep_whole, sync_batch_norm;
-    // Set by fsdp_options_check:
+    // Set by fsdp_options_derive:
     FsdpConfig config;
     // Set by fsdp_build_model, until fsdp_fill_model:
     Device *shapes;     // of the model without memory
@@ -25,8 +25,8 @@ typedef struct FsdpOptions {
 FsdpOptions fsdp_options_default(void);
 // Appends rows bound to fsdp's fields and to those of `ranks`.
 void fsdp_options(Options *options, FsdpOptions *fsdp, DdpOptions *ranks);
-// Sets the derived fields of both; rejects what cannot be combined.
-int fsdp_options_check(FsdpOptions *fsdp, const TrainConfig *config, Error *err);
+// Sets the derived fields of both.
+void fsdp_options_derive(FsdpOptions *fsdp);
 
 // Returns the modules that --units names, children before their parents. blocks: a model's repeated
 // blocks (Block, BasicBlock, ConvBlock), or if it has none its layers; layers: each module with a

@@ -21,7 +21,7 @@ int main(int argc, char **argv) {
     train_options(&options, &config);
     fsdp_options(&options, &fsdp, &ddp); // fsdp
     must_do(options_parse(&options, argc, argv, &err), &err);
-    must_do(fsdp_options_check(&fsdp, &config, &err), &err); // fsdp
+    fsdp_options_derive(&fsdp); // fsdp
 
     DataSource *data = must_get(train_open_data(&config, &err), &err);
     Rendezvous me; // ddp: this rank's number, and the address to meet the others

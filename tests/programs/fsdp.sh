@@ -60,6 +60,16 @@ checks=$((checks + 1))
 paste -sd ' ' moved.txt | awk '{ exit !($2 / $1 > 1.4 && $2 / $1 < 1.55 && $3 / $1 > 0.95 && $3 / $1 < 1.05) }' ||
     fail "bytes moved by DDP, by fully_shard, without reshard: $(paste -sd ' ' moved.txt)"
 
+# --- fp16: all ranks skip a step if one of them finds an overflow in its shard
+
+for program in train_ddp train_fsdp; do
+    train $program 3 $program.fp16 --model convnet --global-batch 12 --amp fp16 --clip-grad-norm 1 --out $program.half
+done
+same train_ddp.fp16 train_fsdp.fp16
+checks=$((checks + 1))
+skipped=$(sed -n 's/.*"skipped_steps": *\([0-9]*\).*/\1/p' train_fsdp.half/summary.json)
+[ "$skipped" -gt 0 ] && [ "$skipped" -lt 8 ] || fail "fp16 skipped $skipped of 8 steps"
+
 # --- Pictures are written by rank 0, and every rank computes them
 
 run "pictures" "$bin/ddprun" --nproc-per-node 2 "$bin/train_fsdp" --model segnet --data shapes:8x8@20 --global-batch 4 \
@@ -85,7 +95,6 @@ lost STOP 'rank 1'
 # --- What cannot be combined
 
 one() { "$bin/train_fsdp" --steps 2 --no-eval "$@"; }
-refuse 2 '--amp fp16 cannot be combined with fully_shard' one --amp fp16
 refuse 2 '--sync-batch-norm has no effect: the model has no batch norm' one --sync-batch-norm
 refuse 2 'unknown option --zero-optimizer' one --zero-optimizer
 refuse 2 'unknown option --bucket-cap-mb' one --bucket-cap-mb 1

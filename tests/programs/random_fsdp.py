@@ -24,7 +24,7 @@ ENOUGH, PROMISES = 300, 200
 DIMENSIONS = {
     "world": {2, 3, 4, 5, 6, 7}, "model": set("toy mlp convnet resnet20 segnet gpt".split()),
     "units": {"blocks", "layers", "root"}, "overlap": {True, False}, "reshard": {True, False},
-    "accumulate": {True, False}, "amp": {"none", "bf16"}, "clip": {True, False}, "resumed": {True, False},
+    "accumulate": {True, False}, "amp": {"none", "bf16", "fp16"}, "clip": {True, False}, "resumed": {True, False},
     "normalize": {"average", "global"}, "sampler": {"blocked", "interleaved"}}
 
 
@@ -35,8 +35,6 @@ class FsdpPair(Pair):
         self.fsdp = {}
         super().__init__(rng)
         both = self.both
-        if both.get("amp") == "fp16": # each rank would judge its own shard
-            both["amp"] = "bf16"
         if both["model"] != "toy" and rng.random() < 0.15:
             both["accumulate-steps"] = 2
         self.maybe(0.8, self.fsdp, "units", "blocks", "layers", "root")
