@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scaling.sh: what DP's and DDP's step takes by the link, by the number of devices and by the batch, in four parts:
+# scaling.sh: what DP's and DDP's step takes by the link, by the number of devices and by the batch, in five parts:
 #
 #   links    a step on two devices over emulated links of 1 to 100 Gbit/s, and DDP's with fp16 or PowerSGD as its
 #            communication hook: each pays below a bandwidth of its own
@@ -9,8 +9,10 @@
 #            batch and the next are then trained
 #   memory   what a device holds of gpt-small, gpt2 and gpt2-xl on 2, 4 and 8 devices under all five strategies, by
 #            --dry-run, beside formulas; gpt-small is trained, too, and the bytes that DDP and FSDP move are counted
+#   sharded  gpt-small's step on two devices, FSDP's and DDP's in turns, through memory and over a link of 10 Gbit/s, where
+#            the gathers that pass beside computing are counted
 #
-# Writes scaling.csv, scaling-batches.csv, scaling-memory.csv, scaling-traffic.csv, four figures, section.md and
+# Writes scaling.csv, scaling-batches.csv, scaling-memory.csv, scaling-traffic.csv, scaling-sharded.csv, four figures, section.md and
 # section.html, which bench/compare.sh's report brings in. The exit status is 0 only if what was trained took the dry
 # runs' bytes, and memory and traffic are within 3 % of the formulas; times are measured, not judged.
 # What is said of the numbers: bench/report/scaling.py.
@@ -20,7 +22,7 @@ usage() {
     cat <<END
 usage: bench/scaling.sh [options]
   --quick          one round of a few small steps: tries the command, and measures no speed
-  --only PARTS     some of: links devices batches memory (default: all four)
+  --only PARTS     some of: links devices batches memory sharded (default: all five)
   --links LIST     Gbit/s of the part links (default: 1 2.5 5 10 25 50 100); a message's latency is 20 us
   --worlds LIST    numbers of devices of the part devices, from 2 (default: 2 3 4)
   --memory-mb N    millions of bytes on device 0 in the part batches (default: 128; with --quick 1)
@@ -34,12 +36,12 @@ END
 }
 
 rounds=4 memory="" out=bench/out-scaling
-only="links devices batches memory" links="1 2.5 5 10 25 50 100" worlds="2 3 4"
+only="links devices batches memory sharded" links="1 2.5 5 10 25 50 100" worlds="2 3 4"
 declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=bin)
 declare -A values=([--only]=only [--links]=links [--worlds]=worlds [--memory-mb]=memory [--rounds]=rounds [--patience]=patience)
 read_options bench/scaling.sh "$@"
 patience=${patience:-$((quick ? 0 : 60))} memory=${memory:-$((quick ? 1 : 128))}
-need_words --only "$only" "links|devices|batches|memory"
+need_words --only "$only" "links|devices|batches|memory|sharded"
 for gbit in $links; do need_link --links "$gbit,20"; done
 [[ -n ${links// /} ]] || fail_usage "--links: expected at least one"
 need_numbers --worlds "$worlds" 2 "$(most_devices)"
@@ -52,7 +54,7 @@ sizes="gpt-small gpt2 gpt2-xl" counted="2 4 8" # models and devices of the part 
     sizes="gpt-small gpt2" counted="2 4"; }
 unset RANK WORLD_SIZE
 
-open_section scaling.csv scaling-{batches,memory,traffic}.csv
+open_section scaling.csv scaling-{batches,memory,traffic,sharded}.csv
 
 # The steps to measure, a line each: STRATEGY-DEVICES-BATCH-GBIT. Where both parts have one, it is measured once.
 configurations() {
@@ -158,6 +160,18 @@ hold_models() {
     done
 }
 
+# shard NAME PROGRAM OPTION...: gpt-small on two ranks, between two probes
+shard() {
+    between_probes "$1" run_once "$1" "$bin/ddprun" --bind cores --nproc-per-node 2 "$bin/$2" --model gpt-small --data text --drop-last \
+        --optimizer adamw --lr 1e-3 --global-batch 24 --steps $steps --no-eval --log-every 1 --out "$out/runs/$1" "${@:3}" || return 1
+}
+
+# shard_round ROUND: the runs of the part sharded
+shard_round() {
+    shard "shard-ddp-$1" train_ddp && shard "shard-fsdp-$1" train_fsdp &&
+        shard "shard-link-$1" train_fsdp --link $middle,20 --trace "$out/runs/shard-link-$1/trace.json"
+}
+
 mapfile -t wanted < <(configurations)
 finished=0 all=$((rounds * ${#wanted[@]}))
 if [[ $only == *batches* ]]; then
@@ -169,6 +183,7 @@ fi
 [[ $only != *memory* ]] || hold_models || exit 1
 begun=$SECONDS
 for ((round = 1; round <= rounds; round++)); do
+    [[ $only != *sharded* ]] || shard_round $round || exit 1
     for one in "${wanted[@]}"; do
         say_progress $finished $all "round $round of $rounds: $one"
         measure "$one" $round || exit 1
@@ -177,7 +192,8 @@ for ((round = 1; round <= rounds; round++)); do
 done
 repeat_disturbed_runs "$patience" || exit 1
 write_facts "quick $quick" "rounds $rounds" "configurations ${wanted[*]}" "batch $batch" "worlds $worlds" "middle $middle" \
-    "hidden $hidden" "memory $memory" "sizes $([[ $only != *memory* ]] || echo "$sizes")" "counted $counted" "cores $(count_cores)" -- "Command: \`$asked\`"
+    "hidden $hidden" "memory $memory" "sizes $([[ $only != *memory* ]] || echo "$sizes")" "counted $counted" \
+    "sharded $([[ $only != *sharded* ]] || echo $rounds)" "cores $(count_cores)" -- "Command: \`$asked\`"
 write_report scaling || exit 1
 status=0
 [[ $only != *batches* ]] || awk -F, '$10 != $11 && NR > 1 { exit 1 }' "$out/scaling-batches.csv" || status=1

@@ -14,10 +14,14 @@ the root is gathered once; 4 (2 P) where weights stay whole after the forward pa
 import re
 
 from .look import NAMES
+from .results import median
 from .text import listed
+from .traces import read_events
 
 HEAD = ["model", "strategy", "world_size", "parameters", "root", "unit", "dry_bytes", "computed_bytes", "formula_bytes", "held"]
 MOVED = ["strategy", "world_size", "bytes", "formula_bytes", "to_ddp", "held"]
+SHARDED = ["round", "ddp_ms", "fsdp_ms", "fsdp_over_ddp", "link_ms", "computing_ms", "gathers_ms", "first_ms",
+           "exposed_first_ms", "exposed_ms", "hidden", "hidden_later", "disturbed"]
 WITHIN = 0.03
 FOUR = ("dp", "ddp", "zero1", "fsdp")
 
@@ -84,6 +88,34 @@ def moved_rows(results):
     return rows
 
 
+def gathers_of(events, warm_up):
+    """Medians over the steps, in ms, of rank 0: computing; gathering; of that the first two, the root's and the first block's, before which
+    nothing computes; waiting for the first two; and waiting for the others."""
+    spans = [(e["name"], e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X" and e["pid"] == 0]
+    ends, steps = sorted(end for name, _, end in spans if name == "optimizer")[warm_up - 1:], []
+    for begin, end in zip(ends, ends[1:]):
+        here = [span for span in spans if begin <= span[1] < end]
+        gathers, waits = (sorted(span[1:] for span in here if span[0] == name) for name in ("all_gather", "exposed"))
+        waited = [sum(max(0, min(stop, other_stop) - max(start, other)) for other, other_stop in waits) for start, stop in gathers]
+        took = [stop - start for start, stop in gathers]
+        computing = sum(stop - start for name, start, stop in here if name in ("forward", "backward", "loss"))
+        steps.append((computing, sum(took), sum(took[:2]), sum(waited[:2]), sum(waited[2:])))
+    return [median(of) / 1e3 for of in zip(*steps)]
+
+
+def sharded_rows(results, warm_up):
+    """Rows of scaling-sharded.csv. hidden: the share of all gathers; hidden_later: of those but the first two."""
+    rows = []
+    for turn in range(1, int(results.number("sharded")) + 1):
+        runs = [f"shard-{name}-{turn}" for name in ("ddp", "fsdp", "link")]
+        ddp, fsdp, link = (median([row.number("step_ms") for row in results.steps(run) if row.number("step") >= warm_up]) for run in runs)
+        computing, gathers, first, exposed_first, exposed = gathers_of(read_events(results.folder / "runs" / runs[2] / "trace.json"), warm_up)
+        shares = ((whole - waited) / min(computing, whole) for whole, waited in ((gathers, exposed_first + exposed), (gathers - first, exposed)))
+        rows.append([turn, *(f"{value:.4f}" for value in (ddp, fsdp, fsdp / ddp, link, computing, gathers, first, exposed_first, exposed, *shares)),
+                     int(results.is_disturbed(*runs))])
+    return rows
+
+
 # ---- what is said of it ----------------------------------------------------------------------------------------------
 
 def amount(count):
@@ -130,3 +162,16 @@ def moved_table(rows):
     return [["strategy", "devices", "bytes a step", "formula", "times DDP's"]] + [
         [{"fsdp-whole": "FSDP, no reshard"}.get(row["strategy"], NAMES.get(row["strategy"])), row["world_size"], row["bytes"], row["formula_bytes"],
          f"{row.number('to_ddp'):.3f}"] for row in rows]
+
+
+def sharded_sentence(rows, gbit):
+    """The medians over the rounds that nothing disturbed; over all, and said so, where these are fewer than half."""
+    quiet = [row for row in rows if not row.is_true("disturbed")]
+    lost = 2 * len(quiet) < len(rows)
+    ratio, hidden, later, gathers, first, computing = (
+        median([row.number(name) for row in (rows if lost else quiet)])
+        for name in ("fsdp_over_ddp", "hidden", "hidden_later", "gathers_ms", "first_ms", "computing_ms"))
+    text = (f"Through memory FSDP's step takes {ratio:.2f} times as long as DDP's (aim: at most 1.15). Over {gbit} Gbit/s {100 * hidden:.0f} % of its "
+            f"{gathers:.2f} ms of gathers are hidden behind {computing:.2f} ms of computing. Before the root's and the first block's, {first:.2f} ms, "
+            f"nothing computes; of the others {100 * later:.0f} % are hidden (aim: at least 85 %).")
+    return text + (" Most rounds were disturbed by other work." if lost else "")

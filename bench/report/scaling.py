@@ -12,7 +12,8 @@ from .text import listed, markdown_table, plural
 WARM_UP = 5  # steps that do not count
 NAMES = {"single": "one device", "dp": "DP", "ddp": "DDP", "fp16": "fp16", "powersgd": "PowerSGD", "zero1": "ZeRO-1"}
 HEAD = ["strategy", "world_size", "global_batch", "gbit", "step_ms_p25", "step_ms_p50", "step_ms_p75", "runs", "kept", "disturbed"]
-NUMBERS = {"batches": ["scaling-batches.csv"], "memory": ["scaling-memory.csv", "scaling-traffic.csv"]}
+NUMBERS = {"batches": ["scaling-batches.csv"], "memory": ["scaling-memory.csv", "scaling-traffic.csv"],
+           "sharded": ["scaling-sharded.csv"]}
 ABOUT = {
     "links": "{network} on two devices, {batch} rows a step; a message's latency is 20 us. In DP device 0 sends the "
              "weights and later receives the gradients; in DDP's ring both directions of a link carry bytes at once, so that by its bytes DP's "
@@ -20,6 +21,8 @@ ABOUT = {
     "devices": "The same network over an emulated link of {middle} Gbit/s and 20 us; one device needs no link.",
     "batches": "A gpt with AdamW on two devices. `--dry-run` says what device 0 holds; the largest batch is searched for by halves, in steps of "
                "one row per device. ZeRO-1 is DDP with the optimizer's state divided over the ranks.",
+    "sharded": "gpt-small on two devices, 24 texts a step, in turns. A gather is hidden while its rank computes; the first block's cannot be, "
+               "as the forward pass begins with it.",
     "memory": "GPTs with AdamW and as many rows on each device (gpt-small 4, the others 1), by `--dry-run`; gpt-small was trained, too. FSDP's "
               "formula is 16 P / W + 8 R + 16 U bytes and DDP's activations, for P parameters, R of them the root's and U a block's, on W devices.",
 }
@@ -177,9 +180,12 @@ def write(folder):
     lines = ["## By link, number of devices and batch", "", "A quick run: its times mean nothing." if quick else ""]
     parts += [("batches", "The largest batch", [batch_sentence(batches, results.number("memory"))])] if batches else []
     parts += [("memory", "What a device holds, and what a step moves", [held.memory_sentence(holds), held.moved_sentence(moved)])] if holds else []
+    write_csv(results.folder / "scaling-sharded.csv", held.SHARDED, held.sharded_rows(results, WARM_UP))
+    sharded = results.rows("scaling-sharded.csv")
+    parts += [("sharded", "FSDP's step beside DDP's", [held.sharded_sentence(sharded, gbit)])] if sharded else []
     for name, title, said in parts:
         text = "" if quick and name not in ("batches", "memory") else " ".join(said)
-        lines += ["", f"### {title}", "", text, "", section.draw(results.folder, f"scaling-{name}", text), "",
+        lines += ["", f"### {title}", "", text, "", section.draw(results.folder, f"scaling-{name}", text) if name != "sharded" else "", "",
                   section.numbers(results, *NUMBERS.get(name, ["scaling.csv"])) + " " + ABOUT[name].format(**results.facts, network=network_name("mlp", results.fact("hidden")))]
         if name == "memory":
             lines += ["", markdown_table(held.memory_table(holds)), "", markdown_table(held.moved_table(moved))]

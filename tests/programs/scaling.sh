@@ -41,6 +41,7 @@ expect "memory" "$(printf '%s\n' gpt-small-single-1 gpt-small-{dp,ddp,zero1,fsdp
     "$(tail -n +2 "$results/scaling-memory.csv" | cut -d, -f1-3 | tr , - | sort)"
 expect "what was trained" 9 "$(awk -F, 'NR > 1 && $8 == $7' "$results/scaling-memory.csv" | wc -l)"
 expect "what moves" "ddp-2 fsdp-2 fsdp-whole-2 ddp-4 fsdp-4 fsdp-whole-4" "$(tail -n +2 "$results/scaling-traffic.csv" | cut -d, -f1,2 | tr , - | paste -sd ' ')"
+expect "sharded" 1 "$(tail -n +2 "$results/scaling-sharded.csv" | wc -l)"
 expect "headings" 1 "$(grep -c '<h2 ' "$results/section.html")"
 if command -v gnuplot >/dev/null; then
     expect "figures" 4 "$(grep -c '<figure ' "$results/section.html")"

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Steps by link, devices and batch: both signs, ties, disturbed and missing rows; and what is made of runs."""
 
+import json
 import unittest
 
 from made import Made
@@ -183,6 +184,39 @@ class Held(unittest.TestCase):
                              "to 1.000 times DDP's bytes (formula 1.000); at most 47.92 % from the formulas.")
             self.assertEqual(held.memory_table(rows)[1], ["gpt-small", "one device", "0.00 MB", "-", "1.0000 to 1.0000"])
             self.assertEqual(held.moved_table(moved)[2], ["FSDP", "2", "300", "576", "1.000"])
+
+
+    def test_gathers(self):
+        """Three steps of 10 ms, of which 6 compute: gathers of 1, 1 and 2 ms, of which 1, 1 and 0.5 are waited for. Another rank's, and
+        warm-up, do not count, nor does one slow step of the three."""
+        def span(name, begin, length, pid=0):
+            return {"ph": "X", "pid": pid, "tid": 1, "name": name, "ts": begin, "dur": length}
+
+        events = []
+        for begin in range(0, 40000, 10000):
+            events += [span("exposed", begin, 2000), span("forward", begin + 2000, 6000), span("all_gather", begin, 1000),
+                       span("all_gather", begin + 1000, 1000), span("all_gather", begin + 6500, 2000 + 9 * (begin == 20000)),
+                       span("reduce_scatter", begin + 8000, 1000), span("exposed", begin + 8000, 1000), span("optimizer", begin + 9000, 900),
+                       span("all_gather", begin, 9000, pid=1)]
+        self.assertEqual(held.gathers_of(events, 1), [6, 4, 2, 2, 0.5])
+        with Made(sharded=1) as made:
+            made.write("runs/shard-link-1/trace.json", [json.dumps(events)])
+            for name, ms in (("ddp", 10), ("fsdp", 11), ("link", 12)):
+                made.csv(f"runs/shard-{name}-1/steps.csv", ["step", "step_ms"], [0, 99], [1, ms], [2, ms])
+            self.assertEqual(held.sharded_rows(made.results, 1), [[1, "10.0000", "11.0000", "1.1000", "12.0000", "6.0000", "4.0000", "2.0000",
+                                                                   "2.0000", "0.5000", "0.3750", "0.7500", 0]])
+
+    def test_sharded(self):
+        said = ("Through memory FSDP's step takes {} times as long as DDP's (aim: at most 1.15). Over 10 Gbit/s {} % of its 3.00 ms of gathers are "
+                "hidden behind 6.00 ms of computing. Before the root's and the first block's, 0.50 ms, nothing computes; of the others {} % are "
+                "hidden (aim: at least 85 %).")
+        rows = [[turn, 10, 10 * ratio, ratio, 12, 6, 3, 0.5, 0.5, 1, hidden, hidden + 0.05, disturbed]
+                for turn, (ratio, hidden, disturbed) in enumerate(((1.1, 0.8, 0), (1.2, 0.9, 0), (3, 0.1, 1)))]
+        with Made() as made:
+            made.csv("some.csv", held.SHARDED, *rows).csv("most.csv", held.SHARDED, rows[0], rows[2], rows[2])
+            self.assertEqual(held.sharded_sentence(made.results.rows("some.csv"), 10), said.format("1.15", "85", "90"))
+            self.assertEqual(held.sharded_sentence(made.results.rows("most.csv"), 10),
+                             said.format("3.00", "10", "15") + " Most rounds were disturbed by other work.")
 
 
 if __name__ == "__main__":
