@@ -29,6 +29,7 @@ static void print_operations(const Recorder *recorder) {
 int main(int argc, char **argv) {
     ModelConfig model = {.name = "gpt2", .outputs = 50257, .seed = 1};
     size_t batch = 8;
+    bool exact = false;
     Options options = {.program = "bench_operations",
                        .summary = "Lists what a GPT's training step asks of a GPU, as CSV."};
     options_add_count(&options, "layers", &model.gpt.layers, 0, 256, "blocks (0: 12)");
@@ -37,10 +38,11 @@ int main(int argc, char **argv) {
     options_add_count(&options, "context", &model.gpt.context, 0, 1 << 14, "tokens (0: 1024)");
     options_add_count(&options, "vocabulary", &model.outputs, 1, 1 << 20, "tokens known");
     options_add_count(&options, "batch", &batch, 1, 1 << 14, "texts");
+    options_add_flag(&options, "exact-attention", &exact, "on FP32 units, as below capability 8.0");
     Error err = {0};
     must_do(options_parse(&options, argc, argv, &err), &err);
     Device *device = must_get(device_open("dry-cpu:0", &err), &err);
-    Recorder *recorder = recorder_open(device);
+    Recorder *recorder = recorder_open(device, !exact);
     Workload step = workload_open(&model, device, batch, NULL);
     step.tape->precision = PRECISION_BF16;
     workload_step(&step); // allocates, and initialises the optimizer's state

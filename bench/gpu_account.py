@@ -27,6 +27,7 @@ HERE = pathlib.Path(__file__).resolve().parent / "account"
 NUMBERS = ("times", "launches", "m", "n", "k", "tensor", "fp32", "fp64", "bytes")
 TILES = ((128, 256), (256, 128), (128, 128), (64, 128), (128, 64))  # of a product, as cuBLAS has them
 SMALL_TILE = {(128, 256): 1, (256, 128): 1, (128, 128): 0.9, (64, 128): 0.75, (128, 64): 0.75}  # of the rate: less reuse
+PRODUCT = 2 * 16 * 8 * 16  # floating-point operations of mma.m16n8k16
 OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 ARCHITECTURES = dict(h100="90", a100="80", t4="75", rtx3060="86")
 
@@ -101,18 +102,28 @@ def occupancy(kernel, card):
     return blocks * threads / 32
 
 
+def at_occupancy(units, kernel, card):
+    """The same where there are too few warps to hide latencies."""
+    full = min(1, occupancy(kernel, card) / card["warps"])
+    return {name: seconds / full for name, seconds in units.items()}
+
+
 def unit_seconds(row, card, kernel):
     """Seconds of each unit, by its name."""
     clocks = card["processors"] * card["clock"] * 1e9
     tensor = card["tensor"] * 1e12 * card["tensor_fp32_sum"] * card["mma_sync"]
+    if kernel and float(kernel["hmma"]) > 0:
+        products = row["tensor"] / PRODUCT  # instructions of a warp
+        each = {key: float(kernel[key]) / float(kernel["hmma"]) for key in ("instructions", "shared_words")}
+        units = dict(tensor=row["tensor"] / tensor, issue=products * each["instructions"] / (card["issue"] * clocks),
+                     shared=products * each["shared_words"] * 32 / (card["shared"] * clocks))
+        return at_occupancy(units, kernel, card)
     units = dict(tensor=row["tensor"] / tensor, fp32=row["fp32"] / (card["fp32"] * clocks),
                  fp64=row["fp64"] / (card["fp64"] * clocks))
-    if kernel and float(kernel["hmma"]) == 0:
+    if kernel:
         words = row["fp32"] * float(kernel["shared_words"]) / float(kernel["ffma"])
         units["shared"] = words / (card["shared"] * clocks)
-    if kernel:
-        full = min(1, occupancy(kernel, card) / card["warps"])
-        units = {name: seconds / full for name, seconds in units.items()}
+        return at_occupancy(units, kernel, card)
     return units
 
 
@@ -161,6 +172,7 @@ def main():
     parser.add_argument("--list", type=pathlib.Path)
     parser.add_argument("--card", choices=ARCHITECTURES, default="h100")
     parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--exact-attention", action="store_true", help="on FP32 units, as on cards below capability 8.0")
     options = parser.parse_args()
     if bool(options.bin) == bool(options.list):
         parser.error("give BIN_DIR, or --list FILE")
@@ -170,6 +182,8 @@ def main():
         host = stated(text, "host", None)
     else:
         command = [f"{options.bin}/bench_operations", "--batch", str(options.batch)]
+        if options.exact_attention or options.card == "t4":
+            command.append("--exact-attention")
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     table, device, host = account(operations_of(text, sizes_of(batch=options.batch)), options.card, host)
     show(table, device, host)

@@ -111,8 +111,8 @@ gpu_tests() { # grep's options and pattern
 run_script smoke 300 smoke
 
 # 2. The kernels, beside the CPU's. What a library refuses (test_cuda_libraries_...) is emulated only.
-kernels='^test_(cuda_)?kernels|^test_cuda_(layout|device|allocator|libraries)$'
-[[ $quick == 0 ]] || kernels='^test_cuda_layout$'
+kernels='^test_(cuda_)?kernels|^test_cuda_(layout|attention|device|allocator|libraries)$'
+[[ $quick == 0 ]] || kernels='^test_cuda_(layout|attention)$'
 # shellcheck disable=SC2046 # here and below, the tests are words
 run_test $(gpu_tests -E "$kernels")
 

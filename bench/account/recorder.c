@@ -10,9 +10,12 @@
 enum { OPERATIONS_MAX = 128 };
 enum { HALF = 2, FLOAT = 4 }; // bytes of an element
 enum { BLOCK = 256, WARP = 32 };
+enum { SOFTMAX_OPERATIONS = 24 }; // of attention: scale, mask, maximum, expf, sum, round, shuffles
+enum { MMA_ROWS = 16, MMA_COLUMNS = 32 }; // of a warp and a tile in attention/mma.cu
 
 struct Recorder {
     Device *device;
+    bool tensor_cores;
     const Kernels *own; // the device's
     Kernels kernels;
     ElementwiseKernels elementwise;
@@ -230,33 +233,36 @@ static size_t attention_workspace(Precision precision, const Attention *of) {
     return attention_saved(of);
 }
 
-// Pairs of a query and a key that tiles of so many tokens compute: none above the diagonal's tiles.
-static double pairs(const Attention *of, size_t tile) {
+// Pairs of a query and a key that are computed by `rows` queries and `columns` keys at a time: none
+// beyond the diagonal's.
+static double pairs(const Attention *of, size_t rows, size_t columns) {
     double count = 0;
-    for (size_t first = 0; first < of->length; first += tile) {
-        size_t end = first + tile;
-        count += product(tile, end < of->length ? end : of->length);
+    for (size_t first = 0; first < of->length; first += rows) {
+        size_t end = (first + rows + columns - 1) / columns * columns;
+        count += product(rows, end < of->length ? end : of->length);
     }
     return count * product(of->batch, of->heads);
 }
 
-// A kernel of attention.cu on FP32 units: per pair `products` products of a head's dimensions and
-// `more` operations of the softmax.
-static void note_attention(const char *kernel, const Attention *of, size_t tile, double products,
-                           double more) {
-    double count = pairs(of, tile), rows = product(of->batch, of->length);
-    note((Operation){.kernel = kernel,
-                     .launches = 1,
-                     .fp32 = count * (products * (double)of->size + more),
-                     .bytes = 5 * HALF * rows * product(of->heads, of->size)});
+// A kernel with so many products of a head's dimensions per pair: those of attention.cu on FP32
+// units, or those of attention/mma.cu, whose other instructions are the compiler's count.
+static void note_attention(const char *name, const char *mma, const Attention *of, size_t tile,
+                           double products) {
+    const bool exact = !recording->tensor_cores || of->size % 8 != 0;
+    double fma = products * (double)of->size, rows = product(of->batch, of->length);
+    double bytes = 5 * HALF * rows * product(of->heads, of->size);
+    Operation operation = {.kernel = exact ? name : mma, .launches = 1, .bytes = bytes};
+    if (exact)
+        operation.fp32 = pairs(of, tile, tile) * (fma + SOFTMAX_OPERATIONS);
+    else
+        operation.tensor = pairs(of, MMA_ROWS, MMA_COLUMNS) * 2 * fma;
+    note(operation);
 }
-
-enum { SOFTMAX_OPERATIONS = 24 }; // scale, mask, maximum, expf, sum, round; shuffles of the row
 
 static void attention(Compute how, const Attention *of, const uint16_t *qkv, uint16_t *y,
                       void *saved) {
     (void)how, (void)qkv, (void)y, (void)saved;
-    note_attention("attention_kernel", of, of->size > 64 ? 32 : 64, 2, SOFTMAX_OPERATIONS);
+    note_attention("attention_kernel", "attention_mma_kernel", of, of->size > 64 ? 32 : 64, 2);
 }
 
 static void attention_gradient(Compute how, const Attention *of, const uint16_t *qkv,
@@ -265,8 +271,8 @@ static void attention_gradient(Compute how, const Attention *of, const uint16_t 
     (void)how, (void)qkv, (void)y, (void)saved, (void)dy, (void)dqkv, (void)add_dqkv;
     size_t tile = of->size > 64 ? 16 : 32, channels = of->heads * of->size;
     note_loop("attention_means_kernel", of->batch * of->length * channels, 2, 2 * HALF);
-    note_attention("attention_keys_kernel", of, tile, 4, SOFTMAX_OPERATIONS);
-    note_attention("attention_queries_kernel", of, tile, 3, SOFTMAX_OPERATIONS);
+    note_attention("attention_keys_kernel", "attention_mma_keys_kernel", of, tile, 4);
+    note_attention("attention_queries_kernel", "attention_mma_queries_kernel", of, tile, 3);
 }
 
 // ---- loss and optimizer -------------------------------------------------------------------------
@@ -353,10 +359,11 @@ static void fill_tables(Recorder *r) {
     r->optimizer.adam = adam;
 }
 
-Recorder *recorder_open(Device *device) {
+Recorder *recorder_open(Device *device, bool tensor_cores) {
     CHECK(device_is_dry(device) && !recording, "%s lists no operations", device->name);
     Recorder *r = recording = memory_zalloc(sizeof *r);
     r->device = device;
+    r->tensor_cores = tensor_cores;
     r->own = device->kernels;
     r->kernels = *device->kernels;
     fill_tables(r);

@@ -27,8 +27,9 @@ typedef struct Operation {
 
 typedef struct Recorder Recorder;
 
-// Makes the device, which must be dry-cpu:0, list its operations. One recorder at a time.
-Recorder *recorder_open(Device *device);
+// Makes the device, which must be dry-cpu:0, list its operations. tensor_cores: of capability 8.0,
+// for attention; products always take theirs. One recorder at a time.
+Recorder *recorder_open(Device *device, bool tensor_cores);
 void recorder_close(Recorder *recorder); // the device has its own kernels again; NULL is fine
 void recorder_clear(Recorder *recorder); // forgets all operations so far
 // Returns the operations, in the order of their first call; *count is their number.

@@ -3,8 +3,9 @@
 
     bench/account/sass.py NVCC CUOBJDUMP [ARCHITECTURE...]        default: 75 80 86 90
 
-Registers, shared memory, spilled bytes, and instructions by kind in the machine code: a loop's body counts once, so only ratios
-mean something. shared_words counts a load of 16 bytes as four.
+Registers, shared memory, spilled bytes, and instructions by kind in the machine code: of kernels with products on tensor cores
+those of the loop that has them, of others all, where a loop's body counts once. So only ratios mean something. shared_words
+counts a load of 16 bytes as four.
 """
 
 import collections
@@ -18,11 +19,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "common/device/cuda").glob("attention*/*.cu")) + [ROOT / "common/device/cuda/attention.cu"]
 COLUMNS = "architecture,kernel,threads,registers,shared,spilled,instructions,ffma,hmma,mufu,shared_words"
 WIDTHS = {"32": 1, "64": 2, "128": 4}
-INSTRUCTION = re.compile(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
+INSTRUCTION = re.compile(r"\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)(.*)")
 
 
 def is_wanted(mangled):
-    return "bfloat16Li64E" in mangled or "bfloat16EE" in mangled
+    return "bfloat16Li64E" in mangled or "means_kernelI13__nv_bfloat16E" in mangled
 
 
 def plain(mangled):
@@ -31,15 +32,37 @@ def plain(mangled):
     return mangled[length.end():length.end() + int(length[1])]
 
 
-def instructions(text):
-    """By kernel: how many of each kind."""
+def listing(text):
+    """By kernel: address, name and operands of each instruction."""
     kernels, now = {}, None
     for line in text.splitlines():
         if "Function : " in line:
-            now = kernels.setdefault(line.split(" : ")[1].strip(), collections.Counter())
+            now = kernels.setdefault(line.split(" : ")[1].strip(), [])
         found = INSTRUCTION.match(line)
         if found and now is not None:
-            kind, *suffixes = found[1].split(".")
+            now.append((int(found[1], 16), found[2], found[3]))
+    return kernels
+
+
+def main_loop(code):
+    """The smallest loop with all products of tensor cores; all of a kernel that has none."""
+    def products(part):
+        return sum(name.startswith("HMMA") for _, name, _ in part)
+    loops = [code]
+    for address, name, operands in code:
+        target = re.search(r"0x([0-9a-f]+)", operands)
+        if name.startswith("BRA") and target and int(target[1], 16) < address:
+            loops.append([line for line in code if int(target[1], 16) <= line[0] <= address])
+    return min((loop for loop in loops if products(loop) == products(code)), key=len) if products(code) else code
+
+
+def instructions(text):
+    """By kernel: how many of each kind, in the loop that counts."""
+    kernels = {}
+    for kernel, code in listing(text).items():
+        now = kernels[kernel] = collections.Counter()
+        for _, name, _ in main_loop(code):
+            kind, *suffixes = name.split(".")
             now["all"] += 1
             now[kind] += 1
             if kind == "LDS":
@@ -66,6 +89,8 @@ def measure(nvcc, cuobjdump, source, architecture):
     counts, used = instructions(read[0]), resources(read[1])
     for name in sorted(filter(is_wanted, counts), key=plain):
         count, (registers, shared, spilled) = counts[name], used[name]
+        if "mma" in plain(name) and not count["HMMA"]:  # below 8.0 they only trap
+            continue
         threads = 128 if "mma" in plain(name) else 256
         yield (architecture, plain(name), threads, registers, shared, spilled, count["all"], count["FFMA"], count["HMMA"],
                count["MUFU"], count["words"])

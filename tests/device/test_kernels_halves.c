@@ -264,7 +264,7 @@ static void check_attention(TwoDevices *two, Attention of, Precision p, bool add
 static void attention(void **state) {
     const Attention cases[] = {{0, 5, 2, 4},   {2, 0, 2, 4},   {1, 1, 1, 1},   {2, 5, 3, 7},
                                {3, 32, 2, 8},  {1, 63, 2, 16}, {1, 65, 1, 32}, {1, 131, 1, 5},
-                               {1, 40, 1, 64}, {1, 9, 1, 128}};
+                               {1, 40, 1, 64}, {1, 9, 1, 128}, {2, 70, 2, 24}, {1, 131, 1, 64}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int flags = 0; flags < 4; flags++)
             check_attention(*state, cases[i], type_of(*state, flags & 1), flags & 2);

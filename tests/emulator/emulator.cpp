@@ -36,6 +36,8 @@
  *   DDPC_EMULATED_PEERS   1: devices can access each other's memory, once enabled; 0: never (1)
  *   DDPC_EMULATED_RELU_NAN  1: cuBLASLt's RELU keeps NaN; 0: it makes a zero of it (1). The real
  *                         one promises neither
+ *   DDPC_EMULATED_TENSOR_CORES  1: a kernel's tensor cores have the documented layout; 0: two of a
+ *                         lane's registers are exchanged (1)
  *   DDPC_EMULATED_BLAS_REFUSES  what cuBLASLt does not do beside a product (nothing): "epilogues":
  *                         it knows no algorithm that masks or sums gradients; "runs": it knows one,
  *                         and refuses to run it
@@ -153,6 +155,7 @@ static Runtime *runtime_create() {
     r->settings.count = setting("DDPC_EMULATOR_COUNT", 0, 1) != 0;
     r->settings.queues = setting("CUDA_DEVICE_MAX_CONNECTIONS", 8, 1000);
     r->settings.relu_nan = setting("DDPC_EMULATED_RELU_NAN", 1, 1) != 0;
+    r->settings.tensor_cores = setting("DDPC_EMULATED_TENSOR_CORES", 1, 1) != 0;
     r->settings.kernel_fails_at = setting("DDPC_EMULATED_KERNEL_FAILS_AT", 0, SIZE_MAX);
     r->settings.launches_block = setting("CUDA_LAUNCH_BLOCKING", 0, 1) != 0;
     set_refusals(r->settings);

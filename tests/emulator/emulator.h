@@ -28,11 +28,12 @@ struct Settings { // read from the environment once (emulator.cpp)
     int cards[DEVICES_MAX]; // the machine's number of each device
     int capability;         // 10 major + minor: 75 is a T4, which has no bfloat16 and no TF32
     bool peers;
-    size_t memory; // bytes per device
-    size_t queues; // that streams share
-    unsigned seed; // 0: everything at once and in order
-    bool count;    // print at the end the counted calls (count.cpp)
-    bool relu_nan; // cuBLASLt's RELU keeps NaN
+    size_t memory;     // bytes per device
+    size_t queues;     // that streams share
+    unsigned seed;     // 0: everything at once and in order
+    bool count;        // print at the end the counted calls (count.cpp)
+    bool relu_nan;     // cuBLASLt's RELU keeps NaN
+    bool tensor_cores; // have the documented layout
     size_t kernel_fails_at;
     bool launches_block; // CUDA_LAUNCH_BLOCKING
     // What cuDNN refuses to run though its queries promised it, or to be asked about (dnn.cpp).

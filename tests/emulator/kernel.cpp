@@ -235,6 +235,10 @@ void warp_sync(unsigned mask) {
     if ((mask & all) == all) races_warp();
 }
 
+bool tensor_cores_are_sound() {
+    return runtime().settings.tensor_cores;
+}
+
 unsigned warp_source(Shuffle shuffle, unsigned argument, int width) {
     unsigned lane = block().current % WARP, size = static_cast<unsigned>(width);
     unsigned begin = lane / size * size, source = lane;

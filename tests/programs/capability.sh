@@ -1,7 +1,7 @@
 #!/bin/sh
 # capability.sh BIN_DIR: cards of other compute capabilities, on the emulator. A Turing card (T4, 7.5) trains in float32
 # and fp16 with a Hopper's losses, and refuses bfloat16 and TF32 by name; an older one is refused, and --device auto
-# computes on the CPU and says why.
+# computes on the CPU and says why. Tensor cores whose attention is off are not used.
 . "$(dirname "$0")/checks.sh"
 
 # losses CAPABILITY OPTION...: writes the losses of three steps on such a card.
@@ -20,6 +20,14 @@ for options in "" "--amp fp16" "--model convnet" "--model convnet --amp fp16"; d
     cmp -s 75.txt 90.txt || fail "other losses at 7.5 with '$options': $(cat 75.txt 90.txt)"
 done
 losses 80 --amp bf16
+
+# Attention on tensor cores that compute something else is refused, in one line.
+for sound in 1 0; do
+    run "tensor cores $sound" env DDPC_EMULATED_TENSOR_CORES=$sound "$bin/train_single" --device cuda --model gpt --amp bf16 \
+        --global-batch 2 --steps 2 --no-eval
+    [ "$(grep -c 'note: cuda:0: attention on tensor cores is off for 64 tokens' err.txt)" = $((1 - sound)) ] ||
+        fail "tensor cores $sound: $(cat err.txt)"
+done
 
 export DDPC_EMULATED_CAPABILITY=75
 for option in "--amp bf16" --tf32; do

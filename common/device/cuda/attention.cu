@@ -26,19 +26,15 @@
  *
  * T is how qkv, y and their gradients are stored: float, or one of the 16-bit types. On the chip
  * all is float32, rounded to T where a factor of PyTorch's would be. Products are float32
- * multiply-adds in every precision: 16 bits save memory here, but no time, since the tensor cores
- * are not used.
+ * multiply-adds in every precision: 16 bits save memory here, but no time. In 16 bits
+ * attention/mma.cu computes the same on tensor cores; attention/choice.cu decides between the two.
  */
 #include <math.h>
 
-#include "common/device/cuda/half.cuh"
+#include "common/device/cuda/attention/head.cuh"
 #include "common/device/cuda/reduce.cuh"
 
-extern "C" {
-#include "common/device/cuda/kernels.h"
-}
-
-enum { SIDE = 16, LARGEST = 128 };
+enum { SIDE = 16 };
 
 // x as a T would hold it.
 template <typename T> static __device__ float rounded_to(float x) {
@@ -54,27 +50,6 @@ static __device__ unsigned side_y() {
 }
 static __device__ unsigned side_x() {
     return threadIdx.x % SIDE;
-}
-
-// One head of one text: q, k and v of token t are qkv[t stride], and channels further each.
-struct Head {
-    Attention of;
-    float scale;           // of scores
-    size_t stride;         // of tokens in qkv
-    size_t channels;       // of tokens in y
-    size_t in, out, saved; // where the head begins in qkv, y and the numbers per query
-};
-
-static __device__ Head head_here(const Attention &of) {
-    size_t text = blockIdx.x / of.heads, head = blockIdx.x % of.heads;
-    size_t channels = of.heads * of.size, first = text * of.length;
-    return {of,
-            (float)(1 / sqrt((double)of.size)),
-            3 * channels,
-            channels,
-            first * 3 * channels + head * of.size,
-            first * channels + head * of.size,
-            blockIdx.x * of.length};
 }
 
 // The vectors of tokens first, first + 1, ...; zeros behind the text's end and the head's.
@@ -325,14 +300,6 @@ static __device__ void compute_pairs(Pairs<SIZE, DIM> *pairs, const Head &head, 
     }
 }
 
-template <typename T> struct AttentionGradient { // what both kernels take
-    Attention of;
-    const T *qkv, *dy;
-    const float *logs, *means;
-    T *dqkv;
-    bool accumulate;
-};
-
 template <typename T, int DIM, int SIZE>
 static __global__ void __launch_bounds__(CUDA_BLOCK, 2)
     attention_keys_kernel(AttentionGradient<T> g) {
@@ -379,24 +346,11 @@ static __global__ void __launch_bounds__(CUDA_BLOCK, 2)
 
 // ---- the family's part --------------------------------------------------------------------------
 
-static size_t queries_of(const Attention *of) {
-    return of->batch * of->heads * of->length;
-}
-
-static bool is_empty(const Attention *of) {
-    return queries_of(of) * of->size == 0;
-}
-
-// A block per head and tile of `rows` tokens.
-static dim3 tile_grid(const Attention &of, size_t rows) {
-    return dim3((unsigned)(of.batch * of.heads), (unsigned)((of.length + rows - 1) / rows));
-}
-
 size_t cuda_attention_saved(const Attention *of) {
-    if (of->size > LARGEST) {
+    if (of->size > LARGEST_HEAD) {
         Error err = {};
         error_set(&err, STATUS_USAGE, "heads of %zu elements: on a GPU they have at most %d",
-                  of->size, LARGEST);
+                  of->size, LARGEST_HEAD);
         error_exit(&err);
     }
     return queries_of(of) * sizeof(float);
@@ -407,65 +361,53 @@ size_t cuda_attention_workspace(Precision precision, const Attention *of) {
     return queries_of(of) * sizeof(float);
 }
 
-// Calls run with the dimensions of the tiles for heads of `size` elements, a compile-time constant.
-template <typename Run> static void with_dimensions(size_t size, const Run &run) {
-    if (size <= 16)
-        run(std::integral_constant<int, 16>{});
-    else if (size <= 32)
-        run(std::integral_constant<int, 32>{});
-    else if (size <= 64)
-        run(std::integral_constant<int, 64>{});
-    else
-        run(std::integral_constant<int, LARGEST>{});
+template <typename T> static void forward(const AttentionForward &call) {
+    with_dimensions(call.of.size, [&](auto dimensions) {
+        const int DIM = dimensions, ROWS = DIM == LARGEST_HEAD ? 32 : 64;
+        cuda_launch(cuda_current(), attention_kernel<T, DIM, ROWS, 32>, tile_grid(call.of, ROWS),
+                    call.of, (const T *)call.qkv, (T *)call.y, call.logs);
+    });
 }
 
-template <typename T>
-static void attention(const Attention *of, const void *qkv, void *y, void *saved) {
-    if (is_empty(of)) return;
-    with_dimensions(of->size, [=](auto dimensions) {
-        const int DIM = dimensions, ROWS = DIM == LARGEST ? 32 : 64;
-        cuda_launch(cuda_current(), attention_kernel<T, DIM, ROWS, 32>, tile_grid(*of, ROWS), *of,
-                    (const T *)qkv, (T *)y, (float *)saved);
-    });
+void attention_exact(const AttentionForward &call) {
+    BY_PRECISION(call.precision, forward, call);
 }
 
 void cuda_attention(Compute how, const Attention *of, const float *qkv, float *y, void *saved) {
     cuda_check_float32(how.precision, "attention to float32");
-    attention<float>(of, qkv, y, saved);
+    if (!is_empty(of)) forward<float>({how.precision, *of, qkv, y, (float *)saved});
 }
 
-void cuda_half_attention(Compute how, const Attention *of, const uint16_t *qkv, uint16_t *y,
-                         void *saved) {
-    BY_PRECISION(how.precision, attention, of, qkv, y, saved);
-}
-
-template <typename T>
-static void attention_gradient(void *workspace, const Attention *of, const void *qkv, const void *y,
-                               const void *saved, const void *dy, void *dqkv, bool accumulate) {
-    if (is_empty(of)) return;
+template <typename T> static void means(const AttentionBackward &call) {
     CudaDevice *cuda = cuda_current();
-    float *means = (float *)workspace;
-    const AttentionGradient<T> gradient = {
-        *of, (const T *)qkv, (const T *)dy, (const float *)saved, means, (T *)dqkv, accumulate};
-    cuda_launch(cuda, attention_means_kernel<T>, cuda_grid(cuda, queries_of(of) * CUDA_WARP), *of,
-                (const T *)y, gradient.dy, means);
-    with_dimensions(of->size, [=](auto dimensions) {
-        const int DIM = dimensions, SIZE = DIM == LARGEST ? 16 : 32;
-        dim3 grid = tile_grid(*of, SIZE);
-        cuda_launch(cuda, attention_keys_kernel<T, DIM, SIZE>, grid, gradient);
-        cuda_launch(cuda, attention_queries_kernel<T, DIM, SIZE>, grid, gradient);
+    cuda_launch(cuda, attention_means_kernel<T>, cuda_grid(cuda, queries_of(&call.of) * CUDA_WARP),
+                call.of, (const T *)call.y, (const T *)call.dy, call.means);
+}
+
+void attention_means(const AttentionBackward &call) {
+    BY_PRECISION(call.precision, means, call);
+}
+
+template <typename T> static void backward(const AttentionBackward &call) {
+    means<T>(call);
+    with_dimensions(call.of.size, [&](auto dimensions) {
+        const int DIM = dimensions, SIZE = DIM == LARGEST_HEAD ? 16 : 32;
+        dim3 grid = tile_grid(call.of, SIZE);
+        cuda_launch(cuda_current(), attention_keys_kernel<T, DIM, SIZE>, grid,
+                    gradient_of<T>(call));
+        cuda_launch(cuda_current(), attention_queries_kernel<T, DIM, SIZE>, grid,
+                    gradient_of<T>(call));
     });
+}
+
+void attention_exact_gradient(const AttentionBackward &call) {
+    BY_PRECISION(call.precision, backward, call);
 }
 
 void cuda_attention_gradient(Compute how, const Attention *of, const float *qkv, const float *y,
                              const void *saved, const float *dy, float *dqkv, bool accumulate) {
     cuda_check_float32(how.precision, "attention to float32");
-    attention_gradient<float>(how.workspace, of, qkv, y, saved, dy, dqkv, accumulate);
-}
-
-void cuda_half_attention_gradient(Compute how, const Attention *of, const uint16_t *qkv,
-                                  const uint16_t *y, const void *saved, const uint16_t *dy,
-                                  uint16_t *dqkv, bool accumulate) {
-    BY_PRECISION(how.precision, attention_gradient, how.workspace, of, qkv, y, saved, dy, dqkv,
-                 accumulate);
+    if (!is_empty(of))
+        backward<float>({how.precision, *of, qkv, y, dy, (const float *)saved,
+                         (float *)how.workspace, dqkv, accumulate});
 }

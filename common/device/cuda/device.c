@@ -12,6 +12,7 @@
 #include "common/base/sync.h"
 #include "common/device/cuda/allocator.h"
 #include "common/device/device_backend.h"
+#include "common/device/plan_cache.h"
 
 enum {
     LEAST_CAPABILITY = 75,  // Turing (T4, 2080); bfloat16 and TF32 need 80 (device.h)
@@ -197,6 +198,7 @@ static void open_parts(CudaDevice *cuda) {
     cuda->staging = cuda_staging_create();
     cuda->plans = cuda_plans_create();
     cuda->convolutions = cuda_convolutions_create(cuda);
+    cuda->attentions = cuda_attentions_create();
 }
 
 static int open(Device *device, Error *err) {
@@ -222,6 +224,7 @@ static void close(Device *device) {
     cuda_wait_stream(cuda->compute);
     cuda_wait_stream(cuda->upload);
     cuda_wait_stream(cuda->communication);
+    plan_cache_close(cuda->attentions);
     cuda_convolutions_close(cuda->convolutions);
     cuda_plans_close(cuda->plans);
     cuda_staging_close(cuda->staging);

@@ -25,6 +25,7 @@ typedef struct CudaPlans CudaPlans;               // cuBLASLt (blas.c)
 typedef struct CudaConvolutions CudaConvolutions; // cuDNN (dnn.c); NULL: im2col
 typedef struct CudaAllocator CudaAllocator;       // allocator.h
 typedef struct CudaStaging CudaStaging;           // copy.c
+typedef struct PlanCache PlanCache;               // plan_cache.h
 
 typedef struct CudaDevice {
     Device *device;
@@ -35,6 +36,7 @@ typedef struct CudaDevice {
     CudaAllocator *allocator;
     CudaPlans *plans;
     CudaConvolutions *convolutions;
+    PlanCache *attentions; // attention/choice.cu: which of two implementations computes a shape
     // Scratch memory of the compute stream, shared by consecutive launches; grows.
     void *workspace;
     size_t workspace_bytes;
@@ -84,6 +86,8 @@ void cuda_download(Device *device, void *destination, const void *source, size_t
 // ---- blas.c ----
 CudaPlans *cuda_plans_create(void);
 void cuda_plans_close(CudaPlans *plans);
+// ---- attention/choice.cu ----
+PlanCache *cuda_attentions_create(void);
 // ---- dnn.c, in builds with cuDNN; otherwise NULL ----
 CudaConvolutions *cuda_convolutions_create(CudaDevice *cuda);
 void cuda_convolutions_close(CudaConvolutions *convolutions);

@@ -31,7 +31,7 @@ CUDA_ENTRY(TransformerKernels, attention_saved, cuda_attention_saved); // attent
 CUDA_ENTRY(TransformerKernels, attention_workspace, cuda_attention_workspace);
 CUDA_ENTRY(TransformerKernels, attention, cuda_attention);
 CUDA_ENTRY(TransformerKernels, attention_gradient, cuda_attention_gradient);
-CUDA_ENTRY(HalfKernels, attention, cuda_half_attention);
+CUDA_ENTRY(HalfKernels, attention, cuda_half_attention); // attention/choice.cu
 CUDA_ENTRY(HalfKernels, attention_gradient, cuda_half_attention_gradient);
 CUDA_ENTRY(HalfKernels, linear_workspace, cuda_half_linear_workspace); // blas.c
 CUDA_ENTRY(HalfKernels, linear, cuda_half_linear);
@@ -102,6 +102,11 @@ void cuda_widen_images(CudaStored as, ImageSizes of, const void *x, float *y, bo
 // The gradients of a linear layer's two parameters from 16 bits, in one launch.
 void cuda_widen_linear(Precision precision, LinearShape shape, const uint16_t *narrow,
                        const LinearGradient *to);
+
+// ---- attention/choice.cu ----
+// Whether tensor cores compute the attention. The first call for a shape tries them out, and waits
+// for that: it must not be while a graph is recorded. The shape has elements.
+bool cuda_attention_takes_mma(Precision precision, const Attention *of);
 
 // ---- dnn.c, or dnn_absent.c in builds without cuDNN ----
 typedef enum ConvolutionPass {  // of which two tensors a, b it makes a third

@@ -6,7 +6,8 @@
  *    (cuda_grid), whatever the count: 0, 1 and 2^33 work;
  *  - no atomics on floating point: a reduction adds in a fixed order, block by block into the
  *    workspace, then one block over the blocks' sums;
- *  - statically sized shared memory, threads in blocks of CUDA_BLOCK, and no cooperative groups.
+ *  - statically sized shared memory, threads in blocks of CUDA_BLOCK (attention/mma.cu: 128), and
+ *    no cooperative groups.
  */
 #ifndef COMMON_DEVICE_CUDA_LAUNCH_CUH
 #define COMMON_DEVICE_CUDA_LAUNCH_CUH
@@ -31,17 +32,29 @@ static inline unsigned cuda_grid(const CudaDevice *cuda, size_t count) {
     return (unsigned)(needed < 1 ? 1 : needed < most ? needed : most);
 }
 
-// kernel<<<grid, CUDA_BLOCK, 0, stream>>>(arguments...), checked. An error is reported with the
-// types of the parameters: a body's has the name of the function that launches it.
+struct CudaBlocks {
+    dim3 grid;
+    unsigned threads; // of a block
+};
+
+// kernel<<<grid, threads, 0, stream>>>(arguments...), checked. An error is reported with the types
+// of the parameters: a body's has the name of the function that launches it.
 template <typename... Parameters, typename... Arguments>
-static inline void cuda_launch_on(cudaStream_t stream, void (*kernel)(Parameters...), dim3 grid,
-                                  Arguments... arguments) {
+static inline void cuda_launch_blocks_on(cudaStream_t stream, void (*kernel)(Parameters...),
+                                         CudaBlocks blocks, Arguments... arguments) {
     cudaLaunchConfig_t config = {};
-    config.gridDim = grid;
-    config.blockDim = dim3(CUDA_BLOCK);
+    config.gridDim = blocks.grid;
+    config.blockDim = dim3(blocks.threads);
     config.stream = stream;
     cuda_check(cudaLaunchKernelEx(&config, kernel, (Parameters)arguments...), __PRETTY_FUNCTION__,
                __FILE__, __LINE__);
+}
+
+// The same with blocks of CUDA_BLOCK threads.
+template <typename... Parameters, typename... Arguments>
+static inline void cuda_launch_on(cudaStream_t stream, void (*kernel)(Parameters...), dim3 grid,
+                                  Arguments... arguments) {
+    cuda_launch_blocks_on(stream, kernel, {grid, CUDA_BLOCK}, arguments...);
 }
 
 // The same on the compute stream, where all but the averages of collectives belong.
@@ -49,6 +62,11 @@ template <typename... Parameters, typename... Arguments>
 static inline void cuda_launch(const CudaDevice *cuda, void (*kernel)(Parameters...), dim3 grid,
                                Arguments... arguments) {
     cuda_launch_on(cuda->compute, kernel, grid, arguments...);
+}
+template <typename... Parameters, typename... Arguments>
+static inline void cuda_launch_blocks(const CudaDevice *cuda, void (*kernel)(Parameters...),
+                                      CudaBlocks blocks, Arguments... arguments) {
+    cuda_launch_blocks_on(cuda->compute, kernel, blocks, arguments...);
 }
 
 template <typename Body> static __global__ void body_kernel(Body body) {

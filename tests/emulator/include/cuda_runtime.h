@@ -122,6 +122,8 @@ int barrier(Vote vote, int predicate);
 uint64_t warp_exchange(unsigned mask, uint64_t value, unsigned source);
 unsigned warp_ballot(unsigned mask, bool predicate);
 void warp_sync(unsigned mask);
+// Whether tensor cores have the documented layout (DDPC_EMULATED_TENSOR_CORES).
+bool tensor_cores_are_sound();
 // The lane that a shuffle of segments of `width` lanes reads: lane + up or down by delta, its own
 // one if that lies outside the segment.
 enum class Shuffle { index, up, down, exclusive_or };

@@ -1,0 +1,51 @@
+/* test_cuda_attention.c: which implementation computes attention in 16 bits
+ * (common/device/cuda/attention/choice.cu). A fault in the kernels on tensor cores is found by
+ * their first use, and then they are refused; so this test fails on every such fault, while results
+ * (test_kernels_halves) stay right. With the argument `other`: tensor cores that are refused.
+ */
+#include "tests/rigs/check.h"
+
+#include "common/device/cuda/kernels.h"
+
+typedef struct Chosen {
+    Device *device;
+    bool sound; // the tensor cores
+} Chosen;
+
+static void tensor_cores_where_they_fit(void **state) {
+    const Chosen *chosen = *state;
+    const Attention shapes[] = {{1, 9, 1, 16},   {2, 64, 2, 16},  {1, 65, 3, 32}, {8, 1024, 12, 64},
+                                {1, 100, 2, 96}, {1, 70, 1, 128}, {1, 17, 2, 24}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int p = PRECISION_BF16; p <= PRECISION_F16; p++) {
+            device_kernels(chosen->device);
+            bool wanted = chosen->sound && chosen->device->capability >= 80;
+            if (cuda_attention_takes_mma((Precision)p, &shapes[i]) != wanted)
+                fail_msg("length %zu, size %zu, precision %d", shapes[i].length, shapes[i].size, p);
+        }
+}
+
+static void other_sizes_are_exact(void **state) {
+    const Chosen *chosen = *state;
+    for (size_t size = 1; size < 32; size++) {
+        device_kernels(chosen->device);
+        const Attention of = {1, 20, 1, size};
+        if (size % 8) assert_false(cuda_attention_takes_mma(PRECISION_F16, &of));
+    }
+}
+
+int main(int argc, char **argv) {
+    Error err = {0};
+    Chosen chosen = {device_open("cuda:0", &err), argc < 2 || strcmp(argv[1], "other") != 0};
+    if (!chosen.device) {
+        printf("skipped: %s\n", err.message);
+        return err.status;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(tensor_cores_where_they_fit, &chosen),
+        cmocka_unit_test_prestate(other_sizes_are_exact, &chosen),
+    };
+    int status = cmocka_run_group_tests(tests, NULL, NULL);
+    device_close(chosen.device);
+    return status;
+}
