@@ -27,7 +27,7 @@ declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=
 declare -A values=([--rounds]=rounds [--patience]=patience)
 read_options bench/promises.sh "$@"
 patience=${patience:-$((quick ? 0 : 90))}
-get_ready train_single train_dp train_ddp ddprun bench_probe
+get_ready train_single train_dp train_ddp train_fsdp ddprun bench_probe
 models="mlp convnet" steps=35 batch=256 batches="8 32 128 512" hidden=1024,1024
 [[ $quick == 0 ]] || { rounds=1 steps=8 batch=32 batches="8 32" hidden=128,128; }
 unset OPENBLAS_CORETYPE RANK WORLD_SIZE

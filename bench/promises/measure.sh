@@ -11,7 +11,7 @@ model_options() {
     esac
 }
 
-# The promises: a name, and the options that give it. `plain` is DDP as it comes.
+# The promises: a name, and the options that give it. `plain` is DDP as it comes; `fsdp` is train_fsdp.
 promises_of() {
     cat <<END
 plain
@@ -23,6 +23,7 @@ no_sync-4 --accumulate-steps 4
 fp16 --comm-hook fp16
 bf16 --comm-hook bf16
 powersgd --comm-hook powersgd --powersgd-start 2
+fsdp
 END
     [[ $1 != convnet ]] || cat <<END
 no-buffers --no-broadcast-buffers
@@ -51,9 +52,16 @@ single_job() {
     timed_job "$1" $(on_first_core) "$bin/train_single" "${@:2}"
 }
 
-# rank_job NAME OPTION...: two ranks of train_ddp, each on its own cores, with the rows that DP gives.
-rank_job() {
-    timed_job "$1" "$bin/ddprun" --bind cores --nproc-per-node 2 "$bin/train_ddp" --sampler blocked "${@:2}"
+# ranks_of JOB NAME OPTION...: two ranks, each on its own cores, with the rows that DP gives: of train_ddp, or where NAME says
+# "-fsdp-" of train_fsdp.
+ranks_of() {
+    local program=train_ddp
+    [[ $2- != *-fsdp-* ]] || program=train_fsdp
+    "$1" "$2" "$bin/ddprun" --bind cores --nproc-per-node 2 "$bin/$program" --sampler blocked "${@:3}"
+}
+
+rank_job() { # NAME OPTION...
+    ranks_of timed_job "$@"
 }
 
 # shellcheck disable=SC2046,SC2086 # options are words
@@ -125,8 +133,7 @@ trace_promises() {
         run_once "summary-$model" "$bin/train_single" $(model_options "$model") --summary || exit 1
         while read -r name options; do
             folder=$out/runs/count-$model-$name
-            log_every=1000 job "count-$model-$name" "$bin/ddprun" --bind cores --nproc-per-node 2 "$bin/train_ddp" \
-                --sampler blocked $(model_options "$model") --global-batch 16 --steps 6 \
+            log_every=1000 ranks_of job "count-$model-$name" $(model_options "$model") --global-batch 16 --steps 6 \
                 --trace "$folder/trace.json" --dump-grads "$folder/gradients" $options
         done < <(promises_of "$model")
     done

@@ -74,8 +74,11 @@ def formula(name, shapes, buckets, channels):
     A gradient begins on a cache line, so that its bytes are those of whole lines. PowerSGD (rank 1) sends of an n x m matrix n + m numbers
     if these are less than half of it, and the rest as it is. Rank 0 broadcasts a batch norm's statistics: of each channel a mean and a
     variance, and an int64 counter. Synchronized, a layer of C channels gathers mean, deviation and count forward (2 C + 1 numbers) and adds
-    up two sums backward (2 C)."""
+    up two sums backward (2 C). fsdp gathers a unit's weights twice and reduces its gradients once; a message is a rank's piece, half of
+    the rows, rounded up. (An all-reduce moves its bytes twice: two gathers and a reduction of all weights are 1.5 times DDP's.)"""
     messages, size = buckets, sum((4 * math.prod(shape) + 63) // 64 * 64 for shape in shapes)
+    if name == "fsdp":
+        return 3 * buckets, 3 * sum(4 * ((shape[0] + 1) // 2) * math.prod(shape[1:]) for shape in shapes)
     if name == "noop":
         messages = size = 0
     if name in ("fp16", "bf16"):
