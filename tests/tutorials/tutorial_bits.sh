@@ -99,15 +99,17 @@ for count in 1 2 3; do
         if [ $count = 1 ]; then equal eight nine; else close eight nine; fi
     done
 done
-# Buckets of any size, after backward or during it: the bits of step 9.
+# A rate written out, buckets of any size, after backward or during it: the bits of step 9.
 for count in 1 2 3; do
     for options in '' '--model convnet --lr 0.02'; do
         train nine "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_09" $options
+        train rate "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_10" $options
+        equal nine rate
         for bytes in 0 1000 4096 1000000; do
-            train ten "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_10" --bucket-bytes $bytes $options
-            equal nine ten
-            train eleven "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_11" --bucket-bytes $bytes $options
-            equal nine eleven
+            train buckets "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_11" --bucket-bytes $bytes $options
+            equal nine buckets
+            train overlap "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_12" --bucket-bytes $bytes $options
+            equal nine overlap
         done
     done
 done
@@ -115,14 +117,14 @@ done
 for options in '' '--model convnet --lr 0.02'; do
     for count in 1 2 3 5; do
         options="$options --global-batch 60"
-        train ten "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_10" $options
-        train ring "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_12" $options
-        train each "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_12" --bucket-bytes 0 $options
+        train buckets "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_11" $options
+        train ring "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_13" $options
+        train each "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_13" --bucket-bytes 0 $options
         if [ $count -le 2 ]; then
-            equal ten ring
+            equal buckets ring
             equal ring each
         else
-            close ten ring
+            close buckets ring
             close ring each
         fi
     done

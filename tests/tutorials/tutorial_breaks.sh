@@ -129,63 +129,65 @@ run 'no set_epoch' ranks 2 "$bin/tutorial_09" --epochs 2 --no-eval --show --brea
 [ "$(firsts)" = 2 ] || fail "the epochs do not begin with the same samples: $(cat out.txt)"
 run 'a seed per rank' ranks 2 "$bin/tutorial_09" --epochs 1 --no-eval --show --break=seed-per-rank
 says ' 11[0-9][0-9] of 1500 samples are seen, ' # three quarters
-run 'noise' ranks 3 "$bin/tutorial_09" --steps 1 --no-eval --noise 0.1
+
+# ---- step 10: seeds, noise and the learning rate --------------------------------------------------------------
+run 'noise' ranks 3 "$bin/tutorial_10" --steps 1 --no-eval --noise 0.1
 [ "$(grep 'first noise' out.txt | sort -u -k 5 | wc -l)" = 3 ] || fail "ranks draw the same noise: $(cat out.txt)"
-run 'the same noise' ranks 3 "$bin/tutorial_09" --steps 1 --no-eval --noise 0.1 --break=same-noise
+run 'the same noise' ranks 3 "$bin/tutorial_10" --steps 1 --no-eval --noise 0.1 --break=same-noise
 [ "$(grep 'first noise' out.txt | sort -u -k 5 | wc -l)" = 1 ] || fail "ranks draw other noise: $(cat out.txt)"
-run 'a schedule' ranks 4 "$bin/tutorial_09" --epochs 2 --no-eval --show
+run 'a schedule' ranks 4 "$bin/tutorial_10" --epochs 2 --no-eval --show
 says '^epoch 1: .* lr=0.0400$'
-run 'a fast schedule' ranks 4 "$bin/tutorial_09" --epochs 2 --no-eval --show --break=fast-schedule
+run 'a fast schedule' ranks 4 "$bin/tutorial_10" --epochs 2 --no-eval --show --break=fast-schedule
 says '^epoch 1: .* lr=0.0000$'
 # The linear rule keeps the accuracy, to one in a hundred; the old rate does not.
 accuracy() { sed -n 's/^test_accuracy=0*\.\([0-9]*\)$/\1/p' out.txt; } # in ten thousandths
-run '60 rows in all' ranks 4 "$bin/tutorial_09"
+run '60 rows in all' ranks 4 "$bin/tutorial_10"
 small=$(accuracy)
-run '60 rows each' ranks 4 "$bin/tutorial_09" --global-batch 240
+run '60 rows each' ranks 4 "$bin/tutorial_10" --global-batch 240
 unscaled=$(accuracy)
-run '60 rows each, four times the rate' ranks 4 "$bin/tutorial_09" --global-batch 240 --lr 0.32 --warmup-steps 4
+run '60 rows each, four times the rate' ranks 4 "$bin/tutorial_10" --global-batch 240 --lr 0.32 --warmup-steps 4
 scaled=$(accuracy)
 [ "$scaled" -gt $((small - 100)) ] || fail "the accuracy is not kept: $scaled after $small"
 [ "$scaled" -gt $((unscaled + 200)) ] || fail "the old rate is as good: $unscaled, and $scaled"
 
-# ---- step 10: messages and bytes ---------------------------------------------------------------------------
+# ---- step 11: messages and bytes ---------------------------------------------------------------------------
 for buckets in 0,6 4096,3 100000,2 200000,1 1000000,1; do # BYTES,MESSAGES
-    run 'buckets' ranks 2 "$bin/tutorial_10" $short --bucket-bytes ${buckets%,*}
+    run 'buckets' ranks 2 "$bin/tutorial_11" $short --bucket-bytes ${buckets%,*}
     says "^each step: all_reduces=${buckets#*,} bytes=203304$"
     says '^replicas: equal$'
 done
-run 'the last bucket lost' ranks 2 "$bin/tutorial_10" $short --bucket-bytes 4096 --break=last-bucket-lost
+run 'the last bucket lost' ranks 2 "$bin/tutorial_11" $short --bucket-bytes 4096 --break=last-bucket-lost
 says '^replicas: DIFFERENT in 2 of 6 parameters$'
 what='other buckets' checks=$((checks + 1))
-! ranks 2 "$bin/tutorial_10" $short --break=other-buckets >out.txt 2>&1 || fail "ranks with other buckets agree"
+! ranks 2 "$bin/tutorial_11" $short --break=other-buckets >out.txt 2>&1 || fail "ranks with other buckets agree"
 says 'ranks disagree: rank 0 runs all_reduce.F32, 50826, avg., rank 1 runs all_reduce.F32, 10, avg.'
 
-# ---- step 11: the order of events --------------------------------------------------------------------------
+# ---- step 12: the order of events --------------------------------------------------------------------------
 gradients_before() { sed '/bucket 0 starts/,$d' out.txt | grep -c 'a gradient of' || true; }
-run 'overlap' ranks 2 "$bin/tutorial_11" --steps 1 --no-eval --show --bucket-bytes 4096
+run 'overlap' ranks 2 "$bin/tutorial_12" --steps 1 --no-eval --show --bucket-bytes 4096
 [ "$(gradients_before)" = 2 ] || fail "the first bucket does not start after two gradients: $(cat out.txt)"
 [ "$(sed '/backward is over/,$d' out.txt | grep -c starts)" = 3 ] || fail "a bucket starts after backward: $(cat out.txt)"
-run 'no overlap' ranks 2 "$bin/tutorial_11" --steps 1 --no-eval --show --bucket-bytes 4096 --break=no-overlap
+run 'no overlap' ranks 2 "$bin/tutorial_12" --steps 1 --no-eval --show --bucket-bytes 4096 --break=no-overlap
 [ "$(gradients_before)" = 6 ] || fail "a bucket starts during backward: $(cat out.txt)"
 says '^replicas: equal$' # and no weight shows it
 what='an order of its own' checks=$((checks + 1))
-! ranks 2 "$bin/tutorial_11" $short --bucket-bytes 4096 --break=own-order >out.txt 2>&1 || fail "two orders agree"
+! ranks 2 "$bin/tutorial_12" $short --bucket-bytes 4096 --break=own-order >out.txt 2>&1 || fail "two orders agree"
 says 'ranks disagree: rank 0 runs all_reduce.F32, 1290, avg., rank 1 runs all_reduce.F32, 16640, avg.'
 
-# ---- step 12: the ring -------------------------------------------------------------------------------------
-run 'the orders of a sum' ranks 3 "$bin/tutorial_12" $short --orders
+# ---- step 13: the ring -------------------------------------------------------------------------------------
+run 'the orders of a sum' ranks 3 "$bin/tutorial_13" $short --orders
 for line in 'chunk 0: 16777216' 'chunk 1: 16777218' 'chunk 2: 16777216'; do says "^$line$"; done
 says '^each step: rank 0 sends messages=4 bytes=271072$' # 2 (W - 1) chunks of a third
 says '^replicas: equal$'
-run 'chunks without numbers' ranks 5 "$bin/tutorial_12" $short --model toy --bucket-bytes 0
+run 'chunks without numbers' ranks 5 "$bin/tutorial_13" $short --model toy --bucket-bytes 0
 says '^replicas: equal$'
-run 'a lost round' ranks 3 "$bin/tutorial_12" $short --break=lost-round
+run 'a lost round' ranks 3 "$bin/tutorial_13" $short --break=lost-round
 says '^replicas: DIFFERENT in 6 of 6 parameters$'
-run 'all send first, and the messages are short' ranks 2 "$bin/tutorial_12" $short --break=nobody-listens
+run 'all send first, and the messages are short' ranks 2 "$bin/tutorial_13" $short --break=nobody-listens
 says '^replicas: equal$'
 what='all send first' checks=$((checks + 1))
-! ranks 2 "$bin/tutorial_12" $short --hidden 1024,512 --break=nobody-listens >out.txt 2>&1 || fail "long messages pass"
+! ranks 2 "$bin/tutorial_13" $short --hidden 1024,512 --break=nobody-listens >out.txt 2>&1 || fail "long messages pass"
 says 'did not arrive within 8.0 s'
-run 'even ranks send first' ranks 2 "$bin/tutorial_12" --steps 3 --no-eval --hidden 1024,512
+run 'even ranks send first' ranks 2 "$bin/tutorial_13" --steps 3 --no-eval --hidden 1024,512
 says '^replicas: equal$'
 tally tutorial_breaks

@@ -42,15 +42,6 @@ static Sampler *open_sampler(const Trainer *t, const Lesson *lesson) {
 }
 // ANCHOR_END: sampler
 
-// ANCHOR: noise
-// Noise is data: other numbers on every rank, or the batch sees the same ones W times.
-static void add_noise(const Trainer *t, const Lesson *lesson, const Batch *batch) {
-    uint64_t seed = lesson->config.seed + (uint64_t)t->me.rank;
-    double first = lesson_add_noise(lesson, batch, lesson->noise, seed);
-    if (lesson->step == 1) ranks_print(t->group, "first noise ", first, 4);
-}
-// ANCHOR_END: noise
-
 // Wrapping: the weights and buffers of all ranks become rank 0's. Once.
 static void wrap(const Trainer *t) {
     for (size_t k = 0; k < t->tensors.count; k++) {
@@ -116,7 +107,6 @@ int main(int argc, char **argv) {
     for (const Batch *batch; (batch = lesson_next(&lesson));) {
         double lr = lesson_lr(&lesson);
         ranks_print_epoch(trainer.group, &lesson, lr);
-        if (lesson.noise > 0) add_noise(&trainer, &lesson, batch);
         double loss = compute_gradients(&trainer, batch);
         optimizer_step(optimizer, lr);
         lesson_report(&lesson, loss);
