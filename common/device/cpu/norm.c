@@ -1,129 +1,194 @@
 /* norm.c: the CPU backend's batch norm.
  *
- * Memory decides the speed, so the outer loop goes over channels: one channel of a batch (512 KiB
- * for 128 images of 32x32) stays in the core's L2 cache between the pass that measures it and the
- * pass that uses the measurement, and main memory is read and written once. Sums are in double, of
- * values from which a typical one has been subtracted first: so a large mean beside a small spread
- * costs no digits. (Where other ranks hold a part of the batch, the passes are functions of their
- * own: between them the ranks exchange what they measured.)
+ * Memory decides the speed. Each pass takes a block of channels, image by image, with the channels'
+ * sums side by side; the second pass goes backwards, because the last images are still in a cache.
+ * Sums are in double, of values from which a typical one has been subtracted first: so a large mean
+ * beside a small spread costs no digits. Where other ranks hold a part of the batch, the passes are
+ * functions of their own: between them the ranks exchange what they measured.
  */
 #include "common/device/cpu/kernels.h"
 
 #include <math.h>
 
-// One channel of a batch: n runs of `inner` elements, `stride` apart.
-typedef struct Channel {
-    size_t n, stride, inner;
-} Channel;
+enum { BLOCK = 64, FEW = 4, PAGE = 4096 };
+
+// Some neighbouring channels.
+typedef struct Block {
+    const BatchNorm *norm;
+    size_t first, channels;
+} Block;
+
+// Starts from {norm}. False after the last block. Few channels stay in the cache from the first
+// pass to the second, unless their runs share its sets: then a block is as many as are next to each
+// other in memory.
+static bool block_next(Block *block) {
+    const size_t image = block->norm->c * block->norm->inner * sizeof(float);
+    const size_t most = image % PAGE == 0 ? BLOCK : FEW;
+    block->first += block->channels;
+    const size_t left = block->norm->c - block->first;
+    block->channels = left < most ? left : most;
+    return left > 0;
+}
+
+// The index of a channel's run of `inner` elements in one image.
+static inline size_t run_at(const Block *block, size_t image, size_t channel) {
+    return (image * block->norm->c + block->first + channel) * block->norm->inner;
+}
 
 typedef struct Sums {
     double first, second;
 } Sums;
 
-// Sums of dy, and of dy (x - mean); if dy is NULL, of x - mean and of its square. Inline: each
-// caller below gets a loop without that condition.
-static inline Sums channel_sums(Channel channel, const float *x, const float *dy, double mean) {
-    Lanes sums[2] = {{0}}, products[2] = {{0}}, centered, gradient;
-    double sum = 0, product = 0;
-    for (size_t i = 0; i < channel.n; i++) {
-        const float *run = x + i * channel.stride, *drun = dy ? dy + i * channel.stride : NULL;
-        size_t j = 0;
-        for (; j + LANES_ROUND <= channel.inner; j += LANES_ROUND)
-            for (size_t half = 0; half < 2; half++) {
-                lanes_load(&centered, run + j + half * LANES);
-                centered -= mean;
-                gradient = centered;
-                if (drun) lanes_load(&gradient, drun + j + half * LANES);
-                sums[half] += gradient;
-                products[half] += gradient * centered;
+typedef struct PartialSums {
+    Lanes sums[2], products[2];
+    double sum, product; // of the elements after the last whole round of a run
+} PartialSums;
+
+static Sums sums_of(const PartialSums *partial) {
+    return (Sums){partial->sum + lanes_sum(partial->sums),
+                  partial->product + lanes_sum(partial->products)};
+}
+
+// lanes = dy where y > 0, otherwise 0
+static inline void lanes_load_masked(Lanes *lanes, const float *dy, const float *y) {
+    typedef int32_t FourBits __attribute__((vector_size(16)));
+    FourFloats gradient, out;
+    memcpy(&gradient, dy, sizeof gradient);
+    memcpy(&out, y, sizeof out);
+    gradient = (FourFloats)((FourBits)gradient & (out > 0)); // all bits are set where it is true
+    *lanes = __builtin_convertvector(gradient, Lanes);
+}
+
+// Adds a run's dy, masked by y unless that is NULL, and dy (x - mean); if dy is NULL, x - mean and
+// its square. Inline: each caller below gets a loop without those conditions.
+static inline void add_run(PartialSums *to, const float *x, const float *dy, const float *y,
+                           double mean, size_t count) {
+    PartialSums p = *to;
+    Lanes centered, gradient;
+    size_t j = 0;
+    for (; j + LANES_ROUND <= count; j += LANES_ROUND)
+        for (size_t half = 0; half < 2; half++) {
+            const size_t at = j + half * LANES;
+            lanes_load(&centered, x + at);
+            centered -= mean;
+            gradient = centered;
+            if (dy && !y) lanes_load(&gradient, dy + at);
+            if (dy && y) lanes_load_masked(&gradient, dy + at, y + at);
+            p.sums[half] += gradient;
+            p.products[half] += gradient * centered;
+        }
+    for (; j < count; j++) {
+        double value = (double)x[j] - mean;
+        double slope = !dy ? value : !y || y[j] > 0 ? (double)dy[j] : 0;
+        p.sum += slope;
+        p.product += slope * value;
+    }
+    *to = p;
+}
+
+VECTORISED static void add_moments(const Block *block, const double *shift, PartialSums *to) {
+    const BatchNorm *norm = block->norm;
+    for (size_t i = 0; i < norm->n; i++)
+        for (size_t c = 0; c < block->channels; c++)
+            add_run(&to[c], norm->x + run_at(block, i, c), NULL, NULL, shift[c], norm->inner);
+}
+
+VECTORISED static void add_products(const Block *block, const float *dy, const double *mean,
+                                    PartialSums *to) {
+    const BatchNorm *norm = block->norm;
+    for (size_t i = 0; i < norm->n; i++)
+        for (size_t c = 0; c < block->channels; c++) {
+            const size_t at = run_at(block, i, c);
+            add_run(&to[c], norm->x + at, dy + at, NULL, mean[c], norm->inner);
+        }
+}
+
+VECTORISED static void add_masked_products(const Block *block, const float *dy, const double *mean,
+                                           PartialSums *to) {
+    const BatchNorm *norm = block->norm;
+    for (size_t i = 0; i < norm->n; i++)
+        for (size_t c = 0; c < block->channels; c++) {
+            const size_t at = run_at(block, i, c);
+            add_run(&to[c], norm->x + at, dy + at, norm->y + at, mean[c], norm->inner);
+        }
+}
+
+// Factors of a channel's elements.
+typedef struct Factors {
+    float mean, scale, bias; // y = (x - mean) scale + bias
+    float slope, dy_mean, lean;
+} Factors;
+
+static inline float relu(float value) {
+    return value < 0 ? 0 : value; // a NaN stays
+}
+
+// y = (x - mean) scale + bias, then relu(y + residual) if `finish` and the norm has a relu; may be
+// in place
+VECTORISED static void normalize(const Block *block, const Factors *factors, bool finish,
+                                 float *y) {
+    const BatchNorm *norm = block->norm;
+    for (size_t i = norm->n; i-- > 0;)
+        for (size_t c = 0; c < block->channels; c++) {
+            const size_t at = run_at(block, i, c);
+            const float *run = norm->x + at, *more = norm->residual ? norm->residual + at : NULL;
+            const Factors f = factors[c];
+            float *out = y + at;
+            if (!finish || !norm->relu) {
+                INDEPENDENT
+                for (size_t j = 0; j < norm->inner; j++)
+                    out[j] = (run[j] - f.mean) * f.scale + f.bias;
+            } else if (!norm->residual) {
+                INDEPENDENT
+                for (size_t j = 0; j < norm->inner; j++)
+                    out[j] = relu((run[j] - f.mean) * f.scale + f.bias);
+            } else {
+                INDEPENDENT
+                for (size_t j = 0; j < norm->inner; j++)
+                    out[j] = relu((run[j] - f.mean) * f.scale + f.bias + more[j]);
             }
-        for (; j < channel.inner; j++) {
-            double value = (double)run[j] - mean, slope = drun ? (double)drun[j] : value;
-            sum += slope;
-            product += slope * value;
         }
-    }
-    return (Sums){sum + lanes_sum(sums), product + lanes_sum(products)};
 }
 
-VECTORISED static Sums channel_moments(Channel channel, const float *x, double shift) {
-    return channel_sums(channel, x, NULL, shift);
-}
-
-VECTORISED static Sums channel_products(Channel channel, const float *x, const float *dy,
-                                        double mean) {
-    return channel_sums(channel, x, dy, mean);
-}
-
-// y = (x - mean) scale + bias; may be in place
-VECTORISED static void channel_normalize(Channel channel, const float *x, float *y, float mean,
-                                         float scale, float bias) {
-    for (size_t i = 0; i < channel.n; i++) {
-        const float *run = x + i * channel.stride;
-        float *out = y + i * channel.stride;
-        INDEPENDENT
-        for (size_t j = 0; j < channel.inner; j++) out[j] = (run[j] - mean) * scale + bias;
-    }
-}
-
-// y = relu(y + residual) if the norm has a relu, while the channel is in the cache.
-VECTORISED static void channel_finish(Channel channel, const BatchNorm *norm, size_t at, float *y) {
-    for (size_t i = 0; norm->relu && i < channel.n; i++) {
-        float *out = y + at + i * channel.stride;
-        const float *more = norm->residual ? norm->residual + at + i * channel.stride : NULL;
-        INDEPENDENT
-        for (size_t j = 0; j < channel.inner; j++) {
-            float value = more ? out[j] + more[j] : out[j];
-            out[j] = value < 0 ? 0 : value; // a NaN stays
+// dx (+)= slope dy, for constant statistics
+VECTORISED static void scale(const Block *block, const Factors *factors, const float *dy,
+                             const NormGradient *to) {
+    const BatchNorm *norm = block->norm;
+    for (size_t i = norm->n; i-- > 0;)
+        for (size_t c = 0; c < block->channels; c++) {
+            const float *run = dy + run_at(block, i, c), slope = factors[c].slope;
+            float *out = to->dx + run_at(block, i, c);
+            INDEPENDENT
+            for (size_t j = 0; j < norm->inner; j++) {
+                float gradient = slope * run[j];
+                out[j] = to->add_dx ? out[j] + gradient : gradient;
+            }
         }
-    }
-}
-
-// dy = y > 0 ? dy : 0
-VECTORISED static void channel_mask(Channel channel, const float *y, float *dy) {
-    for (size_t i = 0; i < channel.n; i++) {
-        const float *run = y + i * channel.stride;
-        float *out = dy + i * channel.stride;
-        INDEPENDENT
-        for (size_t j = 0; j < channel.inner; j++) out[j] = run[j] > 0 ? out[j] : 0;
-    }
-}
-
-// dx (+)= slope dy
-VECTORISED static void channel_scale(Channel channel, const float *dy, float *dx, bool add,
-                                     float slope) {
-    for (size_t i = 0; i < channel.n; i++) {
-        const float *drun = dy + i * channel.stride;
-        float *out = dx + i * channel.stride;
-        INDEPENDENT
-        for (size_t j = 0; j < channel.inner; j++) {
-            float gradient = slope * drun[j];
-            out[j] = add ? out[j] + gradient : gradient;
-        }
-    }
 }
 
 // dx (+)= slope (dy - dy_mean - (x - mean) lean): the gradient without the two directions that the
-// statistics took out, a shift of all x and a stretch about the mean.
-VECTORISED static void channel_project(Channel channel, const float *x, const float *dy, float *dx,
-                                       bool add, float mean, float slope, float dy_mean,
-                                       float lean) {
-    for (size_t i = 0; i < channel.n; i++) {
-        const float *run = x + i * channel.stride, *drun = dy + i * channel.stride;
-        float *out = dx + i * channel.stride;
-        INDEPENDENT
-        for (size_t j = 0; j < channel.inner; j++) {
-            float gradient = slope * (drun[j] - dy_mean - (run[j] - mean) * lean);
-            out[j] = add ? out[j] + gradient : gradient;
+// statistics took out, a shift of all x and a stretch about the mean. dy is masked if `relu`.
+VECTORISED static void project(const Block *block, const Factors *factors, const float *dy,
+                               bool relu, const NormGradient *to) {
+    const BatchNorm *norm = block->norm;
+    const bool add = to->add_dx;
+    for (size_t i = norm->n; i-- > 0;)
+        for (size_t c = 0; c < block->channels; c++) {
+            const size_t at = run_at(block, i, c);
+            const float *x = norm->x + at, *slopes = dy + at;
+            const float *y = relu ? norm->y + at : slopes;
+            const Factors f = factors[c];
+            float *out = to->dx + at;
+            INDEPENDENT
+            for (size_t j = 0; j < norm->inner; j++) {
+                float slope = relu && !(y[j] > 0) ? 0 : slopes[j];
+                float gradient = f.slope * (slope - f.dy_mean - (x[j] - f.mean) * f.lean);
+                out[j] = add ? out[j] + gradient : gradient;
+            }
         }
-    }
 }
 
-// ---- one channel of a norm ---------------------------------------------------------------------
-
-static Channel channel_of(const BatchNorm *norm) {
-    return (Channel){norm->n, norm->c * norm->inner, norm->inner};
-}
+// ---- channels ----------------------------------------------------------------------------------
 
 static double count_of(const BatchNorm *norm) { // elements per channel
     return (double)(norm->n * norm->inner);
@@ -147,27 +212,39 @@ static void store_running(const BatchNorm *norm, size_t i, Statistics of, double
     update_running(&norm->running_var[i], of.squares / (count - 1), norm->momentum); // unbiased
 }
 
-// Computes the statistics of channel i and stores mean and invstd.
-static Statistics measure(const BatchNorm *norm, size_t i) {
-    const float *x = norm->x + i * norm->inner;
-    double shift = (double)x[0];
-    Sums sums = channel_moments(channel_of(norm), x, shift);
-    double offset = sums.first / count_of(norm); // how far the mean lies from the shift
-    double squares = sums.second - offset * sums.first;
-    if (squares < 0) squares = 0; // rounding can do that when all x are equal
-    Statistics of = {shift + offset, squares};
-    store_statistics(norm, i, of, count_of(norm));
-    return of;
-}
-
-static void normalize(const BatchNorm *norm, size_t i, float *y, float mean, float invstd) {
-    size_t at = i * norm->inner;
-    channel_normalize(channel_of(norm), norm->x + at, y + at, mean, invstd * norm->weight[i],
-                      norm->bias[i]);
+// Computes the statistics of a block's channels and stores mean and invstd.
+static void measure(const Block *block, Statistics *of) {
+    double shift[BLOCK] = {0}, count = count_of(block->norm);
+    PartialSums partial[BLOCK] = {0};
+    for (size_t c = 0; c < block->channels; c++)
+        shift[c] = (double)block->norm->x[run_at(block, 0, c)];
+    add_moments(block, shift, partial);
+    for (size_t c = 0; c < block->channels; c++) {
+        Sums sums = sums_of(&partial[c]);
+        double offset = sums.first / count; // how far the mean lies from the shift
+        double squares = sums.second - offset * sums.first;
+        if (squares < 0) squares = 0; // rounding can do that when all x are equal
+        of[c] = (Statistics){shift[c] + offset, squares};
+        store_statistics(block->norm, block->first + c, of[c], count);
+    }
 }
 
 static float eval_invstd(const BatchNorm *norm, size_t i) {
     return (float)(1 / sqrt((double)norm->running_var[i] + (double)norm->eps));
+}
+
+// Factors of normalize, from the batch's statistics or, in evaluation, the running ones.
+static void normalize_block(const Block *block, bool evaluation, bool finish, float *y) {
+    const BatchNorm *norm = block->norm;
+    Factors factors[BLOCK] = {0};
+    for (size_t c = 0; c < block->channels; c++) {
+        const size_t i = block->first + c;
+        const float invstd = evaluation ? eval_invstd(norm, i) : norm->invstd[i];
+        factors[c].mean = evaluation ? norm->running_mean[i] : norm->mean[i];
+        factors[c].scale = invstd * norm->weight[i];
+        factors[c].bias = norm->bias[i];
+    }
+    normalize(block, factors, finish, y);
 }
 
 // sums: of dy and of dy (x - mean), as below.
@@ -176,13 +253,28 @@ static void store_parameters(const NormGradient *to, size_t i, Sums sums, float 
     if (to->dbias) kernel_store(&to->dbias[i], sums.first, to->add_dbias);
 }
 
-static void project(const BatchNorm *norm, size_t i, const float *dy, const NormGradient *to,
-                    Sums sums, double count) {
-    size_t at = i * norm->inner;
-    double scale = (double)norm->invstd[i];
-    channel_project(channel_of(norm), norm->x + at, dy + at, to->dx + at, to->add_dx, norm->mean[i],
-                    norm->invstd[i] * norm->weight[i], (float)(sums.first / count),
-                    (float)(sums.second * scale * scale / count));
+static void multiply(const Block *block, const float *dy, const float *means, bool mask,
+                     Sums *sums) {
+    double mean[BLOCK] = {0};
+    PartialSums partial[BLOCK] = {0};
+    for (size_t c = 0; c < block->channels; c++) mean[c] = (double)means[block->first + c];
+    (mask ? add_masked_products : add_products)(block, dy, mean, partial);
+    for (size_t c = 0; c < block->channels; c++) sums[c] = sums_of(&partial[c]);
+}
+
+static void project_block(const Block *block, const float *dy, bool relu, const NormGradient *to,
+                          const Sums *sums, double count) {
+    const BatchNorm *norm = block->norm;
+    Factors factors[BLOCK] = {0};
+    for (size_t c = 0; c < block->channels; c++) {
+        const size_t i = block->first + c;
+        const double invstd = (double)norm->invstd[i];
+        factors[c].mean = norm->mean[i];
+        factors[c].slope = norm->invstd[i] * norm->weight[i];
+        factors[c].dy_mean = (float)(sums[c].first / count);
+        factors[c].lean = (float)(sums[c].second * invstd * invstd / count);
+    }
+    project(block, factors, dy, relu, to);
 }
 
 // ---- on one rank --------------------------------------------------------------------------------
@@ -190,55 +282,54 @@ static void project(const BatchNorm *norm, size_t i, const float *dy, const Norm
 static void cpu_batch_norm(const BatchNorm *norm, float *y) {
     if (norm->num_batches_tracked) *norm->num_batches_tracked += 1;
     if (norm->n * norm->inner == 0) return;
-    for (size_t i = 0; i < norm->c; i++) {
-        store_running(norm, i, measure(norm, i), count_of(norm));
-        normalize(norm, i, y, norm->mean[i], norm->invstd[i]);
-        channel_finish(channel_of(norm), norm, i * norm->inner, y);
+    for (Block block = {norm, 0, 0}; block_next(&block);) {
+        Statistics of[BLOCK];
+        measure(&block, of);
+        for (size_t c = 0; c < block.channels; c++)
+            store_running(norm, block.first + c, of[c], count_of(norm));
+        normalize_block(&block, false, true, y);
     }
 }
 
 static void cpu_batch_norm_eval(const BatchNorm *norm, float *y) {
-    for (size_t i = 0; i < norm->c; i++) {
-        normalize(norm, i, y, norm->running_mean[i], eval_invstd(norm, i));
-        channel_finish(channel_of(norm), norm, i * norm->inner, y);
-    }
+    for (Block block = {norm, 0, 0}; block_next(&block);) normalize_block(&block, true, true, y);
 }
 
 static void cpu_batch_norm_gradient(const BatchNorm *norm, float *dy, const NormGradient *to) {
-    for (size_t i = 0; i < norm->c; i++) {
-        size_t at = i * norm->inner;
-        if (norm->relu) channel_mask(channel_of(norm), norm->y + at, dy + at);
-        Sums sums =
-            channel_products(channel_of(norm), norm->x + at, dy + at, (double)norm->mean[i]);
-        store_parameters(to, i, sums, norm->invstd[i]);
-        if (to->dx) project(norm, i, dy, to, sums, count_of(norm));
+    for (Block block = {norm, 0, 0}; block_next(&block);) {
+        Sums sums[BLOCK];
+        multiply(&block, dy, norm->mean, norm->relu, sums);
+        for (size_t c = 0; c < block.channels; c++)
+            store_parameters(to, block.first + c, sums[c], norm->invstd[block.first + c]);
+        if (to->dx) project_block(&block, dy, norm->relu, to, sums, count_of(norm));
     }
 }
 
 static void cpu_batch_norm_eval_gradient(const BatchNorm *norm, const float *dy,
                                          const NormGradient *to) {
-    for (size_t i = 0; i < norm->c; i++) {
-        size_t at = i * norm->inner;
-        float invstd = eval_invstd(norm, i);
-        if (to->dweight || to->dbias)
-            store_parameters(to, i,
-                             channel_products(channel_of(norm), norm->x + at, dy + at,
-                                              (double)norm->running_mean[i]),
-                             invstd);
-        if (to->dx)
-            channel_scale(channel_of(norm), dy + at, to->dx + at, to->add_dx,
-                          invstd * norm->weight[i]);
+    for (Block block = {norm, 0, 0}; block_next(&block);) {
+        Sums sums[BLOCK] = {0};
+        Factors factors[BLOCK] = {0};
+        if (to->dweight || to->dbias) multiply(&block, dy, norm->running_mean, false, sums);
+        for (size_t c = 0; c < block.channels; c++) {
+            const size_t i = block.first + c;
+            const float invstd = eval_invstd(norm, i);
+            store_parameters(to, i, sums[c], invstd);
+            factors[c].slope = invstd * norm->weight[i];
+        }
+        if (to->dx) scale(&block, factors, dy, to);
     }
 }
 
 // ---- over several ranks -----------------------------------------------------------------------
 
 static void cpu_batch_norm_statistics(const BatchNorm *norm) {
-    for (size_t i = 0; i < norm->c; i++)
-        if (norm->n * norm->inner > 0)
-            measure(norm, i);
-        else
-            norm->mean[i] = norm->invstd[i] = 0;
+    for (size_t i = 0; norm->n * norm->inner == 0 && i < norm->c; i++)
+        norm->mean[i] = norm->invstd[i] = 0;
+    for (Block block = {norm, 0, 0}; norm->n * norm->inner > 0 && block_next(&block);) {
+        Statistics of[BLOCK];
+        measure(&block, of);
+    }
 }
 
 // Merges the statistics of one channel, rank by rank: those of the first n elements and those that
@@ -275,24 +366,33 @@ static void cpu_batch_norm_merge(const BatchNorm *norm, const float *rows, size_
 }
 
 static void cpu_batch_norm_apply(const BatchNorm *norm, float *y) {
-    for (size_t i = 0; i < norm->c; i++) normalize(norm, i, y, norm->mean[i], norm->invstd[i]);
+    for (Block block = {norm, 0, 0}; block_next(&block);) normalize_block(&block, false, false, y);
 }
 
 static void cpu_batch_norm_gradient_sums(const BatchNorm *norm, const float *dy, float *sums,
                                          const NormGradient *to) {
-    for (size_t i = 0; i < norm->c; i++) {
-        size_t at = i * norm->inner;
-        Sums own = channel_products(channel_of(norm), norm->x + at, dy + at, (double)norm->mean[i]);
-        sums[i] = (float)own.first;
-        sums[norm->c + i] = (float)own.second;
-        store_parameters(to, i, own, norm->invstd[i]);
+    for (Block block = {norm, 0, 0}; block_next(&block);) {
+        Sums own[BLOCK];
+        multiply(&block, dy, norm->mean, false, own);
+        for (size_t c = 0; c < block.channels; c++) {
+            const size_t i = block.first + c;
+            sums[i] = (float)own[c].first;
+            sums[norm->c + i] = (float)own[c].second;
+            store_parameters(to, i, own[c], norm->invstd[i]);
+        }
     }
 }
 
 static void cpu_batch_norm_gradient_apply(const BatchNorm *norm, const float *dy, const float *sums,
                                           const double *count, const NormGradient *to) {
-    for (size_t i = 0; i < norm->c; i++)
-        project(norm, i, dy, to, (Sums){(double)sums[i], (double)sums[norm->c + i]}, *count);
+    for (Block block = {norm, 0, 0}; block_next(&block);) {
+        Sums all[BLOCK];
+        for (size_t c = 0; c < block.channels; c++) {
+            const size_t i = block.first + c;
+            all[c] = (Sums){(double)sums[i], (double)sums[norm->c + i]};
+        }
+        project_block(&block, dy, false, to, all, *count);
+    }
 }
 
 const NormKernels cpu_norm = {

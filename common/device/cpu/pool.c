@@ -90,7 +90,7 @@ static FourFloats largest_of_2x2(const FourFloats values[4], int32_t width, Four
     return record;
 }
 
-// The last windows of a row, of which there are fewer than four.
+// A row of fewer than four windows.
 static void max_pool_rest(const float *plane, int32_t width, size_t first, size_t count, float *y,
                           int32_t *chosen) {
     const FourPlaces last = (int32_t)(first + 2 * (count - 1)) + (FourPlaces){0};
@@ -107,12 +107,24 @@ static void max_pool_rest(const float *plane, int32_t width, size_t first, size_
     }
 }
 
-// One row of windows of 2 x 2 with a stride of 2, which most networks have. The first one's corner
-// is at position `first` of the plane.
+// Windows of 2 x 2 with a stride of 2, which most networks have.
+static bool is_common(const Window *v) {
+    return v->kernel == 2 && v->stride == 2 && v->pad == 0;
+}
+
+// The next four windows of a row after those from i on; the last four overlap with those before.
+static size_t next_four(size_t i, size_t width) {
+    return i + 4 < width && i + 8 > width ? width - 4 : i + 4;
+}
+
+// One row of common windows. The first one's corner is at position `first` of the plane.
 static void max_pool_row_2x2(const Window *v, const float *plane, size_t first, float *y,
                              int32_t *chosen) {
-    size_t i = 0;
-    for (; i + 4 <= v->ow; i += 4) {
+    if (v->ow < 4) {
+        max_pool_rest(plane, (int32_t)v->w, first, v->ow, y, chosen);
+        return;
+    }
+    for (size_t i = 0; i < v->ow; i = next_four(i, v->ow)) {
         const size_t at = first + 2 * i;
         FourFloats values[4], record;
         FourPlaces best;
@@ -123,19 +135,18 @@ static void max_pool_row_2x2(const Window *v, const float *plane, size_t first, 
         memcpy(y + i, &record, sizeof record);
         memcpy(chosen + i, &best, sizeof best);
     }
-    if (i < v->ow) max_pool_rest(plane, (int32_t)v->w, first + 2 * i, v->ow - i, y + i, chosen + i);
 }
 
 void cpu_max_pool(const Window *v, const float *x, float *y, int32_t *chosen) {
     check_pool(v);
     CHECK(v->h * v->w <= INT32_MAX, "a plane of %zu x %zu", v->h, v->w);
     size_t out = 0;
-    bool is_common = v->kernel == 2 && v->stride == 2 && v->pad == 0;
+    const bool common = is_common(v);
     for (size_t i = 0; i < v->n * v->c; i++) {
         const float *plane = x + i * v->h * v->w;
-        for (size_t row = 0; is_common && row < v->oh; row++, out += v->ow)
+        for (size_t row = 0; common && row < v->oh; row++, out += v->ow)
             max_pool_row_2x2(v, plane, 2 * row * v->w, y + out, chosen + out);
-        for (size_t row = 0; !is_common && row < v->oh; row++)
+        for (size_t row = 0; !common && row < v->oh; row++)
             for (size_t column = 0; column < v->ow; column++, out++) {
                 size_t best =
                     largest(plane, v->w, pool_range(v, row, v->h), pool_range(v, column, v->w));
@@ -145,13 +156,47 @@ void cpu_max_pool(const Window *v, const float *x, float *y, int32_t *chosen) {
     }
 }
 
+// Stores a, b, a, b, ... of four each.
+static void store_pairs(float *row, FourFloats left, FourFloats right) {
+    const FourFloats low = __builtin_shufflevector(left, right, 0, 4, 1, 5);
+    const FourFloats high = __builtin_shufflevector(left, right, 2, 6, 3, 7);
+    memcpy(row, &low, sizeof low);
+    memcpy(row + 4, &high, sizeof high);
+}
+
+// The gradient of one row of common windows, at least four, stored to two rows of the plane.
+static void max_pool_gradient_row_2x2(const Window *v, const int32_t *chosen, const float *dy,
+                                      float *plane, size_t first) {
+    for (size_t i = 0; i < v->ow; i = next_four(i, v->ow)) {
+        const size_t at = first + 2 * i;
+        const int32_t width = (int32_t)v->w;
+        const FourPlaces corner = (int32_t)at + (FourPlaces){0, 2, 4, 6};
+        const FourPlaces places[4] = {corner, corner + 1, corner + width, corner + width + 1};
+        FourPlaces best;
+        FourFloats gradient, of[4];
+        memcpy(&best, chosen + i, sizeof best);
+        memcpy(&gradient, dy + i, sizeof gradient);
+        gradient += 0.0f; // -0 becomes 0, as in a sum
+        for (int t = 0; t < 4; t++)
+            of[t] = (FourFloats)((FourPlaces)gradient & (best == places[t]));
+        store_pairs(plane + at, of[0], of[1]);
+        store_pairs(plane + at + v->w, of[2], of[3]);
+    }
+    for (size_t x = 2 * v->ow; x < v->w; x++) plane[first + x] = plane[first + v->w + x] = 0;
+}
+
 void cpu_max_pool_gradient(const Window *v, const int32_t *chosen, const float *dy, float *dx,
                            bool accumulate) {
-    size_t plane = v->oh * v->ow;
-    if (!accumulate) memset(dx, 0, v->n * v->c * v->h * v->w * sizeof *dx);
-    for (size_t i = 0; i < v->n * v->c; i++)
-        for (size_t j = 0; j < plane; j++)
-            dx[i * v->h * v->w + (size_t)chosen[i * plane + j]] += dy[i * plane + j];
+    const size_t plane = v->oh * v->ow, size = v->h * v->w;
+    const bool common = is_common(v) && v->ow >= 4 && !accumulate;
+    if (!common && !accumulate) memset(dx, 0, v->n * v->c * size * sizeof *dx);
+    for (size_t i = 0; i < v->n * v->c; i++, chosen += plane, dy += plane, dx += size) {
+        for (size_t row = 0; common && row < v->oh; row++)
+            max_pool_gradient_row_2x2(v, chosen + row * v->ow, dy + row * v->ow, dx,
+                                      2 * row * v->w);
+        for (size_t j = 2 * v->oh * v->w; common && j < size; j++) dx[j] = 0;
+        for (size_t j = 0; !common && j < plane; j++) dx[(size_t)chosen[j]] += dy[j];
+    }
 }
 
 void cpu_avg_pool(const Window *v, const float *x, float *y) {
