@@ -92,6 +92,19 @@ lost() { # SIGNAL 'what the console says'
 lost KILL 'rank 1'
 lost STOP 'rank 1'
 
+# A loss that is not finite ends both programs in the same step, also where the norm of the gradients is.
+for clip in 0 1; do
+    for program in train_ddp train_fsdp; do
+        status=0
+        "$bin/ddprun" --nproc-per-node 2 "$bin/$program" --model mlp --lr 1000000 --steps 60 --no-eval --clip-grad-norm $clip \
+            >out.txt 2>err.txt || status=$?
+        echo "$status $(grep -m 1 -o 'the loss is .*' err.txt)" >"$program.ends"
+    done
+    checks=$((checks + 1))
+    grep -q '^1 .*nan at step [0-9]* .*training has diverged' train_ddp.ends && cmp -s train_ddp.ends train_fsdp.ends ||
+        fail "diverged: $(cat train_ddp.ends train_fsdp.ends)"
+done
+
 # --- What cannot be combined
 
 one() { "$bin/train_fsdp" --steps 2 --no-eval "$@"; }
