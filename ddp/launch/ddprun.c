@@ -91,7 +91,7 @@ static void add_output_and_deadlines(CommandLine *c) {
     options_add_float(
         o, "heartbeat-timeout", &l->heartbeat_s, 0, 1e6,
         "silence after which a rank that has sent heartbeats fails; a stopped rank fails after "
-        "this time or 30 s, whichever is less, another node after 3 to 10 s; 0: never");
+        "this time or 30 s, whichever is less, and another node is lost after 3 to 10 s; 0: never");
     options_metavar(o, "S");
     options_add_float(o, "start-timeout", &l->start_timeout_s, 0, 1e6,
                       "of counting the GPUs, of the rendezvous of the nodes, and of their ranks");

@@ -28,14 +28,20 @@ static void publish_ready(Launch *launch, int ready_for) {
 
 // ---- Waiting for a place
 
-// Takes the place that node 0 has written, if its generation is a new one.
+// Takes the place that node 0 has written, if its generation is a new one and has not ended: after
+// a suspension this node may see it late.
 static bool take_place(Launch *launch) {
-    char key[32], place[NODES_TEXT_MAX];
+    char key[32], place[NODES_TEXT_MAX], end[NODES_TEXT_MAX];
     int generation, node, nodes, at = 0;
     snprintf(key, sizeof key, "place_%d", launch->elastic->member);
     nodes_claim(launch, key, NULL, place);
     if (sscanf(place, "%d %d %d %n", &generation, &node, &nodes, &at) != 3) return false;
     if (generation < launch->elastic->ready_for) return false;
+    snprintf(key, sizeof key, "end_%d", generation);
+    if (*nodes_claim(launch, key, NULL, end)) {
+        publish_ready(launch, generation + 1);
+        return false;
+    }
     launch->attempt = generation;
     launch->node = node;
     launch->nodes = nodes;

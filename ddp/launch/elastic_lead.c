@@ -28,6 +28,12 @@ static bool is_included(const Launch *launch, const ElasticMember *m) {
     return launch->attempt >= 0 && m->generation == launch->attempt;
 }
 
+// It was lost, or left before all nodes had ended.
+static bool is_gone(Launch *launch, const ElasticMember *m) {
+    if (m->ready_for != MEMBER_LEFT) return is_lost(launch, m);
+    return nodes_count(launch, "done", launch->attempt, 0, NULL) < launch->nodes;
+}
+
 static void refresh_member(Launch *launch, int number) {
     ElasticMember *m = &launch->elastic->members[number];
     char key[32], value[NODES_TEXT_MAX];
@@ -68,9 +74,12 @@ LaunchEnd elastic_check(Launch *launch, char text[NODES_TEXT_MAX]) {
         const ElasticMember *m = &launch->elastic->members[i];
         if (is_included(launch, m) && is_there(launch, m)) included++;
         if (!is_included(launch, m) && is_ready(launch, m)) asks = m;
-        if (!is_included(launch, m) || !is_lost(launch, m)) continue;
-        snprintf(text, NODES_TEXT_MAX, "the ddprun on %s has been silent for %g s", m->name,
-                 nodes_silence_s(launch));
+        if (!is_included(launch, m) || !is_gone(launch, m)) continue;
+        if (m->ready_for == MEMBER_LEFT)
+            snprintf(text, NODES_TEXT_MAX, "%s has left", m->name);
+        else
+            snprintf(text, NODES_TEXT_MAX, "the ddprun on %s has been silent for %g s", m->name,
+                     nodes_silence_s(launch));
         return END_CHANGED;
     }
     // A node that asks when the ranks have begun to end would restart a finished job.
@@ -168,7 +177,8 @@ static void await_more(Launch *launch, Patience *patience, int ready) {
     if (patience_is_over(patience)) {
         snprintf(text, sizeof text,
                  "only %d node%s ready, --nnodes %d:%d needs %d, and no other came within %g s: "
-                 "start ddprun there with --node-rank 1, --master-port %d and the same options "
+                 "start ddprun on another node with --node-rank 1, --master-port %d and the same "
+                 "options "
                  "and DDPRUN_TOKEN",
                  ready, ready == 1 ? " is" : "s are", o->min_nodes, o->nodes, o->min_nodes,
                  o->start_timeout_s, launch->port);

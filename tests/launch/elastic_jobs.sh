@@ -20,7 +20,7 @@ node() {
 }
 # ours [NUMBER]: the processes of all nodes, or of one, by the variables that they inherit.
 ours() {
-    grep -lsaz "^DDPC_ELASTIC_TEST=$folder\$" /proc/[0-9]*/environ | while read -r file; do
+    grep -lsaz "^DDPC_ELASTIC_TEST=$folder" /proc/[0-9]*/environ | while read -r file; do
         [ -n "${1-}" ] && ! grep -qsaz "^DDPC_ELASTIC_NODE=$1\$" "$file" && continue
         file=${file#/proc/}
         echo "${file%/environ}"

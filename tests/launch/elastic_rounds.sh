@@ -201,7 +201,7 @@ link='--link 10,10000'
 [ "\$WORLD_SIZE" != 1 ] || link=
 exec "$bin/train_ddp" $options \$link --resume auto --out out
 END
-echo "seed $seed; each round: equal bits, nothing left, no step lost that a checkpoint held"
+echo "seed $seed; each round: equal bits, nothing left, no step lost that a checkpoint held (_: rank 0 ended before it resumed)"
 echo 'round  min  nodes            resumed at steps        s    events (on machine)'
 for ((round = 1; round <= rounds; round++)); do run_round; done
 echo "elastic_rounds: $rounds rounds, all as expected"
