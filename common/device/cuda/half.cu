@@ -1,7 +1,7 @@
 /* half.cu: tensors in 16 bits, images with the channels last: elements and windows, and the table
- * of all kernels in 16 bits (linear: blas.c, attention: attention.cu, convolution: conv.cu, batch
- * norm: norm.cu). One thread computes one element, in float32, and rounds it; neighbouring threads
- * have neighbouring channels of the same pixel, which are adjacent in memory.
+ * of all kernels in 16 bits (linear: blas.c, attention: attention/choice.cu, convolution: conv.cu,
+ * batch norm: norm.cu). One thread computes one element, in float32, and rounds it; neighbouring
+ * threads have neighbouring channels of the same pixel, which are adjacent in memory.
  */
 #include "common/device/cuda/activations.cuh"
 #include "common/device/cuda/map.cuh"
