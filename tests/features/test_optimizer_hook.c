@@ -1,6 +1,6 @@
-/* test_optimizer_hook.c: on a GPU the optimizer in the hook sends its numbers as the whole
- * optimizer does, beside the work: no copy from the host stands between the kernels of a step.
- * (test_semantics_hooks.c is about what it computes.)
+/* test_optimizer_hook.c: the optimizer in the hook steps as the whole optimizer does, bit for bit.
+ * On a GPU it also sends its numbers as that does, beside the work: no copy from the host stands
+ * between the kernels of a step. (test_semantics_hooks.c: in a wrapped model.)
  */
 #include "tests/rigs/check.h"
 
@@ -75,7 +75,7 @@ static void train(Device *device, const OptimizerConfig *config, bool inside, fl
     module_close(model);
 }
 
-static void numbers_are_sent_beside_the_work(void **state) {
+static void steps_as_the_whole_optimizer(void **state) {
     static const OptimizerConfig kinds[] = {
         {.kind = OPTIMIZER_SGD, .momentum = 0.9},
         {.kind = OPTIMIZER_ADAMW, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8}};
@@ -90,19 +90,19 @@ static void numbers_are_sent_beside_the_work(void **state) {
         device->backend = counter.own;
         assert_memory_equal(whole, parts, sizeof whole);
         assert_true(whole[0] < 1 && whole[1] < 1);
-        assert_int_equal(counter.copies, 0);
+        if (!device_is_synchronous(device)) assert_int_equal(counter.copies, 0);
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     Error err = {0};
-    Device *device = device_open("cuda", &err);
+    Device *device = device_open(argc > 1 ? argv[1] : "cpu:0", &err);
     if (!device) {
         printf("%s\n", err.message);
         return err.status;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(numbers_are_sent_beside_the_work, device)};
+        cmocka_unit_test_prestate(steps_as_the_whole_optimizer, device)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     device_close(device);
     return failed;
