@@ -205,9 +205,32 @@ static void caps(ProcessGroup *group, const void *argument, Outcome *outcome) {
     }
 }
 
+// Five parameters of 0.6 MiB: the first bucket closes at 1 MiB, with two of them, the other is not
+// full at 25. Buckets are numbered from the end.
+static void default_caps(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    const ReducerConfig config = {.bucket_cap_mb = -1, .op = PG_AVG};
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const size_t count = 160000;
+    rig->model = module_create("Large", NULL);
+    for (char name[] = "a"; *name < 'f'; ++*name)
+        module_add_parameter(module_add(rig->model, name, module_create("Part", NULL)), rig->device,
+                             "p", 1, &count);
+    NamedTensors parameters = module_tensors(rig->model, MODULE_PARAMETERS);
+    module_release_grads(rig->model, &parameters);
+    Reducer *reducer = reducer_create(parameters, group, &config, &outcome->error);
+    reducer_set_policy(reducer, (ReadyPolicy){.permanent_buckets = true});
+    const BucketPlan *plan = &reducer->slab.plan;
+    EXPECT(plan->bucket_count == 2 && plan->start[1] == 3 && plan->start[2] == 5);
+    EXPECT(plan->limits[0] == 25 << 20 && plan->limits[1] == 1 << 20);
+    reducer_close(reducer);
+    rig_close(rig);
+}
+
 static void caps_are_in_mebibytes(void **state) {
     (void)state;
     play(caps);
+    play(default_caps);
 }
 
 // A gradient is computed where it will be reduced: nothing is copied in or out. Each begins on a

@@ -264,6 +264,16 @@ static void compare_given(Rig *rig, const Setting *s, const Reference *r, int st
                 sqrt(apart), sqrt(size));
 }
 
+// The device's: P and Q of every matrix, what is not compressed, and the errors.
+static size_t bytes_of_state(bool feedback) {
+    size_t floats = 0;
+    for (int k = 0; k < GIVEN; k++) {
+        const size_t n = SHAPES[k].n, m = SHAPES[k].m;
+        floats += k == VECTOR ? n : (n + m) * COLUMNS + (feedback ? n * m : 0);
+    }
+    return floats * sizeof(float);
+}
+
 static void follow_the_algorithm(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const Setting *s = argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -272,7 +282,9 @@ static void follow_the_algorithm(ProcessGroup *group, const void *argument, Outc
     config.global_normalization = s->global;
     const PowerSgdConfig powersgd = {COLUMNS, START, 0.01, s->feedback, s->warm, 5};
     rig_wrap(rig, given_model(rig->device), &config);
+    const size_t before = rig->device->bytes;
     PowerSgd *power = power_sgd_create(ddp_reducer(rig->wrapper), &powersgd, &outcome->error);
+    EXPECT(rig->device->bytes - before == bytes_of_state(s->feedback));
     EXPECT(ddp_register_comm_hook(rig->wrapper, power_sgd_hook(power), NULL) == 0);
     Reference *references = memory_zalloc(GIVEN * sizeof *references);
     for (int step = 0; step < ROUNDS; step++) {

@@ -156,6 +156,10 @@ static void types(void **state) {
         Tensor *qkv = rows_of_ones(tape, 6, 12);
         expect(op_attention(tape, qkv, 3, 2), half, "attention of float32");
         expect(op_attention(tape, op_half(tape, qkv), 3, 2), half, "attention");
+        Tensor *back = op_float32(tape, op_half(tape, ones(tape, 7))); // one dimension
+        float numbers[7];
+        device_copy(NULL, numbers, device, tensor_f32(back), sizeof numbers);
+        for (int i = 0; i < 7; i++) assert_true(numbers[i] == 1);
     }
     tape_close(tape);
     for (int i = 0; i < 4; i++) module_close(chain.part[i]);
