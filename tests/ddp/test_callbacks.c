@@ -269,8 +269,8 @@ static void count_close(void *state) {
     ++*(int *)state;
 }
 
-// A hook that lacks one part, each in turn, and a whole one after another: every refused hook is
-// closed, once, and the one that was there goes on.
+// A hook that lacks one part, each in turn, and a second whole hook: every refused hook is closed,
+// once, and the registered hook still reduces.
 static void refuse_hooks(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;

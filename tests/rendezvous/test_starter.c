@@ -123,9 +123,9 @@ static void starters_that_do_not_help(void **state) {
     page->refuses = false;
     page->deaf = rank.several_hosts = true;
     expect_refusal(&rank, "the ranks are on several hosts: set MASTER_ADDR to rank 0's host");
-    rank.by_mpirun = page->deaf = false; // nobody is asked
+    rank.by_mpirun = page->deaf = false; // no starter is asked
     expect_refusal(&rank, "the ranks are on several hosts");
-    // A world of one meets nobody, so no starter is asked.
+    // A world of one rank asks no starter.
     Outcome outcome;
     page->refuses = true;
     rank = started(0, 1);
