@@ -116,7 +116,7 @@ for time in $(sed -n '1,/^!/p' README.md | grep -oE '[0-9]+\.[0-9]+ ms' | cut -d
         END { exit !found }' $result/summary-link.csv
 done
 
-for program in train_single train_dp train_ddp ddprun compare_tensors; do "$bin/$program" --help; done >"$work/help"
+for program in train_single train_dp train_ddp ddprun compare_tensors bench_step; do "$bin/$program" --help; done >"$work/help"
 # shellcheck disable=SC2086
 for option in $(cat $pages | grep -oE -- '--[a-z][a-z-]+' | sort -u); do
     case $option in

@@ -64,7 +64,8 @@ class Look(unittest.TestCase):
         """Each phase has a colour of its own, in gnuplot's palette and everywhere."""
         self.assertEqual(len(set(look.PHASES.values())), len(look.PHASES))
         self.assertIn(f'phases = "{" ".join(look.PHASES)}"', look.gnuplot())
-        self.assertIn('colour_of(strategy) = strategy eq "dp" ? "#E69F00" : strategy eq "ddp" ? "#0072B2" : strategy eq "mine" ? "#009E73" : "#000000"', look.gnuplot())
+        for strategy, colour in (("dp", "orange"), ("ddp", "blue"), ("mine", "green"), ("zero1", "sky"), ("fsdp", "purple")):
+            self.assertIn(f'strategy eq "{strategy}" ? "{look.COLOURS[colour]}"', look.gnuplot())
         self.assertIn("--grey: #999;", look.css())
 
 
