@@ -28,7 +28,7 @@
 #define SQUARE_SUM_INLINE static inline
 #endif
 
-// A float32 that is not negative: mantissa 2^(exponent - 149); inf and NaN have their own exponent.
+// A square: mantissa 2^(exponent - 149); inf and NaN have their own exponent.
 typedef struct Square {
     uint32_t mantissa; // < 2^24; NaN: > 2^23
     int exponent;      // from 0 to SQUARE_SPECIAL
@@ -38,6 +38,7 @@ enum { SQUARE_BITS = 24, SQUARE_SPECIAL = 254 };
 SQUARE_SUM_INLINE Square square_of(float square) {
     uint32_t bits;
     memcpy(&bits, &square, sizeof bits);
+    bits &= 0x7fffffff; // of a NaN: inf - inf is a negative one on x86
     const uint32_t hidden = (uint32_t)1 << (SQUARE_BITS - 1), field = bits / hidden;
     const Square subnormal = {bits, 0}, normal = {bits % hidden + hidden, (int)field - 1};
     return field == 0 ? subnormal : normal;

@@ -141,6 +141,7 @@ static void test_ends(void **state) {
         {-3e38f, INFINITY},
         {-INFINITY, INFINITY},
         {NAN, NAN},
+        {-NAN, NAN},
         {0x1p-75f, 0}, // 2^-150 is rounded to even
         {least, sqrt(0x1p-149)},
         {1e-45f, 0},
