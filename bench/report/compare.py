@@ -108,7 +108,7 @@ class Comparison:
             "worlds": " ".join(map(str, results.timed_worlds)),
             "answer_world": results.world,
             "units": results.fact("units", "cores"),
-            "key_phases": seen_phases(450, [results.rows(f"plots/{path.name}") for path in plots.glob("phases-*.csv")]),
+            "key_phases": key_phases(results),
             "key_timeline": seen_phases(580, [results.rows("plots/timeline.csv")]),
             "timeline_model": f"{captions.traced_network(results)}, {self.where}",
             "link_text": results.link,
@@ -249,6 +249,11 @@ def seen_phases(width, files):
             if row["phase"] in look.PHASES and pixels > 1.5:
                 seen.add(row["phase"])
     return " ".join(phase for phase in look.PHASES if phase in seen)
+
+
+def key_phases(results):
+    """The phases in the key of the figure of phases, whose bars are 450 pixels wide at most."""
+    return seen_phases(450, [results.rows(f"plots/{path.name}") for path in results.plots.glob("phases-*.csv")])
 
 
 def write(folder, title="DataParallel and DistributedDataParallel, compared"):

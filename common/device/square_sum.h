@@ -38,7 +38,7 @@ enum { SQUARE_BITS = 24, SQUARE_SPECIAL = 254 };
 SQUARE_SUM_INLINE Square square_of(float square) {
     uint32_t bits;
     memcpy(&bits, &square, sizeof bits);
-    bits &= 0x7fffffff; // of a NaN: inf - inf is a negative one on x86
+    bits &= 0x7fffffff; // clears the sign bit, which a NaN may have (inf - inf on x86)
     const uint32_t hidden = (uint32_t)1 << (SQUARE_BITS - 1), field = bits / hidden;
     const Square subnormal = {bits, 0}, normal = {bits % hidden + hidden, (int)field - 1};
     return field == 0 ? subnormal : normal;

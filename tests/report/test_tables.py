@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tables, names of networks, the runs that a row is made of, and what is drawn beside what is said."""
 
+import os
 import unittest
 
 from made import Made, row
@@ -93,6 +94,17 @@ class Drawn(unittest.TestCase):
         """The key is whole; a phase that cannot be seen is not in it."""
         rows = read_rows([("forward", 0, 80), ("gather", 80, 82), ("data", 82, 82.1), ("waiting", 83, 100)])
         self.assertEqual(compare.seen_phases(450, [rows]), "forward gather")
+
+    def test_key_of_a_relative_folder(self):
+        with Made() as made:
+            (made.folder / "plots").mkdir(exist_ok=True)
+            (made.folder / "plots" / "phases-mlp.csv").write_text("phase,begin_ms,end_ms\nforward,0,80\n")
+            before = os.getcwd()
+            os.chdir(made.folder.parent)
+            try:
+                self.assertEqual(compare.key_phases(Results(made.folder.name)), "forward")
+            finally:
+                os.chdir(before)
 
     def test_missing_results(self):
         with Made() as made:

@@ -1,11 +1,12 @@
 /* conv.c: the CPU backend's convolution, computed directly from the images.
  *
- * For an output pixel, each tap (row, column) of the window sees one input pixel. A "fan" of an
- * image stores these so that neighbouring outputs see neighbouring elements: for each column of
- * the window it has a copy of each channel, shifted, cut to the outputs' width, and with zeros for
- * the padding. At stride s a copy has every s-th column, and every s-th row is in one group. So the
- * inner loops (conv_sums.h) run over whole planes, for any stride, padding and width. For a window
- * of 3 x 3 that is three copies; the matrix of im2col has nine.
+ * Each tap (row, column) of the window reads one input pixel per output pixel. A "fan" is the
+ * image lowered along the columns only (as in MEC: Cho and Brand, "MEC: Memory-efficient
+ * Convolution for Deep Neural Network", 2017): for each column of the window, a copy of each
+ * channel, shifted, cut to the outputs' width, and zero-padded. At stride s a copy samples the
+ * columns with stride s, and its rows are grouped by their index modulo s. So a tap's inputs are
+ * contiguous, and the inner loops (conv_sums.h) run over whole planes, for any stride, padding and
+ * width. A window of 3 x 3 takes three copies; the matrix of im2col has nine.
  *
  * The input gradient is a convolution of dy with mirrored weights. At stride s it is s^2 of them,
  * one for each position in a square of s x s pixels: pixels at the same position are seen by the

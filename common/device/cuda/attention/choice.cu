@@ -1,15 +1,15 @@
-/* choice.cu: attention in 16 bits is computed on tensor cores (mma.cu) where they give what the
- * exact kernels (../attention.cu) give, and by these otherwise.
+/* choice.cu: selects the kernels of attention in 16 bits: tensor cores (mma.cu) where their results
+ * agree with the exact kernels' (../attention.cu), the exact kernels otherwise.
  *
  *   capability below 8.0, heads of no multiple of 8 elements     exact
  *   first use of a length, size and type                         both, on random numbers; compared
  *   a result differs by more than rounding                       exact, and a note on stderr
  *
- * The emulator's twins cannot tell a layout that kernel and twin misread alike, and no card was at
- * hand when mma.cu was written: that is why a card is asked once per shape. The comparison has one
- * text of two heads, and lengths of at most a few tiles, with the shape's remainder; it waits for
- * the device. A refusal is of this rank's device alone: the exact result differs from the other by
- * rounding, so ranks of different cards may disagree without harm.
+ * The comparison runs on the card, because the emulator's twins cannot detect a lane layout that
+ * kernel and twin misread alike, and mma.cu was written without a card. Its input is one text of
+ * two heads, at most LONGEST_TRIAL tokens and the length's remainder modulo TILE; it synchronizes
+ * with the device. Each rank decides for its own device: the two results differ by rounding only,
+ * and gradients are reduced, so replicas stay equal where ranks decide differently.
  */
 #include <math.h>
 
