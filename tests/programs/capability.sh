@@ -23,7 +23,7 @@ losses 80 --amp bf16
 
 # Attention on tensor cores that compute something else is refused, in one line.
 for sound in 1 0; do
-    run "tensor cores $sound" env DDPC_EMULATED_TENSOR_CORES=$sound "$bin/train_single" --device cuda --model gpt --amp bf16 \
+    run "tensor cores $sound" env DDPC_EMULATED_CAPABILITY=90 DDPC_EMULATED_TENSOR_CORES=$sound "$bin/train_single" --device cuda --model gpt --amp bf16 \
         --global-batch 2 --steps 2 --no-eval
     [ "$(grep -c 'note: cuda:0: attention on tensor cores is off for 64 tokens' err.txt)" = $((1 - sound)) ] ||
         fail "tensor cores $sound: $(cat err.txt)"
