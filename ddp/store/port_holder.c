@@ -41,16 +41,18 @@ static void write_process(int pid, char *text, size_t capacity) {
 void port_holder_name(int port, char *text, size_t capacity) {
     char wanted[64], link[64];
     glob_t all;
+    int holder = 0;
     text[0] = '\0';
     unsigned long inode = listener_inode("/proc/net/tcp", port);
     if (!inode) inode = listener_inode("/proc/net/tcp6", port);
     if (!inode || glob("/proc/[0-9]*/fd/*", GLOB_NOSORT, NULL, &all) != 0) return;
     snprintf(wanted, sizeof wanted, "socket:[%lu]", inode);
-    for (size_t i = 0; i < all.gl_pathc && !*text; i++) {
+    for (size_t i = 0; i < all.gl_pathc; i++) {
         const ssize_t n = readlink(all.gl_pathv[i], link, sizeof link - 1);
         link[n > 0 ? n : 0] = '\0';
-        if (strcmp(link, wanted) == 0)
-            write_process(atoi(all.gl_pathv[i] + strlen("/proc/")), text, capacity);
+        const int pid = atoi(all.gl_pathv[i] + strlen("/proc/"));
+        if (strcmp(link, wanted) == 0 && (holder == 0 || pid < holder)) holder = pid;
     }
+    if (holder != 0) write_process(holder, text, capacity);
     globfree(&all);
 }

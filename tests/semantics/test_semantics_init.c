@@ -155,16 +155,39 @@ static void row_89_dns_timeout(void **state) {
     refuse_meeting(&me, 0.3, "no store within 0.3 s: address 'no..such..host' cannot be looked up");
 }
 
+enum { CHILDREN = 100 };
+
+// Children that inherit the listening socket and wait until the pipe ends.
+static int start_children(pid_t *pids) {
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    for (int i = 0; i < CHILDREN; i++) {
+        pids[i] = fork();
+        assert_true(pids[i] >= 0);
+        if (pids[i] > 0) continue;
+        char byte;
+        close(ends[1]);
+        _exit(read(ends[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    close(ends[0]);
+    return ends[1];
+}
+
+// The process that opened the socket is named, not one of many children that inherited it.
 static void row_89_busy_port(void **state) {
     (void)state;
     char url[64], holder[64];
+    pid_t children[CHILDREN];
     Error err = {0};
     int listener = net_listen("127.0.0.1", 0, &err);
+    int end = start_children(children);
     snprintf(url, sizeof url, "tcp://127.0.0.1:%d", net_port(listener));
     snprintf(holder, sizeof holder, ", pid %d)", (int)getpid());
     Rendezvous me = read_url(url, 0, 2);
     refuse_meeting(&me, LONG_S, "Address already in use (held by ");
     refuse_meeting(&me, LONG_S, holder);
+    close(end);
+    for (int i = 0; i < CHILDREN; i++) assert_int_equal(waitpid(children[i], NULL, 0), children[i]);
     close(listener);
 }
 
