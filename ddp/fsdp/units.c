@@ -103,13 +103,6 @@ FsdpUnit *unit_create(Module *module, ProcessGroup *group, const FsdpConfig *con
 
 void unit_close(FsdpUnit *unit) {
     const size_t bytes = unit->shard_floats * sizeof(float);
-    for (size_t i = 0; i < unit->count; i++) {
-        Tensor *tensor = unit->parameters[i].tensor;
-        tensor->data = NULL;
-        tensor->grad = NULL;
-        tensor->has_grad = false;
-        tensor->shard = NULL;
-    }
     if (unit->shards) device_free(unit->config.device, unit->shards, bytes);
     if (unit->shard_grads) device_free(unit->config.device, unit->shard_grads, bytes);
     free(unit->parameters);

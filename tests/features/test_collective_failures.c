@@ -15,6 +15,7 @@
 #include "ddp/features/powersgd_hook.h"
 #include "ddp/features/sync_batch_norm.h"
 #include "ddp/features/zero_optimizer.h"
+#include "ddp/fsdp/fully_shard.h"
 #include "ddp/reducer.h"
 
 static const char REASON[] = "the cable is pulled";
@@ -50,7 +51,20 @@ int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err) {
     return status;
 }
 
+// Pieces overlap in place only: MPI forbids every other overlap.
+static void expect_in_place(const ProcessGroup *group, const Collective *c) {
+    const char *send = c->send, *receive = c->receive;
+    const size_t bytes = c->count * pg_type_bytes(c->type), at = (size_t)pg_rank(group) * bytes;
+    const bool gathers = c->kind == PG_ALL_GATHER;
+    if (!gathers && c->kind != PG_REDUCE_SCATTER) return;
+    const char *piece = gathers ? send : receive, *pieces = gathers ? receive : send;
+    const char *end = pieces + (size_t)pg_size(group) * bytes;
+    CHECK(piece + bytes <= pieces || piece >= end || piece == pieces + at,
+          "a piece is %td bytes into the pieces, not %zu", piece - pieces, at);
+}
+
 PgWork *__wrap_pg_start(ProcessGroup *group, Collective collective, Error *err) {
+    expect_in_place(group, &collective);
     pull_now(group, false);
     PgWork *work = __real_pg_start(group, collective, err);
     pull_now(group, true);
@@ -72,6 +86,8 @@ typedef enum Feature {
     SYNC_BATCH_NORM,
     JOIN,
     JOIN_THROWS,
+    FULLY_SHARD, // in place of DistributedDataParallel
+    FULLY_SHARD_BLOCKING,
     FEATURES
 } Feature;
 
@@ -164,8 +180,34 @@ static int after_training(Training *t, Error *err) {
     return ddp_sync_module_states(t->rig.wrapper, elected, err);
 }
 
+// Branches in another order each step, so that the unit that was gathered ahead is the wrong one.
+static int train_sharded(Training *t, Error *err) {
+    Rig *rig = &t->rig;
+    FsdpConfig config = fsdp_config_default();
+    config.overlap = t->feature == FULLY_SHARD;
+    rig->model = test_model("branches", 3, rig->device);
+    module_add(rig->model, "bn", layer_batch_norm(rig->device, CLASSES)); // has buffers
+    for (int i = 0; i < 2; i++)
+        if (fully_shard(rig->model->children[i], rig->group, &config, err) != 0) return -1;
+    if (fully_shard(rig->model, rig->group, &config, err) != 0) return -1;
+    const OptimizerConfig sgd = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
+    t->optimizer = optimizer_create(rig->model, &sgd);
+    for (int step = 0; step < STEPS; step++) {
+        rig->model->config[0] = (size_t)step % 2;
+        module_zero_grad(rig->model);
+        if (test_backward(rig->tape, rig->model, rig->rank, step, 4, 4, err) != 0) return -1;
+        if (fsdp_finish_backward(rig->model, NULL, err) != 0) return -1;
+        optimizer_step(t->optimizer, 0.01);
+    }
+    SafeTensors content = {0};
+    const int status = fsdp_collect(rig->model, FSDP_STATE, t->optimizer, &content, err);
+    safetensors_free(&content);
+    return status == 0 ? fsdp_sync_buffers(rig->model, err) : -1;
+}
+
 static int train(Training *t, Error *err) {
     Rig *rig = &t->rig;
+    if (t->feature >= FULLY_SHARD) return train_sharded(t, err);
     if (open_training(t, err) != 0) return -1;
     const int steps = STEPS + (t->join && rig->rank == 1);
     for (int step = 0; step < steps; step++) {
