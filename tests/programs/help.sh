@@ -1,7 +1,8 @@
 #!/bin/sh
-# help.sh BIN_DIR: what --help says is true: every program has one, its examples run as they stand there (for
-# one epoch), and one that cannot be written is an error. And "did you mean": names that other programs use
-# lead to ours, in one line of a job however many ranks say it, and none leads to an option that is not there.
+# help.sh BIN_DIR: what --help says is true: every program has one, its options are below their titles, its
+# examples run as they stand there (for one epoch), and one that cannot be written is an error. And "did you
+# mean": names that other programs use lead to ours, in one line of a job however many ranks say it, and none
+# leads to an option that is not there.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 unset RANK WORLD_SIZE DDPRUN_TOKEN OMP_NUM_THREADS OPENBLAS_NUM_THREADS
@@ -27,6 +28,24 @@ for script in bench/compare.sh tests/run.sh tests/mutants.sh; do
     ! timeout 20 "$root/$script" --help >/dev/full 2>err.txt || fail "$script --help to a full device: status 0"
     grep -q 'No space left on device' err.txt || fail "$script --help to a full device: $(cat err.txt)"
 done
+
+# --- Titles: an option is below the one that says what it is about
+
+while read -r program option title; do
+    run "$program" "$bin/$program" --help
+    shown=$(awk -v option="--$option" '/^[^ ].*:$/ { title = $0 } $1 == option { print title }' out.txt)
+    [ "$shown" = "$title:" ] || fail "$program: --$option is below \"$shown\", not \"$title:\""
+done <<'TITLES'
+train_single model Model and data
+train_single lr Optimisation
+train_single save Records and files
+train_dp devices DataParallel
+train_ddp bucket-cap-mb DistributedDataParallel
+train_fsdp units fully_shard
+ddprun start-timeout Deadlines, in seconds
+compare_tensors bitwise What passes
+compare_tensors csv What is compared and printed
+TITLES
 
 # --- Every example: in a folder where its files are, found beside this program and not in PATH
 
