@@ -83,10 +83,6 @@ static void launch_close(Launch *launch) {
     store_server_close(launch->server);
     heartbeat_board_close(&launch->board);
     guard_close(&launch->guard);
-    if (launch->signal_fd >= 0) {
-        close(launch->signal_fd);
-        sigprocmask(SIG_SETMASK, &launch->old_mask, NULL);
-    }
     elastic_close(launch);
     free(launch->others);
     free(launch->ranks);
@@ -159,7 +155,6 @@ static int run_attempts(Launch *launch, Error *err) {
 int launcher_run(const LaunchOptions *options, Error *err) {
     Launch *launch = memory_zalloc(sizeof *launch);
     launch->options = options;
-    launch->signal_fd = -1;
     launch->root = -1;
     int status = launch_open(launch, err) == 0 ? launch_rendezvous_nodes(launch, err) : -1;
     if (status > 0)

@@ -37,7 +37,8 @@ typedef struct LaunchOptions {
     char *const *command;                          // argv of every rank, ends with NULL
 } LaunchOptions;
 
-// Runs the job and returns its exit status:
+// Runs the job and returns its exit status. The process is to end with it: the signals that
+// ddprun takes stay blocked.
 //
 //   all ranks exited with 0          0
 //   a rank failed                    the status of the first that did; 128 + number for a signal

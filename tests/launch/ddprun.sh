@@ -61,10 +61,11 @@ until_lines() {
 
 # --- What a rank is told
 
+echo typed >typed
 job 0 --nproc_per_node=2 sh -c 'for v in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK \
     ROLE_RANK ROLE_WORLD_SIZE MASTER_ADDR TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS \
     OMP_NUM_THREADS OPENBLAS_NUM_THREADS DDPRUN_STORE; do eval "printf %s=%s, $v \"\$$v\""; done
-    echo; read -r line || echo "no stdin"'
+    echo; read -r line || echo "no stdin"' <typed
 says out '^RANK=0,LOCAL_RANK=0,WORLD_SIZE=2,LOCAL_WORLD_SIZE=2,GROUP_RANK=0,ROLE_RANK=0,ROLE_WORLD_SIZE=2,MASTER_ADDR=127.0.0.1,TORCHELASTIC_RESTART_COUNT=0,TORCHELASTIC_MAX_RESTARTS=0,OMP_NUM_THREADS=1,OPENBLAS_NUM_THREADS=1,DDPRUN_STORE=1,$'
 says out '^\[1\]: RANK=1,LOCAL_RANK=1,'
 says out '^no stdin$'
@@ -123,6 +124,10 @@ says logs2/attempt_0/2/stderr.log '^err 2$'
 [ ! -e logs2/attempt_0/0/stderr.log ] || complain "a file that was not requested"
 [ "$(cat out)" = "out 0" ] || complain "the console shows more than local rank 0's stdout"
 [ "$(cat err)" = "[0]: err 0" ] || complain "the console shows more than local rank 0's stderr"
+mkdir -p special/attempt_0/0 && ln -s /dev/null special/attempt_0/0/stderr.log
+job 2 --log-dir special sh -c 'echo >ran'
+says err '^error: cannot write special/attempt_0/0/stderr.log: it is not a regular file$'
+[ ! -e ran ] || complain 'a rank whose log file cannot be written'
 # A reader that goes away does not take the job with it; one that never reads does not stop it.
 timeout 30 "$run" sh -c 'yes | head -n 200000; echo ended >finished' 2>err | head -n 1 >out
 until_lines finished 1
@@ -219,6 +224,13 @@ first '^ddprun: rank 1 \(pid [0-9]+, local rank 1, host .+\) died of SIGKILL at 
 says err '^ddprun: rank 0 \(pid [0-9]+\) was ended by ddprun with SIGTERM$'
 gone 'after kill -9 of a rank'
 
+# Without descriptors for the pipes of a rank, those that have started end.
+: >pids
+(ulimit -n 40 && exec timeout 30 "$run" --nproc-per-node 30 sh -c "$slow") >out 2>err
+[ $? -eq 1 ] || complain "a rank without descriptors"
+says err '^error: rank [0-9]+: cannot start a process: Too many open files$'
+gone 'after a rank that could not be started'
+
 # The cause comes first, however early those speak up that lost a peer.
 job 3 --nproc-per-node 3 sh -c 'case $RANK in 2) sleep 0.05; echo boom >&2; exit 3 ;;
     0) echo "peer lost" >&2; exit 1 ;; esac; sleep 60'
@@ -231,6 +243,11 @@ job 4 --nproc-per-node 2 --grace-seconds 0.3 sh -c \
     'echo $$ >>pids; test $RANK = 0 && sleep 0.3 && exit 4; trap "" TERM; while :; do sleep 1; done'
 says err '^ddprun: rank 1 .* ended by ddprun with SIGKILL$'
 gone 'a rank that ignores SIGTERM'
+
+# A rank that ends at once does not shorten the grace of another.
+job 4 --nproc-per-node 3 --grace-seconds 20 sh -c 'test $RANK = 0 && sleep 0.3 && exit 4
+    test $RANK = 1 && exec sleep 60; trap "sleep 1; echo cleaned; exit" TERM; while :; do sleep 0.1; done'
+says out '^\[2\]: cleaned$'
 
 # A stopped rank gets its SIGTERM at once, not only SIGKILL after the grace.
 job 4 --nproc-per-node 2 --grace-seconds 20 sh -c \
