@@ -1,6 +1,6 @@
 #!/bin/sh
 # help.sh BIN_DIR: what --help says is true: every program has one, its options are below their titles, its
-# examples run as they stand there (for one epoch), and one that cannot be written is an error. And "did you
+# examples run as they stand there (for one epoch, two steps or one round), and one that cannot be written is an error. And "did you
 # mean": names that other programs use lead to ours, in one line of a job however many ranks say it, and none
 # leads to an option that is not there.
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -60,8 +60,9 @@ grep -E "^(Example: |  )($names) [^[]*$" help.txt | sed 's/^Example: //; s/^ *//
 while read -r example; do
     wanted=0
     case $example in
-    *train_*--steps*) ;;
+    *train_*--steps*) example="$example --steps 2" ;;
     *train_*) example="$example --epochs 1" ;;
+    bench_profile*) example="$example --rounds 1" ;;
     flight_report*) wanted=1 ;; # one of the ranks has left
     esac
     checks=$((checks + 1))
