@@ -11,7 +11,8 @@ arguments of macros such as CHECK's condition, and everything in a header): it n
 Switched mutants come from libclang's syntax tree, single ones from the tokens of a region. Without
 mutants: case labels, sizeof, static assertions, string literals (thus formats), arguments of
 __builtin_ functions, which must be constants, statements whose loss only a reader or a leak
-checker could see (NOISE), `return -2` (a status is compared with 0: tests/lint.sh), and swaps of
+checker could see (NOISE), `return -2` (a status is compared with 0: tests/lint.sh), a larger array or
+memory_zalloc, and swaps of
 arguments whose order has no effect (SYMMETRIC; EQUALITY if it is compared with 0). Needs the PyPI
 package libclang; its wheel lacks the compiler's own headers, so the flags in $MUTANTS_HEADERS are
 added.
@@ -270,8 +271,9 @@ class Source:
         if word in ('true', 'false'):
             self.add(*self.span(c), 'constant', '0' if word == 'true' else '1')
         elif not self.in_macro(c) and not (parent and parent.type.get_canonical().kind == T.POINTER):
-            status = re.search(r'(\breturn|[?] 0 :) -$', self.text[:self.span(c)[0]][-9:])
-            for new in neighbours(word)[1 if status else 0:]:
+            before = self.text[:self.span(c)[0]][-200:]
+            smaller_only = re.search(r'((\breturn|[?] 0 :) -|\bmemory_zalloc\([^;]*\+ )$', before)
+            for new in neighbours(word)[1 if smaller_only else 0:]:
                 self.add(*self.span(c), 'constant', new)
 
     def binary(self, c, children):

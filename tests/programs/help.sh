@@ -1,8 +1,8 @@
 #!/bin/sh
 # help.sh BIN_DIR: what --help says is true: every program has one, its options are below their titles, its
-# examples run as they stand there (for one epoch, two steps or one round), and one that cannot be written is an error. And "did you
-# mean": names that other programs use lead to ours, in one line of a job however many ranks say it, and none
-# leads to an option that is not there.
+# examples run as they stand there (for one epoch, two steps or one round), and one that cannot be written is
+# an error. And "did you mean": names that other programs use lead to ours, in one line of a job however many
+# ranks say it, and none leads to an option that is not there.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 unset RANK WORLD_SIZE DDPRUN_TOKEN OMP_NUM_THREADS OPENBLAS_NUM_THREADS
