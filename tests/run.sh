@@ -60,10 +60,13 @@ setup_configure . "$build"
 # their time, for a deadline or for a program's one core.
 set -- --test-dir "$build" --output-on-failure --no-tests=error -j "$(($(nproc) + 1))"
 case $preset in
-# (`compare` is about figures, the tutorials' tests about graders, and `help` runs each example of each --help: the
-# programs that they start have tests of their own. `installed` links programs that know nothing of a sanitizer, and
-# `gpu_modules` looks at what is linked.)
-asan) set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E '^(compare|compare_mine|compare_interrupted|report_page|promises|scaling|measuring|paper|help|installed.*|gpu_modules|tutorial_.*)$' ;;
+# (`compare` and `player` are about figures, the tutorials' tests about graders, and `help` runs each example of
+# each --help: the programs that they start have tests of their own. `installed` links programs that know nothing
+# of a sanitizer, and `gpu_modules` looks at what is linked.)
+asan)
+    jobs='compare|compare_mine|compare_interrupted|report_page|player|promises|scaling|measuring|paper|help'
+    set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|installed.*|gpu_modules|tutorial_.*)\$"
+    ;;
 # Numbers, atomics and processes; not scripts that read the build's files, or run tools and compilers.
 aarch64) set -- "$@" -L 'unit|equivalence|fault|parity' -LE 'slow|gpu|mpi' -E '^test_(cuda|pg_nccl).*' \
     -R '^(test_.*|aarch64_bits|training|bits|resume|checkpoint_kill|zero_optimizer|mixed_precision|segnet|text|dry_run)$' ;;
@@ -74,9 +77,12 @@ openmpi | mpich) set -- "$@" -L mpi ;; # the slow ones, too
 # ThreadSanitizer sees threads, not what processes do to each other: the scripts that start whole jobs
 # would only be slow, and so would the kernels, the roundings and the files, which start no thread.
 tsan)
-    jobs='training|allreduce|allreduce_section|promises|scaling|measuring|ranges|paper|segnet|checkpoint_kill|ddprun|chaos|compare|compare_mine|compare_interrupted|report_page|traces|help|bits|bits_table|random_bits_quick|trainer_options|same_files|option_mixes|fsdp|random_fsdp_quick|memory_limit'
-    jobs="$jobs|installed.*|gpu_modules|zero_optimizer|text|dry_run|foreign_weights|manual.*|link|ladder|model|model_page|simulated|peers|scores|regress"
-    jobs="$jobs|test_kernels.*|test_half|test_shapes|test_safetensors|compare_tensors"
+    jobs='training|allreduce|allreduce_section|promises|scaling|measuring|ranges|paper|segnet|checkpoint_kill|ddprun'
+    jobs="$jobs|chaos|compare|compare_mine|compare_interrupted|report_page|player|traces|help|bits|bits_table"
+    jobs="$jobs|random_bits_quick|trainer_options|same_files|option_mixes|fsdp|random_fsdp_quick|memory_limit"
+    jobs="$jobs|installed.*|gpu_modules|own_refused|zero_optimizer|text|dry_run|foreign_weights|manual.*|link|ladder"
+    jobs="$jobs|model|model_page|simulated|peers|scores|regress|not_regular|quiet_repetitions|results_folder"
+    jobs="$jobs|bench_options|test_kernels.*|test_half|test_shapes|test_safetensors|compare_tensors"
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|corpus_.*|tutorial_.*)\$"
     ;;
 *) [ "$label" = slow ] || set -- "$@" -LE slow ;;
