@@ -71,7 +71,7 @@ may() {
 }
 # train_ddp and the files that only it needs: in the lesson's folder, but a layer above all folders.
 programs='^ddp/((train_ddp|strategy_ddp|strategy_ranks|ddp_options)\.|own/)'
-programs_fsdp='^ddp/fsdp/(train_fsdp|strategy_fsdp|fsdp_options)\.'
+programs_fsdp='^ddp/fsdp/((train_fsdp|strategy_fsdp|fsdp_options)\.|own/own_wrapper\.)'
 layers='common dp ddp ddp/store ddp/group ddp/rendezvous ddp/features ddp/fsdp ddp/launch bench tutorials tests'
 may common
 may dp common

@@ -1,11 +1,12 @@
 /* own_file.h: loads a user's own wrapper or all-reduce (train_dp --wrapper, train_ddp --wrapper and
- * --all-reduce): C source, which is compiled, or a shared object.
+ * --all-reduce, train_fsdp --wrapper): C source, which is compiled, or a shared object.
  *
  * A file defines one table of functions, whose symbol determines its kind:
  *
  *     symbol           contract                   loaded by
  *     own_dp           dp/own/own_dp.h            train_dp --wrapper FILE
  *     own_ddp          ddp/own/own_ddp.h          train_ddp --wrapper FILE
+ *     own_fsdp         ddp/fsdp/own/own_fsdp.h    train_fsdp --wrapper FILE
  *     own_all_reduce   ddp/own/own_all_reduce.h   train_ddp --all-reduce FILE
  *
  * A file calls the public functions that the program exports (common/cmake/own.cmake). The symbols

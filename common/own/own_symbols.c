@@ -16,6 +16,7 @@ static const struct {
     const char *symbol, *loaded_by;
 } KINDS[] = {{"own_dp", "train_dp --wrapper"},
              {"own_ddp", "train_ddp --wrapper"},
+             {"own_fsdp", "train_fsdp --wrapper"},
              {"own_all_reduce", "train_ddp --all-reduce"}};
 enum { KIND_COUNT = sizeof KINDS / sizeof *KINDS };
 
@@ -27,6 +28,13 @@ static const char *const BUILT_IN[] = {"distributed_data_parallel",
                                        "sync_state_",
                                        "buckets_",
                                        "verify_model",
+                                       "fully_shard",
+                                       "fsdp_",
+                                       "unit_",
+                                       "own_units_",
+                                       "identities_",
+                                       "collect_shards",
+                                       "sharded_optimizer",
                                        "data_parallel",
                                        "data_parallel_",
                                        "dp_",
@@ -152,10 +160,11 @@ static int check_kind(const Image *image) {
         first = k;
     }
     if (first < 0)
-        return error_set(image->err, STATUS_USAGE,
-                         "%s: defines none of own_dp, own_ddp, own_all_reduce, so there is "
-                         "nothing to run -- is the table static?",
-                         image->path);
+        return error_set(
+            image->err, STATUS_USAGE,
+            "%s: defines none of own_dp, own_ddp, own_fsdp, own_all_reduce, so there is "
+            "nothing to run -- is the table static?",
+            image->path);
     if (strcmp(KINDS[first].symbol, image->wanted) != 0)
         return error_set(image->err, STATUS_USAGE, "%s: defines %s: run it by %s FILE", image->path,
                          KINDS[first].symbol, KINDS[first].loaded_by);

@@ -119,7 +119,9 @@ enum { TEXT_MAX = 1024 };
 static void announce_fsdp(RunLog *log, const bool holds[BITS_CONDITIONS]) {
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
         const BitsCondition breaks = ROWS[i].breaks;
-        if (!holds[breaks] || (breaks != BITS_THREADS && breaks != BITS_GPUS)) continue;
+        const bool matters =
+            breaks == BITS_THREADS || breaks == BITS_GPUS || breaks == BITS_WRAPPER;
+        if (!holds[breaks] || !matters) continue;
         log_say(log, "bits: not promised against train_ddp (%s)", ROWS[i].reason);
         return;
     }

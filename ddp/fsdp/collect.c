@@ -1,6 +1,8 @@
-/* collect.c: shards between steps: the optimizer's, and whole tensors for checkpoints, which rank 0
- * collects in host memory: each rank sends its rows, and rank 0 holds every tensor once.
+/* collect.c: see collect.h. Rank 0 collects in host memory: each rank sends its rows, and rank 0
+ * holds every tensor once.
  */
+#include "ddp/fsdp/collect.h"
+
 #include <string.h>
 
 #include "common/base/memory.h"
@@ -12,27 +14,31 @@ enum { STATES = 2 };
 
 // OptimizerSharding.apply: every shard is a whole parameter to the optimizer.
 static void apply(void *state) {
-    const Fsdp *fsdp = state;
-    optimizer_apply(fsdp->sharding.optimizer);
+    const ShardedOptimizer *self = state;
+    optimizer_apply(self->sharding.optimizer);
 }
 
 static void add_up(void *state, int64_t *values, size_t count) {
-    Fsdp *fsdp = state;
-    if (fsdp->error.status == STATUS_OK)
-        (void)pg_run(fsdp->group, pg_all_reduce(values, count, PG_I64, PG_SUM), &fsdp->error);
+    ShardedOptimizer *self = state;
+    if (self->error.status == STATUS_OK)
+        (void)pg_run(self->group, pg_all_reduce(values, count, PG_I64, PG_SUM), &self->error);
+}
+
+OptimizerSharding *sharded_optimizer(ShardedOptimizer *self, Module *root, ProcessGroup *group) {
+    if (self->parts) return &self->sharding;
+    NamedTensors parameters = module_tensors(root, MODULE_PARAMETERS);
+    self->group = group;
+    self->parts = memory_zalloc((parameters.count + 1) * sizeof *self->parts);
+    for (size_t i = 0; i < parameters.count; i++)
+        self->parts[i].count = tensor_count(parameters.items[i].tensor);
+    named_tensors_free(&parameters);
+    self->sharding =
+        (OptimizerSharding){.parts = self->parts, .apply = apply, .add_up = add_up, .state = self};
+    return &self->sharding;
 }
 
 OptimizerSharding *fsdp_sharding(Module *root) {
-    Fsdp *fsdp = fsdp_of(root);
-    if (fsdp->parts) return &fsdp->sharding;
-    NamedTensors parameters = module_tensors(root, MODULE_PARAMETERS);
-    fsdp->parts = memory_zalloc((parameters.count + 1) * sizeof *fsdp->parts);
-    for (size_t i = 0; i < parameters.count; i++)
-        fsdp->parts[i].count = tensor_count(parameters.items[i].tensor);
-    named_tensors_free(&parameters);
-    fsdp->sharding =
-        (OptimizerSharding){.parts = fsdp->parts, .apply = apply, .add_up = add_up, .state = fsdp};
-    return &fsdp->sharding;
+    return sharded_optimizer(&fsdp_of(root)->optimizer, root, fsdp_group(root));
 }
 
 // ---- whole tensors ------------------------------------------------------------------------------
@@ -91,9 +97,8 @@ static int collect_states(Collector *to, const Optimizer *optimizer, Error *err)
     return 0;
 }
 
-int fsdp_collect(Module *root, FsdpCollected what, const Optimizer *optimizer, SafeTensors *content,
-                 Error *err) {
-    ProcessGroup *group = fsdp_group(root);
+int collect_shards(Module *root, ProcessGroup *group, FsdpCollected what,
+                   const Optimizer *optimizer, SafeTensors *content, Error *err) {
     const bool main = pg_rank(group) == 0, grads = what == FSDP_GRADIENTS;
     NamedTensors parameters = module_tensors(root, MODULE_PARAMETERS);
     const size_t tensors = optimizer ? 1 + STATES : 1;
@@ -113,4 +118,9 @@ int fsdp_collect(Module *root, FsdpCollected what, const Optimizer *optimizer, S
     if (status == 0 && optimizer) status = collect_states(&to, optimizer, err);
     named_tensors_free(&parameters);
     return status;
+}
+
+int fsdp_collect(Module *root, FsdpCollected what, const Optimizer *optimizer, SafeTensors *content,
+                 Error *err) {
+    return collect_shards(root, fsdp_group(root), what, optimizer, content, err);
 }

@@ -17,6 +17,7 @@
 #define DDP_FSDP_FSDP_INTERNAL_H
 
 #include "common/nn/tape.h"
+#include "ddp/fsdp/collect.h"
 #include "ddp/fsdp/fully_shard.h"
 #include "ddp/sync_state.h"
 
@@ -90,9 +91,7 @@ struct Fsdp {
     FsdpUnit **units; // [count] in the order of the calls: the root is the last
     size_t count;
     bool sync; // set_requires_gradient_sync
-    OptimizerSharding sharding;
-    OptimizerPart *parts; // [parameters] of `sharding`: all elements of each shard
-    Error error;          // of a function without a status
+    ShardedOptimizer optimizer;
     SyncState buffers;
 
     FsdpSlot *slots;

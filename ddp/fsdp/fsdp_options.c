@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "common/base/memory.h"
+#include "common/own/own_file.h"
+#include "ddp/fsdp/own/own_fsdp.h"
 
 FsdpOptions fsdp_options_default(void) {
     return (FsdpOptions){.units = "blocks", .config = fsdp_config_default()};
@@ -18,14 +20,27 @@ void fsdp_options(Options *options, FsdpOptions *fsdp, DdpOptions *ranks) {
                      "keep weights from forward to backward: fewer bytes moved, more memory");
     options_add_flag(options, "sync-batch-norm", &fsdp->sync_batch_norm,
                      "batch norm over the rows of all ranks (SyncBatchNorm)");
+    options_add_string(options, "wrapper", &fsdp->wrapper, "FILE",
+                       "train with a wrapper of your own, C source or a shared object: "
+                       "ddp/fsdp/own/own_fsdp.h");
     ddp_options_of_ranks(options, ranks);
 }
 
-void fsdp_options_derive(FsdpOptions *fsdp) {
+int fsdp_options_check(FsdpOptions *fsdp, const Options *options, Error *err) {
+    static const char WRAPPER[] = "--wrapper FILE decides that itself";
+    const OptionUse uses[] = {
+        {"no-overlap", false, WRAPPER},
+        {"no-reshard-after-forward", false, WRAPPER},
+        {"accumulate-steps", false, "--wrapper FILE reduces after every backward"},
+    };
     ddp_options_derive(fsdp->ranks);
     fsdp->config.overlap = fsdp->ranks->config.overlap;
     fsdp->config.global_normalization = fsdp->ranks->config.global_normalization;
     if (fsdp->keep_whole) fsdp->config.reshard_after_forward = FSDP_RESHARD_NEVER;
+    if (!fsdp->wrapper) return 0;
+    if (options_check_used(options, uses, sizeof uses / sizeof *uses, err) != 0) return -1;
+    fsdp->own = own_file_load(fsdp->wrapper, "own_fsdp", OWN_FSDP_VERSION, sizeof(OwnFsdp), err);
+    return fsdp->own ? 0 : -1;
 }
 
 // ---- units --------------------------------------------------------------------------------------

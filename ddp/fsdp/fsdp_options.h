@@ -5,6 +5,7 @@
 
 #include "ddp/ddp_options.h"
 #include "ddp/fsdp/fully_shard.h"
+#include "ddp/fsdp/own/own_wrapper.h"
 
 typedef struct FsdpModules {
     Module **items;
@@ -15,8 +16,10 @@ typedef struct FsdpOptions {
     DdpOptions *ranks; // the program's: backend, normalize, sampler, timeout_s, no_overlap
     const char *units; // "blocks", "layers", "root"
     bool keep_whole, sync_batch_norm;
-    // Set by fsdp_options_derive:
+    const char *wrapper; // a file of the user's (ddp/fsdp/own); NULL: none
+    // Set by fsdp_options_check:
     FsdpConfig config;
+    const struct OwnFsdp *own; // the table of `wrapper`
     // Set by fsdp_build_model, until fsdp_fill_model:
     Device *shapes;     // of the model without memory
     FsdpModules chosen; // by --units, without the root
@@ -25,8 +28,9 @@ typedef struct FsdpOptions {
 FsdpOptions fsdp_options_default(void);
 // Appends rows bound to fsdp's fields and to those of `ranks`.
 void fsdp_options(Options *options, FsdpOptions *fsdp, DdpOptions *ranks);
-// Sets the derived fields of both.
-void fsdp_options_derive(FsdpOptions *fsdp);
+// Sets the derived fields of both, rejects options without effect beside --wrapper, and loads its
+// file. 0, or -1 with err filled.
+int fsdp_options_check(FsdpOptions *fsdp, const Options *options, Error *err);
 
 // Returns the modules that --units names, children before their parents. blocks: a model's repeated
 // blocks (Block, BasicBlock, ConvBlock), or if it has none its layers; layers: each module with a

@@ -1,13 +1,13 @@
 /* fully_shard.c: units on the tape, and what is done to all units of a model.
  *
- * A unit's forward replaces its module's. Around the module's own forward it records, for each
- * tensor of its input and output, an identity whose backward acts:
+ * A unit's forward replaces its module's. Around the module's own forward it records two identities
+ * (identities.h):
  *
  *     forward     gather   "reduce_scatter"  module's forward  "all_gather"  free
  *     backward    reduce, free  <----------  its backward  <-------  gather
  *
- * An input that needs no gradient records nothing; fsdp_finish_backward then reduces and frees. The
- * order of gathers is gather_ahead.c's, collectives are in moves.c, memory in units.c.
+ * If the input needs no gradient, fsdp_finish_backward reduces and frees. The order of gathers is
+ * gather_ahead.c's, collectives are in moves.c, memory in units.c.
  */
 #include "ddp/fsdp/fully_shard.h"
 
@@ -15,110 +15,41 @@
 
 #include "common/base/memory.h"
 #include "common/base/profile.h"
-#include "common/nn/tuple.h"
 #include "ddp/fsdp/fsdp_internal.h"
+#include "ddp/fsdp/identities.h"
 #include "ddp/verify_model.h"
 
 FsdpConfig fsdp_config_default(void) {
     return (FsdpConfig){.overlap = true};
 }
 
-// ---- the two identities -------------------------------------------------------------------------
-
-typedef struct UnitForward { // one forward of a unit, saved for backward
-    FsdpUnit *unit;
-    size_t place; // among the recorded forwards
-    Tensor **inputs,
-        **inside; // [count] the input's tensors; their identities: what the module sees
-    size_t count;
-} UnitForward;
-
-// Ends exposed communication, which began in `before`: charges its time, and reports its error.
-static void end_exposed(Tape *tape, Phase before, int status, const Error *err) {
-    profile_leave(tape->profile, before);
-    if (status != 0) tape_fail(tape, "fully_shard", "%s", err->message);
-}
-
-// Lends an input's gradient, to which later users have contributed, to its identity, so that the
-// module's operations add to it in place, with the rounding that they have without a unit.
-static void lend_gradients(const UnitForward *saved) {
-    for (size_t i = 0; i < saved->count; i++) {
-        Tensor *input = saved->inputs[i], *inside = saved->inside[i];
-        if (inside == input || !input->has_grad || inside->pending_uses == 0) continue;
-        inside->grad = input->grad;
-        inside->has_grad = true;
-        input->grad = NULL;
-        input->has_grad = false;
-    }
-}
-
-static void gather_backward(Tape *tape, TapeNode *node) {
-    const UnitForward *saved = node->saved;
-    Error err = {0};
-    const Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
-    end_exposed(tape, phase, ahead_before_backward(saved->unit, saved->place, &err), &err);
-    tape_pass_gradient(tape, node, node->inputs[0], true);
-    lend_gradients(saved);
-}
-
-static void reduce_backward(Tape *tape, TapeNode *node) {
-    const UnitForward *saved = node->saved;
-    Error err = {0};
-    tape_pass_gradient(tape, node, node->inputs[0], true);
-    const Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
-    end_exposed(tape, phase, ahead_after_backward(saved->unit, &err), &err);
-}
-
-// Records the identity of each of the tensors that needs a gradient: tensors[count] in place.
-static void record_identities(Tape *tape, const char *op, void (*backward)(Tape *, TapeNode *),
-                              Tensor **tensors, size_t count, UnitForward *saved) {
-    for (size_t i = 0; i < count; i++) {
-        Tensor *x = tensors[i];
-        if (!x || !x->requires_grad || !tape->recording) continue;
-        tensors[i] = tape_view(tape, x->dtype, x->ndim, x->shape, x->data);
-        tape_record(tape, op, backward, tensors[i], 1, &x, saved);
-    }
-}
-
-// Returns the tensor, or the tensors of the tuple: [*count], the tape's.
-static Tensor **list_leaves(Tape *tape, Tensor *x, size_t *count) {
-    *count = tuple_leaves(x, NULL);
-    Tensor **leaves = tape_alloc(tape, *count * sizeof(Tensor *));
-    tuple_leaves(x, leaves);
-    return leaves;
-}
-
-static Tensor *enter(Tape *tape, Tensor *x, UnitForward *saved) {
-    saved->inputs = list_leaves(tape, x, &saved->count);
-    saved->inside = list_leaves(tape, x, &saved->count);
-    record_identities(tape, "reduce_scatter", reduce_backward, saved->inside, saved->count, saved);
-    return tuple_with_leaves(tape, x, saved->inside);
-}
-
-static Tensor *leave(Tape *tape, Tensor *y, UnitForward *saved) {
-    size_t count;
-    if (!y) return NULL;
-    Tensor **leaves = list_leaves(tape, y, &count);
-    record_identities(tape, "all_gather", gather_backward, leaves, count, saved);
-    return tuple_with_leaves(tape, y, leaves);
-}
-
 // ---- a unit's forward -----------------------------------------------------------------------
+
+static int before_backward(UnitForward *self, Error *err) {
+    return ahead_before_backward(self->unit, self->place, err);
+}
+
+static int after_backward(UnitForward *self, Error *err) {
+    return ahead_after_backward(self->unit, err);
+}
 
 static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
     FsdpUnit *unit = self->state;
     const bool was_whole = unit->weights != NULL;
     UnitForward *saved = tape_alloc(tape, sizeof *saved);
-    *saved = (UnitForward){.unit = unit};
+    *saved = (UnitForward){.wrapper = "fully_shard",
+                           .unit = unit,
+                           .before_backward = before_backward,
+                           .after_backward = after_backward};
     Error err = {0};
     const Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
-    end_exposed(tape, phase, ahead_before_forward(unit, tape, &err), &err);
+    identities_exposed(tape, saved, phase, ahead_before_forward(unit, tape, &err), &err);
     if (tape->error.status != STATUS_OK) return NULL;
-    x = enter(tape, x, saved);
+    x = identities_enter(tape, x, saved);
     self->state = unit->state;
     Tensor *y = unit->forward(self, tape, x);
     self->state = unit;
-    y = leave(tape, y, saved);
+    y = identities_leave(tape, y, saved);
     saved->place = ahead_after_forward(unit, tape, was_whole);
     return y;
 }
@@ -155,7 +86,7 @@ static void destroy(Module *self) {
     free(fsdp->now.units);
     free(fsdp->left.units);
     free(fsdp->units);
-    free(fsdp->parts);
+    free(fsdp->optimizer.parts);
     free(fsdp);
     if (self->destroy) self->destroy(self); // its own
 }
@@ -171,7 +102,7 @@ static void adopt(Fsdp *outer, Fsdp *inner) {
     }
     sync_state_close(&inner->buffers);
     free(inner->units);
-    free(inner->parts);
+    free(inner->optimizer.parts);
     free(inner);
 }
 

@@ -34,8 +34,8 @@ static void begin_order(Fsdp *fsdp, const Tape *tape) {
 
 int ahead_before_forward(FsdpUnit *unit, const Tape *tape, Error *err) {
     Fsdp *fsdp = unit->fsdp;
-    if (fsdp->error.status != STATUS_OK)
-        return error_set(err, fsdp->error.status, "%s", fsdp->error.message);
+    const Error *failed = &fsdp->optimizer.error;
+    if (failed->status != STATUS_OK) return error_set(err, failed->status, "%s", failed->message);
     if (memory_open(fsdp, err) != 0) return -1;
     if (unit == fsdp->root) begin_order(fsdp, tape);
     append(&fsdp->now, unit);

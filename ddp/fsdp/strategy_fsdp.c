@@ -8,8 +8,8 @@
 
 // ---- the model ----------------------------------------------------------------------------------
 
-static int prepare_model(const FsdpOptions *fsdp, const TrainConfig *config, const DataSource *data,
-                         Module *model, ProcessGroup *group, Error *err) {
+int fsdp_prepare_model(const FsdpOptions *fsdp, const TrainConfig *config, const DataSource *data,
+                       Module *model, ProcessGroup *group, Error *err) {
     if (strategy_ranks_check_data(config, data, group, err) != 0) return -1;
     if (!fsdp->sync_batch_norm) return 0;
     if (!module_has_type(model, "BatchNorm"))
@@ -27,7 +27,7 @@ Module *fsdp_build_model(FsdpOptions *fsdp, const TrainConfig *config, const Dat
     Module *model = train_build_model(config, data, fsdp->shapes, pg_rank(group), err);
     if (!model) return NULL;
     fsdp->chosen = fsdp_choose_units(model, fsdp->units);
-    return prepare_model(fsdp, config, data, model, group, err) == 0 ? model : NULL;
+    return fsdp_prepare_model(fsdp, config, data, model, group, err) == 0 ? model : NULL;
 }
 
 static int save_init(const TrainConfig *config, Module *model, Error *err) {

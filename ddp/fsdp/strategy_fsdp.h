@@ -14,6 +14,11 @@ Module *fsdp_build_model(FsdpOptions *fsdp, const TrainConfig *config, const Dat
 int fsdp_fill_model(FsdpOptions *fsdp, const TrainConfig *config, const DataSource *data,
                     Module *model, Error *err);
 
+// Checks that all ranks' samples have the same shape, and applies --sync-batch-norm. Part of
+// fsdp_build_model. Collective. 0, or -1 with err filled.
+int fsdp_prepare_model(const FsdpOptions *fsdp, const TrainConfig *config, const DataSource *data,
+                       Module *model, ProcessGroup *group, Error *err);
+
 // Returns the Strategy of a model whose root is a unit.
 Strategy *strategy_fsdp(Module *model, const FsdpOptions *fsdp, Device *device, Sampler *sampler);
 

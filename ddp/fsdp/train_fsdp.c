@@ -21,7 +21,8 @@ int main(int argc, char **argv) {
     train_options(&options, &config);
     fsdp_options(&options, &fsdp, &ddp); // fsdp
     must_do(options_parse(&options, argc, argv, &err), &err);
-    fsdp_options_derive(&fsdp); // fsdp
+    must_do(fsdp_options_check(&fsdp, &options, &err), &err);      // fsdp
+    if (fsdp.own) return own_fsdp_train(&config, &options, &fsdp); // fsdp: --wrapper FILE
 
     DataSource *data = must_get(train_open_data(&config, &err), &err);
     Rendezvous me; // ddp: this rank's number, and the address to meet the others
@@ -44,8 +45,7 @@ int main(int argc, char **argv) {
         sampler_of_rank(data->train.count, config.global_batch, me.world_size, me.rank,
                         !config.no_shuffle, config.drop_last, train_sampler_seed(&config), &err),
         &err);
-    Strategy *strategy = strategy_fsdp(model, &fsdp, device, sampler); // fsdp
-    Job *job = job_fsdp(strategy, &me);                                // fsdp
+    Job *job = job_fsdp(strategy_fsdp(model, &fsdp, device, sampler), &me); // fsdp
 
     must_do(trainer_run(&config, &options, data, job, &err), &err);
 

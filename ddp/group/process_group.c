@@ -202,6 +202,9 @@ void *pg_shared_alloc(ProcessGroup *group, size_t bytes, Error *err) {
                    .collective = {.count = bytes, .type = PG_U8},
                    .dry = group->dry};
     if (pg_admit(group, &call, err) != 0 || pg_perform(group, &call, err) != 0) return NULL;
+    pthread_mutex_lock(&group->mutex);
+    group->totals.shared_bytes += bytes;
+    pthread_mutex_unlock(&group->mutex);
     return call.object;
 }
 

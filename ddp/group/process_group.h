@@ -87,8 +87,9 @@ uint64_t pg_sequence(const ProcessGroup *group);
 
 // Totals since the group was opened.
 typedef struct PgTotals {
-    uint64_t moved_bytes; // that this rank read from or wrote to other ranks
-    uint64_t bucket_ns;   // spent in collectives of buckets, waiting for other ranks included
+    uint64_t moved_bytes;  // that this rank read from or wrote to other ranks
+    uint64_t shared_bytes; // of this rank's pg_shared_alloc
+    uint64_t bucket_ns;    // spent in collectives of buckets, waiting for other ranks included
 } PgTotals;
 PgTotals pg_totals(const ProcessGroup *group);
 static inline uint64_t pg_moved_bytes(const ProcessGroup *group) {

@@ -1,6 +1,6 @@
 #!/bin/sh
 # own_bits.sh BIN_DIR FILES: training with a wrapper or an all-reduce of one's own (train_dp --wrapper, train_ddp --wrapper
-# and --all-reduce) ends with the bits of the built-in one, with every right file of FILES: several models, numbers of
+# and --all-reduce, train_fsdp --wrapper) ends with the bits of the built-in one, with every right file of FILES: several models, numbers of
 # ranks and sizes of buckets, accumulation, a batch that no number of ranks divides, checkpoints and --out.
 files=$2
 . "$(dirname "$0")/../programs/checks.sh"
@@ -49,6 +49,15 @@ for file in dp_one_node.c dp_packed.c; do
 done
 file=dp_one_node.c
 pair 'resnet20, batch norm' --wrapper train_dp --devices 2 --model resnet20 --steps 2 --global-batch 6 --no-eval
+
+for file in fsdp_tensors.c; do
+    pair 'mlp' --wrapper ranks 3 train_fsdp --steps 4 --global-batch 12
+    pair 'convnet, uneven' --wrapper ranks 3 train_fsdp --model convnet --units layers --steps 3 --global-batch 13 \
+        --normalize global --sampler blocked --no-eval
+    pair 'gpt, clipped' --wrapper ranks 4 train_fsdp --model gpt --steps 2 --global-batch 4 --clip-grad-norm 0.1 --no-eval
+done
+pair 'resnet20, batch norm' --wrapper ranks 2 train_fsdp --model resnet20 --steps 2 --global-batch 6
+pair 'only a root' --wrapper ranks 2 train_fsdp --units root --steps 2 --dump-grads grads --no-eval
 
 # An all-reduce that adds in rank order has the built-in one's bits; a ring's differ by roundings, alike on all ranks.
 for file in sum_naive.c sum_chain.c sum_direct.c; do

@@ -51,7 +51,7 @@ cp good.c 'a folder/my file.c'
 CC='env cc' refuse 1 'error: opened' train_ddp --steps 2 --wrapper 'a folder/my file.c'
 
 ddp_file none.c ';' ' '
-refuse 2 'none.c: defines none of own_dp, own_ddp, own_all_reduce' $wrapper none.c
+refuse 2 'none.c: defines none of own_dp, own_ddp, own_fsdp, own_all_reduce' $wrapper none.c
 ddp_file static.c '(void)loaded;' 'static const OwnDdp own_ddp = {OWN_DDP_VERSION, make, before, unused, unused, end};
 const void *const keep = &own_ddp;'
 refuse 2 'static declaration of ' $wrapper static.c
@@ -94,8 +94,17 @@ for part in 0 4 63 64 200 1000 4096 $((bytes / 2)) $((bytes - 1)); do
     refuse 2 'cut.so: ' $wrapper cut.so
 done
 
+# A file of units may not call fully_shard's functions.
+{ echo '#include "ddp/fsdp/fully_shard.h"' && sed 's/^    Fsdp \*fsdp = calloc.*/&\n    if (fully_shard(model, group, \&(FsdpConfig){0}, err) != 0) return NULL;/' "$files/fsdp_tensors.c"; } >shards.c
+refuse 2 "shards.c: calls fully_shard, $belongs" train_fsdp --wrapper shards.c
+refuse 2 'defines own_fsdp: run it by train_fsdp --wrapper FILE' $wrapper "$files/fsdp_tensors.c"
+refuse 2 'defines own_ddp: run it by train_ddp --wrapper FILE' train_fsdp --wrapper good.c
+
 # Options that a file makes meaningless.
-cp "$files/sum_ring.c" "$files/dp_one_node.c" .
+cp "$files/sum_ring.c" "$files/dp_one_node.c" "$files/fsdp_tensors.c" .
+for option in --no-overlap --no-reshard-after-forward '--accumulate-steps 2'; do
+    refuse 2 "${option%% *} has no effect: " train_fsdp --wrapper fsdp_tensors.c $option
+done
 for option in --no-overlap --no-broadcast-buffers '--comm-hook fp16' --static-graph --find-unused-parameters --zero-optimizer \
     --sync-batch-norm '--all-reduce sum_ring.c'; do
     refuse 2 "${option%% *} has no effect: " train_ddp --wrapper good.c $option
@@ -105,14 +114,14 @@ for program in 'train_ddp --wrapper good.c' 'train_dp --wrapper dp_one_node.c'; 
 done
 
 # ---- errors of its functions -----------------------------------------------------------------------
-# fails NAME FILE OPTION 'sed script' 'sentence' [PROGRAM...]: every rank ends with the sentence
+# fails NAME FILE OPTION 'sed script' 'sentence' [PROGRAM]: every rank ends with the sentence
 fails() {
     name=$1
     sed "$4" "$files/$2" >"$name.c"
     checks=$((checks + 4))
     ! cmp -s "$name.c" "$files/$2" || fail "$name: nothing is planted"
     status=0
-    ddprun --nproc-per-node 3 train_ddp --steps 4 --global-batch 12 --timeout-s 60 "$3" "$name.c" >out.txt 2>err.txt </dev/null || status=$?
+    ddprun --nproc-per-node 3 "${6:-train_ddp}" --steps 4 --global-batch 12 --timeout-s 60 "$3" "$name.c" >out.txt 2>err.txt </dev/null || status=$?
     [ "$status" = 1 ] || fail "$name: status $status: $(cat err.txt)"
     # A line that several ranks print is shown once.
     ended=$(grep -c '^ddprun: rank . (.* exited with status [12] ' err.txt) || true
@@ -147,6 +156,19 @@ fails sum_starts sum_chain.c --all-reduce \
 fails counts sum_chain.c --all-reduce 's/pg_send(values, count, PG_F32, rank + 1)/pg_send(values, count + 1, PG_F32, rank + 1)/' \
     'ranks disagree: rank . runs send(F32, 5083[0-9], to rank .), rank . runs recv(F32, '
 
+sharded() { # NAME FUNCTION 'sentence': rank 1 fails in the FUNCTION of a file of units
+    fails "$1" fsdp_tensors.c --wrapper "/^static .*own_$2(/,/^}/s/^    Fsdp \*fsdp = .*/&\n    $shards/" "$3" train_fsdp
+}
+shards='if (pg_rank(fsdp->group) == 1) return error_set(err, STATUS_FAILED, "rank 1 is out of luck");'
+sharded units_before before_forward 'rank 1 is out of luck'
+sharded units_finish finish_backward 'rank 1 is out of luck'
+shards='if (pg_rank(fsdp->group) == 1) return -1;'
+sharded units_silent after_forward 'own_fsdp.after_forward failed and did not say why'
+sharded units_backward before_backward 'own_fsdp.before_backward failed and did not say why'
+sharded units_after after_backward 'own_fsdp.after_backward failed and did not say why'
+shards='return NULL;'
+sharded units_open open 'own_fsdp.open failed and did not say why'
+
 dp_fails() { # NAME 'sed script' 'sentence'
     sed "$2" "$files/dp_one_node.c" >"$1.c"
     refuse 1 "$3" train_dp --steps 3 --wrapper "$1.c"
@@ -158,11 +180,11 @@ dp_fails dp_device 's/^    return y;/    return step->shares[1].y;/' 'own_dp on 
 dp_fails dp_backward 's/^    Step \*step = node->saved;/&\n    tape_fail(tape, "reduce", "no sum"); return;/' 'reduce on cpu:0: no sum'
 
 # ---- what the programs export ----------------------------------------------------------------------
-for program in train_dp train_ddp; do
+for program in train_dp train_ddp train_fsdp; do
     checks=$((checks + 2))
     nm -D --defined-only "$bin/$program" | awk '$2 == "T" { print $3 }' | sort >shown.txt
     grep -qx tape_record shown.txt && [ "$(wc -l <shown.txt)" -gt 150 ] || fail "$program exports $(wc -l <shown.txt) functions"
-    ! grep -E '^(reducer|ddp|dp|data_parallel|distributed_data|gradient_slab|sync_state|buckets|replicate|shards|verify)' shown.txt >wrong.txt ||
+    ! grep -E '^(reducer|ddp|dp|data_parallel|distributed_data|gradient_slab|sync_state|buckets|replicate|shards|verify|fsdp|fully_shard|unit|own)' shown.txt >wrong.txt ||
         fail "$program exports $(cat wrong.txt)"
 done
 tally own_refused

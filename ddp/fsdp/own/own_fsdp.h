@@ -23,7 +23,8 @@
  * The root's before_forward is the first of a forward and its after_forward the last; likewise in
  * backward. The other units run between, one at a time, in the model's order, and backward in the
  * reverse order. An evaluation is a forward without backward. A unit may run several times in a
- * forward. A unit that a forward does not use is not called, nor is one without parameters.
+ * forward. A unit that a forward does not use is not called, nor is one without parameters, except
+ * the root.
  *
  * A parameter is in one of two states:
  *
@@ -59,7 +60,8 @@
  *     its shard has no gradient either. Both are the same parameters on all ranks.
  *
  * Memory: besides the shards, at most the weights and gradients of the root and of two other units
- * exist at any time after open, padding and buffers of collectives included:
+ * exist at any time after open, padding and buffers of collectives included (a unit that runs twice
+ * may hold its gradients besides):
  *
  *     bytes <= 2 shards + 2 root + 4 largest unit   (each: the bytes of its weights, with padding)
  *

@@ -1,0 +1,178 @@
+/* own_units.c: see own_units.h. A unit's forward replaces its module's, as fully_shard's does. */
+#include "ddp/fsdp/own/own_units.h"
+
+#include "common/base/memory.h"
+#include "common/own/own_file.h"
+#include "ddp/fsdp/identities.h"
+
+enum { NAME_MAX = 48 };
+
+typedef struct OwnUnit {
+    OwnUnits *all;
+    size_t number;
+    char name[NAME_MAX];
+    Module *module;
+    // The module's own, replaced by the unit's.
+    Tensor *(*forward)(Module *self, Tape *tape, Tensor *x);
+    void *state;
+    bool in_backward; // before_backward has been called, and after_backward not yet
+} OwnUnit;
+
+struct OwnUnits {
+    const OwnFsdp *file;
+    void *self; // the file's state
+    OwnUnit *units;
+    OwnFsdpUnit *listed; // what the file sees
+    size_t count;        // of both; the root is the last
+};
+
+// ---- the file's functions -----------------------------------------------------------------------
+
+static bool is_called(const OwnUnit *unit) {
+    const OwnUnits *all = unit->all;
+    return all->listed[unit->number].parameters.count > 0 || unit->number == all->count - 1;
+}
+
+static int said(int status, const char *function, Error *err) {
+    return status == 0 ? 0 : own_file_failed("own_fsdp", function, err);
+}
+
+static int before_forward(const OwnUnit *unit, Error *err) {
+    const OwnUnits *all = unit->all;
+    if (!is_called(unit)) return 0;
+    return said(all->file->before_forward(all->self, unit->number, err), "before_forward", err);
+}
+
+static int after_forward(const OwnUnit *unit, bool follows, Error *err) {
+    const OwnUnits *all = unit->all;
+    if (!is_called(unit)) return 0;
+    return said(all->file->after_forward(all->self, unit->number, follows, err), "after_forward",
+                err);
+}
+
+static int before_backward(UnitForward *saved, Error *err) {
+    OwnUnit *unit = saved->unit;
+    const OwnUnits *all = unit->all;
+    if (unit->in_backward || !is_called(unit)) return 0;
+    unit->in_backward = true;
+    return said(all->file->before_backward(all->self, unit->number, err), "before_backward", err);
+}
+
+static int leave_backward(OwnUnit *unit, Error *err) {
+    const OwnUnits *all = unit->all;
+    const NamedTensors *parameters = &all->listed[unit->number].parameters;
+    bool complete = true;
+    if (!unit->in_backward) return 0;
+    unit->in_backward = false;
+    for (size_t i = 0; i < parameters->count; i++)
+        if (parameters->items[i].tensor->pending_uses > 0) complete = false;
+    return said(all->file->after_backward(all->self, unit->number, complete, err), "after_backward",
+                err);
+}
+
+static int after_backward(UnitForward *saved, Error *err) {
+    return leave_backward(saved->unit, err);
+}
+
+int own_units_finish(OwnUnits *units, Error *err) {
+    const size_t root = units->count - 1;
+    for (size_t i = root; i-- > 0;)
+        if (leave_backward(&units->units[i], err) != 0) return -1;
+    if (leave_backward(&units->units[root], err) != 0) return -1;
+    return said(units->file->finish_backward(units->self, err), "finish_backward", err);
+}
+
+// ---- a unit's forward ---------------------------------------------------------------------------
+
+static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
+    OwnUnit *unit = self->state;
+    UnitForward *saved = tape_alloc(tape, sizeof *saved);
+    *saved = (UnitForward){.wrapper = "own_fsdp",
+                           .unit = unit,
+                           .before_backward = before_backward,
+                           .after_backward = after_backward};
+    Error err = {0};
+    Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
+    identities_exposed(tape, saved, phase, before_forward(unit, &err), &err);
+    if (tape->error.status != STATUS_OK) return NULL;
+    x = identities_enter(tape, x, saved);
+    self->state = unit->state;
+    Tensor *y = unit->forward(self, tape, x);
+    self->state = unit;
+    y = identities_leave(tape, y, saved);
+    if (!y) return NULL;
+    phase = profile_enter(tape->profile, PHASE_EXPOSED);
+    identities_exposed(tape, saved, phase, after_forward(unit, tape->recording, &err), &err);
+    return tape->error.status == STATUS_OK ? y : NULL;
+}
+
+// ---- opening and closing ------------------------------------------------------------------------
+
+static bool is_taken(const OwnUnits *all, const Tensor *parameter) {
+    for (size_t u = 0; u < all->count; u++)
+        for (size_t i = 0; i < all->listed[u].parameters.count; i++)
+            if (all->listed[u].parameters.items[i].tensor == parameter) return true;
+    return false;
+}
+
+// The module's parameters that no unit has and that no module outside shares, by their names in the
+// model.
+static NamedTensors free_parameters(const OwnUnits *all, Module *root, Module *module) {
+    NamedTensors every = module_tensors(root, MODULE_PARAMETERS), mine = {0};
+    NamedTensors inside = module_tensors(module, MODULE_PARAMETERS);
+    mine.items = memory_zalloc((inside.count + 1) * sizeof *mine.items);
+    for (size_t i = 0; i < every.count; i++) {
+        bool in = false;
+        for (size_t j = 0; j < inside.count && !in; j++)
+            in = inside.items[j].tensor == every.items[i].tensor;
+        if (in && !is_taken(all, every.items[i].tensor) &&
+            module_holds_ties(module, every.items[i].tensor))
+            mine.items[mine.count++] = every.items[i];
+    }
+    named_tensors_free(&every);
+    named_tensors_free(&inside);
+    return mine;
+}
+
+static void add_unit(OwnUnits *all, Module *root, Module *module) {
+    const NamedTensors parameters = free_parameters(all, root, module);
+    const size_t number = all->count++;
+    OwnUnit *unit = &all->units[number];
+    *unit = (OwnUnit){.all = all,
+                      .number = number,
+                      .module = module,
+                      .forward = module->forward,
+                      .state = module->state};
+    snprintf(unit->name, sizeof unit->name, "%s %zu", module->type, number);
+    all->listed[number] = (OwnFsdpUnit){unit->name, parameters};
+    module->forward = forward;
+    module->state = unit;
+}
+
+OwnUnits *own_units_open(Module *root, Module *const *modules, size_t count, const OwnFsdp *file,
+                         ProcessGroup *group, ReduceOp op, Error *err) {
+    OwnUnits *all = memory_zalloc(sizeof *all);
+    all->file = file;
+    all->units = memory_zalloc((count + 1) * sizeof *all->units);
+    all->listed = memory_zalloc((count + 1) * sizeof *all->listed);
+    for (size_t i = 0; i < count; i++) add_unit(all, root, modules[i]);
+    add_unit(all, root, root);
+    all->self = file->open(root, all->listed, all->count, group, op, err);
+    if (all->self) return all;
+    own_units_close(all);
+    (void)own_file_failed("own_fsdp", "open", err);
+    return NULL;
+}
+
+void own_units_close(OwnUnits *units) {
+    if (!units) return;
+    if (units->self) units->file->close(units->self);
+    for (size_t i = 0; i < units->count; i++) {
+        units->units[i].module->forward = units->units[i].forward;
+        units->units[i].module->state = units->units[i].state;
+        named_tensors_free(&units->listed[i].parameters);
+    }
+    free(units->units);
+    free(units->listed);
+    free(units);
+}
