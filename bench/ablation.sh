@@ -3,6 +3,26 @@
 # memory and over an emulated slow link. Needs nothing but a Debian or Ubuntu: it installs (as root or with
 # --install), builds, runs. Some minutes.
 #
+# usage: bench/ablation.sh [options]
+#   --quick             fewer turns and rounds
+#   --world N           number of devices (default: 2)
+#   --link LIST         networks to emulate, besides the memory that is there (default: 10gbe; "" for
+#                       none): words like 10gbe or 25,5 (Gbit/s, microseconds)
+#   --model NAME        (default: mlp)
+#   --hidden N,N        (default: eight layers of 512)
+#   --data NAME|DIR     (default: synthetic:1x28x28:10@4096)
+#   --global-batch N    (default: 256)
+#   --bucket-cap-mb F   of the last two rungs and of train_ddp (default: 1)
+#   --turns N           each runs train_dp, train_ddp and the rungs (default: 12; with --quick 3)
+#   --rounds N          of a turn; each takes all rungs (default: 3; with --quick 2)
+#   --steps N           of a rung in a round, whose median counts (default: 8)
+#   --patience SECONDS  how long disturbed runs are made once more (default: 120; with --quick 10)
+#   --out DIR           where the results go (default: bench/out-ladder)
+#   --resume            go on with a call that was interrupted (the same options)
+#   --install           install missing packages with sudo (root does so unasked)
+#   --bin DIR           use the programs in DIR, build nothing
+#   --help              this text
+#
 # The first rung starts new threads in each forward, as PyTorch's DataParallel does; train_dp keeps its threads, so that
 # its step is the second rung's. The last rung's is train_ddp's.
 #
@@ -12,45 +32,17 @@
 # bench/ladder/rungs.c. Without gnuplot there is no figure.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/compare/begin.sh"
 
-usage() {
-    cat <<END
-usage: bench/ablation.sh [options]
-  --quick             fewer turns and rounds
-  --world N           number of devices (default: 2)
-  --link LIST         networks to emulate, besides the memory that is there (default: 10gbe; "" for
-                      none): words like 10gbe or 25,5 (Gbit/s, microseconds)
-  --model NAME        (default: mlp)
-  --hidden N,N        (default: eight layers of 512)
-  --data NAME|DIR     (default: synthetic:1x28x28:10@4096)
-  --global-batch N    (default: 256)
-  --bucket-cap-mb F   of the last two rungs and of train_ddp (default: 1)
-  --turns N           each runs train_dp, train_ddp and the rungs (default: 12; with --quick 3)
-  --rounds N          of a turn; each takes all rungs (default: 3; with --quick 2)
-  --steps N           of a rung in a round, whose median counts (default: 8)
-  --patience SECONDS  how long disturbed runs are made once more (default: 120; with --quick 10)
-  --out DIR           where the results go (default: bench/out-ladder)
-  --resume            go on with a call that was interrupted (the same options)
-  --install           install missing packages with sudo (root does so unasked)
-  --bin DIR           use the programs in DIR, build nothing
-  --help              this text
-END
-}
-
-world=2 links=10gbe turns="" steps=8 out=bench/out-ladder
-model=mlp hidden=512,512,512,512,512,512,512,512 data=synthetic:1x28x28:10@4096 batch=256 cap=1
-declare -A flags=([--quick]=quick [--resume]=resume [--install]=install) paths=([--out]=out [--bin]=bin)
-declare -A values=([--world]=world [--link]=links [--model]=model [--hidden]=hidden [--data]=data
-    [--global-batch]=batch [--bucket-cap-mb]=cap [--turns]=turns [--rounds]=rounds [--steps]=steps
-    [--patience]=patience)
+world=2 link=10gbe turns="" steps=8 out=bench/out-ladder
+model=mlp hidden=512,512,512,512,512,512,512,512 data=synthetic:1x28x28:10@4096 global_batch=256 bucket_cap_mb=1
 read_options bench/ablation.sh "$@"
 turns=${turns:-$((quick ? 3 : 12))} rounds=${rounds:-$((quick ? 2 : 3))} patience=${patience:-$((quick ? 10 : 120))}
 for name in turns steps; do need_number --$name "${!name}" 1 999999; done
 need_number --world "$world" 2 "$(most_devices)"
-need_number --global-batch "$batch" 1 999999999
+need_number --global-batch "$global_batch" 1 999999999
 need_word --model "$model" "$(model_names)"
 [[ $hidden =~ ^[1-9][0-9]{0,6}(,[1-9][0-9]{0,6})*$ ]] || fail_usage "--hidden ${hidden:0:80}: expected sizes like 512,512"
-[[ $cap =~ ^[0-9]*[.]?[0-9]+$ ]] || fail_usage "--bucket-cap-mb ${cap:0:80}: expected a number of MB"
-read -ra networks <<<"memory $links"
+[[ $bucket_cap_mb =~ ^[0-9]*[.]?[0-9]+$ ]] || fail_usage "--bucket-cap-mb ${bucket_cap_mb:0:80}: expected a number of MB"
+read -ra networks <<<"memory $link"
 for link in "${networks[@]:1}"; do need_link --link "$link"; done
 get_ready train_dp train_ddp ddprun bench_ladder bench_probe compare_tensors
 open_section {ladder,rounds,trainers}.csv ladder.txt
@@ -58,40 +50,37 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 warmup=4
 total=$((warmup + rounds * steps))
-network=(--model "$model" --data "$data" --global-batch "$batch" --lr 0.02)
-[[ $model != mlp ]] || network+=(--hidden "$hidden")
-trainer=(--no-shuffle --drop-last --schedule constant --steps "$total" --no-eval --log-every 1000000)
-ranks=("$bin/ddprun" --nproc-per-node "$world")
 
-# measure NAME N TURN COMMAND...: a run over network N between two probes; the first turn's weights are kept.
+# measure NAME N TURN OPTION...: a run of `command` over network N; the first turn's weights are kept.
+# shellcheck disable=SC2046 # options are words
 measure() {
-    local name=$1-$2-$3 options=()
-    [[ ${networks[$2]} == memory ]] || options=(--link "${networks[$2]}")
-    [[ $3 != 1 ]] || options+=(--save "$out/runs/$name/weights")
-    between_probes "$name" run_once "$name" "${@:4}" "${network[@]}" "${options[@]}"
+    local name=$1-$2-$3
+    [[ ${networks[$2]} == memory ]] || command+=(--link "${networks[$2]}")
+    [[ $3 != 1 ]] || command+=(--save "$out/runs/$name/weights")
+    timed_run "$name" "${command[@]}" $(network_of "$model") --data "$data" --global-batch "$global_batch" --lr 0.02 "${@:4}"
 }
 
 # take_turn TURN N: both trainers and some rounds of the ladder over network N.
 take_turn() {
-    measure train_dp "$2" "$1" "$bin/train_dp" --devices "$world" --bind cores "${trainer[@]}" \
-        --out "$out/runs/train_dp-$2-$1" || return 1
-    measure train_ddp "$2" "$1" "${ranks[@]}" --bind cores "$bin/train_ddp" --sampler blocked --normalize global \
-        --bucket-cap-mb "$cap" "${trainer[@]}" --out "$out/runs/train_ddp-$2-$1" || return 1
-    measure ladder "$2" "$1" "${ranks[@]}" "$bin/bench_ladder" --bucket-cap-mb "$cap" --rounds "$rounds" \
-        --steps "$steps" --warmup $warmup --csv "$out/runs/ladder-$2-$1/rounds.csv"
+    local program
+    for program in dp ddp; do
+        start $program "$world"
+        [[ $program == dp ]] || command+=(--normalize global --bucket-cap-mb "$bucket_cap_mb")
+        measure train_$program "$2" "$1" --no-shuffle --drop-last --schedule constant --steps "$total" --no-eval \
+            --log-every 1000000 --out "$out/runs/train_$program-$2-$1"
+    done
+    command=("$bin/ddprun" --nproc-per-node "$world" "$bin/bench_ladder" --bucket-cap-mb "$bucket_cap_mb")
+    measure ladder "$2" "$1" --rounds "$rounds" --steps "$steps" --warmup $warmup --csv "$out/runs/ladder-$2-$1/rounds.csv"
 }
 
-# All turns; the networks take part in each.
+# The networks take part in each turn.
 take_turns() {
-    local turn n done=0 all=$((turns * ${#networks[@]}))
+    local turn n
     for ((turn = 1; turn <= turns; turn++)); do
         for n in "${!networks[@]}"; do
-            say_progress $done $all "turn $turn of $turns over ${networks[$n]}: $total steps of the trainers and all rungs"
-            take_turn "$turn" "$n" || return 1
-            done=$((done + 1))
+            part "turn $turn of $turns over ${networks[$n]}: $total steps of the trainers and all rungs" take_turn "$turn" "$n"
         done
     done
-    repeat_disturbed_runs "$patience"
 }
 
 # same_weights N PROGRAM: prints "equal" if a trainer has the weights of the rungs over network N, to the bit; else DIFFER.
@@ -100,9 +89,8 @@ same_weights() {
         echo equal || echo DIFFER
 }
 
-status=0 begun=$SECONDS
-take_turns || exit 1
-facts=("networks ${networks[*]}" "turns $turns" "rounds $rounds" "patience $patience")
+make_parts take_turns
+status=0 facts=("networks ${networks[*]}" "turns $turns" "rounds $rounds" "patience $patience")
 for n in "${!networks[@]}"; do
     while IFS= read -r line; do facts+=("about-$n $line"); done < <(sed '/^ingredient /,$d' "$out/runs/ladder-$n-1/output.txt")
     for program in train_dp train_ddp; do
@@ -111,7 +99,7 @@ for n in "${!networks[@]}"; do
         facts+=("weights-$n-$program $weights")
     done
 done
-write_facts "${facts[@]}" -- "$(sed -n 3p "$out/runs/ladder-0-1/output.txt")" "Command: \`$asked\`"
+write_facts "${facts[@]}" -- "$(sed -n 3p "$out/runs/ladder-0-1/output.txt")"
 write_report ladder >"$out/ladder.txt" || status=1
 cat "$out/ladder.txt"
 setup_say "the tables: $out/ladder.txt, $out/ladder.csv ($((SECONDS - begun)) s)"

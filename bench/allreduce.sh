@@ -5,25 +5,19 @@
 # Writes allreduce.csv, trips.csv, table.txt, allreduce.svg, section.md and section.html, which bench/compare.sh's
 # report brings in. The exit status is 0 only if every element of every sum was right; times are measured, not judged.
 # What is said of the numbers: bench/report/allreduce.py.
+#
+# usage: bench/allreduce.sh [options]
+#   --quick        one round of a few sizes: tries the command, and measures no speed
+#   --world N      number of ranks (default: 2)
+#   --rounds N     how often each backend is measured (default: 3)
+#   --patience SECONDS  how long disturbed runs are made once more (default: 60)
+#   --out DIR      where the results go (default: bench/out-allreduce)
+#   --resume       go on with a call that was interrupted (the same options)
+#   --bin DIR      use the programs in DIR, build nothing
+#   --help         this text
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/compare/begin.sh"
 
-usage() {
-    cat <<END
-usage: bench/allreduce.sh [options]
-  --quick        one round of a few sizes: tries the command, and measures no speed
-  --world N      number of ranks (default: 2)
-  --rounds N     how often each backend is measured (default: 3)
-  --patience SECONDS  how long disturbed runs are made once more (default: 60)
-  --out DIR      where the results go (default: bench/out-allreduce)
-  --resume       go on with a call that was interrupted (the same options)
-  --bin DIR      use the programs in DIR, build nothing
-  --help         this text
-END
-}
-
 world=2 rounds=3 patience=60 out=bench/out-allreduce
-declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=bin)
-declare -A values=([--world]=world [--rounds]=rounds [--patience]=patience)
 read_options bench/allreduce.sh "$@"
 need_number --world "$world" 2 "$(most_devices)"
 get_ready ddprun bench_allreduce bench_probe
@@ -35,19 +29,27 @@ unset RANK WORLD_SIZE
 
 open_section {allreduce,trips}.csv table.txt
 
-# all_reduce NAME OPTION...: a run of bench_allreduce through $backend
-all_reduce() {
-    local name=$1
-    shift
+# sweep BACKEND ROUND: all sizes through a backend
+# shellcheck disable=SC2086 # options are words
+sweep() {
+    local name options backend=$1
     start_ranks "$world"
-    between_probes "$name" run_once "$name" "${command[@]}" "$bin/bench_allreduce" --backend "$backend" "$@"
+    while read -r name options; do
+        timed_run "$backend-$name-$2" "${command[@]}" "$bin/bench_allreduce" --backend "$backend" $options
+    done <<<"$sweeps"
+}
+
+sweep_all() {
+    local round backend
+    for ((round = 1; round <= rounds; round++)); do
+        for backend in $backends; do part "round $round of $rounds: $backend" sweep "$backend" $round; done
+    done
 }
 
 # Where MPI is missing the program says so, in the first line that it writes.
 find_mpi() {
-    local why
+    local why backend=mpi
     command -v mpirun >/dev/null || { echo "there is no mpirun here: MPI is left out" >&2 && return 1; }
-    backend=mpi
     start_ranks "$world"
     why=$("${command[@]}" "$bin/bench_allreduce" --backend mpi --max-bytes 4 --iterations 1 2>&1 </dev/null 9<&-) && return
     echo "MPI is left out: $(grep -m 1 '^error: ' <<<"$why" || head -n 1 <<<"$why")" >&2
@@ -56,18 +58,6 @@ find_mpi() {
 
 backends=shm facts=()
 ! find_mpi || { backends="shm mpi" facts=("MPI: $(mpirun --version | head -n 1)"); }
-begun=$SECONDS finished=0 calls=$((rounds * $(wc -w <<<"$backends")))
-for ((round = 1; round <= rounds; round++)); do
-    for backend in $backends; do
-        say_progress $finished $calls "round $round of $rounds: $backend"
-        while read -r name options; do
-            # shellcheck disable=SC2086 # options are words
-            all_reduce "$backend-$name-$round" $options || exit 1
-        done <<<"$sweeps"
-        finished=$((finished + 1))
-    done
-done
-repeat_disturbed_runs "$patience" || exit 1
-write_facts "quick $quick" "backends $backends" "sweeps $(cut -d ' ' -f 1 <<<"$sweeps" | paste -sd ' ' -)" "rounds $rounds" "world $world" -- \
-    "${facts[@]}" "Command: \`$asked\`"
-write_report allreduce || exit 1
+make_parts sweep_all
+write_facts "quick $quick" "backends $backends" "sweeps $(cut -d ' ' -f 1 <<<"$sweeps" | paste -sd ' ' -)" "rounds $rounds" "world $world" -- "${facts[@]}"
+write_report allreduce

@@ -10,47 +10,40 @@
 # than devices, these share cards: that shows the same equivalences, and no times.
 # Ctrl-C keeps the runs that were finished, and --resume continues after them. A figure is drawn again by:
 # cd DIR && gnuplot plots/loss.gp
+#
+# usage: bench/compare.sh [options]
+#   --mine FILE        one more row, "yours": your own wrapper or all-reduce, C source or a shared object, with the table
+#                      own_dp, own_ddp or own_all_reduce (tutorials/capstones)
+#   --quick            a minute or two instead of eight: fewer steps, epochs and repeats
+#   --device NAME      cpu (default), cuda or auto
+#   --model "A B"      models (default: mlp convnet; without --quick also resnet20)
+#   --world "N M"      numbers of devices, at most 64 (default: 1 2 4)
+#   --backend NAME     DDP over shm (default, on CPUs), or over mpi, started by mpirun
+#   --hosts A:2,B:2    with --backend mpi: the machines, and how many ranks each takes; they see this folder
+#   --link GBIT,US     the emulated link of the part over a slow network, or a name as the programs' --link
+#                      takes it (default: 10gbe; CPU devices only)
+#   --repeats N        repeats of every speed measurement (default: 5; with --quick 3)
+#   --patience SECONDS how long disturbed runs are made once more (default: 240; with --quick 15)
+#   --out DIR          where the results go (default: bench/out)
+#   --install          install missing packages with sudo (root does so unasked)
+#   --resume           go on with a comparison that was interrupted (the same options)
+#   --only-equivalence  compare gradients and weights only
+#   --bin DIR          use the programs in DIR, build nothing
+#   --help             this text
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/compare/begin.sh"
-for part in progress mine measure link equivalence facts; do
+for part in mine measure link equivalence facts; do
     # shellcheck source=/dev/null
     source "bench/compare/$part.sh"
 done
 
-usage() {
-    cat <<END
-usage: bench/compare.sh [options]
-  --mine FILE        one more row, "yours": your own wrapper or all-reduce, C source or a shared object, with the table
-                     own_dp, own_ddp or own_all_reduce (tutorials/capstones)
-  --quick            a minute or two instead of eight: fewer steps, epochs and repeats
-  --device NAME      cpu (default), cuda or auto
-  --model "A B"      models (default: mlp convnet; without --quick also resnet20)
-  --world "N M"      numbers of devices, at most $(most_devices) (default: 1 2 4)
-  --backend NAME     DDP over shm (default, on CPUs), or over mpi, started by mpirun
-  --hosts A:2,B:2    with --backend mpi: the machines, and how many ranks each takes; they see this folder
-  --link GBIT,US     the emulated link of the part over a slow network, or a name as the programs' --link
-                     takes it (default: 10gbe; CPU devices only)
-  --repeats N        repeats of every speed measurement (default: 5; with --quick 3)
-  --patience SECONDS how long disturbed runs are made once more (default: 240; with --quick 15)
-  --out DIR          where the results go (default: bench/out)
-  --install          install missing packages with sudo (root does so unasked)
-  --resume           go on with a comparison that was interrupted (the same options)
-  --only-equivalence compare gradients and weights only
-  --bin DIR          use the programs in DIR, build nothing
-  --help             this text
-END
-}
-
 only_equivalence=0
-device=cpu models="" worlds="1 2 4" repeats="" out=bench/out backend=auto hosts="" slow_link=""
-declare -A flags=([--quick]=quick [--install]=install [--resume]=resume [--only-equivalence]=only_equivalence)
-declare -A values=([--device]=device [--model]=models [--world]=worlds [--backend]=backend [--hosts]=hosts
-    [--link]=slow_link [--repeats]=repeats [--patience]=patience) paths=([--out]=out [--bin]=bin [--mine]=mine)
+device=cpu model="" world="1 2 4" repeats="" out=bench/out hosts="" link=""
 read_options bench/compare.sh "$@"
 
 if [[ $quick == 1 ]]; then
-    models=${models:-mlp convnet} repeats=${repeats:-3} measured_steps=30 epochs=6 patience=${patience:-15}
+    models=${model:-mlp convnet} repeats=${repeats:-3} measured_steps=30 epochs=6 patience=${patience:-15}
 else
-    models=${models:-mlp convnet resnet20} repeats=${repeats:-5} measured_steps=60 epochs=30 patience=${patience:-240}
+    models=${model:-mlp convnet resnet20} repeats=${repeats:-5} measured_steps=60 epochs=30 patience=${patience:-240}
 fi
 # Not segnet: its ranks' means are over different numbers of pixels, so that average and global differ by more than bits.
 need_words --model "$models" "$(model_names | sed 's/|segnet//')"
@@ -62,12 +55,12 @@ host='[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(:[1-9][0-9]{0,3})?'
 [[ $backend != mpi || $device == cpu ]] || fail_usage "--backend mpi is for --device cpu"
 [[ $backend != mpi ]] || command -v mpirun >/dev/null || fail_usage "--backend mpi: there is no mpirun"
 need_number --repeats "$repeats" 1 1000
-need_numbers --world "$worlds" 1 "$(most_devices)"
-[[ -z $slow_link ]] || need_link --link "$slow_link"
+need_numbers --world "$world" 1 "$(most_devices)"
+[[ -z $link ]] || need_link --link "$link"
 # One device always runs; what is left are the worlds of DP and DDP.
-worlds=$(tr -s ' ' '\n' <<<"$worlds" | sort -nu | awk '$1 > 1' | paste -sd ' ' -)
+worlds=$(tr -s ' ' '\n' <<<"$world" | sort -nu | awk '$1 > 1' | paste -sd ' ' -)
 [[ -n $worlds ]] || fail_usage "--world: at least one number from 2 is needed"
-[[ -z $slow_link || ($device != cuda && " $worlds " == *" 2 "*) ]] ||
+[[ -z $link || ($device != cuda && " $worlds " == *" 2 "*) ]] ||
     fail_usage "--link is for CPU devices, and for a --world that has 2"
 programs="train_single train_dp train_ddp train_fsdp ddprun compare_tensors"
 [[ $only_equivalence == 1 ]] || programs="$programs bench_probe bench_profile bench_scale" # for figures
@@ -98,7 +91,7 @@ if [[ $only_equivalence == 0 ]]; then
     measure_speed
     measure_link
     trace_steps
-    repeat_disturbed
+    repeat_disturbed_runs "$patience" runs_to_repeat measure_run
     summarize
     list_repeats >"$out/repeats.csv"
     summarize_link

@@ -9,52 +9,90 @@
 #
 # Writes a CSV file per figure, table.txt, five figures, section.md and section.html, which bench/compare.sh's
 # report brings in. Ranks beyond the cores of this machine share them, which the paper's GPUs do not.
+#
+# usage: bench/paper.sh [options]
+#   --quick        one round of a few steps: tries the command, and measures nothing
+#   --rounds N     rounds in which each runs once (default: 5)
+#   --patience SECONDS  how long disturbed runs are made once more (default: 60)
+#   --out DIR      where the results go (default: bench/out-paper)
+#   --resume       go on with a call that was interrupted (the same options)
+#   --bin DIR      use the programs in DIR, build nothing
+#   --help         this text
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/compare/begin.sh"
-source bench/paper/measure.sh
-
-usage() {
-    cat <<END
-usage: bench/paper.sh [options]
-  --quick        one round of a few steps: tries the command, and measures nothing
-  --rounds N     rounds in which each runs once (default: 5)
-  --patience SECONDS  how long disturbed runs are made once more (default: 60)
-  --out DIR      where the results go (default: bench/out-paper)
-  --resume       go on with a call that was interrupted (the same options)
-  --bin DIR      use the programs in DIR, build nothing
-  --help         this text
-END
-}
 
 rounds=5 patience=60 out=bench/out-paper
-declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=bin)
-declare -A values=([--rounds]=rounds [--patience]=patience)
 read_options bench/paper.sh "$@"
 get_ready train_ddp ddprun bench_probe
 models="mlp convnet" links="paper-rdma 10gbe" steps=23 worlds="1 2 4" caps="0 0.25 1 4 25" iterations=360 hidden=1024,1024
 [[ $quick == 0 ]] || {
     kind=quick rounds=1 models=convnet links=10gbe steps=6 worlds="1 2" caps="0 25" iterations=80
 }
+warm_up=3 # steps that do not count
 unset OPENBLAS_CORETYPE RANK WORLD_SIZE
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-
 open_section {breakdown,buckets,worlds,skip,convergence}.csv table.txt
-begun=$SECONDS done_parts=0
-parts=$(($(wc -w <<<"$models") * (rounds * $(wc -w <<<"$links") + 1)))
-for ((round = 1; round <= rounds; round++)); do
-    for model in $models; do
-        for link in $links; do
-            say_progress $done_parts $parts "round $round of $rounds, $model over $link"
-            measure_round "$round" "$model" "$link"
-            done_parts=$((done_parts + 1))
+
+# ddp NAME WORLD MODEL OPTION...: a run without evaluation, of which each step is logged.
+# shellcheck disable=SC2046 # options are words
+ddp() {
+    start_ranks "$2"
+    timed_run "$1" "${command[@]}" "$bin/train_ddp" $(network_of "$3") --no-eval --log-every 1 --out "$out/runs/$1" "${@:4}"
+}
+
+# measure_round ROUND MODEL LINK: each run of the four figures once, two ranks unless the figure says another number.
+measure_round() {
+    local batch=32 rows name=$2-$3 cap world every timed
+    [[ $2 != mlp ]] || batch=64 # rows of a rank
+    rows=$((2 * batch))
+    set -- "$@" --data synthetic:1x28x28:10@4096 --link "$3"
+    # Figure 6: without and with overlap.
+    ddp "serial-$name-$1" 2 "$2" "${@:4}" --global-batch $rows --steps $steps --bucket-cap-mb 1 --no-overlap
+    ddp "overlapped-$name-$1" 2 "$2" "${@:4}" --global-batch $rows --steps $steps --bucket-cap-mb 1
+    # Figure 7: by the bucket's size.
+    for cap in $caps; do
+        ddp "bucket-$name-$cap-$1" 2 "$2" "${@:4}" --global-batch $rows --steps $steps --bucket-cap-mb "$cap"
+    done
+    # Figure 9: by the number of ranks, each with as many rows.
+    for world in $worlds; do
+        ddp "world-$name-$world-$1" "$world" "$2" "${@:4}" --global-batch $((world * batch)) --steps $steps
+    done
+    # Figure 10: gradients of `every` iterations are added up before they are sent (no_sync). A step is `every`
+    # iterations; at least six are timed.
+    for every in 1 2 4 8; do
+        timed=$(((steps - warm_up) / every))
+        ((timed >= 6)) || timed=6
+        ddp "skip-$name-$every-$1" 2 "$2" "${@:4}" --global-batch $((every * rows)) --steps $((warm_up + timed)) \
+            --accumulate-steps $every
+    done
+}
+
+# Figure 11: the loss over the iterations when synchronisation is skipped, for a small and a large batch, with the
+# paper's learning rates. Under PyTorch's no_sync the gradients of the iterations add up, ours are their mean: so
+# the rate is multiplied. The losses are the same on every machine, so that nothing disturbs them.
+measure_convergence() { # MODEL
+    local batch every rate
+    for batch in 8 256; do
+        for every in 1 2 4 8; do
+            rate=$(awk -v every=$every -v batch=$batch 'BEGIN { print every * (batch == 8 ? 0.02 : 0.06) }')
+            kind=untimed ddp "converge-$1-$batch-$every" 2 "$1" --data digits --lr "$rate" --momentum 0 --weight-decay 0 \
+                --schedule constant --global-batch $((every * batch)) --accumulate-steps $every --steps $((iterations / every))
         done
     done
-done
-for model in $models; do
-    say_progress $done_parts $parts "convergence of $model"
-    measure_convergence "$model"
-    done_parts=$((done_parts + 1))
-done
-repeat_disturbed_runs "$patience" || exit 1
-write_facts "models $models" "links $links" "worlds $worlds" "caps $caps" "quick $quick" "rounds $rounds" "cores $(count_cores)" "iterations $iterations" "hidden $hidden" -- \
-    "$(json blas "$(find "$out/runs" -name config.json | sort | head -n 1)")" "Command: \`$asked\`"
-write_report paper || exit 1
+}
+
+measure() {
+    local round model link
+    for ((round = 1; round <= rounds; round++)); do
+        for model in $models; do
+            for link in $links; do
+                part "round $round of $rounds, $model over $link" measure_round "$round" "$model" "$link"
+            done
+        done
+    done
+    for model in $models; do part "convergence of $model" measure_convergence "$model"; done
+}
+
+make_parts measure
+write_facts "models $models" "links $links" "worlds $worlds" "caps $caps" "quick $quick" "rounds $rounds" \
+    "cores $(count_cores)" "iterations $iterations" "hidden $hidden" -- "$(json blas "$(a_record)")"
+write_report paper

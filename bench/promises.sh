@@ -6,25 +6,19 @@
 # Writes prices.csv, counts.csv, shapes.csv, table.txt, two figures, section.md and section.html, which
 # bench/compare.sh's report brings in. The exit status is 0 only if all counts are those of the formulas; times
 # are measured, not judged.
+#
+# usage: bench/promises.sh [options]
+#   --quick        one round of a few small steps: tries the command and counts, and measures no speed
+#   --rounds N     rounds in which each runs once (default: 5)
+#   --patience SECONDS  how long disturbed runs are made once more (default: 90; with --quick 0)
+#   --out DIR      where the results go (default: bench/out-promises)
+#   --resume       go on with a call that was interrupted (the same options)
+#   --bin DIR      use the programs in DIR, build nothing
+#   --help         this text
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/compare/begin.sh"
 source bench/promises/measure.sh
 
-usage() {
-    cat <<END
-usage: bench/promises.sh [options]
-  --quick        one round of a few small steps: tries the command and counts, and measures no speed
-  --rounds N     rounds in which each runs once (default: 5)
-  --patience SECONDS  how long disturbed runs are made once more (default: 90; with --quick 0)
-  --out DIR      where the results go (default: bench/out-promises)
-  --resume       go on with a call that was interrupted (the same options)
-  --bin DIR      use the programs in DIR, build nothing
-  --help         this text
-END
-}
-
 rounds=5 out=bench/out-promises
-declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=bin)
-declare -A values=([--rounds]=rounds [--patience]=patience)
 read_options bench/promises.sh "$@"
 patience=${patience:-$((quick ? 0 : 90))}
 get_ready train_single train_dp train_ddp train_fsdp ddprun bench_probe
@@ -33,25 +27,21 @@ models="mlp convnet" steps=35 batch=256 batches="8 32 128 512" hidden=1024,1024
 unset OPENBLAS_CORETYPE RANK WORLD_SIZE
 
 open_section {prices,counts,shapes}.csv table.txt
-begun=$SECONDS parts_done=0 parts=$((4 * rounds + 2))
 
-# part WHAT COMMAND...: a part of the work, with what is left.
-part() {
-    say_progress $parts_done $parts "$1"
-    "${@:2}"
-    parts_done=$((parts_done + 1))
+all_parts() {
+    local round
+    part "messages and bytes" trace_promises
+    for ((round = 1; round <= rounds; round++)); do
+        part "round $round of $rounds: promises" time_promises "$round"
+        part "round $round of $rounds: limits" time_limits "$round"
+        part "round $round of $rounds: threads" time_threads "$round"
+        part "round $round of $rounds: batches" time_batches "$round"
+    done
+    part "depth against width" time_shapes
 }
-part "messages and bytes" trace_promises
-for ((round = 1; round <= rounds; round++)); do
-    part "round $round of $rounds: promises" time_promises "$round"
-    part "round $round of $rounds: limits" time_limits "$round"
-    part "round $round of $rounds: threads" time_threads "$round"
-    part "round $round of $rounds: batches" time_batches "$round"
-done
-part "depth against width" time_shapes
-repeat_disturbed_runs "$patience" || exit 1
+make_parts all_parts
 write_facts "models $models" "promises-mlp $(names_of mlp)" "promises-convnet $(names_of convnet)" "rounds $rounds" "splits $splits" \
     "batches $batches" "shapes $shapes" "cores $(count_cores)" "quick $quick" "patience $patience" "hidden $hidden" -- \
-    "BLAS: $(json blas "$out/runs/price-mlp-plain-1/config.json")" "Command: \`$asked\`"
-write_report promises || exit 1
+    "BLAS: $(json blas "$out/runs/price-mlp-plain-1/config.json")"
+write_report promises
 [[ -s $out/counts.csv ]] && ! grep -q ',0$' "$out/counts.csv"

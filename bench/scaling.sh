@@ -16,36 +16,30 @@
 # section.html, which bench/compare.sh's report brings in. The exit status is 0 only if what was trained took the dry
 # runs' bytes, and memory and traffic are within 3 % of the formulas; times are measured, not judged.
 # What is said of the numbers: bench/report/scaling.py.
+#
+# usage: bench/scaling.sh [options]
+#   --quick          one round of a few small steps: tries the command, and measures no speed
+#   --only PARTS     some of: links devices batches memory sharded (default: all five)
+#   --links LIST     Gbit/s of the part links (default: 1 2.5 5 10 25 50 100); a message's latency is 20 us
+#   --worlds LIST    numbers of devices of the part devices, from 2 (default: 2 3 4)
+#   --memory-mb N    millions of bytes on device 0 in the part batches (default: 128; with --quick 1)
+#   --rounds N       how often each step is measured (default: 4)
+#   --patience SECONDS  how long disturbed runs are made once more (default: 60; with --quick 0)
+#   --out DIR        where the results go (default: bench/out-scaling)
+#   --resume         go on with a call that was interrupted (the same options)
+#   --bin DIR        use the programs in DIR, build nothing
+#   --help           this text
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/compare/begin.sh"
 
-usage() {
-    cat <<END
-usage: bench/scaling.sh [options]
-  --quick          one round of a few small steps: tries the command, and measures no speed
-  --only PARTS     some of: links devices batches memory sharded (default: all five)
-  --links LIST     Gbit/s of the part links (default: 1 2.5 5 10 25 50 100); a message's latency is 20 us
-  --worlds LIST    numbers of devices of the part devices, from 2 (default: 2 3 4)
-  --memory-mb N    millions of bytes on device 0 in the part batches (default: 128; with --quick 1)
-  --rounds N       how often each step is measured (default: 4)
-  --patience SECONDS  how long disturbed runs are made once more (default: 60; with --quick 0)
-  --out DIR        where the results go (default: bench/out-scaling)
-  --resume         go on with a call that was interrupted (the same options)
-  --bin DIR        use the programs in DIR, build nothing
-  --help           this text
-END
-}
-
-rounds=4 memory="" out=bench/out-scaling
+rounds=4 memory_mb="" out=bench/out-scaling
 only="links devices batches memory sharded" links="1 2.5 5 10 25 50 100" worlds="2 3 4"
-declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=bin)
-declare -A values=([--only]=only [--links]=links [--worlds]=worlds [--memory-mb]=memory [--rounds]=rounds [--patience]=patience)
 read_options bench/scaling.sh "$@"
-patience=${patience:-$((quick ? 0 : 60))} memory=${memory:-$((quick ? 1 : 128))}
+patience=${patience:-$((quick ? 0 : 60))} memory_mb=${memory_mb:-$((quick ? 1 : 128))}
 need_words --only "$only" "links|devices|batches|memory|sharded"
 for gbit in $links; do need_link --links "$gbit,20"; done
 [[ -n ${links// /} ]] || fail_usage "--links: expected at least one"
 need_numbers --worlds "$worlds" 2 "$(most_devices)"
-need_number --memory-mb "$memory" 1 100000
+need_number --memory-mb "$memory_mb" 1 100000
 get_ready train_single train_dp train_ddp train_fsdp ddprun bench_probe
 middle=10 steps=35 batch=300 hidden=1024,1024 most=2048
 gpt="--layers 4 --heads 4 --embedding 256 --context 32"
@@ -72,28 +66,23 @@ measure() {
     local strategy world rows gbit name=step-$1-$2
     local -a command
     IFS=- read -r strategy world rows gbit <<<"$1"
-    # shellcheck disable=SC2046,SC2207 # a command is words
-    case $strategy in
-    single) command=($(on_first_core) "$bin/train_single") ;;
-    dp) command=("$bin/train_dp" --devices "$world" --bind cores) ;;
-    *) command=("$bin/ddprun" --bind cores --nproc-per-node "$world" "$bin/train_ddp" --sampler blocked) ;;
-    esac
+    start "$strategy" "$world"
     case $strategy in
     fp16) command+=(--comm-hook fp16) ;;
     powersgd) command+=(--comm-hook powersgd --powersgd-start 2) ;;
     esac
     [[ $gbit == none ]] || command+=(--link "$gbit,20")
-    between_probes "$name" run_once "$name" "${command[@]}" --model mlp --hidden $hidden --data synthetic:1x8x8:10@3600 \
-        --drop-last --global-batch "$rows" --steps $steps --no-eval --log-every 1 --out "$out/runs/$name"
+    # shellcheck disable=SC2046 # options are words
+    timed_run "$name" "${command[@]}" $(network_of mlp) --data synthetic:1x8x8:10@3600 --drop-last \
+        --global-batch "$rows" --steps $steps --no-eval --log-every 1 --out "$out/runs/$name"
 }
 
-# hold NAME STRATEGY BATCH OPTION...: a run of a gpt on two devices, whose memory counts
+# hold NAME STRATEGY DEVICES OPTION...: a run of a gpt, whose memory counts
 hold() {
-    local -a command=("$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp")
-    [[ $2 != dp ]] || command=("$bin/train_dp" --devices 2)
-    [[ $2 != zero1 ]] || command+=(--zero-optimizer)
-    # shellcheck disable=SC2086 # options are words
-    run_once "$1" "${command[@]}" --model gpt $gpt --optimizer adamw --global-batch "$3" "${@:4}"
+    local -a command
+    start "$2" "$3"
+    [[ $2 != fsdp-whole ]] || command+=(--no-reshard-after-forward)
+    run_once "$1" "${command[@]}" --data text --optimizer adamw "${@:4}"
 }
 
 # bytes_of STRATEGY BATCH: what its dry run says of device 0: each kind's bytes and the peak, with commas between.
@@ -107,32 +96,26 @@ find_largest() {
     local rows computed fits=0 exceeds=$((most + 2))
     while ((exceeds - fits > 2)); do
         rows=$(((fits + exceeds) / 4 * 2)) # even
-        hold "dry-$1-$rows" "$1" "$rows" --dry-run || exit 1
-        [[ $(bytes_of "$1" "$rows" | cut -d , -f 7) -le $((memory * 1000000)) ]] && fits=$rows || exceeds=$rows
+        # shellcheck disable=SC2086 # options are words
+        hold "dry-$1-$rows" "$1" 2 --model gpt $gpt --global-batch "$rows" --dry-run
+        [[ $(bytes_of "$1" "$rows" | cut -d , -f 7) -le $((memory_mb * 1000000)) ]] && fits=$rows || exceeds=$rows
     done
     ((fits > 0 && fits < most)) ||
-        fail_usage "--memory-mb $memory: under $1, $( ((fits)) && echo "$most rows fit" || echo "2 rows do not fit") -- try another"
+        fail_usage "--memory-mb $memory_mb: under $1, $( ((fits)) && echo "$most rows fit" || echo "2 rows do not fit") -- try another"
     for rows in $fits $exceeds; do
-        hold "run-$1-$rows" "$1" "$rows" --steps 2 --no-eval --out "$out/runs/run-$1-$rows" || exit 1
+        # shellcheck disable=SC2086 # options are words
+        hold "run-$1-$rows" "$1" 2 --model gpt $gpt --global-batch "$rows" --steps 2 --no-eval --out "$out/runs/run-$1-$rows"
         computed=$(json peak_bytes_device0 "$out/runs/run-$1-$rows/summary.json")
         echo "$1,$rows,$((rows == fits)),$(bytes_of "$1" "$rows"),$computed" >>"$out/scaling-batches.csv"
     done
 }
 
-# hold_model MODEL STRATEGY DEVICES HOW [OPTION...]: a run named hold-MODEL-STRATEGY-DEVICES-HOW, with as many rows on each device.
+# hold_model MODEL STRATEGY DEVICES HOW OPTION...: the run hold-MODEL-STRATEGY-DEVICES-HOW, with as many rows on each device.
 hold_model() {
-    local rows=1 name=hold-$1-$2-$3-$4
-    local -a command=("$bin/ddprun" --nproc-per-node "$3" "$bin/train_ddp") options=(--vocabulary 50257)
-    [[ $1 != gpt-small ]] || rows=4 options=()
-    case $2 in
-    single) command=("$bin/train_single") ;;
-    dp) command=("$bin/train_dp" --devices "$3") ;;
-    zero1) command+=(--zero-optimizer) ;;
-    fsdp*) command=("$bin/ddprun" --nproc-per-node "$3" "$bin/train_fsdp") ;;
-    esac
-    [[ $2 != fsdp-whole ]] || command+=(--no-reshard-after-forward)
-    run_once "$name" "${command[@]}" --model "$1" --data text --drop-last --optimizer adamw --global-batch $((rows * $3)) \
-        "${options[@]}" "${@:5}"
+    local rows=1 vocabulary="--vocabulary 50257"
+    [[ $1 != gpt-small ]] || rows=4 vocabulary=
+    # shellcheck disable=SC2086 # options are words
+    hold "hold-$1-$2-$3-$4" "$2" "$3" --model "$1" --drop-last --global-batch $((rows * $3)) $vocabulary "${@:5}"
 }
 
 # count_run MODEL STRATEGY DEVICES STEPS: the same, trained so many steps.
@@ -146,55 +129,56 @@ hold_models() {
     for model in $sizes; do
         echo "memory of $model" >&2
         run_once "summary-$model" "$bin/train_single" --model "$model" --data text --summary \
-            $([[ $model == gpt-small ]] || echo --vocabulary 50257) || return 1
+            $([[ $model == gpt-small ]] || echo --vocabulary 50257)
         for world in 1 $counted; do
             for strategy in $( ((world == 1)) && echo single || echo dp ddp zero1 fsdp); do
-                hold_model "$model" "$strategy" "$world" dry --dry-run || return 1
-                [[ $model != gpt-small ]] || count_run "$model" "$strategy" "$world" 4 || return 1
+                hold_model "$model" "$strategy" "$world" dry --dry-run
+                [[ $model != gpt-small ]] || count_run "$model" "$strategy" "$world" 4
             done
         done
     done
     for world in $counted; do
-        count_run gpt-small fsdp-whole "$world" 4 || return 1
-        for strategy in ddp fsdp fsdp-whole; do count_run gpt-small "$strategy" "$world" 8 || return 1; done
+        count_run gpt-small fsdp-whole "$world" 4
+        for strategy in ddp fsdp fsdp-whole; do count_run gpt-small "$strategy" "$world" 8; done
     done
 }
 
-# shard NAME PROGRAM OPTION...: gpt-small on two ranks, between two probes
+# shard NAME STRATEGY OPTION...: gpt-small on two ranks
 shard() {
-    between_probes "$1" run_once "$1" "$bin/ddprun" --bind cores --nproc-per-node 2 "$bin/$2" --model gpt-small --data text --drop-last \
-        --optimizer adamw --lr 1e-3 --global-batch 24 --steps $steps --no-eval --log-every 1 --out "$out/runs/$1" "${@:3}" || return 1
+    local -a command
+    start "$2" 2
+    timed_run "$1" "${command[@]}" --model gpt-small --data text --drop-last --optimizer adamw --lr 1e-3 \
+        --global-batch 24 --steps $steps --no-eval --log-every 1 --out "$out/runs/$1" "${@:3}"
 }
 
 # shard_round ROUND: the runs of the part sharded
 shard_round() {
-    shard "shard-ddp-$1" train_ddp && shard "shard-fsdp-$1" train_fsdp &&
-        shard "shard-link-$1" train_fsdp --link $middle,20 --trace "$out/runs/shard-link-$1/trace.json"
+    shard "shard-ddp-$1" ddp
+    shard "shard-fsdp-$1" fsdp
+    shard "shard-link-$1" fsdp --link $middle,20 --trace "$out/runs/shard-link-$1/trace.json"
+}
+
+all_rounds() {
+    local round one
+    for ((round = 1; round <= rounds; round++)); do
+        [[ $only != *sharded* ]] || part "round $round of $rounds: sharded" shard_round $round
+        for one in "${wanted[@]}"; do part "round $round of $rounds: $one" measure "$one" $round; done
+    done
 }
 
 mapfile -t wanted < <(configurations)
-finished=0 all=$((rounds * ${#wanted[@]}))
 if [[ $only == *batches* ]]; then
-    echo "the largest batch that fits into $memory MB" >&2
+    echo "the largest batch that fits into $memory_mb MB" >&2
     echo strategy batch fits {weights,gradients,optimizer,batch,logits,activations,peak,computed}_bytes | tr ' ' , \
         >"$out/scaling-batches.csv"
     for strategy in dp ddp zero1; do find_largest $strategy; done
 fi
-[[ $only != *memory* ]] || hold_models || exit 1
-begun=$SECONDS
-for ((round = 1; round <= rounds; round++)); do
-    [[ $only != *sharded* ]] || shard_round $round || exit 1
-    for one in "${wanted[@]}"; do
-        say_progress $finished $all "round $round of $rounds: $one"
-        measure "$one" $round || exit 1
-        finished=$((finished + 1))
-    done
-done
-repeat_disturbed_runs "$patience" || exit 1
+[[ $only != *memory* ]] || hold_models
+make_parts all_rounds
 write_facts "quick $quick" "rounds $rounds" "configurations ${wanted[*]}" "batch $batch" "worlds $worlds" "middle $middle" \
-    "hidden $hidden" "memory $memory" "sizes $([[ $only != *memory* ]] || echo "$sizes")" "counted $counted" \
-    "sharded $([[ $only != *sharded* ]] || echo $rounds)" "cores $(count_cores)" -- "Command: \`$asked\`"
-write_report scaling || exit 1
+    "hidden $hidden" "memory $memory_mb" "sizes $([[ $only != *memory* ]] || echo "$sizes")" "counted $counted" \
+    "sharded $([[ $only != *sharded* ]] || echo $rounds)" "cores $(count_cores)" --
+write_report scaling
 status=0
 [[ $only != *batches* ]] || awk -F, '$10 != $11 && NR > 1 { exit 1 }' "$out/scaling-batches.csv" || status=1
 [[ $only != *memory* ]] || ! grep -q ',0$' "$out"/scaling-{memory,traffic}.csv || status=1

@@ -6,18 +6,18 @@ here=$PWD
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in devices options results runs section disturbed; do
+for part in devices options progress results runs section disturbed; do
     # shellcheck source=/dev/null
     source "bench/compare/$part.sh"
 done
 # shellcheck disable=SC2034 # the commands' and the functions'
 quick=0 install=0 resume=0 planning=0 rounds="" patience="" bin="" groups=build
 
-# get_ready PROGRAM...: ends the command if --bin lacks a program; takes the folder of --out, then installs what the groups
-# of setup.sh need and builds the programs, unless --bin was given.
+# get_ready PROGRAM...: ends the command if --bin lacks a program; takes the folder of --out (unless the rest of the options
+# is another program's), then installs what the groups of setup.sh need and builds the programs, unless --bin was given.
 get_ready() {
     need_programs "$@"
-    claim_results
+    [[ ${#rest[@]} != 0 ]] || claim_results
     [[ -z $bin ]] || return 0
     # shellcheck disable=SC2086 # groups are words
     setup_require "$install" $groups 9<&-

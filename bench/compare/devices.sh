@@ -7,6 +7,7 @@
 # goes for the emulated GPU of the tests.
 
 kind=cpu    # or cuda: what --device is here
+backend=auto
 gpus=0      # how many there are, counted up to the number that the runs need
 emulated=0  # 1: the GPU is the tests' emulator
 units=cores # what computes, for the figures; $cores is how many
@@ -113,6 +114,22 @@ hosts_of() {
         for (i = 1; i <= n; i++) if (used[i]) list = list (list ? "," : "") name[i] ":" used[i]
         print list
     }'
+}
+
+# start STRATEGY WORLD: makes `command` a strategy's program on so many devices; the caller adds options.
+# shellcheck disable=SC2046,SC2207 # a command is words
+start() {
+    case $1 in
+    single) command=($(on_first_core) "$bin/train_single") ;;
+    dp) command=("$bin/train_dp" $(dp_devices "$2") --bind cores) ;;
+    *)
+        start_ranks "$2"
+        command+=("$bin/$([[ $1 == fsdp* ]] && echo train_fsdp || echo train_ddp)" --sampler blocked)
+        [[ $backend != mpi ]] || command+=(--backend mpi)
+        [[ $kind != cuda ]] || command+=(--backend nccl)
+        [[ $1 != zero1 ]] || command+=(--zero-optimizer)
+        ;;
+    esac
 }
 
 # Makes `command` what starts so many ranks. Open MPI lets root start some, and more than there are cores, only when

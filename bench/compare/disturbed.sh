@@ -114,20 +114,3 @@ runs_to_repeat() {
 are_far_apart() {
     [[ $(awk -v skip="$warm_up" -f bench/compare/summarize.awk "$@" | sed 's/.*,//') == 1 ]]
 }
-
-# Makes such runs once more, until there are none or `patience` seconds are over, and writes what stays disturbed
-# to disturbed.txt.
-repeat_disturbed() {
-    local until=$((SECONDS + patience)) name names
-    [[ $kind == cpu ]] || return 0
-    again=1
-    while disturbed_runs >"$out/disturbed.txt" && names=$(runs_to_repeat) && [[ -n $names ]] && ((SECONDS < until)); do
-        begin_section "speed: $(wc -l <<<"$names") disturbed runs once more"
-        last_probe=
-        for name in $names; do
-            ((SECONDS < until)) || break
-            measure_run "$name" </dev/null
-        done
-    done
-    again=0
-}

@@ -12,22 +12,24 @@ equivalence_steps=12
 equivalence_failures=0
 comparisons=0
 
-# probe MODEL NAME STRATEGY WORLD OPTION...: a run that the comparisons read. One that failed leaves
-# nothing to compare, which fails them.
-probe() {
-    local files=$out/runs/equivalence-$1-$2
-    probe_state "$@" --dump-grads "$files/{step}.safetensors" --dump-step "${dumped_steps// /,}"
+# A run is called by its strategy, its number of devices and what else it is: "dp:2", "ddp:2 cap=1". `model` is its network.
+
+# files_of RUN: its folder.
+files_of() {
+    echo "$out/runs/equivalence-$model-${1//[: =]/-}"
 }
 
-# probe_state MODEL NAME STRATEGY WORLD OPTION...: a run of which only the state at the end is compared, so that it
-# writes no gradients.
+# probe RUN OPTION...: a run that the comparisons read. One that failed leaves nothing to compare, which fails them.
+probe() {
+    probe_state "$@" --dump-grads "$(files_of "$1")/{step}.safetensors" --dump-step "${dumped_steps// /,}"
+}
+
+# probe_state RUN OPTION...: a run of which only the state at the end is compared, so that it writes no gradients.
 probe_state() {
-    local model=$1 name=$2 strategy=$3 world=$4
-    shift 4
-    local files=$out/runs/equivalence-$model-$name
-    train "equivalence-$model-$name" "$strategy" "$world" --model "$model" \
-        --steps "$equivalence_steps" --no-eval --save "$files/weights.safetensors" "$@" ||
-        rm -f "$files"/{weights,0,1,10}.safetensors
+    local files world=${1#*:}
+    files=$(files_of "$1")
+    train "${files##*/}" "${1%%:*}" "${world%% *}" --model "$model" --steps "$equivalence_steps" --no-eval \
+        --save "$files/weights.safetensors" "${@:2}" || rm -f "$files"/{weights,0,1,10}.safetensors
 }
 
 # tensors_in FILE: prints how many tensors the header of a safetensors file names.
@@ -36,49 +38,58 @@ tensors_in() {
         awk '{ n += gsub(/"dtype"/, "") } END { print n + 0 }'
 }
 
-# compare_files MODEL A B WHAT STEP FILE_A FILE_B REQUIRED TOLERANCE: appends a row per tensor.
+# compare_files A B WHAT STEP FILE_A FILE_B REQUIRED TOLERANCE: appends a row per tensor of the runs A and B.
 # REQUIRED is bitwise, or tolerance: then the largest difference in a tensor may be TOLERANCE times the
 # tensor's largest magnitude. (Rounding errors of a sum grow with the sum of its terms, not with each
 # result; an element that cancels to nearly nothing has no relative accuracy to offer.)
 compare_files() {
-    local model=$1 a=$2 b=$3 what=$4 step=$5 file_a=$6 file_b=$7 required=$8 tolerance=$9
-    local expected rows=$out/runs/rows.csv
+    local a=$1 b=$2 what=$3 step=$4 file_a=$5 file_b=$6 rows=$out/runs/rows.csv
     comparisons=$((comparisons + 1))
     if [[ ! -s $file_a || ! -s $file_b ]]; then
         say "error: $model $a $b: no $what of step $step to compare"
         equivalence_failures=$((equivalence_failures + 1))
         return 0
     fi
-    expected=$(tensors_in "$file_a")
     "$bin/compare_tensors" "$file_a" "$file_b" --csv >"$rows" 2>"$rows.log" || true
     awk -v model="$model" -v a="$a" -v b="$b" -v what="$what" -v step="$step" \
-        -v expected="$expected" -v required="$required" -v tolerance="$tolerance" \
+        -v expected="$(tensors_in "$file_a")" -v required="$7" -v tolerance="$8" \
         -f bench/compare/equivalence.awk "$rows" >>"$out/equivalence.csv" && return 0
     cat "$rows.log" >&2
     equivalence_failures=$((equivalence_failures + 1))
 }
 
-# compare_runs MODEL A NAME_A B NAME_B REQUIRED: compares the gradients of two runs, and their state at the end.
+# compare_runs A B REQUIRED: compares the gradients of two runs, and their state at the end.
 compare_runs() {
     [[ $planning == 0 ]] || return 0
-    local model=$1 a=$2 b=$4 required=$6 step
-    local files_a=$out/runs/equivalence-$model-$3 files_b=$out/runs/equivalence-$model-$5
+    local step
     for step in $dumped_steps; do
-        compare_files "$model" "$a" "$b" gradient "$step" "$files_a/$step.safetensors" \
-            "$files_b/$step.safetensors" "$required" "$(tolerance_at "$model" "$step")"
+        compare_files "$1" "$2" gradient "$step" "$(files_of "$1")/$step.safetensors" "$(files_of "$2")/$step.safetensors" \
+            "$3" "$(tolerance_at "$model" "$step")"
     done
     compare_states "$@"
 }
 
-# compare_states MODEL A NAME_A B NAME_B REQUIRED: compares only the state at the end of two runs.
+# compare_states A B REQUIRED: compares only the state at the end of two runs.
 compare_states() {
     [[ $planning == 0 ]] || return 0
-    local model=$1 a=$2 b=$4 required=$6
-    local files_a=$out/runs/equivalence-$model-$3 files_b=$out/runs/equivalence-$model-$5
-    compare_files "$model" "$a" "$b" weight "$equivalence_steps" "$files_a/weights.safetensors" \
-        "$files_b/weights.safetensors" "$required" "$(tolerance_at "$model" end)"
-    compare_files "$model" "$a" "$b" optimizer "$equivalence_steps" "$(optimizer_file "$files_a")" \
-        "$(optimizer_file "$files_b")" "$required" "$(tolerance_at "$model" end)"
+    local tolerance
+    tolerance=$(tolerance_at "$model" end)
+    compare_files "$1" "$2" weight "$equivalence_steps" "$(files_of "$1")/weights.safetensors" \
+        "$(files_of "$2")/weights.safetensors" "$3" "$tolerance"
+    compare_files "$1" "$2" optimizer "$equivalence_steps" "$(optimizer_file "$(files_of "$1")")" \
+        "$(optimizer_file "$(files_of "$2")")" "$3" "$tolerance"
+}
+
+# beside A B OPTION...: probes B, which adds up the same numbers as A, and compares the two.
+beside() {
+    probe "${@:2}"
+    compare_runs "$1" "$2" "$same"
+}
+
+# The same of the state at the end.
+beside_state() {
+    probe_state "${@:2}"
+    compare_states "$1" "$2" "$same"
 }
 
 optimizer_file() {
@@ -125,82 +136,62 @@ equivalence_of() {
     [[ $model != gpt* ]] || set -- "$@" --drop-last # the last batch does not divide evenly
     # So that steps do not amplify what is allowed to differ.
     [[ $model:$same != resnet20:tolerance ]] || set -- "$@" --lr 1e-5
-    probe "$model" single single 1 "$@"
+    probe single:1 "$@"
     for world in 1 $worlds; do
-        probe "$model" "dp$world" dp "$world" "$@"
-        probe "$model" "ddp$world" ddp "$world" "$@"
-        compare_runs "$model" "dp:$world" "dp$world" "ddp:$world" "ddp$world" "$same"
+        probe "dp:$world" "$@"
+        beside "dp:$world" "ddp:$world" "$@"
         if [[ $world == 1 ]]; then
-            compare_runs "$model" single:1 single dp:1 dp1 "$same"
+            compare_runs single:1 dp:1 "$same"
         elif ! has_batch_norm "$model"; then
-            compare_runs "$model" "dp:$world" "dp$world" single:1 single tolerance
-            compare_runs "$model" "ddp:$world" "ddp$world" single:1 single tolerance
+            compare_runs "dp:$world" single:1 tolerance
+            compare_runs "ddp:$world" single:1 tolerance
         fi
     done
 
     world=${worlds%% *}
-    for cap in 0 0.01 1 25; do
-        probe "$model" "cap$cap" ddp "$world" --bucket-cap-mb "$cap" "$@"
-        compare_runs "$model" "ddp:$world" "ddp$world" "ddp:$world cap=$cap" "cap$cap" "$same"
-    done
+    for cap in 0 0.01 1 25; do beside "ddp:$world" "ddp:$world cap=$cap" --bucket-cap-mb "$cap" "$@"; done
     # The optimizer divided over the ranks: an option that reads all gradients has them whole; without one the sum,
     # the step and the new weights are one pass. Then weights and gradients divided as well.
     for world in $worlds; do
-        probe "$model" "zero1-$world" zero1 "$world" "$@"
-        compare_runs "$model" "ddp:$world" "ddp$world" "zero1:$world" "zero1-$world" "$same"
-        probe_state "$model" "zero1-$world-fused" zero1 "$world" "$@"
-        compare_states "$model" "ddp:$world" "ddp$world" "zero1:$world fused" "zero1-$world-fused" "$same"
-        probe "$model" "fsdp$world" fsdp "$world" "$@"
-        compare_runs "$model" "ddp:$world" "ddp$world" "fsdp:$world" "fsdp$world" "$same"
+        beside "ddp:$world" "zero1:$world" "$@"
+        beside_state "ddp:$world" "zero1:$world fused" "$@"
+        beside "ddp:$world" "fsdp:$world" "$@"
     done
 
     world=${worlds%% *}
-    probe "$model" no-overlap ddp "$world" --no-overlap "$@"
-    compare_runs "$model" "ddp:$world" "ddp$world" "ddp:$world no-overlap" no-overlap "$same"
+    beside "ddp:$world" "ddp:$world no-overlap" --no-overlap "$@"
 
     # One row too many for an even split.
-    probe "$model" dp3-uneven dp 3 "$@" --global-batch $((batch + 1))
-    probe "$model" ddp3-uneven ddp 3 "$@" --global-batch $((batch + 1))
-    compare_runs "$model" "dp:3 uneven" dp3-uneven "ddp:3 uneven" ddp3-uneven "$same"
-    probe "$model" fsdp3-uneven fsdp 3 "$@" --global-batch $((batch + 1))
-    compare_runs "$model" "ddp:3 uneven" ddp3-uneven "fsdp:3 uneven" fsdp3-uneven "$same"
-    equivalence_of_mine "$model" $batch "$@"
-    [[ $model != gpt* ]] || equivalence_of_adamw "$model" "$@"
-    [[ $kind == cpu ]] || equivalence_of_graphs "$model" "$world" "$@"
+    probe "dp:3 uneven" "$@" --global-batch $((batch + 1))
+    beside "dp:3 uneven" "ddp:3 uneven" "$@" --global-batch $((batch + 1))
+    beside "ddp:3 uneven" "fsdp:3 uneven" "$@" --global-batch $((batch + 1))
+    equivalence_of_mine $batch "$@"
+    [[ $model != gpt* ]] || equivalence_of_adamw "$@"
+    [[ $kind == cpu ]] || equivalence_of_graphs "$world" "$@"
 }
 
-# equivalence_of_adamw MODEL OPTION...: as a gpt is trained: the optimizer has two moments, and one
+# equivalence_of_adamw OPTION...: as a gpt is trained: the optimizer has two moments, and one
 # norm of all gradients shortens them; without that the divided optimizer does everything in one pass.
 # (Against one device AdamW shows nothing: where a gradient is zero but for rounding, it divides the
 # rounding by itself.)
 equivalence_of_adamw() {
-    local model=$1 world
-    shift
+    local world
     set -- "$@" --optimizer adamw --lr 1e-3 --warmup-steps 4
     for world in $(tr ' ' '\n' <<<"$worlds 3 5" | sort -nu); do
-        probe "$model" "dp$world-adamw" dp "$world" "$@" --clip-grad-norm 1
-        probe "$model" "ddp$world-adamw" ddp "$world" "$@" --clip-grad-norm 1
-        compare_runs "$model" "dp:$world adamw" "dp$world-adamw" "ddp:$world adamw" "ddp$world-adamw" "$same"
-        probe "$model" "zero1-$world-adamw" zero1 "$world" "$@" --clip-grad-norm 1
-        compare_runs "$model" "ddp:$world adamw" "ddp$world-adamw" "zero1:$world adamw" "zero1-$world-adamw" "$same"
-        probe "$model" "fsdp$world-adamw" fsdp "$world" "$@" --clip-grad-norm 1
-        compare_runs "$model" "ddp:$world adamw" "ddp$world-adamw" "fsdp:$world adamw" "fsdp$world-adamw" "$same"
-        probe_state "$model" "ddp$world-unclipped" ddp "$world" "$@"
-        probe_state "$model" "zero1-$world-unclipped" zero1 "$world" "$@"
-        compare_states "$model" "ddp:$world unclipped" "ddp$world-unclipped" \
-            "zero1:$world unclipped" "zero1-$world-unclipped" "$same"
+        probe "dp:$world adamw" "$@" --clip-grad-norm 1
+        beside "dp:$world adamw" "ddp:$world adamw" "$@" --clip-grad-norm 1
+        beside "ddp:$world adamw" "zero1:$world adamw" "$@" --clip-grad-norm 1
+        beside "ddp:$world adamw" "fsdp:$world adamw" "$@" --clip-grad-norm 1
+        probe_state "ddp:$world unclipped" "$@"
+        beside_state "ddp:$world unclipped" "zero1:$world unclipped" "$@"
     done
 }
 
-# equivalence_of_graphs MODEL WORLD OPTION...: a step that was captured computes what it computed
+# equivalence_of_graphs WORLD OPTION...: a step that was captured computes what it computed
 # before; DDP's has the collectives in it.
 equivalence_of_graphs() {
-    local model=$1 world=$2
-    shift 2
-    probe "$model" single-graph single 1 --cuda-graph "$@"
-    compare_runs "$model" single:1 single "single:1 graph" single-graph tolerance
-    probe "$model" ddp-graph ddp "$world" --cuda-graph "$@"
-    compare_runs "$model" "ddp:$world" "ddp$world" "ddp:$world graph" ddp-graph tolerance
+    beside single:1 "single:1 graph" --cuda-graph "${@:2}"
+    beside "ddp:$1" "ddp:$1 graph" --cuda-graph "${@:2}"
 }
 
 # equivalence.csv, from all models.

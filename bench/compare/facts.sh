@@ -4,7 +4,7 @@ machine_lines() {
     local kinds=()
     [[ $kind == cpu ]] || kinds=("GPUs: $gpus for this run")
     machine_facts "${kinds[@]}" \
-        "$([[ $kind == cpu ]] && echo BLAS || echo GPU): $(json blas "$(a_record)")" "Command: \`$asked\`"
+        "$([[ $kind == cpu ]] && echo BLAS || echo GPU): $(json blas "$(a_record)")"
 }
 
 # facts.txt: "key value" lines, what a report must know and no CSV file has.

@@ -8,7 +8,7 @@
 #   overlap-WHERE-HOW               a traced run; WHERE is memory, fast or slow, HOW is overlapped or serial
 # The last two kinds train the deep network of the timeline.
 
-# slow_link, the link of all but the growth and the fast one, is what --link says.
+slow_link= # of all but the growth and the fast one: what --link says
 fast_link=paper-rdma
 growth_link=1,20
 link_text= fast_text= # what the programs call the slow and the fast one (name_links)
@@ -22,8 +22,8 @@ has_link() {
 # name_links: sets slow_link, link_text and fast_text ("an emulated link of 10 Gbit/s and 20 us"). Ends the script, as
 # check_devices does, if the programs know no such link.
 name_links() {
-    [[ -z $slow_link ]] || has_link || fail_usage "--link is for CPU devices, and for a --world that has 2"
-    slow_link=${slow_link:-10gbe}
+    [[ -z $link ]] || has_link || fail_usage "--link is for CPU devices, and for a --world that has 2"
+    slow_link=${link:-10gbe}
     has_link || return 0
     probe_folder=$(mktemp -d)
     must_run_a_step train_dp --devices 2 --link "$slow_link"
@@ -89,26 +89,21 @@ with_link() {
 
 # summary-link.csv, difference-link.csv, growth.csv and buckets.csv.
 summarize_link() {
-    local strategy header world
+    local strategy
     has_link || return 0
-    header=$(awk -v header=1 -f bench/compare/summarize.awk)
-    {
-        echo "$header"
-        for strategy in dp ddp ${mine:+mine}; do
-            has_failed $strategy link "${models%% *}" 2 || summary_row "${models%% *}" $strategy 2 link
-        done
-    } | with_link "$link_text" >"$out/summary-link.csv"
+    first_model 2 | summary_rows link | with_link "$link_text" >"$out/summary-link.csv"
     write_differences -link
-    {
-        echo "$header"
-        for strategy in dp ddp ${mine:+mine}; do
-            for world in $(timed_worlds); do
-                has_failed $strategy growth "${models%% *}" "$world" || summary_row "${models%% *}" $strategy "$world" growth
-            done
-        done
-    } | with_link "${growth_link/,/ Gbit\/s and } us" >"$out/growth.csv"
+    first_model "$(timed_worlds)" | summary_rows growth | with_link "${growth_link/,/ Gbit\/s and } us" >"$out/growth.csv"
     for strategy in $(bucket_strategies); do
         has_failed "$strategy" buckets mlp 2 || summarize_buckets "$strategy" >"$out/buckets$([[ $strategy == ddp ]] || echo -mine).csv"
+    done
+}
+
+# first_model WORLDS: "model strategy world" lines of the first model
+first_model() {
+    local strategy world
+    for strategy in dp ddp ${mine:+mine}; do
+        for world in $1; do echo "${models%% *} $strategy $world"; done
     done
 }
 

@@ -24,27 +24,29 @@ configurations() {
     [[ -z $mine ]] || for world in $worlds; do echo mine "$world"; done
 }
 
-# speed_configurations MODEL: the configurations whose speed is measured: also fully sharded training (fsdp) and, where the
+# speed_configurations: "model strategy world" lines of what is measured: also fully sharded training (fsdp) and, where the
 # optimizer has a state that is worth dividing, DDP with the optimizer divided over its ranks (zero1, ZeRO-1).
 speed_configurations() {
-    local world
-    configurations
-    [[ $(speed_options "$1") != *adamw* ]] || for world in $worlds; do echo zero1 "$world"; done
-    for world in $worlds; do echo fsdp "$world"; done
+    local model world
+    for model in $models; do
+        {
+            configurations
+            [[ $(speed_options "$model") != *adamw* ]] || for world in $worlds; do echo zero1 "$world"; done
+            for world in $worlds; do echo fsdp "$world"; done
+        } | sed "s/^/$model /"
+    done
 }
 
 # Repeats are the outer loop, so that a disturbance of the machine meets all strategies alike. A run
 # without times shows its memory only, in a few steps.
 measure_speed() {
-    local repeat model strategy world steps
+    local repeat model strategy world
     for ((repeat = 1; repeat <= repeats; repeat++)); do
         begin_section "speed: repeat $repeat of $repeats"
-        for model in $models; do
-            while read -r strategy world; do
-                is_timed "$world" || [[ $repeat == 1 ]] || continue
-                measure_run "speed-$model-$strategy-$world-$repeat"
-            done < <(speed_configurations "$model")
-        done
+        while read -r model strategy world; do
+            is_timed "$world" || [[ $repeat == 1 ]] || continue
+            measure_run "speed-$model-$strategy-$world-$repeat"
+        done < <(speed_configurations)
     done
     [[ $kind == cpu ]] || measure_phases
 }
@@ -61,28 +63,23 @@ measure_run() {
 
 # speed_run NAME STRATEGY WORLD MODEL OPTION...
 speed_run() {
-    local name=$1 strategy=$2 world=$3 model=$4
-    shift 4
     # shellcheck disable=SC2046 # the options are words
-    train "$name" "$strategy" "$world" --model "$model" --data "$(data_of "$model")" \
-        $(speed_options "$model") "$@" --no-eval --log-every 1 </dev/null
+    train "$1" "$2" "$3" --model "$4" --data "$(data_of "$4")" $(speed_options "$4") "${@:5}" --no-eval --log-every 1 </dev/null
 }
 
 # A GPU works on while the host is in the next phase. With --profile the host waits at the end of each:
 # the step is slower then, and its parts are true.
 measure_phases() {
     local model strategy world
-    for model in $models; do
-        while read -r strategy world; do
-            ! is_timed "$world" || speed_run "phases-$model-$strategy-$world-1" "$strategy" "$world" \
-                "$model" --steps $((warm_up + measured_steps / 6)) --profile
-        done < <(speed_configurations "$model")
-    done
+    while read -r model strategy world; do
+        ! is_timed "$world" || speed_run "phases-$model-$strategy-$world-1" "$strategy" "$world" \
+            "$model" --steps $((warm_up + measured_steps / 6)) --profile
+    done < <(speed_configurations)
 }
 
-# summary_row MODEL STRATEGY WORLD [KIND]: a row of summary.csv, from the runs of that kind (speed).
+# summary_row MODEL STRATEGY WORLD KIND: a row of summary.csv, from the runs of that kind.
 summary_row() {
-    local run=${4:-speed}-$1-$2-$3 world=$3 first fact facts
+    local run=$4-$1-$2-$3 world=$3 first fact facts
     local -a counted=()
     first=$out/runs/$run-1/summary.json
     facts=strategy=$2,model=$1,world_size=$3
@@ -97,15 +94,18 @@ summary_row() {
     awk -v skip=$warm_up -v facts="$facts" -f bench/compare/summarize.awk "$@" </dev/null
 }
 
+# summary_rows KIND: a table like summary.csv of the "model strategy world" lines that are read, but for what has failed.
+summary_rows() {
+    local model strategy world
+    awk -v header=1 -f bench/compare/summarize.awk
+    while read -r model strategy world; do
+        has_failed "$strategy" "$1" "$model" "$world" || summary_row "$model" "$strategy" "$world" "$1"
+    done
+}
+
 # summary.csv and difference.csv from the runs of measure_speed.
 summarize() {
-    local model strategy world
-    awk -v header=1 -f bench/compare/summarize.awk >"$out/summary.csv"
-    for model in $models; do
-        while read -r strategy world; do
-            has_failed "$strategy" speed "$model" "$world" || summary_row "$model" "$strategy" "$world" >>"$out/summary.csv"
-        done < <(speed_configurations "$model")
-    done
+    speed_configurations | summary_rows speed >"$out/summary.csv"
     [[ -z $(timed_worlds) ]] || write_differences ""
 }
 
@@ -120,18 +120,15 @@ write_differences() {
 list_repeats() {
     local model strategy world repeat run
     echo model,strategy,world_size,repeat,step_ms_p50,disturbed
-    for model in $models; do
-        while read -r strategy world; do
-            is_timed "$world" && ! has_failed "$strategy" speed "$model" "$world" || continue
-            for ((repeat = 1; repeat <= repeats; repeat++)); do
-                run=speed-$model-$strategy-$world-$repeat
-                awk -v skip=$warm_up -v facts="" -f bench/compare/summarize.awk "$out/runs/$run/steps.csv" |
-                    awk -F, -v what="$model,$strategy,$world,$repeat" \
-                        -v disturbed="$(grep -cxF "$run" "$out/disturbed.txt" || true)" \
-                        '{ printf "%s,%s,%d\n", what, $9, disturbed }'
-            done
-        done < <(speed_configurations "$model")
-    done
+    while read -r model strategy world; do
+        is_timed "$world" && ! has_failed "$strategy" speed "$model" "$world" || continue
+        for ((repeat = 1; repeat <= repeats; repeat++)); do
+            run=speed-$model-$strategy-$world-$repeat
+            awk -v skip=$warm_up -v facts="" -f bench/compare/summarize.awk "$out/runs/$run/steps.csv" |
+                awk -F, -v what="$model,$strategy,$world,$repeat" -v disturbed="$(grep -cxF "$run" "$out/disturbed.txt" || true)" \
+                    '{ printf "%s,%s,%d\n", what, $9, disturbed }'
+        done
+    done < <(speed_configurations)
 }
 
 # The models that learn the digits.

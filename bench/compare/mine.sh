@@ -97,30 +97,27 @@ mine_sums() { # WORLD
     if [[ $mine_symbol == own_all_reduce && $1 -gt 2 ]]; then echo tolerance; else same_sums; fi
 }
 
-# equivalence_of_mine MODEL OPTION...: FILE beside the built-in strategy, on each number of devices and with a batch that
+# equivalence_of_mine BATCH OPTION...: FILE beside the built-in strategy, on each number of devices and with a batch that
 # divides unevenly; for what has buckets, with small ones, too.
 equivalence_of_mine() {
-    local model=$1 batch=$2 world first=${worlds%% *}
-    shift 2
+    local batch=$1 world
+    shift
     [[ -n $mine ]] || return 0
-    for world in 1 $worlds; do
-        compare_mine "$model" "$world" "" "mine$world" "$mine_like$world" "$@"
-    done
-    [[ $mine_like == dp ]] || compare_mine "$model" "$first" " cap=0.01" mine-cap0.01 cap0.01 --bucket-cap-mb 0.01 "$@"
-    compare_mine "$model" 3 " uneven" mine3-uneven "${mine_like}3-uneven" "$@" --global-batch $((batch + 1))
+    for world in 1 $worlds; do compare_mine "$world" "$@"; done
+    [[ $mine_like == dp ]] || compare_mine "${worlds%% *} cap=0.01" --bucket-cap-mb 0.01 "$@"
+    compare_mine "3 uneven" "$@" --global-batch $((batch + 1))
 }
 
-# compare_mine MODEL WORLD LABEL NAME NAME_OF_OURS OPTION...
+# compare_mine RUN OPTION...: RUN is what is called so of FILE and of the built-in strategy, without the strategy's name.
 compare_mine() {
-    local model=$1 world=$2 label=$3 name=$4 ours=$5 failures=$equivalence_failures all=$comparisons
-    shift 5
-    probe "$model" "$name" mine "$world" "$@"
+    local world=${1%% *} failures=$equivalence_failures all=$comparisons
+    probe "mine:$1" "${@:2}"
     [[ $planning == 0 ]] || return 0
     if has_failed mine equivalence "$model" "$world"; then
         mine_comparisons=$((mine_comparisons + 1)) mine_broken=$((mine_broken + 1))
         return 0
     fi
-    compare_runs "$model" "$mine_like:$world$label" "$ours" "mine:$world$label" "$name" "$(mine_sums "$world")"
+    compare_runs "$mine_like:$1" "mine:$1" "$(mine_sums "$world")"
     mine_comparisons=$((mine_comparisons + comparisons - all))
     mine_broken=$((mine_broken + equivalence_failures - failures))
     comparisons=$all equivalence_failures=$failures

@@ -1,44 +1,51 @@
 # options.sh: how bench's commands read their options. Sourced by them after runs.sh; uses here, the folder in which
-# the command was called, and usage, the function that prints what --help shows.
+# the command was called.
 #
-# A command says which options it takes and which variable each sets. The variables hold the defaults before:
+# The comment with which a command begins is what --help shows, and the list of its options, a line or a bracket for each:
 #
-#   declare -A flags=([--quick]=quick)                    # --quick sets quick to 1
-#   declare -A values=([--world]=worlds)                  # --world "1 2" sets worlds to "1 2"
-#   declare -A paths=([--out]=out)                        # --out DIR sets out to the whole path of DIR
-#   read_options bench/some.sh "$@"                       # and sets asked, the command as it was typed
+#   --quick      a flag: the variable quick becomes 1
+#   --world N    an option with a value, for the variable world
+#   --out DIR    with DIR or FILE: the variable gets the whole path
+#   --other ...  reading stops here: rest holds this option and all that follows it
 #
-# Reading stops at last_option if the command sets that: rest holds this option and all that follows it.
+# The variables hold the defaults before. asked becomes the command as it was typed.
 
 read_options() { # COMMAND ARGUMENT...
-    command_name=$1 rest=()
-    asked=$(quoted "$@")
+    local script option word
+    local -A takes=()
+    script=$(cd "$here" && readlink -f "$0")
+    while read -r option word; do takes[$option]=${word:-nothing}; done < <(
+        sed '/^[^#]/,$d' "$script" | grep -oE '(^#   |\[)--[a-z-]+( [^] ]+)?' | sed 's/^[^-]*//')
+    command_name=$1 rest=() asked=$(quoted "$@")
     shift
     while [[ $# -gt 0 ]]; do
-        [[ $1 != --help && $1 != -h ]] || { usage || exit 1; exit 0; }
-        [[ $1 == --* ]] || fail_usage "unknown option $1"
-        [[ $1 != "${last_option:-}" ]] || { rest=("$@") && return; }
-        if [[ -n ${flags[$1]:-} ]]; then
-            declare -g "${flags[$1]}=1"
-        elif [[ -n ${values[$1]:-}${paths[$1]:-} ]]; then
+        [[ $1 != --help && $1 != -h ]] || { sed '1d; /^[^#]/,$d; s/^# \{0,1\}//' "$script" || exit 1; exit 0; }
+        case ${1:+${takes[$1]:-}} in
+        "") fail_usage "unknown option $1" ;;
+        ...) rest=("$@") && return ;;
+        nothing) set_option "$1" 1 ;;
+        *)
             [[ $# -ge 2 ]] || fail_usage "$1 needs a value"
-            [[ -z ${values[$1]:-} ]] || declare -g "${values[$1]}=$2"
-            [[ -z ${paths[$1]:-} ]] || read_path "$1" "$2"
-            [[ $1 != --rounds ]] || need_number "$1" "$2" 1 1000
-            [[ $1 != --patience ]] || need_number "$1" "$2" 0 999999
+            case ${takes[$1]} in DIR | FILE) read_path "$1" "$2" ;; *) set_option "$1" "$2" ;; esac
             shift
-        else
-            fail_usage "unknown option $1"
-        fi
+            ;;
+        esac
         shift
     done
 }
 
+set_option() { # OPTION VALUE
+    local name=${1#--}
+    declare -g "${name//-/_}=$2"
+    [[ $1 != --rounds ]] || need_number "$1" "$2" 1 1000
+    [[ $1 != --patience ]] || need_number "$1" "$2" 0 999999
+}
+
 read_path() { # OPTION PATH
     local path
-    [[ -n $2 && -z ${flags[$2]:-}${values[$2]:-}${paths[$2]:-} ]] || fail_usage "$1 needs a value"
+    [[ -n $2 && -z ${takes[$2]:-} ]] || fail_usage "$1 needs a value"
     path=$(cd "$here" && realpath -m -- "$2" 2>/dev/null) || fail_usage "$1 ${2:0:80}: is no path"
-    declare -g "${paths[$1]}=$path"
+    set_option "$1" "$path"
 }
 
 # What follows ends the command unless the value of the option OPTION is what it should be; before anything is built.

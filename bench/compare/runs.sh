@@ -112,18 +112,7 @@ train() {
     [[ $planning == 0 ]] || { plan_run "$name" && return; }
     [[ $strategy != mine ]] || { like=$mine_like && is_mine_to_run "$name" "$model" "$world" || return 0; }
     local -a command
-    # shellcheck disable=SC2046 # the options are words
-    case $like in
-    single) command=($(on_first_core) "$bin/train_single") ;;
-    dp) command=("$bin/train_dp" $(dp_devices "$world") --bind cores) ;;
-    ddp | zero1 | fsdp)
-        start_ranks "$world"
-        command+=("$bin/$([[ $like == fsdp ]] && echo train_fsdp || echo train_ddp)" --sampler blocked)
-        [[ $backend != mpi ]] || command+=(--backend mpi)
-        [[ $kind != cuda ]] || command+=(--backend nccl)
-        [[ $strategy != zero1 ]] || command+=(--zero-optimizer)
-        ;;
-    esac
+    start "$like" "$world"
     # The average of the ranks' means is DP's mean to the bit if all ranks have as many rows and
     # dividing by their number is exact: the batches here are multiples of 4. Otherwise divide by the
     # global batch.

@@ -25,19 +25,61 @@ say_progress() {
     echo "$3 ($1 of $2 done$left)" >&2
 }
 
-# repeat_disturbed_runs SECONDS: makes what a neighbour has disturbed (disturbed.sh) once more, by the command that
-# each run has left, until there is no such run or the seconds are over. $out/disturbed.txt names those that remain.
+# part WHAT COMMAND...: makes a part of the work, after saying which; while the parts are planned it only counts.
+part() {
+    if [[ $planning == 0 ]]; then
+        say_progress $parts_done $parts "$1"
+        "${@:2}"
+        parts_done=$((parts_done + 1))
+    else
+        parts=$((parts + 1))
+    fi
+}
+
+# make_parts FUNCTION...: counts, then makes all parts of which these functions call part, and then what was disturbed once more.
+make_parts() {
+    local one
+    parts=0 parts_done=0 planning=1
+    for one; do "$one"; done
+    planning=0 begun=$SECONDS
+    for one; do "$one"; done
+    repeat_disturbed_runs "${patience:-0}"
+}
+
+# timed_run NAME COMMAND...: a run whose times count, between two probes.
+timed_run() {
+    between_probes "$1" run_once "$@"
+}
+
+# network_of MODEL: the options of a model; hidden are the layers of its mlp.
+network_of() {
+    echo --model "$1" $([[ $1 != mlp ]] || echo --hidden "$hidden")
+}
+
+# repeat_disturbed_runs SECONDS [LIST MAKE]: makes what a neighbour has disturbed (disturbed.sh) once more, until there is no such
+# run or the seconds are over. $out/disturbed.txt names those that remain. LIST prints which to make (all of these), and MAKE
+# makes one (by the command that it has left).
 repeat_disturbed_runs() {
-    local until=$((SECONDS + $1)) name
+    local until=$((SECONDS + $1)) name names
+    [[ $kind == cpu ]] || return 0
     again=1
-    while disturbed_runs >"$out/disturbed.txt" && [[ -s $out/disturbed.txt ]] && ((SECONDS < until)); do
-        echo "$(wc -l <"$out/disturbed.txt") disturbed runs once more, for up to $(setup_minutes $((until - SECONDS)))" >&2
+    while disturbed_runs >"$out/disturbed.txt" && names=$(${2:-all_disturbed}) && [[ -n $names ]] && ((SECONDS < until)); do
+        say "$(wc -l <<<"$names") disturbed runs once more, for up to $(setup_minutes $((until - SECONDS)))"
         last_probe=
-        while ((SECONDS < until)) && read -r name; do
-            eval "between_probes $name make_run $name $(<"$out/runs/$name/command.txt")" </dev/null || return 1
-        done <"$out/disturbed.txt"
+        for name in $names; do
+            ((SECONDS < until)) || break
+            ${3:-make_once_more} "$name" </dev/null
+        done
     done
     again=0
+}
+
+all_disturbed() {
+    cat "$out/disturbed.txt"
+}
+
+make_once_more() { # NAME
+    eval "between_probes $1 make_run $1 $(<"$out/runs/$1/command.txt")"
 }
 
 # The cores of this process. (nproc would take OMP_NUM_THREADS for them.)
@@ -51,7 +93,7 @@ a_record() {
 }
 
 # machine_facts [FACT...]: the machine, what may change on it from one day to the next (clocks, other work, variables
-# that change the libraries), and what is said besides, as a list. load is that of the machine when the command began.
+# that change the libraries), what is said besides, and the command, as a list. load is that of the machine when the command began.
 machine_facts() {
     local fact governor=/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor variables
     echo "- Processor: $(lscpu | sed -n 's/^Model name: *//p' | head -n 1), $(count_cores) cores for this run"
@@ -66,7 +108,7 @@ machine_facts() {
     variables=$(env | grep -E '^(OPENBLAS|OMP|GOTO|BLIS|MKL)_' | sort | paste -sd ' ' - || true)
     echo "- Variables that change the libraries: ${variables:-none}"
     echo "- Commit: $(commit_line); $(date -u '+%Y-%m-%d %H:%M UTC')"
-    for fact; do echo "- $fact"; done
+    for fact in "$@" "Command: \`$asked\`"; do echo "- $fact"; done
 }
 
 commit_line() {

@@ -15,12 +15,7 @@
 # takes in, to DIR (bench/out-published). Nothing is measured here.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../compare/begin.sh"
 
-usage() {
-    sed -n '2,17s/^# \{0,1\}//p' bench/model/published.sh
-}
-
 out=bench/out-published simulate=0
-declare -A flags=([--simulate]=simulate) values=() paths=([--out]=out [--bin]=bin)
 read_options bench/model/published.sh "$@"
 simulate=$([[ $simulate == 0 ]] || echo --simulate)
 get_ready bench_fit bench_scale

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # real.sh: the model of a step beside real steps of train_dp and train_ddp on the emulated link.
 #
-#   bench/model/real.sh [--out DIR] [--rounds N] [--links "GBIT,US ..."] [--bin DIR] [--resume]
+#   bench/model/real.sh [--out DIR] [--rounds N] [--links "GBIT,US ..."] [--steps N] [--patience SECONDS] [--bin DIR] [--resume]
 #
 # Two devices, mlp with eight hidden layers of 512, 64 rows a device, a bucket cap of 1 MiB. The profile is taken
 # with a neighbour that computes on the other core, as the ranks will have one. Rounds are interleaved, and medians
@@ -11,13 +11,7 @@
 # takes in, to DIR (bench/out-real). --resume continues an interrupted call. Nothing fails by time.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../compare/begin.sh"
 
-usage() {
-    sed -n '2,11s/^# \{0,1\}//p' bench/model/real.sh
-}
-
 out=bench/out-real rounds=5 links="100,5 10,10 2.5,25 1,50" steps=40 patience=120
-declare -A flags=([--resume]=resume) values=([--rounds]=rounds [--links]=links [--steps]=steps [--patience]=patience)
-declare -A paths=([--out]=out [--bin]=bin)
 read_options bench/model/real.sh "$@"
 need_number --steps "$steps" 1 999999
 for link in $links; do need_link --links "$link"; done
@@ -26,7 +20,6 @@ get_ready train_dp train_ddp ddprun bench_scale bench_profile bench_probe
 open_section real.csv profile.json
 hidden=512,512,512,512,512,512,512,512
 common="--device cpu --model mlp --hidden $hidden --global-batch 128 --steps $steps --no-eval --log-every 1"
-ranks=("$bin/ddprun" --nproc-per-node 2 --bind cores "$bin/train_ddp" --bucket-cap-mb 1)
 
 # measure_run NAME: one run between two probes. NAME is STRATEGY-LINK-ROUND; the link may be none, and the strategy
 # noop, which is DDP without its communication.
@@ -36,33 +29,36 @@ measure_run() {
     # shellcheck disable=SC2086 # options are words
     set -- "$1" $common --out "$out/runs/$1"
     [[ $link == none ]] || set -- "$@" --link "$link"
+    start_ranks 2
+    command+=("$bin/train_ddp" --bucket-cap-mb 1)
     case $strategy in
-    dp) between_probes "$1" run_once "$1" "$bin/train_dp" --devices 2 --bind cores "${@:2}" ;;
-    noop) between_probes "$1" run_once "$1" "${ranks[@]}" --comm-hook noop "${@:2}" ;;
-    ddp) between_probes "$1" run_once "$1" "${ranks[@]}" "${@:2}" ;;
-    esac || exit 1
+    dp) command=("$bin/train_dp" --devices 2 --bind cores) ;;
+    noop) command+=(--comm-hook noop) ;;
+    esac
+    timed_run "$1" "${command[@]}" "${@:2}"
 }
 
 rest=1000000,500 # Gbit/s, us: a message takes half a millisecond and its bytes nothing
 series="dp-none ddp-none noop-none dp-$rest"
 for link in $links; do series="$series dp-$link ddp-$link"; done
 
-begun=$SECONDS done=0
+measure_all() {
+    local round one
+    for ((round = 1; round <= rounds; round++)); do
+        for one in $series; do
+            part "round $round of $rounds: ${one%%-*}, link ${one#*-}" measure_run "$one-$round"
+        done
+    done
+}
+
 # The profile, with a neighbour on the other core.
 # shellcheck disable=SC2016 # the inner shell's
-between_probes profile run_once profile env PROGRAM="$bin/bench_profile" sh -c '
+timed_run profile env PROGRAM="$bin/bench_profile" sh -c '
     taskset -c 1 "$PROGRAM" "$@" --rounds 150 >/dev/null 2>&1 &
     taskset -c 0 "$PROGRAM" "$@" --rounds 60 --save "$0" && wait' \
-    "$out/runs/profile/profile.json" --hidden $hidden --rows 64 || exit 1
-for ((round = 1; round <= rounds; round++)); do
-    for one in $series; do
-        say_progress $done $((rounds * $(wc -w <<<"$series"))) "round $round of $rounds: ${one%%-*}, link ${one#*-}"
-        measure_run "$one-$round"
-        done=$((done + 1))
-    done
-done
-repeat_disturbed_runs "$patience"
+    "$out/runs/profile/profile.json" --hidden $hidden --rows 64
+make_parts measure_all
 cp "$out/runs/profile/profile.json" "$out/profile.json"
 write_facts "rounds $rounds" "links $links" "rest $rest" -- \
-    "BLAS: $(json blas "$(a_record)")" "Command: \`$asked\`"
+    "BLAS: $(json blas "$(a_record)")"
 write_report real "$bin"

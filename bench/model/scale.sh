@@ -11,13 +11,7 @@
 # --resume continues an interrupted call.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../compare/begin.sh"
 
-usage() {
-    sed -n '2,11s/^# \{0,1\}//p' bench/model/scale.sh
-}
-
 out=bench/out-scale profile= devices=1,2,4,8,16,32,64,128,256,512,1024,2048,4096
-declare -A flags=([--install]=install [--resume]=resume) values=([--devices]=devices)
-declare -A paths=([--out]=out [--profile]=profile [--bin]=bin)
 read_options bench/model/scale.sh "$@"
 [[ $devices =~ ^[1-9][0-9]{0,5}(,[1-9][0-9]{0,5})*$ ]] || fail_usage "--devices ${devices:0:80}: expected numbers with commas"
 [[ -z $profile || (-f $profile && -r $profile) ]] || fail_usage "--profile $profile: cannot be read"
@@ -27,7 +21,7 @@ open_section scale.csv
 
 if [[ -z $profile ]]; then
     profile=$out/runs/profile/profile.json
-    run_once profile taskset -c 0 "$bin/bench_profile" --rows 64 --rounds 60 --save "$profile" || exit 1
+    run_once profile taskset -c 0 "$bin/bench_profile" --rows 64 --rounds 60 --save "$profile"
 fi
 
 # Does this build have SimGrid? Only 77 says that it has none.
@@ -42,21 +36,27 @@ esac
 
 # A case: levels of the network, algorithm, straggler.
 cases="1-ring 1-tree 1-hierarchical 2-hierarchical"
-begun=$SECONDS done=0
-for straggler in 1 1.5; do
-    for one in $cases; do
-        say_progress $done 8 "${one#*-}, ${one%%-*} level(s), slowest device $straggler times as long"
-        inside="--inside-gbit 10 --inside-latency-us 10"
-        [[ $one != 2-* ]] || inside="--inside-gbit 200 --inside-latency-us 3"
-        [[ $one != *-hierarchical ]] || inside="$inside --node-size 8"
-        # shellcheck disable=SC2086 # options are words
-        run_once "$one-$straggler" "$bin/bench_scale" --profile "$profile" --devices "$devices" --rows 64 \
-            --gbit 10 --latency-us 10 --bucket-cap-mb 1 --algorithm "${one#*-}" $inside --straggler "$straggler" \
-            $simulate || exit 1
-        done=$((done + 1))
+
+# scale CASE STRAGGLER
+scale() {
+    local inside="--inside-gbit 10 --inside-latency-us 10"
+    [[ $1 != 2-* ]] || inside="--inside-gbit 200 --inside-latency-us 3"
+    [[ $1 != *-hierarchical ]] || inside="$inside --node-size 8"
+    # shellcheck disable=SC2086 # options are words
+    run_once "$1-$2" "$bin/bench_scale" --profile "$profile" --devices "$devices" --rows 64 --gbit 10 --latency-us 10 \
+        --bucket-cap-mb 1 --algorithm "${1#*-}" $inside --straggler "$2" $simulate
+}
+
+scale_all() {
+    local one straggler
+    for straggler in 1 1.5; do
+        for one in $cases; do
+            part "${one#*-}, ${one%%-*} level(s), slowest device $straggler times as long" scale "$one" $straggler
+        done
     done
-done
+}
+make_parts scale_all
 
 write_facts "cases $cases" "stragglers 1 1.5" "without $without" -- \
-    "Profile: $(sed -n 's/.*"name": *"\([^"]*\)".*/\1/p' "$profile"), 64 rows a device, a bucket cap of 1 MiB" "Command: \`$asked\`"
+    "Profile: $(sed -n 's/.*"name": *"\([^"]*\)".*/\1/p' "$profile"), 64 rows a device, a bucket cap of 1 MiB"
 write_report scale

@@ -1,44 +1,37 @@
 #!/usr/bin/env bash
 # compare.sh: our programs beside PyTorch's DDP, DataParallel and single process, and our all-reduce beside Open
 # MPI's and Gloo's: the same weights and batches, one thread per rank, in turns. peers.py says what is measured
-# and how; table.sh, what is said of it.
+# and how, bench/report/peers.py what is said of it.
 #
 # PyTorch comes from $PYTHON, else from the virtual environment that --install-peers makes, else from python3.
 # Writes peers.csv, gradients.csv, table.txt, peers.svg, section.md and section.html, which bench/compare.sh's
 # report brings in. The exit status is 0 only if the gradients agreed and every sum was right; 77 without torch
 # and safetensors, or without a GPU for --device cuda.
+#
+# usage: bench/peers/compare.sh [options]
+#   --device NAME      cpu (default) or cuda
+#   --model "A B"      of mlp, convnet and resnet20 (default: all three)
+#   --world "N M"      numbers of ranks (default: 1 2 4; with cuda, as many as there are GPUs)
+#   --rounds N         rounds that must be undisturbed (default: 5)
+#   --quick            two rounds of a few small steps: tries the command, and measures no speed
+#   --out DIR          where the results go (default: bench/out-peers)
+#   --resume           go on with a call that was interrupted (the same options); a world is made whole or anew
+#   --bin DIR          use the programs in DIR, build nothing
+#   --install-peers    make a virtual environment with PyTorch, and install Open MPI (as root)
+#   --venv DIR         where (default: ~/.cache/ddpc/peers)
+#   --one-device ...   PyTorch's single process in all precisions and modes; the rest of the line is for
+#                      pytorch.py: --device, --model, --precision, --rounds, --extra, --quick
+#   --help             this text
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../compare/begin.sh"
 
-usage() {
-    cat <<END
-usage: bench/peers/compare.sh [options]
-  --device NAME      cpu (default) or cuda
-  --model "A B"      of mlp, convnet and resnet20 (default: all three)
-  --world "N M"      numbers of ranks (default: 1 2 4; with cuda, as many as there are GPUs)
-  --rounds N         rounds that must be undisturbed (default: 5)
-  --quick            two rounds of a few small steps: tries the command, and measures no speed
-  --out DIR          where the results go (default: bench/out-peers)
-  --resume           go on with a call that was interrupted (the same options); a world is made whole or anew
-  --bin DIR          use the programs in DIR, build nothing
-  --install-peers    make a virtual environment with PyTorch, and install Open MPI (as root)
-  --venv DIR         where (default: ~/.cache/ddpc/peers)
-  --one-device ...   PyTorch's single process in all precisions and modes; the rest of the line is for
-                     pytorch.py: --device, --model, --precision, --rounds, --extra, --quick
-  --help             this text
-END
-}
-
-device=cpu models="mlp convnet resnet20" worlds="1 2 4" out=bench/out-peers
+device=cpu model="mlp convnet resnet20" world="1 2 4" install_peers=0 out=bench/out-peers
 venv=${XDG_CACHE_HOME:-$HOME/.cache}/ddpc/peers
-declare -A flags=([--quick]=quick [--install-peers]=install [--resume]=resume)
-declare -A values=([--device]=device [--model]=models [--world]=worlds [--rounds]=rounds)
-declare -A paths=([--out]=out [--bin]=bin [--venv]=venv)
-last_option=--one-device
 read_options bench/peers/compare.sh "$@"
 rounds=${rounds:-$((quick ? 2 : 5))}
 need_word --device "$device" 'cpu|cuda'
-need_words --model "$models" 'mlp|convnet|resnet20'
-need_numbers --world "$worlds" 1 "$(most_devices)"
+need_words --model "$model" 'mlp|convnet|resnet20'
+need_numbers --world "$world" 1 "$(most_devices)"
+worlds=$world
 programs="train_single train_dp train_ddp ddprun dump_data compare_tensors bench_allreduce"
 # shellcheck disable=SC2086 # the programs are words
 need_programs $programs
@@ -69,15 +62,10 @@ build_mpi() {
     fi
 }
 
-[[ $install == 0 ]] || install_peers
+[[ $install_peers == 0 ]] || install_peers
 find_python
-[[ ${#rest[@]} != 0 ]] || claim_results
-[[ -n $bin ]] || {
-    setup_require 0 build 9<&-
-    # shellcheck disable=SC2086 # the programs are words
-    setup_build "$root" build $programs 9<&-
-    bin=$root/build/bin
-}
+# shellcheck disable=SC2086 # the programs are words
+get_ready $programs
 export PYTHONDONTWRITEBYTECODE=1
 [[ ${#rest[@]} == 0 ]] || exec "$python" bench/peers/pytorch.py --bin "$bin" "${rest[@]:1}"
 
@@ -89,28 +77,30 @@ fi
 open_section {peers,gradients}.csv table.txt mpi_allreduce
 build_mpi
 status=0 deadline=3600 live=1 # a world takes minutes, and shows how far it is
-read -ra counts <<<"$worlds"
-begun=$SECONDS finished=0
-for world in $worlds; do
-    left=
-    [[ $finished == 0 ]] ||
-        left=", about $(setup_minutes $(((SECONDS - begun) * (${#counts[@]} - finished) / finished))) left"
-    finished=$((finished + 1))
-    echo "$world rank(s) ($finished of ${#counts[@]} numbers of ranks$left): $rounds rounds or more" >&2
-    run_once "world-$world" "$python" bench/peers/peers.py --bin "$bin" --out "$out/runs/world-$world" \
-        --mpi "$out/mpi_allreduce" --device "$device" --model "$models" --world "$world" --rounds "$rounds" \
+
+# measure_world N: all rounds of N ranks
+measure_world() {
+    run_once "world-$1" "$python" bench/peers/peers.py --bin "$bin" --out "$out/runs/world-$1" \
+        --mpi "$out/mpi_allreduce" --device "$device" --model "$model" --world "$1" --rounds "$rounds" \
         $([[ $quick == 0 ]] || echo --quick) || status=1
-    [[ -f $out/runs/world-$world/facts.txt ]] || exit 1
-done
+    [[ -f $out/runs/world-$1/facts.txt ]] || exit 1
+}
+
+measure_worlds() {
+    local world
+    for world in $worlds; do part "$world rank(s): $rounds rounds or more" measure_world "$world"; done
+}
+
+make_parts measure_worlds
 for file in peers gradients; do
     for world in $worlds; do
         cat "$out/runs/world-$world/$file.csv"
     done | awk 'NR == 1 { header = $0 } NR == 1 || $0 != header' >"$out/$file.csv"
 done
-mapfile -t facts <"$out/runs/world-$world/facts.txt"
+mapfile -t facts <"$out/runs/world-$(awk '{ print $NF }' <<<"$worlds")/facts.txt"
 [[ ! -f $out/mpi_allreduce ]] || facts+=("$(mpirun --version | head -n 1)")
 configs=("$out"/runs/world-*/runs/mlp-*/ours/config.json)
 hidden=$([[ ! -f ${configs[0]} ]] || json hidden "${configs[0]}")
-write_facts "quick $quick" "hidden $hidden" -- "${facts[@]}" "Command: \`$asked\`"
+write_facts "quick $quick" "hidden $hidden" -- "${facts[@]}"
 write_report peers || status=1
 exit "$status"

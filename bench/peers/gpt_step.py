@@ -7,33 +7,26 @@ Both take one thread a rank, the same sizes, and the step of forward, cross-entr
 groups; OPENBLAS_CORETYPE is left to the library. On one CPU rank ours is bench_step --model gpt, on a GPU train_single
 with its steps replayed from a graph. On several it is ddprun's train_ddp, whose step has its loader too, and PyTorch's is
 DistributedDataParallel over Gloo, or over NCCL on GPUs; each rank has its share of the texts and the cores that ddprun
---bind cores would give it; --sharded takes train_fsdp and PyTorch's fully_shard of each block and of the root. On GPUs the precision is bf16 (fp16 below capability 8.0), and PyTorch waits for the device
-once in a run of steps. Every round runs each once, in an order that changes; the ratio is of the medians of a round, ours
-over theirs, and what is printed last is the median over the rounds. 77: there is no torch, or no GPU for --device cuda.
+--bind cores would give it (torch_rank.py); --sharded takes train_fsdp and PyTorch's fully_shard of each block and of the
+root. On GPUs the precision is bf16 (fp16 below capability 8.0), and PyTorch waits for the device once in a run of steps.
+Every round runs each once, in an order that changes; the ratio is of the medians of a round, ours over theirs, and what is
+printed last is the median over the rounds. 77: there is no torch, or no GPU for --device cuda.
 """
 
 import argparse
-import json
-import multiprocessing
-import os
+import csv
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 
 try:
     import torch
-    import torch.distributed as dist
-    import torch.nn.functional as F
-    from torch.distributed.fsdp import fully_shard
-    from torch_rank import cores_of
 except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-import models
+from peers import TorchRanks, on_first_core, run
 
 CHARACTERS = 76
 # layers, heads, embedding, context, texts
@@ -49,127 +42,31 @@ def options_of(sizes):
     return [word for name, size in zip(NAMES, sizes) for word in (f"--{name}", str(size))]
 
 
-def run(command):
-    clean = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
-    return subprocess.run(command, check=True, capture_output=True, text=True, env=clean).stdout
-
-
 def our_step(case):
     """Its median milliseconds, and what share of sgemm's rate it reaches."""
     if case.device == "cuda":
         return our_training(case, [f"{case.bin}/train_single", "--cuda-graph"])
-    out = run([f"{case.bin}/bench_step", "--model", "gpt", "--rounds", str(case.steps), "--batch", str(case.texts),
-               *options_of(case.sizes)])
+    out = run([*on_first_core(case.device), f"{case.bin}/bench_step", "--model", "gpt", "--rounds", case.steps,
+               "--batch", case.texts, *options_of(case.sizes)])
     words = dict(word.split("=", 1) for word in out.splitlines()[-1].split())
     return float(words["step_ms_p50"]), f" step_to_sgemm={words['step_to_sgemm']}"
 
 
 def our_ranks(case):
     bind = [] if case.device == "cuda" else ["--bind", "cores"]
-    return our_training(case, [f"{case.bin}/ddprun", *bind, "--nproc-per-node", str(case.ranks), f"{case.bin}/{'train_fsdp' if case.sharded else 'train_ddp'}"])
+    program = "train_fsdp" if case.sharded else "train_ddp"
+    return our_training(case, [f"{case.bin}/ddprun", *bind, "--nproc-per-node", case.ranks, f"{case.bin}/{program}"])
 
 
 def our_training(case, program):
-    precision = [] if case.device == "cpu" else ["--vocabulary", str(case.vocabulary), "--amp", case.amp]
+    precision = [] if case.device == "cpu" else ["--vocabulary", case.vocabulary, "--amp", case.amp]
     with tempfile.TemporaryDirectory() as out:
         run([*program, "--device", case.device, *precision,
-             "--model", "gpt", *options_of(case.sizes), "--data", "text", "--global-batch", str(case.texts),
-             "--steps", str(case.warm_up + case.steps), "--optimizer", "adamw", "--lr", "1e-3", "--weight-decay", "0.1",
+             "--model", "gpt", *options_of(case.sizes), "--data", "text", "--global-batch", case.texts,
+             "--steps", case.warm_up + case.steps, "--optimizer", "adamw", "--lr", "1e-3", "--weight-decay", "0.1",
              "--no-eval", "--log-every", "1", "--out", out])
-        rows = [row.split(",") for row in pathlib.Path(out, "steps.csv").read_text().split()]
-        column = rows[0].index("step_ms")
-        return statistics.median(float(row[column]) for row in rows[1 + case.warm_up:]), ""
-
-
-# ---- PyTorch's ------------------------------------------------------------------------------------------
-
-class Trainer:
-    def __init__(self, case, texts, device, wrap=lambda model: model):
-        *shape, context = case.sizes[:4]
-        self.case, self.device = case, torch.device(device)
-        model = models.GPT(case.vocabulary, *shape, context).to(self.device)
-        self.called = wrap(model)
-        self.optimizer = models.optimizer("adamw", models.decay_groups(model.parameters(), 0.1), 1e-3, fused=True)
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=case.amp == "fp16")
-        self.x = torch.randint(case.vocabulary, (texts, context), device=self.device)
-        self.y = torch.randint(case.vocabulary, (texts * context,), device=self.device)
-
-    def step(self):
-        self.optimizer.zero_grad()
-        with models.autocast(self.case.amp, self.device.type):
-            output = self.called(self.x)
-        self.scaler.scale(F.cross_entropy(output.float(), self.y)).backward()
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-
-    def timed(self, steps):
-        """Milliseconds of each step; on a GPU, which works on its own, the mean of all."""
-        times = []
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            for _ in range(steps):
-                self.step()
-            torch.cuda.synchronize()
-            return [1e3 * (time.perf_counter() - start) / steps]
-        for _ in range(steps):
-            start = time.perf_counter()
-            self.step()
-            times.append(1e3 * (time.perf_counter() - start))
-        return times
-
-    def median(self, steps):
-        self.timed(self.case.warm_up)
-        return statistics.median(self.timed(steps))
-
-
-def shard(model):
-    mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
-    for block in model.transformer.h:
-        fully_shard(block, mesh=mesh)
-    return fully_shard(model, mesh=mesh)
-
-
-def torch_rank(rank, case, meeting, pipe):
-    """Answers a number of steps with their median milliseconds, until the number is 0; sleeps in between."""
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    torch.set_num_threads(1)
-    if case.device == "cuda":
-        torch.cuda.set_device(rank)
-    else:
-        os.sched_setaffinity(0, cores_of(rank, case.ranks))
-    dist.init_process_group("nccl" if case.device == "cuda" else "gloo", rank=rank, world_size=case.ranks,
-                            init_method=f"file://{meeting}")
-    device = f"cuda:{rank}" if case.device == "cuda" else "cpu"
-    trainer = Trainer(case, case.texts // case.ranks, device, shard if case.sharded else torch.nn.parallel.DistributedDataParallel)
-    while steps := pipe.recv():
-        pipe.send(trainer.median(steps))
-    dist.destroy_process_group()
-
-
-class TorchRanks:
-    def __init__(self, case, folder):
-        ranks = case.ranks
-        spawn = multiprocessing.get_context("spawn")
-        ends = [spawn.Pipe() for _ in range(ranks)]
-        self.pipes = [mine for mine, _ in ends]
-        self.processes = [spawn.Process(target=torch_rank, args=(r, case, f"{folder}/meeting", ends[r][1]),
-                                        daemon=True) for r in range(ranks)]
-        for process in self.processes:
-            process.start()
-        for _, theirs in ends:
-            theirs.close()  # so that recv fails when a rank has ended
-
-    def median(self, steps):
-        for pipe in self.pipes:
-            pipe.send(steps)
-        return max(pipe.recv() for pipe in self.pipes)
-
-    def close(self):
-        for pipe in self.pipes:
-            pipe.send(0)
-        for process in self.processes:
-            process.join(20)
+        rows = csv.DictReader(pathlib.Path(out, "steps.csv").read_text().splitlines())
+        return statistics.median([float(row["step_ms"]) for row in rows][case.warm_up:]), ""
 
 
 # ---- in turns -------------------------------------------------------------------------------------------
@@ -233,15 +130,13 @@ def main():
     rounds = 2 if arguments.quick else arguments.rounds
     if case.ranks < 1 or case.texts % case.ranks:
         parser.error(f"--ranks {case.ranks}: {case.texts} texts do not divide among them")
-    if case.ranks == 1:
-        torch.set_num_threads(1)
-        trainer = Trainer(case, case.texts, case.device)
-        compare(lambda: our_step(case), lambda: trainer.median(case.steps), rounds)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        peers = TorchRanks(case, folder)
-        compare(lambda: our_ranks(case), lambda: peers.median(case.steps), rounds)
-        peers.close()
+    with tempfile.TemporaryDirectory() as case.out, TorchRanks(case, case.ranks, "fsdp" if case.sharded else "ddp") as peers:
+        texts = case.texts // case.ranks
+        peers.ask(do="start_gpt", vocabulary=case.vocabulary, sizes=case.sizes[:4], texts=texts, amp=case.amp)
+
+        def theirs():
+            return max(answer["ms"] for answer in peers.ask(do="gpt_steps", steps=case.steps, warm_up=case.warm_up))
+        compare(lambda: (our_step if case.ranks == 1 else our_ranks)(case), theirs, rounds)
 
 
 if __name__ == "__main__":

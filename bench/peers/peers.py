@@ -73,7 +73,7 @@ class TorchRanks:
     """The ranks of PyTorch for one world size; `with` ends them."""
 
     def __init__(self, arguments, world, strategy):
-        count = world if strategy == "ddp" else 1
+        count = 1 if strategy == "dp" else world
         self.ranks = [subprocess.Popen(
             [sys.executable, HERE / "torch_rank.py", str(rank), str(world), strategy, arguments.device,
              arguments.out], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment())

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""One rank of PyTorch, which does what peers.py asks of it: a line of JSON in, a line of JSON out.
+"""One rank of PyTorch, which does what peers.py or gpt_step.py asks of it: a line of JSON in, a line of JSON out.
 
-    torch_rank.py RANK WORLD STRATEGY DEVICE FOLDER     strategy: ddp, or dp (one process for all devices)
+    torch_rank.py RANK WORLD STRATEGY DEVICE FOLDER     strategy: ddp, fsdp, or dp (one process for all devices)
 
 It lives as long as all rounds of a world size: importing torch takes longer than what is measured. Between
 two requests it sleeps. Every rank has one thread and the cores that `ddprun --bind cores` would give it.
@@ -9,13 +9,13 @@ two requests it sleeps. Every rank has one thread and the cores that `ddprun --b
 
 import json
 import os
+import statistics
 import sys
 import time
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
 
 import models
 
@@ -29,8 +29,8 @@ class Rank:
         torch.set_num_threads(1)
         if device == "cuda":
             torch.cuda.set_device(self.device)
-        self.is_ddp = strategy == "ddp" and world > 1
-        if self.is_ddp:
+        self.has_ranks = strategy != "dp" and world > 1
+        if self.has_ranks:
             dist.init_process_group("nccl" if device == "cuda" else "gloo", rank=rank, world_size=world,
                                     init_method=f"file://{os.path.abspath(folder)}/meeting-{world}")
 
@@ -40,24 +40,34 @@ class Rank:
 
     def batches(self, path, batch):
         """This rank's rows of each global batch, which DataParallel's one process has whole."""
+        from safetensors.torch import load_file  # here and in train, because gpt_step.py needs none
         data = load_file(path)
         x, y = data["x"].to(self.device), data["target"].to(self.device)
-        share = batch // self.world if self.is_ddp else batch
-        first = self.rank * share if self.is_ddp else 0
+        share = batch // self.world if self.has_ranks else batch
+        first = self.rank * share if self.has_ranks else 0
         starts = range(first, len(x) - batch + first + 1, batch)
         return [(x[s:s + share], y[s:s + share]) for s in starts]
 
+    def wrapped(self, module):
+        """The module as its strategy calls it."""
+        if self.strategy == "dp":
+            return torch.nn.DataParallel(module, device_ids=list(range(self.world)))
+        if self.strategy == "fsdp":
+            from torch.distributed.fsdp import fully_shard  # which older versions lack
+            mesh = dist.init_device_mesh("cpu", (self.world,))
+            for block in module.transformer.h:
+                fully_shard(block, mesh=mesh)
+            return fully_shard(module, mesh=mesh)
+        ids = [self.rank] if self.device.type == "cuda" else None
+        return torch.nn.parallel.DistributedDataParallel(module, device_ids=ids) if self.has_ranks else module
+
     def train(self, model, shape, classes, hidden, batch, steps, lr, momentum, init, data, gradients):
         """Steps from the weights `init`; the milliseconds of each. Rank 0 writes the first one's gradients."""
+        from safetensors.torch import load_file, save_file
         module = models.build(model, shape, classes, hidden)
         module.load_state_dict(load_file(init), strict=True)
         module = module.to(self.device)
-        called = module
-        if self.is_ddp:
-            ids = [self.rank] if self.device.type == "cuda" else None
-            called = torch.nn.parallel.DistributedDataParallel(module, device_ids=ids)
-        elif self.strategy == "dp":
-            called = torch.nn.DataParallel(module, device_ids=list(range(self.world)))
+        called = self.wrapped(module)
         optimizer = models.optimizer("sgd", module.parameters(), lr, momentum)
         batches, times = self.batches(data, batch), []
         for step in range(steps):
@@ -71,6 +81,38 @@ class Rank:
             if step == 0 and self.rank == 0:
                 save_file({n: p.grad.contiguous().cpu() for n, p in module.named_parameters()}, gradients)
         return {"ms": times}
+
+    def start_gpt(self, vocabulary, sizes, texts, amp):
+        """The GPT that gpt_steps trains, with nanoGPT's groups of AdamW, on random tokens."""
+        model, context = models.GPT(vocabulary, *sizes).to(self.device), sizes[-1]
+        self.called, self.amp = self.wrapped(model), amp
+        self.optimizer = models.optimizer("adamw", models.decay_groups(model.parameters(), 0.1), 1e-3, fused=True)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=amp == "fp16")
+        self.x = torch.randint(vocabulary, (texts, context), device=self.device)
+        self.y = torch.randint(vocabulary, (texts * context,), device=self.device)
+        return {}
+
+    def gpt_step(self):
+        self.optimizer.zero_grad()
+        with models.autocast(self.amp, self.device.type):
+            output = self.called(self.x)
+        self.scaler.scale(F.cross_entropy(output.float(), self.y)).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+    def gpt_steps(self, steps, warm_up):
+        """The median milliseconds of a step; on a GPU, which works on its own, the mean of all."""
+        for _ in range(warm_up):
+            self.gpt_step()
+        block, times = steps if self.device.type == "cuda" else 1, []
+        for _ in range(steps // block):
+            self.wait()
+            begin = time.perf_counter()
+            for _ in range(block):
+                self.gpt_step()
+            self.wait()
+            times.append(1e3 * (time.perf_counter() - begin) / block)
+        return {"ms": statistics.median(times)}
 
     def allreduce(self, count, iterations):
         """As bench_allreduce: fill, meet, time, check every element; the slowest rank's microseconds."""
@@ -119,7 +161,7 @@ def main():
     for line in sys.stdin:
         request = json.loads(line)
         print(json.dumps(getattr(this, request.pop("do"))(**request)), flush=True)
-    if this.is_ddp:
+    if this.has_ranks:
         dist.destroy_process_group()
 
 

@@ -3,14 +3,6 @@
 
 splits="1x2 2x1 2x2 2x4" # ranks x threads of each
 
-# What a model trains on here.
-model_options() {
-    case $1 in
-    mlp) echo --model mlp --hidden "$hidden" --data "synthetic:1x28x28:10@2048" ;;
-    convnet) echo --model convnet --data "synthetic:1x28x28:10@2048" ;;
-    esac
-}
-
 # The promises: a name, and the options that give it. `plain` is DDP as it comes; `fsdp` is train_fsdp.
 promises_of() {
     cat <<END
@@ -31,37 +23,28 @@ sync-batch-norm --sync-batch-norm
 END
 }
 
+strategy_of() { # PROMISE
+    [[ $1 == fsdp ]] && echo fsdp || echo ddp
+}
+
 names_of() { # MODEL
     promises_of "$1" | cut -d ' ' -f 1 | paste -sd ' ' -
 }
 
-# job NAME COMMAND...: makes a run, whose files are in $out/runs/NAME. Each step that is logged costs an all-reduce of
-# the loss, so a run whose collectives are counted sets log_every.
+data=synthetic:1x28x28:10@2048
+
+# job NAME STRATEGY OPTION...: a run on one device or on two, with the rows that DP gives. Each step that is logged costs an
+# all-reduce of the loss, so a run whose collectives are counted sets log_every.
 job() {
-    run_once "$@" --log-every "${log_every:-1}" --no-eval --out "$out/runs/$1" || exit 1
+    local -a command
+    start "$2" 2
+    run_once "$1" "${command[@]}" --data $data --log-every "${log_every:-1}" --no-eval \
+        --out "$out/runs/$1" "${@:3}"
 }
 
-# timed_job NAME COMMAND...: the same of a run whose times count, between two probes.
+# timed_job: the same of a run whose times count, between two probes: of one core where the name says "-single-".
 timed_job() {
     between_probes "$1" job "$@"
-}
-
-# single_job NAME OPTION...: one device, on the first core, of which the probe is where NAME says "-single-".
-# shellcheck disable=SC2046 # a command is words
-single_job() {
-    timed_job "$1" $(on_first_core) "$bin/train_single" "${@:2}"
-}
-
-# ranks_of JOB NAME OPTION...: two ranks, each on its own cores, with the rows that DP gives: of train_ddp, or where NAME says
-# "-fsdp-" of train_fsdp.
-ranks_of() {
-    local program=train_ddp
-    [[ $2- != *-fsdp-* ]] || program=train_fsdp
-    "$1" "$2" "$bin/ddprun" --bind cores --nproc-per-node 2 "$bin/$program" --sampler blocked "${@:3}"
-}
-
-rank_job() { # NAME OPTION...
-    ranks_of timed_job "$@"
 }
 
 # shellcheck disable=SC2046,SC2086 # options are words
@@ -69,7 +52,7 @@ time_promises() { # ROUND
     local model name options
     for model in $models; do
         while read -r name options; do
-            rank_job "price-$model-$name-$1" $(model_options "$model") --global-batch $batch --steps $steps $options
+            timed_job "price-$model-$name-$1" "$(strategy_of "$name")" $(network_of "$model") --global-batch $batch --steps $steps $options
         done < <(promises_of "$model")
     done
 }
@@ -79,12 +62,12 @@ time_promises() { # ROUND
 # shellcheck disable=SC2046,SC2086
 time_limits() { # ROUND
     local half=$((batch / 2))
-    single_job "limit-single-whole-$1" $(model_options mlp) --global-batch $batch --steps $steps
-    single_job "limit-single-half-$1" $(model_options mlp) --global-batch $half --steps $steps
-    between_probes "limit-pair-$1" run_once "limit-pair-$1" env FOLDER="$out/runs/limit-pair-$1" \
+    timed_job "limit-single-whole-$1" single $(network_of mlp) --global-batch $batch --steps $steps
+    timed_job "limit-single-half-$1" single $(network_of mlp) --global-batch $half --steps $steps
+    timed_run "limit-pair-$1" env FOLDER="$out/runs/limit-pair-$1" \
         PROGRAM="$bin/train_single" "$bin/ddprun" --bind cores --nproc-per-node 2 \
         sh -c 'exec "$PROGRAM" "$@" --no-eval --log-every 1 --out "$FOLDER/$RANK"' sh \
-        $(model_options mlp) --global-batch $half --steps $steps || exit 1
+        $(network_of mlp) --data $data --global-batch $half --steps $steps
 }
 
 # Threads of each rank, which may go to all cores: beyond the cores they take turns. (One rank with one thread is
@@ -96,20 +79,19 @@ time_threads() { # ROUND
     for split in $splits; do
         program=("$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --sampler blocked)
         [[ $split == 2x* ]] || program=("$bin/train_single")
-        timed_job "threads-$split-$1" "${program[@]}" $(model_options mlp) --global-batch $batch --steps $steps \
-            --threads ${split#*x}
+        timed_run "threads-$split-$1" "${program[@]}" $(network_of mlp) --data $data --global-batch $batch \
+            --steps $steps --threads ${split#*x} --log-every 1 --no-eval --out "$out/runs/threads-$split-$1"
     done
 }
 
 # The batch, from where one device wins to where two do.
 # shellcheck disable=SC2046,SC2086
 time_batches() { # ROUND
-    local rows
+    local rows strategy
     for rows in $batches; do
-        single_job "batch-single-$rows-$1" $(model_options mlp) --global-batch $rows --steps $steps
-        timed_job "batch-dp-$rows-$1" "$bin/train_dp" --devices 2 --bind cores $(model_options mlp) --global-batch $rows \
-            --steps $steps
-        rank_job "batch-ddp-$rows-$1" $(model_options mlp) --global-batch $rows --steps $steps
+        for strategy in single dp ddp; do
+            timed_job "batch-$strategy-$rows-$1" $strategy $(network_of mlp) --global-batch $rows --steps $steps
+        done
     done
 }
 
@@ -119,8 +101,8 @@ shapes="1536 780,780 520,520,520,520 372,372,372,372,372,372,372,372"
 time_shapes() {
     local sizes
     for sizes in $shapes; do
-        rank_job "shape-$sizes" --model mlp --hidden $sizes --data "synthetic:1x28x28:10@2048" \
-            --bucket-cap-mb 1 --global-batch $batch --steps $steps --trace "$out/runs/shape-$sizes/trace.json"
+        timed_job "shape-$sizes" ddp --model mlp --hidden $sizes --bucket-cap-mb 1 --global-batch $batch --steps $steps \
+            --trace "$out/runs/shape-$sizes/trace.json"
     done
 }
 
@@ -130,10 +112,10 @@ time_shapes() {
 trace_promises() {
     local model name options folder
     for model in $models; do
-        run_once "summary-$model" "$bin/train_single" $(model_options "$model") --summary || exit 1
+        run_once "summary-$model" "$bin/train_single" $(network_of "$model") --data $data --summary
         while read -r name options; do
             folder=$out/runs/count-$model-$name
-            log_every=1000 ranks_of job "count-$model-$name" $(model_options "$model") --global-batch 16 --steps 6 \
+            log_every=1000 job "count-$model-$name" "$(strategy_of "$name")" $(network_of "$model") --global-batch 16 --steps 6 \
                 --trace "$folder/trace.json" --dump-grads "$folder/gradients" $options
         done < <(promises_of "$model")
     done

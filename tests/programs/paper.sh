@@ -7,8 +7,8 @@ bin=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in compare/results compare/runs compare/disturbed compare/section paper/measure; do
-    source "bench/$part.sh"
+for part in progress results runs disturbed section; do
+    source "bench/compare/$part.sh"
 done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

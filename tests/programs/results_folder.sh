@@ -8,15 +8,14 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 
 cat >some.sh <<END
 #!/usr/bin/env bash
+# some.sh [--out DIR] [--resume] [--program WORDS] [--model NAME]
 set -euo pipefail
 here=\$PWD
 root="$root"
 cd "\$root"
 source bench/setup.sh
 for part in options results runs section; do source "bench/compare/\$part.sh"; done
-usage() { echo help; }
 out=bench/out-none resume=0 program="echo one" model=
-declare -A flags=([--resume]=resume) values=([--program]=program [--model]=model) paths=([--out]=out)
 read_options bench/\${SOME:-some}.sh "\$@"
 claim_results
 [[ -z \${STOP:-} ]] || exit 3
