@@ -12,7 +12,7 @@ Switched mutants come from libclang's syntax tree, single ones from the tokens o
 mutants: case labels, sizeof, static assertions, string literals (thus formats), arguments of
 __builtin_ functions, which must be constants, statements whose loss only a reader or a leak
 checker could see (NOISE), `return -2` (a status is compared with 0: tests/lint.sh), a larger array or
-memory_zalloc, and swaps of
+allocation, and swaps of
 arguments whose order has no effect (SYMMETRIC; EQUALITY if it is compared with 0). Needs the PyPI
 package libclang; its wheel lacks the compiler's own headers, so the flags in $MUTANTS_HEADERS are
 added.
@@ -272,7 +272,7 @@ class Source:
             self.add(*self.span(c), 'constant', '0' if word == 'true' else '1')
         elif not self.in_macro(c) and not (parent and parent.type.get_canonical().kind == T.POINTER):
             before = self.text[:self.span(c)[0]][-200:]
-            smaller_only = re.search(r'((\breturn|[?] 0 :) -|\bmemory_zalloc\([^;]*\+ )$', before)
+            smaller_only = re.search(r'((\breturn|[?] 0 :) -|\bmemory_(zalloc|grow)\([^;]*\+ )$', before)
             for new in neighbours(word)[1 if smaller_only else 0:]:
                 self.add(*self.span(c), 'constant', new)
 
