@@ -138,6 +138,12 @@ timeout 30 "$run" --nproc-per-node 2 sh -c 'test "$RANK" = 1 && exit 5; yes' >sl
 [ $? -eq 5 ] || complain "a failure behind a full console"
 kill "$reader" 2>/dev/null
 wait "$reader" 2>/dev/null
+# What a rank wrote while ddprun held back 4 MiB is not lost when it ends.
+(sleep 2 && cat) <slow >out &
+reader=$!
+timeout 30 "$run" sh -c 'yes abcdefg | head -c 4300000; echo; echo end' >slow 2>err
+wait "$reader"
+[ "$(tail -n 1 out)" = end ] && [ "$(wc -c <out)" -eq 4300005 ] || complain "lines of a rank that has ended are lost"
 : >out
 
 # --- Fake hosts: a NCCL_HOSTID for each rank, and what else NCCL needs to be told
