@@ -486,17 +486,22 @@ unset DDPRUN_TOKEN
 job 0 --nproc-per-node 2 "$1/train_ddp" --model toy --epochs 2 --log-every 20
 silent err 'steps [0-9]+/'
 if command -v script >/dev/null; then # of util-linux: it gives its command a terminal
-    script -qec "'$run' --nproc-per-node 2 '$1/train_ddp' --model toy --epochs 2 --log-every 20" screen \
-        </dev/null >/dev/null || complain "on a terminal"
+    script -qec "'$run' --nproc-per-node 2 '$1/train_ddp' --model toy --epochs 2 --log-every 20 --link 10,4000" screen \
+        </dev/null >/dev/null || complain "on a terminal" # so slow that ddprun reads the bar before it is erased
     tr '\r' '\n' <screen >out
     erase=$(printf '\033')'\[K'
     says out "^${erase}steps [0-9]+/[0-9]+ \[[=> ]*\] +[0-9]+%"
-    [ "$(grep -cE "^(${erase})?step=[0-9]+ .* samples_per_s=[0-9]+\$" out)" -ge 6 ] || complain "lines on a terminal"
+    [ "$(grep -cE "^(${erase})?step=[0-9]+ .* samples_per_s=[0-9]+ link=emulated\$" out)" -ge 6 ] || complain "lines on a terminal"
     silent out '[^K]step='
     script -qec "'$run' --nproc-per-node 2 sh -c 'printf \"\\rhalf\" >&2; sleep 0.3; echo line; sleep 0.2'" screen \
         </dev/null >/dev/null
     tr '\r' '\n' <screen >out
     [ "$(grep -c '^..*half$' out)" -ge 2 ] || complain "the bar of another program is not drawn again"
     silent out 'halfline|\[1\]: half.*half'
+    script -qec "'$run' --max-restarts 1 sh -c 'test \$TORCHELASTIC_RESTART_COUNT = 1 || { printf \"\\rhalf\" >&2; exit 3; }
+        echo line >&2'" screen </dev/null >/dev/null
+    tr '\r' '\n' <screen >out
+    says out 'half$'
+    says out "^(${erase})?\[0\]: line\$" # without the bar of the attempt before
 fi
 echo "ddprun: all as expected"
