@@ -11,9 +11,10 @@ COLOURS = {
     "blue": "#0072B2", "vermilion": "#D55E00", "purple": "#CC79A7", "indigo": "#332288", "wine": "#882255",
     "grey": "#999999", "pale": "#DDDDDD", "pink": "#F2A6C4", "forest": "#00664B", "slate": "#444444",
 }
-# A strategy is the same colour, dash and mark in every figure, so that a grey print tells them apart.
+# A strategy is the same colour, dash (gnuplot's, and LONG_DASH) and mark in every figure, so that a grey print tells them apart.
+LONG_DASH = "set dashtype 6 (24, 8)"
 STRATEGIES = {"single": ("black", 3, 9), "dp": ("orange", 2, 7), "ddp": ("blue", 1, 5), "mine": ("green", 4, 13),
-              "zero1": ("sky", 5, 11), "fsdp": ("purple", 4, 15)}
+              "zero1": ("sky", 5, 11), "fsdp": ("purple", 6, 15)}
 # mine: what compare.sh --mine loads.
 NAMES = {"single": "one device", "dp": "DP", "ddp": "DDP", "mine": "yours", "zero1": "ZeRO-1", "fsdp": "FSDP"}
 SHARDED = ("zero1", "fsdp")  # compared with DDP in what a rank holds
@@ -68,7 +69,7 @@ def gnuplot():
         f'figure_font = "{FONT},{FONT_SIZE}"',
         f'phases = "{" ".join(PHASES)}"',
         f"array phase_colour[{len(kinds)}] = [" + ", ".join(f'"{colour}"' for colour in kinds) + "]",
-        f'on_dark = "{" ".join(ON_DARK)}"',
+        f'on_dark = "{" ".join(ON_DARK)}"', LONG_DASH,
     ]
     for what, place, quote in (("colour", 0, '"%s"'), ("dash", 1, "%s"), ("mark", 2, "%s")):
         of = {name: quote % (COLOURS[look[0]] if place == 0 else look[place]) for name, look in STRATEGIES.items()}

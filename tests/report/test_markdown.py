@@ -66,6 +66,8 @@ class Look(unittest.TestCase):
         self.assertIn(f'phases = "{" ".join(look.PHASES)}"', look.gnuplot())
         for strategy, colour in (("dp", "orange"), ("ddp", "blue"), ("mine", "green"), ("zero1", "sky"), ("fsdp", "purple")):
             self.assertIn(f'strategy eq "{strategy}" ? "{look.COLOURS[colour]}"', look.gnuplot())
+        for k, what in enumerate(("colour", "dash", "mark")):
+            self.assertEqual(len({one[k] for one in look.STRATEGIES.values()}), len(look.STRATEGIES), what)
         self.assertIn("--grey: #999;", look.css())
 
 
