@@ -26,7 +26,7 @@ def spans_of(events):
 
 
 def shortest_step(spans):
-    """Begin and end of the step that was disturbed least: from the first rank's begin to the last one's end."""
+    """(step, begin, end) of the one that was disturbed least: from the first rank's begin to the last one's end."""
     main = {track for track, name, *_ in spans if name == "optimizer"}
     if not main:
         raise ReportError("no optimizer step in the trace")
@@ -35,7 +35,12 @@ def shortest_step(spans):
         if track in main and step >= WARM_UP:
             first, last = steps.get(step, (begin, end))
             steps[step] = min(first, begin), max(last, end)
-    return min(steps.values(), key=lambda step: step[1] - step[0])
+    return min(((step, *times) for step, times in steps.items()), key=lambda step: step[2] - step[1])
+
+
+def is_of_another(step, name, number):
+    """Is a span a phase of another step, which a rank that is late still ends, or an early one begins? Collectives count otherwise."""
+    return name in PHASES and number not in (step, -1)
 
 
 def step_of(path, label, like=None):
@@ -46,7 +51,7 @@ def step_of(path, label, like=None):
     "moving". Arrows lead from where a bucket was ready to its all-reduce."""
     events = read_events(path)
     spans = spans_of(events)
-    start, stop = shortest_step(spans)
+    step, start, stop = shortest_step(spans)
     last_begin = {}
     for _, name, begin, _, number, _ in spans:
         last_begin[name, number] = max(begin, last_begin.get((name, number), begin))
@@ -54,7 +59,7 @@ def step_of(path, label, like=None):
              if event["ph"] == "M" and event["name"] == "thread_name"}
     tracks, drawn, row_of = [], [], {}
     for track, name_of_track in named.items():
-        here = [span for span in spans if span[0] == track and span[3] > start and span[2] < stop]
+        here = [span for span in spans if span[0] == track and span[3] > start and span[2] < stop and not is_of_another(step, span[1], span[4])]
         row_of[track] = len(tracks) + 1
         if not here:
             continue

@@ -40,6 +40,11 @@ class Player(unittest.TestCase):
             [2, 1, 70, "backward", -1, 0], [2, 70, 79, "optimizer", -1, 0], [3, 40, 60, "moving", 4, 64]])
         self.assertEqual(step["ready"], [[0, 4, 25], [1, 4, 35]])
 
+    def test_late_rank(self):
+        """Rank 0 ends the step before while rank 1 is in this one; rank 1 begins the next one early: neither is of this step."""
+        events = two_ranks() + [span("optimizer", 0, 190, 15, number=2), span("data", 0, 275, 5, 1, number=4), span("forward", 0, 276, 2, 1, number=4)]
+        self.assertEqual(player.read_step(events), player.read_step(two_ranks()))
+
     def test_threads_of_dp(self):
         names = ["main", "cpu:0", "cuda:1"]
         self.assertEqual([player.label_of(name, 0, names)[:2] for name in names], [("drives", 0), ("device", 0), ("device", 1)])

@@ -57,6 +57,8 @@ class Traces(unittest.TestCase):
         self.assertIn((2, 4.0, 6.0, "moving", "all_reduce", 0), spans)
         self.assertEqual([span for span in spans if span[0] == 4], [(4, 4.0, 6.0, "moving", "all_reduce", 0)])
         self.assertEqual(arrows, [(1, 3.0, 2, 3.0)])
+        late = [dict(ph="X", name="optimizer", pid=0, tid=0, ts=300000, dur=900, args=dict(number=2))]
+        self.assertEqual(self.read(traces.step_of, step_trace() + late, "DDP")[1], spans)
 
     def test_waiting(self):
         """A device of DP waits where its thread has no span, also at the begin and the end of the step; the driving thread does not."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..captions import traced_network
 from ..look import PHASES, phase_colours
 from ..results import ReportError, Results
-from ..traces import read_events, shortest_step, spans_of
+from ..traces import argument, is_of_another, read_events, shortest_step, spans_of
 
 HERE = Path(__file__).parent
 MODEL = HERE.parents[1] / "model" / "step_model.js"
@@ -46,7 +46,8 @@ def read_step(events):
     ready   [device, bucket, time]: when a bucket's last gradient was ready
     """
     spans = [e for e in events if e["ph"] == "X"]
-    begin, end = shortest_step(spans_of(events))
+    step, begin, end = shortest_step(spans_of(events))
+    spans = [span for span in spans if not is_of_another(step, span["name"], argument(span, "number"))]
     last_begin = {}
     for span in spans:
         key = span["name"], span.get("args", {}).get("number")
