@@ -143,7 +143,7 @@ static StepProfile put_in_buckets(const StepProfile *profile, double bucket_cap_
     put.tensor_count = model_buckets(profile, &cluster, buckets);
     put.tensors = memory_zalloc(put.tensor_count * sizeof *put.tensors);
     for (size_t b = 0; b < put.tensor_count; b++)
-        put.tensors[b] = (ModelTensor){buckets[b].bytes, buckets[b].ready / backward};
+        put.tensors[b] = (ModelTensor){buckets[b].bytes, buckets[b].ready / backward, UNIT_ALONE};
     free(buckets);
     return put;
 }

@@ -30,6 +30,7 @@ typedef struct ReadyWatch {
     NamedTensors parameters;
     double *seconds; // [parameters] from the begin of backward, summed over the rounds
     size_t *order;   // [count] parameters, in the order in which they became ready in this backward
+    int *unit;       // [parameters] as train_fsdp cuts them: by blocks, or by layers; 0: the root's
 } ReadyWatch;
 
 static int gradient_ready(void *context, Tensor *tensor, Error *err) {
@@ -44,10 +45,43 @@ static int gradient_ready(void *context, Tensor *tensor, Error *err) {
     return 0;
 }
 
+// ---- units of fully sharded training ---------------------------------------------------------------
+
+static bool is_block(const Module *module) {
+    return strcmp(module->type, "ConvBlock") == 0 || strcmp(module->type, "BasicBlock") == 0;
+}
+
+static bool is_layer(const Module *module) {
+    return module->parameter_count > 0;
+}
+
+// Numbers the parameters of each wanted module, from 1; unit [all.count] keeps the others, the
+// root's. Returns how many units there are.
+static int number_units(Module *module, bool (*wanted)(const Module *), const NamedTensors *all,
+                        int count, int *unit) {
+    for (int i = 0; i < module->child_count; i++) {
+        Module *child = module->children[i];
+        if (!wanted(child)) {
+            count = number_units(child, wanted, all, count, unit);
+            continue;
+        }
+        NamedTensors inside = module_tensors(child, MODULE_PARAMETERS);
+        count++;
+        for (size_t k = 0; k < all->count; k++)
+            for (size_t j = 0; j < inside.count; j++)
+                if (all->items[k].tensor == inside.items[j].tensor) unit[k] = count;
+        named_tensors_free(&inside);
+    }
+    return count;
+}
+
 static ReadyWatch watch_open(Workload *w) {
     ReadyWatch watch = {.parameters = module_tensors(w->model, MODULE_PARAMETERS)};
     watch.seconds = memory_zalloc(watch.parameters.count * sizeof *watch.seconds);
     watch.order = memory_zalloc(watch.parameters.count * sizeof *watch.order);
+    watch.unit = memory_zalloc(watch.parameters.count * sizeof *watch.unit);
+    if (number_units(w->model, is_block, &watch.parameters, 0, watch.unit) == 0)
+        number_units(w->model, is_layer, &watch.parameters, 0, watch.unit);
     return watch;
 }
 
@@ -55,6 +89,7 @@ static void watch_close(ReadyWatch *watch) {
     named_tensors_free(&watch->parameters);
     free(watch->seconds);
     free(watch->order);
+    free(watch->unit);
 }
 
 // Takes one step. parts [PARTS] receives the seconds that each part took.
@@ -119,7 +154,7 @@ static void fill_tensors(StepProfile *p, const ReadyWatch *watch, double backwar
         double ready = watch->seconds[k] / (double)rounds / backward;
         ready = ready > 1 ? 1 : ready < before ? before : ready;
         size_t bytes = tensor_bytes(watch->parameters.items[k].tensor);
-        p->tensors[i] = (ModelTensor){(double)bytes, before = ready};
+        p->tensors[i] = (ModelTensor){(double)bytes, before = ready, watch->unit[k]};
         if (bytes > BUNDLED_BYTES) p->messages++;
         any_small |= bytes <= BUNDLED_BYTES;
     }

@@ -1,4 +1,5 @@
-/* bench_scale.c: DataParallel's and DistributedDataParallel's step on up to thousands of devices.
+/* bench_scale.c: the step of DataParallel, DistributedDataParallel and fully sharded training on up
+ * to thousands of devices.
  *
  * Predicts from a profile (bench_profile) by the algebra of bench/model/README.md and, with
  * --simulate, message by message with SimGrid beside it. Prints CSV: a row for each number of
@@ -16,10 +17,12 @@ enum { MAX_WORLDS = 64, MAX_DEVICES = 4096 };
 
 typedef struct Settings {
     const char *profile, *devices;
-    double gbit, latency_us, inside_gbit, inside_latency_us, call_us, copy_us, sum_us;
+    double gbit, latency_us, inside_gbit, inside_latency_us, call_us, copy_us, sum_us, shard_us;
     bool no_overlap, simulate, buckets;
     Cluster cluster;
 } Settings;
+
+static const char *const NAMES[] = {"dp", "ddp", "fsdp"}; // by ModelStrategy
 
 // Reads "1,2,4" into worlds: {1, 2, 4}. Returns how many there are, or -1 with err filled.
 static int parse_devices(const char *text, int worlds[MAX_WORLDS], Error *err) {
@@ -39,10 +42,10 @@ static int parse_devices(const char *text, int worlds[MAX_WORLDS], Error *err) {
 }
 
 static void print_row(const StepProfile *profile, const Settings *s, const Cluster *cluster,
-                      bool ddp) {
-    StepParts p = ddp ? model_ddp(profile, cluster) : model_dp(profile, cluster);
+                      ModelStrategy strategy) {
+    StepParts p = model_step(profile, cluster, strategy);
     double one = model_single(profile, cluster->rows).step;
-    printf("%d,%s", cluster->devices, ddp ? "ddp" : "dp");
+    printf("%d,%s", cluster->devices, NAMES[strategy]);
     const double parts[] = {p.scatter,  p.replicate, p.forward, p.gather,    p.loss,
                             p.backward, p.reduce,    p.exposed, p.optimizer, p.step};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) printf(",%.9g", 1e3 * parts[i]);
@@ -50,10 +53,10 @@ static void print_row(const StepProfile *profile, const Settings *s, const Clust
     double seconds = 0;
     Error err = {0};
     if (s->simulate) {
-        if (model_messages(profile, cluster, ddp) > SIMULATED_MESSAGES_MAX) {
+        if (model_messages(profile, cluster, strategy) > SIMULATED_MESSAGES_MAX) {
             printf(",not simulated,not simulated");
         } else {
-            must_do(simulate_step(profile, cluster, ddp, &seconds, &err), &err);
+            must_do(simulate_step(profile, cluster, strategy, &seconds, &err), &err);
             printf(",%.9g,%.4f", 1e3 * seconds, p.step / seconds);
         }
     }
@@ -73,17 +76,16 @@ static void print_buckets(const StepProfile *profile, const Cluster *cluster) {
 }
 
 static void print_break_even(const StepProfile *profile, const Cluster *cluster) {
-    const char *names[] = {"dp", "ddp"};
-    for (int ddp = 0; ddp < 2; ddp++) {
-        double gbit = model_break_even(profile, cluster, ddp);
+    for (int k = 0; k < MODEL_STRATEGIES; k++) {
+        double gbit = model_break_even(profile, cluster, (ModelStrategy)k);
         if (gbit == 0)
-            printf("# %s on %d devices is faster than one device on any network\n", names[ddp],
+            printf("# %s on %d devices is faster than one device on any network\n", NAMES[k],
                    cluster->devices);
         else if (isinf(gbit))
-            printf("# %s on %d devices is slower than one device on every network\n", names[ddp],
+            printf("# %s on %d devices is slower than one device on every network\n", NAMES[k],
                    cluster->devices);
         else
-            printf("# %s on %d devices is faster than one device from %.6g Gbit/s on\n", names[ddp],
+            printf("# %s on %d devices is faster than one device from %.6g Gbit/s on\n", NAMES[k],
                    cluster->devices, gbit);
     }
 }
@@ -97,8 +99,7 @@ static void print_all(const StepProfile *profile, Settings *s, const int *worlds
            s->simulate ? ",simulated,model_over_simulated" : "");
     for (int i = 0; i < count; i++) {
         cluster->devices = worlds[i]; // count were parsed: NOLINT(*uninitialized.Assign)
-        print_row(profile, s, cluster, false);
-        print_row(profile, s, cluster, true);
+        for (int k = 0; k < MODEL_STRATEGIES; k++) print_row(profile, s, cluster, (ModelStrategy)k);
     }
     if (s->simulate)
         printf("# not simulated: steps of more than %.0f messages, which would take minutes\n",
@@ -114,7 +115,7 @@ static void add_options(Options *options, Settings *s) {
     options_add_float(options, "gbit", &s->gbit, 1e-6, 1e6, "width of the network, Gbit/s");
     options_add_float(options, "latency-us", &s->latency_us, 0, 1e6, "of a message, microseconds");
     options_add_enum(options, "algorithm", &s->cluster.algorithm, ALGORITHM_NAMES,
-                     "of DDP's all-reduce");
+                     "of DDP's all-reduce; FSDP's halves of one are by rings");
     options_add_int(options, "node-size", &s->cluster.node_size, 1, MAX_DEVICES,
                     "devices in a node, for hierarchical");
     options_add_float(options, "inside-gbit", &s->inside_gbit, 1e-6, 1e6, "inside a node, Gbit/s");
@@ -130,7 +131,10 @@ static void add_options(Options *options, Settings *s) {
                       "a core's time for a million bytes that DP copies");
     options_add_float(options, "sum-us", &s->sum_us, 0, 1e9,
                       "a core's time for a million bytes that DDP sums");
-    options_add_flag(options, "no-overlap", &s->no_overlap, "reduce after backward only");
+    options_add_float(options, "shard-us", &s->shard_us, 0, 1e9,
+                      "a core's time for a million bytes that FSDP gathers or reduces");
+    options_add_flag(options, "no-overlap", &s->no_overlap,
+                     "reduce after backward only, gather nothing ahead");
     options_add_flag(options, "buckets", &s->buckets, "also the buckets of the last row");
     options_add_flag(options, "simulate", &s->simulate, "also with SimGrid");
 }
@@ -144,7 +148,7 @@ int main(int argc, char **argv) {
                   .cluster = cluster_default()};
     Options options = {
         .program = "bench_scale",
-        .summary = "Predicts DP's and DDP's step on many devices.\n"
+        .summary = "Predicts the step of DP, DDP and FSDP on many devices.\n"
                    "Example: bench_scale --profile profile.json --devices 2,8,64 --gbit 25"};
     add_options(&options, &s);
     Error err = {0};
@@ -155,8 +159,9 @@ int main(int argc, char **argv) {
         must_do(
             error_set(&err, STATUS_USAGE, "--profile FILE is needed (bench_profile --save FILE)"),
             &err);
-    if (s.simulate && (s.copy_us > 0 || s.sum_us > 0))
-        must_do(error_set(&err, STATUS_USAGE, "--simulate knows neither --copy-us nor --sum-us"),
+    if (s.simulate && (s.copy_us > 0 || s.sum_us > 0 || s.shard_us > 0))
+        must_do(error_set(&err, STATUS_USAGE,
+                          "--simulate knows neither --copy-us nor --sum-us nor --shard-us"),
                 &err);
     const int count = must_do(parse_devices(s.devices, worlds, &err), &err);
     must_do(profile_file_read(&profile, s.profile, &err), &err);
@@ -165,6 +170,7 @@ int main(int argc, char **argv) {
     s.cluster.call_s = s.call_us * 1e-6;
     s.cluster.copy_s = s.copy_us * 1e-12;
     s.cluster.sum_s = s.sum_us * 1e-12;
+    s.cluster.shard_s = s.shard_us * 1e-12;
     s.cluster.overlap = !s.no_overlap;
     print_all(&profile, &s, worlds, count);
     step_profile_free(&profile);

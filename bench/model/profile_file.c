@@ -47,6 +47,7 @@ int profile_file_write(const StepProfile *p, const size_t rows[2], const char *p
         json_begin_object(&json, NULL);
         json_number(&json, "bytes", p->tensors[k].bytes);
         json_number(&json, "ready", p->tensors[k].ready);
+        json_integer(&json, "unit", p->tensors[k].unit);
         json_end_object(&json);
     }
     json_end_array(&json);
@@ -88,6 +89,11 @@ static int read_tensors(StepProfile *p, const cJSON *root, Error *err) {
         if (tensor->ready < before)
             return error_set(err, STATUS_USAGE, "tensors: not in the order of becoming ready");
         before = tensor->ready;
+        double unit = UNIT_ALONE;
+        if (cJSON_HasObjectItem(item, "unit") &&
+            read_field(item, "unit", MAX_TENSORS, &unit, err) != 0)
+            return -1;
+        tensor->unit = (int)unit;
     }
     return 0;
 }

@@ -4,7 +4,9 @@
  *   {"name": "mlp 512,512", "rows": [32, 64],
  *    "forward_s": [fixed, per_row], "loss_s": [fixed, per_row], "backward_s": [fixed, per_row],
  *    "optimizer_s": 0.0003, "sample_bytes": 256, "output_bytes": 40, "messages": 4,
- *    "tensors": [{"bytes": 40, "ready": 0.08}, ...]}
+ *    "tensors": [{"bytes": 40, "ready": 0.08, "unit": 3}, ...]}
+ *
+ * "unit" is ModelTensor's; a file without it has UNIT_ALONE.
  */
 #ifndef BENCH_MODEL_PROFILE_FILE_H
 #define BENCH_MODEL_PROFILE_FILE_H

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# real.sh: the model of a step beside real steps of train_dp and train_ddp on the emulated link.
+# real.sh: the model of a step beside real steps of train_dp, train_ddp and train_fsdp on the emulated link.
 #
 #   bench/model/real.sh [--out DIR] [--rounds N] [--links "GBIT,US ..."] [--steps N] [--patience SECONDS] [--bin DIR] [--resume]
 #
@@ -16,7 +16,7 @@ read_options bench/model/real.sh "$@"
 need_number --steps "$steps" 1 999999
 for link in $links; do need_link --links "$link"; done
 [[ -n ${links// /} ]] || fail_usage "--links: expected at least one"
-get_ready train_dp train_ddp ddprun bench_scale bench_profile bench_probe
+get_ready train_dp train_ddp train_fsdp ddprun bench_scale bench_profile bench_probe
 open_section real.csv profile.json
 hidden=512,512,512,512,512,512,512,512
 common="--device cpu --model mlp --hidden $hidden --global-batch 128 --steps $steps --no-eval --log-every 1"
@@ -33,14 +33,15 @@ measure_run() {
     command+=("$bin/train_ddp" --bucket-cap-mb 1)
     case $strategy in
     dp) command=("$bin/train_dp" --devices 2 --bind cores) ;;
+    fsdp) start_ranks 2 && command+=("$bin/train_fsdp") ;;
     noop) command+=(--comm-hook noop) ;;
     esac
     timed_run "$1" "${command[@]}" "${@:2}"
 }
 
 rest=1000000,500 # Gbit/s, us: a message takes half a millisecond and its bytes nothing
-series="dp-none ddp-none noop-none dp-$rest"
-for link in $links; do series="$series dp-$link ddp-$link"; done
+series="dp-none ddp-none fsdp-none noop-none dp-$rest"
+for link in $links; do series="$series dp-$link ddp-$link fsdp-$link"; done
 
 measure_all() {
     local round one

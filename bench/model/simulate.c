@@ -191,6 +191,44 @@ static void dp_device(int argc, char **argv) {
     done(me);
 }
 
+// Does half of an all-reduce by rings; between nodes on a device's part of the bytes.
+static void move_shards(const SimDevice *me, double bytes) {
+    const Simulation *s = me->simulation;
+    int devices = s->cluster->devices, inside = s->cluster->node_size;
+    sg_actor_sleep_for(s->cluster->call_s);
+    if (s->cluster->algorithm != ALGORITHM_HIERARCHICAL || inside == 1) {
+        half_ring(me, 0, 1, devices, bytes);
+        return;
+    }
+    if (inside > devices) inside = devices;
+    const int first = me->number / inside * inside;
+    sg_actor_set_host(sg_actor_self(), s->inner[me->number]);
+    half_ring(me, first, 1, inside, bytes);
+    sg_actor_set_host(sg_actor_self(), s->outer[me->number]);
+    half_ring(me, me->number - first, inside, devices / inside, bytes / inside);
+}
+
+// An FsdpMove. Each depends on those before it alone, so that one actor computes and moves.
+static double fsdp_move(void *context, double start, double bytes) {
+    const SimDevice *me = context;
+    if (start > simgrid_get_clock()) sg_actor_sleep_until(start);
+    if (me->simulation->cluster->devices > 1) move_shards(me, bytes);
+    return simgrid_get_clock();
+}
+
+static void fsdp_device(int argc, char **argv) {
+    (void)argc, (void)argv;
+    SimDevice *me = sg_actor_self_get_data();
+    const StepProfile *p = me->simulation->profile;
+    const Cluster *cluster = me->simulation->cluster;
+    const double slow = slowness(me);
+    double end = model_fsdp_exposed(p, cluster, slow, fsdp_move, me);
+    end += slow *
+           (model_single(p, cluster->rows).step - p->optimizer + p->optimizer / cluster->devices);
+    if (end > simgrid_get_clock()) sg_actor_sleep_until(end);
+    done(me);
+}
+
 // ---- a simulation ------------------------------------------------------------------------------
 
 // Two networks that never meet: one between all devices, one inside the nodes. A message crosses
@@ -223,7 +261,9 @@ static void start_simgrid(char *platform) {
     unlink(platform);
 }
 
-static double run(const StepProfile *profile, const Cluster *cluster, char *platform, bool ddp) {
+static double run(const StepProfile *profile, const Cluster *cluster, char *platform,
+                  ModelStrategy strategy) {
+    void (*const devices_do[])(int, char **) = {dp_device, ddp_device, fsdp_device};
     Simulation s = {.profile = profile, .cluster = cluster};
     s.buckets = memory_zalloc((profile->tensor_count + 1) * sizeof *s.buckets);
     s.bucket_count = model_buckets(profile, cluster, s.buckets);
@@ -241,24 +281,25 @@ static double run(const StepProfile *profile, const Cluster *cluster, char *plat
         all[i] = (SimDevice){&s, i};
         sg_actor_t actor = sg_actor_init("device", s.outer[i]);
         sg_actor_set_data(actor, &all[i]);
-        sg_actor_start(actor, ddp ? ddp_device : dp_device, 0, NULL);
+        sg_actor_start(actor, devices_do[strategy], 0, NULL);
     }
     simgrid_run();
     return s.end; // the child ends now, and its memory with it
 }
 
-static void child(const StepProfile *profile, const Cluster *cluster, bool ddp, int out) {
+static void child(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy,
+                  int out) {
     char platform[] = "/tmp/ddpc-platform-XXXXXX.xml";
     int fd = mkstemps(platform, 4);
     FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (!file || write_platform(file, cluster) != 0) _exit(1);
-    double seconds = run(profile, cluster, platform, ddp);
+    double seconds = run(profile, cluster, platform, strategy);
     _exit(write(out, &seconds, sizeof seconds) == sizeof seconds ? 0 : 1);
 }
 
-int simulate_step(const StepProfile *profile, const Cluster *cluster, bool ddp, double *seconds,
-                  Error *err) {
-    if (model_messages(profile, cluster, ddp) > SIMULATED_MESSAGES_MAX)
+int simulate_step(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy,
+                  double *seconds, Error *err) {
+    if (model_messages(profile, cluster, strategy) > SIMULATED_MESSAGES_MAX)
         return error_set(err, STATUS_USAGE, "a step of more than %d messages is not simulated",
                          SIMULATED_MESSAGES_MAX);
     if (cluster->devices > cluster->node_size && cluster->devices % cluster->node_size != 0)
@@ -268,7 +309,7 @@ int simulate_step(const StepProfile *profile, const Cluster *cluster, bool ddp, 
     if (pipe(pipe_ends) != 0) return error_set(err, STATUS_FAILED, "no pipe");
     fflush(NULL);
     pid_t pid = fork();
-    if (pid == 0) child(profile, cluster, ddp, pipe_ends[1]);
+    if (pid == 0) child(profile, cluster, strategy, pipe_ends[1]);
     close(pipe_ends[1]);
     ssize_t got = pid > 0 ? read(pipe_ends[0], seconds, sizeof *seconds) : -1;
     close(pipe_ends[0]);

@@ -16,10 +16,9 @@
 // of them for a bucket, so a step of a large ring would take minutes: it is refused.
 enum { SIMULATED_MESSAGES_MAX = 5000000 };
 
-// Simulates one step of DistributedDataParallel if ddp is set, and of DataParallel if not, in a
-// process of its own. *seconds receives how long the step takes. Returns 0, or -1 with err filled
-// (STATUS_SKIPPED without SimGrid).
-int simulate_step(const StepProfile *profile, const Cluster *cluster, bool ddp, double *seconds,
-                  Error *err);
+// Simulates one step in a process of its own. *seconds receives how long the step takes. Returns 0,
+// or -1 with err filled (STATUS_SKIPPED without SimGrid).
+int simulate_step(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy,
+                  double *seconds, Error *err);
 
 #endif

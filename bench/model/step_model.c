@@ -54,6 +54,14 @@ static double move_bucket(const Cluster *cluster, double bytes) {
            2 * half_ring(cluster->link, bytes / inside, nodes);
 }
 
+// The time of a gather, or of a reduction that scatters: half of an all-reduce, by rings.
+static double move_shards(const Cluster *cluster, double bytes) {
+    Cluster rings = *cluster;
+    if (cluster->devices == 1) return 0;
+    if (cluster->algorithm == ALGORITHM_TREE) rings.algorithm = ALGORITHM_RING;
+    return cluster->call_s + move_bucket(&rings, bytes) / 2;
+}
+
 double model_all_reduce(const Cluster *cluster, double bytes) {
     return cluster->devices == 1 ? 0 : cluster->call_s + move_bucket(cluster, bytes);
 }
@@ -105,16 +113,111 @@ size_t model_buckets(const StepProfile *profile, const Cluster *cluster, BucketT
     return count;
 }
 
-double model_messages(const StepProfile *profile, const Cluster *cluster, bool ddp) {
+// ---- units of fully sharded training ---------------------------------------------------------------
+
+// Tensors of one unit that become ready one after the other.
+typedef struct ModelUnit {
+    double bytes, share; // of backward, and of forward
+    bool root;
+} ModelUnit;
+
+// The units in the order of backward, [*count], the caller's; the root may have several.
+static ModelUnit *list_units(const StepProfile *profile, int *count) {
+    ModelUnit *units = memory_zalloc(profile->tensor_count * sizeof *units);
+    double before = 0;
+    *count = 0;
+    for (size_t k = 0; k < profile->tensor_count; k++) {
+        const ModelTensor *tensor = &profile->tensors[k];
+        const bool same = k > 0 && tensor->unit >= 0 && tensor->unit == tensor[-1].unit;
+        ModelUnit *unit = &units[same ? *count - 1 : (*count)++];
+        unit->root = tensor->unit == 0;
+        unit->bytes += tensor->bytes;
+        unit->share += tensor->ready - before;
+        before = tensor->ready;
+    }
+    return units;
+}
+
+static double root_bytes(const ModelUnit *units, int count) {
+    double bytes = 0;
+    for (int k = 0; k < count; k++) bytes += units[k].root ? units[k].bytes : 0;
+    return bytes;
+}
+
+// Where a rank is in its step, in seconds, and what it has enqueued.
+typedef struct FsdpWalk {
+    const Cluster *cluster;
+    const ModelUnit *units;
+    int count;
+    double now, exposed, arrives, reduced; // when the gather, and the reduction in flight end
+    FsdpMove *move;
+    void *context;
+} FsdpWalk;
+
+// Waits until a move has ended, then copies its bytes.
+static void wait_and_copy(FsdpWalk *w, double end, double bytes) {
+    double copied =
+        larger(w->now, end) + (w->cluster->devices > 1 ? w->cluster->shard_s * bytes : 0);
+    w->exposed += copied - w->now;
+    w->now = copied;
+}
+
+// Starts to gather the first unit from k on, in the direction `way`, that is not the root's.
+static void gather_next(FsdpWalk *w, int k, int way) {
+    while (k >= 0 && k < w->count && w->units[k].root) k += way;
+    if (k >= 0 && k < w->count) w->arrives = w->move(w->context, w->now, w->units[k].bytes);
+}
+
+// Computes all units: way is -1 in forward, which takes `seconds`, and 1 in backward.
+static void walk_units(FsdpWalk *w, int way, double seconds) {
+    const int first = way > 0 ? 0 : w->count - 1;
+    if (w->cluster->overlap) gather_next(w, first, way);
+    for (int k = first; k >= 0 && k < w->count; k += way) {
+        const ModelUnit *unit = &w->units[k];
+        if (!unit->root) {
+            if (!w->cluster->overlap) gather_next(w, k, way);
+            wait_and_copy(w, w->arrives, unit->bytes);
+            if (w->cluster->overlap) gather_next(w, k + way, way);
+        }
+        w->now += seconds * unit->share;
+        if (unit->root || way < 0) continue;
+        wait_and_copy(w, w->reduced, unit->bytes);
+        w->reduced = w->move(w->context, w->now, unit->bytes);
+        if (!w->cluster->overlap) wait_and_copy(w, w->reduced, 0);
+    }
+}
+
+double model_fsdp_exposed(const StepProfile *profile, const Cluster *cluster, double slow,
+                          FsdpMove *move, void *context) {
+    FsdpWalk w = {.cluster = cluster, .move = move, .context = context};
+    ModelUnit *units = list_units(profile, &w.count);
+    const double root = root_bytes(units, w.count), rows = cluster->rows;
+    w.units = units;
+    if (root > 0) wait_and_copy(&w, move(context, 0, root), root);
+    walk_units(&w, -1, model_row_time(profile->forward, rows) * slow);
+    w.now += model_row_time(profile->loss, rows) * slow;
+    walk_units(&w, 1, model_row_time(profile->backward, rows) * slow);
+    wait_and_copy(&w, w.reduced, root);
+    if (root > 0) wait_and_copy(&w, move(context, w.now, root), 0);
+    free(units);
+    return w.exposed;
+}
+
+// ---- messages ----------------------------------------------------------------------------------
+
+double model_messages(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy) {
     double devices = cluster->devices, inside = cluster->node_size, each;
-    if (!ddp) return (devices - 1) * (3 + 2 * profile->messages);
+    if (strategy == MODEL_DP) return (devices - 1) * (3 + 2 * profile->messages);
     if (inside > devices) inside = devices;
-    if (cluster->algorithm == ALGORITHM_TREE)
+    if (cluster->algorithm == ALGORITHM_TREE && strategy == MODEL_DDP)
         each = 2; // not at the root
-    else if (cluster->algorithm == ALGORITHM_RING || cluster->node_size == 1)
+    else if (cluster->algorithm != ALGORITHM_HIERARCHICAL || cluster->node_size == 1)
         each = 2 * (devices - 1);
     else
         each = 2 * (inside - 1) + 2 * (ceil(devices / inside) - 1);
+    if (strategy == MODEL_FSDP) { // at most: three halves for each tensor
+        return (double)profile->tensor_count * 1.5 * devices * each;
+    }
     BucketTime *buckets = memory_zalloc(profile->tensor_count * sizeof *buckets);
     const double count = (double)model_buckets(profile, cluster, buckets);
     free(buckets);
@@ -138,7 +241,7 @@ StepParts model_single(const StepProfile *profile, double rows) {
 }
 
 // Device 0's link carries all messages, to one device after the other.
-StepParts model_dp(const StepProfile *profile, const Cluster *cluster) {
+static StepParts model_dp(const StepProfile *profile, const Cluster *cluster) {
     double others = cluster->devices - 1, rows = cluster->rows, weights = 0;
     for (size_t k = 0; k < profile->tensor_count; k++) weights += profile->tensors[k].bytes;
     double sent = profile->messages * cluster->link.latency_s + weights / cluster->link.bytes_per_s;
@@ -170,22 +273,51 @@ StepParts model_ddp(const StepProfile *profile, const Cluster *cluster) {
     return p;
 }
 
+// The algebra's FsdpMove: one after the other.
+typedef struct MoveQueue {
+    const Cluster *cluster;
+    double free_at;
+} MoveQueue;
+
+static double queue_move(void *context, double start, double bytes) {
+    MoveQueue *queue = context;
+    return queue->free_at = larger(start, queue->free_at) + move_shards(queue->cluster, bytes);
+}
+
+static StepParts model_fsdp(const StepProfile *profile, const Cluster *cluster) {
+    MoveQueue queue = {.cluster = cluster};
+    const double slow = cluster->straggler;
+    StepParts p = {.forward = model_row_time(profile->forward, cluster->rows) * slow,
+                   .loss = model_row_time(profile->loss, cluster->rows) * slow,
+                   .backward = model_row_time(profile->backward, cluster->rows) * slow,
+                   .exposed = model_fsdp_exposed(profile, cluster, slow, queue_move, &queue),
+                   .optimizer = profile->optimizer * slow / cluster->devices}; // of its shards
+    p.step = add_up(&p);
+    return p;
+}
+
+StepParts model_step(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy) {
+    if (strategy == MODEL_DP) return model_dp(profile, cluster);
+    return strategy == MODEL_DDP ? model_ddp(profile, cluster) : model_fsdp(profile, cluster);
+}
+
 // ---- break-even --------------------------------------------------------------------------------
 
 // Do the cluster's devices, on a network of so many Gbit/s, train more rows a second than one?
-static bool pays(const StepProfile *profile, Cluster cluster, double gbit, bool ddp) {
+static bool pays(const StepProfile *profile, Cluster cluster, double gbit, ModelStrategy strategy) {
     cluster.link.bytes_per_s = gbit * GBIT;
-    StepParts p = ddp ? model_ddp(profile, &cluster) : model_dp(profile, &cluster);
-    return p.step < cluster.devices * model_single(profile, cluster.rows).step;
+    return model_step(profile, &cluster, strategy).step <
+           cluster.devices * model_single(profile, cluster.rows).step;
 }
 
-double model_break_even(const StepProfile *profile, const Cluster *cluster, bool ddp) {
+double model_break_even(const StepProfile *profile, const Cluster *cluster,
+                        ModelStrategy strategy) {
     double slow = 1e-6, fast = 1e6;
-    if (pays(profile, *cluster, slow, ddp)) return 0;
-    if (!pays(profile, *cluster, fast, ddp)) return INFINITY;
+    if (pays(profile, *cluster, slow, strategy)) return 0;
+    if (!pays(profile, *cluster, fast, strategy)) return INFINITY;
     for (int i = 0; i < 100; i++) {
         double middle = sqrt(slow * fast);
-        if (pays(profile, *cluster, middle, ddp))
+        if (pays(profile, *cluster, middle, strategy))
             fast = middle;
         else
             slow = middle;

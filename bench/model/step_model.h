@@ -16,6 +16,10 @@
  *   reduce                          optimizer
  *   optimizer
  *
+ * Fully sharded training (FSDP) gathers each unit's weights before its forward and before its
+ * backward, the next unit's while one computes, and reduces and scatters its gradients after its
+ * backward, while the next one computes. What it waits for is exposed.
+ *
  * A message of n bytes takes latency + n / bytes_per_s. A collective takes call_s besides, on any
  * number of devices above one. Times are seconds.
  */
@@ -25,10 +29,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum { UNIT_ALONE = -1 };
+
 // A parameter, in the order in which gradients become ready.
 typedef struct ModelTensor {
     double bytes;
     double ready; // when its gradient is: 0 as backward begins, 1 as it ends
+    int unit;     // FSDP's: 0 the root, which stays whole; UNIT_ALONE: it is one of its own
 } ModelTensor;
 
 // A time that grows with the rows: fixed + per_row * rows.
@@ -48,8 +55,8 @@ typedef struct StepProfile {
 } StepProfile;
 
 typedef enum Algorithm {
-    ALGORITHM_RING,         // 2 (W - 1) rounds of bytes / W
-    ALGORITHM_TREE,         // up and down a binary tree: 2 ceil(log2 W) rounds of all bytes
+    ALGORITHM_RING, // 2 (W - 1) rounds of bytes / W
+    ALGORITHM_TREE, // up and down a binary tree: 2 ceil(log2 W) rounds of all bytes (FSDP: ring)
     ALGORITHM_HIERARCHICAL, // rings inside the nodes, then a ring between them for each device
 } Algorithm;
 #define ALGORITHM_NAMES "ring|tree|hierarchical"
@@ -70,11 +77,13 @@ typedef struct Cluster {
     bool overlap;         // false: nothing is reduced before backward has ended
     double call_s;        // what each all-reduce takes besides its messages: launch, bookkeeping
     // What moving costs a device's own core, where that core moves the bytes: seconds for each byte
-    // that DP copies, and for each that DDP sums. 0: the network does it alone.
-    double copy_s, sum_s;
+    // that DP copies, that DDP sums, and that FSDP gathers or reduces. 0: the network does it alone.
+    double copy_s, sum_s, shard_s;
 } Cluster;
 // 2 devices, 10 Gbit/s, 10 us, ring, 64 rows, no straggler, no cost of a call.
 Cluster cluster_default(void);
+
+typedef enum ModelStrategy { MODEL_DP, MODEL_DDP, MODEL_FSDP, MODEL_STRATEGIES } ModelStrategy;
 
 // What the device that drives the step spends its time on. The sum of all parts is `step`.
 typedef struct StepParts {
@@ -95,16 +104,23 @@ double model_all_reduce(const Cluster *cluster, double bytes); // seconds of one
 // tensor_count buckets and returns how many. begin and end are those of this cluster.
 size_t model_buckets(const StepProfile *profile, const Cluster *cluster, BucketTime *buckets);
 
-// How many messages a step of DDP, or of DP, sends: for a simulation, which sends each.
-double model_messages(const StepProfile *profile, const Cluster *cluster, bool ddp);
+// Carries out a gather or a reduction of a rank of FSDP, which is enqueued `start` seconds into the
+// step, after the one before. Returns when it ends.
+typedef double FsdpMove(void *context, double start, double bytes);
+// The seconds in which a rank that computes `slow` times as long waits for its moves, or copies.
+double model_fsdp_exposed(const StepProfile *profile, const Cluster *cluster, double slow,
+                          FsdpMove *move, void *context);
+
+// How many messages a step sends: for a simulation, which sends each.
+double model_messages(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy);
 
 StepParts model_single(const StepProfile *profile, double rows);
-StepParts model_dp(const StepProfile *profile, const Cluster *cluster);
 StepParts model_ddp(const StepProfile *profile, const Cluster *cluster);
+StepParts model_step(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy);
 
-// The Gbit/s at which W devices train as many rows a second as one device does, by DP or by DDP;
-// on a slower network they are slower than one. 0: they are faster on any; INFINITY: on none.
-double model_break_even(const StepProfile *profile, const Cluster *cluster, bool ddp);
+// The Gbit/s at which W devices train as many rows a second as one device does; on a slower network
+// they are slower than one. 0: they are faster on any; INFINITY: on none.
+double model_break_even(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy);
 
 void step_profile_free(StepProfile *profile);
 

@@ -2,10 +2,12 @@
 // print the same digits (tests/programs/model_page.sh). whatif.html and the step that plays bring it in.
 //
 // stepModel(PROFILE): the functions of one network, whose profile `bench_profile --save` has written. A cluster is
-//   {devices, rows, link: {bytes_per_s, latency_s}, bucket_cap_mb, algorithm: "ring" | "tree", call_s, copy_s, sum_s}
-// with rows for each device, a cap below 0 for PyTorch's 1 and 25 MiB, call_s for each all-reduce (0 if it is not
-// given), and copy_s and sum_s in seconds for a byte. All times are seconds. Parts of a step are {scatter, replicate, ..., optimizer, step}; a bucket is {bytes, ready, begin,
-// end}, counted from the begin of backward.
+//   {devices, rows, link: {bytes_per_s, latency_s}, bucket_cap_mb, algorithm: "ring" | "tree", call_s, copy_s, sum_s,
+//   shard_s}
+// with rows for each device, a cap below 0 for PyTorch's 1 and 25 MiB, call_s for each collective, and copy_s, sum_s and
+// shard_s in seconds for a byte (call_s and shard_s are 0 if they are not given). All times are seconds. Parts of a step
+// are {scatter, replicate, ..., optimizer, step}; a bucket is {bytes, ready, begin, end}, counted from the begin of
+// backward; what walk returns is said there.
 "use strict";
 const MEBIBYTE = 1048576, GBIT = 1e9 / 8; // bytes; bytes a second
 const PARTS = ["scatter", "replicate", "forward", "gather", "loss", "backward", "reduce", "exposed", "optimizer"];
@@ -41,6 +43,72 @@ function stepModel(profile) {
     return buckets;
   }
 
+  // The units of fully sharded training in the order of backward: {number, bytes, share, root}. Numbers count from 0 in
+  // the order of forward, the root's last, as in train_fsdp's trace.
+  function listUnits() {
+    const units = [];
+    let before = 0, last = null;
+    for (const tensor of profile.tensors) {
+      if (!(tensor.unit >= 0) || tensor.unit !== last) units.push({root: tensor.unit === 0, bytes: 0, share: 0});
+      const unit = units[units.length - 1];
+      unit.bytes += tensor.bytes;
+      unit.share += tensor.ready - before;
+      [before, last] = [tensor.ready, tensor.unit];
+    }
+    const inner = units.filter(unit => !unit.root);
+    for (const unit of units) unit.number = unit.root ? inner.length : inner.length - 1 - inner.indexOf(unit);
+    return units;
+  }
+
+  // A rank's way through forward, loss and backward (step_model.c's model_fsdp_exposed): {exposed, moves, spans}, in seconds
+  // since the step began. moves: {kind, unit, bytes, start, begin, end}, enqueued at start; spans: {phase, begin, end, unit},
+  // the unit of a forward or a backward.
+  function walk(cluster) {
+    const units = listUnits(), moves = [], spans = [], several = cluster.devices > 1;
+    const rootBytes = units.reduce((sum, unit) => sum + (unit.root ? unit.bytes : 0), 0);
+    let now = 0, exposed = 0, arrives = 0, reduced = 0, freeAt = 0;
+    const add = (phase, end, unit) => {
+      spans.push({phase, begin: now, end, unit});
+      now = end;
+    };
+    const wait = (until, bytes) => {
+      const copied = Math.max(now, until) + (several ? (cluster.shard_s || 0) * bytes : 0);
+      exposed += copied - now;
+      add("exposed", copied);
+    };
+    const move = (kind, unit, bytes) => {
+      const begin = Math.max(now, freeAt);
+      freeAt = begin + (several ? (cluster.call_s || 0) + halfRing(cluster.link, bytes, cluster.devices) : 0);
+      moves.push({kind, unit, bytes, start: now, begin, end: freeAt});
+      return freeAt;
+    };
+    const gatherNext = order => {
+      const unit = order.find(one => !one.root);
+      if (unit) arrives = move("all_gather", unit.number, unit.bytes);
+    };
+    const compute = (order, phase, seconds) => {
+      gatherNext(order);
+      order.forEach((unit, k) => {
+        if (!unit.root) {
+          wait(arrives, unit.bytes);
+          gatherNext(order.slice(k + 1));
+        }
+        add(phase, now + seconds * unit.share, unit.number);
+        if (unit.root || phase === "forward") return;
+        wait(reduced, unit.bytes);
+        reduced = move("reduce_scatter", unit.number, unit.bytes);
+      });
+    };
+    const root = units.find(unit => unit.root);
+    if (root) wait(move("all_gather", root.number, rootBytes), rootBytes);
+    compute([...units].reverse(), "forward", rowTime(profile.forward_s, cluster.rows));
+    add("loss", now + rowTime(profile.loss_s, cluster.rows));
+    compute(units, "backward", rowTime(profile.backward_s, cluster.rows));
+    wait(reduced, rootBytes);
+    if (root) wait(move("reduce_scatter", root.number, rootBytes), 0);
+    return {exposed, moves, spans};
+  }
+
   function addUp(parts) {
     parts.step = PARTS.reduce((sum, name) => sum + (parts[name] = parts[name] || 0), 0);
     return parts;
@@ -67,6 +135,10 @@ function stepModel(profile) {
       backward, exposed: end > backward ? end - backward : 0, optimizer: profile.optimizer_s});
   }
 
+  const fsdp = cluster => addUp({forward: rowTime(profile.forward_s, cluster.rows), loss: rowTime(profile.loss_s, cluster.rows),
+    backward: rowTime(profile.backward_s, cluster.rows), exposed: walk(cluster).exposed,
+    optimizer: profile.optimizer_s / cluster.devices});
+
   function breakEven(cluster, strategy) {
     const pays = gbit => {
       const at = Object.assign({}, cluster, {link: {bytes_per_s: gbit * GBIT, latency_s: cluster.link.latency_s}});
@@ -82,5 +154,5 @@ function stepModel(profile) {
     return fast;
   }
 
-  return {single, dp, ddp, makeBuckets, breakEven};
+  return {single, dp, ddp, fsdp, makeBuckets, walk, breakEven};
 }

@@ -13,9 +13,11 @@ from .text import markdown_table, terminal_table
 
 WARM_UP = 2  # steps that do not count
 COMPUTING = ("forward_ms", "loss_ms", "backward_ms")
+FSDP_MOVES = 3  # of all weights or gradients: gathered twice, reduced once
 HEAD = ["link", "strategy", "model_ms", "real_ms", "real_over_model", "disturbed"]
-ABOUT = """Three numbers are measured without a link: two devices that do not communicate compute {slowdown:.4f} times as long
-as one did; DDP's sums take a core {sum_us:.3f} us for a million bytes, DP's copies {copy_us:.3f} us. A sleep ends {wake_us:g} us late.
+ABOUT = """Four numbers are measured without a link: two devices that do not communicate compute {slowdown:.4f} times as long
+as one did; DDP's sums take a core {sum_us:.3f} us for a million bytes, DP's copies {copy_us:.3f} us, a gather or a reduction of FSDP
+{shard_us:.3f} us. A sleep ends {wake_us:g} us late.
 DP's devices sleep between their parts of a step, and compute {rested_slowdown:.4f} times as long then: that is measured over a
 link on which each message takes half a millisecond and its bytes nothing."""
 
@@ -27,12 +29,13 @@ class Measured:
         self.results, self.programs, self.lost = results, programs, set()
         profile = "\n".join(results.lines("runs/profile/output.txt"))
         self.wake_us, gradients = (float(re.search(rf"{name}=([0-9.]+)", profile)[1]) for name in ("wake_us", "gradients"))
-        dp, ddp, noop = (self.step(f"{strategy}-none") for strategy in ("dp", "ddp", "noop"))
+        dp, ddp, fsdp, noop = (self.step(f"{strategy}-none") for strategy in ("dp", "ddp", "fsdp", "noop"))
         rested, at_once = (self.step(f"dp-{link}", *COMPUTING) for link in (results.fact("rest"), "none"))
         self.slowdown = noop / self.model("ddp", "1e6", 0)
         self.rested_slowdown = self.slowdown * rested / at_once
         self.sum_us = max(ddp - noop, 0) * 1e9 / gradients
         self.copy_us = max(dp - self.model("dp", "1e6", 0, "--straggler", self.slowdown), 0) / 2 * 1e9 / gradients
+        self.shard_us = max(fsdp - self.model("fsdp", "1e6", 0, "--straggler", self.slowdown), 0) / FSDP_MOVES * 1e9 / gradients
         self.is_known = not self.lost and not results.is_disturbed("profile")
 
     def step(self, series, *columns):
@@ -51,12 +54,14 @@ class Measured:
         return next(row.number("step") for row in rows if (row["devices"], row["strategy"]) == ("2", strategy))
 
     def rows(self):
-        """Rows of real.csv. Each of DP's messages wakes a thread late; of a ring's two rounds only the last does."""
+        """Rows of real.csv. Each of DP's messages wakes a thread late, and each half of a ring; of an all-reduce's two only the last does."""
         rows = []
-        for strategy, times, late in (("dp", self.rested_slowdown, self.wake_us), ("ddp", self.slowdown, self.wake_us / 2)):
+        for strategy, times, late in (("dp", self.rested_slowdown, self.wake_us), ("ddp", self.slowdown, self.wake_us / 2),
+                                      ("fsdp", self.slowdown, self.wake_us)):
             for link in self.results.words("links"):
                 gbit, latency = link.split(",")
-                model = self.model(strategy, gbit, float(latency) + late, "--straggler", times, "--sum-us", self.sum_us, "--copy-us", self.copy_us)
+                model = self.model(strategy, gbit, float(latency) + late, "--straggler", times, "--sum-us", self.sum_us, "--copy-us", self.copy_us,
+                                   "--shard-us", self.shard_us)
                 real = self.step(f"{strategy}-{link}")
                 rows.append([f"emulated {gbit} Gbit/s + {latency} us", strategy, f"{model:.2f}", f"{real:.2f}", f"{real / model:.3f}",
                              int(f"{strategy}-{link}" in self.lost)])

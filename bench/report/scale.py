@@ -23,7 +23,7 @@ def collect(results):
         for levels, algorithm in (case.split("-") for case in results.words("cases")):
             for row in read_scaled(results.lines(f"runs/{levels}-{algorithm}-{straggler}/output.txt")):
                 is_dp = row["strategy"] == "dp"
-                if not is_dp or (levels, algorithm) == ("1", "ring"):
+                if row["strategy"] == "ddp" or (is_dp and (levels, algorithm) == ("1", "ring")):
                     rows.append([levels, "none" if is_dp else algorithm, straggler, row["devices"], row["strategy"], row["step"], row["efficiency"],
                                  row.get("simulated", "not simulated")])
     return rows

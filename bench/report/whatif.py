@@ -15,13 +15,11 @@ PAGE = ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name
 
 def table(name, rows):
     """What bench_scale computes, as HTML."""
-    dp, cells = "", []
+    steps = {}
     for row in rows:
-        if row["strategy"] == "dp":
-            dp = row["step"]
-        else:
-            cells.append([row["devices"], *(f"{float(ms):.1f}" for ms in (dp, row["step"], row["exposed"]))])
-    head = "".join(f"<th>{name}</th>" for name in ("devices", "DP", "DDP", "exposed in DDP"))
+        steps.setdefault(row["devices"], []).append(row)
+    cells = [[devices, *(f"{row.number('step'):.1f}" for row in of), *(f"{row.number('exposed'):.1f}" for row in of[1:])] for devices, of in steps.items()]
+    head = "".join(f"<th>{name}</th>" for name in ("devices", "DP", "DDP", "FSDP", "exposed in DDP", "in FSDP"))
     lines = [f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells]
     return "\n".join([f"<p>{name}: 64 rows a device, 10 Gbit/s, 10 us, buckets of 1 MiB. Milliseconds of a step:</p><table>", f"<tr>{head}</tr>", *lines, "</table>"])
 

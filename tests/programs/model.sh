@@ -38,6 +38,23 @@ near forward 4 ddp 6
 near exposed 4 ddp '6 * 1.048576 / 4'
 scale --bucket-cap-mb 2 --devices 2 --buckets >out
 holds "a cap of 2 MiB makes two buckets" "$(grep -c '^[01],2,2097152,' out) == 2"
+# Fully sharded: a gather before each of four forwards and backwards and a reduction after each backward, each half of a
+# ring. Only the first gathers of forward and backward and the last reduction have nothing beside them; of the others
+# sticks out what is longer than the computing beside it: 0.75 ms in forward, 1.5 ms in backward, where two move.
+half='3 * (0.1 + 1.048576 / 4)'
+scale --gbit 8 --latency-us 100 --devices 1,4 >out
+near step 1 fsdp '3 + 0.1 + 6 + 1'
+near exposed 4 fsdp "3 * $half + 3 * ($half - 0.75) + 2 * (2 * $half - 1.5)"
+near optimizer 4 fsdp '1 / 4'
+scale --gbit 8 --latency-us 100 --devices 4 --no-overlap --algorithm tree --call-us 50 >out
+near exposed 4 fsdp "12 * (0.05 + $half)"
+scale --gbit 8 --latency-us 100 --devices 4 --shard-us 953.67431640625 --straggler 100 >out
+near exposed 4 fsdp "3 * $half + 12 * 1"
+# The root's tensors are gathered and reduced once, and others of one unit together.
+sed 's/0.25}/0.25, "unit": 0}/; s/0.5}/0.5, "unit": 1}/; s/0.75}/0.75, "unit": 1}/; s/"ready": 1}/"ready": 1, "unit": 0}/' profile.json >units.json
+"$bin/bench_scale" --profile units.json --rows 10 --gbit 8 --latency-us 100 --devices 4 >out
+near exposed 4 fsdp '2 * 3 * (0.1 + 2.097152 / 4) + (3 * (0.1 + 2.097152 / 4) - 0.75) + (3 * (0.1 + 2.097152 / 4) - 1.5) * 2'
+
 # At the break-even W devices train as many rows a second as one.
 scale --devices 4 --latency-us 0 >out
 gbit=$(sed -n 's/^# dp on 4 .* from \([0-9.e+-]*\) Gbit.*/\1/p' out)
@@ -71,6 +88,16 @@ for cap in 0 0.1 0.3 1 -1; do
         END { exit n != m }' planned reduced || fail "cap $cap: planned $(paste -sd, planned); reduced $(paste -sd, reduced)"
 done
 
+# The units are those of train_fsdp, blocks beside the root's: a rank of two gathers half of the bytes of each.
+run "bench_profile" "$bin/bench_profile" --model resnet20 --rows 2 --rounds 1 --save resnet20.json
+run "train_fsdp" "$bin/ddprun" --nproc-per-node 2 "$bin/train_fsdp" --device cpu --model resnet20 --data synthetic:3x32x32:10@480 \
+    --global-batch 4 --steps 1 --no-eval --trace trace.json
+sed -n 's/.*"bytes": \([0-9]*\), .*"unit": \([0-9]*\).*/\2 \1/p' resnet20.json | awk '{ sum[$1] += $2 } END { for (unit in sum) print sum[unit] }' | sort -n >planned
+grep -o '"all_gather", "pid": 0.*"bucket": [0-9]*, "bytes": [0-9]*' trace.json | sed 's/.*"bucket": \([0-9]*\), "bytes": \([0-9]*\)/\1 \2/' |
+    sort -u | awk '{ print 2 * $2 }' | sort -n >gathered
+checks=$((checks + 1))
+cmp -s planned gathered && [ "$(wc -l <planned)" = 10 ] || fail "units: planned $(paste -sd, planned); gathered $(paste -sd, gathered)"
+
 # A measured profile is one that can be read: 18 tensors of eight hidden layers, ready in order.
 run "bench_profile" "$bin/bench_profile" --rows 8 --rounds 2 --save measured.json
 run "bench_scale reads it" "$bin/bench_scale" --profile measured.json --devices 2
@@ -79,16 +106,16 @@ holds "it has 18 tensors" "$(grep -o '"ready"' measured.json | wc -l) == 18"
 # The model beside real steps: a row for each link and strategy. (Times are not checked.)
 if [ "$(nproc)" -ge 2 ]; then
     run "real.sh" "$model/real.sh" --bin "$bin" --out real --rounds 1 --steps 6 --links 10,10 --patience 0
-    holds "a row for each strategy" "$(grep -c '^emulated 10 Gbit/s + 10 us,d*dp,-*[0-9.]*,[0-9.]*,-*[0-9.]*,[01]$' real/real.csv) == 2"
+    holds "a row for each strategy" "$(grep -c '^emulated 10 Gbit/s + 10 us,[dfs]*dp,-*[0-9.]*,[0-9.]*,-*[0-9.]*,[01]$' real/real.csv) == 3"
     holds "a section for the report" "$(grep -c '<h2 [^>]*>The model beside real steps' real/section.html) == 1"
     # The machine that these probes tell of was disturbed in both runs over the link: no sentence counts them.
     for probe in real/runs/*/probe.csv; do printf 'threads,gflops,triad_gbps\n0,100,50\n0,100,50\n' >"$probe"; done
-    for probe in real/runs/*dp-10,10-1/probe.csv; do printf 'threads,gflops,triad_gbps\n0,100,50\n0,60,50\n' >"$probe"; done
+    for probe in real/runs/*p-10,10-1/probe.csv; do printf 'threads,gflops,triad_gbps\n0,100,50\n0,60,50\n' >"$probe"; done
     run "real.sh --resume" "$model/real.sh" --bin "$bin" --out real --rounds 1 --steps 6 --links 10,10 --patience 0 --resume
-    holds "it found all runs" "$(grep -c '^kept from before' err.txt) == 7"
+    holds "it found all runs" "$(grep -c '^kept from before' err.txt) == 9"
     holds "DP's slowdown after a rest" "$(sed -n 's/.* and compute \([0-9.]*\) times as long then.*/\1/p' real/section.md) > 0"
-    holds "both rows are disturbed" "$(grep -c ',1$' real/real.csv) == 2"
-    holds "a sentence says so" "$(grep -c '^2 of 2 were \*\*disturbed' real/section.md) == 1"
+    holds "all rows are disturbed" "$(grep -c ',1$' real/real.csv) == 3"
+    holds "a sentence says so" "$(grep -c '^3 of 3 were \*\*disturbed' real/section.md) == 1"
     holds "none counts them" "$(grep -c 'median steps' real/section.md) == 0"
     for probe in real/runs/*/probe.csv; do printf 'threads,gflops,triad_gbps\n0,100,50\n0,100,50\n' >"$probe"; done
     printf 'threads,gflops,triad_gbps\n0,100,50\n0,60,50\n' >real/runs/profile/probe.csv

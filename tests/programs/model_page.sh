@@ -56,7 +56,7 @@ compare() {
             if (seen != wanted) { print what, "page", seen, "program", wanted; bad = 1 }
         }
         /^devices,/ { n = split($0, name, ","); next }
-        $2 == "dp" || $2 == "ddp" {
+        $2 == "dp" || $2 == "ddp" || $2 == "fsdp" {
             split($0, value, ",")
             for (i = 3; i <= 12; i++) same($2 " " name[i], number_of(in_page($2), name[i], 1e3, "%.9g"), value[i])
         }
@@ -78,7 +78,7 @@ compare() {
         }
         END {
             if (gsub(/"begin":/, "", page) != buckets) { print "another number of buckets than", buckets; bad = 1 }
-            exit bad || compared != 22 + 4 * buckets
+            exit bad || compared != 33 + 4 * buckets
         }' FS=, numbers scale >log || fail "$*: $(cat log)"
 }
 

@@ -37,6 +37,7 @@ bench_scale --straggler 1 0.01 1000 *
 bench_scale --call-us 0 0 1e6 *
 bench_scale --copy-us 0 0 1e9 *
 bench_scale --sum-us 0 0 1e9 *
+bench_scale --shard-us 0 0 1e9 *
 bench_scaling --global-batch 256 1 1048576
 bench_scaling --rounds 3 1 1000
 bench_scaling --world 2 1 64

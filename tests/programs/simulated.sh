@@ -12,11 +12,14 @@ scale --devices 2 --simulate >out 2>err.txt || {
 for how in "--algorithm ring" "--algorithm tree" "--algorithm hierarchical --node-size 4" "--straggler 1.7" "--call-us 300"; do
     # shellcheck disable=SC2086 # options are words
     scale --gbit 8 --devices 8,16 --simulate $how >out
-    for strategy in dp ddp; do
+    for strategy in dp ddp fsdp; do
         ratio=$(column model_over_simulated 16 $strategy)
         holds "SimGrid agrees, $strategy $how" "$ratio > 0.99 && $ratio < 1.01"
     done
 done
+sed 's/"ready": 1}/"ready": 1, "unit": 0}/' profile.json >root.json
+"$bin/bench_scale" --profile root.json --rows 10 --gbit 8 --devices 8 --no-overlap --simulate >out
+holds "SimGrid agrees, with a root and without overlap" "(d = $(column model_over_simulated 8 fsdp) - 1) * d < 1e-4"
 refuse 2 'do not fill nodes of 3' "$bin/bench_scale" --profile profile.json --devices 4 --node-size 3 --simulate
 
 # What would take minutes is not left blank.

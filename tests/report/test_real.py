@@ -38,24 +38,26 @@ class Real(unittest.TestCase):
     def measured(self, *disturbed):
         made = Made(rounds=1, rest="1000000,500", links="20,5")
         made.write("runs/profile/output.txt", ['model="mlp 8" rows=64 gradients=1000000 bytes tensors=2', "wake_us=20.0 after a sleep"])
-        for run, ms, computing in (("dp-none", 16, 6), ("ddp-none", 12, 6), ("noop-none", 9, 6), ("dp-1000000,500", 20, 9), ("dp-20,5", 22, 6),
-                                   ("ddp-20,5", 15, 6)):
+        for run, ms, computing in (("dp-none", 16, 6), ("ddp-none", 12, 6), ("fsdp-none", 22, 6), ("noop-none", 9, 6), ("dp-1000000,500", 20, 9), ("dp-20,5", 22, 6),
+                                   ("ddp-20,5", 15, 6), ("fsdp-20,5", 25, 6)):
             made.csv(f"runs/{run}-1/steps.csv", ["step", "step_ms", "forward_ms", "loss_ms", "backward_ms"], [2, 99, 9, 9, 9], [3, ms, computing, 0, 0])
         with made.write("disturbed.txt", disturbed):
             measured = Fake(made.results, "")
             return measured, measured.rows()
 
     def test_numbers(self):
-        """Without communication 9 ms and 8 by the algebra; DDP's sums add 3, DP's copies 16 - 10, of which there are two."""
+        """Without communication 9 ms and 8 by the algebra; DDP's sums add 3, DP's two copies 16 - 10, FSDP's three moves 22 - 10."""
         measured, rows = self.measured()
-        self.assertEqual([measured.slowdown, measured.rested_slowdown, measured.sum_us, measured.copy_us], [1.125, 1.6875, 3000, 3000])
-        self.assertEqual(rows, [["emulated 20 Gbit/s + 5 us", "dp", "20.00", "22.00", "1.100", 0], ["emulated 20 Gbit/s + 5 us", "ddp", "20.00", "15.00", "0.750", 0]])
-        self.assertEqual(measured.asked[-2:], [("dp", "20", 25.0), ("ddp", "20", 15.0)])
+        self.assertEqual([measured.slowdown, measured.rested_slowdown, measured.sum_us, measured.copy_us, measured.shard_us],
+                         [1.125, 1.6875, 3000, 3000, 4000])
+        self.assertEqual(rows, [["emulated 20 Gbit/s + 5 us", "dp", "20.00", "22.00", "1.100", 0], ["emulated 20 Gbit/s + 5 us", "ddp", "20.00", "15.00", "0.750", 0],
+                                ["emulated 20 Gbit/s + 5 us", "fsdp", "20.00", "25.00", "1.250", 0]])
+        self.assertEqual(measured.asked[-3:], [("dp", "20", 25.0), ("ddp", "20", 15.0), ("fsdp", "20", 25.0)])
 
     def test_disturbed(self):
         self.assertTrue(self.measured("ddp-20,5-1")[0].is_known)
         self.assertEqual(self.measured("ddp-20,5-1")[1][1][-1], 1)
-        for run in ("profile", "noop-none-1", "dp-1000000,500-1"):
+        for run in ("profile", "noop-none-1", "fsdp-none-1", "dp-1000000,500-1"):
             self.assertFalse(self.measured(run)[0].is_known)
 
 
@@ -63,6 +65,7 @@ PRINTED = """# mlp
 devices,strategy,step,efficiency{}
 1,dp,10,1{}
 1,ddp,10,1{}
+1,fsdp,9,1
 8,dp,40,0.25{}
 8,ddp,{},{}{}
 # a line"""
