@@ -149,7 +149,7 @@ train_curves() {
     done
 }
 
-# One traced step of DP and one of DDP on two devices, through memory and over the slow link, of a network that is so
+# One traced step of DP, of DDP and of FSDP on two devices, through memory and over the slow link, of a network that is so
 # deep that its first buckets are full early in the backward pass. GPUs are waited for as in measure_phases.
 timeline_model="mlp-8x512, buckets of 1 MB"
 trace_steps() {
@@ -158,7 +158,7 @@ trace_steps() {
     begin_section "timeline: $timeline_model"
     for where in "" link-; do
         [[ -z $where ]] || has_link || continue
-        for strategy in dp ddp ${mine:+mine}; do measure_run "timeline-$where$strategy"; done
+        for strategy in dp ddp fsdp ${mine:+mine}; do measure_run "timeline-$where$strategy"; done
     done
 }
 
@@ -169,5 +169,5 @@ trace_step() {
     # shellcheck disable=SC2046 # the options are words
     train "$1" "$strategy" 2 --model mlp --hidden $deep \
         --data digits --global-batch 300 --steps 20 --no-eval --trace "$out/trace-${1#timeline-}.json" "${options[@]}" \
-        $([[ $strategy == dp || $strategy$mine_like == minedp ]] || echo --bucket-cap-mb 1) $([[ $kind == cpu ]] || echo --profile)
+        $([[ $strategy =~ ^(dp|fsdp)$ || $strategy$mine_like == minedp ]] || echo --bucket-cap-mb 1) $([[ $kind == cpu ]] || echo --profile)
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""player.py BIN: the page that plays a step (bench/report/player), from real traces of both programs, in a browser without a
+"""player.py BIN: the page that plays a step (bench/report/player), from real traces of the programs, in a browser without a
 window: the spans shown at ten times are the trace's, other files are other spans, keys, the address, stills, widths, and the
 model's numbers, which are bench_scale's to nine digits. Status 77 without chromium. (tests/report has the generator's test.)
 """
@@ -57,6 +57,7 @@ def trace_both():
         must_run(BIN / "train_dp", "--devices", 2, *options, *link, "--trace", f"dp-{where}.json", "--out", "dp")
         must_run(BIN / "ddprun", "--standalone", "--nproc-per-node", 2, BIN / "train_ddp", *options, *link,
                  "--bucket-cap-mb", 0.02, "--trace", f"ddp-{where}.json", "--out", "ddp")
+        must_run(BIN / "ddprun", "--standalone", "--nproc-per-node", 2, BIN / "train_fsdp", *options, *link, "--trace", f"fsdp-{where}.json", "--out", "fsdp")
 
 
 def raw_spans(file):
@@ -68,8 +69,10 @@ def raw_spans(file):
         drives = {(s["pid"], s["tid"]) for s in spans if s["name"] == "optimizer"}
         of = [s for s in spans if s.get("args", {}).get("number") == number and (s["pid"], s["tid"]) in drives]
         begin = min(s["ts"] for s in of)
-        steps[max(s["ts"] + s["dur"] for s in of) - begin] = begin
-    return steps[min(steps)], min(steps), spans, {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e.get("name") == "thread_name"}
+        steps[max(s["ts"] + s["dur"] for s in of) - begin] = begin, number
+    begin, number = steps[min(steps)]
+    spans = [s for s in spans if "_" in s["name"] or s.get("args", {}).get("number", number) == number] # phases of other steps are not shown
+    return begin, min(steps), spans, {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e.get("name") == "thread_name"}
 
 
 def trace_at(file, micros):
@@ -82,9 +85,9 @@ def trace_at(file, micros):
             continue
         span = inside[-1]
         phase = span["name"]
-        if phase == "all_reduce":
+        if "_" in phase: # a collective
             last = max(s["ts"] for s in spans if s["name"] == phase and s["args"].get("number") == span["args"]["number"])
-            phase = "moving" if now >= last else "waiting"
+            phase = "waiting" if now < last else "moving" if phase == "all_reduce" else phase
         shown[f"{pid} {name}"] = phase
     return shown
 
@@ -118,7 +121,8 @@ def drive(page, script, address="", flags=(), width=1400):
 def test_spans():
     both = ("memory", "dp-memory.json", "ddp-memory.json"), ("link", "dp-link.json", "ddp-link.json")
     names = ["trace-dp.json", "trace-ddp.json", "trace-link-dp.json", "trace-link-ddp.json"]
-    make("page.html", dict(zip(names, ["dp-memory.json", "ddp-memory.json", "dp-link.json", "ddp-link.json"])))
+    make("page.html", {**dict(zip(names, ["dp-memory.json", "ddp-memory.json", "dp-link.json", "ddp-link.json"])),
+                       "trace-fsdp.json": "fsdp-memory.json", "trace-link-fsdp.json": "fsdp-link.json"})
     make("swapped.html", dict(zip(names, ["ddp-memory.json", "dp-memory.json", "ddp-link.json", "dp-link.json"])))
     for scene, *files in both:
         length = raw_spans(files[0])[1]
@@ -127,6 +131,11 @@ def test_spans():
         for time, parts in zip(times, shown):
             for part, file in zip(parts, files):
                 check(f"{scene} at {time} us, {file}", dict(part) == trace_at(file, time), (part, trace_at(file, time)))
+        sharded = drive("page.html", f"answer({times}.map(t => {{ input('time', t); return shownNow('fsdp') }}))", f"#scene={scene}&below=fsdp")
+        file = f"fsdp-{scene}.json"
+        for time, part in zip(times, sharded):
+            check(f"{scene} at {time} us, {file}", dict(part) == trace_at(file, time), (part, trace_at(file, time)))
+        check(f"{scene}: something is shown of FSDP", sum(map(len, sharded)) > 8)
         check(f"{scene}: something is shown", sum(len(part) for parts in shown for part in parts) > 20)
         one, other = (drive(page, "answer([seen('dp'), seen('ddp')])", f"#scene={scene}") for page in ("page.html", "swapped.html"))
         check(f"{scene}: other files are other spans", not set(one[0]) & set(other[0]) and not set(one[1]) & set(other[1]))
@@ -195,10 +204,62 @@ def test_words():
     check("the step is over, and not before", ["is over" in said for said in found["over"]] == [True, False], found["over"])
 
 
+def test_units():
+    """Fully sharded training: its moves are the trace's, and each unit is gathered, computes, is freed and is reduced in that order."""
+    for scene in ("memory", "link"):
+        begin, length, spans, _ = raw_spans(f"fsdp-{scene}.json")
+        moves = {}
+        for s in spans:
+            if s["name"] in ("all_gather", "reduce_scatter") and begin <= s["ts"] < begin + length and s["args"].get("bucket", -1) >= 0:
+                moves.setdefault(s["args"]["number"], []).append(s)
+        wanted = [[of[0]["name"], of[0]["args"]["bucket"], round(max(s["ts"] for s in of) - begin, 3), round(max(s["ts"] + s["dur"] for s in of) - begin, 3)]
+                  for _, of in sorted(moves.items()) if len(of) == 2]
+        found = drive("page.html", """
+            const part = page.scene.fsdp, uses = part.uses.flatMap((of, rank) => of.map(use => [rank, use]));
+            const count = (rank, time) => part.units.filter(unit => isWhole(part, unit, rank, time)).length;
+            answer({moves: part.moves.map(m => [m.kind, m.unit, m.moves, m.end]), uses: part.uses,
+                said: uses.map(([rank, use]) => [rank, use.phase, use.unit, sentence(part, (use.begin + use.end) / 2)]),
+                whole: Array.from({length: 400}, (_, k) => Math.max(...DEVICES.map(rank => count(rank, k * part.step / 400)))),
+                events: page.scene.events.filter(e => e.text.startsWith("FSDP")), only: [Boolean(page.scene.ddp), find("ddp").hidden, find("fsdp").hidden],
+                boxes: document.querySelectorAll("#fsdp .machine svg rect").length});
+        """, f"#scene={scene}&below=fsdp&t=2")
+        check(f"{scene}: the moves are the trace's", found["moves"] == wanted and len(wanted) == 12, (found["moves"], wanted))
+        for uses in found["uses"]:
+            order = [(use["phase"], use["unit"]) for use in uses]
+            check(f"{scene}: the units' order", order == [("forward", k) for k in range(4)] + [("backward", 3 - k) for k in range(4)], order)
+            for use, move in zip(uses, (m for m in found["moves"] if m[0] == "all_gather")):
+                check(f"{scene}: gathered, then computed with", move[1] == use["unit"] and move[2] < use["begin"] < use["end"], (move, use))
+            for use, move in zip(uses[4:], (m for m in found["moves"] if m[0] == "reduce_scatter")):
+                check(f"{scene}: freed, then reduced", move[1] == use["unit"] and use["end"] <= move[2], (move, use))
+        for rank, phase, unit, said in found["said"]:
+            check(f"{scene}: what rank {rank} computes", f" {phase} through unit {unit}" in said, said)
+        check(f"{scene}: at most two units are whole", max(found["whole"]) in (1, 2), found["whole"])
+        texts = [event["text"] for event in found["events"]]
+        for words, times in (("weights of unit 2 begin to move", 2), ("unit 2 is gathered", 2), ("forward through unit 2", 1), ("backward through unit 2", 1),
+                             ("freed the weights of unit 2", 2), ("gradients of unit 2 begin to move", 1), ("gradients of unit 2 are summed", 1)):
+            check(f"{scene}: an event: {words}", sum(words in text for text in texts) == times, texts)
+        check(f"{scene}: FSDP is below DP alone", found["only"] == [False, True, False] and found["boxes"] > 2 * 4 * 3, found)
+    rooted = drive("page.html", """
+        const rooted = data.profile.tensors.map(one => ({...one, unit: [1, 4].includes(one.unit) ? 0 : one.unit - 1}));
+        const other = stepModel({...data.profile, tensors: rooted}), cluster = {devices: 2, rows: 16, link: {bytes_per_s: 1e8, latency_s: 1e-5}};
+        const part = layOutFSDP(other.fsdp(cluster), other.walk(cluster));
+        prepare({fsdp: part});
+        const root = part.units[2], after = root.gathers[0].end, until = root.reduce.ready[0];
+        answer([part.units.map(unit => unit.gathers.length), [0.01, 0.5, 0.99].map(k => isWhole(part, root, 0, after + k * (until - after))),
+            isWhole(part, root, 1, until), sentence(part, after / 2)]);
+    """)
+    check("the root is gathered once and stays whole", rooted[:3] == [[2, 2, 1], [True] * 3, False] and "wait for the weights of unit" in rooted[3], rooted)
+
+
 def test_address():
     left = drive("page.html", "document.querySelector('[value=link]').click(); input('time', 1234); answer(state())")
     check("the address keeps the scene and the time", left[4] == "#scene=link&t=1.234", left)
     check("and gives them back", drive("page.html", "answer(state())", left[4]) == left, left)
+    left = drive("page.html", "document.querySelector('[value=fsdp]').click(); input('time', 99); answer([...state(), Boolean(page.scene.fsdp)])")
+    check("the address keeps what is below DP", left[4:] == ["#scene=memory&t=0.099&below=fsdp", True], left)
+    check("and gives it back", drive("page.html", "answer([...state(), Boolean(page.scene.fsdp)])", left[4]) == left, left)
+    check("without FSDP's traces DDP is shown", drive("swapped.html", "answer([Boolean(page.scene.ddp), document.querySelector('[value=fsdp]').disabled])",
+                                                     "#below=fsdp") == [True, True])
     left = drive("page.html", "input('gbit', -0.5); input('cap', -1.3); input('time', 77); answer(state())")
     check("of what is computed, too", left[4] == "#scene=model&t=0.077&gbit=0.32&cap=0.05", left)
     check("and gives it back", drive("page.html", "answer(state())", left[4]) == left, left)
@@ -213,7 +274,7 @@ def test_model():
                        "--bucket-cap-mb", cap, "--rows", 16, "--buckets")
         rows = [line.split(",") for line in out.splitlines()]
         head = next(row for row in rows if row[0] == "devices")
-        for row in (row for row in rows if len(row) > 1 and row[1] in ("dp", "ddp")):
+        for row in (row for row in rows if len(row) > 1 and row[1] in ("dp", "ddp", "fsdp")):
             for name in head[2:12]:
                 check(f"{row[1]} {name}", "%.9g" % (1e3 * numbers[row[1]][name]) == row[head.index(name)], (numbers, row))
         table = rows[next(k for k, row in enumerate(rows) if row[0] == "bucket") + 1:][:len(numbers["buckets"])]
@@ -226,22 +287,22 @@ def test_model():
 
 
 def test_looks():
-    for width in (500, 1600):
+    for width, below in ((500, "ddp"), (500, "fsdp"), (1600, "ddp"), (1600, "fsdp")):
         for flags in ([], ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"]):
             found = drive("page.html", """
                 answer([document.documentElement.scrollWidth - innerWidth, getComputedStyle(document.body).backgroundColor,
                     document.querySelector("svg text").getAttribute("fill"),
                     [...document.querySelectorAll(".pictures svg text")].filter(t => t.getBoundingClientRect().right > innerWidth + 1 || t.getBoundingClientRect().left < -1).length])
-            """, "#scene=link&t=1", flags, width)
+            """, f"#scene=link&t=1&below={below}", flags, width)
             check(f"{width} pixels {flags}: nothing is wider than the page", found[0] <= 0 and found[3] == 0, found)
             check(f"{width} pixels {flags}: dark and light", (found[1:3] == ["rgb(22, 24, 28)", "#dddddd"]) == bool(flags), found)
     saved = drive("page.html", """
         save = (blob, kind) => blob.arrayBuffer().then(b => { const view = new DataView(b);
             kind === "png" ? answer([stillPicture(), view.getUint32(16), view.getUint32(20), new Set(new Uint8Array(b)).size]) : 0; });
         savePNG();
-    """, "#scene=link&t=1")
+    """, "#scene=link&t=1&below=fsdp")
     check("the still is 1920 by 1080 and holds its patterns", saved[1:3] == [1920, 1080] and saved[3] > 50 and
-          'width="1920" height="1080"' in saved[0] and "fill-backward" in saved[0] and "DDP: " in saved[0], saved)
+          'width="1920" height="1080"' in saved[0] and "fill-all_gather" in saved[0] and "FSDP: " in saved[0], saved)
     page = (WORK / "page.html").read_text()
     check("the page loads nothing", not re.search(r'(src|href)\s*=\s*"?https?:|@import|fetch\(|XMLHttp', page))
 
@@ -250,7 +311,7 @@ if not CHROMIUM:
     sys.exit(77)
 try:
     trace_both()
-    for test in (test_spans, test_hand, test_words, test_address, test_model, test_looks):
+    for test in (test_spans, test_hand, test_words, test_units, test_address, test_model, test_looks):
         test()
 finally:
     shutil.rmtree(WORK, ignore_errors=True)

@@ -45,6 +45,12 @@ class Player(unittest.TestCase):
         events = two_ranks() + [span("optimizer", 0, 190, 15, number=2), span("data", 0, 275, 5, 1, number=4), span("forward", 0, 276, 2, 1, number=4)]
         self.assertEqual(player.read_step(events), player.read_step(two_ranks()))
 
+    def test_units(self):
+        """The moves of fully sharded training have a phase of their name; collectives that name no unit, as a wrapper's own may, have not."""
+        sharded = span("all_gather", 1, 250, 10, number=8, bucket=2), span("reduce_scatter", 1, 262, 9, number=9, bucket=2), span("all_gather", 1, 272, 5, number=10)
+        step = player.read_step(two_ranks() + list(sharded))
+        self.assertEqual([row[1:5] for row in step["spans"] if row[0] == 1][-3:], [[50, 60, "all_gather", 2], [62, 71, "reduce_scatter", 2], [72, 77, "moving", -1]])
+
     def test_threads_of_dp(self):
         names = ["main", "cpu:0", "cuda:1"]
         self.assertEqual([player.label_of(name, 0, names)[:2] for name in names], [("drives", 0), ("device", 0), ("device", 1)])
@@ -63,9 +69,10 @@ class Player(unittest.TestCase):
         self.assertNotRegex(text, "@[A-Z]+@")
         data = json.loads(text.split('type="application/json">')[1].split("</script>")[0])
         self.assertEqual((data["gbit"], data["latency_us"], data["network"]), (2.5, 7, "mlp-8"))
-        self.assertEqual([scene["id"] for scene in data["scenes"]], ["memory"])
+        self.assertEqual([list(scene) for scene in data["scenes"]], [["id", "name", "dp", "ddp"]])
         both = self.page(profile=PROFILE, trace_dp=trace, trace_ddp=trace, trace_link_dp=trace, trace_link_ddp=trace)
         self.assertIn('"name":"over 2.5 Gbit/s"', both)
+        self.assertIn('"fsdp":{', self.page(profile=PROFILE, trace_dp=trace, trace_ddp=trace, trace_fsdp=trace))
 
     def test_no_page(self):
         trace = {"traceEvents": two_ranks()}

@@ -1,4 +1,4 @@
-"""player.html: one step of DataParallel above one of DistributedDataParallel, played from their traces.
+"""player.html: one step of DataParallel above one of DistributedDataParallel or of fully sharded training, played from their traces.
 
 The page has everything inside and loads nothing: its data, the model (bench/model/step_model.js), which computes steps
 over other links from the network's profile, and its script. It is made where there are a profile and the traces.
@@ -18,12 +18,14 @@ MODEL = HERE.parents[1] / "model" / "step_model.js"
 
 
 def phases_of(span, last_begin):
-    """The parts (begin, end, phase) of a span. A collective waits until the last rank has begun it, then moves."""
+    """The parts (begin, end, phase) of a span. A collective waits until the last rank has begun it, then moves; a unit's has a phase
+    of its name."""
     begin, end = span["ts"], span["ts"] + span["dur"]
     if span["name"] in PHASES:
         return [(begin, end, span["name"])]
     moves = min(last_begin[span["name"], span["args"]["number"]], end)
-    return [(begin, moves, "waiting"), (moves, end, "moving")]
+    named = span["name"] in ("all_gather", "reduce_scatter") and argument(span, "bucket") >= 0
+    return [(begin, moves, "waiting"), (moves, end, span["name"] if named else "moving")]
 
 
 def label_of(name, pid, names):
@@ -42,8 +44,8 @@ def read_step(events):
     """The shortest step of a trace's events, in microseconds since it began: {step, tracks, spans, ready}.
 
     tracks  {kind, device, label, thread: the trace's name of it}
-    spans   [track, begin, end, phase, bucket or -1, bytes or 0], the longer before those inside it
-    ready   [device, bucket, time]: when a bucket's last gradient was ready
+    spans   [track, begin, end, phase, bucket or unit or -1, bytes or 0], the longer before those inside it
+    ready   [device, bucket, time]: when a bucket's last gradient was ready, or a unit's gather or reduction was enqueued
     """
     spans = [e for e in events if e["ph"] == "X"]
     step, begin, end = shortest_step(spans_of(events))
@@ -76,11 +78,11 @@ def read_step(events):
 
 
 def read_scene(results, name, text, files):
-    """{id, name, dp, ddp, mine} of the traces; None where they were not traced. mine: where a run of it did not fail."""
+    """{id, name, dp, ddp, fsdp, mine} of the traces; None where DP or DDP was not traced. mine: where a run of it did not fail."""
     scene = {"id": name, "name": text}
-    for strategy in results.strategies:
+    for strategy in (*results.strategies, "fsdp"):
         file = files.format(strategy)
-        if not results.has(file) and strategy == "mine":
+        if not results.has(file) and strategy in ("mine", "fsdp"):
             continue
         if not results.has(file):
             return None
@@ -93,7 +95,7 @@ def read_scene(results, name, text, files):
 
 def fill(data):
     """The page: its template with the style, the model, the data and the script."""
-    parts = {"STYLE": HERE / "player.css", "MODEL": MODEL, "STEPS": HERE / "steps.js", "DRAW": HERE / "draw.js",
+    parts = {"STYLE": HERE / "player.css", "MODEL": MODEL, "STEPS": HERE / "steps.js", "UNITS": HERE / "units.js", "DRAW": HERE / "draw.js",
              "PAGE": HERE / "page.js"}
     text = {mark: path.read_text(encoding="utf-8") for mark, path in parts.items()}
     text["DATA"] = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

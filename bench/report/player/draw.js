@@ -9,11 +9,11 @@
 const UP = "M-2 2L2 -2M0 8L8 0M6 10L10 6", DOWN = "M-2 6L2 10M0 0L8 8M6 -2L10 2";
 const PATTERNS = {data: "M2 2h2v2h-2z", scatter: "M1 1h2M5 5h2", replicate: UP, forward: "", gather: "M0 4h8M4 0v8",
   loss: "M4 0v8", backward: "M0 4h8", reduce: DOWN, exposed: UP + DOWN, optimizer: "M0 0h4v4h-4zM4 4h4v4h-4z", other: "",
-  moving: "M1 1h3v3h-3z", waiting: UP, idle: UP};
+  moving: "M1 1h3v3h-3z", all_gather: UP, reduce_scatter: DOWN, waiting: UP, idle: UP};
 const AREAS = ["data", "optimizer", "moving"];
 const DARK = ["loss", "backward", "optimizer"]; // text on these is white
-const NAMES = {reduce: "reduce: gradients are summed", exposed: "exposed: waits for gradients",
-  moving: "bytes move", idle: "waits",
+const NAMES = {reduce: "reduce: gradients are summed", exposed: "exposed: waits for gradients, or weights",
+  moving: "bytes move", all_gather: "a unit's weights are gathered", reduce_scatter: "a unit's gradients are reduced", idle: "waits",
   waiting: "waits for the other rank", other: "between phases"};
 const THEMES = {
   light: {ink: "#222222", faint: "#6b6b6b", line: "#bbbbbb", paper: "#ffffff", moving: "#444444", onMoving: "#ffffff"},
@@ -21,7 +21,8 @@ const THEMES = {
 };
 let theme = THEMES.light;
 const waits = phase => phase === "waiting" || phase === "idle";
-const colourOf = phase => waits(phase) ? theme.paper : phase === "moving" ? theme.moving : data.colours[phase];
+const LIKE = {all_gather: "replicate", reduce_scatter: "reduce"}; // the same bytes move
+const colourOf = phase => waits(phase) ? theme.paper : phase === "moving" ? theme.moving : data.colours[LIKE[phase] || phase];
 const inkOn = phase => waits(phase) ? theme.ink : phase === "moving" ? theme.onMoving :
   DARK.includes(phase) ? "#ffffff" : "#000000";
 const fillOf = phase => "url(#fill-" + phase + ")";
@@ -64,7 +65,7 @@ function drawRows(parent, part, end, width) {
   for (const [rank, number, at] of part.ready) { // an arrow head from the row of the rank to its link's
     const x = LEFT + at * scale, y = TOP + ROW * (trackOf(part, "device", rank) + 1);
     const head = put(parent, "path", {d: "M" + (x - 4) + " " + (y - 3) + "h8l-4 6z", fill: theme.ink});
-    put(head, "title", {}, "bucket " + number + " is full");
+    put(head, "title", {}, part.units ? "unit " + number + " is next on the link" : "bucket " + number + " is full");
   }
   drawAxis(parent, end, scale, bottom);
   const less = end - part.step;
@@ -85,8 +86,9 @@ function drawSpan(parent, part, span, scale) {
     "stroke-width": 0.5});
   Object.assign(rect.dataset, {track, phase, begin, end, bucket});
   put(rect, "title", {}, part.tracks[track].label + ": " + (NAMES[phase] || phase) +
-    (bucket >= 0 ? ", bucket " + bucket : "") + ", " + ms(end - begin));
-  const label = {moving: String(bucket), idle: "waits", waiting: "", other: ""}[phase] ?? phase;
+    (bucket >= 0 ? (part.units ? ", unit " : ", bucket ") + bucket : "") + ", " + ms(end - begin));
+  let label = {moving: String(bucket), idle: "waits", waiting: "", other: ""}[phase] ?? (bucket >= 0 ? String(bucket) : phase);
+  if (part.units && width <= 7.2 * label.length + 6) label = unitLabel(part, span);
   if (label && width > 7.2 * label.length + 6) // on a ground of its own, without the pattern
     write(parent, x + width / 2, y + 20, label, {...CENTRED, fill: inkOn(phase), stroke: colourOf(phase), "stroke-width": 4,
       "paint-order": "stroke", "stroke-linejoin": "round", "pointer-events": "none"});
@@ -139,8 +141,8 @@ function drawMachine(parent, part, time, width) {
       stroke: works ? theme.ink : theme.line, "stroke-width": works ? 2 : 1});
     write(parent, x + 10, 20, noun + device, {"font-weight": "bold"});
     put(parent, "rect", {x: x + 10, y: 30, width: 16, height: 16, fill: fillOf(phase), stroke: theme.ink});
-    write(parent, x + 32, 43, over ? "done" : STATE[phase] || phase);
-    drawGradients(parent, part, device, time, x + 10, wide - 20);
+    write(parent, x + 32, 43, over ? "done" : part.units && phase === "exposed" ? waitState(part, device, time) : STATE[phase] || phase);
+    (part.units ? drawUnits : drawGradients)(parent, part, device, time, x + 10, wide - 20);
   }
   drawLink(parent, over ? null : transferAt(part, time), wide + 10, width - wide - 10);
 }

@@ -3,16 +3,21 @@
 "use strict";
 const find = id => document.getElementById(id);
 const night = matchMedia("(prefers-color-scheme: dark)"), calm = matchMedia("(prefers-reduced-motion: reduce)");
-const TITLES = {dp: "DataParallel", ddp: "DistributedDataParallel", mine: "Yours" + (data.mine ? " (" + data.mine + ")" : "")};
-const page = {scene: null, time: 0, event: -1, gbit: data.gbit, cap: 1, playing: false, drawnAt: 0, showTime: []};
-// time: microseconds of the step; event: the event that the time was set by, or -1; drawnAt: when, while it plays
+const TITLES = {dp: "DataParallel", ddp: "DistributedDataParallel", fsdp: "Fully sharded training", mine: "Yours" + (data.mine ? " (" + data.mine + ")" : "")};
+const page = {whole: null, scene: null, below: "ddp", time: 0, event: -1, gbit: data.gbit, cap: 1, playing: false, drawnAt: 0, showTime: []};
+// whole: a scene with both strategies below DP, of which `scene` has one; time: microseconds of the step; event: the event that the time was set by, or -1; drawnAt: when, while it plays
 
 // ---- what is shown --------------------------------------------------------------------------------------------------
 
-function showScene(scene) {
-  page.scene = scene.events ? scene : prepare(scene);
+function showScene(whole) {
+  const {[whole.fsdp && page.below === "fsdp" ? "ddp" : "fsdp"]: left, ...shown} = whole, scene = prepare(shown);
+  [page.whole, page.scene] = [whole, scene];
   page.time = Math.min(page.time, scene.end);
   for (const radio of document.querySelectorAll("[name=scene]")) radio.checked = radio.value === scene.id;
+  for (const radio of document.querySelectorAll("[name=below]")) {
+    radio.checked = Boolean(scene[radio.value]);
+    radio.disabled = !whole[radio.value];
+  }
   for (const id of ["gbit", "cap"]) {
     find(id).value = Math.log10(Math.max(page[id], 0.001)); // the slider ends before 0
     find(id).setAttribute("aria-valuetext", short(page[id]));
@@ -139,10 +144,11 @@ function nextPicture(now) {
   else requestAnimationFrame(nextPicture);
 }
 
-// ---- the address: #scene=link&t=12.345 (milliseconds), and of what is computed &gbit=2.5&cap=0.5 --------------------
+// ---- the address: #scene=link&t=12.345 (milliseconds), &below=fsdp, and of what is computed &gbit=2.5&cap=0.5 --------
 
 function keepAddress() {
   const kept = new URLSearchParams({scene: page.scene.id, t: (page.time / 1000).toFixed(3)});
+  if (page.scene.fsdp) kept.set("below", "fsdp");
   if (page.scene.id === "model") for (const id of ["gbit", "cap"]) kept.set(id, page[id]);
   history.replaceState(null, "", "#" + kept);
 }
@@ -155,6 +161,7 @@ function readAddress() {
   page.cap = number("cap", 0, 1000, 1);
   page.time = 1000 * number("t", 0, 1e9, 0);
   page.event = -1;
+  page.below = asked.get("below") === "fsdp" ? "fsdp" : "ddp";
   showScene(asked.get("scene") === "model" ? computed(page.gbit, page.cap) :
     data.scenes.find(scene => scene.id === asked.get("scene")) || data.scenes[0]);
 }
@@ -231,6 +238,10 @@ function pressKey(event) {
 
 for (const scene of data.scenes) addScene(scene.id, scene.name, () => scene);
 addScene("model", "as computed", () => computed(page.gbit, page.cap));
+for (const radio of document.querySelectorAll("[name=below]")) radio.addEventListener("change", () => {
+  page.below = radio.value;
+  change(page.whole);
+});
 find("cap").max = Math.log10(allBytes / 1048576); // all gradients
 for (const id of ["gbit", "cap"]) stops(id, "input", () => {
   page[id] = Math.round(100 * Math.pow(10, Number(find(id).value))) / 100;

@@ -1,13 +1,14 @@
 // steps.js: the numbers of player.html: steps from traces or from the model, their gradients, buckets and events.
 //
-// A scene is {id, name, dp, ddp, mine}. dp, ddp and mine (the reader's own, or none) are parts, each of one step:
+// A scene is {id, name, dp, ddp, fsdp, mine}, with ddp or fsdp when it is prepared. These and mine (the reader's own, or none)
+// are parts, each of one step:
 // {step, tracks, spans, ready}, as player.py's read_step describes them, with times in microseconds since the step began. prepare adds what follows from these:
 // buckets, gradients, the times at which a device is idle, and the events at which "next event" stops.
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const TRACK = 0, BEGIN = 1, END = 2, PHASE = 3, BUCKET = 4, BYTES = 5; // the columns of a span
 const DEVICES = [0, 1];
-const PART_NAMES = {dp: "DP", ddp: "DDP", mine: "Yours"};
+const PART_NAMES = {dp: "DP", ddp: "DDP", fsdp: "FSDP", mine: "Yours"};
 const partsOf = scene => Object.keys(PART_NAMES).filter(name => scene[name]);
 const model = stepModel(data.profile);
 const tensors = data.profile.tensors; // {bytes, ready}, in the order in which their gradients become ready
@@ -68,9 +69,9 @@ function layOutDDP(b, buckets) {
 function computed(gbit, cap) {
   const cluster = {devices: 2, rows: data.profile.rows[1], bucket_cap_mb: cap, algorithm: "ring", copy_s: 0, sum_s: 0,
     link: {bytes_per_s: gbit * GBIT, latency_s: data.latency_us * 1e-6}};
-  const numbers = {dp: model.dp(cluster), ddp: model.ddp(cluster), buckets: model.makeBuckets(cluster)};
+  const numbers = {dp: model.dp(cluster), ddp: model.ddp(cluster), fsdp: model.fsdp(cluster), buckets: model.makeBuckets(cluster)};
   return {id: "model", name: "over " + short(gbit) + " Gbit/s, computed", numbers,
-    dp: layOutDP(numbers.dp), ddp: layOutDDP(numbers.ddp, numbers.buckets)};
+    dp: layOutDP(numbers.dp), ddp: layOutDDP(numbers.ddp, numbers.buckets), fsdp: layOutFSDP(numbers.fsdp, model.walk(cluster))};
 }
 
 // ---- what follows from a part ---------------------------------------------------------------------------------------
@@ -143,6 +144,7 @@ function eventsOf(part) {
   for (const span of part.spans) {
     const {kind, label} = part.tracks[span[TRACK]], phase = span[PHASE];
     if (kind === "link" || phase === "other" || phase === "idle" || span[END] - span[BEGIN] < 20) continue;
+    if (part.units && ["forward", "backward", "exposed"].includes(phase)) continue; // unit by unit
     if (span[BEGIN] === 0) continue;
     const again = last[span[TRACK]] === phase || (kind === "drives" && ["forward", "backward"].includes(phase));
     last[span[TRACK]] = phase;
@@ -153,6 +155,7 @@ function eventsOf(part) {
     add(moves, "bucket " + number + " begins to move");
     add(end, "bucket " + number + " is summed on both ranks");
   }
+  if (part.units) addUnitEvents(part, add);
   add(part.step, "the step is over");
   return events;
 }
@@ -160,7 +163,9 @@ function eventsOf(part) {
 function prepare(scene) {
   for (const name of partsOf(scene)) {
     const part = scene[name];
+    if (part.name) continue; // prepared
     part.name = PART_NAMES[name];
+    if (name === "fsdp") addUnits(part);
     part.buckets = bucketsOf(part);
     part.gradients = DEVICES.map(device => gradientsOf(part, device));
     part.spans = part.spans.concat(idleSpans(part));
@@ -174,6 +179,9 @@ function prepare(scene) {
 
 // What moves between the devices at this time: {what, bytes, done: 0 to 1, right, left: from and to device 0}, or null.
 function transferAt(part, time) {
+  const move = part.units && part.moves.find(one => one.moves <= time && time < one.end);
+  if (move) return {what: (move.kind === "all_gather" ? "weights" : "gradients") + " of unit " + move.unit, bytes: move.bytes,
+    done: passed(move.moves, move.end, time), right: true, left: true};
   const bucket = part.buckets.find(one => one.moves <= time && time < one.end);
   if (bucket) return {what: "bucket " + bucket.number, bytes: bucket.bytes, done: passed(bucket.moves, bucket.end, time),
     right: true, left: true};
@@ -218,8 +226,10 @@ const MAIN_SAYS = {data: "The main thread takes the batch", scatter: "Device 0 s
 
 // "Both ranks run forward", or "Rank 0 takes the batch, rank 1 runs forward".
 function sayDevices(noun, phases) {
-  const [first, second] = phases.map(phase => SAYS[phase] || [phase, phase]);
-  if (phases[0] === phases[1]) return "Both " + noun + "s " + first[1];
+  return sayBoth(noun, phases.map(phase => SAYS[phase] || [phase, phase]));
+}
+function sayBoth(noun, [first, second]) {
+  if (first[0] === second[0]) return "Both " + noun + "s " + first[1];
   return noun[0].toUpperCase() + noun.slice(1) + " 0 " + first[0] + ", " + noun + " 1 " + second[0];
 }
 
@@ -252,6 +262,6 @@ function sentence(part, time) {
   const at = spansAt(part, time), moved = transferAt(part, time);
   const phases = DEVICES.map(device => (at[trackOf(part, "device", device)] || [])[PHASE]);
   const said = drivenBy(part) >= 0 ? sayDP(part, at, phases, moved) + sayReady(part, phases, time) :
-    sayDDP(part, at, phases, moved, time);
+    part.units ? sayFSDP(part, at, moved, time) : sayDDP(part, at, phases, moved, time);
   return part.name + ": " + said + ".";
 }
