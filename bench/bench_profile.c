@@ -45,7 +45,7 @@ static int gradient_ready(void *context, Tensor *tensor, Error *err) {
     return 0;
 }
 
-// ---- units of fully sharded training ---------------------------------------------------------------
+// ---- units of fully sharded training -----------------------------------------------------------
 
 static bool is_block(const Module *module) {
     return strcmp(module->type, "ConvBlock") == 0 || strcmp(module->type, "BasicBlock") == 0;

@@ -30,11 +30,11 @@ measure_run() {
     set -- "$1" $common --out "$out/runs/$1"
     [[ $link == none ]] || set -- "$@" --link "$link"
     start_ranks 2
-    command+=("$bin/train_ddp" --bucket-cap-mb 1)
     case $strategy in
     dp) command=("$bin/train_dp" --devices 2 --bind cores) ;;
-    fsdp) start_ranks 2 && command+=("$bin/train_fsdp") ;;
-    noop) command+=(--comm-hook noop) ;;
+    ddp) command+=("$bin/train_ddp" --bucket-cap-mb 1) ;;
+    noop) command+=("$bin/train_ddp" --bucket-cap-mb 1 --comm-hook noop) ;;
+    fsdp) command+=("$bin/train_fsdp") ;;
     esac
     timed_run "$1" "${command[@]}" "${@:2}"
 }

@@ -113,7 +113,7 @@ size_t model_buckets(const StepProfile *profile, const Cluster *cluster, BucketT
     return count;
 }
 
-// ---- units of fully sharded training ---------------------------------------------------------------
+// ---- units of fully sharded training -----------------------------------------------------------
 
 // Tensors of one unit that become ready one after the other.
 typedef struct ModelUnit {

@@ -77,7 +77,7 @@ typedef struct Cluster {
     bool overlap;         // false: nothing is reduced before backward has ended
     double call_s;        // what each all-reduce takes besides its messages: launch, bookkeeping
     // What moving costs a device's own core, where that core moves the bytes: seconds for each byte
-    // that DP copies, that DDP sums, and that FSDP gathers or reduces. 0: the network does it alone.
+    // that DP copies, that DDP sums, or that FSDP gathers or reduces. 0: the network does it alone.
     double copy_s, sum_s, shard_s;
 } Cluster;
 // 2 devices, 10 Gbit/s, 10 us, ring, 64 rows, no straggler, no cost of a call.

@@ -26,7 +26,7 @@ def spans_of(events):
 
 
 def shortest_step(spans):
-    """(step, begin, end) of the one that was disturbed least: from the first rank's begin to the last one's end."""
+    """(step, begin, end) of the step that was disturbed least: from the first rank's begin to the last one's end."""
     main = {track for track, name, *_ in spans if name == "optimizer"}
     if not main:
         raise ReportError("no optimizer step in the trace")
