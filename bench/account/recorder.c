@@ -211,17 +211,22 @@ static void note_rows(const char *kernel, const LayerNorm *norm, double fp32, do
                      .bytes = bytes * count});
 }
 
-static void layer_norm(const LayerNorm *norm, float *y) {
-    (void)y;
-    note_rows("layer_norm", norm, 7 + 10 + 4, 2 * FLOAT);
+// With a branch: read, and the sum written and read again by the cache.
+static void layer_norm(Precision precision, const LayerNorm *norm, const uint16_t *branch,
+                       float *sum, uint16_t *y) {
+    (void)precision, (void)sum, (void)y;
+    note_rows("layer_norm", norm, 7 + 10 + 4 + (branch != NULL),
+              FLOAT + HALF + (branch ? HALF + FLOAT : 0));
 }
 
-// Column sums of two LaneSums, the sum of their parts, and the input's gradient.
-static void layer_norm_gradient(const LayerNorm *norm, const float *dy, const NormGradient *to) {
-    (void)dy;
-    note_rows("layer_norm_columns", norm, 2 * 7 + 3, 2 * FLOAT);
-    note_loop("layer_norm_parameters", norm->channels, 0, 2 * FLOAT);
-    note_rows("layer_norm_input", norm, 2 * 7 + 10, 2 * FLOAT + stored(FLOAT, to->add_dx));
+// A row's two LaneSums, then the columns' two and the gradients, from the cache; the parts of 256
+// blocks, written and read.
+static void layer_norm_gradient(Precision precision, const LayerNorm *norm, const uint16_t *dy,
+                                const NormGradient *to, uint16_t *dbranch) {
+    (void)precision, (void)dy;
+    const double parts = 2 * 256 * 2 * sizeof(double) / (double)norm->rows;
+    note_rows("layer_norm_gradient", norm, 2 * 7 + 3 + 2 * 7 + 10,
+              FLOAT + HALF + stored(FLOAT, to->add_dx) + (dbranch ? HALF : 0) + parts);
 }
 
 static size_t attention_saved(const Attention *of) {
@@ -339,8 +344,6 @@ static void fill_tables(Recorder *r) {
     r->transformer.embedding_workspace = embedding_workspace;
     r->transformer.embedding_gradient = embedding_gradient;
     r->transformer.position_gradient = position_gradient;
-    r->transformer.layer_norm = layer_norm;
-    r->transformer.layer_norm_gradient = layer_norm_gradient;
     r->transformer.attention_saved = attention_saved;
     r->transformer.attention_workspace = attention_workspace;
     r->halves.narrow = narrow;
@@ -349,6 +352,8 @@ static void fill_tables(Recorder *r) {
     r->halves.add_to = add_to;
     r->halves.activation = activation;
     r->halves.activation_gradient = activation_gradient;
+    r->halves.layer_norm = layer_norm;
+    r->halves.layer_norm_gradient = layer_norm_gradient;
     r->halves.attention = attention;
     r->halves.attention_gradient = attention_gradient;
     r->halves.narrow_linear = narrow_linear;

@@ -35,6 +35,7 @@
 #include <stdint.h>
 
 #include "common/base/error.h"
+#include "common/device/optimizer_kernels.h"
 
 typedef enum Precision { PRECISION_F32, PRECISION_BF16, PRECISION_F16 } Precision;
 
@@ -416,6 +417,7 @@ typedef struct TransformerKernels {
 //   weight of a product (narrow)                  16 bits     linear [out, in],
 //                                                             convolution [k, kernel, kernel, c]
 //   parameters, their gradients, statistics       float32     as above
+//   input of a layer norm, and its gradient       float32     [n, c]
 //
 // All 16-bit tensors of a call have the type `precision`, which is not PRECISION_F32.
 typedef struct ImageSizes { // images [n, c, inner], inner = h w; in 16 bits [n, inner, c]
@@ -446,6 +448,13 @@ typedef struct HalfKernels {
     // dx may be dy (then accumulate is false)
     void (*activation_gradient)(HalfActivation f, uint16_t *dx, const uint16_t *saved,
                                 const uint16_t *dy, size_t count, bool accumulate);
+    // y = layer_norm(x + branch), where x is norm->x; stores x + branch in sum [rows, channels],
+    // float32. branch[rows, channels] may be NULL: nothing is added, sum is ignored.
+    void (*layer_norm)(Precision precision, const LayerNorm *norm, const uint16_t *branch,
+                       float *sum, uint16_t *y);
+    // norm->x is the sum. dbranch[rows, channels] = to->dx after accumulation; may be NULL.
+    void (*layer_norm_gradient)(Precision precision, const LayerNorm *norm, const uint16_t *dy,
+                                const NormGradient *to, uint16_t *dbranch);
     // `saved` and the workspace have the sizes that TransformerKernels returns. The weights are
     // rounded before the division by their sum (as in FlashAttention); the gradient rounds them
     // after it.
@@ -510,61 +519,6 @@ typedef struct HalfKernels {
                                       const float *sums, const double *count, uint16_t *dx,
                                       const NormGradient *to);
 } HalfKernels;
-
-// ---- optimizers: a list of parameters in one call ----------------------------------------------
-
-// Factors of an optimizer's step, computed in double and rounded once. In device memory, because a
-// captured graph of a step (device.h) replays arguments passed by value unchanged.
-enum { SCALAR_LR, SCALAR_KEEP, SCALAR_STEP_SIZE, SCALAR_BIAS_CORRECTION, SCALARS };
-
-// As in PyTorch, settings are doubles, and each factor is computed from them in double and rounded
-// to float once: 1 - beta2 computed from a rounded beta2 has a relative error of 1e-5.
-typedef struct SgdConfig { // PyTorch's torch.optim.SGD
-    double momentum, weight_decay;
-    bool nesterov;
-} SgdConfig;
-
-typedef struct SgdTensor {
-    float *weight; // [count], as all that follows
-    const float *gradient;
-    float *velocity;      // may be NULL when momentum is 0
-    const float *scalars; // [SCALARS], device memory; SCALAR_LR only
-    bool first;           // (PyTorch) velocity is set to the gradient
-    size_t count;
-} SgdTensor;
-
-// PyTorch's torch.optim.Adam and AdamW, which differ in where the weight decays: Adam adds
-// weight_decay times the weight to the gradient, AdamW multiplies the weight by SCALAR_KEEP.
-typedef struct AdamConfig {
-    double beta1, beta2, eps;
-    double weight_decay; // Adam's; 0 in AdamW
-} AdamConfig;
-
-typedef struct AdamTensor {
-    float *weight; // [count], as all that follows
-    const float *gradient;
-    float *exp_avg, *exp_avg_sq;
-    // [SCALARS], device memory: KEEP 1 - lr weight_decay (1 in Adam), STEP_SIZE lr / (1 - beta1^t),
-    // BIAS_CORRECTION sqrt(1 - beta2^t)
-    const float *scalars;
-    size_t count;
-} AdamTensor;
-
-// Another process's gradient and weight of a tensor, in memory that this device can access. The
-// step adds that gradient to the tensor's and writes the new weights to both, in one pass.
-typedef struct OptimizerPeer {
-    const float *gradient; // [count]; the step uses (tensor's + this) * factor; NULL: tensor's
-    float factor;
-    float *weight; // [count], aligned to 16 bytes; NULL: not written
-} OptimizerPeer;
-
-typedef struct OptimizerKernels {
-    // peer: of the only tensor, on a device whose memory is addressable; NULL: none.
-    void (*sgd)(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count,
-                const OptimizerPeer *peer);
-    void (*adam)(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count,
-                 const OptimizerPeer *peer);
-} OptimizerKernels;
 
 // ---- a backend's -------------------------------------------------------------------------------
 

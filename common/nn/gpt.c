@@ -16,19 +16,34 @@ enum { ATTENTION_QKV, ATTENTION_OUT };                         // of its attenti
 enum { MLP_IN, MLP_GELU, MLP_OUT };                            // and of its MLP
 enum { CONFIG_HEADS, CONFIG_LAYERS = 0 };                      // an attention's; a GPT's
 
-// x + attention(ln_1 x), then x + mlp(ln_2 x). pair: {x, tokens [batch, length]}
+// The residual stream between blocks: a tensor x, or {x, branch}, whose sum the next layer norm
+// computes.
+static Tensor *stream(Tape *tape, Tensor *x, Tensor *branch) {
+    return branch ? tuple_keep(tape, (Tensor *[]){x, branch}, 2) : x;
+}
+
+static Tensor *stream_branch(const Tensor *x) {
+    return x && x->items ? x->items[1] : NULL;
+}
+
+static Tensor *stream_sum(Tensor *x) {
+    return x && x->items ? x->items[0] : x;
+}
+
+// x + attention(ln_1 x), then x + mlp(ln_2 x). pair: {stream, tokens [batch, length]}
 static Tensor *block_forward(Module *self, Tape *tape, Tensor *pair) {
     Module **part = self->children, *attention = part[BLOCK_ATTENTION], *mlp = part[BLOCK_MLP];
-    Tensor *x = pair->items[0];
+    Tensor *x = stream_sum(pair->items[0]), *branch = stream_branch(pair->items[0]);
     const size_t length = pair->items[1]->shape[1];
-    Tensor *y = module_forward(part[BLOCK_NORM1], tape, x);
+    Tensor *y = layer_norm_add(part[BLOCK_NORM1], tape, &x, branch);
     y = module_forward(attention->children[ATTENTION_QKV], tape, y);
     y = op_attention(tape, y, length, attention->config[CONFIG_HEADS]);
-    x = layer_linear_add(attention->children[ATTENTION_OUT], tape, y, x);
-    y = module_forward(part[BLOCK_NORM2], tape, x);
+    branch = layer_linear_add(attention->children[ATTENTION_OUT], tape, y, &x);
+    y = layer_norm_add(part[BLOCK_NORM2], tape, &x, branch);
     y = module_forward(mlp->children[MLP_IN], tape, y);
     y = module_forward(mlp->children[MLP_GELU], tape, y);
-    return layer_linear_add(mlp->children[MLP_OUT], tape, y, x);
+    branch = layer_linear_add(mlp->children[MLP_OUT], tape, y, &x);
+    return stream(tape, x, branch);
 }
 
 static Tensor *gpt_forward(Module *self, Tape *tape, Tensor *tokens) {
@@ -36,9 +51,9 @@ static Tensor *gpt_forward(Module *self, Tape *tape, Tensor *tokens) {
     Tensor *x = op_embedding(tape, tokens, module_parameter(part[BODY_WTE], 0),
                              module_parameter(part[BODY_WPE], 0));
     for (int i = 0; i < blocks->child_count; i++)
-        x = module_forward(blocks->children[i], tape,
-                           tuple_create(tape, (Tensor *[]){x, tokens}, 2));
-    x = module_forward(part[BODY_NORM], tape, x);
+        x = module_forward(blocks->children[i], tape, tuple_keep(tape, (Tensor *[]){x, tokens}, 2));
+    Tensor *sum = stream_sum(x);
+    x = layer_norm_add(part[BODY_NORM], tape, &sum, stream_branch(x));
     return module_forward(self->children[GPT_HEAD], tape, x);
 }
 

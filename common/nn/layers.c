@@ -6,7 +6,7 @@
 
 #include "common/base/memory.h"
 #include "common/base/rng.h"
-#include "common/nn/ops.h"
+#include "common/nn/ops_half.h"
 
 // ---- linear, convolution: parameters {weight, bias} -------------------------------------------
 
@@ -18,10 +18,16 @@ static Tensor *linear_forward(Module *self, Tape *tape, Tensor *x) {
     return op_linear(tape, x, module_parameter(self, 0), bias_of(self));
 }
 
-Tensor *layer_linear_add(Module *layer, Tape *tape, Tensor *x, Tensor *residual) {
-    if (layer->forward != linear_forward)
-        return op_add(tape, residual, module_forward(layer, tape, x));
-    return op_linear_add(tape, x, module_parameter(layer, 0), bias_of(layer), residual);
+Tensor *layer_linear_add(Module *layer, Tape *tape, Tensor *x, Tensor **sum) {
+    const bool own = layer->forward == linear_forward;
+    if (own && tape_product_dtype(tape) == DTYPE_F32) {
+        *sum = op_linear_add(tape, x, module_parameter(layer, 0), bias_of(layer), *sum);
+        return NULL;
+    }
+    Tensor *y = module_forward(layer, tape, x);
+    if (y && tensor_is_half(y)) return y;
+    *sum = op_add(tape, *sum, y);
+    return NULL;
 }
 
 static Tensor *linear_relu_forward(Module *self, Tape *tape, Tensor *x) {
@@ -107,6 +113,14 @@ Module *layer_batch_norm(Device *device, size_t channels) {
 
 static Tensor *layer_norm_forward(Module *self, Tape *tape, Tensor *x) {
     return op_layer_norm(tape, x, module_parameter(self, 0), module_parameter(self, 1));
+}
+
+Tensor *layer_norm_add(Module *layer, Tape *tape, Tensor **sum, Tensor *branch) {
+    if (layer->forward == layer_norm_forward)
+        return op_add_layer_norm(tape, sum, branch, module_parameter(layer, 0),
+                                 module_parameter(layer, 1));
+    if (branch) *sum = op_add(tape, *sum, branch);
+    return module_forward(layer, tape, *sum);
 }
 
 Module *layer_norm(Device *device, size_t channels) {

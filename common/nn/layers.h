@@ -12,9 +12,10 @@
 Module *layer_linear(Device *device, size_t in, size_t out); // with bias
 // Linear and ReLU as one operation (op_linear_relu).
 Module *layer_linear_relu(Device *device, size_t in, size_t out);
-// layer(x) + residual, for a model's own forward: one operation, unless the layer's forward was
-// replaced.
-Tensor *layer_linear_add(Module *layer, Tape *tape, Tensor *x, Tensor *residual);
+// *sum += layer(x), for a model's own forward: one operation, unless the layer's forward was
+// replaced. Returns NULL; or, on a device that stores 16 bits, layer(x), a branch that is not yet
+// added to *sum: the next layer_norm_add does that.
+Tensor *layer_linear_add(Module *layer, Tape *tape, Tensor *x, Tensor **sum);
 Module *layer_linear_without_bias(Device *device, size_t in, size_t out);
 Module *layer_conv2d(Device *device, size_t in, size_t out, size_t kernel, size_t stride,
                      size_t pad, bool bias);
@@ -24,7 +25,10 @@ BatchNormState layer_batch_norm_state(Module *module);     // the tensors of suc
 // was replaced (by a batch norm over all ranks). residual may be NULL.
 Tensor *layer_batch_norm_relu(Module *layer, Tape *tape, Tensor *x, Tensor *residual);
 Module *layer_norm(Device *device, size_t channels); // of rows [n, channels], eps 1e-5
-Module *layer_sequential(const char *type);          // runs its children in order
+// *sum += branch (NULL: nothing), and returns layer(*sum): one operation, unless the layer's
+// forward was replaced.
+Tensor *layer_norm_add(Module *layer, Tape *tape, Tensor **sum, Tensor *branch);
+Module *layer_sequential(const char *type); // runs its children in order
 Module *layer_activation(Activation f);
 Module *layer_relu(void);
 Module *layer_flatten(void);

@@ -68,6 +68,9 @@ Tensor *op_shortcut(Tape *tape, Tensor *x, size_t channels, size_t stride);
 // [batch length, c], each of wte for its token plus that of wpe for its position.
 Tensor *op_embedding(Tape *tape, Tensor *tokens, Tensor *wte, Tensor *wpe);
 Tensor *op_layer_norm(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias); // x[n, c], [c], [c]
+// *sum = op_add(*sum, branch), and returns op_layer_norm of it: one pass over memory where the
+// device stores 16 bits. branch may be NULL: nothing is added.
+Tensor *op_add_layer_norm(Tape *tape, Tensor **sum, Tensor *branch, Tensor *weight, Tensor *bias);
 // Causal attention: qkv[batch length, 3c], a token's query, key and value -> [batch length, c]
 Tensor *op_attention(Tape *tape, Tensor *qkv, size_t length, size_t heads);
 

@@ -5,6 +5,12 @@ bool tape_stores_halves(const Tape *tape) {
     return tape->precision != PRECISION_F32 && tape->device->kernels->halves;
 }
 
+DType tape_product_dtype(const Tape *tape) {
+    return !tape_stores_halves(tape)          ? DTYPE_F32
+           : tape->precision == PRECISION_F16 ? DTYPE_F16
+                                              : DTYPE_BF16;
+}
+
 ImageSizes half_sizes(const Tensor *x) {
     size_t n = x->shape[0], c = x->ndim > 1 ? x->shape[1] : 1, inner = 1; // no scalar has 16 bits
     for (int i = 2; i < x->ndim; i++) inner *= x->shape[i];
@@ -21,8 +27,7 @@ static void half_backward(Tape *tape, TapeNode *node) {
 
 Tensor *op_half(Tape *tape, Tensor *x) {
     if (!x || tensor_is_half(x)) return x;
-    Tensor *y = tape_tensor(tape, tape->precision == PRECISION_F16 ? DTYPE_F16 : DTYPE_BF16,
-                            x->ndim, x->shape);
+    Tensor *y = tape_tensor(tape, tape_product_dtype(tape), x->ndim, x->shape);
     HALVES(tape)->narrow(tensor_precision(y), half_sizes(x), tensor_f32(x), tensor_half(y), false);
     tape_record(tape, "half", half_backward, y, 1, &x, NULL);
     return y;

@@ -1,10 +1,10 @@
 /* ops_half.h: tensors stored in 16 bits (table in tape.h), on devices with HalfKernels. For the
  * files of operations only.
  *
- * Convolution, linear and attention create 16-bit tensors. Batch norm, activations, sums, pooling,
- * upsampling and the shortcut keep the type; every other operation converts with op_float32. An
- * image's shape is [n, c, h, w]; its memory order in 16 bits, and its gradient's, is [n, h, w, c].
- * 2-D tensors stay row-major.
+ * Convolution, linear, attention and layer norm create 16-bit tensors. Batch norm, activations,
+ * sums, pooling, upsampling and the shortcut keep the type; every other operation converts with
+ * op_float32. An image's shape is [n, c, h, w]; its memory order in 16 bits, and its gradient's, is
+ * [n, h, w, c]. 2-D tensors stay row-major.
  */
 #ifndef COMMON_NN_OPS_HALF_H
 #define COMMON_NN_OPS_HALF_H
@@ -15,6 +15,9 @@
 
 // Returns whether this tape's device stores products' outputs in 16 bits.
 bool tape_stores_halves(const Tape *tape);
+
+// The type of products' outputs on this tape.
+DType tape_product_dtype(const Tape *tape);
 
 // Returns x in 16 bits: x itself, or a rounded copy.
 Tensor *op_half(Tape *tape, Tensor *x);

@@ -54,40 +54,107 @@ Tensor *op_embedding(Tape *tape, Tensor *tokens, Tensor *wte, Tensor *wpe) {
 
 // ---- layer norm ---------------------------------------------------------------------------------
 
+// The sum x + branch of a layer norm in 16 bits: a node of its own, because the sum is used later.
+typedef struct BranchAdd {
+    Tensor *branch; // in 16 bits; NULL: nothing was added
+    bool done;      // the branch's gradient is computed
+} BranchAdd;
+
+typedef struct LayerNormSaved {
+    LayerNorm norm;
+    BranchAdd add;
+} LayerNormSaved;
+
+static void branch_add_backward(Tape *tape, TapeNode *node) {
+    BranchAdd *add = node->saved;
+    const Tensor *branch = add->branch;
+    bool accumulate;
+    float *grad = add->done ? NULL : tape_grad(tape, node->inputs[1], &accumulate);
+    if (grad)
+        HALVES(tape)->narrow(tensor_precision(branch), half_sizes(branch), node->output->grad,
+                             (void *)grad, accumulate);
+    add->done = false;
+    tape_grad_done(tape, node->inputs[1]);
+    tape_pass_gradient(tape, node, node->inputs[0], true);
+}
+
+// The layer norm is the first use of the sum, so its backward is the last: the gradient of the sum
+// is complete then, and the branch's is the same, rounded. Returns its memory; NULL: left to
+// branch_add_backward.
+static uint16_t *branch_gradient(Tape *tape, BranchAdd *add) {
+    bool accumulate;
+    if (!add->branch || !add->branch->requires_grad || add->branch->has_grad) return NULL;
+    add->done = true;
+    return (void *)tape_grad(tape, add->branch, &accumulate);
+}
+
 static void layer_norm_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
-    LayerNorm norm = *(const LayerNorm *)node->saved;
+    LayerNormSaved *saved = node->saved;
+    LayerNorm norm = saved->norm;
     norm.weight = tensor_f32(weight); // a sharded weight is elsewhere now
     norm.bias = tensor_f32(bias);
     NormGradient to = {0};
     to.dx = tape_grad(tape, x, &to.add_dx);
     to.dweight = tape_grad(tape, weight, &to.add_dweight);
     to.dbias = tape_grad(tape, bias, &to.add_dbias);
-    KERNELS(tape)->layer_norm_gradient(&norm, node->output->grad, &to);
+    if (tensor_is_half(node->output))
+        HALVES(tape)->layer_norm_gradient(tensor_precision(node->output), &norm,
+                                          half_gradient(node->output), &to,
+                                          branch_gradient(tape, &saved->add));
+    else
+        KERNELS(tape)->layer_norm_gradient(&norm, node->output->grad, &to);
     tape_grad_done(tape, bias);
     tape_grad_done(tape, weight);
     tape_grad_done(tape, x);
 }
 
-Tensor *op_layer_norm(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
+static void half_layer_norm(Tape *tape, Tensor **x, LayerNormSaved *saved, const Tensor *y) {
+    Tensor *branch = saved->add.branch, *sum = *x;
+    if (branch) sum = tape_tensor(tape, DTYPE_F32, 2, y->shape);
+    HALVES(tape)->layer_norm(tensor_precision(y), &saved->norm, branch ? tensor_half(branch) : NULL,
+                             tensor_f32(sum), tensor_half(y));
+    if (!branch) return;
+    saved->norm.x = tensor_f32(sum);
+    tape_record(tape, "add", branch_add_backward, sum, 2, (Tensor *[]){*x, branch}, &saved->add);
+    *x = sum;
+}
+
+Tensor *op_add_layer_norm(Tape *tape, Tensor **sum, Tensor *branch, Tensor *weight, Tensor *bias) {
+    const bool narrows = tape_stores_halves(tape);
+    Tensor *x = op_float32(tape, *sum);
+    const bool fused = narrows && x && branch && tensor_is_half(branch);
+    if (branch && !fused) x = op_add(tape, x, branch);
+    *sum = x;
     if (!x) return NULL;
+    if (fused && !tensor_same_shape(x, branch))
+        return tape_fail(tape, "layer_norm", "a branch %s does not fit %s",
+                         tensor_describe(branch).text, tensor_describe(x).text);
     if (x->ndim != 2 || x->shape[1] != tensor_count(weight))
         return tape_fail(tape, "layer_norm", "input %s does not fit %zu channels",
                          tensor_describe(x).text, tensor_count(weight));
-    x = op_float32(tape, x);
-    LayerNorm *norm = tape_alloc(tape, sizeof *norm);
-    *norm = (LayerNorm){.x = tensor_f32(x),
-                        .rows = x->shape[0],
-                        .channels = x->shape[1],
-                        .weight = tensor_f32(weight),
-                        .bias = tensor_f32(bias),
-                        .mean = tape_memory(tape, x->shape[0] * sizeof(float)),
-                        .invstd = tape_memory(tape, x->shape[0] * sizeof(float)),
-                        .eps = 1e-5f};
-    Tensor *y = tape_tensor(tape, DTYPE_F32, 2, x->shape);
-    KERNELS(tape)->layer_norm(norm, tensor_f32(y));
-    tape_record(tape, "layer_norm", layer_norm_backward, y, 3, (Tensor *[]){x, weight, bias}, norm);
+    LayerNormSaved *saved = tape_alloc(tape, sizeof *saved);
+    saved->add = (BranchAdd){.branch = fused ? branch : NULL};
+    saved->norm = (LayerNorm){.x = tensor_f32(x),
+                              .rows = x->shape[0],
+                              .channels = x->shape[1],
+                              .weight = tensor_f32(weight),
+                              .bias = tensor_f32(bias),
+                              .mean = tape_memory(tape, x->shape[0] * sizeof(float)),
+                              .invstd = tape_memory(tape, x->shape[0] * sizeof(float)),
+                              .eps = 1e-5f};
+    Tensor *y = tape_tensor(tape, tape_product_dtype(tape), 2, x->shape);
+    if (narrows)
+        half_layer_norm(tape, sum, saved, y);
+    else
+        KERNELS(tape)->layer_norm(&saved->norm, tensor_f32(y));
+    tape_record(tape, "layer_norm", layer_norm_backward, y, 3, (Tensor *[]){*sum, weight, bias},
+                saved);
     return y;
+}
+
+Tensor *op_layer_norm(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
+    return op_add_layer_norm(tape, &x, NULL, weight, bias);
 }
 
 // ---- attention ----------------------------------------------------------------------------------

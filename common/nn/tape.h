@@ -25,7 +25,9 @@
  *     upsampling, shortcut
  *   flatten of images, tuple items,  -                         float32, exact   input's type
  *     copies to another device
- *   layer norm, losses               float32                   float32          float32
+ *   layer norm                       float32                   16 bits          float32, which the
+ *                                                                                 product rounds
+ *   losses                           float32                   float32          float32
  *   all other operations             float32                   float32          its autocast list
  *
  * Operands are activations, weights, biases and gradients. On CPUs the missing rounding of stored

@@ -18,6 +18,12 @@ Tensor *tuple_create(Tape *tape, Tensor *const *items, int count) {
     return tuple;
 }
 
+Tensor *tuple_keep(Tape *tape, Tensor *const *items, int count) {
+    Tensor *tuple = tuple_alloc(tape, count);
+    for (int i = 0; i < count; i++) tuple->items[i] = items[i];
+    return tuple;
+}
+
 size_t tuple_leaves(Tensor *tensor, Tensor **leaves) {
     if (!tensor || !tensor->items) {
         if (leaves) leaves[0] = tensor;

@@ -20,6 +20,9 @@ typedef struct Tape Tape; // common/nn/tape.h
 // Returns a tuple in the tape's arena; the items may have other owners. count may be 0.
 Tensor *tuple_create(Tape *tape, Tensor *const *items, int count);
 
+// The same for tensors that stay within a model: they keep their types (table in tape.h).
+Tensor *tuple_keep(Tape *tape, Tensor *const *items, int count);
+
 // Returns the number of leaves; fills leaves[] unless it is NULL.
 size_t tuple_leaves(Tensor *tensor, Tensor **leaves);
 

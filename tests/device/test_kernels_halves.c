@@ -1,68 +1,7 @@
 /* test_kernels_halves.c: the kernels over tensors in 16 bits of a device against the reference. The
  * device is on the command line; "cpu" has none of them.
  */
-#include "tests/rigs/half_types.h"
-#include "tests/rigs/two_devices.h"
-
-#include "common/base/half.h"
-
-// fp16 where it is wanted, otherwise the first type of the tested device. state: TwoDevices *.
-static Precision type_of(void *state, bool wants_f16) {
-    return half_type(((const TwoDevices *)state)->of[TESTED], wants_f16);
-}
-
-static uint16_t to_half(Precision precision, float x) {
-    return precision == PRECISION_F16 ? half_to_f16(x) : half_to_bf16(x);
-}
-
-static float from_half(Precision precision, uint16_t x) {
-    return precision == PRECISION_F16 ? half_from_f16(x) : half_from_bf16(x);
-}
-
-// ---- tensors in 16 bits -----------------------------------------------------------------------
-
-// values[count] rounded, with guards behind them.
-static Both half_floats(TwoDevices *two, Precision precision, const float *values, size_t count) {
-    uint16_t *host = two_take(two, NULL, NULL, (count + GUARD) * sizeof *host);
-    for (size_t i = 0; i < count + GUARD; i++)
-        host[i] = i < count ? to_half(precision, values[i]) : 0x1234;
-    Both both = both_bytes(two, host, (count + GUARD) * sizeof *host);
-    both.bytes = count * sizeof *host;
-    return both;
-}
-
-static Both half_normal(TwoDevices *two, Precision precision, size_t count, uint64_t which) {
-    return half_floats(two, precision, two_normal(two, count, which), count);
-}
-
-// To be overwritten, or added to.
-static Both half_start(TwoDevices *two, Precision precision, size_t count, bool accumulate) {
-    float *values = two_normal(two, count, 99);
-    for (size_t i = 0; i < count && !accumulate; i++) values[i] = NAN;
-    return half_floats(two, precision, values, count);
-}
-
-// units: how many units in the last place of the largest an element may be off. A sum that lies
-// between two numbers may be rounded to either, if it was not added up in the same order.
-static void half_check(Both both, Precision precision, double units, const char *what) {
-    size_t count = both.bytes / sizeof(uint16_t);
-    const uint16_t *tested = both_read(both, TESTED, both.bytes + GUARD * sizeof *tested);
-    const uint16_t *ref = both_read(both, REF, both.bytes);
-    double scale = 0, unit = precision == PRECISION_F16 ? 0x1p-10 : 0x1p-7;
-    for (size_t i = 0; i < count; i++) {
-        double size = fabs((double)from_half(precision, ref[i]));
-        scale = size > scale ? size : scale;
-    }
-    for (size_t i = 0; i < count; i++) {
-        double a = (double)from_half(precision, tested[i]);
-        double b = (double)from_half(precision, ref[i]);
-        if (!(fabs(a - b) <= units * unit * scale))
-            fail_msg("%s, element %zu of %zu: %.9g, reference %.9g, largest %.3g", what, i, count,
-                     a, b, scale);
-    }
-    for (size_t i = count; i < count + GUARD; i++)
-        if (tested[i] != 0x1234) fail_msg("%s: written behind its %zu elements", what, count);
-}
+#include "tests/rigs/half_tensors.h"
 
 // ---- elements ---------------------------------------------------------------------------------
 
@@ -127,6 +66,60 @@ static void elements(void **state) {
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         for (int p = type_of(*state, false); p <= PRECISION_F16; p++)
             check_elements(*state, (Precision)p, counts[i]);
+}
+
+// ---- layer norm -------------------------------------------------------------------------------
+
+enum { WITH_BRANCH = 1, ADD = 2, WANT_DX = 4, WANT_DW = 8, WANT_DB = 16, FLAGS = 32 };
+
+static void check_layer_norm(TwoDevices *two, Precision p, size_t rows, size_t channels,
+                             int flags) {
+    const bool branched = flags & WITH_BRANCH, add = flags & ADD;
+    const bool want[] = {flags & WANT_DX, flags & WANT_DW, flags & WANT_DB};
+    const size_t count = rows * channels;
+    float *values = two_normal(two, count, 1);
+    for (size_t i = 0; i < count; i++) values[i] = 3 + 2 * values[i];
+    Both x = both_floats(two, values, count), branch = half_normal(two, p, count, 2);
+    Both sum = both_start(two, count, !branched), y = half_start(two, p, count, false);
+    Both weight = both_normal(two, channels, 3), bias = both_normal(two, channels, 4);
+    Both mean = both_start(two, rows, false), invstd = both_start(two, rows, false);
+    Both dy = half_normal(two, p, count, 5), dx = both_start(two, count, add || !want[0]);
+    Both dw = both_start(two, channels, add || !want[1]);
+    Both db = both_start(two, channels, add || !want[2]);
+    Both dbranch = half_start(two, p, count, !(want[0] && branched));
+    for (int d = 0; d < DEVICES; d++) {
+        const HalfKernels *k = two_kernels(two, d)->halves;
+        LayerNorm norm = {x.of[d],    rows,       channels,     weight.of[d],
+                          bias.of[d], mean.of[d], invstd.of[d], 1e-5f};
+        k->layer_norm(p, &norm, branched ? branch.of[d] : NULL, sum.of[d], y.of[d]);
+        if (branched) norm.x = sum.of[d];
+        const NormGradient to = {want[0] ? dx.of[d] : NULL,
+                                 want[1] ? dw.of[d] : NULL,
+                                 want[2] ? db.of[d] : NULL,
+                                 add,
+                                 add,
+                                 add};
+        k->layer_norm_gradient(p, &norm, dy.of[d], &to, want[0] && branched ? dbranch.of[d] : NULL);
+    }
+    both_check(sum, 0, "layer_norm sum");
+    both_check(mean, 1e-6, "layer_norm mean");
+    both_check(invstd, 1e-6, "layer_norm invstd");
+    half_check(y, p, 1, "layer_norm");
+    both_check(dx, 3e-6, "layer_norm dx");
+    both_check(dw, 1e-6, "layer_norm dweight");
+    both_check(db, 1e-6, "layer_norm dbias");
+    half_check(dbranch, p, 1, "layer_norm dbranch");
+    two_free(two);
+}
+
+// Also more columns than threads of a block (1600 and 1025), and more rows than one group of blocks
+// takes (301), or than all blocks take at once (2100).
+static void layer_norms(void **state) {
+    const size_t cases[][2] = {{0, 5},    {3, 3},    {7, 17},   {33, 64},  {5, 129},
+                               {67, 768}, {301, 35}, {9, 1600}, {2, 1025}, {2100, 8}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int flags = 0; flags < FLAGS; flags++)
+            check_layer_norm(*state, type_of(*state, flags % 3), cases[i][0], cases[i][1], flags);
 }
 
 // ---- linear -----------------------------------------------------------------------------------
@@ -581,6 +574,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(turns, &two),
         cmocka_unit_test_prestate(elements, &two),
+        cmocka_unit_test_prestate(layer_norms, &two),
         cmocka_unit_test_prestate(layers, &two),
         cmocka_unit_test_prestate(a_layer_keeps_nan, &two),
         cmocka_unit_test_prestate(attention, &two),

@@ -152,7 +152,12 @@ static void types(void **state) {
         expect(op_add(tape, z, op_float32(tape, z)), DTYPE_F32, "a sum of rows of float32");
         expect(op_add(tape, z, z), half, "a sum of rows");
         expect(op_relu(tape, z), half, "relu of rows");
-        expect(op_layer_norm(tape, z, ones(tape, 8), ones(tape, 8)), DTYPE_F32, "layer_norm");
+        expect(op_layer_norm(tape, z, ones(tape, 8), ones(tape, 8)), half, "layer_norm");
+        Tensor *sum = rows_of_ones(tape, z->shape[0], 8);
+        expect(op_add_layer_norm(tape, &sum, z, ones(tape, 8), ones(tape, 8)), half,
+               "layer_norm of a sum");
+        expect(sum, DTYPE_F32, "the sum");
+        expect(tuple_keep(tape, &z, 1)->items[0], half, "a kept item of a tuple");
         Tensor *qkv = rows_of_ones(tape, 6, 12);
         expect(op_attention(tape, qkv, 3, 2), half, "attention of float32");
         expect(op_attention(tape, op_half(tape, qkv), 3, 2), half, "attention");
@@ -263,11 +268,54 @@ static void attention_and_another_reader(void **state) {
     device_close(device);
 }
 
+// Of a residual stream and its branch: through the sum's layer norm, another consumer of the sum,
+// and one of the branch (`also`). dx[2]: the gradients of the stream and of the branch's input.
+static void stream_gradients(Device *device, Precision precision, bool also, float *dx[2]) {
+    Error err = {0};
+    const size_t square[] = {WIDTH, WIDTH};
+    Tape *tape = tape_create(device, NULL);
+    tape->precision = precision;
+    Tensor *x[2], *weight = random_tensor(tape, 2, square, 4, 0.2f);
+    for (int i = 0; i < 2; i++) {
+        x[i] = random_tensor(tape, 2, (size_t[]){TOKENS, WIDTH}, 5 + (uint64_t)i, 1);
+        x[i]->requires_grad = true;
+    }
+    Tensor *sum = x[0], *branch = op_linear(tape, x[1], weight, NULL);
+    Tensor *y = op_add_layer_norm(tape, &sum, branch, random_tensor(tape, 1, square, 7, 1),
+                                  random_tensor(tape, 1, square, 8, 1));
+    y = op_add(tape, sum, op_linear(tape, y, random_tensor(tape, 2, square, 9, 0.2f), NULL));
+    if (also) y = op_add(tape, y, op_linear(tape, branch, weight, NULL));
+    Tensor *target = random_tensor(tape, 2, (size_t[]){TOKENS, WIDTH}, 10, 1);
+    Tensor *loss = op_squared_error(tape, y, target, 16);
+    CHECK_OK(tape_error(tape, &err) == 0, err);
+    CHECK_OK(tape_backward(tape, loss, &err) == 0, err);
+    for (int i = 0; i < 2; i++) device_copy(NULL, dx[i], device, x[i]->grad, tensor_bytes(x[i]));
+    tape_close(tape);
+}
+
+static void a_branch_of_a_stream(void **state) {
+    (void)state;
+    float wanted[2][TOKENS * WIDTH], got[2][TOKENS * WIDTH];
+    Device *cpu = open_device("cpu"), *device = open_device(name);
+    for (int also = 0; also < 2; also++) {
+        stream_gradients(cpu, PRECISION_F32, also, (float *[]){wanted[0], wanted[1]});
+        for (int p = first_half(device); p <= PRECISION_F16; p++) {
+            const double tolerance = p == PRECISION_BF16 ? 0.04 : 0.005;
+            stream_gradients(device, (Precision)p, also, (float *[]){got[0], got[1]});
+            compare(got[0], wanted[0], TOKENS * WIDTH, tolerance, "the stream's gradient");
+            compare(got[1], wanted[1], TOKENS * WIDTH, tolerance, "the gradient of a branch");
+        }
+    }
+    device_close(cpu);
+    device_close(device);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) name = argv[1];
     if (device_available(name) == 0) return STATUS_SKIPPED;
     const struct CMUnitTest tests[] = {cmocka_unit_test(half_the_memory), cmocka_unit_test(types),
                                        cmocka_unit_test(gradients_meet),
-                                       cmocka_unit_test(attention_and_another_reader)};
+                                       cmocka_unit_test(attention_and_another_reader),
+                                       cmocka_unit_test(a_branch_of_a_stream)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

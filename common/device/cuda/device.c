@@ -193,8 +193,9 @@ static void open_parts(CudaDevice *cuda) {
     CUDA(cudaEventCreateWithFlags(&cuda->moment, cudaEventDisableTiming));
     cuda->allocator = cuda_allocator_create(
         (CudaMemorySource){.take = memory_take, .give_back = memory_give_back});
-    cuda->arrived = take(cuda, sizeof *cuda->arrived);
-    CUDA(cudaMemsetAsync(cuda->arrived, 0, sizeof *cuda->arrived, cuda->compute));
+    const size_t counters = CUDA_ARRIVED * sizeof *cuda->arrived;
+    cuda->arrived = take(cuda, counters);
+    CUDA(cudaMemsetAsync(cuda->arrived, 0, counters, cuda->compute));
     cuda->staging = cuda_staging_create();
     cuda->plans = cuda_plans_create();
     cuda->convolutions = cuda_convolutions_create(cuda);

@@ -27,6 +27,8 @@ typedef struct CudaAllocator CudaAllocator;       // allocator.h
 typedef struct CudaStaging CudaStaging;           // copy.c
 typedef struct PlanCache PlanCache;               // plan_cache.h
 
+enum { CUDA_ARRIVED = 17 }; // counters of blocks: of a grid, and of 16 groups of its blocks
+
 typedef struct CudaDevice {
     Device *device;
     int ordinal; // CUDA's number of the card
@@ -40,7 +42,7 @@ typedef struct CudaDevice {
     // Scratch memory of the compute stream, shared by consecutive launches; grows.
     void *workspace;
     size_t workspace_bytes;
-    unsigned *arrived; // [1], device memory, 0 between kernels: reduce.cuh's
+    unsigned *arrived; // [CUDA_ARRIVED], device memory, 0 between kernels: reduce.cuh's
     bool capturing;
     double wait_s; // deadline of a host wait
     // copy.c: the event at which another stream starts, the pinned staging memory of host

@@ -1,7 +1,8 @@
 /* half.cu: tensors in 16 bits, images with the channels last: elements and windows, and the table
  * of all kernels in 16 bits (linear: blas.c, attention: attention/choice.cu, convolution: conv.cu,
- * batch norm: norm.cu). One thread computes one element, in float32, and rounds it; neighbouring
- * threads have neighbouring channels of the same pixel, which are adjacent in memory.
+ * batch norm: norm.cu, layer norm: layer_norm.cu). One thread computes one element, in float32, and
+ * rounds it; neighbouring threads have neighbouring channels of the same pixel, which are adjacent
+ * in memory.
  */
 #include "common/device/cuda/activations.cuh"
 #include "common/device/cuda/map.cuh"
@@ -137,6 +138,8 @@ extern "C" const HalfKernels cuda_halves = {
     .add_to = cuda_half_add_to,
     .activation = cuda_half_activation,
     .activation_gradient = cuda_half_activation_gradient,
+    .layer_norm = cuda_half_layer_norm,
+    .layer_norm_gradient = cuda_half_layer_norm_gradient,
     .attention = cuda_half_attention,
     .attention_gradient = cuda_half_attention_gradient,
     .narrow_linear = cuda_half_narrow_linear,

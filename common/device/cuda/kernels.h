@@ -33,6 +33,8 @@ CUDA_ENTRY(TransformerKernels, attention, cuda_attention);
 CUDA_ENTRY(TransformerKernels, attention_gradient, cuda_attention_gradient);
 CUDA_ENTRY(HalfKernels, attention, cuda_half_attention); // attention/choice.cu
 CUDA_ENTRY(HalfKernels, attention_gradient, cuda_half_attention_gradient);
+CUDA_ENTRY(HalfKernels, layer_norm, cuda_half_layer_norm); // layer_norm.cu
+CUDA_ENTRY(HalfKernels, layer_norm_gradient, cuda_half_layer_norm_gradient);
 CUDA_ENTRY(HalfKernels, linear_workspace, cuda_half_linear_workspace); // blas.c
 CUDA_ENTRY(HalfKernels, linear, cuda_half_linear);
 CUDA_ENTRY(HalfKernels, linear_weight_gradient, cuda_half_linear_weight_gradient);

@@ -23,6 +23,22 @@ extern "C" {
 #include "common/device/cuda/kernels.h"
 }
 
+// ---- rows: a warp each ------------------------------------------------------------------------
+
+enum { WARPS = CUDA_BLOCK / CUDA_WARP };
+
+// Blocks for work of which each block takes `each` at a time, and comes back for more.
+static inline unsigned grid_of(const CudaDevice *cuda, size_t count, size_t each) {
+    size_t needed = (count + each - 1) / each, most = (size_t)cuda->processors * 8;
+    return (unsigned)(needed < most ? needed : most);
+}
+
+// for every row once, over the grid's warps; `lane` is the thread's.
+#define FOR_EACH_ROW(row, lane, rows)                                                     \
+    const unsigned lane = threadIdx.x % CUDA_WARP;                                        \
+    for (size_t row = (size_t)blockIdx.x * WARPS + threadIdx.x / CUDA_WARP; row < (rows); \
+         row += (size_t)gridDim.x * WARPS)
+
 // ---- first stage: parts ---------------------------------------------------------------------
 
 struct Sums {

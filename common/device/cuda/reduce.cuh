@@ -124,24 +124,31 @@ static inline GridSum grid_sum_room(CudaDevice *cuda, size_t count, size_t each)
     return {blocks, (double *)cuda_workspace(cuda, blocks * sizeof(double)), cuda->arrived};
 }
 
-// All threads of all blocks bring a number; one thread of the grid calls finish(their sum). Once
-// per kernel, as its end: the block that arrives last leaves `arrived` as the next kernel wants it.
-template <typename Finish>
-static __device__ void grid_sum(double own, const GridSum &room, const Finish &finish) {
+// Returns whether this block is the last of `count` blocks that call this with the counter. Its
+// threads then read what the others wrote before their calls (through volatile, past its own
+// cache). The counter is 0 before and after the kernel.
+static inline __device__ bool arrives_last(unsigned *arrived, unsigned count) {
     __shared__ bool is_last;
-    own = block_sum(own);
+    __threadfence(); // a block that sees this one counted sees its writes
+    __syncthreads();
     if (threadIdx.x == 0) {
-        room.sums[blockIdx.x] = own;
-        __threadfence(); // a thread that sees this block counted sees its sum
-        is_last = atomicAdd(room.arrived, 1u) == gridDim.x - 1;
+        is_last = atomicAdd(arrived, 1u) == count - 1;
+        if (is_last) *arrived = 0;
         __threadfence();
     }
     __syncthreads();
-    if (!is_last) return;
+    return is_last;
+}
+
+// All threads of all blocks bring a number; one thread of the grid calls finish(their sum). Once
+// per kernel, as its end.
+template <typename Finish>
+static __device__ void grid_sum(double own, const GridSum &room, const Finish &finish) {
+    own = block_sum(own);
+    if (threadIdx.x == 0) room.sums[blockIdx.x] = own;
+    if (!arrives_last(room.arrived, gridDim.x)) return;
     double sum = block_sum_of(room.sums, gridDim.x);
-    if (threadIdx.x != 0) return;
-    *room.arrived = 0;
-    finish(sum);
+    if (threadIdx.x == 0) finish(sum);
 }
 
 template <typename Own, typename Finish>

@@ -7,14 +7,6 @@
 
 #include "common/device/cuda/norm.cuh"
 
-enum { WARPS = CUDA_BLOCK / CUDA_WARP };
-
-// Blocks for work of which each block takes `each` at a time, and comes back for more.
-static unsigned grid_of(const CudaDevice *cuda, size_t count, size_t each) {
-    size_t needed = (count + each - 1) / each, most = (size_t)cuda->processors * 8;
-    return (unsigned)(needed < most ? needed : most);
-}
-
 // ---- embedding ----------------------------------------------------------------------------------
 
 static __device__ bool is_token(const Embedding &of, size_t row) {
@@ -108,12 +100,6 @@ static void cuda_position_gradient(const Embedding *embedding, const float *dy, 
 }
 
 // ---- layer norm: a warp per row -----------------------------------------------------------------
-
-// for every row once, over the grid's warps; `lane` is the thread's.
-#define FOR_EACH_ROW(row, lane, rows)                                                     \
-    const unsigned lane = threadIdx.x % CUDA_WARP;                                        \
-    for (size_t row = (size_t)blockIdx.x * WARPS + threadIdx.x / CUDA_WARP; row < (rows); \
-         row += (size_t)gridDim.x * WARPS)
 
 static void cuda_layer_norm(const LayerNorm *of, float *y) {
     const LayerNorm norm = *of;

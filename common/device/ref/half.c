@@ -197,6 +197,30 @@ static void ref_half_linear_input_gradient(Compute how, LinearShape s, const uin
                                      dx, s.rows * s.in, false);
 }
 
+// ---- layer norm -------------------------------------------------------------------------------
+
+static void ref_half_layer_norm(Precision precision, const LayerNorm *norm, const uint16_t *branch,
+                                float *sum, uint16_t *y) {
+    Wide w = widen(precision, rows_of(norm->rows, norm->channels), NONE, NONE, NONE);
+    LayerNorm plain = *norm;
+    if (branch) {
+        ref_half_add_to(precision, sum, norm->x, branch, count_of(w.sizes));
+        plain.x = sum;
+    }
+    ref_transformer.layer_norm(&plain, w.result);
+    finish(&w, y, false);
+}
+
+static void ref_half_layer_norm_gradient(Precision precision, const LayerNorm *norm,
+                                         const uint16_t *dy, const NormGradient *to,
+                                         uint16_t *dbranch) {
+    const ImageSizes of = rows_of(norm->rows, norm->channels);
+    Wide w = widen(precision, of, (Operand){of, dy}, NONE, NONE);
+    ref_transformer.layer_norm_gradient(norm, w.a, to);
+    if (dbranch) put(precision, of, to->dx, dbranch, false);
+    discard(&w);
+}
+
 // ---- attention --------------------------------------------------------------------------------
 
 // qkv has three parts of so many channels, y and dy one.
@@ -411,6 +435,8 @@ const HalfKernels ref_halves = {
     .add_to = ref_half_add_to,
     .activation = ref_half_activation,
     .activation_gradient = ref_half_activation_gradient,
+    .layer_norm = ref_half_layer_norm,
+    .layer_norm_gradient = ref_half_layer_norm_gradient,
     .attention = ref_half_attention,
     .attention_gradient = ref_half_attention_gradient,
     .narrow_linear = ref_half_narrow_linear,
