@@ -60,6 +60,6 @@ rm -rf out
 echo 'int nothing;' >none.c
 compare 2 none.c
 checks=$((checks + 1))
-has err.txt "error: --mine $work/none.c: defines none of own_dp, own_ddp, own_all_reduce"
+has err.txt "error: --mine $work/none.c: defines none of own_dp, own_ddp, own_fsdp, own_all_reduce"
 [ ! -e out/runs ] || fail "runs were made with a file that is refused"
 tally compare_mine

@@ -2,6 +2,7 @@
 # regress.sh BIN_DIR: bench/regress.sh on repeats made by hand: what is slower, what is not, and what it refuses.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/checks.sh"
+command -v python3 >/dev/null || { echo "skipped: there is no python3" && exit 77; }
 mkdir before after
 
 # repeats FOLDER MODEL DISTURBED MS...: rows of a repeats.csv
