@@ -14,7 +14,7 @@ the root is gathered once; 4 (2 P) where weights stay whole after the forward pa
 import re
 
 from .look import NAMES
-from .results import median
+from .results import median, settled
 from .text import listed
 from .traces import read_events
 
@@ -166,10 +166,9 @@ def moved_table(rows):
 
 def sharded_sentence(rows, gbit):
     """The medians over the rounds that nothing disturbed; over all, and said so, where these are fewer than half."""
-    quiet = [row for row in rows if not row.is_true("disturbed")]
-    lost = 2 * len(quiet) < len(rows)
+    counted, lost = settled(rows, lambda row: row.is_true("disturbed"))
     ratio, hidden, later, gathers, first, computing = (
-        median([row.number(name) for row in (rows if lost else quiet)])
+        median([row.number(name) for row in counted])
         for name in ("fsdp_over_ddp", "hidden", "hidden_later", "gathers_ms", "first_ms", "computing_ms"))
     text = (f"Through memory FSDP's step takes {ratio:.2f} times as long as DDP's (aim: at most 1.15). Over {gbit} Gbit/s {100 * hidden:.0f} % of its "
             f"{gathers:.2f} ms of gathers are hidden behind {computing:.2f} ms of computing. Before the root's and the first block's, {first:.2f} ms, "

@@ -6,7 +6,7 @@ What stays disturbed says so in its row and takes part in no sentence.
 from pathlib import Path
 
 from . import section
-from .results import Results, mean, median, network_name, quantile, quartiles, read_csv, unique, write_csv
+from .results import Results, are_far_apart, mean, median, network_name, quartiles, read_csv, settled, unique, write_csv
 from .text import columns, listed, markdown_table, terminal_table
 
 PAPER = Path(__file__).resolve().parent.parent / "paper"
@@ -91,22 +91,14 @@ def collect(results):
 # ---- what is said of it -----------------------------------------------------------------------------------------------
 
 
-def settled(rows, *key):
-    """The rows that count, by their key: of each run the rounds that were not disturbed, if they are at least half; otherwise all, and
-    True. The word "emulated" goes from the link's name: the rows' reader says it for all."""
+def settled_by(rows, *key):
+    """The rows that count by their key, and whether most of these are disturbed. The word "emulated" goes from the link's name: the rows' reader says it for all."""
     found = {}
     for row in rows:
         row["link"] = row["link"].replace(" (emulated)", "")
         found.setdefault(tuple(row[column] for column in key), []).append(row)
     for name, mine in found.items():
-        quiet = [row for row in mine if not row.is_true("disturbed")]
-        lost = 2 * len(quiet) < len(mine)
-        yield name, mine if lost else quiet, lost
-
-
-def are_far_apart(times):
-    """Half of the rounds within a quarter of each other are enough to go by."""
-    return quantile(times, 0.75) > 1.25 * quantile(times, 0.25)
+        yield name, *settled(mine, lambda row: row.is_true("disturbed"))
 
 
 def medians(rows):
@@ -115,7 +107,7 @@ def medians(rows):
         return []
     key = list(rows[0])[2]
     table = []
-    for (model, link, value), mine, lost in settled(rows, "model", "link", key):
+    for (model, link, value), mine, lost in settled_by(rows, "model", "link", key):
         seconds = [row.number("seconds") for row in mine]
         table.append((f"{model} {link}", value, median(seconds), lost or are_far_apart(seconds)))
     return table
@@ -138,7 +130,7 @@ def breakdown_table(rows):
     """Figure 6: the run, its parts as shares of the step without overlap, the overlapped step as such a share, and how much of what
     could be hidden was hidden, or "disturbed"."""
     runs = [(f"{model} {link} (emulated)", [[row.number(part) for part in (*PARTS, "overlapped_ms")] for row in mine], lost)
-            for (model, link), mine, lost in settled(rows, "model", "link")]
+            for (model, link), mine, lost in settled_by(rows, "model", "link")]
     runs += [(f"{row['run']} (paper)", [[*(row.number(part) for part in ("forward", "backward", "communication", "optimizer")), 0.0,
                                         row.number("overlapped")]], False) for row in read_csv(PAPER / "figure6.csv")]
     table = [["run", "fwd", "bwd", "comm", "opt", "rest", "overlap", "hidden"]]

@@ -10,7 +10,7 @@ import math
 import re
 
 from . import section
-from .results import Results, median, network_name, quantile, quartiles, unique, write_csv
+from .results import Results, are_far_apart, median, network_name, quartiles, settled, unique, write_csv
 from .text import folded, markdown_table, terminal_table
 from .traces import argument, overlap_of, read_events
 
@@ -136,13 +136,8 @@ class Prices:
     def counted(self, *runs):
         """The rounds that count for a row made of these runs, and whether the row is disturbed: most rounds are, and then all are
         there; or the times of one of the runs lie so far apart that something disturbed them, though no probe says it."""
-        here = [turn for turn in self.rounds if not any((run, turn) in self.bad for run in runs)]
-        lost = 2 * len(here) < len(self.rounds)
-        here = self.rounds if lost else here
-        for run in runs:
-            times = [self.ms.get((run, turn), 0.0) for turn in here]
-            lost = lost or quantile(times, 0.75) > 1.25 * quantile(times, 0.25)
-        return here, lost
+        here, lost = settled(self.rounds, lambda turn: any((run, turn) in self.bad for run in runs))
+        return here, lost or any(are_far_apart([self.ms.get((run, turn), 0.0) for turn in here]) for run in runs)
 
     def of_set(self, name):
         return [run for run in self.runs if run.startswith(name + "/")]

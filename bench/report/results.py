@@ -58,6 +58,18 @@ def quartiles(values):
     return tuple(quantile(values, q) for q in (0.25, 0.5, 0.75))
 
 
+def are_far_apart(times):
+    """Half of them are not within a quarter of each other: something disturbed them, though no probe says it."""
+    return quantile(times, 0.75) > 1.25 * quantile(times, 0.25)
+
+
+def settled(values, is_disturbed):
+    """(The values that count, whether most are disturbed): the undisturbed ones; all, where these are fewer than half."""
+    quiet = [value for value in values if not is_disturbed(value)]
+    lost = 2 * len(quiet) < len(values)
+    return (values if lost else quiet), lost
+
+
 def unique(values):
     return list(dict.fromkeys(values))
 
@@ -157,10 +169,8 @@ class Results:
         return any(run in noted for run in runs)
 
     def counted(self, runs):
-        """(The runs of a series that count, whether most were disturbed): the undisturbed ones; all, where these are fewer than half."""
-        quiet = [run for run in runs if not self.is_disturbed(run)]
-        lost = 2 * len(quiet) < len(runs)
-        return (runs if lost else quiet), lost
+        """The runs of a series that count, whether most were disturbed."""
+        return settled(runs, self.is_disturbed)
 
     # ---- what is the same in all parts of a comparison --------------------------------------------------
 
