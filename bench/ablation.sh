@@ -78,7 +78,8 @@ take_turns() {
     local turn n
     for ((turn = 1; turn <= turns; turn++)); do
         for n in "${!networks[@]}"; do
-            part "turn $turn of $turns over ${networks[$n]}: $total steps of the trainers and all rungs" take_turn "$turn" "$n"
+            begin_section "turn $turn of $turns over ${networks[$n]}: $total steps of the trainers and all rungs"
+            take_turn "$turn" "$n"
         done
     done
 }
@@ -89,7 +90,8 @@ same_weights() {
         echo equal || echo DIFFER
 }
 
-make_parts take_turns
+begun=$SECONDS
+make_all take_turns
 status=0 facts=("networks ${networks[*]}" "turns $turns" "rounds $rounds" "patience $patience")
 for n in "${!networks[@]}"; do
     while IFS= read -r line; do facts+=("about-$n $line"); done < <(sed '/^ingredient /,$d' "$out/runs/ladder-$n-1/output.txt")

@@ -42,7 +42,10 @@ sweep() {
 sweep_all() {
     local round backend
     for ((round = 1; round <= rounds; round++)); do
-        for backend in $backends; do part "round $round of $rounds: $backend" sweep "$backend" $round; done
+        for backend in $backends; do
+            begin_section "round $round of $rounds: $backend"
+            sweep "$backend" $round
+        done
     done
 }
 
@@ -58,6 +61,6 @@ find_mpi() {
 
 backends=shm facts=()
 ! find_mpi || { backends="shm mpi" facts=("MPI: $(mpirun --version | head -n 1)"); }
-make_parts sweep_all
+make_all sweep_all
 write_facts "quick $quick" "backends $backends" "sweeps $(cut -d ' ' -f 1 <<<"$sweeps" | paste -sd ' ' -)" "rounds $rounds" "world $world" -- "${facts[@]}"
 write_report allreduce

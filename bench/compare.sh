@@ -68,25 +68,15 @@ programs="train_single train_dp train_ddp train_fsdp ddprun compare_tensors"
 get_ready $programs
 # A report and its figures are worth an installation, and no failure.
 [[ $only_equivalence == 1 ]] || (setup_require "$install" plots) 9<&- || say "there will be no report, or one without figures"
-trap 'interrupted 130' INT
-trap 'interrupted 143' TERM
 # Nothing of an earlier comparison is removed before it is clear that this one can run.
 check_devices
 check_mine
 name_links
-open_results {summary,equivalence}{,-link}.csv {difference,difference-link,buckets}{,-mine}.csv {failed,growth,repeats,networks}.csv facts.txt report.{md,html} \
+open_section {summary,equivalence}{,-link}.csv {difference,difference-link,buckets}{,-mine}.csv {failed,growth,repeats,networks}.csv report.{md,html} \
     {player,whatif}.html profile.{json,txt} runs/rows.csv{,.log}
 keep_mine
 started=$SECONDS
-load=$(cut -d ' ' -f 1-3 /proc/loadavg)
-
-plan() {
-    planning=1
-    [[ $only_equivalence == 1 ]] || { measure_speed && measure_link && trace_steps && train_curves; }
-    check_equivalence
-    planning=0
-}
-plan
+plan $([[ $only_equivalence == 1 ]] || echo measure_speed measure_link trace_steps train_curves) check_equivalence
 if [[ $only_equivalence == 0 ]]; then
     measure_speed
     measure_link

@@ -85,14 +85,18 @@ measure() {
     for ((round = 1; round <= rounds; round++)); do
         for model in $models; do
             for link in $links; do
-                part "round $round of $rounds, $model over $link" measure_round "$round" "$model" "$link"
+                begin_section "round $round of $rounds, $model over $link"
+                measure_round "$round" "$model" "$link"
             done
         done
     done
-    for model in $models; do part "convergence of $model" measure_convergence "$model"; done
+    for model in $models; do
+        begin_section "convergence of $model"
+        measure_convergence "$model"
+    done
 }
 
-make_parts measure
+make_all measure
 write_facts "models $models" "links $links" "worlds $worlds" "caps $caps" "quick $quick" "rounds $rounds" \
     "cores $(count_cores)" "iterations $iterations" "hidden $hidden" -- "$(json blas "$(a_record)")"
 write_report paper

@@ -28,18 +28,20 @@ unset OPENBLAS_CORETYPE RANK WORLD_SIZE
 
 open_section {prices,counts,shapes}.csv table.txt
 
-all_parts() {
-    local round
-    part "messages and bytes" trace_promises
+measure() {
+    local round part
+    begin_section "messages and bytes"
+    trace_promises
     for ((round = 1; round <= rounds; round++)); do
-        part "round $round of $rounds: promises" time_promises "$round"
-        part "round $round of $rounds: limits" time_limits "$round"
-        part "round $round of $rounds: threads" time_threads "$round"
-        part "round $round of $rounds: batches" time_batches "$round"
+        for part in promises limits threads batches; do
+            begin_section "round $round of $rounds: $part"
+            time_$part "$round"
+        done
     done
-    part "depth against width" time_shapes
+    begin_section "depth against width"
+    time_shapes
 }
-make_parts all_parts
+make_all measure
 write_facts "models $models" "promises-mlp $(names_of mlp)" "promises-convnet $(names_of convnet)" "rounds $rounds" "splits $splits" \
     "batches $batches" "shapes $shapes" "cores $(count_cores)" "quick $quick" "patience $patience" "hidden $hidden" -- \
     "BLAS: $(json blas "$out/runs/price-mlp-plain-1/config.json")"

@@ -161,8 +161,9 @@ shard_round() {
 all_rounds() {
     local round one
     for ((round = 1; round <= rounds; round++)); do
-        [[ $only != *sharded* ]] || part "round $round of $rounds: sharded" shard_round $round
-        for one in "${wanted[@]}"; do part "round $round of $rounds: $one" measure "$one" $round; done
+        begin_section "round $round of $rounds"
+        [[ $only != *sharded* ]] || shard_round $round
+        for one in "${wanted[@]}"; do measure "$one" $round; done
     done
 }
 
@@ -174,7 +175,7 @@ if [[ $only == *batches* ]]; then
     for strategy in dp ddp zero1; do find_largest $strategy; done
 fi
 [[ $only != *memory* ]] || hold_models
-make_parts all_rounds
+make_all all_rounds
 write_facts "quick $quick" "rounds $rounds" "configurations ${wanted[*]}" "batch $batch" "worlds $worlds" "middle $middle" \
     "hidden $hidden" "memory $memory_mb" "sizes $([[ $only != *memory* ]] || echo "$sizes")" "counted $counted" \
     "sharded $([[ $only != *sharded* ]] || echo $rounds)" "cores $(count_cores)" --

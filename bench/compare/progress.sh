@@ -1,12 +1,13 @@
-# progress.sh: what is done, how much is left and how long that takes, and what an interrupted comparison
-# keeps. Sourced by compare.sh before runs.sh; all runs are counted before the first one starts (plan), and
+# progress.sh: what is done, how much is left and how long that takes, and what an interrupted command
+# keeps. Sourced before runs.sh; all runs are counted before the first one starts (plan), and
 # timed by kind: "speed-mlp" are the runs whose names begin so.
 #
 # On a terminal one line at the bottom is drawn anew with every run; elsewhere each section gets one line.
 
 declare -A planned=() finished=() spent_ms=() # by kind
 planned_runs=0 finished_runs=0 found_runs=0 all_spent_ms=0
-planning=0    # 1: train counts its runs and starts none
+planning=0    # 1: runs are counted, and none is started
+live=0        # 1: on a terminal, what a run says on stderr is seen and not kept
 section=      # what is being done, for the line
 current_run=  # the name of the current run
 bar_drawn=0
@@ -42,10 +43,11 @@ run_has_ended() { # NAME MILLISECONDS
     all_spent_ms=$((all_spent_ms + $2))
 }
 
-# A run that an interrupted comparison left: it takes no time, and says nothing of how long others take.
+# A run that an interrupted call left: it takes no time, and says nothing of how long others take.
 run_was_there() { # NAME
+    has_bar || say "kept from before: $1"
     kind_of "$1"
-    planned[$run_kind]=$((${planned[$run_kind]} - 1))
+    planned[$run_kind]=$((${planned[$run_kind]:-0} - 1))
     finished_runs=$((finished_runs + 1))
     found_runs=$((found_runs + 1))
 }
@@ -65,15 +67,20 @@ time_left() {
     printf ', about %d:%02d left' $((left / 60000)) $((left / 1000 % 60))
 }
 
+# On a terminal, but where a run writes there itself.
+has_bar() {
+    [[ -t 2 && $live == 0 ]]
+}
+
 # begin_section WHAT: says what begins now.
 begin_section() {
     section=$1
-    [[ -t 2 ]] || say "$1 ($finished_runs of $planned_runs runs done$(time_left))"
+    has_bar || say "$1 ($finished_runs of $planned_runs runs done$(time_left))"
 }
 
 draw_bar() { # RUN
     local line cells=16 full columns
-    [[ -t 2 ]] || return 0
+    has_bar || return 0
     full=$((planned_runs > 0 ? cells * finished_runs / planned_runs : 0))
     printf -v line '%*s' "$full" ''
     printf -v line '[%-*s] %d/%d runs%s: %s (%s)' "$cells" "${line// /=}" "$finished_runs" "$planned_runs" \

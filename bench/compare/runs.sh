@@ -7,7 +7,6 @@
 # it is not made again if it was made by the same command. All tables are made from these folders.
 
 deadline=600 # seconds for any one run
-live=0       # 1: on a terminal, stderr is seen and not kept
 again=0      # 1: runs are made a second time, so that commands.txt and the bar have them already
 
 # data_of MODEL: prints the data on which a model is trained here. resnet20 wants larger pictures than the digits are.
@@ -92,51 +91,47 @@ show_failure() {
     echo "error: this run failed: $(quoted "$@")" >&2
 }
 
-# run_once NAME COMMAND...: makes the run, unless an interrupted call has left it whole. commands.txt gets its command
-# in either case.
-run_once() {
-    quoted "${@:2}" >>"$out/commands.txt"
-    if is_finished "$@"; then
-        echo "kept from before: $1" >&2
-    elif ! make_run "$@"; then
-        show_failure "$@"
-        return 1
+# try_run NAME COMMAND...: makes the run, unless an interrupted call has left it whole. commands.txt gets its command in either
+# case. While the runs are only planned it counts this one.
+try_run() {
+    local begin
+    [[ $planning == 0 ]] || { plan_run "$1" && return; }
+    [[ $again == 1 ]] || quoted "${@:2}" >>"$out/commands.txt"
+    if [[ $again == 0 ]] && is_finished "$@"; then
+        run_was_there "$1"
+        return
     fi
+    draw_bar "$1"
+    current_run=$1 begin=$(now_ms)
+    make_run "$@" || { current_run= && clear_bar && return 1; }
+    current_run=
+    [[ $again == 1 ]] || run_has_ended "$1" $(($(now_ms) - begin))
 }
 
-# train NAME STRATEGY WORLD OPTION...: trains once, as run_once does: commands.txt gets the command, and the files are
-# in $out/runs/NAME. While the runs are only planned it counts this one.
+# run_once NAME COMMAND...: the same; says why a run failed.
+run_once() {
+    try_run "$@" || { show_failure "$@" && return 1; }
+}
+
+# train NAME STRATEGY WORLD OPTION...: trains once, as run_once does; the files are in $out/runs/NAME.
 train() {
-    local name=$1 folder=$out/runs/$1 strategy=$2 like=$2 world=$3 model=$5 begin
+    local name=$1 strategy=$2 like=$2 world=$3 model=$5 begin=$SECONDS
+    local -a command
     shift 3 # what follows begins with --model
     [[ $planning == 0 ]] || { plan_run "$name" && return; }
-    [[ $strategy != mine ]] || { like=$mine_like && is_mine_to_run "$name" "$model" "$world" || return 0; }
-    local -a command
+    [[ $strategy != mine ]] || like=$mine_like
     start "$like" "$world"
     # The average of the ranks' means is DP's mean to the bit if all ranks have as many rows and
     # dividing by their number is exact: the batches here are multiples of 4. Otherwise divide by the
     # global batch.
     [[ $like =~ ^(single|dp)$ || $world =~ ^[124]$ ]] || command+=(--normalize global)
     [[ $strategy != mine ]] || command+=("${mine_options[@]}")
-    command+=(--device "$device" "$@" --out "$folder")
-
-    [[ $again == 1 ]] || quoted "${command[@]}" >>"$out/commands.txt"
-    if [[ $again == 0 ]] && is_finished "$name" "${command[@]}"; then
-        run_was_there "$name"
-        return 0
+    command+=(--device "$device" "$@" --out "$out/runs/$name")
+    if [[ $strategy != mine ]]; then
+        run_once "$name" "${command[@]}"
+    elif is_mine_to_run "$name" "$model" "$world"; then
+        run_deadline=$mine_deadline try_run "$name" "${command[@]}" || mine_run_failed "$name" "$model" "$world" $((SECONDS - begin))
     fi
-    draw_bar "$name"
-    current_run=$name begin=$(now_ms)
-    if make_run "$name" "${command[@]}"; then
-        current_run=
-        [[ $again == 1 ]] || run_has_ended "$name" $(($(now_ms) - begin))
-        return 0
-    fi
-    current_run=
-    clear_bar
-    [[ $strategy != mine ]] || { mine_run_failed "$name" "$model" "$world" $((($(now_ms) - begin) / 1000)) && return; }
-    show_failure "$name" "${command[@]}"
-    return 1
 }
 
 # json KEY FILE: the value of a key that stands on a line of its own, without quotes; nothing for null.

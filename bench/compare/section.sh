@@ -1,49 +1,30 @@
 # section.sh: what the commands share that add a section of their own to the report (bench/peers/compare.sh,
-# bench/promises.sh): how they are interrupted, the machine's facts, and how bench/report is called. Sourced in
+# bench/promises.sh): how their runs are made, the machine's facts, and how bench/report is called. Sourced in
 # the root of the checkout after runs.sh; uses out, the folder, resume, and asked, the command as it was typed.
 
 # open_section FILE...: open_results (results.sh), and what Ctrl-C says.
 open_section() {
     open_results facts.txt "$@"
     load=$(cut -d ' ' -f 1-3 /proc/loadavg)
-    trap 'stop_here 130' INT
-    trap 'stop_here 143' TERM
+    trap 'interrupted 130' INT
+    trap 'interrupted 143' TERM
 }
 
-# stop_here STATUS: Ctrl-C says what is kept and how to go on.
-stop_here() {
-    trap - INT TERM
-    echo "interrupted; kept: $(find "$out/runs" -name command.txt | wc -l) finished runs, in $out/runs" >&2
-    echo "to go on: $asked$([[ $resume == 1 ]] || echo " --resume")" >&2
-    exit "$1"
-}
-
-# say_progress DONE ALL WHAT: says what begins now, and how long the rest takes at the rate since $begun.
-say_progress() {
-    local left=
-    (($1 == 0)) || left=", about $(setup_minutes $(((SECONDS - begun) * ($2 - $1) / $1))) left"
-    echo "$3 ($1 of $2 done$left)" >&2
-}
-
-# part WHAT COMMAND...: makes a part of the work, after saying which; while the parts are planned it only counts.
-part() {
-    if [[ $planning == 0 ]]; then
-        say_progress $parts_done $parts "$1"
-        "${@:2}"
-        parts_done=$((parts_done + 1))
-    else
-        parts=$((parts + 1))
-    fi
-}
-
-# make_parts FUNCTION...: counts, then makes all parts of which these functions call part, and then what was disturbed once more.
-make_parts() {
+# plan FUNCTION...: counts the runs that these functions make, before the first one is made.
+plan() {
     local one
-    parts=0 parts_done=0 planning=1
+    planned_runs=0 finished_runs=0 found_runs=0 all_spent_ms=0 planned=() finished=() spent_ms=()
+    planning=1
     for one; do "$one"; done
-    planning=0 begun=$SECONDS
-    for one; do "$one"; done
+    planning=0
+}
+
+# make_all FUNCTION: counts the runs that it makes, makes them, and then those once more that were disturbed.
+make_all() {
+    plan "$1"
+    "$1"
     repeat_disturbed_runs "${patience:-0}"
+    clear_bar
 }
 
 # timed_run NAME COMMAND...: a run whose times count, between two probes.

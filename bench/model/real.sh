@@ -47,7 +47,8 @@ measure_all() {
     local round one
     for ((round = 1; round <= rounds; round++)); do
         for one in $series; do
-            part "round $round of $rounds: ${one%%-*}, link ${one#*-}" measure_run "$one-$round"
+            begin_section "round $round of $rounds: ${one%%-*}, link ${one#*-}"
+            measure_run "$one-$round"
         done
     done
 }
@@ -58,7 +59,7 @@ timed_run profile env PROGRAM="$bin/bench_profile" sh -c '
     taskset -c 1 "$PROGRAM" "$@" --rounds 150 >/dev/null 2>&1 &
     taskset -c 0 "$PROGRAM" "$@" --rounds 60 --save "$0" && wait' \
     "$out/runs/profile/profile.json" --hidden $hidden --rows 64
-make_parts measure_all
+make_all measure_all
 cp "$out/runs/profile/profile.json" "$out/profile.json"
 write_facts "rounds $rounds" "links $links" "rest $rest" -- \
     "BLAS: $(json blas "$(a_record)")"

@@ -51,11 +51,12 @@ scale_all() {
     local one straggler
     for straggler in 1 1.5; do
         for one in $cases; do
-            part "${one#*-}, ${one%%-*} level(s), slowest device $straggler times as long" scale "$one" $straggler
+            begin_section "${one#*-}, ${one%%-*} level(s), slowest device $straggler times as long"
+            scale "$one" $straggler
         done
     done
 }
-make_parts scale_all
+make_all scale_all
 
 write_facts "cases $cases" "stragglers 1 1.5" "without $without" -- \
     "Profile: $(sed -n 's/.*"name": *"\([^"]*\)".*/\1/p' "$profile"), 64 rows a device, a bucket cap of 1 MiB"

@@ -83,15 +83,18 @@ measure_world() {
     run_once "world-$1" "$python" bench/peers/peers.py --bin "$bin" --out "$out/runs/world-$1" \
         --mpi "$out/mpi_allreduce" --device "$device" --model "$model" --world "$1" --rounds "$rounds" \
         $([[ $quick == 0 ]] || echo --quick) || status=1
-    [[ -f $out/runs/world-$1/facts.txt ]] || exit 1
+    [[ $planning == 1 || -f $out/runs/world-$1/facts.txt ]] || exit 1
 }
 
 measure_worlds() {
     local world
-    for world in $worlds; do part "$world rank(s): $rounds rounds or more" measure_world "$world"; done
+    for world in $worlds; do
+        begin_section "$world rank(s): $rounds rounds or more"
+        measure_world "$world"
+    done
 }
 
-make_parts measure_worlds
+make_all measure_worlds
 for file in peers gradients; do
     for world in $worlds; do
         cat "$out/runs/world-$world/$file.csv"

@@ -108,7 +108,7 @@ done
 kill -INT "-$job"
 status=0
 wait $job || status=$?
-[ "$status" = 130 ] && grep -q '^interrupted; kept: [1-6] finished runs' err.txt || fail "Ctrl-C: status $status, $(cat err.txt)"
+[ "$status" = 130 ] && grep -q '^interrupted after [1-6] of 6 runs; there is no report$' err.txt || fail "Ctrl-C: status $status, $(cat err.txt)"
 grep -q "^to go on: bench/ablation.sh .* --link '' .* --resume$" err.txt || fail "no way to go on: $(cat err.txt)"
 ls -i "$work/cut off/runs"/*/command.txt >before.txt
 ladder $small --global-batch 40 --link '' --out "$work/cut off" --resume >out.txt 2>err.txt || fail "--resume: $(cat err.txt)"

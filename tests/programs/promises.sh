@@ -7,7 +7,7 @@ export LC_ALL=C
 bin=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root"
-for part in compare/{devices,results,runs,section,disturbed} promises/measure; do
+for part in compare/{devices,progress,results,runs,section,disturbed} promises/measure; do
     source "bench/$part.sh"
 done
 out=$(mktemp -d)
@@ -113,7 +113,7 @@ expect "convnet's bytes" "plain,2,82576 find-unused,3,82608 fp16,2,41488 no-buff
     done | paste -sd ' ' -)"
 expect "lines over 80 columns" "" "$(awk 'length($0) > 80' "$results/table.txt")"
 expect "headings" 1 "$(grep -c '<h2 ' "$results/section.html")"
-expect "what is left" 5 "$(grep -cE '^(round 1 of 1: [a-z]+|depth against width) \([1-5] of 6 done, about [0-9]+:[0-9]+ left\)$' "$out/log")"
+expect "what is left" 5 "$(grep -cE '^(round 1 of 1: [a-z]+|depth against width) \([0-9]+ of [0-9]+ runs done, about [0-9]+:[0-9]+ left\)$' "$out/log")"
 
 # Each device computes on its own cores, but where threads are compared. Each run whose times count lies between two
 # probes, of one core where one device is bound to it.

@@ -14,7 +14,7 @@ here=\$PWD
 root="$root"
 cd "\$root"
 source bench/setup.sh
-for part in options results runs section; do source "bench/compare/\$part.sh"; done
+for part in options progress results runs section; do source "bench/compare/\$part.sh"; done
 out=bench/out-none resume=0 program="echo one" model=
 read_options bench/\${SOME:-some}.sh "\$@"
 claim_results

@@ -7,6 +7,7 @@ cd "$(dirname "$0")/../.."
 root=$PWD
 source bench/setup.sh
 source bench/compare/results.sh
+source bench/compare/progress.sh
 source bench/compare/runs.sh
 source bench/compare/section.sh
 command_name=bench/some.sh
@@ -55,10 +56,10 @@ resume=1
 open
 expect "the report goes, the runs stay" "commands.txt manifest.txt plots runs said cut line odd" \
     "$(ls "$out" "$out/runs" | grep -v : | grep . | paste -sd ' ' -)"
-expect "on interrupt" "interrupted; kept: 2 finished runs, in $out/runs|to go on: bench/some.sh --quick" \
-    "$( (stop_here 130) 2>&1 | paste -sd '|' -)"
+expect "on interrupt" "interrupted after 2 of 3 runs; there is no report|kept: what was finished, in $out/runs; the commands are in $out/commands.txt|to go on: bench/some.sh --quick" \
+    "$( (finished_runs=2 planned_runs=3 && interrupted 130) 2>&1 | paste -sd '|' -)"
 resume=0
-expect "and to go on" "to go on: bench/some.sh --quick --resume" "$( (stop_here 130) 2>&1 | tail -n 1)"
+expect "and to go on" "to go on: bench/some.sh --quick --resume" "$( (finished_runs=2 && interrupted 130) 2>&1 | tail -n 1)"
 open
 expect "without --resume all goes" "" "$(ls "$out/runs")"
 echo "resume: $failures failures"
