@@ -124,6 +124,16 @@ run 'the solution' "$source/tutorials/grade" 02 3
 run 'the cost' "$source/tutorials/grade" --timing 02 3
 grep -qE '^02-shards/03-batch-mean (-|[0-9.]+) [0-9.]+ [0-9.]+$' out.txt || fail "no cost: $(cat out.txt)"
 cat out.txt
+# What stands in for bubblewrap under a step's program: the command's status, and none of its children is left.
+run 'a command without arguments' "$bin/tutorial_keeper" true
+refuse 2 'this is called by tutorials/run' "$bin/tutorial_keeper"
+refuse 2 "$work/none: No such file" "$bin/tutorial_keeper" "$work/none"
+for ends in 'exit 7:7' 'kill -TERM $$:143'; do
+    checks=$((checks + 1)) status=0
+    "$bin/tutorial_keeper" sh -c "TMPDIR=$mark setsid sleep 300 & ${ends%:*}" >out.txt 2>&1 || status=$?
+    [ "$status" = "${ends#*:}" ] || fail "under tutorial_keeper, ${ends%:*}: status $status"
+    ! grep -qlz "^TMPDIR=$mark\$" /proc/[0-9]*/environ 2>/dev/null || fail "under tutorial_keeper, ${ends%:*}: a process is left"
+done
 checks=$((checks + 1))
 [ -z "$boxed" ] || wait "$boxed" || fail "in bubblewrap: see above"
 tally tutorial_cheats

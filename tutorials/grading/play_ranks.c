@@ -1,7 +1,6 @@
 /* play_ranks.c: several ranks, each a process that loads the student's file and calls its function.
  * The judge forks them, waits, and judges from what they have left in shared memory.
  */
-#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -116,8 +115,7 @@ static void play_ranks(const Grade *grade, const Play *play) {
         if (processes[r] == 0) run_rank(*grade, play, &endpoint);
     }
     pg_opener_shm.release(&endpoint);
-    for (int r = 0; r < play->world; r++)
-        while (waitpid(processes[r], &play->seats[r].ended, 0) < 0 && errno == EINTR) continue;
+    for (int r = 0; r < play->world; r++) waitpid(processes[r], &play->seats[r].ended, 0);
 }
 
 // ---- judging ------------------------------------------------------------------------------------

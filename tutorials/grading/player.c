@@ -7,7 +7,6 @@
  * answers and nothing else: the verdict's pipe is open in the judge only.
  */
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -31,7 +30,6 @@ static bool write_all(int file, const void *from, size_t bytes) {
     const char *next = from;
     while (bytes > 0) {
         ssize_t moved = write(file, next, bytes);
-        if (moved < 0 && errno == EINTR) continue;
         if (moved <= 0) return false;
         next += moved;
         bytes -= (size_t)moved;
@@ -67,7 +65,6 @@ static bool take(const Grade *grade, void *to, size_t bytes) {
     while (bytes > 0) {
         if (buffer.begin == buffer.end) {
             ssize_t got = read(grade->transcript, buffer.bytes, sizeof buffer.bytes);
-            if (got < 0 && errno == EINTR) continue;
             if (got <= 0) return false;
             buffer.begin = 0;
             buffer.end = (size_t)got;
