@@ -27,7 +27,8 @@ typedef struct PgCall {
     Collective collective;        // of a PgInternal only the count and the type (PG_U8) count
     uint64_t sequence;            // from 1; 0 for send and receive
     uint64_t issued_ns, begin_ns; // when it was issued, and when it started
-    uint64_t met_ns;              // when all ranks had arrived; 0: unknown to the backend
+    bool on_link;                 // an emulated link needs met_ns
+    uint64_t met_ns;              // when all ranks had arrived; 0: unknown
     uint64_t deadline_ns;
     double timeout_s;  // the deadline's, for messages; 0: to be set to the group's
     const int *global; // [size], the ranks in the job, for messages; NULL: identical

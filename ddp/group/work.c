@@ -75,6 +75,7 @@ static int begin_call(ProcessGroup *group, PgCall *call) {
         observer->begins(observer->context, call->sequence, pg_operation_name(call->operation));
     if (call->timeout_s == 0) call->timeout_s = group->timeout_s;
     call->global = group->global;
+    call->on_link = group->link;
     call->deadline_ns = now + (uint64_t)(call->timeout_s * 1e9);
     return 0;
 }

@@ -113,18 +113,26 @@ static int report_missing(PgShm *, const ShmWait *, bool, Error *) {
 typedef struct ShmChunk {
     size_t first, count, size;
     int half;
+    bool eager;
 } ShmChunk;
 
+static Cell<int> *contribution(const PgShm *shm, int rank, const ShmChunk *chunk) {
+    return chunk->eager ? shm_fingerprint(shm, rank)->data
+                        : shm->control->mailboxes[rank].data[chunk->half];
+}
+
+// Of the first element of the chunk; another one in each call and chunk.
+static int value_of(const PgShm *shm, int rank, const ShmChunk *chunk) {
+    return FIRST_VALUE * (int)(chunk->first + shm->call->sequence) + rank;
+}
+
 static void put(const PgShm *shm, const ShmChunk *chunk) {
-    shm->control->mailboxes[shm->rank][chunk->half] =
-        (int)(FIRST_VALUE * (chunk->first + 1)) + shm->rank;
+    *contribution(shm, shm->rank, chunk) = value_of(shm, shm->rank, chunk);
 }
 
 static void take(PgShm *shm, const ShmChunk *chunk) {
-    for (int r = 0; r < shm->world; r++) {
-        const int value = shm->control->mailboxes[r][chunk->half];
-        RL_ASSERT(value == (int)(FIRST_VALUE * (chunk->first + 1)) + r);
-    }
+    for (int r = 0; r < shm->world; r++)
+        RL_ASSERT(*contribution(shm, r, chunk) == value_of(shm, r, chunk));
 }
 
 static void copy_pieces(PgShm *, size_t) {}
@@ -254,9 +262,10 @@ template <typename Scenario, int RANKS> struct Ranks : rl::test_suite<Scenario, 
 
 template <typename Scenario, int RANKS> struct Barrier : Ranks<Scenario, RANKS> {
     void thread(unsigned rank) {
-        this->control.mailboxes[rank][0] = FIRST_VALUE + (int)rank;
+        this->control.mailboxes[rank].data[0][0] = FIRST_VALUE + (int)rank;
         RL_ASSERT(shm_barrier(&this->shm[rank], &this->errors[rank]) == 0);
-        for (int r = 0; r < RANKS; r++) RL_ASSERT(this->control.mailboxes[r][0] == FIRST_VALUE + r);
+        for (int r = 0; r < RANKS; r++)
+            RL_ASSERT(this->control.mailboxes[r].data[0][0] == FIRST_VALUE + r);
     }
 };
 
@@ -273,6 +282,18 @@ template <typename Scenario, int RANKS, int CHUNKS> struct Staged : Ranks<Scenar
 
 struct staged : Staged<staged, 2, 3> {};
 struct staged_of_three : Staged<staged_of_three, 3, 3> {};
+
+// Eager collectives have only the barrier that begins them: their data are double-buffered, as the
+// fingerprints beside them are.
+struct eager : Ranks<eager, 2> {
+    void thread(unsigned rank) {
+        calls[rank].collective.count = 1;
+        for (int call = 1; call <= 3; call++) {
+            calls[rank].sequence = (uint64_t)call;
+            RL_ASSERT(shm_is_eager(&shm[rank]) && shm_eager(&shm[rank], &errors[rank]) == 0);
+        }
+    }
+};
 
 // Direct all-reduces: the barriers transfer the slices of all ranks' buffers.
 template <typename Scenario, int RANKS, int CALLS> struct Direct : Ranks<Scenario, RANKS> {
@@ -534,6 +555,7 @@ static const Row ROWS[] = {
     {"barrier", "2 ranks", ALL_SCHEDULES, all<barrier>},
     {"barrier_of_three", "3 ranks", 2, some<barrier_of_three>},
     {"fingerprints", "2 ranks, 3 calls", 3, some<fingerprints>},
+    {"eager", "2 ranks, 3 calls", 3, some<eager>},
     {"staged", "2 ranks, 3 chunks", 3, some<staged>},
     {"staged_of_three", "3 ranks, 3 chunks", 1, some<staged_of_three>},
     {"direct", "2 ranks, 2 all-reduces", 2, some<direct>},

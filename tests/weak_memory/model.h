@@ -8,7 +8,14 @@
 #include "common/base/sync.h"
 
 enum { STATUS_OK, STATUS_FAILED };
-enum { MAILBOX_BYTES = 1, CHANNEL_BYTES = 1, FAILURE_MAX = 1, MOST_RANKS = 3, MOST_WORKS = 2 };
+enum {
+    MAILBOX_BYTES = 1,
+    EAGER_BYTES = 1,
+    CHANNEL_BYTES = 1,
+    FAILURE_MAX = 1,
+    MOST_RANKS = 3,
+    MOST_WORKS = 2
+};
 enum { LOST_CHECK_NS = 1, POLL_S = 0, WATCH_S = 0, PG_MAX_WORKS = MOST_WORKS };
 enum { PG_ALL_REDUCE, PG_ALL_GATHER, PG_BROADCAST, PG_BARRIER };
 
@@ -38,6 +45,7 @@ typedef Cell<int> PgFingerprint;
 typedef struct ShmFingerprint {
     PgFingerprint call;
     Cell<uint64_t> allocation, offset;
+    Cell<int> data[EAGER_BYTES];
 } ShmFingerprint;
 
 typedef struct RankSlot {
@@ -57,10 +65,14 @@ typedef struct ShmChannel {
     Cell<int> data[2][CHANNEL_BYTES];
 } ShmChannel;
 
+typedef struct ShmMailbox {
+    Cell<int> data[2][MAILBOX_BYTES];
+} ShmMailbox;
+
 typedef struct ShmControl {
     SyncWord aborted;
     RankSlot slots[MOST_RANKS];
-    Cell<int> mailboxes[MOST_RANKS][2];
+    ShmMailbox mailboxes[MOST_RANKS];
     ShmChannel channel;
     Cell<int> buffers[MOST_RANKS][MOST_RANKS]; // of a direct all-reduce: [rank][element]
 } ShmControl;

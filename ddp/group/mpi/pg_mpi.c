@@ -44,7 +44,7 @@ static int run_together(PgMpi *mpi, PgCall *call, Error *err) {
     const size_t offset = b ? blocks_offset(b, c->receive) : 0;
     bool direct;
     if (mpi_meet(mpi, b ? b->id : 0, offset, &direct, err) != 0) return -1;
-    call->met_ns = clock_ns();
+    if (call->on_link) call->met_ns = clock_ns();
     return direct ? mpi_host_all_reduce(mpi, b, err) : mpi_move(mpi, err);
 }
 

@@ -186,27 +186,30 @@ static const void *direct_buffer(const PgShm *shm, const Collective *c, size_t *
 }
 
 // Waits for all ranks in shm_begin, then moves the bytes.
+static int run_together(PgShm *shm, PgCall *call, Error *err) {
+    size_t bytes;
+    bool direct;
+    if (shm_is_eager(shm)) return shm_eager(shm, err);
+    const void *buffer = direct_buffer(shm, &call->collective, &bytes);
+    const SharedBlocks *b = buffer ? blocks_find(shm->allocations, buffer, bytes) : NULL;
+    const size_t offset = b ? blocks_offset(b, buffer) : 0;
+    if (shm_begin(shm, b ? b->id : 0, offset, &direct, err) != 0) return -1;
+    if (call->on_link) call->met_ns = clock_ns();
+    if (call->operation == PG_BARRIER) return 0;
+    return direct ? shm_direct(shm, err) : shm_staged(shm, err);
+}
+
 static int shm_run(void *state, PgCall *call, uint64_t *moved, Error *err) {
     PgShm *shm = state;
-    int status = 0;
+    int status;
     shm->call = call;
     shm->moved = 0;
-    if (call->operation == PG_SEND) {
+    if (call->operation == PG_SEND)
         status = shm_send(shm, err);
-    } else if (call->operation == PG_RECV) {
+    else if (call->operation == PG_RECV)
         status = shm_receive(shm, err);
-    } else {
-        size_t bytes;
-        bool direct;
-        const void *buffer = direct_buffer(shm, &call->collective, &bytes);
-        const SharedBlocks *b = buffer ? blocks_find(shm->allocations, buffer, bytes) : NULL;
-        const size_t offset = b ? blocks_offset(b, buffer) : 0;
-        if (shm_begin(shm, b ? b->id : 0, offset, &direct, err) != 0) return -1;
-        call->met_ns = clock_ns();
-        if (call->operation != PG_BARRIER)
-            status = direct ? shm_direct(shm, err) : shm_staged(shm, err);
-        if (status == 0) shm_finish(shm);
-    }
+    else if ((status = run_together(shm, call, err)) == 0)
+        shm_finish(shm);
     *moved += shm->moved;
     return status;
 }

@@ -27,13 +27,16 @@
 enum {
     MAILBOX_BYTES = 256 * 1024, // of one half: several halves fit in a core's cache
     CHANNEL_BYTES = 64 * 1024,  // of one half
+    EAGER_BYTES = 16,           // what is left of the fingerprint's cache line
     FAILURE_MAX = 1024,
 };
 
-typedef struct ShmFingerprint {
-    PgFingerprint call;
-    uint64_t allocation, offset; // of the rank's buffer; allocation 0: private memory
+typedef struct ShmFingerprint { // one cache line: a peer fetches it in one round trip
+    _Alignas(CACHE_LINE) PgFingerprint call;
+    uint64_t allocation, offset;     // of the rank's buffer; allocation 0: private memory
+    unsigned char data[EAGER_BYTES]; // the rank's contribution to an eager collective
 } ShmFingerprint;
+_Static_assert(sizeof(ShmFingerprint) == CACHE_LINE, "a fingerprint is one cache line");
 
 typedef enum Presence { RANK_ABSENT, RANK_PRESENT, RANK_CLOSED } Presence;
 
@@ -45,7 +48,7 @@ typedef struct RankSlot {        // written by its rank only
     SyncWord pid;
     // Double-buffered: call n uses [n & 1]. A rank overwrites it for call n + 2 only after all
     // ranks have arrived at call n + 1, by which time all have read that of n.
-    _Alignas(CACHE_LINE) ShmFingerprint fingerprint[2];
+    ShmFingerprint fingerprint[2];
     char failure[FAILURE_MAX]; // written before `aborted` names this rank
 } RankSlot;
 
@@ -104,6 +107,8 @@ void *shm_peer_memory(void *shm, const void *buffer, int rank);
 int shm_await(PgShm *shm, int peer, SyncWord *word, uint32_t target, Error *err);
 // Waits until all ranks have arrived.
 int shm_barrier(PgShm *shm, Error *err);
+// The fingerprint of rank `rank` in the current call.
+ShmFingerprint *shm_fingerprint(const PgShm *shm, int rank);
 // The barrier that begins a call: publishes this rank's fingerprint, waits for all ranks, compares
 // theirs. allocation and offset locate this rank's buffer; allocation 0: private memory. *direct:
 // all ranks gave the same location in a shared allocation.
@@ -114,6 +119,9 @@ void shm_abort(void *shm, const char *message);
 
 // ---- shm_moves.c --------------------------------------------------------------------------------
 
+// Whether the call's contributions fit beside the fingerprints.
+bool shm_is_eager(const PgShm *shm);
+int shm_eager(PgShm *shm, Error *err); // includes shm_begin; the others run after it
 int shm_staged(PgShm *shm, Error *err);
 int shm_direct(PgShm *shm, Error *err);
 int shm_send(PgShm *shm, Error *err);

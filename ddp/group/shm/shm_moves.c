@@ -1,6 +1,10 @@
 /* shm_moves.c: the collectives of the shm backend: which rank copies or reduces what, between which
  * barriers.
  *
+ * Eager, for contributions of up to EAGER_BYTES, such as a sum of losses: each lies beside its
+ * rank's fingerprint, so the barrier that begins the call suffices. As in MPI's eager protocol, the
+ * data are sent before the peers are known to run the same call.
+ *
  * Direct, if all ranks' buffers have the same offset in one shared allocation. Two barriers enclose
  * it, nothing is copied in or out, and every byte crosses once:
  *
@@ -25,26 +29,29 @@ static size_t min_size(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-// ---- staged ---------------------------------------------------------------------------------
+// ---- contributions --------------------------------------------------------------------------
 
-// A part of the collective's count that fits into one half of a mailbox.
+// A part of the collective's count that fits into one half of a mailbox, or beside a fingerprint.
 typedef struct ShmChunk {
     size_t first, count, size; // elements, elements, bytes of an element
     int half;
+    bool eager; // beside the fingerprint instead of in that half
 } ShmChunk;
 
-static unsigned char *half_of(const PgShm *shm, int rank, const ShmChunk *chunk) {
+// Returns the begin of a rank's contribution.
+static void *contribution(const PgShm *shm, int rank, const ShmChunk *chunk) {
+    if (chunk->eager) return shm_fingerprint(shm, rank)->data;
     return shm_mailbox(shm, rank)->data[chunk->half];
 }
 
-// Writes this rank's contribution into its mailbox: of [W, count], one piece per rank.
+// Writes this rank's contribution: of [W, count], one piece per rank.
 static void put(const PgShm *shm, const ShmChunk *chunk) {
     const Collective *c = &shm->call->collective;
     const size_t pieces = pg_sends_pieces(c->kind) ? (size_t)shm->world : 1;
     const bool from_root = c->kind == PG_SCATTER || c->kind == PG_BROADCAST;
     if (from_root && shm->rank != c->root) return;
     for (size_t p = 0; p < pieces; p++)
-        buffer_copy(buffer_at(half_of(shm, shm->rank, chunk), p * chunk->count, chunk->size),
+        buffer_copy(buffer_at(contribution(shm, shm->rank, chunk), p * chunk->count, chunk->size),
                     buffer_at(c->send, p * c->count + chunk->first, chunk->size),
                     chunk->count * chunk->size);
 }
@@ -53,12 +60,13 @@ static void take_reduced(PgShm *shm, const ShmChunk *chunk, size_t piece) {
     const Collective *c = &shm->call->collective;
     size_t bytes = chunk->count * chunk->size;
     void *sources[PG_SHM_MAX_WORLD], *target = buffer_at(c->receive, chunk->first, chunk->size);
-    for (int r = 0; r < shm->world; r++) sources[r] = half_of(shm, r, chunk) + piece * bytes;
+    for (int r = 0; r < shm->world; r++)
+        sources[r] = buffer_at(contribution(shm, r, chunk), piece, bytes);
     reduce_in_rank_order(c->type, c->op, sources, shm->world, &target, 1, chunk->count);
     shm->moved += (size_t)(shm->world - 1) * bytes;
 }
 
-// Reads this rank's piece of each mailbox that contributes to its receive buffer.
+// Reads this rank's piece of each contribution to its receive buffer.
 static void take(PgShm *shm, const ShmChunk *chunk) {
     const Collective *c = &shm->call->collective;
     const size_t piece = pg_sends_pieces(c->kind) ? (size_t)shm->rank : 0;
@@ -71,15 +79,22 @@ static void take(PgShm *shm, const ShmChunk *chunk) {
         const size_t first = pg_receives_pieces(c->kind) ? (size_t)r * c->count : 0;
         if (!pg_sends(c, r, shm->rank)) continue;
         buffer_copy(buffer_at(c->receive, first + chunk->first, chunk->size),
-                    half_of(shm, r, chunk) + piece * bytes, bytes);
+                    buffer_at(contribution(shm, r, chunk), piece, bytes), bytes);
         if (r != shm->rank) shm->moved += bytes;
     }
 }
 
+// ---- staged and eager -------------------------------------------------------------------------
+
+// Elements of each piece that fit into `bytes`.
+static size_t room_in(const PgShm *shm, size_t bytes) {
+    const Collective *c = &shm->call->collective;
+    return bytes / pg_type_bytes(c->type) / (pg_sends_pieces(c->kind) ? (size_t)shm->world : 1);
+}
+
 int shm_staged(PgShm *shm, Error *err) {
     const Collective *c = &shm->call->collective;
-    size_t size = pg_type_bytes(c->type);
-    size_t room = MAILBOX_BYTES / size / (pg_sends_pieces(c->kind) ? (size_t)shm->world : 1);
+    const size_t size = pg_type_bytes(c->type), room = room_in(shm, MAILBOX_BYTES);
     for (size_t first = 0; first < c->count; first += room) {
         ShmChunk chunk = {.first = first,
                           .count = min_size(room, c->count - first),
@@ -89,6 +104,21 @@ int shm_staged(PgShm *shm, Error *err) {
         if (shm_barrier(shm, err) != 0) return -1;
         take(shm, &chunk);
     }
+    return 0;
+}
+
+bool shm_is_eager(const PgShm *shm) {
+    return shm->call->operation != PG_BARRIER &&
+           shm->call->collective.count <= room_in(shm, EAGER_BYTES);
+}
+
+int shm_eager(PgShm *shm, Error *err) {
+    const Collective *c = &shm->call->collective;
+    const ShmChunk all = {.count = c->count, .size = pg_type_bytes(c->type), .eager = true};
+    bool direct;
+    put(shm, &all);
+    if (shm_begin(shm, 0, 0, &direct, err) != 0) return -1;
+    take(shm, &all);
     return 0;
 }
 

@@ -172,17 +172,19 @@ int shm_barrier(PgShm *shm, Error *err) {
 
 // ---- fingerprints ------------------------------------------------------------------------------
 
-static const ShmFingerprint *fingerprint(const PgShm *shm, int rank) {
+ShmFingerprint *shm_fingerprint(const PgShm *shm, int rank) {
     return &slot(shm, rank)->fingerprint[shm->call->sequence & 1];
 }
 
 int shm_begin(PgShm *shm, uint64_t allocation, uint64_t offset, bool *direct, Error *err) {
-    slot(shm, shm->rank)->fingerprint[shm->call->sequence & 1] = (ShmFingerprint){
-        .call = pg_fingerprint(shm->call), .allocation = allocation, .offset = offset};
+    ShmFingerprint *own = shm_fingerprint(shm, shm->rank);
+    own->call = pg_fingerprint(shm->call);
+    own->allocation = allocation;
+    own->offset = offset;
     if (shm_check_abort(shm, err) != 0 || shm_barrier(shm, err) != 0) return -1;
     *direct = allocation != 0;
     for (int r = 0; r < shm->world; r++) {
-        const ShmFingerprint *f = fingerprint(shm, r), *first = fingerprint(shm, 0);
+        const ShmFingerprint *f = shm_fingerprint(shm, r), *first = shm_fingerprint(shm, 0);
         if (pg_fingerprint_compare(shm->call, &first->call, &f->call, r, err) != 0) return -1;
         *direct = *direct && f->allocation == allocation && f->offset == offset;
     }
