@@ -35,22 +35,22 @@ enum {
 };
 static const uint32_t offsets[TAPS] = {0, 17, 41, 99};
 
-static ConvFan fan_open(size_t channels) {
-    return (ConvFan){normal(channels * PLANE + CONV_SLACK, 1), offsets, channels, PLANE, TAPS};
+static ConvLowered lowered_open(size_t channels) {
+    return (ConvLowered){normal(channels * PLANE + CONV_SLACK, 1), offsets, channels, PLANE, TAPS};
 }
 
-static float tap_at(const ConvFan *fan, size_t j, size_t pixel) {
-    return fan->data[j / TAPS * PLANE + offsets[j % TAPS] + pixel];
+static float tap_at(const ConvLowered *lowered, size_t j, size_t pixel) {
+    return lowered->data[j / TAPS * PLANE + offsets[j % TAPS] + pixel];
 }
 
 // Returns the expected output k at pixel p.
 static float sum_of(const ConvInstructions *set, const ConvSums *of, size_t k, size_t p,
                     float before) {
-    const size_t chains = of->fan.channels * TAPS, group = conv_group(&of->fan) * TAPS;
+    const size_t chains = of->lowered.channels * TAPS, group = conv_group(&of->lowered) * TAPS;
     float total = of->accumulate ? before : 0, sum = of->bias ? of->bias[k] : 0;
     for (size_t j = 0; j < chains; j++) {
         const size_t at = (k / CONV_FILTERS * chains + j) * CONV_FILTERS + k % CONV_FILTERS;
-        sum = multiply_add(set->is_fused, of->weights[at], tap_at(&of->fan, j, p), sum);
+        sum = multiply_add(set->is_fused, of->weights[at], tap_at(&of->lowered, j, p), sum);
         if ((j + 1) % group != 0 && j + 1 < chains) continue;
         total += sum;
         sum = 0;
@@ -63,7 +63,7 @@ static void check_sums(const ConvInstructions *set, size_t channels, size_t outp
     const size_t padded = (outputs + CONV_FILTERS - 1) / CONV_FILTERS * CONV_FILTERS;
     float *weights = normal(padded * channels * TAPS, 2), *bias = normal(outputs, 3);
     float *to = normal(outputs * LEFT, 4), *before = normal(outputs * LEFT, 4);
-    const ConvSums of = {fan_open(channels),
+    const ConvSums of = {lowered_open(channels),
                          weights,
                          pixels % 2 ? bias : NULL,
                          to,
@@ -79,27 +79,27 @@ static void check_sums(const ConvInstructions *set, size_t channels, size_t outp
             fail_msg("%s, %zu channels, %zu x %zu: output %zu, pixel %zu: %a, not %a", set->name,
                      channels, outputs, pixels, k, p, (double)to[i], (double)expected);
     }
-    free((float *)of.fan.data), free(weights), free(bias), free(to), free(before);
+    free((float *)of.lowered.data), free(weights), free(bias), free(to), free(before);
 }
 
 static void check_weight_sums(const ConvInstructions *set, size_t blocks, size_t first,
                               size_t pixels) {
-    const ConvFan fan = fan_open(3);
-    const size_t chains = fan.channels * TAPS, count = blocks * chains * CONV_BLOCK;
+    const ConvLowered lowered = lowered_open(3);
+    const size_t chains = lowered.channels * TAPS, count = blocks * chains * CONV_BLOCK;
     float *dy = normal(blocks * CONV_CHUNK * CONV_BLOCK, 2);
     float *to = normal(count, 3), *before = normal(count, 3);
-    set->weight_sums(&(ConvWeightSums){fan, first, pixels, dy, to, blocks});
+    set->weight_sums(&(ConvWeightSums){lowered, first, pixels, dy, to, blocks});
     for (size_t i = 0; i < count; i++) {
         const size_t block = i / CONV_BLOCK / chains, j = i / CONV_BLOCK % chains;
         float sum = 0;
         for (size_t p = 0; p < pixels; p++)
-            sum = multiply_add(set->is_fused, tap_at(&fan, j, first + p),
+            sum = multiply_add(set->is_fused, tap_at(&lowered, j, first + p),
                                dy[(block * CONV_CHUNK + p) * CONV_BLOCK + i % CONV_BLOCK], sum);
         if (to[i] != before[i] + sum)
             fail_msg("%s, %zu blocks, %zu pixels: weight %zu: %a, not %a", set->name, blocks,
                      pixels, i, (double)to[i], (double)(before[i] + sum));
     }
-    free((float *)fan.data), free(dy), free(to), free(before);
+    free((float *)lowered.data), free(dy), free(to), free(before);
 }
 
 static void instruction_sets_compute_the_same_chains(void **state) {

@@ -1,12 +1,12 @@
 /* conv.c: the CPU backend's convolution, computed directly from the images.
  *
- * Each tap (row, column) of the window reads one input pixel per output pixel. A "fan" is the
- * image lowered along the columns only (as in MEC: Cho and Brand, "MEC: Memory-efficient
- * Convolution for Deep Neural Network", 2017): for each column of the window, a copy of each
- * channel, shifted, cut to the outputs' width, and zero-padded. At stride s a copy samples the
- * columns with stride s, and its rows are grouped by their index modulo s. So a tap's inputs are
- * contiguous, and the inner loops (conv_sums.h) run over whole planes, for any stride, padding and
- * width. A window of 3 x 3 takes three copies; the matrix of im2col has nine.
+ * Each tap (row, column) of the window reads one input pixel per output pixel. The image is lowered
+ * along the columns only (MEC: Cho and Brand, "MEC: Memory-efficient Convolution for Deep Neural
+ * Network", 2017): for each column of the window, a copy of each channel, shifted, cut to the
+ * outputs' width, and zero-padded. At stride s a copy samples the columns with stride s, and its
+ * rows are grouped by their index modulo s. So a tap's inputs are contiguous, and the inner loops
+ * (conv_sums.h) run over whole planes, for any stride, padding and width. A window of 3 x 3 takes
+ * three copies; the matrix of im2col has nine.
  *
  * The input gradient is a convolution of dy with mirrored weights. At stride s it is s^2 of them,
  * one for each position in a square of s x s pixels: pixels at the same position are seen by the
@@ -21,7 +21,7 @@
 
 #include <string.h>
 
-// ---- fans ------------------------------------------------------------------------------------
+// ---- lowering --------------------------------------------------------------------------------
 
 // Rows or columns: output o and tap t see input o step + t + first, which is 0 outside [0, input).
 typedef struct Axis {
@@ -56,54 +56,55 @@ static size_t view_taps(const View *view) {
 
 // [channels, columns' taps, groups, rows of a group, columns' outputs]: group y has the input rows
 // that are seen by the window's rows y, y + step, ...
-typedef struct Fan {
+typedef struct Lowered {
     View view;
     size_t rows;   // rows of outputs in a band
     size_t groups; // per column of the window
     size_t group;  // elements of a group
     float *data;
-    ConvFan of; // the same data, for the sums
-} Fan;
+    ConvLowered of; // the same data, for the sums
+} Lowered;
 
-enum { FAN_ELEMENTS = 1 << 17 }; // of a fan; more if one row of outputs needs them
+enum { LOWERED_ELEMENTS = 1 << 17 }; // of a lowered image; more if one row of outputs needs them
 
-static Fan fan_of(const View *view) {
+static Lowered lowered_of(const View *view) {
     const Axis *rows = &view->rows;
     const size_t more = (rows->taps - 1) / rows->step; // rows of a group beyond the band's
-    Fan fan = {.view = *view, .groups = rows->step < rows->taps ? rows->step : rows->taps};
-    const size_t row = view->channels * view->columns.taps * fan.groups * view->columns.outputs;
-    const size_t fit = FAN_ELEMENTS / (row + 1) > more ? FAN_ELEMENTS / (row + 1) - more : 1;
+    Lowered lowered = {.view = *view, .groups = rows->step < rows->taps ? rows->step : rows->taps};
+    const size_t row = view->channels * view->columns.taps * lowered.groups * view->columns.outputs;
+    const size_t fit =
+        LOWERED_ELEMENTS / (row + 1) > more ? LOWERED_ELEMENTS / (row + 1) - more : 1;
     const size_t bands = (rows->outputs + fit - 1) / fit;
-    fan.rows = bands > 0 ? (rows->outputs + bands - 1) / bands : 0; // about equally high
-    fan.group = (fan.rows + more) * view->columns.outputs;
-    fan.of = (ConvFan){.channels = view->channels, .taps = view_taps(view)};
-    fan.of.plane = view->columns.taps * fan.groups * fan.group;
-    return fan;
+    lowered.rows = bands > 0 ? (rows->outputs + bands - 1) / bands : 0; // about equally high
+    lowered.group = (lowered.rows + more) * view->columns.outputs;
+    lowered.of = (ConvLowered){.channels = view->channels, .taps = view_taps(view)};
+    lowered.of.plane = view->columns.taps * lowered.groups * lowered.group;
+    return lowered;
 }
 
-// Elements of a fan's memory, its offsets included.
-static size_t fan_room(const Fan *fan) {
-    return fan->of.channels * fan->of.plane + CONV_SLACK + fan->of.taps;
+// Elements of a lowered image's memory, its offsets included.
+static size_t lowered_room(const Lowered *lowered) {
+    return lowered->of.channels * lowered->of.plane + CONV_SLACK + lowered->of.taps;
 }
 
-// Places the fan in `room` and returns the memory behind it.
-static float *fan_place(Fan *fan, float *room) {
-    const Axis *rows = &fan->view.rows, *columns = &fan->view.columns;
-    uint32_t *offsets = (void *)(room + fan->of.channels * fan->of.plane + CONV_SLACK);
+// Places the lowered image in `room` and returns the memory behind it.
+static float *lowered_place(Lowered *lowered, float *room) {
+    const Axis *rows = &lowered->view.rows, *columns = &lowered->view.columns;
+    uint32_t *offsets = (void *)(room + lowered->of.channels * lowered->of.plane + CONV_SLACK);
     for (size_t y = 0; y < rows->taps; y++)
         for (size_t x = 0; x < columns->taps; x++)
             offsets[y * columns->taps + x] =
-                (uint32_t)((x * fan->groups + y % rows->step) * fan->group +
+                (uint32_t)((x * lowered->groups + y % rows->step) * lowered->group +
                            y / rows->step * columns->outputs);
-    fan->of.data = fan->data = room;
-    fan->of.offsets = offsets;
-    return room + fan_room(fan);
+    lowered->of.data = lowered->data = room;
+    lowered->of.offsets = offsets;
+    return room + lowered_room(lowered);
 }
 
 // Returns the number of outputs in the band that begins at `row`.
-static size_t fan_pixels(const Fan *fan, size_t row) {
-    const size_t left = fan->view.rows.outputs - row;
-    return (left < fan->rows ? left : fan->rows) * fan->view.columns.outputs;
+static size_t lowered_pixels(const Lowered *lowered, size_t row) {
+    const size_t left = lowered->view.rows.outputs - row;
+    return (left < lowered->rows ? left : lowered->rows) * lowered->view.columns.outputs;
 }
 
 // The copy of one plane to one group.
@@ -122,13 +123,13 @@ static void zero_row_ends(const Copy *copy, size_t width, float *out) {
 }
 
 // Copies one channel's plane[h, w] to one group.
-static void copy_plane(const Fan *fan, const Copy *copy, const float *plane, float *to) {
-    const size_t width = fan->view.columns.outputs, w = fan->view.columns.input;
+static void copy_plane(const Lowered *lowered, const Copy *copy, const float *plane, float *to) {
+    const size_t width = lowered->view.columns.outputs, w = lowered->view.columns.input;
     const size_t above = copy->rows.begin * width, end = copy->rows.end * width;
     memset(to, 0, above * sizeof *to);
-    memset(to + end, 0, (fan->group - end) * sizeof *to);
+    memset(to + end, 0, (lowered->group - end) * sizeof *to);
     if (above == end) return;
-    const size_t rows = copy->rows.end - copy->rows.begin, step = fan->view.rows.step;
+    const size_t rows = copy->rows.end - copy->rows.begin, step = lowered->view.rows.step;
     const size_t count = copy->columns.end - copy->columns.begin;
     float *first = to + above + copy->columns.begin;
     if (step == 1 && width == w) // one run across all rows; other rows' pixels at their ends
@@ -138,21 +139,21 @@ static void copy_plane(const Fan *fan, const Copy *copy, const float *plane, flo
     zero_row_ends(copy, width, to);
 }
 
-// Fills the fan from image[channels, h, w] for the band that begins at `row`.
-static void fan_fill(const Fan *fan, size_t row, const float *image) {
-    const Axis *rows = &fan->view.rows, *columns = &fan->view.columns;
-    float *to = fan->data;
+// Lowers image[channels, h, w] for the band that begins at `row`.
+static void lowered_fill(const Lowered *lowered, size_t row, const float *image) {
+    const Axis *rows = &lowered->view.rows, *columns = &lowered->view.columns;
+    float *to = lowered->data;
     for (size_t x = 0; x < columns->taps; x++)
-        for (size_t y = 0; y < fan->groups; y++, to += fan->group) {
-            Copy copy = {axis_range(rows, y, row, fan->group / columns->outputs),
+        for (size_t y = 0; y < lowered->groups; y++, to += lowered->group) {
+            Copy copy = {axis_range(rows, y, row, lowered->group / columns->outputs),
                          axis_range(columns, x, 0, columns->outputs), 0};
             if (copy.columns.begin == copy.columns.end) copy.rows.end = copy.rows.begin;
             if (copy.rows.begin < copy.rows.end)
                 copy.source = input_at(rows, row + copy.rows.begin, y) * columns->input +
                               input_at(columns, copy.columns.begin, x);
-            for (size_t c = 0; c < fan->of.channels; c++)
-                copy_plane(fan, &copy, image + c * rows->input * columns->input,
-                           to + c * fan->of.plane);
+            for (size_t c = 0; c < lowered->of.channels; c++)
+                copy_plane(lowered, &copy, image + c * rows->input * columns->input,
+                           to + c * lowered->of.plane);
         }
 }
 
@@ -207,15 +208,15 @@ static void cpu_conv2d(Compute how, const Window *v, const float *x, const float
     const View view = forward_view(v);
     const size_t area = view_taps(&view), plane = v->oh * v->ow;
     const WeightOrder order = {v->c * area, area, 0, (int64_t)v->kernel, 1};
-    Fan fan = fan_of(&view);
-    float *packed = fan_place(&fan, p.workspace);
+    Lowered lowered = lowered_of(&view);
+    float *packed = lowered_place(&lowered, p.workspace);
     pack(&view, &order, p.b, v->k, packed);
-    ConvSums sums = {fan.of, packed, p.bias, .outputs = v->k, .stride = plane};
+    ConvSums sums = {lowered.of, packed, p.bias, .outputs = v->k, .stride = plane};
     for (size_t i = 0; i < v->n; i++)
-        for (size_t row = 0; row < v->oh; row += fan.rows) {
-            fan_fill(&fan, row, p.a + i * v->c * v->h * v->w);
+        for (size_t row = 0; row < v->oh; row += lowered.rows) {
+            lowered_fill(&lowered, row, p.a + i * v->c * v->h * v->w);
             sums.to = p.c + i * v->k * plane + row * v->ow;
-            sums.pixels = fan_pixels(&fan, row);
+            sums.pixels = lowered_pixels(&lowered, row);
             conv_fastest()->sums(&sums);
         }
     host_end(how.precision, counts, &p, y, false);
@@ -270,15 +271,16 @@ static void gradient_part(const Window *v, size_t part, const HostProduct *p) {
     const WeightOrder order = gradient_order(v, &view, part);
     const size_t plane = v->h * v->w;
     const bool whole = v->stride == 1;
-    Fan fan = fan_of(&view);
-    float *packed = fan_place(&fan, p->workspace), *pixels = packed + packed_room(&view, v->c);
+    Lowered lowered = lowered_of(&view);
+    float *packed = lowered_place(&lowered, p->workspace),
+          *pixels = packed + packed_room(&view, v->c);
     pack(&view, &order, p->a, v->c, packed);
-    ConvSums sums = {fan.of, packed, .outputs = v->c, .accumulate = whole && p->accumulate};
+    ConvSums sums = {lowered.of, packed, .outputs = v->c, .accumulate = whole && p->accumulate};
     for (size_t i = 0; i < v->n; i++)
-        for (size_t row = 0; row < view.rows.outputs; row += fan.rows) {
+        for (size_t row = 0; row < view.rows.outputs; row += lowered.rows) {
             float *dx = p->c + i * v->c * plane;
-            fan_fill(&fan, row, p->b + i * v->k * v->oh * v->ow);
-            sums.pixels = fan_pixels(&fan, row);
+            lowered_fill(&lowered, row, p->b + i * v->k * v->oh * v->ow);
+            sums.pixels = lowered_pixels(&lowered, row);
             sums.to = whole ? dx + row * v->w : pixels;
             sums.stride = whole ? plane : sums.pixels;
             conv_fastest()->sums(&sums);
@@ -361,16 +363,16 @@ static void cpu_conv2d_weight_gradient(Compute how, const Window *v, const float
                                (HostProduct){x, dy, NULL, dweight, accumulate, how.workspace});
     const View view = forward_view(v);
     const size_t filter = v->c * view_taps(&view), plane = v->oh * v->ow;
-    Fan fan = fan_of(&view);
-    float *turned = fan_place(&fan, p.workspace);
-    ConvWeightSums sums = {.fan = fan.of, .dy = turned, .blocks = blocks_of(v)};
+    Lowered lowered = lowered_of(&view);
+    float *turned = lowered_place(&lowered, p.workspace);
+    ConvWeightSums sums = {.lowered = lowered.of, .dy = turned, .blocks = blocks_of(v)};
     sums.to = turned + sums.blocks * CONV_BLOCK * CONV_CHUNK;
     memset(turned, 0, weight_room(v) * sizeof *turned);
     for (size_t i = 0; i < v->n; i++)
-        for (size_t row = 0; row < v->oh; row += fan.rows) {
-            fan_fill(&fan, row, p.a + i * v->c * v->h * v->w);
-            add_band(&sums, p.b + i * v->k * plane + row * v->ow, v->k, fan_pixels(&fan, row),
-                     plane, turned);
+        for (size_t row = 0; row < v->oh; row += lowered.rows) {
+            lowered_fill(&lowered, row, p.a + i * v->c * v->h * v->w);
+            add_band(&sums, p.b + i * v->k * plane + row * v->ow, v->k,
+                     lowered_pixels(&lowered, row), plane, turned);
         }
     for (size_t k = 0; k < v->k; k++)
         for (size_t j = 0; j < filter; j++)
@@ -397,14 +399,14 @@ static size_t larger_size(size_t a, size_t b) {
 
 static size_t cpu_conv2d_workspace(Precision precision, const Window *v) {
     const View view = forward_view(v);
-    const Fan fan = fan_of(&view);
-    size_t room = fan_room(&fan) + larger_size(packed_room(&view, v->k), weight_room(v));
+    const Lowered lowered = lowered_of(&view);
+    size_t room = lowered_room(&lowered) + larger_size(packed_room(&view, v->k), weight_room(v));
     for (size_t part = 0; part < v->stride * v->stride; part++) {
         const View of_part = gradient_view(v, part);
         if (view_is_empty(&of_part)) continue;
-        const Fan gradients = fan_of(&of_part);
-        size_t pixels = v->stride > 1 ? v->c * fan_pixels(&gradients, 0) : 0;
-        room = larger_size(room, fan_room(&gradients) + packed_room(&of_part, v->c) + pixels);
+        const Lowered gradients = lowered_of(&of_part);
+        size_t pixels = v->stride > 1 ? v->c * lowered_pixels(&gradients, 0) : 0;
+        room = larger_size(room, lowered_room(&gradients) + packed_room(&of_part, v->c) + pixels);
     }
     return host_conv2d_workspace(precision, v) + room * sizeof(float);
 }

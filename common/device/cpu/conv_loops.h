@@ -18,8 +18,8 @@ TARGET static inline Vector NAME(load)(const float *from) {
 // One tile's sums over one group of channels. `vectors`: a constant.
 ALWAYS_INLINE TARGET static inline void NAME(sum_tile)(const ConvSums *of, const ConvTile *tile,
                                                        const size_t vectors) {
-    const size_t k = tile->k, p = tile->p, taps = of->fan.taps;
-    const float *weights = of->weights + (k * of->fan.channels + tile->c * CONV_FILTERS) * taps;
+    const size_t k = tile->k, p = tile->p, taps = of->lowered.taps;
+    const float *weights = of->weights + (k * of->lowered.channels + tile->c * CONV_FILTERS) * taps;
     const float *bias = tile->c == 0 ? of->bias : NULL;
     const bool accumulate = of->accumulate || tile->c > 0;
     Vector sums[CONV_FILTERS][SUM_VECTORS];
@@ -28,9 +28,9 @@ ALWAYS_INLINE TARGET static inline void NAME(sum_tile)(const ConvSums *of, const
         for (size_t v = 0; v < vectors; v++)
             sums[i][v] = (Vector){0} + (bias && i < outputs ? bias[k + i] : 0.0f);
     for (size_t c = tile->c; c < tile->c + tile->channels; c++) {
-        const float *from = of->fan.data + c * of->fan.plane + p;
+        const float *from = of->lowered.data + c * of->lowered.plane + p;
         for (size_t t = 0; t < taps; t++, weights += CONV_FILTERS) {
-            const float *x = from + of->fan.offsets[t];
+            const float *x = from + of->lowered.offsets[t];
             Vector pixels[SUM_VECTORS];
             for (size_t v = 0; v < vectors; v++) pixels[v] = NAME(load)(x + v * LANES);
             for (size_t i = 0; i < CONV_FILTERS; i++)
@@ -85,13 +85,13 @@ TARGET static void NAME(sum_tiles)(const ConvSums *of, const ConvTile *tile, siz
 }
 
 TARGET static void NAME(sums)(const ConvSums *of) {
-    const size_t vectors = (of->pixels + LANES - 1) / LANES, group = conv_group(&of->fan);
+    const size_t vectors = (of->pixels + LANES - 1) / LANES, group = conv_group(&of->lowered);
     const size_t tiles = (vectors + SUM_VECTORS - 1) / SUM_VECTORS;
     for (size_t i = 0, next, v = 0; i < tiles; i++, v = next) {
         next = vectors * (i + 1) / tiles; // so that all are about equally large
-        for (size_t c = 0; c < of->fan.channels; c += group)
+        for (size_t c = 0; c < of->lowered.channels; c += group)
             for (size_t k = 0; k < of->outputs; k += CONV_FILTERS) {
-                const size_t left = of->fan.channels - c;
+                const size_t left = of->lowered.channels - c;
                 const ConvTile tile = {k, c, left < group ? left : group, v * LANES,
                                        of->pixels - v * LANES};
                 NAME(sum_tiles)(of, &tile, next - v);
@@ -104,12 +104,12 @@ TARGET static void NAME(sums)(const ConvSums *of) {
 ALWAYS_INLINE TARGET static inline void NAME(weight_tile)(const ConvWeightSums *of, size_t tap,
                                                           size_t block, const size_t blocks) {
     enum { VECTORS = CONV_BLOCK / LANES };
-    const size_t all = of->fan.channels * of->fan.taps;
+    const size_t all = of->lowered.channels * of->lowered.taps;
     const float *x[WEIGHT_TAPS];
     for (size_t i = 0; i < WEIGHT_TAPS; i++) {
         const size_t at = tap + i < all ? tap + i : all - 1;
-        x[i] = of->fan.data + at / of->fan.taps * of->fan.plane +
-               of->fan.offsets[at % of->fan.taps] + of->first;
+        x[i] = of->lowered.data + at / of->lowered.taps * of->lowered.plane +
+               of->lowered.offsets[at % of->lowered.taps] + of->first;
     }
     const float *dy = of->dy + block * CONV_CHUNK * CONV_BLOCK;
     Vector sums[WEIGHT_TAPS][WEIGHT_BLOCKS * VECTORS] = {0};
@@ -131,7 +131,7 @@ ALWAYS_INLINE TARGET static inline void NAME(weight_tile)(const ConvWeightSums *
 }
 
 TARGET static void NAME(weight_sums)(const ConvWeightSums *of) {
-    const size_t all = of->fan.channels * of->fan.taps;
+    const size_t all = of->lowered.channels * of->lowered.taps;
     for (size_t block = 0; block < of->blocks; block += WEIGHT_BLOCKS)
         for (size_t tap = 0; tap < all; tap += WEIGHT_TAPS) {
             if (block + WEIGHT_BLOCKS <= of->blocks)

@@ -1,7 +1,7 @@
 /* conv_sums.h: a convolution's inner loops, compiled for several instruction sets.
  *
- * Both loops read a fan (conv.c): the pixels that one tap of the window sees are neighbours, from
- * `offsets[tap]` of a channel's plane on.
+ * Both loops read a lowered image (conv.c): the pixels that one tap of the window sees are
+ * neighbours, from `offsets[tap]` of a channel's plane on.
  *
  * The bits of a result are those of the chains of multiply-adds below. Vectors and tiles only
  * decide which elements are computed at the same time, so the instruction sets with fused
@@ -20,25 +20,25 @@ enum {
     CONV_FILTERS = 4, // outputs whose weights are interleaved
     CONV_BLOCK = 16,  // output channels of a weight gradient that are interleaved
     CONV_CHUNK = 128, // pixels of a chain of a weight gradient
-    CONV_SLACK = 16,  // elements behind a fan that are read, and ignored
+    CONV_SLACK = 16,  // elements behind a lowered image that are read, and ignored
 };
 
-typedef struct ConvFan {
+typedef struct ConvLowered {
     const float *data;       // [channels, plane], then CONV_SLACK elements
     const uint32_t *offsets; // [taps]
     size_t channels, plane, taps;
-} ConvFan;
+} ConvLowered;
 
 // Returns the channels of one chain. Longer sums are made of several chains, added in the order of
 // the channels: a float sum of thousands of terms in a row loses digits.
-static inline size_t conv_group(const ConvFan *fan) {
-    const size_t groups = (fan->channels * fan->taps + CONV_CHAIN - 1) / CONV_CHAIN;
-    return groups > 1 ? (fan->channels + groups - 1) / groups : fan->channels;
+static inline size_t conv_group(const ConvLowered *lowered) {
+    const size_t groups = (lowered->channels * lowered->taps + CONV_CHAIN - 1) / CONV_CHAIN;
+    return groups > 1 ? (lowered->channels + groups - 1) / groups : lowered->channels;
 }
 
-// to[k, p] (+)= bias[k] + sum over c, t of weights[k, c, t] fan[c, offsets[t] + p]
+// to[k, p] (+)= bias[k] + sum over c, t of weights[k, c, t] lowered[c, offsets[t] + p]
 typedef struct ConvSums {
-    ConvFan fan;
+    ConvLowered lowered;
     const float *weights; // [outputs / CONV_FILTERS, c, t, CONV_FILTERS], the last ones padded
     const float *bias;    // NULL: 0
     float *to;            // [outputs, pixels]; outputs are `stride` elements apart
@@ -46,9 +46,9 @@ typedef struct ConvSums {
     bool accumulate;
 } ConvSums;
 
-// to[k, c, t] += sum over p of dy[k, p] fan[c, offsets[t] + first + p]
+// to[k, c, t] += sum over p of dy[k, p] lowered[c, offsets[t] + first + p]
 typedef struct ConvWeightSums {
-    ConvFan fan;
+    ConvLowered lowered;
     size_t first, pixels; // at most CONV_CHUNK
     const float *dy;      // [blocks, CONV_CHUNK, CONV_BLOCK]: output channels side by side
     float *to;            // [blocks, c, t, CONV_BLOCK]
