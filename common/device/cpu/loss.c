@@ -4,15 +4,24 @@
 #include "common/device/cpu/exponential.h"
 #include "common/device/cpu/kernels.h"
 
+// p[j] = exp(row[j] - max), in whole vectors: the last one overlaps with the one before.
+static inline void row_exponentials(float *restrict p, const float *restrict row, float max,
+                                    size_t classes) {
+    for (size_t j = 0; classes < WIDE && j < classes; j++) p[j] = exponential(row[j] - max);
+    for (size_t j = 0; classes >= WIDE && j < classes; j += WIDE) {
+        const size_t at = j + WIDE <= classes ? j : classes - WIDE;
+        for (size_t k = 0; k < WIDE; k++) p[at + k] = exponential(row[at + k] - max);
+    }
+}
+
 // Writes the row's softmax, and returns the loss: -log of the label's. The largest value is
 // subtracted, so that no exponential overflows.
 VECTORISED static double row_cross_entropy(float *p, const float *row, size_t classes,
                                            int64_t label) {
-    float max = wide_max(row, classes);
-    INDEPENDENT
-    for (size_t j = 0; j < classes; j++) p[j] = exponential(row[j] - max);
-    double total = cpu_sum(p, classes);
-    for (size_t j = 0; j < classes; j++) p[j] = (float)((double)p[j] / total);
+    const float max = wide_max(row, classes);
+    row_exponentials(p, row, max, classes);
+    const double total = cpu_sum(p, classes), factor = 1 / total;
+    for (size_t j = 0; j < classes; j++) p[j] = (float)((double)p[j] * factor);
     bool is_class = label >= 0 && (uint64_t)label < classes;
     return is_class ? log(total) - ((double)row[label] - (double)max) : (double)NAN;
 }
