@@ -16,6 +16,7 @@
 #include "common/base/memory.h"
 #include "common/base/options.h"
 #include "common/base/rng.h"
+#include "common/data/formats.h"
 
 enum { CLASSES = 10, CHARACTERS = 76, PERIOD = 1 << 20 };
 
@@ -113,7 +114,8 @@ static bool is_mlp(const Sizes *s) {
 }
 
 static bool is_convolutional(const Sizes *s) {
-    return strcmp(s->model, "convnet") == 0 || strcmp(s->model, "resnet20") == 0;
+    return strcmp(s->model, "convnet") == 0 || strcmp(s->model, "resnet20") == 0 ||
+           strcmp(s->model, "segnet") == 0;
 }
 
 static Workload open_model(const Sizes *s, Device *device) {
@@ -126,6 +128,8 @@ static Workload open_model(const Sizes *s, Device *device) {
         model = (ModelConfig){s->model, "", {1, 28, 28}, CLASSES, .seed = 1};
     if (strcmp(s->model, "resnet20") == 0)
         model = (ModelConfig){s->model, "", {3, 32, 32}, CLASSES, .seed = 1};
+    if (strcmp(s->model, "segnet") == 0) // of the shapes, drawn
+        model = (ModelConfig){s->model, "", {3, 64, 64}, SHAPES_CLASSES, .seed = 1};
     return workload_open(&model, device, s->batch, NULL);
 }
 
@@ -196,7 +200,8 @@ int main(int argc, char **argv) {
     Sizes s = {.model = "mlp", .width = 4096, .rounds = 5};
     Options options = {.program = "bench_step",
                        .summary = "Compares a model's training step with sgemm alone."};
-    options_add_choice(&options, "model", &s.model, "mlp|convnet|resnet20|gpt", "what is trained");
+    options_add_choice(&options, "model", &s.model, "mlp|convnet|resnet20|segnet|gpt",
+                       "what is trained");
     options_add_count(&options, "width", &s.width, 1, 1 << 14, "of a layer of the mlp");
     options_add_count(&options, "layers", &s.layers, 0, 16, "wide layers, or blocks (0: 2, or 4)");
     options_add_count(&options, "heads", &s.gpt.heads, 0, 256, "of the gpt (0: 4)");

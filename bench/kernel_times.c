@@ -27,6 +27,7 @@ struct KernelTimes {
     ConvolutionKernels convolution;
     NormKernels norm;
     LossKernels loss;
+    PixelKernels pixels;
     TransformerKernels transformer;
     OptimizerKernels optimizer;
     KernelTime list[KERNELS_MAX];
@@ -79,7 +80,14 @@ static double added(bool accumulate) { // passes over an output
 
 // ---- elementwise and products ------------------------------------------------------------------
 
-enum { EXPONENTIAL = 20 }; // operations of an exponential or of tanh
+// Vector operations of an exponential (cpu/exponential.h, compiled for AVX-512).
+enum { EXPONENTIAL = 32 };
+
+// Floating-point operations that sgemm makes in the time of so many vector operations a number:
+// none of these is fused, and each takes the time of a multiplication and an addition.
+static double operations(double each, size_t count) {
+    return 2 * each * (double)count;
+}
 
 TIMED(elementwise, fill, (float *y, float value, size_t count), (y, value, count), floats(1, count),
       0)
@@ -89,7 +97,7 @@ TIMED(elementwise, accumulate, (float *y, const float *x, size_t count), (y, x, 
       floats(3, count), 0)
 TIMED(elementwise, activation, (Activation f, float *y, float *x, size_t count, bool save),
       (f, y, x, count, save), floats(f == ACTIVATION_GELU && save ? 3 : 2, count),
-      f == ACTIVATION_GELU ? (EXPONENTIAL + 10) * (double)count : 0)
+      f == ACTIVATION_GELU ? operations(EXPONENTIAL + (save ? 16 : 8), count) : 0)
 TIMED(elementwise, activation_gradient,
       (Activation f, float *dx, const float *saved, const float *dy, size_t count, bool accumulate),
       (f, dx, saved, dy, count, accumulate), floats(2 + added(accumulate), count), 0)
@@ -157,6 +165,9 @@ TIMED(convolution, conv2d_weight_gradient,
        bool accumulate),
       (how, v, x, dy, dweight, accumulate), floats(1, inputs(v) + outputs(v) + weights(v)),
       convolution_flops(v))
+TIMED(convolution, conv2d_bias_gradient,
+      (const Window *v, const float *dy, float *dbias, bool accumulate), (v, dy, dbias, accumulate),
+      floats(1, outputs(v)), 0)
 TIMED(convolution, shortcut, (const Window *v, const float *x, float *y), (v, x, y),
       floats(1, seen(v) + outputs(v)), 0)
 TIMED(convolution, shortcut_gradient,
@@ -186,15 +197,47 @@ TIMED(norm, batch_norm, (const BatchNorm *norm, float *y), (norm, y),
 TIMED(norm, batch_norm_gradient, (const BatchNorm *norm, float *dy, const NormGradient *to),
       (norm, dy, to),
       floats(4 + (norm->relu ? 1 : 0) + (to->dx ? added(to->add_dx) : 0), normed(norm)), 0)
+// Of a softmax: the largest, a difference, the exponential, and in double a sum and a factor. A row
+// takes whole vectors.
+enum { SOFTMAX = 1 + 1 + EXPONENTIAL + 4 + 6, WIDEST = 16 };
+
+static size_t row_lanes(const Labels *labels) {
+    return labels->n * ((labels->classes + WIDEST - 1) / WIDEST * WIDEST);
+}
+
 TIMED(loss, cross_entropy,
       (Labels labels, const float *logits, double divisor, float *probabilities, float *loss),
       (labels, logits, divisor, probabilities, loss), floats(2, labels.n *labels.classes),
-      EXPONENTIAL *(double)(labels.n *labels.classes))
+      operations(SOFTMAX, row_lanes(&labels)))
 TIMED(loss, cross_entropy_gradient,
       (Labels labels, const float *probabilities, Upstream upstream, float *dlogits,
        bool accumulate),
       (labels, probabilities, upstream, dlogits, accumulate),
       floats(1 + added(accumulate), labels.n *labels.classes), 0)
+
+static size_t logits_of(const PixelLabels *labels) {
+    return labels->n * labels->classes * labels->inner;
+}
+
+TIMED(pixels, upsample2x, (const float *x, float *y, size_t planes, size_t h, size_t w),
+      (x, y, planes, h, w), floats(5, planes *h *w), 0)
+TIMED(pixels, upsample2x_gradient,
+      (const float *dy, float *dx, bool accumulate, size_t planes, size_t h, size_t w),
+      (dy, dx, accumulate, planes, h, w), floats(4 + added(accumulate), planes *h *w), 0)
+// The largest, a difference, the exponential, a sum and a quotient, all in float.
+TIMED(pixels, pixel_cross_entropy,
+      (PixelLabels labels, const float *logits, float *probabilities, float *losses),
+      (labels, logits, probabilities, losses),
+      floats(2, logits_of(&labels)) + floats(3, labels.n *labels.inner),
+      operations(EXPONENTIAL + 4, logits_of(&labels)))
+TIMED(pixels, hard_pixels, (const HardPixels *of, uint8_t *kept, int64_t *kept_count, float *sum),
+      (of, kept, kept_count, sum), floats(3.25, of->count), 0)
+TIMED(pixels, pixel_cross_entropy_gradient,
+      (PixelLabels labels, const float *probabilities, const uint8_t *kept, const float *upstream,
+       float *dlogits, bool accumulate),
+      (labels, probabilities, kept, upstream, dlogits, accumulate),
+      floats(1 + added(accumulate), logits_of(&labels)) + floats(2.25, labels.n *labels.inner), 0)
+
 TIMED(transformer, embedding, (const Embedding *of, const float *wte, const float *wpe, float *y),
       (of, wte, wpe, y), floats(2, of->rows * of->channels), 0)
 TIMED(transformer, embedding_gradient,
@@ -211,12 +254,11 @@ TIMED(transformer, layer_norm_gradient,
       (const LayerNorm *norm, const float *dy, const NormGradient *to), (norm, dy, to),
       floats(2 + added(to->add_dx), norm->rows * norm->channels), 0)
 
-// A product of a query and a key, or of a weight and a value, for each pair of tokens.
-static double pairs_flops(const Attention *of, double products) {
-    return products * 2 * (double)(of->batch * of->heads * of->size) *
-               (double)(of->length * (of->length + 1)) / 2 +
-           EXPONENTIAL * (double)(of->batch * of->heads) * (double)(of->length * (of->length + 1)) /
-               2;
+// Products of a query and a key, or of a weight and a value, and `each` vector operations, for each
+// pair of tokens.
+static double pairs_flops(const Attention *of, double products, double each) {
+    const size_t pairs = of->batch * of->heads * of->length * (of->length + 1) / 2;
+    return products * 2 * (double)(pairs * of->size) + operations(each, pairs);
 }
 
 static size_t pairs_saved(const Attention *of) {
@@ -230,13 +272,13 @@ static size_t attended(const Attention *of) {
 TIMED(transformer, attention,
       (Compute how, const Attention *of, const float *qkv, float *y, void *saved),
       (how, of, qkv, y, saved), floats(4, attended(of)) + floats(0.5, pairs_saved(of)),
-      pairs_flops(of, 2))
+      pairs_flops(of, 2, EXPONENTIAL + 5))
 TIMED(transformer, attention_gradient,
       (Compute how, const Attention *of, const float *qkv, const float *y, const void *saved,
        const float *dy, float *dqkv, bool accumulate),
       (how, of, qkv, y, saved, dy, dqkv, accumulate),
       floats(4 + 3 * added(accumulate), attended(of)) + floats(0.5, pairs_saved(of)),
-      pairs_flops(of, 4))
+      pairs_flops(of, 4, 5))
 
 static double sgd_bytes(const SgdTensor *tensors, size_t count) {
     double bytes = 0;
@@ -265,7 +307,7 @@ TIMED(optimizer, adam,
 
 static void fill_tables(KernelTimes *t) {
     FAMILY(elementwise), FAMILY(matrix), FAMILY(convolution), FAMILY(norm), FAMILY(loss);
-    FAMILY(transformer), FAMILY(optimizer);
+    FAMILY(pixels), FAMILY(transformer), FAMILY(optimizer);
     t->elementwise.fill = fill, t->elementwise.add = add, t->elementwise.accumulate = accumulate;
     t->elementwise.activation = activation;
     t->elementwise.activation_gradient = activation_gradient;
@@ -275,12 +317,16 @@ static void fill_tables(KernelTimes *t) {
     t->convolution.conv2d = conv2d;
     t->convolution.conv2d_input_gradient = conv2d_input_gradient;
     t->convolution.conv2d_weight_gradient = conv2d_weight_gradient;
+    t->convolution.conv2d_bias_gradient = conv2d_bias_gradient;
     t->convolution.shortcut = shortcut, t->convolution.shortcut_gradient = shortcut_gradient;
     t->convolution.max_pool = max_pool, t->convolution.max_pool_gradient = max_pool_gradient;
     t->convolution.avg_pool = avg_pool, t->convolution.avg_pool_gradient = avg_pool_gradient;
     t->norm.batch_norm = batch_norm, t->norm.batch_norm_gradient = batch_norm_gradient;
     t->loss.cross_entropy = cross_entropy;
     t->loss.cross_entropy_gradient = cross_entropy_gradient;
+    t->pixels.upsample2x = upsample2x, t->pixels.upsample2x_gradient = upsample2x_gradient;
+    t->pixels.pixel_cross_entropy = pixel_cross_entropy, t->pixels.hard_pixels = hard_pixels;
+    t->pixels.pixel_cross_entropy_gradient = pixel_cross_entropy_gradient;
     t->transformer.embedding = embedding;
     t->transformer.embedding_gradient = embedding_gradient;
     t->transformer.position_gradient = position_gradient;

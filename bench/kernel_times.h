@@ -5,6 +5,8 @@
  * Bytes are those that must be moved if no cache holds a tensor from one kernel to the next: each
  * operand read once (twice where a statistic of all of it is needed before), each output written
  * once. An operation whose tensors stay in a cache may be faster than its bound.
+ *
+ * Exponentials count as the vector operations that they are made of (kernel_times.c).
  */
 #ifndef BENCH_KERNEL_TIMES_H
 #define BENCH_KERNEL_TIMES_H

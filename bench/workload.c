@@ -32,7 +32,8 @@ Workload workload_open(const ModelConfig *config, Device *device, size_t batch,
     }
     bool is_text = model_is_text(config->name);
     if (is_text) w.length = model_gpt_sizes(config).context;
-    w.targets = is_text ? batch * w.length : batch;
+    w.is_dense = model_is_dense(config->name);
+    w.targets = is_text ? batch * w.length : w.is_dense ? batch * w.shape[1] * w.shape[2] : batch;
     const OptimizerConfig sgd = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
     const OptimizerConfig adamw = {.kind = OPTIMIZER_ADAMW,
                                    .weight_decay = 0.1,
@@ -62,15 +63,25 @@ static Tensor *batch_input(const Workload *w) {
                       (size_t[]){w->batch, w->shape[0], w->shape[1], w->shape[2]}, w->samples);
 }
 
+// The mean over all targets, which are samples, tokens or pixels.
+static Tensor *batch_loss(const Workload *w, Tensor *outputs) {
+    if (!w->is_dense) {
+        Tensor *target = tape_input(w->tape, DTYPE_I64, 1, &w->targets, w->labels);
+        return op_cross_entropy(w->tape, outputs, target, (double)w->targets);
+    }
+    size_t kept;
+    Tensor *target = tape_input(w->tape, DTYPE_I64, 3,
+                                (size_t[]){w->batch, w->shape[1], w->shape[2]}, w->labels);
+    Tensor *sum = op_pixel_cross_entropy(w->tape, outputs, target, NULL, &kept);
+    return op_divide(w->tape, sum, (double)kept);
+}
+
 double workload_step(Workload *w) {
     uint64_t start = clock_ns();
     Error err = {0};
     tape_reset(w->tape);
     module_zero_grad(w->model);
-    Tensor *x = batch_input(w);
-    Tensor *target = tape_input(w->tape, DTYPE_I64, 1, &w->targets, w->labels);
-    Tensor *loss = op_cross_entropy(w->tape, module_forward(w->module, w->tape, x), target,
-                                    (double)w->targets);
+    Tensor *loss = batch_loss(w, module_forward(w->module, w->tape, batch_input(w)));
     must_do(tape_error(w->tape, &err), &err);
     must_do(tape_backward(w->tape, loss, &err), &err);
     if (w->is_ddp) must_do(ddp_finish_backward(w->module, NULL, &err), &err);

@@ -20,7 +20,8 @@ typedef struct Workload {
     float *samples;  // [batch, shape], random numbers in host memory
     size_t length;   // the tokens of a sample for a gpt; 0 for other models, and `tokens` is unused
     int64_t *tokens; // [batch, length], random; NULL if length is 0
-    size_t targets;  // how many labels there are: batch, or batch * length for a gpt
+    bool is_dense;   // a label for each pixel
+    size_t targets;  // how many labels there are: one for each sample, token or pixel
     int64_t *labels; // [targets], random
 } Workload;
 

@@ -54,6 +54,7 @@ by_op() {
 by_op conv2d 2 sgemm_gflops $((2 * 64 * 9 * 16 * (28 * 28 + 14 * 14 * 32))) --model convnet
 by_op conv2d_input_gradient 18 sgemm_gflops $((2 * 16 * 9 * 1024 * (256 * 6 + 128 + 256 * 5 + 128 + 256 * 5))) \
     --model resnet20 --batch 16
+by_op upsample2x 2 memory_gb_s $((5 * 4 * 4 * (32 * 16 * 16 + 16 * 32 * 32))) --model segnet --batch 4
 by_op adam 1 memory_gb_s $((7 * 4 * (76 * 128 + 64 * 128 + 4 * (12 * 128 * 128 + 13 * 128) + 2 * 128))) --model gpt
 by_op sgd 1 memory_gb_s $((5 * 4 * (512 * 513 * 2 + 513 * 10 - 0))) --width 512
 refuse 2 'resnet20 has convolutions' "$bin/bench_step" --model resnet20
