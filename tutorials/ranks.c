@@ -92,6 +92,10 @@ void ranks_print_norm(const ProcessGroup *group, uint64_t before, double norm) {
         printf("collectives=%zu norm=%.6f\n", (size_t)(pg_sequence(group) - before), norm);
 }
 
+void ranks_print_all_collectives(const ProcessGroup *group, uint64_t before) {
+    if (pg_rank(group) == 0) printf("collectives=%zu\n", (size_t)(pg_sequence(group) - before));
+}
+
 void ranks_print_part(const ProcessGroup *group, const Optimizer *optimizer, size_t share,
                       size_t count) {
     size_t begin = (size_t)pg_rank(group) * share, end = begin + share, states = 0;

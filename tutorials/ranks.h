@@ -1,4 +1,4 @@
-/* ranks.h: the common code of the tutorials' programs with several ranks (from step 6 on). */
+/* ranks.h: the common code of the tutorials' programs with several ranks (from step 7 on). */
 #ifndef TUTORIALS_RANKS_H
 #define TUTORIALS_RANKS_H
 
@@ -6,7 +6,7 @@
 #include "ddp/rendezvous/init.h"
 #include "tutorials/lesson.h"
 
-// Reads this rank's number from the environment and opens the group of all ranks (step 6 writes it
+// Reads this rank's number from the environment and opens the group of all ranks (step 7 writes it
 // out); rank 0 prints and saves. The deadline of every wait is lesson->timeout_s. With --uneven N,
 // rank r leaves out the last r N steps of the run. An error ends the program.
 ProcessGroup *ranks_join(Rendezvous *me, Lesson *lesson);
@@ -28,6 +28,8 @@ void ranks_print_whether_equal(ProcessGroup *group, Module *model);
 void ranks_print(ProcessGroup *group, const char *name, double number, int decimals);
 // Prints "collectives in a step: 15": those since the sequence number `before`, divided by `steps`.
 void ranks_print_collectives(const ProcessGroup *group, uint64_t before, size_t steps);
+// Prints "collectives=161": those since the sequence number `before`.
+void ranks_print_all_collectives(const ProcessGroup *group, uint64_t before);
 // Prints "collectives=161 norm=0.25": those since the sequence number `before`, and a norm.
 void ranks_print_norm(const ProcessGroup *group, uint64_t before, double norm);
 // Prints which of the `count` weights this rank steps, and the bytes of the optimizer's state.
@@ -36,7 +38,7 @@ void ranks_print_part(const ProcessGroup *group, const Optimizer *optimizer, siz
 // As ranks_print, for the running mean of each rank's first batch norm. Collective.
 void ranks_print_running_mean(ProcessGroup *group, Module *model);
 
-// Replaces the lesson's sampler: each rank draws its own rows, as step 9 writes it out.
+// Replaces the lesson's sampler: each rank draws its own rows, as step 10 writes it out.
 void ranks_share_samples(ProcessGroup *group, Lesson *lesson);
 
 // With --show, in the first step of an epoch, rank 0 prints each rank's first samples, and the

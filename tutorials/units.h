@@ -18,7 +18,7 @@ typedef struct Unit { // some layers in a row, which are gathered together
     Tensor *part;                 // [share]: the weights and the gradient that this rank keeps
     float *weights, *gradients;   // [W, share], one tensor after another; NULL: not whole
     struct Unit *previous, *next; // NULL: it is the first, the last
-    PgWork *arriving, *leaving;   // of step 20
+    PgWork *arriving, *leaving;   // of step 22
     struct Units *all;
 } Unit;
 
@@ -36,7 +36,7 @@ typedef struct Units {
 } Units;
 
 // Cuts a model whose layers run one after another into units of --unit-layers layers with
-// parameters (the last may have fewer), each as step 18 cuts the whole model: a rank keeps its part
+// parameters (the last may have fewer), each as step 20 cuts the whole model: a rank keeps its part
 // and frees the layers' own memory. Another model ends the program. With --show, rank 0 prints in
 // the first step what is allocated, computes and is freed, and how many bytes are whole then.
 Units *units_open(ProcessGroup *group, Module *model, const Lesson *lesson);

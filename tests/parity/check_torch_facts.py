@@ -139,27 +139,27 @@ def main():
     names = [name for name, _ in zero[0]["collectives"]]
     reduced, sent = [sum(count for name, count in zero[0]["collectives"] if name == wanted)
                      for wanted in ("all_reduce", "broadcast")]
-    fact("step 18", "ZeroRedundancyOptimizer: one all_reduce, then a broadcast for each of 6 tensors",
+    fact("step 20", "ZeroRedundancyOptimizer: one all_reduce, then a broadcast for each of 6 tensors",
          names == ["all_reduce"] + 6 * ["broadcast"], names)
-    fact("step 18", "whole tensors for each rank, 32,768 and 18,058 elements",
+    fact("step 20", "whole tensors for each rank, 32,768 and 18,058 elements",
          [z["kept"] for z in zero] == [32768, 18058], [z["kept"] for z in zero])
     # In a group of W an all_reduce moves each element 2 (W - 1) times, and a broadcast W - 1 times.
     ratio = (2 * reduced + sent) / (2 * reduced)
-    fact("step 18", "1.5 times the bytes of DDP", reduced == sent == 50826 and ratio == 1.5, ratio)
+    fact("step 20", "1.5 times the bytes of DDP", reduced == sent == 50826 and ratio == 1.5, ratio)
 
     first, second = ranks[0]["buckets"]
-    fact("step 11", "the first step has one bucket, the second as many as the cap makes",
+    fact("step 12", "the first step has one bucket, the second as many as the cap makes",
          first == [50826] and second == [34186, 16640], [first, second])
     padded = [[(4 * count + 63) // 64 * 64 for count in step] for step in (first, second)]
-    fact("step 11", "train_ddp has the same, each bucket in whole cache lines", ours == padded, ours)
+    fact("step 12", "train_ddp has the same, each bucket in whole cache lines", ours == padded, ours)
 
     divided = [facts["division"] for facts in ranks]
-    fact("step 8", "gradients are divided before the sum", all(near(g, 3e38) for g in divided), divided)
+    fact("step 9", "gradients are divided before the sum", all(near(g, 3e38) for g in divided), divided)
 
     norms = [facts["buffers"] for facts in ranks]
-    fact("step 14", "normalised by the variance over n",
+    fact("step 15", "normalised by the variance over n",
          all(abs(n["output"][1] - 1) < 1e-4 for n in norms), norms[0]["output"])
-    fact("step 14", "the running variance takes the one over n - 1",
+    fact("step 15", "the running variance takes the one over n - 1",
          all(near(n["variance"], 0.9 + 0.1 * 2) for n in norms), [n["variance"] for n in norms])
     means = [n["mean"] for n in norms]
     fact("dp-to-ddp 4 and 9", "after the last forward the ranks' buffers differ", means[0] != means[1], means)

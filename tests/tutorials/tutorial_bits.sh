@@ -43,73 +43,73 @@ for shards in 2 3 4 5 7; do
     train two "$bin/tutorial_02" --global-batch 70 --shards $shards
     close one two
 done
-# Steps 2, 3 and 4 add in the same order, and so does the library's DataParallel.
+# Steps 2, 3 and 5 add in the same order, and so does the library's DataParallel.
 for options in '' '--model convnet --lr 0.02' '--optimizer adamw --lr 0.01'; do
     for count in 1 2 3 5; do
         options="$options --global-batch 64"
         train two "$bin/tutorial_02" --shards $count $options
         train three "$bin/tutorial_03" --shards $count $options
-        train four "$bin/tutorial_04" --devices $count $options
-        train five "$bin/tutorial_05" --devices $count $options
+        train backward "$bin/tutorial_05" --devices $count $options
+        train costs "$bin/tutorial_06" --devices $count $options
         train dp "$bin/train_dp" --device cpu --devices $count $options
         case $options in *convnet*) ;; *) equal two three ;; esac # every shard counts in step 2's running statistics
-        equal three four
-        equal four five
-        tensors four dp
+        equal three backward
+        equal backward costs
+        tensors backward dp
     done
 done
 # Processes that each do all the work, and processes that share it by messages: any number, any shares.
 for options in '' '--global-batch 7 --steps 9'; do # 7 rows on 4 ranks are 2, 2, 2, 1; on 5 ranks one has none
     for count in 1 2 3 4 5; do
         train two "$bin/tutorial_02" --shards $count $options
-        train seven "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_07" $options
-        equal two seven
+        train collectives "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_08" $options
+        equal two collectives
         [ $count -le 2 ] || continue
         train one "$bin/tutorial_01" $options
-        train six "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_06" $options
-        equal one six
+        train processes "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_07" $options
+        equal one processes
     done
 done
 # Replicas: the same bits where the division by the number of ranks is exact, else to rounding; and always
 # those of the library's DistributedDataParallel, which averages as they do.
 for count in 1 2 3 4; do
-    train seven "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_07"
-    train eight "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_08"
+    train collectives "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_08"
+    train replicas "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_09"
     train average "$bin/ddprun" --nproc-per-node $count "$bin/train_ddp" --device cpu --sampler blocked
     train global "$bin/ddprun" --nproc-per-node $count "$bin/train_ddp" --device cpu --sampler blocked --normalize global
-    tensors eight average
-    tensors seven global
-    if [ $count = 3 ]; then close seven eight; else equal seven eight; fi
+    tensors replicas average
+    tensors collectives global
+    if [ $count = 3 ]; then close collectives replicas; else equal collectives replicas; fi
 done
 for options in '--model convnet --lr 0.02' '--optimizer adamw --lr 0.01'; do
-    train eight "$bin/ddprun" --nproc-per-node 2 "$bin/tutorial_08" $options
+    train replicas "$bin/ddprun" --nproc-per-node 2 "$bin/tutorial_09" $options
     train average "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --device cpu --sampler blocked $options
-    tensors eight average
+    tensors replicas average
 done
-# The interleaved sampler deals the rows of a batch out in another way, and blocks restore step 8's bits.
+# The interleaved sampler deals the rows of a batch out in another way, and blocks restore step 9's bits.
 for count in 1 2 3; do
     for options in '' '--model convnet --lr 0.02'; do
-        train eight "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_08" $options
-        train blocked "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_09" --sampler blocked $options
-        train nine "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_09" $options
+        train replicas "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_09" $options
+        train blocked "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_10" --sampler blocked $options
+        train sampler "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_10" $options
         train ddp "$bin/ddprun" --nproc-per-node $count "$bin/train_ddp" --device cpu $options
-        equal eight blocked
-        tensors nine ddp
+        equal replicas blocked
+        tensors sampler ddp
         [ -z "$options" ] || continue
-        if [ $count = 1 ]; then equal eight nine; else close eight nine; fi
+        if [ $count = 1 ]; then equal replicas sampler; else close replicas sampler; fi
     done
 done
-# A rate written out, buckets of any size, after backward or during it: the bits of step 9.
+# A rate written out, buckets of any size, after backward or during it: the bits of step 10.
 for count in 1 2 3; do
     for options in '' '--model convnet --lr 0.02'; do
-        train nine "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_09" $options
-        train rate "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_10" $options
-        equal nine rate
+        train sampler "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_10" $options
+        train rate "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_11" $options
+        equal sampler rate
         for bytes in 0 1000 4096 1000000; do
-            train buckets "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_11" --bucket-bytes $bytes $options
-            equal nine buckets
-            train overlap "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_12" --bucket-bytes $bytes $options
-            equal nine overlap
+            train buckets "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_12" --bucket-bytes $bytes $options
+            equal sampler buckets
+            train overlap "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_13" --bucket-bytes $bytes $options
+            equal sampler overlap
         done
     done
 done
@@ -117,9 +117,9 @@ done
 for options in '' '--model convnet --lr 0.02'; do
     for count in 1 2 3 5; do
         options="$options --global-batch 60"
-        train buckets "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_11" $options
-        train ring "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_13" $options
-        train each "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_13" --bucket-bytes 0 $options
+        train buckets "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_12" $options
+        train ring "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_14" $options
+        train each "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_14" --bucket-bytes 0 $options
         if [ $count -le 2 ]; then
             equal buckets ring
             equal ring each

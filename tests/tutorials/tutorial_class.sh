@@ -14,12 +14,12 @@ student() { # NAME [EXERCISE...]: has solved these
     for exercise; do cp "$tutorials/$step/exercises/$exercise.c" "$folder/$step/"; done
 }
 student 'anna the first' 01-shard-bounds 02-sum-shards 03-batch-mean
-printf '04,device-1,212184\n4,device-0,102252\n' >"$folder/predictions.csv" # one is a half of what is right
+printf '05,device-1,212184\n5,device-0,102252\n' >"$folder/predictions.csv" # one is a half of what is right
 student 'berta "b"' 01-shard-bounds 02-sum-shards 03-batch-mean
-printf 'step,question,value\r\n04,device-1,212184\r\n04,device-1,1\r\n04,no-such-question,1\r\n04,device-0,many\r\n' >"$folder/predictions.csv"
+printf 'step,question,value\r\n05,device-1,212184\r\n05,device-1,1\r\n05,no-such-question,1\r\n05,device-0,many\r\n' >"$folder/predictions.csv"
 student carl 01-shard-bounds
 student dora 01-shard-bounds
-printf '02,rows,60\n04,device-1,1e999\n04,device-0,inf\n' >"$folder/predictions.csv"
+printf '02,rows,60\n05,device-1,1e999\n05,device-0,inf\n' >"$folder/predictions.csv"
 student emil # a file that does not compile, and one that crashes
 echo 'no C at all' >"$folder/$step/01-shard-bounds.c"
 sed 's/^double batch_mean(.*{/&\n    *(volatile char *)8 = 1;/' "$tutorials/$step/exercises/03-batch-mean.c" >"$folder/$step/03-batch-mean.c"

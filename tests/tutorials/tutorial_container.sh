@@ -48,11 +48,11 @@ ADD --chown=student tree.tar /home/student/ddp.c
 RUN cmake -S . -B build && cmake --build build -j2
 RUN tutorials/start 02 && ! tutorials/grade 02 3
 RUN cp tutorials/02-shards/exercises/03-batch-mean.c tutorials/work/02-shards/ && tutorials/grade 02 3
-RUN build/bin/ddprun --nproc-per-node 2 build/bin/tutorial_08 --steps 2 --no-eval
+RUN build/bin/ddprun --nproc-per-node 2 build/bin/tutorial_09 --steps 2 --no-eval
 RUN ctest --test-dir build -R '^(test_ddp|tutorial_worksheets|grade_02_01)$' --output-on-failure
 RUN tutorials/teaching/slides two-hours
 END
-sed -i "s,02-shards,$(basename "$root"/tutorials/[0-9][0-9]-shards),g; s,tutorial_08,tutorial_$(basename "$root"/tutorials/[0-9][0-9]-replicas | cut -c1-2),g" tree/Containerfile
+sed -i "s,02-shards,$(basename "$root"/tutorials/[0-9][0-9]-shards),g; s,tutorial_09,tutorial_$(basename "$root"/tutorials/[0-9][0-9]-replicas | cut -c1-2),g" tree/Containerfile
 # shellcheck disable=SC2086
 run 'the course in it' buildah $storage bud -t tested tree
 tail -n 3 out.txt

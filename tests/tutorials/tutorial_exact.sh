@@ -1,5 +1,5 @@
 #!/bin/sh
-# tutorial_exact.sh BIN_DIR: steps 14 to 17 of the tutorial: what they promise of bits and numbers, and every mistake
+# tutorial_exact.sh BIN_DIR: steps 15 to 19 of the tutorial: what they promise of bits and numbers, and every mistake
 # that they can make on purpose (--break=NAME): its symptom is there with it and gone without it.
 . "$(dirname "$0")/../programs/checks.sh"
 
@@ -27,8 +27,8 @@ agree() {
     "$bin/compare_tensors" --tol 1e-4 "$1" "$2" >cmp.txt 2>&1 || fail "$1 and $2: $(tail -n 1 cmp.txt)"
 }
 
-# ---- step 14: batch norm -----------------------------------------------------------------------------------
-run 'batch norm in three ways' ranks 2 "$bin/tutorial_14_three_ways"
+# ---- step 15: batch norm -----------------------------------------------------------------------------------
+run 'batch norm in three ways' ranks 2 "$bin/tutorial_15_three_ways"
 says '^one device rank 0: rows -1.34 -0.45  remembers mean 0.40, variance 1.57  continues with mean 0.40$'
 says '^own rows +rank 1: rows -1.00  1.00  remembers mean 0.60, variance 1.10  continues with mean 0.20$'
 grep '^one device' out.txt | sed 's/^one device/sync      /' >wanted.txt
@@ -36,28 +36,28 @@ grep '^sync' out.txt | cmp - wanted.txt || fail "sync is not one device: $(cat o
 conv="--model convnet --steps 20 --no-eval"
 run 'one device' "$bin/tutorial_01" $conv --save one
 for count in 2 4; do
-    run 'own rows' ranks $count "$bin/tutorial_14" $conv --save own
+    run 'own rows' ranks $count "$bin/tutorial_15" $conv --save own
     says '^collectives in a step: 15$'
     differ one own
     run 'the library, own rows' ranks $count "$bin/train_ddp" --device cpu --sampler blocked $conv --save library
     bits own library
-    run 'sync' ranks $count "$bin/tutorial_14" $conv --save sync --batch-norm sync
+    run 'sync' ranks $count "$bin/tutorial_15" $conv --save sync --batch-norm sync
     agree one sync
     run 'the library, sync' ranks $count "$bin/train_ddp" --device cpu --sampler blocked --sync-batch-norm $conv --save library
     bits sync library
 done
-run 'buffers' ranks 2 "$bin/tutorial_14" $conv
+run 'buffers' ranks 2 "$bin/tutorial_15" $conv
 [ "$(field 'running_mean.0.' 1)" = "$(field 'running_mean.0.' 2)" ] || fail "buffers differ: $(cat out.txt)"
-run 'no buffers' ranks 2 "$bin/tutorial_14" $conv --break=no-buffers
+run 'no buffers' ranks 2 "$bin/tutorial_15" $conv --break=no-buffers
 says '^replicas: equal$'
 says '^collectives in a step: 9$'
 [ "$(field 'running_mean.0.' 1)" != "$(field 'running_mean.0.' 2)" ] || fail "buffers are equal: $(cat out.txt)"
 
-# ---- step 15: metrics --------------------------------------------------------------------------------------
+# ---- step 16: metrics --------------------------------------------------------------------------------------
 tests() { # RANKS OPTION...: evaluates one and the same network
     count=$1
     shift
-    run "an evaluation by $count" ranks "$count" "$bin/tutorial_15" --only-test --load-init one --model convnet "$@"
+    run "an evaluation by $count" ranks "$count" "$bin/tutorial_16" --only-test --load-init one --model convnet "$@"
 }
 tests 1
 grep -v '^rank' out.txt >alone.txt
@@ -80,11 +80,11 @@ done
 tests 4 --break=mean-of-ranks
 says '^counted=297 '
 [ "$(field accuracy 1)" != "$(sed -n 's/.*accuracy=//p' alone.txt)" ] || fail "the mean of the ranks is the accuracy"
-run 'training and evaluation' ranks 2 "$bin/tutorial_15" --steps 20 --save metrics
-run 'step 8' ranks 2 "$bin/tutorial_08" --steps 20 --no-eval --save eight
-bits eight metrics
+run 'training and evaluation' ranks 2 "$bin/tutorial_16" --steps 20 --save metrics
+run 'step 9' ranks 2 "$bin/tutorial_09" --steps 20 --no-eval --save replicas
+bits replicas metrics
 
-# ---- step 16: checkpoints ----------------------------------------------------------------------------------
+# ---- step 17: checkpoints ----------------------------------------------------------------------------------
 killed() { # COMMAND...: a rank must die in it
     checks=$((checks + 1))
     ! "$@" >out.txt 2>err.txt </dev/null || fail "no rank was killed: $*"
@@ -93,25 +93,25 @@ killed() { # COMMAND...: a rank must die in it
 for options in '' '--optimizer adamw --lr 0.01' '--model convnet'; do
     for count in 1 2 3; do
         rm -f c c.new
-        run 'a whole run' ranks $count "$bin/tutorial_16" --steps 40 --no-eval $options --save whole
-        killed ranks $count "$bin/tutorial_16" --steps 40 --no-eval $options --checkpoint c --kill-at 30
-        run 'and on' ranks $count "$bin/tutorial_16" --steps 40 --no-eval $options --checkpoint c --save parts
+        run 'a whole run' ranks $count "$bin/tutorial_17" --steps 40 --no-eval $options --save whole
+        killed ranks $count "$bin/tutorial_17" --steps 40 --no-eval $options --checkpoint c --kill-at 30
+        run 'and on' ranks $count "$bin/tutorial_17" --steps 40 --no-eval $options --checkpoint c --save parts
         says '^resumes at step=20$'
         cmp whole parts || fail "$count ranks $options: the killed run ends with other bits"
     done
 done
-run 'step 8' ranks 3 "$bin/tutorial_08" --steps 40 --no-eval --model convnet --save eight
-bits eight whole
+run 'step 9' ranks 3 "$bin/tutorial_09" --steps 40 --no-eval --model convnet --save replicas
+bits replicas whole
 run 'the names of the bare model' "$bin/tutorial_01" --model convnet --steps 1 --no-eval --load-init whole # no "module."
 rm -f c c.new
-killed ranks 2 "$bin/tutorial_16" --steps 40 --no-eval --checkpoint c --kill-at 30 --break=in-place
-refuse 1 'c is not a whole checkpoint' "$bin/tutorial_16" --steps 40 --no-eval --checkpoint c
-run 'a whole run' ranks 2 "$bin/tutorial_16" --steps 40 --no-eval --save whole
+killed ranks 2 "$bin/tutorial_17" --steps 40 --no-eval --checkpoint c --kill-at 30 --break=in-place
+refuse 1 'c is not a whole checkpoint' "$bin/tutorial_17" --steps 40 --no-eval --checkpoint c
+run 'a whole run' ranks 2 "$bin/tutorial_17" --steps 40 --no-eval --save whole
 for mistake in none no-momentum epoch-start momentum-on-rank-0; do
     rm -f c
-    run 'a part' ranks 2 "$bin/tutorial_16" --steps 15 --no-eval --checkpoint c --schedule constant
-    run 'a whole run' ranks 2 "$bin/tutorial_16" --steps 40 --no-eval --schedule constant --save whole
-    run "$mistake" ranks 2 "$bin/tutorial_16" --steps 40 --no-eval --schedule constant --checkpoint c --break=$mistake --save parts
+    run 'a part' ranks 2 "$bin/tutorial_17" --steps 15 --no-eval --checkpoint c --schedule constant
+    run 'a whole run' ranks 2 "$bin/tutorial_17" --steps 40 --no-eval --schedule constant --save whole
+    run "$mistake" ranks 2 "$bin/tutorial_17" --steps 40 --no-eval --schedule constant --checkpoint c --break=$mistake --save parts
     case $mistake in
     none) bits whole parts && says '^replicas: equal$' ;;
     momentum-on-rank-0) differ whole parts && says '^replicas: DIFFERENT in 6' ;;
@@ -119,48 +119,56 @@ for mistake in none no-momentum epoch-start momentum-on-rank-0; do
     esac
 done
 
-# ---- step 17: uneven steps ---------------------------------------------------------------------------------
+# ---- step 18: accumulation and clipping --------------------------------------------------------------------
 steps="--steps 20 --no-eval --schedule constant"
 for count in 1 2 3 4; do
-    run 'step 8' ranks $count "$bin/tutorial_08" $steps --save eight
-    run 'one micro-batch' ranks $count "$bin/tutorial_17" $steps --save uneven
-    bits eight uneven
-    says '^collectives=161 '
-    run 'four micro-batches' ranks $count "$bin/tutorial_17" $steps --micro-batches 4 --save four
-    agree eight four
-    says '^collectives=161 '
-    run 'every micro-batch' ranks $count "$bin/tutorial_17" $steps --micro-batches 4 --break=every --save every
-    agree eight every
-    says '^collectives=521 '
-    run 'mean of means' ranks $count "$bin/tutorial_17" $steps --micro-batches 4 --break=mean-of-means --save means
+    run 'step 9' ranks $count "$bin/tutorial_09" $steps --save replicas
+    run 'one micro-batch' ranks $count "$bin/tutorial_18" $steps --save single
+    bits replicas single
+    says '^collectives=140 '
+    run 'four micro-batches' ranks $count "$bin/tutorial_18" $steps --micro-batches 4 --save four
+    agree replicas four
+    says '^collectives=140 '
+    run 'every micro-batch' ranks $count "$bin/tutorial_18" $steps --micro-batches 4 --break=every --save every
+    agree replicas every
+    says '^collectives=500 '
+    run 'mean of means' ranks $count "$bin/tutorial_18" $steps --micro-batches 4 --break=mean-of-means --save means
     says '^replicas: equal$'
     case $count in
-    1 | 3) agree eight means ;; # 60 and 20 rows make four equal micro-batches
-    *) differ eight means ;;    # 30 and 15 rows do not
+    1 | 3) agree replicas means ;; # 60 and 20 rows make four equal micro-batches
+    *) differ replicas means ;;    # 30 and 15 rows do not
     esac
-    [ $count = 1 ] || run 'the first one' ranks $count "$bin/tutorial_17" $steps --micro-batches 4 --break=first
+    [ $count = 1 ] || run 'the first one' ranks $count "$bin/tutorial_18" $steps --micro-batches 4 --break=first
     [ $count = 1 ] || says '^replicas: DIFFERENT in 6'
-    run 'clipping' ranks $count "$bin/tutorial_17" $steps --max-norm 0.1 --micro-batches 2 --save clip$count
+    run 'clipping' ranks $count "$bin/tutorial_18" $steps --max-norm 0.1 --micro-batches 2 --save clip$count
     agree clip1 clip$count
     says '^replicas: equal$'
     for mistake in clip-first norm-twice; do
-        run $mistake ranks $count "$bin/tutorial_17" $steps --max-norm 0.1 --break=$mistake --save wrong
+        run $mistake ranks $count "$bin/tutorial_18" $steps --max-norm 0.1 --break=$mistake --save wrong
         if [ $count = 1 ]; then agree clip1 wrong; else differ clip1 wrong; fi # alone, it makes no difference
     done
-    run 'unused parameters' ranks $count "$bin/tutorial_17_unused"
 done
-run 'unused parameters' ranks 2 "$bin/tutorial_17_unused"
+
+# ---- step 19: uneven steps ---------------------------------------------------------------------------------
+for count in 1 2 3 4; do
+    run 'step 9' ranks $count "$bin/tutorial_09" $steps --save replicas
+    run 'even ranks' ranks $count "$bin/tutorial_19" $steps --save uneven
+    bits replicas uneven
+    says '^collectives=161$'
+    run 'unused parameters' ranks $count "$bin/tutorial_19_unused"
+done
+run 'unused parameters' ranks 2 "$bin/tutorial_19_unused"
 says '^gradient of a +rank 0: 1.00   rank 1: 1.00$'
 says '^b afterwards +rank 0: 0.56   rank 1: 0.56$'
-refuse 1 'not used in producing loss' "$bin/tutorial_17_unused" --break=not-searched
+refuse 1 'not used in producing loss' "$bin/tutorial_19_unused" --break=not-searched
 for count in 2 3; do
-    run 'uneven ranks' ranks $count "$bin/tutorial_17" $steps --uneven 5
+    run 'uneven ranks' ranks $count "$bin/tutorial_19" $steps --uneven 5
     says '^replicas: equal$'
-    says '^collectives=161 '
-    run 'stale ranks' ranks $count "$bin/tutorial_17" $steps --uneven 5 --break=stale
+    says '^collectives=161$'
+    run 'stale ranks' ranks $count "$bin/tutorial_19" $steps --uneven 5 --break=stale
     says '^replicas: DIFFERENT in 6'
     checks=$((checks + 1))
-    ! ranks $count "$bin/tutorial_17" $steps --uneven 5 --break=no-join >out.txt 2>err.txt || fail "no error without join"
+    ! ranks $count "$bin/tutorial_19" $steps --uneven 5 --break=no-join >out.txt 2>err.txt || fail "no error without join"
     grep -q 'ranks disagree' err.txt || fail "no word of the disagreement: $(cat err.txt)"
 done
 tally tutorial_exact

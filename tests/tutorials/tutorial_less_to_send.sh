@@ -1,5 +1,5 @@
 #!/bin/sh
-# tutorial_less_to_send.sh BIN_DIR: step 21 sends as many bytes as its page says, keeps the accuracy that it says, and
+# tutorial_less_to_send.sh BIN_DIR: step 23 sends as many bytes as its page says, keeps the accuracy that it says, and
 # skips a step on all ranks or on none; without error feedback, or with a rank's own look, it does not.
 . "$(dirname "$0")/../programs/checks.sh"
 
@@ -16,16 +16,16 @@ equal() { # of the last run
     grep -q '^replicas: equal$' out.txt || fail "$what leaves different replicas: $(cat out.txt)"
 }
 
-# ---- the bits of step 8, and of the library's hook ---------------------------------------------------------
-run 'step 8' ranks 3 "$bin/tutorial_08" --steps 30 --no-eval --save eight
-run 'f32' ranks 3 "$bin/tutorial_21" --steps 30 --no-eval --save f32
-cmp eight f32 || fail "step 21 with f32 has other weights than step 8"
-run 'bf16' ranks 2 "$bin/tutorial_21" --steps 30 --no-eval --wire bf16 --save bf16
+# ---- the bits of step 9, and of the library's hook ---------------------------------------------------------
+run 'step 9' ranks 3 "$bin/tutorial_09" --steps 30 --no-eval --save replicas
+run 'f32' ranks 3 "$bin/tutorial_23" --steps 30 --no-eval --save f32
+cmp replicas f32 || fail "step 23 with f32 has other weights than step 9"
+run 'bf16' ranks 2 "$bin/tutorial_23" --steps 30 --no-eval --wire bf16 --save bf16
 run 'the hook' ranks 2 "$bin/train_ddp" --device cpu --sampler blocked --steps 30 --no-eval --comm-hook bf16 --save hook
 "$bin/compare_tensors" --bitwise bf16 hook >cmp.txt || fail "bf16 is not the library's hook: $(tail -n 1 cmp.txt)"
 
 # ---- bytes and accuracy ------------------------------------------------------------------------------------
-train() { run "$1" ranks 2 "$bin/tutorial_21" --epochs 4 --wire "$@"; }
+train() { run "$1" ranks 2 "$bin/tutorial_23" --epochs 4 --wire "$@"; }
 train f32
 sends 203304
 all=$(accuracy)
@@ -33,7 +33,7 @@ train bf16
 sends 101652
 equal
 [ $((all - $(accuracy))) -lt 200 ] || fail "bf16 costs accuracy: $all, $(accuracy)"
-rank_1() { run 'rank 1' ranks 2 "$bin/tutorial_21_rank_1" --epochs 4 "$@"; }
+rank_1() { run 'rank 1' ranks 2 "$bin/tutorial_23_rank_1" --epochs 4 "$@"; }
 rank_1
 sends 4944
 equal
@@ -48,10 +48,10 @@ lost=$(sed -n 's/.*vanished=//p' out.txt)
 train fp16 --scale 65536 --no-eval
 equal
 [ "$(sed -n 's/.*vanished=//p' out.txt)" -lt $((lost / 10)) ] || fail "the scale saves nothing: $lost, $(cat out.txt)"
-run 'a joint decision' ranks 3 "$bin/tutorial_21" --steps 4 --no-eval --wire fp16 --scale 1.5e6
+run 'a joint decision' ranks 3 "$bin/tutorial_23" --steps 4 --no-eval --wire fp16 --scale 1.5e6
 [ "$(grep -c 'skips step 0' out.txt)" = 3 ] || fail "not all ranks skip step 0: $(cat out.txt)"
 equal
-run 'a look of its own' ranks 3 "$bin/tutorial_21" --steps 1 --no-eval --wire fp16 --scale 1.5e6 --break=own-inf
+run 'a look of its own' ranks 3 "$bin/tutorial_23" --steps 1 --no-eval --wire fp16 --scale 1.5e6 --break=own-inf
 [ "$(grep -c 'skips step 0' out.txt)" = 1 ] || fail "not one rank skips step 0: $(cat out.txt)"
 ! grep -q '^replicas: equal$' out.txt || fail "the replicas are equal: $(cat out.txt)"
 tally tutorial_less_to_send

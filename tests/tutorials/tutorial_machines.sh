@@ -1,5 +1,5 @@
 #!/bin/sh
-# tutorial_machines.sh BIN_DIR: step 24 on two nodes, which are two launchers on one machine, has the weights of as
+# tutorial_machines.sh BIN_DIR: step 26 on two nodes, which are two launchers on one machine, has the weights of as
 # many ranks on one node; and what goes by the wrong one of a rank's two numbers fails on the second node.
 . "$(dirname "$0")/../programs/checks.sh"
 export DDPRUN_TOKEN=secret
@@ -10,7 +10,7 @@ node() { # NODE OPTION...: its output is in nodeN.txt
     rm -rf "disk$node"
     mkdir "disk$node"
     "$bin/ddprun" --nnodes 2 --node-rank "$node" --master-port "$port" --nproc-per-node 2 --start-timeout 60 \
-        "$bin/tutorial_24" --no-eval --scratch "disk$node" "$@" >"node$node.txt" 2>"node$node.err" </dev/null
+        "$bin/tutorial_26" --no-eval --scratch "disk$node" "$@" >"node$node.txt" 2>"node$node.err" </dev/null
 }
 both() { # OPTION...: on both nodes; fails if one of them does
     checks=$((checks + 1))
@@ -25,7 +25,7 @@ printed() { cat node0.txt node1.txt | sed 's/^.[0-9].: //' | sort; }
 
 # ---- two nodes ---------------------------------------------------------------------------------------------
 both --steps 30 --save two || fail "two nodes: $(cat node0.err node1.err)"
-run 'one node' "$bin/ddprun" --nproc-per-node 4 "$bin/tutorial_08" --steps 30 --no-eval --save one
+run 'one node' "$bin/ddprun" --nproc-per-node 4 "$bin/tutorial_09" --steps 30 --no-eval --save one
 cmp one two || fail "two nodes have other weights than one"
 for rank in 0 1 2 3; do
     printed | grep -qx "rank $rank, local rank $((rank % 2)), node $((rank / 2)): the data is there" ||
@@ -44,13 +44,13 @@ port=$("$bin/ddprun" sh -c 'echo $MASTER_PORT')
 mkdir -p disk0
 task() { # NUMBER: as srun starts it
     SLURM_PROCID=$1 SLURM_NTASKS=2 SLURM_LOCALID=$1 SLURM_STEP_ID=0 MASTER_PORT=$port \
-        "$bin/tutorial_24" --steps 30 --no-eval --scratch disk0 --save srun >"task$1.txt" 2>&1 </dev/null
+        "$bin/tutorial_26" --steps 30 --no-eval --scratch disk0 --save srun >"task$1.txt" 2>&1 </dev/null
 }
 checks=$((checks + 1))
 task 1 &
 task 0 || fail "task 0: $(cat task0.txt)"
 wait $! || fail "task 1: $(cat task1.txt)"
-run 'two ranks' "$bin/ddprun" --nproc-per-node 2 "$bin/tutorial_08" --steps 30 --no-eval --save two
+run 'two ranks' "$bin/ddprun" --nproc-per-node 2 "$bin/tutorial_09" --steps 30 --no-eval --save two
 cmp srun two || fail "tasks of srun have other weights than ranks of ddprun"
 refuse 1 'node 1 could not reach node 0 of 2' "$bin/ddprun" --nnodes 2 --node-rank 1 --master-port "$port" \
     --start-timeout 1 true

@@ -90,8 +90,8 @@ if [ "$step" = 02-shards ]; then
     try 1
     says 'shard_bounds is not defined in your file'
     checks=$((checks + 1)) status=0
-    "$source/tutorials/run" 05 >out.txt 2>&1 || status=$?
+    "$source/tutorials/run" 06 >out.txt 2>&1 || status=$?
     [ "$status" = 2 ] || fail "status $status of a step whose exercises are calculations"
-    says "no exercise's function is a part of step 05's program"
+    says "no exercise's function is a part of step 06's program"
 fi
 tally "tutorial_run $step"

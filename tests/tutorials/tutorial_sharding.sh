@@ -1,5 +1,5 @@
 #!/bin/sh
-# tutorial_sharding.sh BIN_DIR: step 18 has the weights of step 8 and of the library, bit for bit, for any number of
+# tutorial_sharding.sh BIN_DIR: step 20 has the weights of step 9 and of the library, bit for bit, for any number of
 # ranks; its state is as large as its page says; and each mistake shows where the page says that it does.
 . "$(dirname "$0")/../programs/checks.sh"
 
@@ -16,37 +16,37 @@ adamw="--steps 20 --optimizer adamw --lr 0.01"
 # shellcheck disable=SC2086 # the options are words
 for count in 1 2 3 4 5; do
     for options in '--steps 20' "$adamw" '--steps 10 --model convnet --lr 0.02'; do
-        run "step 8, $count" ranks $count "$bin/tutorial_08" $options --save eight
-        run "step 18, $count" ranks $count "$bin/tutorial_18" $options --save sharded
-        cmp eight sharded || fail "$options on $count ranks: other weights than step 8"
+        run "step 9, $count" ranks $count "$bin/tutorial_09" $options --save replicas
+        run "step 20, $count" ranks $count "$bin/tutorial_20" $options --save sharded
+        cmp replicas sharded || fail "$options on $count ranks: other weights than step 9"
         says '^replicas: equal$'
     done
 done
 # shellcheck disable=SC2086
 {
     run 'the library' ranks 3 "$bin/train_ddp" --device cpu --sampler blocked $adamw --zero-optimizer --save library
-    run 'step 18' ranks 3 "$bin/tutorial_18" $adamw --save sharded
+    run 'step 20' ranks 3 "$bin/tutorial_20" $adamw --save sharded
     run 'the same bits' "$bin/compare_tensors" --bitwise library sharded
-    run 'four parts' ranks 4 "$bin/tutorial_18" $adamw
+    run 'four parts' ranks 4 "$bin/tutorial_20" $adamw
     [ "$(grep -c 'state_bytes=101656$' out.txt)" = 4 ] || fail "not four equal parts: $(cat out.txt)"
-    run 'momentum' ranks 4 "$bin/tutorial_18" --steps 1
+    run 'momentum' ranks 4 "$bin/tutorial_20" --steps 1
     says 'state_bytes=50828$'
 
-    run 'no gather' ranks 2 "$bin/tutorial_18" $adamw --break=no-gather
+    run 'no gather' ranks 2 "$bin/tutorial_20" $adamw --break=no-gather
     says '^replicas: DIFFERENT'
-    run 'step 8' ranks 2 "$bin/tutorial_08" $adamw --save eight
-    run 'no sum' ranks 2 "$bin/tutorial_18" $adamw --break=no-sum --save wrong
+    run 'step 9' ranks 2 "$bin/tutorial_09" $adamw --save replicas
+    run 'no sum' ranks 2 "$bin/tutorial_20" $adamw --break=no-sum --save wrong
     says '^replicas: equal$'
-    ! cmp -s eight wrong || fail "without the sum the weights are the same"
-    run 'one rank has nothing to add up' ranks 1 "$bin/tutorial_18" $adamw --break=no-sum --save wrong
-    run 'step 8' ranks 1 "$bin/tutorial_08" $adamw --save eight
-    cmp eight wrong || fail "without the sum one rank has other weights"
-    run 'a lost rest' ranks 4 "$bin/tutorial_18" $adamw --break=lost-rest --save wrong
+    ! cmp -s replicas wrong || fail "without the sum the weights are the same"
+    run 'one rank has nothing to add up' ranks 1 "$bin/tutorial_20" $adamw --break=no-sum --save wrong
+    run 'step 9' ranks 1 "$bin/tutorial_09" $adamw --save replicas
+    cmp replicas wrong || fail "without the sum one rank has other weights"
+    run 'a lost rest' ranks 4 "$bin/tutorial_20" $adamw --break=lost-rest --save wrong
     says 'weights 38118 to 50824 of 50826'
-    run 'step 8' ranks 4 "$bin/tutorial_08" $adamw --save eight
-    ! cmp -s eight wrong || fail "nothing was lost"
-    run 'no rest' ranks 3 "$bin/tutorial_18" $adamw --break=lost-rest --save wrong
-    run 'step 8' ranks 3 "$bin/tutorial_08" $adamw --save eight
-    cmp eight wrong || fail "with 3 ranks something was lost"
+    run 'step 9' ranks 4 "$bin/tutorial_09" $adamw --save replicas
+    ! cmp -s replicas wrong || fail "nothing was lost"
+    run 'no rest' ranks 3 "$bin/tutorial_20" $adamw --break=lost-rest --save wrong
+    run 'step 9' ranks 3 "$bin/tutorial_09" $adamw --save replicas
+    cmp replicas wrong || fail "with 3 ranks something was lost"
 }
 tally tutorial_sharding

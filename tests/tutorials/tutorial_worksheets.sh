@@ -9,11 +9,11 @@ is() { # WHAT IT-IS IT-SHOULD-BE
     [ "$2" = "$3" ] || fail "$1: $2, and not $3: $(cat answer.txt)"
 }
 
-# What step 4's program has copied, with batches that can be divided and one that cannot.
+# What step 5's program has copied, with batches that can be divided and one that cannot.
 for case in '2 60' '4 60' '3 50' '7 60'; do
     devices=${case% *} rows=${case#* }
     ask volume --devices "$devices" --rows "$rows"
-    run 'step 4' "$bin/tutorial_04" --devices "$devices" --global-batch "$rows" --steps 1 --no-eval
+    run 'step 5' "$bin/tutorial_05" --devices "$devices" --global-batch "$rows" --steps 1 --no-eval
     for device in 0 1; do
         is "device $device of $case" "$(column "DP, device $device" 2)" \
             "$(sed -n "s/^device=cpu:$device received_bytes=\([0-9]*\).*/\1/p" out.txt)"

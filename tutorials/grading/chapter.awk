@@ -1,7 +1,7 @@
 # chapter.awk PAGE: a page as a chapter of the book. Links to other pages become links within the book, pictures get the
 # whole path, and what is not in the book is no link any more. FOLDER is where the page's links begin. See book.
 
-# "../07-collectives/README.zh.md" -> "07-collectives"; "" for what is not a page of the book
+# "../08-collectives/README.zh.md" -> "08-collectives"; "" for what is not a page of the book
 function page_of(target) {
     sub(/#.*/, "", target)
     sub(/\.zh\.md$/, ".md", target)

@@ -1,0 +1,133 @@
+/* dp_forward.c: step 4: DataParallel's forward: every shard has a device with memory of its own.
+ * Nothing but device_copy crosses from one device to another, and it counts the bytes. The program
+ * predicts, and does not train: the weights stay as they are.
+ */
+#include <pthread.h>
+
+#include "tutorials/lesson.h"
+
+typedef struct Shard { // some rows of the batch, and the device that works on them
+    pthread_t thread;
+    size_t begin, end; // the rows
+    Tensor *x, *y;     // their part of the input and of the output
+    Replica own;       // the model's layers on the device
+} Shard;
+
+typedef struct Trainer {
+    Device *device; // the first one: here are the model and the loss
+    Module *model;
+    Tape *tape;
+    const Lesson *lesson;
+    NamedTensors tensors; // the model's parameters and buffers
+    Shard shards[64];     // lesson->devices of them
+    size_t running;       // those that have rows
+} Trainer;
+
+// ANCHOR: forward
+// Cuts the batch, and copies each device's rows to it.
+static void scatter(Trainer *t, const Tensor *x) {
+    size_t rows = x->shape[0], row = tensor_count(x) / rows; // numbers in a row
+    for (t->running = 0; t->running < t->lesson->devices; t->running++) {
+        Shard *s = &t->shards[t->running];
+        chunk_bounds(rows, t->lesson->devices, t->running, &s->begin, &s->end);
+        if (s->begin == s->end) break; // more devices than rows
+        size_t shape[] = {s->end - s->begin, x->shape[1], x->shape[2], x->shape[3]};
+        s->x = tape_tensor(s->own.tape, DTYPE_F32, 4, shape);
+        device_copy(s->own.device, s->x->data, t->device, tensor_f32(x) + s->begin * row,
+                    tensor_bytes(s->x));
+    }
+}
+
+// Copies the weights to the other devices, in every step anew. Replica 0 is the model itself.
+static void replicate(Trainer *t) {
+    for (size_t i = 0; i < t->running; i++) {
+        Replica *r = &t->shards[i].own;
+        for (size_t k = 0; k < t->tensors.count; k++) {
+            const Tensor *original = t->tensors.items[k].tensor;
+            Tensor *copy = r->tensors.items[k].tensor;
+            copy->data = i == 0 ? original->data : tape_memory(r->tape, tensor_bytes(original));
+            if (i == 0) continue;
+            device_copy(r->device, copy->data, t->device, original->data, tensor_bytes(copy));
+        }
+    }
+}
+
+static void *run_forward(void *argument) {
+    Shard *s = argument;
+    s->y = module_forward(s->own.module, s->own.tape, s->x);
+    return NULL;
+}
+
+// Lets every replica run at once, each in its own thread.
+static void parallel_apply(Trainer *t, void *(*run)(void *shard)) {
+    Error err = {0};
+    for (size_t i = 0; i < t->running; i++)
+        CHECK(pthread_create(&t->shards[i].thread, NULL, run, &t->shards[i]) == 0, "thread");
+    for (size_t i = 0; i < t->running; i++) {
+        pthread_join(t->shards[i].thread, NULL);
+        if (tape_error(t->shards[i].own.tape, &err) != 0) error_exit(&err);
+    }
+}
+
+// Copies the outputs to the first device, one below the other.
+static Tensor *gather(Trainer *t) {
+    size_t shape[] = {t->shards[t->running - 1].end, t->shards[0].y->shape[1]};
+    Tensor *outputs = tape_tensor(t->tape, DTYPE_F32, 2, shape);
+    for (size_t i = 0; i < t->running; i++) {
+        const Shard *s = &t->shards[i];
+        device_copy(t->device, tensor_f32(outputs) + s->begin * shape[1], s->own.device, s->y->data,
+                    tensor_bytes(s->y));
+    }
+    return outputs;
+}
+// ANCHOR_END: forward
+
+// ANCHOR: step
+// Returns the batch's mean loss.
+static double compute_loss(Trainer *t, const Batch *batch) {
+    Rows rows = lesson_rows(t->tape, batch, 0, batch->count);
+    scatter(t, rows.samples);
+    replicate(t);
+    parallel_apply(t, run_forward);
+    Tensor *outputs = gather(t);
+    Tensor *loss = lesson_loss(t->tape, outputs, rows.target, batch->count);
+    double value = (double)tensor_item(loss);
+    for (size_t i = 0; i < t->running; i++) tape_reset(t->shards[i].own.tape);
+    tape_reset(t->tape);
+    return value;
+}
+// ANCHOR_END: step
+
+static void trainer_open(Trainer *t, const Lesson *lesson) {
+    t->device = lesson_device(0);
+    t->model = lesson_model(lesson, t->device, 0);
+    t->tape = tape_create(t->device, NULL);
+    t->tensors = module_tensors(t->model, MODULE_STATE);
+    for (size_t i = 0; i < lesson->devices; i++)
+        lesson_replica_open(&t->shards[i].own, t->model,
+                            i == 0 ? t->device : lesson_device((int)i));
+}
+
+static void trainer_close(Trainer *t) {
+    tape_close(t->tape);
+    named_tensors_free(&t->tensors);
+    module_close(t->model);
+    for (size_t i = 0; i < t->lesson->devices; i++) lesson_replica_close(&t->shards[i].own);
+}
+
+int main(int argc, char **argv) {
+    Lesson lesson;
+    Trainer trainer = {.lesson = &lesson};
+    lesson_begin(&lesson, "dp-forward", argc, argv);
+    trainer_open(&trainer, &lesson);
+
+    for (const Batch *batch; (batch = lesson_next(&lesson));) {
+        lesson_report(&lesson, compute_loss(&trainer, batch));
+        for (size_t i = 0; i < lesson.devices && lesson.step == 1; i++)
+            lesson_print_bytes(trainer.shards[i].own.device);
+    }
+
+    lesson_end(&lesson, trainer.model);
+    trainer_close(&trainer);
+    return STATUS_OK;
+}

@@ -1,0 +1,136 @@
+/* buckets.c: step 12: gradients are put together into buckets; each bucket is reduced at once. */
+#include "tutorials/lesson.h"
+#include "tutorials/ranks.h"
+
+enum { MOST_PARAMETERS = 128 };
+
+// ANCHOR: bucket
+typedef struct Bucket { // gradients that are reduced together
+    Tensor **members;   // parameters, some of the trainer's
+    size_t member_count;
+    size_t count;  // of floats
+    float *buffer; // the gradients, one after another
+} Bucket;
+
+typedef struct Trainer {
+    Rendezvous me; // which rank this is, and of how many
+    ProcessGroup *group;
+    Device *device;
+    Module *model;
+    Tape *tape;
+    NamedTensors tensors;  // the model's parameters and buffers
+    bool expects_backward; // the last forward went through the wrapper
+    const Lesson *lesson;
+    Tensor *parameters[MOST_PARAMETERS]; // those that are trained, the last one first
+    float *flat;                         // the memory of the buckets
+    Bucket buckets[MOST_PARAMETERS];
+    size_t bucket_count;
+    size_t messages, bytes; // all-reduces of buckets so far
+} Trainer;
+// ANCHOR_END: bucket
+
+// ANCHOR: buckets
+// Cuts the gradients into buckets, beginning with the last one: backward has it first.
+static void make_buckets(Trainer *t) {
+    Bucket *bucket = NULL;
+    size_t count = 0, floats = 0;
+    t->flat = lesson_flat_create(&t->tensors);
+    CHECK(t->tensors.count <= MOST_PARAMETERS, "%zu tensors are too many", t->tensors.count);
+    for (size_t k = t->tensors.count; k-- > 0;) {
+        Tensor *tensor = t->tensors.items[k].tensor;
+        if (!tensor->requires_grad) continue; // a buffer, or frozen
+        if (!bucket || bucket->count * sizeof(float) >= t->lesson->bucket_bytes) {
+            bucket = &t->buckets[t->bucket_count++];
+            *bucket = (Bucket){.members = t->parameters + count, .buffer = t->flat + floats};
+        }
+        t->parameters[count++] = tensor;
+        bucket->member_count++;
+        bucket->count += tensor_count(tensor);
+        floats += tensor_count(tensor);
+    }
+}
+
+// ANCHOR_END: buckets
+
+// Wrapping: the weights and buffers of all ranks become rank 0's. Once.
+static void wrap(const Trainer *t) {
+    for (size_t k = 0; k < t->tensors.count; k++) {
+        Tensor *tensor = t->tensors.items[k].tensor;
+        ranks_run(t->group, pg_broadcast(tensor->data, tensor_bytes(tensor), PG_U8, 0));
+    }
+}
+
+// The wrapper's forward: notes that the gradients of this one are to be averaged.
+static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
+    t->expects_backward = true;
+    return module_forward(t->model, t->tape, x);
+}
+
+// ANCHOR: average
+// After backward: the gradients of all ranks become their mean.
+static void average_gradients(Trainer *t) {
+    for (size_t b = 0; t->expects_backward && b < t->bucket_count; b++) {
+        const Bucket *bucket = &t->buckets[b];
+        lesson_pack_gradients(bucket->members, bucket->member_count, bucket->buffer);
+        ranks_run(t->group, pg_all_reduce(bucket->buffer, bucket->count, PG_F32, PG_AVG));
+        lesson_unpack_gradients(bucket->members, bucket->member_count, bucket->buffer);
+        t->messages++;
+        t->bytes += bucket->count * sizeof(float);
+    }
+    t->expects_backward = false;
+}
+// ANCHOR_END: average
+
+// Leaves the mean gradients of all ranks in the model, and returns the mean of their losses.
+static double compute_gradients(Trainer *t, const Batch *batch) {
+    module_zero_grad(t->model);
+    Rows rows = lesson_rows(t->tape, batch, 0, batch->count);
+    Tensor *outputs = wrapper_forward(t, rows.samples);
+    Tensor *loss = lesson_loss(t->tape, outputs, rows.target, batch->count);
+    double value = lesson_backward(t->tape, loss);
+    average_gradients(t);
+    tape_reset(t->tape);
+    ranks_run(t->group, pg_all_reduce(&value, 1, PG_F64, PG_AVG));
+    return value;
+}
+
+static void trainer_open(Trainer *t, const Lesson *lesson) {
+    t->device = lesson_device(t->me.local_rank);
+    t->model = lesson_model(lesson, t->device, t->me.rank);
+    t->tape = tape_create(t->device, NULL);
+    t->tensors = module_tensors(t->model, MODULE_STATE);
+    make_buckets(t);
+    wrap(t);
+}
+
+static void trainer_close(Trainer *t) {
+    free(t->flat);
+    named_tensors_free(&t->tensors);
+    tape_close(t->tape);
+    module_close(t->model);
+    device_close(t->device);
+    pg_close(t->group);
+}
+
+int main(int argc, char **argv) {
+    Lesson lesson;
+    Trainer trainer = {.lesson = &lesson};
+    lesson_begin(&lesson, "buckets", argc, argv);
+    trainer.group = ranks_join(&trainer.me, &lesson);
+    ranks_share_samples(trainer.group, &lesson);
+    trainer_open(&trainer, &lesson);
+    Optimizer *optimizer = lesson_optimizer(&lesson, trainer.model);
+
+    for (const Batch *batch; (batch = lesson_next(&lesson));) {
+        double loss = compute_gradients(&trainer, batch);
+        optimizer_step(optimizer, lesson_lr(&lesson));
+        lesson_report(&lesson, loss);
+    }
+
+    lesson_print_each_step(&lesson, "all_reduces", trainer.messages, trainer.bytes);
+    ranks_print_whether_equal(trainer.group, trainer.model);
+    lesson_end(&lesson, trainer.model);
+    optimizer_close(optimizer);
+    trainer_close(&trainer);
+    return STATUS_OK;
+}
