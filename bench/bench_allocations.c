@@ -196,6 +196,7 @@ int main(void) {
         for (size_t s = 0; s < 3; s++) {
             Run run = {.model = cases[c].model, .data = data};
             strategies[s].run(&run);
+            CHECK(run.steps == STEPS - 2, "%s: %d steps were watched", run.model, run.steps);
             printf("model=%s strategy=%s steps=%d allocations=%llu\n", run.model,
                    strategies[s].name, run.steps, (unsigned long long)run.allocations);
             total += run.allocations;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# ranges.sh: the numbers of the programs of bench/, of ddprun and of train_dp have the defaults and ranges below: both
-# ends are taken, what is beyond them is refused. (Those of the trainers' own options: test_options_alike.)
+# ranges.sh: the numbers and choices of the programs of bench/, and the numbers of ddprun and of train_dp, have the
+# defaults and ranges below: both ends and each choice are taken, others are refused. (Those of the trainers' own options: test_options_alike.)
 . "$(dirname "$0")/checks.sh"
 
 # program option default smallest largest; *: a number with a fraction is taken, too
@@ -64,6 +64,17 @@ ddprun --last-call 5 0 1e6 *
 train_dp --devices 0 0 64
 '
 
+# program option default choices
+choices='
+bench_allreduce --backend auto auto|shm|mpi|nccl
+bench_allreduce --device cpu cpu|cuda
+bench_fit --cost message message|call|both
+bench_profile --model mlp mlp|convnet|resnet20
+bench_scale --algorithm ring ring|tree|hierarchical
+bench_step --model mlp mlp|convnet|resnet20|segnet|gpt
+bench_zero --optimizer adamw sgd|adam|adamw
+'
+
 # The next number below (-1) or above (1), in awk's double.
 beyond() { # VALUE -1|1 [*]
     awk -v x="$1" -v way="$2" -v fraction="${3:-}" 'BEGIN {
@@ -71,10 +82,29 @@ beyond() { # VALUE -1|1 [*]
         else printf "%.17g\n", x == 0 ? way * 1e-300 : x + way * 1e-9 * (x < 0 ? -x : x) }'
 }
 
+# A line of help.txt for each option.
+options_of() { # PROGRAM
+    "$bin/$1" --help | awk '/^  --/ { print line; line = "" } { line = line " " $0 } END { print line }' |
+        tr -s ' ' | sed 's/^ //' >help.txt
+}
+
+while read -r program option default words; do
+    [ "$program" ] || continue
+    options_of "$program"
+    checks=$((checks + 1))
+    grep -qF -e "$option $words " help.txt && grep -q -e "^$option .*(default: $default)" help.txt ||
+        fail "$program: $option is not one of $words, or by default another than $default"
+    for word in $(echo "$words" | tr '|' ' '); do
+        refuse 2 "unknown option --nope" "$bin/$program" "$option" "$word" --nope
+    done
+    refuse 2 "$option" "$bin/$program" "$option" none-of-them --nope
+done <<EOF
+$choices
+EOF
+
 for program in $(echo "$ranges" | cut -d ' ' -f 1 | sort -u); do
     lowest="" highest="" known=" "
-    "$bin/$program" --help | awk '/^  --/ { print line; line = "" } { line = line " " $0 } END { print line }' |
-        tr -s ' ' | sed 's/^ //' >help.txt
+    options_of "$program"
     while read -r option default low high fraction; do
         known="$known$option "
         checks=$((checks + 1))

@@ -1,0 +1,131 @@
+/* test_bench_allreduce.c: bench_allreduce counts an element that is wrong, of an all_reduce and of
+ * the plain sum beside it, and ends on every rank if any of its collectives fails.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <string.h>
+
+#include "bench/allreduce.h"
+#include "ddp/group/reduce.h"
+#include "ddp/group/shm/pg_shm.h"
+#include "tests/rigs/captured.h"
+
+enum { WORLD = 2, MOST_BYTES = 1 << 20, COLLECTIVES_MAX = 300 };
+
+// What happens to rank 1: in its call of that number, from 1.
+typedef enum Trouble { WRONG_SUM, WRONG_PLAIN_SUM, FAILURE } Trouble;
+typedef struct Player {
+    ProcessGroup *group;
+    Trouble trouble;
+    int calls_left, status; // 0: none is left, or there are none
+    pthread_t thread;
+} Player;
+
+static _Thread_local Player *me;
+
+static bool is_due(Trouble trouble) {
+    return me && me->trouble == trouble && me->calls_left > 0 && --me->calls_left == 0;
+}
+
+int __real_pg_run(ProcessGroup *group, Collective collective, Error *err);
+int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err);
+void __real_reduce_in_rank_order(PgType type, ReduceOp op, void *const *sources, int count,
+                                 void *const *targets, int target_count, size_t elements);
+void __wrap_reduce_in_rank_order(PgType type, ReduceOp op, void *const *sources, int count,
+                                 void *const *targets, int target_count, size_t elements);
+
+int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err) {
+    if (is_due(FAILURE)) {
+        const Error cause = {.status = STATUS_FAILED, .message = "the cable is pulled"};
+        pg_abort(group, &cause);
+    }
+    const int status = __real_pg_run(group, collective, err);
+    if (collective.kind == PG_ALL_REDUCE && collective.type == PG_F32 && is_due(WRONG_SUM))
+        *(float *)collective.receive += 1;
+    return status;
+}
+
+void __wrap_reduce_in_rank_order(PgType type, ReduceOp op, void *const *sources, int count,
+                                 void *const *targets, int target_count, size_t elements) {
+    __real_reduce_in_rank_order(type, op, sources, count, targets, target_count, elements);
+    const bool is_plain = sources == targets; // the group's sums have two lists
+    if (is_plain && is_due(WRONG_PLAIN_SUM)) *(float *)targets[1] += 1;
+}
+
+static void *play(void *context) {
+    const AllReduceSettings settings = {.world = WORLD,
+                                        .min_bytes = 4,
+                                        .max_bytes = MOST_BYTES,
+                                        .factor = 1024,
+                                        .iterations = 1,
+                                        .threads = true,
+                                        .timeout_s = 30};
+    me = context;
+    me->status = allreduce_run_rank(&settings, me->group, NULL);
+    return NULL;
+}
+
+// Returns whether rank 1 had its trouble. *said: stderr, the caller's.
+static bool run(Trouble trouble, int call, int status[WORLD], char **said) {
+    ProcessGroup *groups[WORLD];
+    Player players[WORLD];
+    Error err = {0};
+    assert_int_equal(pg_shm_threads(WORLD, &(PgOptions){.timeout_s = 30}, groups, &err), 0);
+    Captured captured = captured_begin();
+    for (int r = 0; r < WORLD; r++) {
+        players[r] = (Player){groups[r], trouble, r == 1 ? call : 0, 0, 0};
+        assert_int_equal(pthread_create(&players[r].thread, NULL, play, &players[r]), 0);
+    }
+    for (int r = 0; r < WORLD; r++) {
+        pthread_join(players[r].thread, NULL);
+        status[r] = players[r].status;
+    }
+    *said = captured_end(&captured);
+    return players[1].calls_left == 0;
+}
+
+static void wrong_elements_are_counted(void **state) {
+    (void)state;
+    for (int trouble = WRONG_SUM; trouble <= WRONG_PLAIN_SUM; trouble++)
+        for (int call = 1; call <= 3; call++) {
+            int status[WORLD];
+            char *said;
+            assert_true(run((Trouble)trouble, call, status, &said));
+            for (int r = 0; r < WORLD; r++) {
+                char wanted[60];
+                snprintf(wanted, sizeof wanted, "error: rank %d found 1 wrong element\n", r);
+                assert_int_equal(status[r], STATUS_FAILED);
+                if (!strstr(said, wanted)) fail_msg("no \"%s\" in \"%s\"", wanted, said);
+            }
+            free(said);
+        }
+}
+
+static void every_failure_ends_all_ranks(void **state) {
+    (void)state;
+    for (int call = 1;; call++) {
+        int status[WORLD];
+        char *said;
+        const bool failed = run(FAILURE, call, status, &said);
+        for (int r = 0; r < WORLD; r++)
+            assert_int_equal(status[r], failed ? STATUS_FAILED : STATUS_OK);
+        if (failed && !strstr(said, "the cable is pulled")) fail_msg("call %d: \"%s\"", call, said);
+        free(said);
+        if (!failed) break;
+        assert_true(call < COLLECTIVES_MAX);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_elements_are_counted),
+        cmocka_unit_test(every_failure_ends_all_ranks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
