@@ -148,15 +148,16 @@ function drawUnits(parent, part, rank, time, left, wide) {
   const gap = part.units.length > 12 ? 0 : 3, high = 24, rows = {weights: 72, gradients: 116};
   const total = part.units.reduce((sum, unit) => sum + unit.gathers[0].bytes, 0), room = wide - gap * (part.units.length - 1);
   const whole = part.units.filter(unit => isWhole(part, unit, rank, time)).length;
-  write(parent, left, rows.weights - 6, "weights: " + whole + " of " + part.units.length + " units whole", {...small(), "font-size": 12});
+  write(parent, left, rows.weights - 6, "weights: " + whole + " of " + part.units.length + " whole", {...small(), "font-size": 12});
   write(parent, left, rows.gradients - 5, "gradients", {...small(), "font-size": 12});
   let x = left;
   for (const unit of part.units) {
     const width = unit.gathers[0].bytes / total * room;
-    const level = (y, from, to, phase) => put(parent, "rect", {x, y: y + high * from, width, height: high * (to - from), fill: fillOf(phase)});
+    const level = (y, from, to, phase) => put(parent, "rect", {x, y: y + high * from, width, height: high * (to - from),
+      fill: phase ? fillOf(phase) : theme.line});
     const frame = y => put(parent, "rect", {x, y, width, height: high, fill: "none", stroke: theme.ink, "stroke-width": 0.8});
     const here = gatheredShare(part, unit, rank, time), own = rank === 0 ? 0 : 0.5; // rank 0 keeps the upper half
-    level(rows.weights, own, own + 0.5, "other");
+    level(rows.weights, own, own + 0.5);
     if (here > 0) level(rows.weights, rank === 0 ? 0.5 : 0.5 - here / 2, rank === 0 ? 0.5 + here / 2 : 0.5, "all_gather");
     frame(rows.weights);
     const use = part.uses[rank].find(one => one.unit === unit.number && one.phase !== "forward");
