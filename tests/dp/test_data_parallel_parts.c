@@ -480,10 +480,10 @@ static void test_strategy(void **state) {
 
 static void test_device_ids(void **state) {
     (void)state;
-    int ids[DP_MAX_DEVICES];
+    int ids[DP_MAX_DEVICES] = {[3] = -7};
     Error err = {0};
     assert_int_equal(dp_options_ids(3, NULL, ids, &err), 3);
-    assert_memory_equal(ids, ((int[]){0, 1, 2}), 3 * sizeof *ids);
+    assert_memory_equal(ids, ((int[]){0, 1, 2, -7}), 4 * sizeof *ids); // and none behind them
     assert_int_equal(dp_options_ids(2, "5,0,12", ids, &err), 3);
     assert_memory_equal(ids, ((int[]){5, 0, 12}), 3 * sizeof *ids);
     assert_int_equal(dp_options_ids(2, "999", ids, &err), 1);
