@@ -250,6 +250,13 @@ static void hang_on(ProcessGroup *group, const void *argument, Outcome *outcome)
     EXPECT(reducer_set_hook(reducer, hook, NULL) == 0);
     reducer_remove_iteration(reducer, &other);
     EXPECT(is_named(reducer, NULL));
+    const CommHook ours[] = {comm_hook_all_reduce(group), comm_hook_noop(),
+                             comm_hook_compress(group, PG_BF16),
+                             comm_hook_round(comm_hook_all_reduce(group), PG_F16)};
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        reducer_remove_hook(reducer);
+        EXPECT(reducer_set_hook(reducer, ours[i], NULL) == 0 && is_named(reducer, NULL));
+    }
     rig_close(rig);
 }
 
