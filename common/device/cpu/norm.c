@@ -3,14 +3,15 @@
  * Memory decides the speed. Each pass takes a block of channels, image by image, with the channels'
  * sums side by side; the second pass goes backwards, because the last images are still in a cache.
  * Sums are in double, of values from which a typical one has been subtracted first: so a large mean
- * beside a small spread costs no digits. Where other ranks hold a part of the batch, the passes are
- * functions of their own: between them the ranks exchange what they measured.
+ * beside a small spread costs no digits. Sums of gradients are in float for SHORT additions. Where
+ * other ranks hold a part of the batch, the passes are functions of their own: between them the
+ * ranks exchange what they measured.
  */
 #include "common/device/cpu/kernels.h"
 
 #include <math.h>
 
-enum { BLOCK = 64, FEW = 4, PAGE = 4096 };
+enum { BLOCK = 64, FEW = 4, PAGE = 4096, SHORT = 16 };
 
 // Some neighbouring channels.
 typedef struct Block {
@@ -39,79 +40,117 @@ typedef struct Sums {
     double first, second;
 } Sums;
 
-typedef struct PartialSums {
-    Lanes sums[2], products[2];
-    double sum, product; // of the elements after the last whole round of a run
-} PartialSums;
+// ---- the sums of the forward pass --------------------------------------------------------------
 
-static Sums sums_of(const PartialSums *partial) {
+typedef struct PartialMoments {
+    Lanes sums[2], squares[2];
+    double sum, square; // of the elements after the last whole round of a run
+} PartialMoments;
+
+static Sums moments_of(const PartialMoments *partial) {
     return (Sums){partial->sum + lanes_sum(partial->sums),
-                  partial->product + lanes_sum(partial->products)};
+                  partial->square + lanes_sum(partial->squares)};
 }
 
-// lanes = dy where y > 0, otherwise 0
-static inline void lanes_load_masked(Lanes *lanes, const float *dy, const float *y) {
-    typedef int32_t FourBits __attribute__((vector_size(16)));
-    FourFloats gradient, out;
-    memcpy(&gradient, dy, sizeof gradient);
-    memcpy(&out, y, sizeof out);
-    gradient = (FourFloats)((FourBits)gradient & (out > 0)); // all bits are set where it is true
-    *lanes = __builtin_convertvector(gradient, Lanes);
-}
-
-// Adds a run's dy, masked by y unless that is NULL, and dy (x - mean); if dy is NULL, x - mean and
-// its square. Inline: each caller below gets a loop without those conditions.
-static inline void add_run(PartialSums *to, const float *x, const float *dy, const float *y,
-                           double mean, size_t count) {
-    PartialSums p = *to;
-    Lanes centered, gradient;
+// Adds a run's x - shift, and its square.
+static inline void add_moments_of(PartialMoments *to, const float *x, double shift, size_t count) {
+    PartialMoments p = *to;
+    Lanes value;
     size_t j = 0;
     for (; j + LANES_ROUND <= count; j += LANES_ROUND)
         for (size_t half = 0; half < 2; half++) {
-            const size_t at = j + half * LANES;
-            lanes_load(&centered, x + at);
-            centered -= mean;
-            gradient = centered;
-            if (dy && !y) lanes_load(&gradient, dy + at);
-            if (dy && y) lanes_load_masked(&gradient, dy + at, y + at);
-            p.sums[half] += gradient;
-            p.products[half] += gradient * centered;
+            lanes_load(&value, x + j + half * LANES);
+            value -= shift;
+            p.sums[half] += value;
+            p.squares[half] += value * value;
         }
     for (; j < count; j++) {
-        double value = (double)x[j] - mean;
-        double slope = !dy ? value : !y || y[j] > 0 ? (double)dy[j] : 0;
-        p.sum += slope;
-        p.product += slope * value;
+        const double left = (double)x[j] - shift;
+        p.sum += left;
+        p.square += left * left;
     }
     *to = p;
 }
 
-VECTORISED static void add_moments(const Block *block, const double *shift, PartialSums *to) {
+VECTORISED static void add_moments(const Block *block, const double *shift, PartialMoments *to) {
     const BatchNorm *norm = block->norm;
     for (size_t i = 0; i < norm->n; i++)
         for (size_t c = 0; c < block->channels; c++)
-            add_run(&to[c], norm->x + run_at(block, i, c), NULL, NULL, shift[c], norm->inner);
+            add_moments_of(&to[c], norm->x + run_at(block, i, c), shift[c], norm->inner);
 }
 
-VECTORISED static void add_products(const Block *block, const float *dy, const double *mean,
-                                    PartialSums *to) {
+// ---- the sums of the backward pass -------------------------------------------------------------
+
+typedef struct PartialProducts {
+    Wide sums, products; // of the last `additions` vectors
+    int additions;
+    Sums before; // those and the elements after the last whole vector of a run
+} PartialProducts;
+
+static inline void add_up(PartialProducts *partial) {
+    partial->before.first += (double)wide_sum(&partial->sums);
+    partial->before.second += (double)wide_sum(&partial->products);
+    partial->sums = partial->products = (Wide){0};
+    partial->additions = 0;
+}
+
+static Sums products_of(PartialProducts *partial) {
+    add_up(partial);
+    return partial->before;
+}
+
+// gradient = 0 where y <= 0
+static inline void wide_mask(Wide *gradient, const float *y) {
+    typedef int32_t Bits __attribute__((vector_size(sizeof(Wide))));
+    Wide out;
+    wide_load(&out, y);
+    *gradient = (Wide)((Bits)*gradient & (out > 0)); // all bits are set where it is true
+}
+
+// Adds a run's dy, masked by y unless that is NULL, and dy (x - mean). Inline: each caller below
+// gets a loop without that condition.
+static inline void add_products_of(PartialProducts *to, const float *x, const float *dy,
+                                   const float *y, float mean, size_t count) {
+    PartialProducts p = *to;
+    Wide centered, gradient;
+    size_t j = 0;
+    for (; j + WIDE <= count; j += WIDE) {
+        wide_load(&centered, x + j);
+        wide_load(&gradient, dy + j);
+        if (y) wide_mask(&gradient, y + j);
+        p.sums += gradient;
+        p.products += gradient * (centered - mean);
+        if (++p.additions == SHORT) add_up(&p);
+    }
+    for (; j < count; j++) {
+        const float slope = !y || y[j] > 0 ? dy[j] : 0;
+        p.before.first += (double)slope;
+        p.before.second += (double)(slope * (x[j] - mean));
+    }
+    *to = p;
+}
+
+VECTORISED static void add_products(const Block *block, const float *dy, const float *mean,
+                                    PartialProducts *to) {
     const BatchNorm *norm = block->norm;
     for (size_t i = 0; i < norm->n; i++)
         for (size_t c = 0; c < block->channels; c++) {
             const size_t at = run_at(block, i, c);
-            add_run(&to[c], norm->x + at, dy + at, NULL, mean[c], norm->inner);
+            add_products_of(&to[c], norm->x + at, dy + at, NULL, mean[c], norm->inner);
         }
 }
 
-VECTORISED static void add_masked_products(const Block *block, const float *dy, const double *mean,
-                                           PartialSums *to) {
+VECTORISED static void add_masked_products(const Block *block, const float *dy, const float *mean,
+                                           PartialProducts *to) {
     const BatchNorm *norm = block->norm;
     for (size_t i = 0; i < norm->n; i++)
         for (size_t c = 0; c < block->channels; c++) {
             const size_t at = run_at(block, i, c);
-            add_run(&to[c], norm->x + at, dy + at, norm->y + at, mean[c], norm->inner);
+            add_products_of(&to[c], norm->x + at, dy + at, norm->y + at, mean[c], norm->inner);
         }
 }
+
+// ---- the results -------------------------------------------------------------------------------
 
 // Factors of a channel's elements.
 typedef struct Factors {
@@ -215,12 +254,12 @@ static void store_running(const BatchNorm *norm, size_t i, Statistics of, double
 // Computes the statistics of a block's channels and stores mean and invstd.
 static void measure(const Block *block, Statistics *of) {
     double shift[BLOCK] = {0}, count = count_of(block->norm);
-    PartialSums partial[BLOCK] = {0};
+    PartialMoments partial[BLOCK] = {0};
     for (size_t c = 0; c < block->channels; c++)
         shift[c] = (double)block->norm->x[run_at(block, 0, c)];
     add_moments(block, shift, partial);
     for (size_t c = 0; c < block->channels; c++) {
-        Sums sums = sums_of(&partial[c]);
+        Sums sums = moments_of(&partial[c]);
         double offset = sums.first / count; // how far the mean lies from the shift
         double squares = sums.second - offset * sums.first;
         if (squares < 0) squares = 0; // rounding can do that when all x are equal
@@ -255,11 +294,9 @@ static void store_parameters(const NormGradient *to, size_t i, Sums sums, float 
 
 static void multiply(const Block *block, const float *dy, const float *means, bool mask,
                      Sums *sums) {
-    double mean[BLOCK] = {0};
-    PartialSums partial[BLOCK] = {0};
-    for (size_t c = 0; c < block->channels; c++) mean[c] = (double)means[block->first + c];
-    (mask ? add_masked_products : add_products)(block, dy, mean, partial);
-    for (size_t c = 0; c < block->channels; c++) sums[c] = sums_of(&partial[c]);
+    PartialProducts partial[BLOCK] = {0};
+    (mask ? add_masked_products : add_products)(block, dy, means + block->first, partial);
+    for (size_t c = 0; c < block->channels; c++) sums[c] = products_of(&partial[c]);
 }
 
 static void project_block(const Block *block, const float *dy, bool relu, const NormGradient *to,
