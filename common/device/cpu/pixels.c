@@ -132,24 +132,44 @@ static void cpu_hard_pixels(const HardPixels *of, uint8_t *kept, int64_t *kept_c
     *kept_count = (int64_t)keep;
 }
 
-VECTORISED static void cpu_pixel_cross_entropy_gradient(PixelLabels labels,
-                                                        const float *probabilities,
-                                                        const uint8_t *kept, const float *upstream,
-                                                        float *dlogits, bool accumulate) {
-    float scale = *upstream;
-    for (size_t plane = 0; plane < labels.n * labels.classes; plane++) {
-        int64_t class = (int64_t)(plane % labels.classes);
-        const int64_t *label = labels.target + plane / labels.classes * labels.inner;
-        const uint8_t *keep = kept + plane / labels.classes * labels.inner;
-        const float *p = probabilities + plane * labels.inner;
-        float *to = dlogits + plane * labels.inner;
-        INDEPENDENT
-        for (size_t j = 0; j < labels.inner; j++) {
-            float gradient = (p[j] - (label[j] == class ? 1.0f : 0.0f)) * scale;
-            gradient = keep[j] ? gradient : 0;
-            to[j] = accumulate ? to[j] + gradient : gradient;
-        }
+// Of neighbouring pixels of an image: what is compared with each class and kept, in vectors as wide
+// as those of floats.
+typedef struct PixelBlock {
+    size_t first, count;
+    int32_t class[BLOCK], kept[BLOCK]; // kept: all bits set, or none
+} PixelBlock;
+
+VECTORISED static void block_gradient(const PixelBlock *block, const float *p, float scale,
+                                      int32_t class, float *dlogits, bool accumulate) {
+    INDEPENDENT
+    for (size_t j = 0; j < block->count; j++) {
+        float gradient = (p[j] - (block->class[j] == class ? 1.0f : 0.0f)) * scale;
+        gradient = exponential_from(exponential_bits(gradient) & block->kept[j]);
+        float before = dlogits[j]; // read in any case: a load under a condition is not vectorised
+        dlogits[j] = accumulate ? before + gradient : gradient;
     }
+}
+
+static void cpu_pixel_cross_entropy_gradient(PixelLabels labels, const float *probabilities,
+                                             const uint8_t *kept, const float *upstream,
+                                             float *dlogits, bool accumulate) {
+    const size_t inner = labels.inner;
+    PixelBlock block;
+    for (size_t i = 0; i < labels.n; i++)
+        for (block.first = 0; block.first < inner; block.first += BLOCK) {
+            const size_t at = i * inner + block.first, left = inner - block.first;
+            block.count = left < BLOCK ? left : BLOCK;
+            for (size_t j = 0; j < block.count; j++) {
+                const int64_t label = labels.target[at + j];
+                block.class[j] = label >= 0 && label < INT32_MAX ? (int32_t)label : -1;
+                block.kept[j] = -(int32_t)kept[at + j];
+            }
+            for (size_t k = 0; k < labels.classes; k++) {
+                const size_t plane = (i * labels.classes + k) * inner + block.first;
+                block_gradient(&block, probabilities + plane, *upstream, (int32_t)k,
+                               dlogits + plane, accumulate);
+            }
+        }
 }
 
 VECTORISED static void predict_image(const float *x, int32_t *predicted, float *best, size_t count,
