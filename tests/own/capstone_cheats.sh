@@ -24,7 +24,7 @@ body() {
     printf '    %s\n    return 0;\n}\nconst OwnAllReduce own_all_reduce = {OWN_ALL_REDUCE_VERSION, sum};\n' "$1" >>mine.c
 }
 
-# ---- a verdict of its own: of each of the three ----
+# ---- a verdict of its own: of each ----
 while read -r capstone file; do
     for end in '_exit(0)' 'process_end(0)'; do
         { printf '#include <unistd.h>\n#include "common/base/error.h"\n__attribute__((constructor)) static void cheat(void) { %s; }\n' "$end" && cat "$files/$file"; } >mine.c
@@ -37,6 +37,7 @@ while read -r capstone file; do
 done <<END
 own-ddp ddp_overlap.c
 own-dp dp_one_node.c
+own-fsdp fsdp_tensors.c
 own-all-reduce sum_ring.c
 END
 

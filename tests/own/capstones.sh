@@ -20,8 +20,10 @@ grep -q '^Score 0/' out.txt || fail "the starter: $(cat out.txt)"
 run 'a hint' "$capstone" hint "$name"
 grep -q ', hint 1 of ' out.txt || fail "no hint: $(cat out.txt)"
 
+every=8 # of the wrong versions that quick judges
 case $name in
 own-ddp) right='ddp_overlap.c ddp_in_place.c ddp_frontier.c' solution=ddp_overlap.c ;;
+own-fsdp) right='fsdp_tensors.c fsdp_flat.c fsdp_direct.c' solution=fsdp_tensors.c every=16 ;;
 own-dp) right='dp_one_node.c dp_packed.c dp_kept.c' solution=dp_one_node.c ;;
 own-all-reduce) right='sum_ring.c sum_direct.c sum_halving.c' solution=sum_ring.c ;;
 esac
@@ -44,7 +46,7 @@ apply() {
 judge_wrong() {
     [ -n "$wrong" ] || return 0
     count=$((count + 1))
-    if [ -n "$quick" ] && [ $((count % 8)) != 1 ]; then return 0; fi
+    if [ -n "$quick" ] && [ $((count % every)) != 1 ]; then return 0; fi
     judged wrong.c
     [ "$passed" = 0 ] || fail "$wrong: has all points"
     missed=$(sed -n 's/^  MISS [^ ]*  //p' out.txt)

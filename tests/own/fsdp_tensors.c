@@ -40,7 +40,7 @@ typedef struct Fsdp {
     Device *device;
     Unit *units; // [count], the root last
     size_t count, largest;
-    Slot slots[16];
+    Slot slots[256];
     Order last, now;
     size_t place;           // of the unit that backward has reached, in `now`
     Unit *ahead, *reducing; // NULL: none
@@ -146,8 +146,8 @@ static int start_reduce(Fsdp *fsdp, Unit *unit, Error *err) {
         if (!parameter->has_grad) continue;
         float *whole = unit->gradients + parameter->at;
         float *mine = whole + (size_t)pg_rank(fsdp->group) * piece;
-        parameter->reduce =
-            pg_start(fsdp->group, pg_reduce_scatter(whole, mine, piece, PG_F32, fsdp->op), err);
+        Collective sum = pg_reduce_scatter(whole, mine, piece, PG_F32, fsdp->op);
+        parameter->reduce = pg_start(fsdp->group, sum, err);
         if (!parameter->reduce) return -1;
     }
     return 0;
@@ -161,8 +161,8 @@ static int finish_reduce(Fsdp *fsdp, Error *err) {
         if (!parameter->has_grad) continue;
         if (wait_for(&parameter->reduce, err) != 0) return -1;
         const size_t piece = parameter->piece;
-        device_copy(fsdp->device, unit->shard_grads + parameter->mine, fsdp->device,
-                    unit->gradients + parameter->at + (size_t)pg_rank(fsdp->group) * piece,
+        const float *sum = unit->gradients + parameter->at + (size_t)pg_rank(fsdp->group) * piece;
+        device_copy(fsdp->device, unit->shard_grads + parameter->mine, fsdp->device, sum,
                     piece * sizeof(float));
         parameter->tensor->has_grad = true;
         parameter->has_grad = false;
@@ -290,9 +290,8 @@ static int shard(Fsdp *fsdp, Unit *unit, Module *model, const NamedTensors *para
         const Parameter *parameter = &unit->parameters[i];
         Tensor *tensor = parameter->tensor;
         const size_t row = tensor_count(tensor) / tensor->shape[0];
-        if (pg_run(fsdp->group, pg_broadcast(tensor->data, tensor_count(tensor), PG_F32, 0), err) !=
-            0)
-            return -1;
+        Collective weights = pg_broadcast(tensor->data, tensor_count(tensor), PG_F32, 0);
+        if (pg_run(fsdp->group, weights, err) != 0) return -1;
         device_copy(fsdp->device, unit->shards + parameter->mine, fsdp->device,
                     (float *)tensor->data + parameter->shard.first * row,
                     parameter->own_rows * row * sizeof(float));

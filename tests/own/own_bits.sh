@@ -50,12 +50,11 @@ done
 file=dp_one_node.c
 pair 'resnet20, batch norm' --wrapper train_dp --devices 2 --model resnet20 --steps 2 --global-batch 6 --no-eval
 
-for file in fsdp_tensors.c; do
-    pair 'mlp' --wrapper ranks 3 train_fsdp --steps 4 --global-batch 12
-    pair 'convnet, uneven' --wrapper ranks 3 train_fsdp --model convnet --units layers --steps 3 --global-batch 13 \
-        --normalize global --sampler blocked --no-eval
-    pair 'gpt, clipped' --wrapper ranks 4 train_fsdp --model gpt --steps 2 --global-batch 4 --clip-grad-norm 0.1 --no-eval
-done
+file=fsdp_tensors.c
+pair 'mlp' --wrapper ranks 3 train_fsdp --steps 4 --global-batch 12
+pair 'convnet, uneven' --wrapper ranks 3 train_fsdp --model convnet --units layers --steps 3 --global-batch 13 \
+    --normalize global --sampler blocked --no-eval
+pair 'gpt, clipped' --wrapper ranks 4 train_fsdp --model gpt --steps 2 --global-batch 4 --clip-grad-norm 0.1 --no-eval
 pair 'resnet20, batch norm' --wrapper ranks 2 train_fsdp --model resnet20 --steps 2 --global-batch 6
 pair 'only a root' --wrapper ranks 2 train_fsdp --units root --steps 2 --dump-grads grads --no-eval
 
