@@ -38,7 +38,7 @@ static void judge(Grade *grade, const Hang *hangs, size_t count) {
 
 static void one_lags(Grade *grade) {
     static const char SENTENCE[] = "The ranks that wait are witnesses; the rank that has not begun "
-                                   "the collective is to blame.";
+                                   "the collective is at fault.";
     static const Hang HANGS[] = {
         {3,
          {IN(42, ALL_REDUCE, GRADIENT), IN(42, ALL_REDUCE, GRADIENT), IDLE(42)},
@@ -100,7 +100,7 @@ static void many_ranks(Grade *grade, LastSeen odd_one, Trouble trouble) {
     ranks[WHICH] = odd_one;
     Verdict got = GRADE_CALL(grade, who_departed, ranks, MANY);
     GRADE_EXPECT(grade, got.trouble == trouble && got.rank == WHICH && got.sequence == 8,
-                 "Of %d ranks, rank %d is to blame: there may be any number of them.", MANY, WHICH);
+                 "Of %d ranks, rank %d is at fault: there may be any number of them.", MANY, WHICH);
 }
 
 static void one_differs(Grade *grade) {
@@ -147,7 +147,7 @@ static void one_differs(Grade *grade) {
 }
 
 static void nobody(Grade *grade) {
-    static const char SENTENCE[] = "All ranks stand at the same place, and no rank is to blame.";
+    static const char SENTENCE[] = "All ranks stand at the same place, and no rank is at fault.";
     static const Hang HANGS[] = {
         {1, {IDLE(0)}, {TROUBLE_NONE, -1, 1}, SENTENCE},
         {3, {IDLE(5), IDLE(5), IDLE(5)}, {TROUBLE_NONE, -1, 6}, SENTENCE},
