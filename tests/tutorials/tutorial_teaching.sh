@@ -16,7 +16,7 @@ command -v python3 >/dev/null && python3 -c 'import tomllib' 2>/dev/null || {
 for seed in '' anna; do
     # shellcheck disable=SC2086
     run "answers, seed '$seed'" "$teaching/exam" --check $seed
-    grep -qE '^exam: (2[5-9]|3[0-9]) of 42 answers checked, 0 differ$' out.txt || fail "other answers: $(cat out.txt)"
+    grep -qE '^exam: (2[5-9]|3[0-9]) of 44 answers checked, 0 differ$' out.txt || fail "other answers: $(cat out.txt)"
 done
 sed 's/^answer = "rows"$/answer = "rows - 1"/' "$teaching/exam.toml" >planted.toml
 mkdir -p planted/teaching && cp planted.toml planted/teaching/exam.toml && cp "$teaching/exam" planted/teaching/
@@ -26,7 +26,7 @@ checks=$((checks + 1))
 for lang in en zh; do
     run "the paper in $lang" "$teaching/exam" --lang $lang --answers
     checks=$((checks + 2))
-    [ "$(grep -c '^## ' out.txt)" = 42 ] || fail "not 42 questions"
+    [ "$(grep -c '^## ' out.txt)" = 44 ] || fail "not 44 questions"
     ! grep -n '[{}]' out.txt | grep -v '[$]{' || fail "a number was not filled in"
 done
 run 'handouts' "$tutorials/handout" --seed 2026 "$work/class" anna bert
@@ -80,7 +80,7 @@ if [ -e "$root/.git" ] && command -v zip unzip >/dev/null; then
     AUTOGRADER=$PWD/ag run 'a hand-in' ag/source/run_autograder
     cmp ag/results/results.json results.json || fail "the autograder says something else"
 fi
-for arguments in 'exam --what' 'exam 43' 'exam --lang fr' 'minutes 99' 'gradescope' 'gradescope x.zip' 'gradescope x.zip 99' 'gradescope --results none 02' 'classroom' 'classroom 99'; do
+for arguments in 'exam --what' 'exam 99' 'exam --lang fr' 'minutes 99' 'gradescope' 'gradescope x.zip' 'gradescope x.zip 99' 'gradescope --results none 02' 'classroom' 'classroom 99'; do
     status=0 checks=$((checks + 1))
     # shellcheck disable=SC2086
     "$teaching"/$arguments >/dev/null 2>&1 || status=$?
