@@ -129,9 +129,9 @@ static inline GridSum grid_sum_room(CudaDevice *cuda, size_t count, size_t each)
 // cache). The counter is 0 before and after the kernel.
 static inline __device__ bool arrives_last(unsigned *arrived, unsigned count) {
     __shared__ bool is_last;
-    __threadfence(); // a block that sees this one counted sees its writes
     __syncthreads();
     if (threadIdx.x == 0) {
+        __threadfence(); // after the barrier: it releases the writes of all threads of the block
         is_last = atomicAdd(arrived, 1u) == count - 1;
         if (is_last) *arrived = 0;
         __threadfence();
