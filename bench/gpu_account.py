@@ -3,6 +3,7 @@
 
     bench/gpu_account.py BIN_DIR [--card h100|a100|t4|rtx3060] [--batch N]   GPT-2 124M in bf16, from its own step
     bench/gpu_account.py --list FILE [--card ...]                            another program's step: bench/account/*.csv
+    bench/gpu_account.py BIN_DIR --measure DEVICE [--card ...]               beside the times that this GPU takes
 
 BIN_DIR/bench_operations runs a step on a device that computes nothing, and lists each kernel with its launches, operations by
 unit and bytes. A kernel's time is
@@ -12,6 +13,9 @@ unit and bytes. A kernel's time is
 and a step's the larger of their sum and of what the host takes for the launches. A product's tiles fill the processors in whole
 waves. Shared loads, registers and shared memory are the compiler's (account/kernels.csv, which account/sass.py writes). The rates
 are account/cards.csv's. Columns: milliseconds of a step, and what limits the kernel.
+
+--measure runs BIN_DIR/bench_kernels. A row has all kernels of one entry of the kernel tables, which are timed together; the
+card is the one that has the device's capability (h100 if none has).
 """
 
 import argparse
@@ -31,6 +35,13 @@ PRODUCT = 2 * 16 * 8 * 16  # floating-point operations of mma.m16n8k16
 OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 ARCHITECTURES = dict(h100="90", a100="80", t4="75", rtx3060="86")
 
+
+# Kernels that another kernel's entry launches, too, or that have another name than their entry.
+ENTRIES = dict(widen_linear="linear_weight_gradient", attention_kernel="attention", attention_mma_kernel="attention",
+               attention_means_kernel="attention_gradient", attention_keys_kernel="attention_gradient",
+               attention_queries_kernel="attention_gradient", attention_mma_keys_kernel="attention_gradient",
+               attention_mma_queries_kernel="attention_gradient", cross_entropy_in_place_kernel="cross_entropy")
+QUICK = "--layers 1 --heads 2 --embedding 128 --context 32 --vocabulary 100".split()
 
 # ---- reading --------------------------------------------------------------------------------------------
 
@@ -166,27 +177,64 @@ def show(table, device, host):
     print(f"step_ms={max(device, host):.2f} launches={launches:.0f}")
 
 
+def show_measured(table, times):
+    """The predicted and the measured times of each entry. Returns whether every kernel has been measured."""
+    entries = {}
+    for kernel, (launches, milliseconds, _, _) in table.items():
+        entry = entries.setdefault(ENTRIES.get(kernel, kernel), [[], 0, 0])
+        entry[0].append(kernel)
+        entry[1] += launches
+        entry[2] += milliseconds
+    print("| kernels | launches | predicted ms | measured ms | measured / predicted |\n|---|---:|---:|---:|---:|")
+    for name, (kernels, launches, predicted) in sorted(entries.items(), key=lambda item: -item[1][2]):
+        measured = times.get(name)
+        figures = "- | -" if measured is None else f"{measured:.3f} | {measured / predicted:.2f}"
+        print(f"| {' + '.join(kernels)} | {launches:.0f} | {predicted:.3f} | {figures} |")
+    for name in sorted(times.keys() - entries.keys()):
+        print(f"| {name} | - | - | {times[name]:.3f} | - |")
+    predicted, measured = sum(entry[2] for entry in entries.values()), sum(times.values())
+    print(f"| all | {sum(entry[1] for entry in entries.values()):.0f} | {predicted:.3f} | {measured:.3f} |"
+          f" {measured / predicted:.2f} |")
+    return entries.keys() <= times.keys()
+
+
+def measured_times(command):
+    """Milliseconds by entry, and the device's capability."""
+    text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return ({row["entry"]: float(row["seconds"]) * 1e3 for row in rows_of(text)}, f"{stated(text, 'capability', 0):.0f}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bin", nargs="?", help="the folder of bench_operations")
     parser.add_argument("--list", type=pathlib.Path)
-    parser.add_argument("--card", choices=ARCHITECTURES, default="h100")
+    parser.add_argument("--card", choices=ARCHITECTURES, help="default: h100, or the card of --measure")
+    parser.add_argument("--measure", metavar="DEVICE", help="cuda")
+    parser.add_argument("--quick", action="store_true", help="a small GPT, whose figures mean nothing: tries the command")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--exact-attention", action="store_true", help="on FP32 units, as on cards below capability 8.0")
     options = parser.parse_args()
-    if bool(options.bin) == bool(options.list):
+    if bool(options.bin) == bool(options.list) or (options.list and options.measure):
         parser.error("give BIN_DIR, or --list FILE")
-    host = None
+    host, card, times = None, options.card or "h100", None
+    sizes = ["--batch", str(options.batch), *(QUICK if options.quick else ())]
+    if options.measure:
+        times, capability = measured_times([f"{options.bin}/bench_kernels", "--device", options.measure, *sizes])
+        card = options.card or next((name for name, of in ARCHITECTURES.items() if of == capability), card)
+        print(f"{card}, capability {capability}")
     if options.list:
         text = options.list.read_text()
         host = stated(text, "host", None)
     else:
-        command = [f"{options.bin}/bench_operations", "--batch", str(options.batch)]
-        if options.exact_attention or options.card == "t4":
+        command = [f"{options.bin}/bench_operations", *sizes]
+        if options.exact_attention or card == "t4":
             command.append("--exact-attention")
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    table, device, host = account(operations_of(text, sizes_of(batch=options.batch)), options.card, host)
+    table, device, host = account(operations_of(text, sizes_of(batch=options.batch)), card, host)
+    if times is not None:
+        return 0 if show_measured(table, times) else 1
     show(table, device, host)
+    return 0
 
 
 if __name__ == "__main__":

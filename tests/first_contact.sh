@@ -129,15 +129,18 @@ run_script graph 300 graph ${share[@]+"${share[@]}"}
 # 5. GPT-2: tokens a second.
 run_script gpt2 300 gpt2
 
-# 6. One test under memcheck.
+# 6. Each kernel of its step, beside its prediction.
+run_script account 240 account
+
+# 7. One test under memcheck.
 ask "memcheck" 240 bash "$here/sanitizer.sh" "$bin" memcheck quick "$sanitizer"
 
 # ---- an hour: the rest --------------------------------------------------------------------------------------------
 
-# 7. A rank that is killed in the middle of replayed steps.
+# 8. A rank that is killed in the middle of replayed steps.
 ask "kill" 240 bash "$here/kill.sh" "$bin" ${share[@]+"${share[@]}"}
 
-# 8. All cards: what the links carry, from 4 KB to 1 GB; DP and DDP; NCCL without some of its transports.
+# 9. All cards: what the links carry, from 4 KB to 1 GB; DP and DDP; NCCL without some of its transports.
 if [[ $cards -ge 2 ]]; then
     ask "bandwidth" 180 "$bin/ddprun" --nproc-per-node "$cards" "$bin/bench_allreduce" --device cuda --min-bytes 4096 \
         --max-bytes "$([[ $quick == 0 ]] && echo 1073741824 || echo 16384)"
@@ -148,7 +151,7 @@ if [[ $cards -ge 2 ]]; then
     done
 fi
 
-# 9. Ranks that share a card, by NCCL's sockets and by CUDA's own IPC.
+# 10. Ranks that share a card, by NCCL's sockets and by CUDA's own IPC.
 for bytes in 4096 67108864; do
     [[ $quick == 0 || $bytes == 4096 ]] || continue
     ask "sharing NCCL $bytes" 60 "$bin/ddprun" --fake-hosts --nproc-per-node 2 "$bin/gpu_probe" all-reduce $bytes
@@ -157,7 +160,7 @@ for bytes in 4096 67108864; do
     fi
 done
 
-# 10. How near the kernels come to what the card can do; single figures, for the model of what a step costs.
+# 11. How near the kernels come to what the card can do; single figures, for the model of what a step costs.
 ask "figure bounds" 240 "$bin/gpu_bounds" "$size"
 for figure in graph-gap product channels-last; do
     ask "figure $figure" 120 "$bin/gpu_figures" "$figure" "$size"
@@ -167,10 +170,10 @@ for blocking in 0 1; do
         all-reduce 1048576
 done
 
-# 11. Which algorithm, layout and mathematics cuDNN has for each convolution.
+# 12. Which algorithm, layout and mathematics cuDNN has for each convolution.
 ask "plans" 300 "$bin/gpu_probe" convolutions
 
-# 12. PyTorch's GPT-2, DP and DDP beside ours, then its single process in all modes.
+# 13. PyTorch's GPT-2, DP and DDP beside ours, then its single process in all modes.
 peers=(--one-device --device cuda --extra) 
 gpt2=(bash "$here/with_torch.sh" "$root/bench/peers/gpt_step.py" "$bin" --device cuda)
 if [[ $quick == 1 ]]; then peers+=(--quick --model mlp --precision fp32) gpt2+=(--quick); else gpt2+=(--size gpt2); fi
@@ -182,10 +185,10 @@ if [[ $cards -ge 2 ]]; then
 fi
 ask "peers one device" 1200 bash "$root/bench/peers/compare.sh" --bin "$bin" "${peers[@]}"
 
-# 13. The other tests of GPUs: whole programs.
+# 14. The other tests of GPUs: whole programs.
 [[ $quick == 1 ]] || run_test $(gpu_tests -vE "$kernels|^test_pg_nccl")
 
-# 14. All of what compute-sanitizer sees in the kernels' tests.
+# 15. All of what compute-sanitizer sees in the kernels' tests.
 for tool in memcheck racecheck initcheck synccheck; do
     ask "sanitizer $tool" 1800 bash "$here/sanitizer.sh" "$bin" "$tool" "$size" "$sanitizer"
 done

@@ -25,7 +25,7 @@ verdict() {
 # The logs whose tables a reader wants to see at once.
 print_figures() {
     local log
-    for log in "$out"/*-figure*.log "$out"/*-bandwidth*.log "$out"/*-gpt2*.log "$out"/*-peers*.log; do
+    for log in "$out"/*-figure*.log "$out"/*-bandwidth*.log "$out"/*-gpt2*.log "$out"/*-account*.log "$out"/*-peers*.log; do
         [[ ! -e $log ]] || { echo "${log##*/}:" && sed '1d; s/^/    /' "$log" | tail -n 40 | cut -c -150 && echo; }
     done
 }
@@ -95,6 +95,7 @@ write_index() {
     NCCL BYTES       an all-reduce of two ranks: is the sum right, how long does it take
     graph            steps that are replayed from a CUDA graph: the same bits as without
     gpt2             GPT-2, 124 million parameters: tokens a second
+    account          each kernel of its step in 16 bits: predicted and measured milliseconds
     memcheck, sanitizer TOOL   kernels' tests under compute-sanitizer
     kill             a rank is killed in the middle of replayed steps: does the job end, is the checkpoint right
     bandwidth        all-reduce over all cards, by size; busbw is what a link carries

@@ -44,4 +44,9 @@ if [ -e "$emulator" ] && [ -x "$bin/train_single" ]; then
     checks=$((checks + 1))
     [ "$counted" = "$listed" ] || fail "$listed launches in the list, $counted in the step"
 fi
+
+# Every kernel of the account is timed, by a device that computes; the figures mean nothing there.
+checks=$((checks + 1))
+"$account" "$bin" --measure ref --quick --batch 2 >measured || fail "not each kernel is timed once: $(cat measured)"
+grep -qE '^\| attention_means_kernel \+ .* \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \|$' measured || fail "measured: $(cat measured)"
 tally gpu_account
