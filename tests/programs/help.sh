@@ -29,7 +29,7 @@ for script in bench/compare.sh tests/run.sh tests/mutants.sh; do
     grep -q 'No space left on device' err.txt || fail "$script --help to a full device: $(cat err.txt)"
 done
 
-# --- Titles: an option is below the one that says what it is about
+# --- Titles: an option is below its title
 
 while read -r program option title; do
     run "$program" "$bin/$program" --help
