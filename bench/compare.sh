@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# compare.sh: the same networks trained by one device, by DataParallel and by
-# DistributedDataParallel, and compared: how fast, what a step is spent on, how much memory, and
-# whether they compute the same bits. Beside DDP stands fully sharded training, in speed, memory and bits. Needs nothing but a Debian or Ubuntu: it installs (as root or
-# with --install), builds, runs.
+# compare.sh: the same networks trained by one device, by DataParallel and by DistributedDataParallel, and compared: how fast,
+# what a step is spent on, how much memory, and whether they compute the same bits. Beside DDP stands fully sharded training,
+# in speed, memory and bits. Needs nothing but a Debian or Ubuntu: it installs (as root or with --install), builds, runs.
 #
 # Writes summary.csv, difference.csv, equivalence.csv, figures (SVG for pages, PNG for slides), report.md,
 # report.html and player.html, a step that plays. The exit status is 0 only if every equivalence check held; 1 if
