@@ -19,6 +19,7 @@ Arena arena_create(Device *device) {
 }
 
 void arena_close(Arena *arena) {
+    if (!arena) return;
     for (ArenaBlock *block = arena->first, *next; block; block = next) {
         next = block->next;
         if (arena->device)

@@ -1,7 +1,8 @@
 /* arguments.c: what a program hands to the library by mistake: NULL, and numbers that mean nothing.
  * Each call runs in a process of its own, which must end by an Error that says why, or by a CHECK
  * that names the argument: never by another signal, never by waiting. nulls.h, written by
- * arguments.sh, has a call for every pointer of every public function.
+ * arguments.sh, has a call for every pointer of every public function; closes.h has the calls of
+ * every _close with NULL, which do nothing.
  */
 #include <ddpc/ddpc.h>
 #include <math.h>
@@ -168,10 +169,8 @@ static void nothing(void *argument) {
 }
 
 static void close_nothing(void) {
-    dataset_close(NULL), loader_close(NULL), sampler_close(NULL), device_close(NULL);
-    device_event_close(NULL), readback_close(NULL), grad_clip_close(NULL), module_close(NULL);
-    optimizer_close(NULL), tape_close(NULL), store_server_close(NULL), store_close(NULL);
-    pg_close(NULL), power_sgd_close(NULL), join_abandon(NULL);
+#include "closes.h"
+    join_abandon(NULL);
 }
 
 static void without_error(void) {
@@ -234,7 +233,7 @@ static void without_error(void) {
     CALL(48, "max_pool", after(op_max_pool(training(), picture(), 0, 0, 0)))                       \
     CALL(49, "avg_pool", after(op_avg_pool(training(), picture(), 2, 0, 0)))                       \
     CALL(50, "stride", (void)layer_conv2d(device(), 3, 4, 3, 0, 1, true))                          \
-    CALL(51, "kernel", (void)layer_max_pool(0, 0, 0))                                              \
+    CALL(51, "kernel", (void)layer_max_pool(0, 1, 0))                                              \
     CALL(52, "shortcut", after(op_shortcut(training(), picture(), 3, 0)))                          \
     CALL(53, "attention", after(op_attention(training(), picture(), 0, 0)))                        \
     CALL(54, "0 heads", (void)gpt_create(&(GptSizes){0}, 0, device(), &err))                       \
@@ -259,7 +258,8 @@ static void without_error(void) {
     CALL(67, "devices[1]", wrap_nothing())                                                         \
     CALL(68, "config->kind",                                                                       \
          (void)optimizer_create(layer_linear(device(), 2, 2),                                      \
-                                &(OptimizerConfig){.kind = (OptimizerKind)77}))
+                                &(OptimizerConfig){.kind = (OptimizerKind)77}))                    \
+    CALL(69, "stride", (void)layer_avg_pool(2, 0, 0))
 
 #define DEFINE(number, word, ...)     \
     static void call_##number(void) { \

@@ -1,6 +1,6 @@
 #!/bin/sh
 # arguments.sh BIN_DIR BUILD_DIR CC: NULL for each pointer of each public function, and numbers that mean nothing, are
-# answered by an Error or by a CHECK that names the argument (arguments.c).
+# answered by an Error or by a CHECK that names the argument; each _close takes NULL (arguments.c).
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 build=$2 cc=$3
@@ -38,6 +38,11 @@ END {
 calls=$(grep -c '^static void null_' nulls.h)
 checks=$((checks + 1))
 [ "$calls" -gt 300 ] || fail "only $calls pointers found"
+# closes.h: each _close with NULL.
+find "$build/include/ddpc" -name '*.h' -exec cat {} + |
+    sed -nE 's/^void ([a-z_]+_close)\([A-Za-z]+ \*[a-z]+\);.*/\1(NULL);/p' | sort -u >closes.h
+checks=$((checks + 1))
+[ "$(wc -l <closes.h)" -ge 10 ] || fail "only these _close: $(cat closes.h)"
 # No public function is left out: each with a pointer is guarded, or its pointers may all be NULL.
 run 'compilation' "$cc" -std=c11 -D_GNU_SOURCE -I. -I"$root" -I"$build/include" "$root/tests/library/arguments.c" -o arguments \
     -L"$build/lib" -lddpc "-Wl,-rpath,$build/lib" -lm
