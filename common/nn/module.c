@@ -204,7 +204,6 @@ static void release_data(ModuleTensor *entry, const NamedTensors *which) {
 void module_release_data(Module *module, const NamedTensors *which) {
     for (int i = 0; i < module->parameter_count; i++)
         release_data(owner_of(&module->parameters[i]), which);
-    for (int i = 0; i < module->buffer_count; i++) release_data(&module->buffers[i], which);
     for (int i = 0; i < module->child_count; i++) module_release_data(module->children[i], which);
 }
 

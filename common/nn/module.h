@@ -111,7 +111,7 @@ Module *module_replica(const Module *module, Device *device);
 void module_release_grads(Module *module, const NamedTensors *which);
 // The reverse: allocates every gradient without memory, as None.
 void module_own_grads(Module *module);
-// Frees the data of these parameters and buffers, for a caller that sets tensor->data.
+// Frees the data of these parameters, for a caller that sets tensor->data.
 void module_release_data(Module *module, const NamedTensors *which);
 // Whether all modules that share this parameter of the tree are in the tree.
 bool module_holds_ties(Module *module, const Tensor *parameter);
