@@ -90,9 +90,7 @@ static int start_part(FsdpUnit *unit, size_t first, Error *err) {
 
 static int wait_for_gather(Fsdp *fsdp, Error *err) {
     FsdpMove *move = &fsdp->gathering;
-    PgWork *work = move->work;
-    move->work = NULL;
-    if (pg_work_wait(work, NULL, NULL, err) == 0) return 0;
+    if (pg_work_wait(move->work, NULL, NULL, err) == 0) return 0;
     move->unit = NULL;
     return -1;
 }
@@ -237,8 +235,7 @@ void moves_drop(Fsdp *fsdp) {
     Error ignored = {0};
     FsdpMove *const moves[] = {&fsdp->gathering, &fsdp->reducing};
     for (int i = 0; i < 2; i++) {
-        if (moves[i]->unit && moves[i]->work)
-            (void)pg_work_wait(moves[i]->work, NULL, NULL, &ignored);
+        if (moves[i]->unit) (void)pg_work_wait(moves[i]->work, NULL, NULL, &ignored);
         *moves[i] = (FsdpMove){0};
     }
 }

@@ -261,6 +261,7 @@ static void look_at_units(ProcessGroup *group, const void *argument, Outcome *ou
     EXPECT(loss && tape_backward(rig->tape, loss, NULL) == 0);
     EXPECT(fsdp_finish_backward(rig->model, NULL, NULL) == 0);
     expect_whole(rig, "after a backward", 0);
+    for (size_t i = 0; i < 3; i++) EXPECT(fsdp->units[i]->number == i); // in traces
 
     SafeTensors content;
     EXPECT(fsdp_collect(rig->model, FSDP_GRADIENTS, NULL, &content, NULL) == 0);
