@@ -86,18 +86,28 @@ static inline float larger(float a, float b) {
     return a > b ? a : b;
 }
 
+// Each of *largest becomes the larger of itself and x's.
+static inline void wide_raise(Wide *largest, const float *x) {
+    typedef int32_t Bits __attribute__((vector_size(sizeof(Wide))));
+    Wide values;
+    wide_load(&values, x);
+    const Bits wins = values > *largest; // all bits are set where it is true
+    *largest = (Wide)((wins & (Bits)values) | (~wins & (Bits)*largest));
+}
+
 // Returns the largest of the elements, of which there is one at least. A NaN need not be found: it
 // reaches the sum of exponentials by itself.
 static inline float wide_max(const float *x, size_t count) {
-    float largest[WIDE], max = x[0];
-    size_t j = 0;
-    for (size_t k = 0; k < WIDE; k++) largest[k] = max;
-    for (; j + WIDE <= count; j += WIDE)
-        for (size_t k = 0; k < WIDE; k++) largest[k] = larger(x[j + k], largest[k]);
-    for (; j < count; j++) max = larger(x[j], max);
-    for (size_t k = 0; k < WIDE / 2; k++) largest[k] = larger(largest[k + WIDE / 2], largest[k]);
-    for (size_t k = 0; k < WIDE / 4; k++) largest[k] = larger(largest[k + WIDE / 4], largest[k]);
-    return larger(larger(larger(largest[0], largest[1]), larger(largest[2], largest[3])), max);
+    float lanes[WIDE], max = x[0];
+    for (size_t j = 1; count < WIDE && j < count; j++) max = larger(x[j], max);
+    if (count < WIDE) return max;
+    Wide largest;
+    wide_load(&largest, x + count - WIDE); // what is left after whole vectors, and some before
+    for (size_t j = 0; j + WIDE <= count; j += WIDE) wide_raise(&largest, x + j);
+    memcpy(lanes, &largest, sizeof lanes);
+    for (size_t k = 0; k < WIDE / 2; k++) lanes[k] = larger(lanes[k + WIDE / 2], lanes[k]);
+    for (size_t k = 0; k < WIDE / 4; k++) lanes[k] = larger(lanes[k + WIDE / 4], lanes[k]);
+    return larger(larger(lanes[0], lanes[1]), larger(lanes[2], lanes[3]));
 }
 
 // The pixels [begin, end) of a row or column.
