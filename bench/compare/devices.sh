@@ -94,13 +94,6 @@ dp_devices() {
     fi
 }
 
-# The options of ddprun that start so many ranks. NCCL refuses two ranks of one host on one card, so
-# ranks that share a card have to look like several hosts.
-ddp_ranks() {
-    has_gpus_for "$1" || echo --fake-hosts
-    echo --nproc-per-node "$1"
-}
-
 # So many ranks' places on the machines of $hosts, taken in turns: each host's share, in the order of $hosts.
 hosts_of() {
     awk -v hosts="$hosts" -v ranks="$1" 'BEGIN {
@@ -139,7 +132,9 @@ start_ranks() {
         command=(env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
             OMPI_MCA_hwloc_base_binding_policy=none mpirun ${hosts:+-host "$(hosts_of "$1")"} -np "$1")
     else
-        # shellcheck disable=SC2046 # the options are words
-        command=("$bin/ddprun" $(ddp_ranks "$1") --bind cores)
+        # NCCL refuses two ranks of one host on one card: ranks that share a card have to look like several hosts.
+        command=("$bin/ddprun")
+        has_gpus_for "$1" || command+=(--fake-hosts)
+        command+=(--nproc-per-node "$1" --bind cores)
     fi
 }

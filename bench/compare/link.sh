@@ -6,7 +6,8 @@
 #   growth-MODEL-STRATEGY-WORLD-REPEAT  the same on more devices, over a link so slow that little else counts
 #   buckets-CAP-ddp-2-REPEAT        DDP with buckets of CAP MB
 #   overlap-WHERE-HOW               a traced run; WHERE is memory, fast or slow, HOW is overlapped or serial
-# The last two kinds train the deep network of the timeline.
+#   timeline-[link-]STRATEGY        a traced run, through memory or over the link
+# The last three kinds train the deep network of the timeline.
 
 slow_link= # of all but the growth and the fast one: what --link says
 fast_link=paper-rdma
@@ -39,21 +40,19 @@ link_run() {
     local -a options=(--model mlp --hidden $deep --data digits --global-batch 300 --no-eval)
     IFS=- read -r part what strategy world _ <<<"$1"
     case $1 in
-    link-*)
-        # shellcheck disable=SC2046 # the options are words
-        train "$1" "$strategy" 2 --model "$what" --data "$(data_of "$what")" $(speed_options "$what") \
-            --link "$slow_link" --steps $((measured_steps / 2)) --no-eval --log-every 1
-        ;;
-    growth-*)
-        # shellcheck disable=SC2046 # the options are words
-        train "$1" "$strategy" "$world" --model "$what" --data "$(data_of "$what")" $(speed_options "$what") \
-            --link $growth_link --steps $((warm_up + 6)) --no-eval --log-every 1
-        ;;
+    link-*) speed_run "$1" "$strategy" 2 "$what" --link "$slow_link" --steps $((measured_steps / 2)) ;;
+    growth-*) speed_run "$1" "$strategy" "$world" "$what" --link $growth_link --steps $((warm_up + 6)) ;;
     buckets-*)
         train "$1" "$strategy" 2 "${options[@]}" --link "$slow_link" --bucket-cap-mb "$what" \
             --steps $((measured_steps / 2)) --log-every 1
         ;;
-    timeline-*) trace_step "$1" ;;
+    timeline-*) # GPUs are waited for as in measure_phases
+        strategy=${1##*-}
+        [[ $1 != timeline-link-* ]] || options+=(--link "$slow_link")
+        [[ $strategy =~ ^(dp|fsdp)$ || $strategy$mine_like == minedp ]] || options+=(--bucket-cap-mb 1)
+        [[ $kind == cpu ]] || options+=(--profile)
+        train "$1" "$strategy" 2 "${options[@]}" --steps 20 --trace "$out/trace-${1#timeline-}.json"
+        ;;
     overlap-*)
         [[ $what != fast ]] || options+=(--link $fast_link)
         [[ $what != slow ]] || options+=(--link "$slow_link")
@@ -129,5 +128,5 @@ summarize_buckets() {
 write_what_if() {
     has_link || return 0
     "$bin/bench_profile" --hidden $deep --rows 150 --rounds 10 --save "$out/profile.json" >"$out/profile.txt" 9<&-
-    ! has_python || PYTHONPATH=bench python3 -B -m report whatif "$out/profile.json" "$bin" >"$out/whatif.html"
+    ! command -v python3 >/dev/null || PYTHONPATH=bench python3 -B -m report whatif "$out/profile.json" "$bin" >"$out/whatif.html"
 }

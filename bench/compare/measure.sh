@@ -55,7 +55,7 @@ measure_speed() {
 measure_run() {
     local part model strategy world steps=$measured_steps
     IFS=- read -r part model strategy world _ <<<"$1"
-    [[ $part == speed ]] || { between_probes "$1" link_run "$1" && return; }
+    [[ $part == speed ]] || { between_probes "$1" link_run "$1"; return; }
     [[ $model != resnet20 ]] || steps=$((warm_up + measured_steps / 6))
     is_timed "$world" || steps=$((warm_up + 1))
     between_probes "$1" speed_run "$1" "$strategy" "$world" "$model" --steps "$steps"
@@ -150,7 +150,7 @@ train_curves() {
 }
 
 # One traced step of DP, of DDP and of FSDP on two devices, through memory and over the slow link, of a network that is so
-# deep that its first buckets are full early in the backward pass. GPUs are waited for as in measure_phases.
+# deep that its first buckets are full early in the backward pass.
 timeline_model="mlp-8x512, buckets of 1 MB"
 trace_steps() {
     local where strategy
@@ -160,14 +160,4 @@ trace_steps() {
         [[ -z $where ]] || has_link || continue
         for strategy in dp ddp fsdp ${mine:+mine}; do measure_run "timeline-$where$strategy"; done
     done
-}
-
-# trace_step NAME: what of is read from its name, timeline-[link-]STRATEGY.
-trace_step() {
-    local strategy=${1##*-} options=()
-    [[ $1 != timeline-link-* ]] || options=(--link "$slow_link")
-    # shellcheck disable=SC2046 # the options are words
-    train "$1" "$strategy" 2 --model mlp --hidden $deep \
-        --data digits --global-batch 300 --steps 20 --no-eval --trace "$out/trace-${1#timeline-}.json" "${options[@]}" \
-        $([[ $strategy =~ ^(dp|fsdp)$ || $strategy$mine_like == minedp ]] || echo --bucket-cap-mb 1) $([[ $kind == cpu ]] || echo --profile)
 }

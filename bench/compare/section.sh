@@ -98,10 +98,6 @@ commit_line() {
     echo "$commit$([[ -z $(git status --porcelain) ]] || echo ", with local changes")"
 }
 
-has_python() {
-    command -v python3 >/dev/null
-}
-
 # write_report COMMAND [ARGUMENT...]: what bench/report makes of $out. Measuring, CSV files and exit statuses need no Python: without
 # one that has Jinja2 there is no report.
 write_report() {
