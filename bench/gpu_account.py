@@ -15,7 +15,7 @@ waves. Shared loads, registers and shared memory are the compiler's (account/ker
 are account/cards.csv's. Columns: milliseconds of a step, and what limits the kernel.
 
 --measure runs BIN_DIR/bench_kernels. A row has all kernels of one entry of the kernel tables, which are timed together; the
-card is the one that has the device's capability (h100 if none has).
+card is the first that has the device's capability (h100 if none has).
 """
 
 import argparse
