@@ -267,7 +267,7 @@ static int judge_after_forward(void *self, size_t u, bool follows, Error *err) {
 static void check_gradient_memory(const char *after, const char *unit, size_t t) {
     Tensor *tensor = rig.tensors.items[t].tensor;
     const char *name = rig.tensors.items[t].name;
-    const bool held = rig.held[rig.count]; // of this unit: judge_before_backward
+    const bool held = rig.holds;
     if (!tensor->requires_grad) return;
     if (!tensor->grad || tensor->grad == rig.shard_grads[t])
         miss("After %s of %s, grad of %s is %s: backward writes the whole gradient.", after, unit,
@@ -289,7 +289,7 @@ static int judge_before_backward(void *self, size_t u, Error *err) {
     if (must("before_backward", rig.file->before_backward(rig.self, u, err), err) != 0) return -1;
     rig.spent.backward += ms_since(begin);
     check_unit(u, "before_backward", check_whole);
-    rig.held[rig.count] = rig.held[u];
+    rig.holds = rig.held[u];
     check_unit(u, "before_backward", check_gradient_memory);
     check_memory("before_backward", rig.listed[u].name);
     return 0;

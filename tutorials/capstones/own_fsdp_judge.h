@@ -45,7 +45,8 @@ typedef struct Rig {
     ReduceOp op;
     bool frozen, unused, tied, twice, sleeps; // the model's kind
     bool may_fail;                            // an error of a function is returned, not missed
-    bool held[BLOCKS + 1];                    // units whose gradients are not complete
+    // Units whose gradients are not complete; whether that in before_backward is one.
+    bool held[BLOCKS + 1], holds;
     int step;
     Memory memory;
     Spent spent;
