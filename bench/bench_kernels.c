@@ -7,16 +7,6 @@
 #include "common/base/options.h"
 #include "common/nn/tape.h"
 
-// The trainer also counts the hits of each batch.
-static void count_hits(Workload *w, size_t vocabulary) {
-    const size_t sizes[] = {w->targets, vocabulary}, one = 1;
-    const Tensor *target = tape_input(w->tape, DTYPE_I64, 1, sizes, w->labels);
-    const Tensor *logits = tape_tensor(w->tape, DTYPE_F32, 2, sizes);
-    const Tensor *correct = tape_tensor(w->tape, DTYPE_I64, 1, &one);
-    const Labels labels = {target->data, w->targets, vocabulary};
-    device_kernels(w->device)->loss->count_correct(labels, logits->data, correct->data);
-}
-
 int main(int argc, char **argv) {
     ModelConfig model = {.name = "gpt2", .outputs = 50257, .seed = 1};
     const char *name = "cuda";
@@ -41,7 +31,6 @@ int main(int argc, char **argv) {
     workload_step(&step); // allocates, chooses the products' algorithms
     KernelClock *clock = kernel_clock_open(device, repeats);
     workload_step(&step);
-    count_hits(&step, model.outputs);
     size_t count;
     const EntryTime *times = kernel_clock_times(clock, &count);
     printf("# capability: %d\nentry,calls,seconds\n", device->capability);

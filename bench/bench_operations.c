@@ -9,12 +9,6 @@
 #include "common/base/options.h"
 #include "common/nn/tape.h"
 
-// The trainer also counts the hits of each batch.
-static void count_hits(const Workload *w, size_t vocabulary) {
-    const Labels labels = {w->labels, w->targets, vocabulary};
-    device_kernels(w->device)->loss->count_correct(labels, NULL, NULL);
-}
-
 static void print_operations(const Recorder *recorder) {
     size_t count;
     const Operation *list = recorder_operations(recorder, &count);
@@ -48,7 +42,6 @@ int main(int argc, char **argv) {
     workload_step(&step); // allocates, and initialises the optimizer's state
     recorder_clear(recorder);
     workload_step(&step);
-    count_hits(&step, model.outputs);
     print_operations(recorder);
     workload_close(&step);
     recorder_close(recorder);

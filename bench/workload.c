@@ -43,6 +43,7 @@ Workload workload_open(const ModelConfig *config, Device *device, size_t batch,
                                    .eps = 1e-8};
     w.optimizer = optimizer_create(w.model, is_text ? &adamw : &sgd);
     w.tape = tape_create(device, NULL);
+    w.hits = device_alloc(device, sizeof *w.hits);
     make_batch(&w, config->outputs);
     return w;
 }
@@ -51,6 +52,7 @@ void workload_close(Workload *w) {
     tape_close(w->tape);
     optimizer_close(w->optimizer);
     module_close(w->module);
+    device_free(w->device, w->hits, sizeof *w->hits);
     free(w->samples);
     free(w->tokens);
     free(w->labels);
@@ -67,7 +69,7 @@ static Tensor *batch_input(const Workload *w) {
 static Tensor *batch_loss(const Workload *w, Tensor *outputs) {
     if (!w->is_dense) {
         Tensor *target = tape_input(w->tape, DTYPE_I64, 1, &w->targets, w->labels);
-        return op_cross_entropy(w->tape, outputs, target, (double)w->targets);
+        return op_cross_entropy_and_hits(w->tape, outputs, target, (double)w->targets, w->hits);
     }
     size_t kept;
     Tensor *target = tape_input(w->tape, DTYPE_I64, 3,

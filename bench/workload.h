@@ -23,6 +23,7 @@ typedef struct Workload {
     bool is_dense;   // a label for each pixel
     size_t targets;  // how many labels there are: one for each sample, token or pixel
     int64_t *labels; // [targets], random
+    int64_t *hits;   // [1], device memory: right predictions of the last step
 } Workload;
 
 // Makes the model and a batch of so many rows for this rank. group is the caller's, and NULL for a

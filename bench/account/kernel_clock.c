@@ -117,6 +117,8 @@ TIMED(halves, linear_input_gradient, "linear_input_gradient",
        const ReluMask *of, uint16_t *dx, bool add),
       (how, shape, dy, weight, of, dx, add))
 
+TIMED(halves, cross_entropy, "half_cross_entropy",
+      (const HalfLogits *of, float *loss, int64_t *correct), (of, loss, correct))
 TIMED(loss, cross_entropy, "cross_entropy",
       (Labels labels, const float *logits, double divisor, float *probabilities, float *loss),
       (labels, logits, divisor, probabilities, loss))
@@ -146,6 +148,7 @@ static void fill_tables(KernelClock *c) {
     ENTRY(halves, attention), ENTRY(halves, attention_gradient);
     ENTRY(halves, narrow_linear), ENTRY(halves, linear);
     ENTRY(halves, linear_weight_gradient), ENTRY(halves, linear_input_gradient);
+    ENTRY(halves, cross_entropy);
     ENTRY(loss, cross_entropy), ENTRY(loss, cross_entropy_gradient), ENTRY(loss, count_correct);
     ENTRY(optimizer, adam);
 }

@@ -149,20 +149,24 @@ static void note_product(const char *kernel, size_t m, size_t n, size_t k, bool 
 static void narrow_linear(Precision precision, LinearShape shape, const float *weight,
                           const float *bias, uint16_t *to) {
     (void)precision, (void)weight, (void)bias, (void)to;
-    note_loop("narrow_linear", shape.out * shape.in, 1, FLOAT + HALF);
+    double count = product(shape.out, shape.in), padding = product(shape.padding, shape.in);
+    note((Operation){.kernel = "narrow_linear",
+                     .launches = 1,
+                     .fp32 = count,
+                     .bytes = (FLOAT + HALF) * count + HALF * padding});
 }
 
 static void linear(Compute how, LinearShape shape, const uint16_t *x, const uint16_t *weight,
                    const float *bias, uint16_t *y) {
     (void)how, (void)x, (void)weight, (void)bias, (void)y;
-    note_product("linear", shape.rows, shape.out, shape.in, false);
+    note_product("linear", shape.rows, shape.out + shape.padding, shape.in, false);
 }
 
 // A product to 16 bits, whose epilogue sums the bias's gradient, and a loop that accumulates both.
 static void linear_weight_gradient(Compute how, LinearShape shape, const uint16_t *dy,
                                    const uint16_t *x, const LinearGradient *to) {
     (void)how, (void)dy, (void)x;
-    note_product("linear_weight_gradient", shape.out, shape.in, shape.rows, false);
+    note_product("linear_weight_gradient", shape.out + shape.padding, shape.in, shape.rows, false);
     note_loop("widen_linear", shape.out * shape.in, 1, HALF + stored(FLOAT, to->add_dweight));
 }
 
@@ -170,7 +174,7 @@ static void linear_input_gradient(Compute how, LinearShape shape, const uint16_t
                                   const uint16_t *weight, const ReluMask *of, uint16_t *dx,
                                   bool add_dx) {
     (void)how, (void)dy, (void)weight, (void)of, (void)dx;
-    note_product("linear_input_gradient", shape.rows, shape.in, shape.out, add_dx);
+    note_product("linear_input_gradient", shape.rows, shape.in, shape.out + shape.padding, add_dx);
 }
 
 // ---- transformers -------------------------------------------------------------------------------
@@ -282,23 +286,12 @@ static void attention_gradient(Compute how, const Attention *of, const uint16_t 
 
 // ---- loss and optimizer -------------------------------------------------------------------------
 
-static void cross_entropy(Labels labels, const float *logits, double divisor, float *probabilities,
-                          float *loss) {
-    (void)logits, (void)divisor, (void)probabilities, (void)loss;
-    // A row is read three times. Its last two reads meet the L2 cache.
-    note_loop("cross_entropy", labels.n * labels.classes, 2 * 10 + 7 + 2, 2 * FLOAT);
-}
-
-static void cross_entropy_gradient(Labels labels, const float *probabilities, Upstream upstream,
-                                   float *dlogits, bool add_dlogits) {
-    (void)probabilities, (void)upstream, (void)dlogits;
-    note_loop("cross_entropy_gradient", labels.n * labels.classes, 8,
-              FLOAT + stored(FLOAT, add_dlogits));
-}
-
-static void count_correct(Labels labels, const float *logits, int64_t *correct) {
-    (void)logits, (void)correct;
-    note_loop("count_correct", labels.n * labels.classes, 3, FLOAT);
+// Of each logit three conversions, the maximum, two exponentials, their sum, and the gradient. What
+// a thread reads again is in its registers or in the L2 cache.
+static void half_cross_entropy(const HalfLogits *of, float *loss, int64_t *correct) {
+    (void)loss, (void)correct;
+    CHECK(of->gradient, "a training step has no gradient of its logits");
+    note_loop("half_cross_entropy", of->labels.n * of->pitch, 3 * 2 + 1 + 2 * 10 + 2 + 4, 2 * HALF);
 }
 
 // One launch takes as many tensors as its arguments hold (list.cu).
@@ -337,9 +330,6 @@ static void fill_tables(Recorder *r) {
     r->elementwise.add = add;
     r->elementwise.accumulate = accumulate_to;
     r->matrix.matmul_workspace = no_matmul_workspace;
-    r->loss.cross_entropy = cross_entropy;
-    r->loss.cross_entropy_gradient = cross_entropy_gradient;
-    r->loss.count_correct = count_correct;
     r->transformer.embedding = embedding;
     r->transformer.embedding_workspace = embedding_workspace;
     r->transformer.embedding_gradient = embedding_gradient;
@@ -361,6 +351,7 @@ static void fill_tables(Recorder *r) {
     r->halves.linear = linear;
     r->halves.linear_weight_gradient = linear_weight_gradient;
     r->halves.linear_input_gradient = linear_input_gradient;
+    r->halves.cross_entropy = half_cross_entropy;
     r->optimizer.adam = adam;
 }
 

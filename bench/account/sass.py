@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes account/kernels.csv: what the compiler made of attention's kernels in bfloat16, for heads of 64.
+"""Writes account/kernels.csv: what the compiler made, in bfloat16, of attention's kernels for heads of
+64 and of the loss of a vocabulary.
 
     bench/account/sass.py NVCC CUOBJDUMP [ARCHITECTURE...]        default: 75 80 86 90
 
@@ -16,14 +17,16 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SOURCES = sorted((ROOT / "common/device/cuda").glob("attention*/*.cu")) + [ROOT / "common/device/cuda/attention.cu"]
+CUDA = ROOT / "common/device/cuda"
+SOURCES = sorted(CUDA.glob("attention*/*.cu")) + [CUDA / "attention.cu", CUDA / "loss.cu"]
+LOSS = "cross_entropy_in_place_kernelI5BlockLi8ELi8E13__nv_bfloat16E"  # rows of vectors
 COLUMNS = "architecture,kernel,threads,registers,shared,spilled,instructions,ffma,hmma,mufu,shared_words"
 WIDTHS = {"32": 1, "64": 2, "128": 4}
 INSTRUCTION = re.compile(r"\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)(.*)")
 
 
 def is_wanted(mangled):
-    return "bfloat16Li64E" in mangled or "means_kernelI13__nv_bfloat16E" in mangled
+    return "bfloat16Li64E" in mangled or "means_kernelI13__nv_bfloat16E" in mangled or LOSS in mangled
 
 
 def plain(mangled):

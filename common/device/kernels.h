@@ -119,12 +119,15 @@ typedef struct ReluMask {
 typedef struct LinearShape { // y[rows, out] = x[rows, in] weight[out, in]' + bias[out]
     size_t rows, out, in;
     ReluMask *relu; // not NULL: y = relu(y) in the same call
+    // HalfKernels only, without bias and relu: zero rows of the weight behind its `out`, as many
+    // columns of y and dy. They align the product's operands; parameters have no padding.
+    size_t padding;
 } LinearShape;
 
-// In 16 bits a linear layer's two parameters, or their gradients, are contiguous: weight[out, in],
-// then bias[out], aligned to 16 bytes.
+// In 16 bits a linear layer's two parameters, or their gradients, are contiguous: weight[out +
+// padding, in], then bias[out], aligned to 16 bytes.
 static inline size_t linear_narrow_bias(LinearShape shape) {
-    return (shape.out * shape.in + 7) / 8 * 8;
+    return ((shape.out + shape.padding) * shape.in + 7) / 8 * 8;
 }
 static inline size_t linear_narrow_count(LinearShape shape) {
     return linear_narrow_bias(shape) + shape.out;
@@ -413,7 +416,7 @@ typedef struct TransformerKernels {
 //
 //   tensor                                        type        memory order
 //   activations and their gradients, images       16 bits     [n, h, w, c] ("channels last")
-//   activations and their gradients, rows         16 bits     [n, c]
+//   activations and their gradients, rows         16 bits     [n, c]; of logits [n, pitch]
 //   weight of a product (narrow)                  16 bits     linear [out, in],
 //                                                             convolution [k, kernel, kernel, c]
 //   parameters, their gradients, statistics       float32     as above
@@ -434,11 +437,30 @@ typedef struct HalfNorm {
     const uint16_t *x, *residual, *y; // [n, inner, c]
 } HalfNorm;
 
+// Rows of a matrix [n, columns], in 16 bits `pitch` elements apart; pitch >= columns.
+typedef struct HalfRows {
+    size_t n, columns, pitch;
+} HalfRows;
+
+typedef struct HalfLogits {
+    Precision precision;
+    Labels labels;
+    size_t pitch;     // elements from one row of the logits to the next, >= labels.classes
+    uint16_t *logits; // [n, pitch]
+    double divisor;
+    bool gradient; // replace the logits by their gradient
+} HalfLogits;
+
 typedef struct HalfKernels {
     // From float32, and back.
     void (*narrow)(Precision precision, ImageSizes of, const float *x, uint16_t *y,
                    bool accumulate);
     void (*widen)(Precision precision, ImageSizes of, const uint16_t *x, float *y, bool accumulate);
+    // The same for x[n, columns] in float32 and padded rows in 16 bits. Sets the padding to 0.
+    void (*narrow_rows)(Precision precision, HalfRows of, const float *x, uint16_t *y,
+                        bool accumulate);
+    void (*widen_rows)(Precision precision, HalfRows of, const uint16_t *x, float *y,
+                       bool accumulate);
     void (*add)(Precision precision, uint16_t *y, const uint16_t *a, const uint16_t *b,
                 size_t count); // may be in place
     // y = a + b in float32; may be in place (y is a)
@@ -479,6 +501,10 @@ typedef struct HalfKernels {
     void (*linear_input_gradient)(Compute how, LinearShape shape, const uint16_t *dy,
                                   const uint16_t *weight, const ReluMask *of, uint16_t *dx,
                                   bool accumulate);
+    // In one pass over the logits: loss[1] (LossKernels.cross_entropy), correct[1]
+    // (count_correct) and, if `gradient`, (probabilities - onehot(target)) / divisor in the place
+    // of the logits. A row's elements from `classes` on are not read; the gradient has zeros there.
+    void (*cross_entropy)(const HalfLogits *of, float *loss, int64_t *correct);
     size_t (*conv2d_workspace)(Precision precision, const Window *window);
     void (*conv2d)(Compute how, const Window *window, const uint16_t *x, const uint16_t *weight,
                    const float *bias, uint16_t *y);

@@ -7,6 +7,7 @@
 #include "common/base/memory.h"
 #include "common/base/rng.h"
 #include "common/nn/layers.h"
+#include "common/nn/ops.h"
 #include "common/nn/tuple.h"
 
 enum { GPT_TRANSFORMER, GPT_HEAD };                            // children of a GPT,
@@ -15,6 +16,7 @@ enum { BLOCK_NORM1, BLOCK_ATTENTION, BLOCK_NORM2, BLOCK_MLP }; // of a block
 enum { ATTENTION_QKV, ATTENTION_OUT };                         // of its attention
 enum { MLP_IN, MLP_GELU, MLP_OUT };                            // and of its MLP
 enum { CONFIG_HEADS, CONFIG_LAYERS = 0 };                      // an attention's; a GPT's
+enum { VOCABULARY_MULTIPLE = 128 }; // of the logits' rows in 16 bits: a tile of cuBLASLt's products
 
 // The residual stream between blocks: a tensor x, or {x, branch}, whose sum the next layer norm
 // computes.
@@ -55,6 +57,10 @@ static Tensor *gpt_forward(Module *self, Tape *tape, Tensor *tokens) {
     Tensor *sum = stream_sum(x);
     x = layer_norm_add(part[BODY_NORM], tape, &sum, stream_branch(x));
     return module_forward(self->children[GPT_HEAD], tape, x);
+}
+
+static Tensor *head_forward(Module *self, Tape *tape, Tensor *x) {
+    return op_linear_padded(tape, x, module_parameter(self, 0), VOCABULARY_MULTIPLE);
 }
 
 static Module *table(Device *device, size_t rows, size_t channels) {
@@ -100,6 +106,7 @@ Module *gpt_create(const GptSizes *sizes, size_t vocabulary, Device *device, Err
     }
     module_add(body, "ln_f", layer_norm(device, sizes->embedding));
     Module *head = layer_linear_without_bias(device, sizes->embedding, vocabulary);
+    head->forward = head_forward;
     module_tie_parameter(module_add(gpt, "lm_head", head), "weight", tokens, "weight");
     return gpt;
 }

@@ -5,7 +5,8 @@
  *   a block: x + c_proj(attention(c_attn(ln_1 x))), then x + c_proj(gelu(c_fc(ln_2 x)))
  *
  * Logits are [batch length, vocabulary]: a row for every token, which predicts the next token.
- * There is no dropout.
+ * There is no dropout. Where a device stores logits in 16 bits, their rows are padded to a multiple
+ * of 128 in memory; parameters and shapes keep the vocabulary's size.
  */
 #ifndef COMMON_NN_GPT_H
 #define COMMON_NN_GPT_H

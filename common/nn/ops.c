@@ -62,7 +62,8 @@ static void input_gradient(Tape *tape, const TapeNode *node, LinearShape shape) 
 // y = x w' + b:  dx = dy w,  dw = dy' x,  db = column sums of dy
 static void linear_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
-    const LinearShape shape = {x->shape[0], weight->shape[0], weight->shape[1], NULL};
+    LinearShape shape = {x->shape[0], weight->shape[0], weight->shape[1], NULL, 0};
+    if (node->output->pitch) shape.padding = node->output->pitch - shape.out;
     LinearGradient to = {0};
     to.dbias = tape_grad(tape, bias, &to.add_dbias);
     to.dweight = tape_grad(tape, weight, &to.add_dweight);
@@ -79,45 +80,67 @@ static void linear_backward(Tape *tape, TapeNode *node) {
     tape_grad_done(tape, x);
 }
 
-// Computes the product without recording it. relu: receives device memory for the mask, NULL if the
-// tape is not recording or the device needs none. *saved: the 16-bit weight, for backward.
-static Tensor *product(Tape *tape, Tensor *x, const Tensor *weight, const Tensor *bias,
-                       ReluMask *relu, void **saved) {
+typedef struct Product {
+    Tensor *weight, *bias; // bias may be NULL
+    ReluMask *relu; // receives device memory for the mask, NULL if the tape is not recording or the
+                    // device needs none; NULL: no relu
+    size_t multiple; // rows of y in 16 bits are padded to a multiple of it; 0: they are not
+    void *saved;     // set by product: the 16-bit weight, for backward
+} Product;
+
+static size_t padding_of(const Product *p) {
+    size_t beyond = p->multiple ? p->weight->shape[0] % p->multiple : 0;
+    return beyond ? p->multiple - beyond : 0;
+}
+
+static Tensor *half_product(Tape *tape, const Tensor *x, LinearShape of, Product *p) {
+    of.padding = padding_of(p);
+    const float *addend = p->bias ? tensor_f32(p->bias) : NULL;
+    Compute how = half_room(tape, x, of);
+    uint16_t *narrow = p->saved = tape_memory(tape, linear_narrow_count(of) * sizeof *narrow);
+    HALVES(tape)->narrow_linear(how.precision, of, tensor_f32(p->weight), addend, narrow);
+    Tensor *y = tape_tensor(tape, x->dtype, 2, (size_t[]){of.rows, of.out + of.padding});
+    y->shape[1] = of.out;
+    y->pitch = of.padding ? of.out + of.padding : 0;
+    HALVES(tape)->linear(how, of, tensor_half(x), narrow, addend, tensor_half_rows(y));
+    return y;
+}
+
+// Computes the product without recording it.
+static Tensor *product(Tape *tape, Tensor *x, Product *p) {
+    const Tensor *weight = p->weight, *bias = p->bias;
+    ReluMask *relu = p->relu;
     if (!x) return NULL;
     if (x->ndim != 2 || x->shape[1] != weight->shape[1])
         return tape_fail(tape, "linear", "input %s does not fit a weight of [%zu, %zu]",
                          tensor_describe(x).text, weight->shape[0], weight->shape[1]);
     size_t n = x->shape[0], in = weight->shape[1], out = weight->shape[0];
-    const LinearShape of = {n, out, in, relu};
-    const float *addend = bias ? tensor_f32(bias) : NULL;
+    const LinearShape of = {n, out, in, relu, 0};
     if (relu && tape->recording) {
         size_t bytes = KERNELS(tape)->matrix->relu_mask(tape->precision, of);
         relu->bits = bytes ? tape_memory(tape, bytes) : NULL;
     }
-    if (tensor_is_half(x)) {
-        Compute how = half_room(tape, x, of);
-        uint16_t *narrow = *saved = tape_memory(tape, linear_narrow_count(of) * sizeof *narrow);
-        HALVES(tape)->narrow_linear(how.precision, of, tensor_f32(weight), addend, narrow);
-        Tensor *y = tape_tensor(tape, x->dtype, 2, (size_t[]){n, out});
-        HALVES(tape)->linear(how, of, tensor_half(x), narrow, addend, tensor_half(y));
-        return y;
-    }
+    if (tensor_is_half(x)) return half_product(tape, x, of, p);
     Tensor *y = tape_tensor(tape, DTYPE_F32, 2, (size_t[]){n, out});
     KERNELS(tape)->matrix->linear(matmul_room(tape, n, out, in), of, tensor_f32(x),
-                                  tensor_f32(weight), addend, tensor_f32(y));
+                                  tensor_f32(weight), bias ? tensor_f32(bias) : NULL,
+                                  tensor_f32(y));
     return y;
 }
 
-static Tensor *linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, ReluMask *relu) {
-    void *saved = NULL;
+static Tensor *linear(Tape *tape, Tensor *x, Product p) {
     if (tape_stores_halves(tape)) x = op_half(tape, x);
-    Tensor *y = product(tape, x, weight, bias, relu, &saved);
-    if (y) tape_record(tape, "linear", linear_backward, y, 3, (Tensor *[]){x, weight, bias}, saved);
+    Tensor *y = product(tape, x, &p), *inputs[] = {x, p.weight, p.bias};
+    if (y) tape_record(tape, "linear", linear_backward, y, 3, inputs, p.saved);
     return y;
 }
 
 Tensor *op_linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
-    return linear(tape, x, weight, bias, NULL);
+    return linear(tape, x, (Product){.weight = weight, .bias = bias});
+}
+
+Tensor *op_linear_padded(Tape *tape, Tensor *x, Tensor *weight, size_t multiple) {
+    return linear(tape, x, (Product){.weight = weight, .multiple = multiple});
 }
 
 // After the product's backward, the output's gradient moves to the residual.
@@ -128,8 +151,8 @@ static void linear_add_backward(Tape *tape, TapeNode *node) {
 
 Tensor *op_linear_add(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, Tensor *residual) {
     if (tape_stores_halves(tape)) return op_add(tape, residual, op_linear(tape, x, weight, bias));
-    void *saved = NULL;
-    Tensor *y = residual ? product(tape, x, weight, bias, NULL, &saved) : NULL;
+    Product p = {.weight = weight, .bias = bias};
+    Tensor *y = residual ? product(tape, x, &p) : NULL;
     if (!y) return NULL;
     if (!tensor_same_shape(y, residual))
         return tape_fail(tape, "linear", "a residual %s does not fit %s",
@@ -137,7 +160,7 @@ Tensor *op_linear_add(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, Tenso
     KERNELS(tape)->elementwise->add(tensor_f32(y), tensor_f32(residual), tensor_f32(y),
                                     tensor_count(y));
     tape_record(tape, "linear", linear_add_backward, y, 4, (Tensor *[]){x, weight, bias, residual},
-                saved);
+                p.saved);
     return y;
 }
 
@@ -196,18 +219,20 @@ static void relu_backward(Tape *tape, TapeNode *node) {
 
 // x's memory contains relu(x). of: the mask that linear saved, or NULL.
 static Tensor *record_relu(Tape *tape, Tensor *x, LinearRelu *of) {
-    Tensor *y = tape_view(tape, x->dtype, x->ndim, x->shape, x->data);
+    Tensor *y = tape_alias(tape, x);
     tape_record(tape, "relu", relu_backward, y, 1, &x, of);
     return y;
 }
 
 Tensor *op_relu(Tape *tape, Tensor *x) {
+    x = op_unpadded(tape, x);
     if (!x) return NULL;
     activate(tape, ACTIVATION_RELU, x, x, false);
     return record_relu(tape, x, NULL);
 }
 
 Tensor *op_activation(Tape *tape, Activation f, Tensor *x) {
+    x = op_unpadded(tape, x);
     if (!x || f == ACTIVATION_RELU) return op_relu(tape, x);
     Activation *saved = tape_alloc(tape, sizeof *saved);
     *saved = f;
@@ -221,7 +246,7 @@ Tensor *op_activation(Tape *tape, Activation f, Tensor *x) {
 Tensor *op_linear_relu(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
     LinearRelu *relu = tape_alloc(tape, sizeof *relu);
     *relu = (LinearRelu){0};
-    Tensor *y = linear(tape, x, weight, bias, &relu->mask);
+    Tensor *y = linear(tape, x, (Product){.weight = weight, .bias = bias, .relu = &relu->mask});
     return y ? record_relu(tape, y, relu) : NULL;
 }
 
@@ -252,6 +277,8 @@ static void add_backward(Tape *tape, TapeNode *node) {
 }
 
 Tensor *op_add(Tape *tape, Tensor *a, Tensor *b) {
+    a = op_unpadded(tape, a);
+    b = op_unpadded(tape, b);
     if (!a || !b) return NULL;
     if (!tensor_same_shape(a, b))
         return tape_fail(tape, "add", "shapes %s and %s differ", tensor_describe(a).text,
@@ -277,6 +304,7 @@ static void flatten_backward(Tape *tape, TapeNode *node) {
 }
 
 Tensor *op_flatten(Tape *tape, Tensor *x) {
+    x = op_unpadded(tape, x);
     if (!x) return NULL;
     if (x->ndim < 1) return tape_fail(tape, "flatten", "a scalar has no rows");
     size_t rest = 1;

@@ -10,6 +10,10 @@
 
 // x[n, in] weight[out, in] bias[out] or NULL -> [n, out]
 Tensor *op_linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias);
+// op_linear without bias. Where the device stores y in 16 bits, y's rows are padded in memory to a
+// multiple of so many elements, which aligns the products (a vocabulary is seldom aligned). No
+// result and no gradient depends on the padding.
+Tensor *op_linear_padded(Tape *tape, Tensor *x, Tensor *weight, size_t multiple);
 // op_relu(op_linear(...)), which a device may fuse.
 Tensor *op_linear_relu(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias);
 // op_add(residual, op_linear(...)), in one tensor; the gradient is not copied.
@@ -79,6 +83,12 @@ Tensor *op_attention(Tape *tape, Tensor *qkv, size_t length, size_t heads);
 // this batch's for PyTorch's default, the global batch's for DDP's --normalize global.
 // logits[n, classes], target[n] I64
 Tensor *op_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, double divisor);
+// op_cross_entropy, as the root of tape_backward, and hits[1], device memory: the number of rows
+// whose largest logit is their target's (LossKernels.count_correct). If logits are recorded in
+// bfloat16, one kernel computes both and the gradient, in the memory of the logits, which must have
+// no other use: their data is NULL afterwards.
+Tensor *op_cross_entropy_and_hits(Tape *tape, Tensor *logits, Tensor *target, double divisor,
+                                  int64_t *hits);
 // Independent binary labels per class: logits and target [n, classes], target between 0 and 1;
 // pos_weight [classes] is the weight of the positive term (NULL: 1) and requires no gradient. The
 // divisor counts elements (PyTorch's BCEWithLogitsLoss).

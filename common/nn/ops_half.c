@@ -17,6 +17,10 @@ ImageSizes half_sizes(const Tensor *x) {
     return (ImageSizes){n, c, inner};
 }
 
+static HalfRows rows_of(const Tensor *x) {
+    return (HalfRows){x->shape[0], x->shape[1], x->pitch};
+}
+
 static void half_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0], *y = node->output;
     bool accumulate;
@@ -26,6 +30,7 @@ static void half_backward(Tape *tape, TapeNode *node) {
 }
 
 Tensor *op_half(Tape *tape, Tensor *x) {
+    x = op_unpadded(tape, x);
     if (!x || tensor_is_half(x)) return x;
     Tensor *y = tape_tensor(tape, tape_product_dtype(tape), x->ndim, x->shape);
     HALVES(tape)->narrow(tensor_precision(y), half_sizes(x), tensor_f32(x), tensor_half(y), false);
@@ -37,15 +42,27 @@ static void float32_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0];
     bool accumulate;
     float *dx = tape_grad(tape, x, &accumulate);
-    HALVES(tape)->narrow(tensor_precision(x), half_sizes(x), node->output->grad, (void *)dx,
-                         accumulate);
+    const float *dy = node->output->grad;
+    if (x->pitch)
+        HALVES(tape)->narrow_rows(tensor_precision(x), rows_of(x), dy, (void *)dx, accumulate);
+    else
+        HALVES(tape)->narrow(tensor_precision(x), half_sizes(x), dy, (void *)dx, accumulate);
     tape_grad_done(tape, x);
 }
 
 Tensor *op_float32(Tape *tape, Tensor *x) {
     if (!x || !tensor_is_half(x)) return x;
     Tensor *y = tape_tensor(tape, DTYPE_F32, x->ndim, x->shape);
-    HALVES(tape)->widen(tensor_precision(x), half_sizes(x), tensor_half(x), tensor_f32(y), false);
+    if (x->pitch)
+        HALVES(tape)->widen_rows(tensor_precision(x), rows_of(x), tensor_half_rows(x),
+                                 tensor_f32(y), false);
+    else
+        HALVES(tape)->widen(tensor_precision(x), half_sizes(x), tensor_half(x), tensor_f32(y),
+                            false);
     tape_record(tape, "float32", float32_backward, y, 1, &x, NULL);
     return y;
+}
+
+Tensor *op_unpadded(Tape *tape, Tensor *x) {
+    return x && x->pitch ? op_float32(tape, x) : x;
 }

@@ -4,7 +4,7 @@
  * Convolution, linear, attention and layer norm create 16-bit tensors. Batch norm, activations,
  * sums, pooling, upsampling and the shortcut keep the type; every other operation converts with
  * op_float32. An image's shape is [n, c, h, w]; its memory order in 16 bits, and its gradient's, is
- * [n, h, w, c]. 2-D tensors stay row-major.
+ * [n, h, w, c]. 2-D tensors stay row-major; their rows may be padded (Tensor.pitch).
  */
 #ifndef COMMON_NN_OPS_HALF_H
 #define COMMON_NN_OPS_HALF_H
@@ -21,6 +21,9 @@ DType tape_product_dtype(const Tape *tape);
 
 // Returns x in 16 bits: x itself, or a rounded copy.
 Tensor *op_half(Tape *tape, Tensor *x);
+
+// Returns x without padding in its rows: x itself, or op_float32(x).
+Tensor *op_unpadded(Tape *tape, Tensor *x);
 
 // The sizes that HalfKernels' narrow and widen take.
 ImageSizes half_sizes(const Tensor *x);

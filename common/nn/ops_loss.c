@@ -4,7 +4,7 @@
  *
  * Loss and its gradient stay in device memory; all operations are asynchronous.
  */
-#include "common/nn/ops.h"
+#include "common/nn/ops_half.h"
 
 #define KERNELS(tape) device_kernels((tape)->device)
 
@@ -29,13 +29,11 @@ static Tensor *scalar(Tape *tape) {
     return tape_tensor(tape, DTYPE_F32, 0, NULL);
 }
 
-Tensor *op_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, double divisor) {
-    if (!logits || !target) return NULL;
+static bool check_labels(Tape *tape, const Tensor *logits, const Tensor *target) {
     if (logits->ndim != 2 || target->ndim != 1 || target->dtype != DTYPE_I64 ||
         target->shape[0] != logits->shape[0])
         return tape_fail(tape, "cross_entropy", "logits %s do not fit %zu targets",
                          tensor_describe(logits).text, tensor_count(target));
-    logits = op_float32(tape, logits);
     size_t n = logits->shape[0], classes = logits->shape[1];
     // Datasets are checked on loading. Other labels are checked here if the host can read them; on
     // a GPU the kernel sets the loss to NaN.
@@ -43,6 +41,13 @@ Tensor *op_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, double divi
     if (bad < n)
         return tape_fail(tape, "cross_entropy", "target %lld of row %zu is out of range [0, %zu)",
                          (long long)((const int64_t *)target->data)[bad], bad, classes);
+    return true;
+}
+
+Tensor *op_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, double divisor) {
+    if (!logits || !target || !check_labels(tape, logits, target)) return NULL;
+    logits = op_float32(tape, logits);
+    size_t n = logits->shape[0], classes = logits->shape[1];
     LossSaved *saved = tape_alloc(tape, sizeof *saved);
     *saved = (LossSaved){.target = target, .divisor = divisor};
     saved->probabilities = tape_memory(tape, n * classes * sizeof(float));
@@ -50,6 +55,44 @@ Tensor *op_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, double divi
     KERNELS(tape)->loss->cross_entropy((Labels){target->data, n, classes}, tensor_f32(logits),
                                        divisor, saved->probabilities, tensor_f32(loss));
     tape_record(tape, "cross_entropy", cross_entropy_backward, loss, 1, &logits, saved);
+    return loss;
+}
+
+// The gradient for a loss's own gradient of 1 was computed in forward.
+static void in_place_backward(Tape *tape, TapeNode *node) {
+    Tensor *logits = node->inputs[0];
+    CHECK(node->output->grad == tape->one, "the loss with hits is not the root of backward");
+    tape_grad_in_place(logits, node->saved);
+    tape_grad_done(tape, logits);
+}
+
+// Float16's gradient must be scaled before it is rounded, by the loss's own gradient.
+static Tensor *loss_in_place(Tape *tape, Tensor *logits, const Tensor *target, double divisor,
+                             int64_t *hits) {
+    Tensor *loss = scalar(tape);
+    uint16_t *memory = tensor_half_rows(logits);
+    tape_record(tape, "cross_entropy", in_place_backward, loss, 1, &logits, memory);
+    const HalfLogits of = {.precision = tensor_precision(logits),
+                           .labels = {target->data, logits->shape[0], logits->shape[1]},
+                           .pitch = tensor_pitch(logits),
+                           .logits = memory,
+                           .divisor = divisor,
+                           .gradient = loss->requires_grad};
+    HALVES(tape)->cross_entropy(&of, tensor_f32(loss), hits);
+    if (of.gradient) logits->data = NULL;
+    return loss;
+}
+
+Tensor *op_cross_entropy_and_hits(Tape *tape, Tensor *logits, Tensor *target, double divisor,
+                                  int64_t *hits) {
+    if (!logits || !target || !check_labels(tape, logits, target)) return NULL;
+    const bool records = tape->recording && logits->requires_grad;
+    if (tensor_is_half(logits) && !(records && logits->dtype == DTYPE_F16))
+        return loss_in_place(tape, logits, target, divisor, hits);
+    logits = op_float32(tape, logits);
+    Labels labels = {target->data, logits->shape[0], logits->shape[1]};
+    Tensor *loss = op_cross_entropy(tape, logits, target, divisor);
+    KERNELS(tape)->loss->count_correct(labels, tensor_f32(logits), hits);
     return loss;
 }
 

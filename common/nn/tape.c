@@ -84,6 +84,12 @@ Tensor *tape_view(Tape *tape, DType dtype, int ndim, const size_t *shape, void *
     return tensor;
 }
 
+Tensor *tape_alias(Tape *tape, const Tensor *x) {
+    Tensor *same = tape_view(tape, x->dtype, x->ndim, x->shape, x->data);
+    same->pitch = x->pitch;
+    return same;
+}
+
 Tensor *tape_tensor(Tape *tape, DType dtype, int ndim, const size_t *shape) {
     Tensor *tensor = tape_view(tape, dtype, ndim, shape, NULL);
     tensor->data = tape_memory(tape, tensor_bytes(tensor));
@@ -173,7 +179,7 @@ static void give_back_grad(Tape *tape, Tensor *activation) {
 }
 
 static size_t grad_bytes(const Tensor *tensor) {
-    return tensor_count(tensor) * (tensor_is_half(tensor) ? sizeof(uint16_t) : sizeof(float));
+    return tensor_is_half(tensor) ? tensor_bytes(tensor) : tensor_count(tensor) * sizeof(float);
 }
 
 float *tape_make_grad(Tape *tape, Tensor *output) {
@@ -209,6 +215,12 @@ bool tape_grad_take(Tape *tape, TapeNode *node, Tensor *input) {
     return true;
 }
 
+void tape_grad_in_place(Tensor *input, void *memory) {
+    CHECK(!input->has_grad, "the input's memory was used again after the operation replaced it");
+    input->grad = memory;
+    input->has_grad = true;
+}
+
 void tape_pass_gradient(Tape *tape, TapeNode *node, Tensor *input, bool may_take) {
     const Kernels *kernels = device_kernels(tape->device);
     bool accumulate;
@@ -219,7 +231,7 @@ void tape_pass_gradient(Tape *tape, TapeNode *node, Tensor *input, bool may_take
             device_copy(tape->device, grad, tape->device, dy, grad_bytes(input));
         else if (grad && tensor_is_half(input))
             kernels->halves->add(tensor_precision(input), (void *)grad, (void *)grad,
-                                 (const void *)dy, tensor_count(input));
+                                 (const void *)dy, tensor_bytes(input) / sizeof(uint16_t));
         else if (grad)
             kernels->elementwise->accumulate(grad, dy, tensor_count(input));
     }

@@ -99,6 +99,9 @@ Tape *tape_fork(Tape *tape, Device *device);
 Tensor *tape_tensor(Tape *tape, DType dtype, int ndim, const size_t *shape);
 // Returns a tensor over the caller's device memory, which must outlive the step: an input.
 Tensor *tape_view(Tape *tape, DType dtype, int ndim, const size_t *shape, void *data);
+// Returns another tensor over x's memory, of x's shape: the output of an identity or of an
+// operation in place.
+Tensor *tape_alias(Tape *tape, const Tensor *x);
 // Returns a tensor with a copy of host data on the tape's device: an input.
 Tensor *tape_input(Tape *tape, DType dtype, int ndim, const size_t *shape, const void *host);
 // Both return memory that is valid until the tape is reset: tape_alloc on the host, for structs and
@@ -143,6 +146,10 @@ void tape_grad_done(Tape *tape, Tensor *input);
 // activations). If the input has no gradient yet, moves the memory of the output's gradient to the
 // input and returns true; otherwise returns false and changes nothing. Then call tape_grad_done.
 bool tape_grad_take(Tape *tape, TapeNode *node, Tensor *input);
+// For operations that compute their input's gradient in the input's memory, in forward: makes that
+// memory the gradient, in the input's type. The input must not have one yet. Then call
+// tape_grad_done.
+void tape_grad_in_place(Tensor *input, void *memory);
 // Adds the output's gradient to the input's and calls tape_grad_done. may_take: the memory may be
 // moved (tape_grad_take); otherwise it is copied.
 void tape_pass_gradient(Tape *tape, TapeNode *node, Tensor *input, bool may_take);

@@ -28,7 +28,8 @@ size_t tensor_count(const Tensor *tensor) {
 }
 
 size_t tensor_bytes(const Tensor *tensor) {
-    return tensor_count(tensor) * dtype_bytes(tensor->dtype);
+    const size_t count = tensor->pitch ? tensor->shape[0] * tensor->pitch : tensor_count(tensor);
+    return count * dtype_bytes(tensor->dtype);
 }
 
 bool tensor_same_shape(const Tensor *a, const Tensor *b) {

@@ -33,6 +33,9 @@ typedef struct Tensor {
     int ndim; // 0: a scalar
     size_t shape[TENSOR_MAX_DIMS];
     void *data;
+    // Of a matrix in 16 bits: elements from one row to the next, in data and gradient; 0: shape[1].
+    // op_linear_padded pads rows; op_float32 and the losses read them, other operations convert.
+    size_t pitch;
 
     // The gradient has the tensor's shape and device, and is float32. A 16-bit tensor's gradient
     // has the tensor's type and memory order; only operations read it.
@@ -61,7 +64,7 @@ const char *dtype_name(DType dtype); // safetensors' names: "F32", "I64", "BF16"
 
 Tensor tensor_make(Device *device, DType dtype, int ndim, const size_t *shape, void *data);
 size_t tensor_count(const Tensor *tensor); // elements
-size_t tensor_bytes(const Tensor *tensor);
+size_t tensor_bytes(const Tensor *tensor); // padding included
 bool tensor_same_shape(const Tensor *a, const Tensor *b);
 // Returns the tensor without its memory, in the shape of the whole tensor if it is a shard.
 Tensor tensor_whole(const Tensor *tensor);
@@ -89,8 +92,16 @@ static inline float *tensor_f32(const Tensor *tensor) {
     return (float *)tensor->data;
 }
 static inline uint16_t *tensor_half(const Tensor *tensor) {
-    CHECK(tensor_is_half(tensor), "a tensor is taken for one in 16 bits");
+    CHECK(tensor_is_half(tensor) && !tensor->pitch,
+          "a tensor in float32 or with padded rows is taken for one in 16 bits");
     return (uint16_t *)tensor->data;
+}
+static inline uint16_t *tensor_half_rows(const Tensor *tensor) { // with or without padding
+    CHECK(tensor_is_half(tensor) && tensor->ndim == 2, "a tensor is taken for 16-bit rows");
+    return (uint16_t *)tensor->data;
+}
+static inline size_t tensor_pitch(const Tensor *matrix) {
+    return matrix->pitch ? matrix->pitch : matrix->shape[1];
 }
 
 // Copies between a tensor on any device and the caller's array in host memory: tensor_bytes long,

@@ -26,7 +26,9 @@ void hits_predict(Tape *tape, const Tensor *logits, int32_t *predicted) {
     device_copy(NULL, predicted, tape->device, on_device, count * sizeof *predicted);
 }
 
-void hits_count(Tape *tape, const Dataset *set, const BatchLoss *loss, int64_t *hits) {
+void hits_count(Tape *tape, const Dataset *set, BatchLoss *loss) {
+    if (loss->counts_hits) return;
+    if (!loss->hits) loss->hits = tape_memory(tape, hits_size(set) * sizeof *loss->hits);
     const Tensor *logits = loss->outputs;
     const int64_t *target = loss->target->data;
     const Kernels *kernels = device_kernels(tape->device);
@@ -35,9 +37,9 @@ void hits_count(Tape *tape, const Dataset *set, const BatchLoss *loss, int64_t *
         const int32_t *predicted = predict_on_device(tape, logits, &count);
         kernels->pixels->count_pixels(
             (PixelLabels){target, n, classes, logits->shape[2] * logits->shape[3]}, predicted,
-            hits);
+            loss->hits);
     } else if (set->classes) {
-        kernels->loss->count_correct((Labels){target, n, classes}, tensor_f32(logits), hits);
+        kernels->loss->count_correct((Labels){target, n, classes}, tensor_f32(logits), loss->hits);
     }
 }
 

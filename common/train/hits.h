@@ -15,9 +15,9 @@
 
 size_t hits_size(const Dataset *set); // number of elements of hits
 
-// Enqueues counting the hits of a batch on the tape. hits: [hits_size], device memory other than
-// the tape's scratch.
-void hits_count(Tape *tape, const Dataset *set, const BatchLoss *loss, int64_t *hits);
+// Enqueues counting the hits of a batch on the tape, after loss_forward: sets loss->hits, allocated
+// from the tape if it is NULL. Returns without effect if the loss has counted them.
+void hits_count(Tape *tape, const Dataset *set, BatchLoss *loss);
 
 typedef struct Score {
     double accuracy; // fraction of samples, tokens or pixels (not ignored); NaN for regression

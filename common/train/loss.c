@@ -72,8 +72,7 @@ int batch_forward(BatchLoss *batch, Tape *tape, Module *module, const BatchInput
                   Error *err) {
     *batch = (BatchLoss){.target = batch_input_target(input, tape)};
     Phase phase = profile_enter(tape->profile, PHASE_FORWARD);
-    batch->outputs =
-        op_float32(tape, module_forward(module, tape, batch_input_samples(input, tape)));
+    batch->outputs = module_forward(module, tape, batch_input_samples(input, tape));
     profile_leave(tape->profile, phase);
     return tape_error(tape, err);
 }
@@ -86,10 +85,14 @@ int loss_forward(const Loss *loss, BatchLoss *batch, Tape *tape, const BatchInpu
     const size_t samples = is_over_all(strategy) ? whole->global_count : whole->count;
     batch->count = (input->end - input->begin) * labels; // samples, or of text tokens
     batch->divisor = (double)(samples * labels);
+    if (loss->form != LOSS_CROSS_ENTROPY) batch->outputs = op_float32(tape, batch->outputs);
     int failed = 0;
     switch (loss->form) {
     case LOSS_CROSS_ENTROPY:
-        batch->loss = op_cross_entropy(tape, batch->outputs, batch->target, batch->divisor);
+        batch->counts_hits = true;
+        if (!batch->hits) batch->hits = tape_memory(tape, sizeof *batch->hits);
+        batch->loss = op_cross_entropy_and_hits(tape, batch->outputs, batch->target, batch->divisor,
+                                                batch->hits);
         break;
     case LOSS_BINARY_CROSS_ENTROPY:
         batch->loss = binary_cross_entropy(loss, batch, tape);

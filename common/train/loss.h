@@ -30,9 +30,11 @@
 
 typedef struct BatchLoss { // the tape owns all tensors
     Tensor *outputs, *target;
-    Tensor *loss;   // [1]: sum / divisor
-    Tensor *root;   // the root of backward: the loss, scaled under --amp fp16 (step_loss)
-    size_t count;   // samples, tokens or counted pixels of this process in the sum
+    Tensor *loss;     // [1]: sum / divisor
+    Tensor *root;     // the root of backward: the loss, scaled under --amp fp16 (step_loss)
+    int64_t *hits;    // [hits_size], device memory: step_loss's, or the tape's if it was NULL
+    bool counts_hits; // loss_forward has set the hits; otherwise hits_count does
+    size_t count;     // samples, tokens or counted pixels of this process in the sum
     double divisor; // the whole batch's, also for one micro-batch: micro-batches' losses are summed
 } BatchLoss;
 
@@ -58,7 +60,8 @@ Loss loss_of_evaluation(const TrainConfig *config, const Dataset *set);
 // Returns 0, or -1 with err filled.
 int batch_forward(BatchLoss *batch, Tape *tape, Module *module, const BatchInput *input,
                   Error *err);
-// Sets batch's loss, count and divisor from outputs and target, in the phase PHASE_LOSS. strategy
+// Sets batch's loss, count and divisor from outputs and target, in the phase PHASE_LOSS. Of
+// cross-entropy it sets the hits, too, and the outputs' contents are undefined afterwards. strategy
 // defines the samples of the mean; NULL: this process's batch. Returns 0, or -1 with err filled.
 int loss_forward(const Loss *loss, BatchLoss *batch, Tape *tape, const BatchInput *input,
                  Strategy *strategy, Error *err);

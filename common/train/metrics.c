@@ -4,8 +4,8 @@
 #include "common/base/memory.h"
 #include "common/nn/tape.h"
 
-// The sums, in one array because they travel together. From HITS on they are what hits_count
-// counts.
+// The sums, in one array because they travel together. From HITS on they are a BatchLoss's
+// hits.
 enum { LOSS, COUNT, SAMPLES, HITS };
 
 Metrics metrics_open(const Dataset *set) {
@@ -25,10 +25,10 @@ void metrics_add(Metrics *metrics, Tape *tape, const Batch *batch, const BatchLo
     sums[COUNT] += (double)loss->count;
     sums[SAMPLES] += (double)batch->count;
     size_t size = metrics->sum_count - HITS;
-    int64_t *on_device = tape_memory(tape, size * sizeof *on_device);
     int64_t *hits = memory_zalloc(size * sizeof *hits);
-    hits_count(tape, metrics->set, loss, on_device);
-    device_copy(NULL, hits, tape->device, on_device, size * sizeof *hits);
+    BatchLoss counted = *loss;
+    hits_count(tape, metrics->set, &counted);
+    device_copy(NULL, hits, tape->device, counted.hits, size * sizeof *hits);
     for (size_t i = 0; i < size; i++) sums[HITS + i] += (double)hits[i];
     free(hits);
 }

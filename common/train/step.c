@@ -7,9 +7,10 @@
 
 int step_loss(Step *step, Tape *tape, BatchLoss *batch, Error *err) {
     const Dataset *set = step->input->set;
+    batch->hits = step->hits + step->input->part * hits_size(set);
     if (loss_forward(&step->loss, batch, tape, step->input, step->strategy, err) != 0) return -1;
     Phase phase = profile_enter(tape->profile, PHASE_LOSS);
-    hits_count(tape, set, batch, step->hits + step->input->part * hits_size(set));
+    hits_count(tape, set, batch);
     profile_leave(tape->profile, phase);
     const bool is_scaled = step->config->amp == PRECISION_F16;
     batch->root = is_scaled ? grad_scaler_scale(&step->scaler, tape, batch->loss) : batch->loss;

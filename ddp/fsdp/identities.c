@@ -45,7 +45,7 @@ static void record_identities(Tape *tape, const char *op, void (*backward)(Tape 
     for (size_t i = 0; i < count; i++) {
         Tensor *x = tensors[i];
         if (!x || !x->requires_grad || !tape->recording) continue;
-        tensors[i] = tape_view(tape, x->dtype, x->ndim, x->shape, x->data);
+        tensors[i] = tape_alias(tape, x);
         tape_record(tape, op, backward, tensors[i], 1, &x, saved);
     }
 }

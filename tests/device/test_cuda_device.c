@@ -371,7 +371,7 @@ static void test_readback(void **state) {
 // sums[columns] = those of x[COUNT, columns]: as a bias's gradient.
 static void sum_columns(Device *device, float *sums, const float *x, size_t columns) {
     device_kernels(device)->matrix->linear_weight_gradient(
-        (Compute){PRECISION_F32, NULL}, (LinearShape){COUNT, columns, 0, NULL}, x, NULL,
+        (Compute){PRECISION_F32, NULL}, (LinearShape){COUNT, columns, 0, NULL, 0}, x, NULL,
         &(LinearGradient){.dbias = sums});
 }
 

@@ -44,7 +44,7 @@ static void check_linear(TwoDevices *two, const size_t size[3], bool with_bias, 
     for (int d = 0; d < DEVICES; d++)
         two_kernels(two, d)->matrix->linear(
             (Compute){PRECISION_F32, NULL},
-            (LinearShape){rows, out, in, relu ? &(ReluMask){0} : NULL}, x.of[d], weight.of[d],
+            (LinearShape){rows, out, in, relu ? &(ReluMask){0} : NULL, 0}, x.of[d], weight.of[d],
             with_bias ? bias.of[d] : NULL, y.of[d]);
     both_check(y, TOLERANCE, "linear");
     two_free(two);
@@ -73,7 +73,7 @@ static void layers_of_one_shape(void **state) {
         y[layer] = both_start(two, 7 * 3, false);
         for (int d = 0; d < DEVICES; d++)
             two_kernels(two, d)->matrix->linear((Compute){PRECISION_F32, NULL},
-                                                (LinearShape){7, 3, 5, &(ReluMask){0}}, x.of[d],
+                                                (LinearShape){7, 3, 5, &(ReluMask){0}, 0}, x.of[d],
                                                 weight.of[d], bias[layer].of[d], y[layer].of[d]);
     }
     for (int layer = 0; layer < 2; layer++) both_check(y[layer], TOLERANCE, "layer");

@@ -135,7 +135,7 @@ static void relu_keeps_nan(void **context) {
         Both y = both_start(two, ROWS * OUT, false);
         two_kernels(two, TESTED)
             ->matrix->linear((Compute){PRECISION_F32, NULL},
-                             (LinearShape){ROWS, OUT, IN, &(ReluMask){0}}, x.of[TESTED],
+                             (LinearShape){ROWS, OUT, IN, &(ReluMask){0}, 0}, x.of[TESTED],
                              weight.of[TESTED], with_bias ? bias.of[TESTED] : NULL, y.of[TESTED]);
         const float *got = both_read(y, TESTED, y.bytes);
         for (size_t i = 0; i < ROWS * OUT; i++)
@@ -159,12 +159,12 @@ static void layers(void **context) {
     for (int d = 0; d < DEVICES; d++) {
         const MatrixKernels *matrix = two_kernels(two, d)->matrix;
         ReluMask mask = {0};
-        LinearShape shape = {ROWS, OUT, IN, &mask};
+        LinearShape shape = {ROWS, OUT, IN, &mask, 0};
         mask.bits = two_take(two, two->of[d], NULL, matrix->relu_mask(PRECISION_F32, shape));
         matrix->linear(how, shape, x.of[d], weight.of[d], bias.of[d], y.of[d]);
         if (d == TESTED && *state->blas)
             assert_int_equal(mask.written, strcmp(state->blas, "relu") == 0);
-        matrix->linear_relu_gradient(how, (LinearShape){ROWS, NEXT, OUT, NULL}, dnext.of[d],
+        matrix->linear_relu_gradient(how, (LinearShape){ROWS, NEXT, OUT, NULL, 0}, dnext.of[d],
                                      next.of[d], &mask, dy.of[d]);
         matrix->linear_weight_gradient(how, shape, dy.of[d], x.of[d],
                                        &(LinearGradient){dweight.of[d], db.of[d], false, false});
@@ -180,7 +180,7 @@ static void layers(void **context) {
 // must be added in float32.
 static void sums_in_16_bits(void **context) {
     enum { ROWS = 8, OUT = 8, DEPTH = 64 };
-    const LinearShape shape = {ROWS, OUT, DEPTH, NULL};
+    const LinearShape shape = {ROWS, OUT, DEPTH, NULL, 0};
     TwoDevices *two = ((const State *)*context)->two;
     for (int p = first_half(two->of[TESTED]); p <= PRECISION_F16; p++) {
         const bool f16 = p == PRECISION_F16;

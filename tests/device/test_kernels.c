@@ -111,8 +111,8 @@ static void test_linear_relu_of_nan(void **state) {
     Both bias = both_floats(two, two_normal(two, OUT, 1), OUT);
     for (int d = 0; d < DEVICES; d++) {
         two_kernels(two, d)->matrix->linear((Compute){PRECISION_F32, NULL},
-                                            (LinearShape){ROWS, OUT, IN, &(ReluMask){0}}, x.of[d],
-                                            w.of[d], bias.of[d], y.of[d]);
+                                            (LinearShape){ROWS, OUT, IN, &(ReluMask){0}, 0},
+                                            x.of[d], w.of[d], bias.of[d], y.of[d]);
         const float *found = both_read(y, d, y.bytes);
         for (size_t j = 0; j < ROWS * OUT; j++) assert_true(isnan(found[j]) == (j / OUT == 3));
     }
@@ -360,8 +360,8 @@ static void check_bias(TwoDevices *two, size_t rows, size_t columns, bool accumu
     Both dy = both_normal(two, rows * columns, 1), dbias = both_start(two, columns, accumulate);
     for (int d = 0; d < DEVICES; d++)
         two_kernels(two, d)->matrix->linear_weight_gradient(
-            (Compute){PRECISION_F32, NULL}, (LinearShape){rows, columns, 0, NULL}, dy.of[d], NULL,
-            &(LinearGradient){.dbias = dbias.of[d], .add_dbias = accumulate});
+            (Compute){PRECISION_F32, NULL}, (LinearShape){rows, columns, 0, NULL, 0}, dy.of[d],
+            NULL, &(LinearGradient){.dbias = dbias.of[d], .add_dbias = accumulate});
     both_check(dbias, 2e-7, "the gradient of a bias alone");
     two_free(two);
 }
@@ -382,7 +382,7 @@ static void check_linear(TwoDevices *two, size_t rows, size_t out, size_t in, bo
         const Kernels *k = two_kernels(two, d);
         size_t bytes = k->matrix->matmul_workspace(PRECISION_F32, rows, out, in);
         k->matrix->linear((Compute){PRECISION_F32, two_take(two, two->of[d], NULL, bytes)},
-                          (LinearShape){rows, out, in, relu ? &(ReluMask){0} : NULL}, x.of[d],
+                          (LinearShape){rows, out, in, relu ? &(ReluMask){0} : NULL, 0}, x.of[d],
                           w.of[d], with_bias ? bias.of[d] : NULL, y.of[d]);
     }
     both_check(y, 1e-6, "linear");
@@ -411,11 +411,11 @@ static void check_linear_gradients(TwoDevices *two, size_t rows, size_t out, siz
         const MatrixKernels *matrix = two_kernels(two, d)->matrix;
         const Compute how = {PRECISION_F32, NULL};
         ReluMask mask = {0};
-        LinearShape shape = {rows, out, in, &mask};
+        LinearShape shape = {rows, out, in, &mask, 0};
         mask.bits = two_take(two, two->of[d], NULL, matrix->relu_mask(PRECISION_F32, shape));
         matrix->linear(how, shape, x.of[d], w.of[d], bias.of[d], y.of[d]);
         assert_ptr_equal(mask.y, y.of[d]);
-        matrix->linear_relu_gradient(how, (LinearShape){rows, NEXT, out, NULL}, dnext.of[d],
+        matrix->linear_relu_gradient(how, (LinearShape){rows, NEXT, out, NULL, 0}, dnext.of[d],
                                      next.of[d], &mask, dy.of[d]);
         matrix->linear_weight_gradient(how, shape, dy.of[d], x.of[d],
                                        &(LinearGradient){dw.of[d], db.of[d], add_weight, add_bias});

@@ -181,7 +181,7 @@ static void layer_check(const Layer *l) {
 // The gradient of the layer behind y's relu, cut by that: y's own zeros say where.
 static void check_cut(TwoDevices *two, Layer *l) {
     enum { NEXT = 5 };
-    const LinearShape s = {l->shape.rows, NEXT, l->shape.out, NULL};
+    const LinearShape s = {l->shape.rows, NEXT, l->shape.out, NULL, 0};
     Both dnext = half_normal(two, l->precision, s.rows * NEXT, 6);
     Both next = half_normal(two, l->precision, NEXT * s.in, 7);
     Both cut = half_start(two, l->precision, s.rows * s.in, false);
@@ -210,7 +210,7 @@ static void layers(void **state) {
                                {33, 150, 40}, {8, 16, 8}, {0, 5, 3},     {5, 0, 3},  {4, 5, 0}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (size_t flags = 0; flags < 16; flags++)
-            compare_layer(*state, (Layer){.shape = {sizes[i][0], sizes[i][1], sizes[i][2], NULL},
+            compare_layer(*state, (Layer){.shape = {sizes[i][0], sizes[i][1], sizes[i][2], NULL, 0},
                                           .precision = type_of(*state, flags & 8),
                                           .with_bias = flags & 1,
                                           .relu = flags & 2,
@@ -220,8 +220,10 @@ static void layers(void **state) {
 // Whatever cuBLASLt's own relu makes of it.
 static void a_layer_keeps_nan(void **state) {
     TwoDevices *two = *state;
-    Layer l = {
-        .shape = {4, 16, 8, NULL}, .precision = type_of(two, false), .with_bias = true, .relu = 1};
+    Layer l = {.shape = {4, 16, 8, NULL, 0},
+               .precision = type_of(two, false),
+               .with_bias = true,
+               .relu = 1};
     layer_open(two, &l);
     float *values = two_normal(two, 4 * 8, 1);
     values[2 * 8 + 3] = NAN; // in row 2

@@ -55,14 +55,15 @@ static void known_matmul(const Kernels *k) {
     KNOWN(kept, 1, 2);
     float y[4], dbias[3], dx[4];
     ReluMask relu = {0};
-    k->matrix->linear((Compute){PRECISION_F32, NULL}, (LinearShape){2, 2, 3, &relu}, a, b,
+    k->matrix->linear((Compute){PRECISION_F32, NULL}, (LinearShape){2, 2, 3, &relu, 0}, a, b,
                       (const float[]){10, -7}, y); // b as [2,3]
     KNOWN(y, 8, 0, 8, 12);
-    k->matrix->linear_relu_gradient((Compute){PRECISION_F32, NULL}, (LinearShape){2, 1, 2, NULL},
+    k->matrix->linear_relu_gradient((Compute){PRECISION_F32, NULL}, (LinearShape){2, 1, 2, NULL, 0},
                                     (const float[]){1, 2}, (const float[]){5, 7}, &relu, dx);
     KNOWN(dx, 5, 0, 10, 14);
-    k->matrix->linear_weight_gradient((Compute){PRECISION_F32, NULL}, (LinearShape){2, 3, 0, NULL},
-                                      a, NULL, &(LinearGradient){.dbias = dbias});
+    k->matrix->linear_weight_gradient((Compute){PRECISION_F32, NULL},
+                                      (LinearShape){2, 3, 0, NULL, 0}, a, NULL,
+                                      &(LinearGradient){.dbias = dbias});
     KNOWN(dbias, 5, 7, 9);
     float *room = memory_zalloc(k->matrix->matmul_workspace(PRECISION_BF16, 1, 1, 2));
     k->matrix->matmul((Compute){PRECISION_BF16, room}, (MatmulShape){false, false, 1, 1, 2},
@@ -71,7 +72,7 @@ static void known_matmul(const Kernels *k) {
     KNOWN(c, 2 + 1.0f / 64);
     free(room);
     room = memory_zalloc(k->matrix->matmul_workspace(PRECISION_BF16, 1, 1, 1));
-    k->matrix->linear((Compute){PRECISION_BF16, room}, (LinearShape){1, 1, 1, NULL},
+    k->matrix->linear((Compute){PRECISION_BF16, room}, (LinearShape){1, 1, 1, NULL, 0},
                       (const float[]){1}, (const float[]){1.0f / 256},
                       (const float[]){1 + 1.0f / 256}, c); // bias and sum: ties
     KNOWN(c, 1);
@@ -567,8 +568,8 @@ static void test_loss_gradients(void **state) {
 }
 
 static double bias_objective(Case *s) {
-    kernels_ref.matrix->linear((Compute){PRECISION_F32, NULL}, (LinearShape){4, 3, 3, NULL}, s->x,
-                               s->weight, s->bias, s->y);
+    kernels_ref.matrix->linear((Compute){PRECISION_F32, NULL}, (LinearShape){4, 3, 3, NULL, 0},
+                               s->x, s->weight, s->bias, s->y);
     return weighted(s);
 }
 
@@ -577,7 +578,7 @@ static void test_bias_gradient(void **state) {
     Case s = case_make(12, 9, 3, 12);
     float db[3];
     kernels_ref.matrix->linear_weight_gradient((Compute){PRECISION_F32, NULL},
-                                               (LinearShape){4, 3, 3, NULL}, s.r, s.x,
+                                               (LinearShape){4, 3, 3, NULL, 0}, s.r, s.x,
                                                &(LinearGradient){.dbias = db});
     check_differences(&s, bias_objective, s.bias, db, 3, LINEAR_STEP, "bias");
     case_free(&s);

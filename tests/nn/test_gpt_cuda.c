@@ -24,6 +24,7 @@ typedef struct Training {
     GradClip *clip;
     Tape *tape;
     int64_t *tokens; // [TEXTS, LENGTH] and their successors, device memory
+    int64_t *hits;   // [1], device memory
 } Training;
 
 static void training_open(Training *t, const char *device_name, Precision precision) {
@@ -46,10 +47,12 @@ static void training_open(Training *t, const char *device_name, Precision precis
     t->tape = tape_create(t->device, NULL);
     t->tape->precision = precision;
     t->tokens = device_alloc(t->device, 2 * TOKENS * sizeof *t->tokens);
+    t->hits = device_alloc(t->device, sizeof *t->hits);
 }
 
 static void training_close(Training *t) {
     device_free(t->device, t->tokens, 2 * TOKENS * sizeof *t->tokens);
+    device_free(t->device, t->hits, sizeof *t->hits);
     tape_close(t->tape);
     grad_clip_close(t->clip);
     named_tensors_free(&t->parameters);
@@ -73,7 +76,7 @@ static const float *ask_for_gradients(Training *t) {
     Tensor *input = tape_view(t->tape, DTYPE_I64, 2, shape, t->tokens);
     Tensor *wanted = tape_view(t->tape, DTYPE_I64, 1, &rows, t->tokens + TOKENS);
     Tensor *output = module_forward(t->model, t->tape, input);
-    Tensor *loss = op_cross_entropy(t->tape, output, wanted, TOKENS);
+    Tensor *loss = op_cross_entropy_and_hits(t->tape, output, wanted, TOKENS, t->hits);
     CHECK_OK(tape_error(t->tape, &err) == 0, err);
     CHECK_OK(tape_backward(t->tape, loss, &err) == 0, err);
     grad_clip_queue(t->clip, 0.5);

@@ -310,12 +310,138 @@ static void a_branch_of_a_stream(void **state) {
     device_close(device);
 }
 
+// ---- a head with padded rows, and its loss ----------------------------------------------------
+
+enum { ROWS = 6, IN = 8, CLASSES = 11, MULTIPLE = 16 };
+
+typedef struct Head {
+    Device *device;
+    Tape *tape;
+    Tensor *x, *weight, *logits, *target, *loss;
+    int64_t *hits; // [1], device memory
+} Head;
+
+typedef struct HeadResult {
+    float loss, dx[ROWS * IN], dweight[CLASSES * IN];
+    int64_t hits;
+} HeadResult;
+
+static void head_open(Head *head, const char *device_name, Precision precision, size_t multiple) {
+    int64_t labels[ROWS];
+    for (size_t i = 0; i < ROWS; i++)
+        labels[i] = (int64_t)rng_below(8, RNG_STREAM_TEST, i, CLASSES);
+    *head = (Head){.device = open_device(device_name)};
+    head->tape = tape_create(head->device, NULL);
+    head->tape->precision = precision;
+    head->x = random_tensor(head->tape, 2, (size_t[]){ROWS, IN}, 4, 1);
+    head->weight = random_tensor(head->tape, 2, (size_t[]){CLASSES, IN}, 5, 1);
+    head->x->requires_grad = head->weight->requires_grad = true;
+    head->target = tape_input(head->tape, DTYPE_I64, 1, (size_t[]){ROWS}, labels);
+    head->logits = op_linear_padded(head->tape, head->x, head->weight, multiple);
+    head->hits = device_alloc(head->device, sizeof *head->hits);
+}
+
+static void head_close(Head *head) {
+    device_free(head->device, head->hits, sizeof *head->hits);
+    tape_close(head->tape);
+    device_close(head->device);
+}
+
+static HeadResult head_step(Head *head, bool in_place) {
+    Error err = {0};
+    HeadResult result = {0};
+    head->loss = in_place ? op_cross_entropy_and_hits(head->tape, head->logits, head->target, ROWS,
+                                                      head->hits)
+                          : op_cross_entropy(head->tape, head->logits, head->target, ROWS);
+    CHECK_OK(tape_error(head->tape, &err) == 0, err);
+    result.loss = tensor_item(head->loss);
+    CHECK_OK(tape_backward(head->tape, head->loss, &err) == 0, err);
+    device_copy(NULL, result.dx, head->device, head->x->grad, sizeof result.dx);
+    device_copy(NULL, result.dweight, head->device, head->weight->grad, sizeof result.dweight);
+    if (in_place) device_copy(NULL, &result.hits, head->device, head->hits, sizeof result.hits);
+    return result;
+}
+
+// With and without padding, in place and through float32: equal bits, and near the CPU's.
+static void a_padded_head_is_a_head(void **state) {
+    (void)state;
+    Head cpu, device, plain;
+    head_open(&cpu, "cpu", PRECISION_F32, MULTIPLE);
+    const HeadResult wanted = head_step(&cpu, true);
+    assert_int_equal(cpu.logits->pitch, 0);
+    assert_in_range(wanted.hits, 1, ROWS - 1);
+    Device *opened = open_device(name);
+    for (int p = first_half(opened); p <= PRECISION_F16; p++) {
+        head_open(&plain, name, (Precision)p, 1);
+        const HeadResult usual = head_step(&plain, false);
+        assert_int_equal(plain.logits->pitch, 0);
+        for (int in_place = 0; in_place < 2; in_place++) {
+            head_open(&device, name, (Precision)p, MULTIPLE);
+            assert_int_equal(device.logits->shape[1], CLASSES);
+            assert_int_equal(device.logits->pitch, MULTIPLE);
+            HeadResult got = head_step(&device, in_place);
+            assert_int_equal(device.logits->data == NULL, in_place && p == PRECISION_BF16);
+            if (in_place) assert_int_equal(got.hits, wanted.hits);
+            assert_true(got.loss == usual.loss);
+            assert_memory_equal(got.dx, usual.dx, sizeof got.dx);
+            assert_memory_equal(got.dweight, usual.dweight, sizeof got.dweight);
+            double bound = p == PRECISION_BF16 ? 0.04 : 0.005;
+            compare(got.dx, wanted.dx, ROWS * IN, bound, "dx");
+            compare(got.dweight, wanted.dweight, CLASSES * IN, bound, "dweight");
+            head_close(&device);
+        }
+        head_close(&plain);
+    }
+    device_close(opened);
+    head_close(&cpu);
+}
+
+// Other operations read logits without their padding; evaluation leaves them as they are.
+static void padded_logits_have_other_readers(void **state) {
+    (void)state;
+    Error err = {0};
+    Device *opened = open_device(name);
+    const Precision half = first_half(opened);
+    Head device;
+    head_open(&device, name, half, MULTIPLE);
+    Tensor *readers[] = {
+        op_float32(device.tape, device.logits), op_add(device.tape, device.logits, device.logits),
+        op_activation(device.tape, ACTIVATION_RELU, device.logits),
+        op_flatten(device.tape, device.logits), op_half(device.tape, device.logits)};
+    CHECK_OK(tape_error(device.tape, &err) == 0, err);
+    float plain[ROWS * CLASSES], found[ROWS * CLASSES];
+    device_copy(NULL, plain, device.device, tensor_f32(readers[0]), sizeof plain);
+    for (size_t k = 1; k < sizeof readers / sizeof *readers; k++) {
+        const Tensor *wide = op_float32(device.tape, readers[k]);
+        device_copy(NULL, found, device.device, tensor_f32(wide), sizeof found);
+        for (size_t i = 0; i < ROWS * CLASSES; i++) {
+            float relu = plain[i] > 0 ? plain[i] : 0;
+            if (found[i] != (k == 1 ? 2 * plain[i] : k == 2 ? relu : plain[i]))
+                fail_msg("reader %zu, element %zu: %g of %g", k, i, (double)found[i],
+                         (double)plain[i]);
+        }
+    }
+    device.tape->recording = false;
+    float loss = tensor_item(
+        op_cross_entropy_and_hits(device.tape, device.logits, device.target, ROWS, device.hits));
+    assert_non_null(device.logits->data);
+    check_close(
+        (double)loss,
+        (double)tensor_item(op_cross_entropy(device.tape, device.logits, device.target, ROWS)),
+        1e-6, "the loss in evaluation");
+    head_close(&device);
+    device_close(opened);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) name = argv[1];
     if (device_available(name) == 0) return STATUS_SKIPPED;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(half_the_memory), cmocka_unit_test(types),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(half_the_memory),
+                                       cmocka_unit_test(types),
                                        cmocka_unit_test(gradients_meet),
                                        cmocka_unit_test(attention_and_another_reader),
-                                       cmocka_unit_test(a_branch_of_a_stream)};
+                                       cmocka_unit_test(a_branch_of_a_stream),
+                                       cmocka_unit_test(a_padded_head_is_a_head),
+                                       cmocka_unit_test(padded_logits_have_other_readers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,6 +38,14 @@ held "a larger one" train_single $tiny --layers 3 --context 33 --global-batch 5 
 amp=bf16
 [ "$device" = cpu ] || train_single --device cuda --amp bf16 --steps 1 --no-eval >out.txt 2>err.txt || amp=fp16
 held "a gpt in $amp" train_single $tiny --amp $amp
+gpt2="--model gpt2 --vocabulary 50257 --context 1024 --global-batch 8 --optimizer adamw --dry-run"
+if [ "$device $amp" = "cuda bf16" ]; then
+    run "GPT-2 on a GPU" train_single --device cuda $gpt2
+    single=$(value peak_bytes)
+    run "GPT-2 on a GPU in bf16" train_single --device cuda $gpt2 --amp bf16
+    checks=$((checks + 1)) # logits in 16 bits, their gradient in their place
+    [ $(($(value peak_bytes) * 10)) -lt $((single * 6)) ] || fail "GPT-2 takes $(value peak_bytes) bytes in bf16, $single in float32"
+fi
 held "an mlp" train_single
 held "a convnet in two parts" train_single --model convnet --accumulate-steps 2
 held "two devices" train_dp --devices 2 $tiny
@@ -66,8 +74,7 @@ if [ "$device" = cpu ]; then
         [ "$(value batch_bytes) $(value logits_bytes)" = "${counts%%:*}" ] || fail "batch and logits: $(cat out.txt)"
     done
     # More than the memory here: 124 million parameters, of which each has 4 bytes, and takes 16.
-    gpt2="--model gpt2 --vocabulary 50257 --context 1024 --global-batch 8 --optimizer adamw"
-    run "GPT-2" train_single $gpt2 --dry-run
+    run "GPT-2" train_single $gpt2
     checks=$((checks + 2))
     [ "$(value weights_bytes)" = $((124439808 * 4)) ] || fail "GPT-2 has $(value weights_bytes) bytes of weights"
     [ "$(value optimizer_bytes)" = $((124439808 * 8)) ] || fail "its optimizer: $(value optimizer_bytes)"

@@ -423,6 +423,13 @@ const MatrixKernels cuda_matrix = {
 
 // ---- linear layers in 16 bits ----------------------------------------------------------------
 
+// The product's own shape: the padding is as its other outputs.
+static LinearShape padded(LinearShape s) {
+    s.out += s.padding;
+    s.padding = 0;
+    return s;
+}
+
 // Bytes for the gradients of the two parameters.
 size_t cuda_half_linear_workspace(Precision precision, LinearShape s) {
     (void)precision;
@@ -432,15 +439,15 @@ size_t cuda_half_linear_workspace(Precision precision, LinearShape s) {
 void cuda_half_linear(Compute how, LinearShape s, const uint16_t *x, const uint16_t *narrow,
                       const float *bias, uint16_t *y) {
     const uint16_t *addend = bias ? narrow + linear_narrow_bias(s) : NULL;
-    linear(how.precision, s, (Operands){x, narrow, y, {.bias = addend}}, bias);
+    linear(how.precision, padded(s), (Operands){x, narrow, y, {.bias = addend}}, bias);
 }
 
 void cuda_half_linear_weight_gradient(Compute how, LinearShape s, const uint16_t *dy,
                                       const uint16_t *x, const LinearGradient *to) {
     uint16_t *narrow = how.workspace, *dbias = to->dbias ? narrow + linear_narrow_bias(s) : NULL;
     LinearGradient in_product = *to;
-    if (!to->dweight ||
-        !weight_gradient(how.precision, s, (Operands){.a = dy, .b = x, .c = narrow}, dbias, false))
+    if (!to->dweight || !weight_gradient(how.precision, padded(s),
+                                         (Operands){.a = dy, .b = x, .c = narrow}, dbias, false))
         in_product.dbias = NULL;
     if (to->dweight) cuda_widen_linear(how.precision, s, narrow, &in_product);
     if (to->dbias && !in_product.dbias)
@@ -453,8 +460,8 @@ void cuda_half_linear_input_gradient(Compute how, LinearShape s, const uint16_t 
                                      bool accumulate) {
     const Operands operands = {.a = dy, .b = weight, .c = dx};
     if (of && relu_gradient(how.precision, s, operands, of)) return;
-    multiply_plain(how.precision, (MatmulShape){false, false, s.rows, s.in, s.out}, operands,
-                   accumulate);
+    multiply_plain(how.precision, (MatmulShape){false, false, s.rows, s.in, padded(s).out},
+                   operands, accumulate);
     if (of)
         cuda_halves.activation_gradient((HalfActivation){how.precision, ACTIVATION_RELU}, dx, of->y,
                                         dx, s.rows * s.in, false);

@@ -1,8 +1,8 @@
 /* half.cu: tensors in 16 bits, images with the channels last: elements and windows, and the table
- * of all kernels in 16 bits (linear: blas.c, attention: attention/choice.cu, convolution: conv.cu,
- * batch norm: norm.cu, layer norm: layer_norm.cu). One thread computes one element, in float32, and
- * rounds it; neighbouring threads have neighbouring channels of the same pixel, which are adjacent
- * in memory.
+ * of all kernels in 16 bits (linear: blas.c, attention: attention/choice.cu, losses: loss.cu,
+ * convolution: conv.cu, batch norm: norm.cu, layer norm: layer_norm.cu). One thread computes one
+ * element, in float32, and rounds it; neighbouring threads have neighbouring channels of the same
+ * pixel, which are adjacent in memory.
  */
 #include "common/device/cuda/activations.cuh"
 #include "common/device/cuda/map.cuh"
@@ -134,6 +134,8 @@ static void cuda_half_upsample2x_gradient(Precision precision, const Window *v, 
 extern "C" const HalfKernels cuda_halves = {
     .narrow = cuda_narrow_images,
     .widen = cuda_half_widen,
+    .narrow_rows = cuda_half_narrow_rows,
+    .widen_rows = cuda_half_widen_rows,
     .add = cuda_half_add,
     .add_to = cuda_half_add_to,
     .activation = cuda_half_activation,
@@ -147,6 +149,7 @@ extern "C" const HalfKernels cuda_halves = {
     .linear = cuda_half_linear,
     .linear_weight_gradient = cuda_half_linear_weight_gradient,
     .linear_input_gradient = cuda_half_linear_input_gradient,
+    .cross_entropy = cuda_half_cross_entropy,
     .conv2d_workspace = cuda_half_conv2d_workspace,
     .conv2d = cuda_half_conv2d,
     .conv2d_input_gradient = cuda_half_conv2d_input_gradient,

@@ -158,6 +158,49 @@ void cuda_widen_images(CudaStored as, ImageSizes of, const void *x, float *y, bo
         convert<false>(of, as.rounding, (const float *)x, y, accumulate);
 }
 
+// ---- rows with a padding --------------------------------------------------------------------
+
+// convert(in the matrix, in the rows) for each element, and pad(in the rows) for the others.
+template <typename Convert, typename Pad>
+static void for_rows(HalfRows of, const Convert &convert, const Pad &pad) {
+    cuda_run(of.n * of.pitch, [=] __device__() {
+        Walk walk = walk_grid(of.n, of.pitch);
+        FOR_EACH(i, of.n * of.pitch) {
+            if (walk.column < of.columns)
+                convert(walk.row * of.columns + walk.column, i);
+            else
+                pad(i);
+            walk.next();
+        }
+    });
+}
+
+template <typename T>
+static void narrow_rows(HalfRows of, const float *x, uint16_t *y, bool accumulate) {
+    T *to = (T *)y;
+    for_rows(
+        of, [=] __device__(size_t k, size_t i) { put_half(&to[i], x[k], accumulate); },
+        [=] __device__(size_t i) { narrow_to(&to[i], 0); });
+}
+
+void cuda_half_narrow_rows(Precision precision, HalfRows of, const float *x, uint16_t *y,
+                           bool accumulate) {
+    BY_PRECISION(precision, narrow_rows, of, x, y, accumulate);
+}
+
+template <typename T>
+static void widen_rows(HalfRows of, const uint16_t *x, float *y, bool accumulate) {
+    const T *from = (const T *)x;
+    for_rows(
+        of, [=] __device__(size_t k, size_t i) { put(&y[k], widened(from[i]), accumulate); },
+        [] __device__(size_t) {});
+}
+
+void cuda_half_widen_rows(Precision precision, HalfRows of, const uint16_t *x, float *y,
+                          bool accumulate) {
+    BY_PRECISION(precision, widen_rows, of, x, y, accumulate);
+}
+
 // ---- the parameters of a linear layer, both in one launch -----------------------------------
 
 // y (+)= x by the grid's threads; x or y may be NULL, then nothing is written.
@@ -174,10 +217,11 @@ static __device__ void convert_part(const From *x, size_t count, To *y, bool acc
 template <typename T>
 static void narrow_linear(LinearShape s, const float *weight, const float *bias, uint16_t *narrow) {
     T *to = (T *)narrow, *bias_to = to + linear_narrow_bias(s);
-    size_t count = s.out * s.in, out = s.out;
+    size_t count = s.out * s.in, out = s.out, padding = s.padding * s.in;
     cuda_run_blocks(cuda_grid(cuda_current(), count / WIDE), [=] __device__() {
         convert_part(weight, count, to, false);
         convert_part(bias, out, bias_to, false);
+        FOR_EACH(i, padding) narrow_to(&to[count + i], 0);
     });
 }
 

@@ -3,10 +3,13 @@
  * A row of logits is one warp's work, or one block's where there are many classes; what its threads
  * tell each other does not go through memory. A row's loss is a double, and so is the sum of the
  * rows (grid_sum): over a whole batch, float's rounding would show. A loss is one launch,
- * and so is its gradient.
+ * and so is its gradient. Of logits in 16 bits one launch computes the loss, the hits, and the
+ * gradient in the place of the logits: they are as many bytes as all else in a language model's
+ * step, and pass through memory twice.
  */
 #include <math.h>
 
+#include "common/device/cuda/half.cuh"
 #include "common/device/cuda/map.cuh"
 #include "common/device/cuda/reduce.cuh"
 
@@ -21,12 +24,14 @@ struct Warp {
     static const unsigned threads = CUDA_WARP;
     template <typename T> static __device__ T sum(T value) { return warp_sum(value); }
     template <typename T> static __device__ T max(T value) { return warp_max(value); }
+    static __device__ void sync() { __syncwarp(); }
 };
 
 struct Block {
     static const unsigned threads = CUDA_BLOCK;
     template <typename T> static __device__ T sum(T value) { return block_sum(value); }
     template <typename T> static __device__ T max(T value) { return block_max(value); }
+    static __device__ void sync() {} // max has synchronized
 };
 
 enum { WARP_CLASSES = 1024 }; // more than that are a block's work
@@ -50,7 +55,7 @@ template <typename Rows, typename Finish>
 static void sum_rows(const Rows &rows, size_t n, size_t classes, const Finish &finish) {
     CudaDevice *cuda = cuda_current();
     bool few = classes <= WARP_CLASSES;
-    GridSum room = grid_sum_room(cuda, n, few ? CUDA_BLOCK / CUDA_WARP : 1);
+    GridSum room = grid_sum_room(cuda, n, few ? CUDA_BLOCK / CUDA_WARP : 1, 1);
     cuda_launch(cuda, few ? rows_kernel<Warp, Rows, Finish> : rows_kernel<Block, Rows, Finish>,
                 room.blocks, rows, n, room, finish);
 }
@@ -102,6 +107,171 @@ static void cuda_cross_entropy_gradient(Labels labels, const float *probabilitie
             walk.next();
         }
     });
+}
+
+// ---- cross entropy of logits in 16 bits -----------------------------------------------------
+
+// One thread's share of a row: the vectors `thread`, thread + Team::threads, ... of WIDTH elements.
+// The first KEPT vectors stay in registers; the others are read again in each visit, from the L2
+// cache. Elements from `end` on, the padding, are -inf: no maximum, and a probability of 0.
+template <typename Team, int WIDTH, int KEPT, typename T> struct Share {
+    T *row;
+    unsigned end, vectors, thread; // vectors: of the row
+    Vector<T, WIDTH> kept[KEPT > 0 ? KEPT : 1];
+
+    __device__ Vector<T, WIDTH> at(unsigned i) const {
+        Vector<T, WIDTH> x = vector_load<WIDTH>((const T *)row, i);
+        if ((i + 1) * WIDTH <= end) return x;
+#pragma unroll
+        for (unsigned k = 0; k < WIDTH; k++)
+            if (i * WIDTH + k >= end) narrow_to(&x.at[k], -INFINITY);
+        return x;
+    }
+    __device__ void load() {
+#pragma unroll
+        for (int k = 0; k < KEPT; k++) {
+            unsigned i = (unsigned)k * Team::threads + thread;
+            if (i < vectors) kept[k] = at(i);
+        }
+    }
+    // visit(a vector, its number in the row)
+    template <typename Visit> __device__ void each(const Visit &visit) {
+#pragma unroll
+        for (int k = 0; k < KEPT; k++) {
+            unsigned i = (unsigned)k * Team::threads + thread;
+            if (i < vectors) visit(kept[k], i);
+        }
+#pragma unroll 1
+        for (unsigned i = KEPT * Team::threads + thread; i < vectors; i += Team::threads) {
+            Vector<T, WIDTH> again = at(i);
+            visit(again, i);
+        }
+    }
+};
+
+enum { SUM_LOSS, SUM_HITS, SUMS };
+
+template <typename T> struct RowsInPlace {
+    T *logits; // [n, pitch]
+    const int64_t *target;
+    unsigned classes, pitch;
+    float scale; // of the gradient
+    bool gradient;
+
+    // Adds the row's loss and hit to the sums of one thread.
+    template <typename Team, int WIDTH, int KEPT>
+    __device__ void evaluate(size_t row, unsigned thread, double (&sums)[SUMS]) const {
+        typedef Vector<T, WIDTH> V;
+        Share<Team, WIDTH, KEPT, T> own = {
+            logits + row * pitch, classes, pitch / WIDTH, thread, {}};
+        own.load();
+        const bool valid = is_class(target[row], classes);
+        const unsigned label = valid ? (unsigned)target[row] : classes;
+        const float wanted = valid ? widened(own.row[label]) : NAN;
+        float max = -INFINITY; // subtracted, so that no exponential overflows
+        own.each([&](const V &x, unsigned) {
+#pragma unroll
+            for (int k = 0; k < WIDTH; k++) max = fmaxf(max, widened(x.at[k]));
+        });
+        max = Team::max(max);
+        Team::sync(); // all threads have read `wanted`
+        LaneSum exponentials = {};
+        own.each([&](const V &x, unsigned) {
+            float sum = 0; // of a vector
+#pragma unroll
+            for (int k = 0; k < WIDTH; k++) sum += expf(widened(x.at[k]) - max);
+            exponentials.add(sum);
+        });
+        const double total = Team::sum(exponentials.value());
+        const bool hit = wanted == max && is_first<Team>(own, label, max);
+        if (thread == 0) {
+            sums[SUM_LOSS] += log(total) - ((double)wanted - max);
+            sums[SUM_HITS] += hit;
+        }
+        if (gradient) replace<Team>(own, {label, wanted, max, (float)(1 / total)});
+    }
+
+    // Whether no element before the label equals the maximum, and none is NaN.
+    template <typename Team, int WIDTH, int KEPT>
+    __device__ bool is_first(Share<Team, WIDTH, KEPT, T> &own, unsigned label, float max) const {
+        unsigned against = 0;
+        own.each([&](const Vector<T, WIDTH> &x, unsigned i) {
+#pragma unroll
+            for (unsigned k = 0; k < WIDTH; k++) {
+                float value = widened(x.at[k]);
+                against |= value != value || (value == max && i * WIDTH + k < label);
+            }
+        });
+        return Team::sum(against) == 0;
+    }
+
+    struct Softmax { // of a row
+        unsigned label;
+        float wanted, max, share;
+        // Rounded before the one is subtracted.
+        __device__ float of(float logit) const { return __fmul_rn(expf(logit - max), share); }
+    };
+
+    template <typename Team, int WIDTH, int KEPT>
+    __device__ void replace(Share<Team, WIDTH, KEPT, T> &own, const Softmax &softmax) const {
+        own.each([&](Vector<T, WIDTH> &x, unsigned i) {
+#pragma unroll
+            for (int k = 0; k < WIDTH; k++)
+                narrow_to(&x.at[k], softmax.of(widened(x.at[k])) * scale);
+            vector_store(own.row, i, x);
+        });
+        const unsigned label = softmax.label;
+        if (label < classes && label / WIDTH % Team::threads == own.thread) // this thread's element
+            narrow_to(&own.row[label], (softmax.of(softmax.wanted) - 1) * scale);
+    }
+};
+
+struct MeanAndHits {
+    Mean mean;
+    int64_t *correct; // [1]
+    __device__ void operator()(const double *sums) const {
+        mean(sums[SUM_LOSS]);
+        *correct = (int64_t)sums[SUM_HITS];
+    }
+};
+
+// Two blocks of 8 warps on a processor: while one computes, the other loads.
+template <typename Team, int WIDTH, int KEPT, typename T>
+static __global__ void __launch_bounds__(CUDA_BLOCK, 2)
+    cross_entropy_in_place_kernel(RowsInPlace<T> rows, size_t n, GridSum room, MeanAndHits finish) {
+    const unsigned teams = CUDA_BLOCK / Team::threads;
+    unsigned team = threadIdx.x / Team::threads, thread = threadIdx.x % Team::threads;
+    double sums[SUMS] = {0, 0};
+    for (size_t row = (size_t)blockIdx.x * teams + team; row < n; row += (size_t)gridDim.x * teams)
+        rows.template evaluate<Team, WIDTH, KEPT>(row, thread, sums);
+    grid_sums<SUMS>(sums, room, finish);
+}
+
+template <typename T>
+static void cross_entropy_in_place(const HalfLogits &of, float *loss, int64_t *correct) {
+    enum { WIDTH = 8, KEPT = 8 }; // 32 registers of logits, of 128
+    CudaDevice *cuda = cuda_current();
+    const size_t n = of.labels.n, classes = of.labels.classes;
+    CHECK(of.pitch <= INT32_MAX, "rows of %zu logits", of.pitch);
+    const RowsInPlace<T> rows = {(T *)of.logits,
+                                 of.labels.target,
+                                 (unsigned)classes,
+                                 (unsigned)of.pitch,
+                                 (float)(of.divisor > 0 ? 1 / of.divisor : 0),
+                                 of.gradient};
+    const MeanAndHits finish = {{of.divisor, loss}, correct};
+    const bool few = classes <= WARP_CLASSES;
+    const bool wide = of.pitch % WIDTH == 0 && (uintptr_t)of.logits % (WIDTH * sizeof(T)) == 0;
+    GridSum room = grid_sum_room(cuda, n, few ? CUDA_BLOCK / CUDA_WARP : 1, SUMS);
+    cuda_launch(cuda,
+                few    ? cross_entropy_in_place_kernel<Warp, 1, 0, T>
+                : wide ? cross_entropy_in_place_kernel<Block, WIDTH, KEPT, T>
+                       : cross_entropy_in_place_kernel<Block, 1, 0, T>,
+                room.blocks, rows, n, room, finish);
+}
+
+void cuda_half_cross_entropy(const HalfLogits *of, float *loss, int64_t *correct) {
+    BY_PRECISION(of->precision, cross_entropy_in_place, *of, loss, correct);
 }
 
 // ---- squared error --------------------------------------------------------------------------

@@ -114,14 +114,15 @@ static inline unsigned reduce_grid(size_t count, size_t each) {
 
 typedef struct GridSum {
     unsigned blocks;
-    double *sums;      // [blocks], workspace
+    double *sums;      // [sums, blocks], workspace
     unsigned *arrived; // [1], device memory: how many blocks have written their sums; CudaDevice's
 } GridSum;
 
-// For a kernel of `blocks` blocks over count items, of which a block takes `each` at least.
-static inline GridSum grid_sum_room(CudaDevice *cuda, size_t count, size_t each) {
+// For a kernel that adds so many sums, of `blocks` blocks over count items, of which a block takes
+// `each` at least.
+static inline GridSum grid_sum_room(CudaDevice *cuda, size_t count, size_t each, size_t sums) {
     unsigned blocks = reduce_grid(count, each);
-    return {blocks, (double *)cuda_workspace(cuda, blocks * sizeof(double)), cuda->arrived};
+    return {blocks, (double *)cuda_workspace(cuda, sums * blocks * sizeof(double)), cuda->arrived};
 }
 
 // Returns whether this block is the last of `count` blocks that call this with the counter. Its
@@ -140,15 +141,21 @@ static inline __device__ bool arrives_last(unsigned *arrived, unsigned count) {
     return is_last;
 }
 
-// All threads of all blocks bring a number; one thread of the grid calls finish(their sum). Once
-// per kernel, as its end.
+// All threads of all blocks bring COUNT numbers; one thread of the grid calls finish(their sums).
+// Once per kernel, as its end.
+template <int COUNT, typename Finish>
+static __device__ void grid_sums(double *own, const GridSum &room, const Finish &finish) {
+    for (int k = 0; k < COUNT; k++) own[k] = block_sum(own[k]);
+    for (int k = 0; threadIdx.x == 0 && k < COUNT; k++)
+        room.sums[k * gridDim.x + blockIdx.x] = own[k];
+    if (!arrives_last(room.arrived, gridDim.x)) return;
+    for (int k = 0; k < COUNT; k++) own[k] = block_sum_of(room.sums + k * gridDim.x, gridDim.x);
+    if (threadIdx.x == 0) finish(own);
+}
+
 template <typename Finish>
 static __device__ void grid_sum(double own, const GridSum &room, const Finish &finish) {
-    own = block_sum(own);
-    if (threadIdx.x == 0) room.sums[blockIdx.x] = own;
-    if (!arrives_last(room.arrived, gridDim.x)) return;
-    double sum = block_sum_of(room.sums, gridDim.x);
-    if (threadIdx.x == 0) finish(sum);
+    grid_sums<1>(&own, room, [&](const double *all) { finish(all[0]); });
 }
 
 template <typename Own, typename Finish>
@@ -161,7 +168,7 @@ static __global__ void sum_kernel(Own own, GridSum room, Finish finish) {
 template <typename Own, typename Finish>
 static void cuda_sum(size_t count, const Finish &finish, const Own &own) {
     CudaDevice *cuda = cuda_current();
-    GridSum room = grid_sum_room(cuda, count, 16 * CUDA_BLOCK);
+    GridSum room = grid_sum_room(cuda, count, 16 * CUDA_BLOCK, 1);
     cuda_launch(cuda, sum_kernel<Own, Finish>, room.blocks, own, room, finish);
 }
 

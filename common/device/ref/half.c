@@ -145,19 +145,64 @@ static void half_relu(Precision precision, uint16_t *y, size_t count) { // in pl
 
 static const Compute EXACT = {PRECISION_F32, NULL}; // put rounds the result
 
+// ---- rows with a padding ----------------------------------------------------------------------
+
+static void ref_half_narrow_rows(Precision precision, HalfRows of, const float *x, uint16_t *y,
+                                 bool accumulate) {
+    for (size_t i = 0; i < of.n * of.pitch; i++) {
+        float value = 0;
+        if (i % of.pitch < of.columns) {
+            value = x[i / of.pitch * of.columns + i % of.pitch];
+            if (accumulate) value += load(precision, &y[i]);
+        }
+        host_narrow(precision, &y[i], &value, 1);
+    }
+}
+
+static void ref_half_widen_rows(Precision precision, HalfRows of, const uint16_t *x, float *y,
+                                bool accumulate) {
+    for (size_t i = 0; i < of.n * of.columns; i++)
+        ref_put(&y[i], (double)load(precision, &x[i / of.columns * of.pitch + i % of.columns]),
+                accumulate);
+}
+
+// ---- loss -------------------------------------------------------------------------------------
+
+static void ref_half_cross_entropy(const HalfLogits *of, float *loss, int64_t *correct) {
+    const Labels labels = of->labels;
+    const HalfRows rows = {labels.n, labels.classes, of->pitch};
+    const float one = 1;
+    float *x = room(labels.n * labels.classes), *p = room(labels.n * labels.classes);
+    ref_half_widen_rows(of->precision, rows, of->logits, x, false);
+    ref_loss.cross_entropy(labels, x, of->divisor, p, loss);
+    ref_loss.count_correct(labels, x, correct);
+    ref_loss.cross_entropy_gradient(labels, p, (Upstream){&one, of->divisor}, x, false);
+    if (of->gradient) ref_half_narrow_rows(of->precision, rows, x, of->logits, false);
+    free(x);
+    free(p);
+}
+
 // ---- linear -----------------------------------------------------------------------------------
 
 static ImageSizes rows_of(size_t rows, size_t columns) {
     return (ImageSizes){rows, columns, 1};
 }
 
+static LinearShape padded(LinearShape s) {
+    s.out += s.padding;
+    s.padding = 0;
+    return s;
+}
+
 static void ref_half_narrow_linear(Precision precision, LinearShape s, const float *weight,
                                    const float *bias, uint16_t *narrow) {
     host_narrow(precision, narrow, weight, s.out * s.in);
+    for (size_t i = s.out * s.in; i < padded(s).out * s.in; i++) narrow[i] = 0;
     if (bias) host_narrow(precision, narrow + linear_narrow_bias(s), bias, s.out);
 }
 
 static size_t ref_half_linear_workspace(Precision precision, LinearShape s) {
+    s = padded(s);
     size_t forward = ref_matrix.matmul_workspace(precision, s.rows, s.out, s.in);
     size_t backward = ref_matrix.matmul_workspace(precision, s.out, s.in, s.rows);
     return forward > backward ? forward : backward;
@@ -165,9 +210,10 @@ static size_t ref_half_linear_workspace(Precision precision, LinearShape s) {
 
 static void ref_half_linear(Compute how, LinearShape s, const uint16_t *x, const uint16_t *narrow,
                             const float *bias, uint16_t *y) {
+    s = padded(s);
     Wide w = widen(how.precision, rows_of(s.rows, s.out), (Operand){rows_of(s.rows, s.in), x},
                    (Operand){rows_of(s.out, s.in), narrow}, NONE);
-    const LinearShape plain = {s.rows, s.out, s.in, NULL};
+    const LinearShape plain = {s.rows, s.out, s.in, NULL, 0};
     ref_matrix.linear(how, plain, w.a, w.b, bias, w.result);
     finish(&w, y, false);
     if (!s.relu) return;
@@ -177,8 +223,9 @@ static void ref_half_linear(Compute how, LinearShape s, const uint16_t *x, const
 
 static void ref_half_linear_weight_gradient(Compute how, LinearShape s, const uint16_t *dy,
                                             const uint16_t *x, const LinearGradient *to) {
-    Wide w = widen(how.precision, rows_of(1, s.out), (Operand){rows_of(s.rows, s.out), dy},
+    Wide w = widen(how.precision, rows_of(1, s.out), (Operand){rows_of(s.rows, padded(s).out), dy},
                    (Operand){rows_of(s.rows, s.in), x}, NONE);
+    for (size_t i = 0; i < s.rows * s.out; i++) w.a[i] = w.a[i / s.out * padded(s).out + i % s.out];
     const LinearGradient places = {to->dweight, w.result, to->add_dweight, false};
     ref_matrix.linear_weight_gradient(how, s, w.a, w.b, &places);
     finish_bias(&w, to->dbias, to->add_dbias);
@@ -187,6 +234,7 @@ static void ref_half_linear_weight_gradient(Compute how, LinearShape s, const ui
 static void ref_half_linear_input_gradient(Compute how, LinearShape s, const uint16_t *dy,
                                            const uint16_t *weight, const ReluMask *of, uint16_t *dx,
                                            bool accumulate) {
+    s = padded(s);
     Wide w = widen(how.precision, rows_of(s.rows, s.in), (Operand){rows_of(s.rows, s.out), dy},
                    (Operand){rows_of(s.out, s.in), weight}, NONE);
     const MatmulShape shape = {false, false, s.rows, s.in, s.out};
@@ -431,6 +479,8 @@ static void ref_half_batch_norm_gradient_apply(Precision precision, const HalfNo
 const HalfKernels ref_halves = {
     .narrow = ref_half_narrow,
     .widen = ref_half_widen,
+    .narrow_rows = ref_half_narrow_rows,
+    .widen_rows = ref_half_widen_rows,
     .add = ref_half_add,
     .add_to = ref_half_add_to,
     .activation = ref_half_activation,
@@ -444,6 +494,7 @@ const HalfKernels ref_halves = {
     .linear = ref_half_linear,
     .linear_weight_gradient = ref_half_linear_weight_gradient,
     .linear_input_gradient = ref_half_linear_input_gradient,
+    .cross_entropy = ref_half_cross_entropy,
     .conv2d_workspace = host_conv2d_workspace,
     .conv2d = ref_half_conv2d,
     .conv2d_input_gradient = ref_half_conv2d_input_gradient,
