@@ -228,7 +228,7 @@ static void layer_norm(Precision precision, const LayerNorm *norm, const uint16_
 static void layer_norm_gradient(Precision precision, const LayerNorm *norm, const uint16_t *dy,
                                 const NormGradient *to, uint16_t *dbranch) {
     (void)precision, (void)dy;
-    const double parts = 2 * 256 * 2 * sizeof(double) / (double)norm->rows;
+    const double parts = 2.0 * 256 * 2 * sizeof(double) / (double)norm->rows;
     note_rows("layer_norm_gradient", norm, 2 * 7 + 3 + 2 * 7 + 10,
               FLOAT + HALF + stored(FLOAT, to->add_dx) + (dbranch ? HALF : 0) + parts);
 }
