@@ -23,7 +23,7 @@ static void print_operations(const Recorder *recorder) {
 int main(int argc, char **argv) {
     ModelConfig model = {.name = "gpt2", .outputs = 50257, .seed = 1};
     size_t batch = 8;
-    bool exact = false;
+    bool exact = false, float16 = false;
     Options options = {.program = "bench_operations",
                        .summary = "Lists what a GPT's training step asks of a GPU, as CSV."};
     options_add_count(&options, "layers", &model.gpt.layers, 0, 256, "blocks (0: 12)");
@@ -33,12 +33,13 @@ int main(int argc, char **argv) {
     options_add_count(&options, "vocabulary", &model.outputs, 1, 1 << 20, "tokens known");
     options_add_count(&options, "batch", &batch, 1, 1 << 14, "texts");
     options_add_flag(&options, "exact-attention", &exact, "on FP32 units, as below capability 8.0");
+    options_add_flag(&options, "fp16", &float16, "not bfloat16, as below capability 8.0");
     Error err = {0};
     must_do(options_parse(&options, argc, argv, &err), &err);
     Device *device = must_get(device_open("dry-cpu:0", &err), &err);
     Recorder *recorder = recorder_open(device, !exact);
     Workload step = workload_open(&model, device, batch, NULL);
-    step.tape->precision = PRECISION_BF16;
+    step.tape->precision = float16 ? PRECISION_F16 : PRECISION_BF16;
     workload_step(&step); // allocates, and initialises the optimizer's state
     recorder_clear(recorder);
     workload_step(&step);

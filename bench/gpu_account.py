@@ -229,6 +229,8 @@ def main():
         command = [f"{options.bin}/bench_operations", *sizes]
         if options.exact_attention or card == "t4":
             command.append("--exact-attention")
+        if card == "t4":
+            command.append("--fp16")
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     table, device, host = account(operations_of(text, sizes_of(batch=options.batch)), card, host)
     if times is not None:

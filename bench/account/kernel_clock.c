@@ -74,6 +74,12 @@ TIMED(halves, narrow, "narrow",
 TIMED(halves, widen, "widen",
       (Precision precision, ImageSizes of, const uint16_t *x, float *y, bool add),
       (precision, of, x, y, add))
+TIMED(halves, narrow_rows, "narrow_rows",
+      (Precision precision, HalfRows of, const float *x, uint16_t *y, bool add),
+      (precision, of, x, y, add))
+TIMED(halves, widen_rows, "widen_rows",
+      (Precision precision, HalfRows of, const uint16_t *x, float *y, bool add),
+      (precision, of, x, y, add))
 TIMED(halves, add, "half_add",
       (Precision precision, uint16_t *y, const uint16_t *a, const uint16_t *b, size_t count),
       (precision, y, a, b, count))
@@ -142,7 +148,8 @@ static void fill_tables(KernelClock *c) {
     ENTRY(elementwise, fill), ENTRY(elementwise, add), ENTRY(elementwise, accumulate);
     ENTRY(transformer, embedding), ENTRY(transformer, embedding_gradient);
     ENTRY(transformer, position_gradient);
-    ENTRY(halves, narrow), ENTRY(halves, widen), ENTRY(halves, add), ENTRY(halves, add_to);
+    ENTRY(halves, narrow), ENTRY(halves, widen), ENTRY(halves, narrow_rows);
+    ENTRY(halves, widen_rows), ENTRY(halves, add), ENTRY(halves, add_to);
     ENTRY(halves, activation), ENTRY(halves, activation_gradient);
     ENTRY(halves, layer_norm), ENTRY(halves, layer_norm_gradient);
     ENTRY(halves, attention), ENTRY(halves, attention_gradient);

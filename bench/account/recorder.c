@@ -99,6 +99,16 @@ static void widen(Precision precision, ImageSizes of, const uint16_t *x, float *
     note_loop("widen", elements(of), 1, HALF + stored(FLOAT, add_y));
 }
 
+static void narrow_rows(Precision precision, HalfRows of, const float *x, uint16_t *y, bool add_y) {
+    (void)precision, (void)x, (void)y;
+    note_loop("narrow_rows", of.n * of.pitch, 1, FLOAT + stored(HALF, add_y));
+}
+
+static void widen_rows(Precision precision, HalfRows of, const uint16_t *x, float *y, bool add_y) {
+    (void)precision, (void)x, (void)y;
+    note_loop("widen_rows", of.n * of.columns, 1, HALF + stored(FLOAT, add_y));
+}
+
 static void half_add(Precision precision, uint16_t *y, const uint16_t *a, const uint16_t *b,
                      size_t count) {
     (void)precision, (void)y, (void)a, (void)b;
@@ -286,6 +296,25 @@ static void attention_gradient(Compute how, const Attention *of, const uint16_t 
 
 // ---- loss and optimizer -------------------------------------------------------------------------
 
+static void cross_entropy(Labels labels, const float *logits, double divisor, float *probabilities,
+                          float *loss) {
+    (void)logits, (void)divisor, (void)probabilities, (void)loss;
+    // A row is read three times. Its last two reads meet the L2 cache.
+    note_loop("cross_entropy", labels.n * labels.classes, 2 * 10 + 7 + 2, 2 * FLOAT);
+}
+
+static void cross_entropy_gradient(Labels labels, const float *probabilities, Upstream upstream,
+                                   float *dlogits, bool add_dlogits) {
+    (void)probabilities, (void)upstream, (void)dlogits;
+    note_loop("cross_entropy_gradient", labels.n * labels.classes, 8,
+              FLOAT + stored(FLOAT, add_dlogits));
+}
+
+static void count_correct(Labels labels, const float *logits, int64_t *correct) {
+    (void)logits, (void)correct;
+    note_loop("count_correct", labels.n * labels.classes, 3, FLOAT);
+}
+
 // Of each logit three conversions, the maximum, two exponentials, their sum, and the gradient. What
 // a thread reads again is in its registers or in the L2 cache.
 static void half_cross_entropy(const HalfLogits *of, float *loss, int64_t *correct) {
@@ -338,6 +367,8 @@ static void fill_tables(Recorder *r) {
     r->transformer.attention_workspace = attention_workspace;
     r->halves.narrow = narrow;
     r->halves.widen = widen;
+    r->halves.narrow_rows = narrow_rows;
+    r->halves.widen_rows = widen_rows;
     r->halves.add = half_add;
     r->halves.add_to = add_to;
     r->halves.activation = activation;
@@ -352,6 +383,9 @@ static void fill_tables(Recorder *r) {
     r->halves.linear_weight_gradient = linear_weight_gradient;
     r->halves.linear_input_gradient = linear_input_gradient;
     r->halves.cross_entropy = half_cross_entropy;
+    r->loss.cross_entropy = cross_entropy;
+    r->loss.cross_entropy_gradient = cross_entropy_gradient;
+    r->loss.count_correct = count_correct;
     r->optimizer.adam = adam;
 }
 

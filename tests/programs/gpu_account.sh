@@ -43,6 +43,10 @@ if [ -e "$emulator" ] && [ -x "$bin/train_single" ]; then
     }
     checks=$((checks + 1))
     [ "$counted" = "$listed" ] || fail "$listed launches in the list, $counted in the step"
+    # A card without bfloat16 takes other kernels: each of them is listed and timed, too.
+    checks=$((checks + 1))
+    DDPC_EMULATED_CAPABILITY=75 "$account" "$bin" --measure cuda --quick --batch 2 >measured || fail "fp16: $(cat measured)"
+    grep -q '^| widen_rows | 1 | [0-9.]* | [0-9.]* | [0-9.]* |$' measured || fail "fp16: $(cat measured)"
 fi
 
 # Every kernel of the account is timed, by a device that computes; the figures mean nothing there.
