@@ -80,7 +80,7 @@ typedef struct ShmControl {
 typedef struct PgShm {
     ShmControl *control;
     int rank, world, spins;
-    uint32_t barriers, turn;
+    uint32_t barriers, calls, turn;
     const PgCall *call;
     uint64_t moved;
 } PgShm;

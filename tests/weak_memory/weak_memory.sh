@@ -34,7 +34,7 @@ cut_out() {
 }
 
 cut_out ddp/group/shm/shm_wait.c slot reached is_missing shm_check_abort shm_abort await shm_await shm_barrier \
-    shm_fingerprint shm_begin shm_finish
+    shm_enter shm_fingerprint shm_begin shm_finish
 cut_out ddp/group/shm/shm_moves.c min_size room_in shm_staged shm_is_eager shm_eager shm_direct \
     chunk_end shm_send shm_receive
 cut_out ddp/group/process_group.c pg_copy_error break_sound pg_break

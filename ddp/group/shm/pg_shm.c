@@ -136,7 +136,7 @@ static void *shm_shared_alloc(void *state, const PgCall *call, Error *err) {
     const bool creates = shm->rank == 0;
     const size_t world = (size_t)shm->world, stride = segment_whole_pages(call->collective.count);
     bool direct;
-    shm->call = call;
+    shm_enter(shm, call);
     if (shm_begin(shm, 0, 0, &direct, err) != 0) return NULL;
     if (stride > (SIZE_MAX >> 1) / world)
         return error_null(err, STATUS_FAILED, "shared memory: the size overflows");
@@ -185,31 +185,33 @@ static const void *direct_buffer(const PgShm *shm, const Collective *c, size_t *
                                                                                        : NULL;
 }
 
-// Waits for all ranks in shm_begin, then moves the bytes.
-static int run_together(PgShm *shm, PgCall *call, Error *err) {
+// Waits for all ranks. *direct is shm_begin's.
+static int meet(PgShm *shm, PgCall *call, bool *direct, Error *err) {
     size_t bytes;
-    bool direct;
-    if (shm_is_eager(shm)) return shm_eager(shm, err);
     const void *buffer = direct_buffer(shm, &call->collective, &bytes);
     const SharedBlocks *b = buffer ? blocks_find(shm->allocations, buffer, bytes) : NULL;
-    const size_t offset = b ? blocks_offset(b, buffer) : 0;
-    if (shm_begin(shm, b ? b->id : 0, offset, &direct, err) != 0) return -1;
+    if (shm_begin(shm, b ? b->id : 0, b ? blocks_offset(b, buffer) : 0, direct, err) != 0)
+        return -1;
     if (call->on_link) call->met_ns = clock_ns();
-    if (call->operation == PG_BARRIER) return 0;
-    return direct ? shm_direct(shm, err) : shm_staged(shm, err);
+    return 0;
 }
 
 static int shm_run(void *state, PgCall *call, uint64_t *moved, Error *err) {
     PgShm *shm = state;
     int status;
-    shm->call = call;
+    bool direct;
     shm->moved = 0;
-    if (call->operation == PG_SEND)
-        status = shm_send(shm, err);
-    else if (call->operation == PG_RECV)
-        status = shm_receive(shm, err);
-    else if ((status = run_together(shm, call, err)) == 0)
-        shm_finish(shm);
+    if (call->operation == PG_SEND || call->operation == PG_RECV) {
+        shm->call = call;
+        status = call->operation == PG_SEND ? shm_send(shm, err) : shm_receive(shm, err);
+    } else {
+        shm_enter(shm, call);
+        if (shm_is_eager(shm))
+            status = shm_eager(shm, err);
+        else if ((status = meet(shm, call, &direct, err)) == 0 && call->operation != PG_BARRIER)
+            status = direct ? shm_direct(shm, err) : shm_staged(shm, err);
+        if (status == 0) shm_finish(shm);
+    }
     *moved += shm->moved;
     return status;
 }
@@ -244,7 +246,7 @@ static int shm_new_subgroup(void *state, const PgCall *call, void **member, Erro
     const uint64_t members = call->collective.count;
     const int count = pg_member_count(members), own_rank = pg_member_rank(members, shm->rank);
     bool direct;
-    shm->call = call;
+    shm_enter(shm, call);
     if (shm_begin(shm, 0, 0, &direct, err) != 0) return -1;
     if (own_rank == 0 && !(segment = create_control(count, err))) return -1;
     if (share_segment(shm, &segment, own_rank >= 0, control_bytes(count), err) != 0) return -1;

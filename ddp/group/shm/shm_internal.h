@@ -46,8 +46,9 @@ typedef struct RankSlot {        // written by its rank only
     SyncWord finished_operation; // and its operation
     SyncWord presence;
     SyncWord pid;
-    // Double-buffered: call n uses [n & 1]. A rank overwrites it for call n + 2 only after all
-    // ranks have arrived at call n + 1, by which time all have read that of n.
+    // Double-buffered: the n-th call that shm_enter counts uses [n & 1]. A rank overwrites it for
+    // call n + 2 only after all ranks have arrived at call n + 1, by which time all have read that
+    // of n. (Sequence numbers do not alternate so: a dry group leaves calls out.)
     ShmFingerprint fingerprint[2];
     char failure[FAILURE_MAX]; // written before `aborted` names this rank
 } RankSlot;
@@ -88,6 +89,7 @@ typedef struct PgShm { // the state of one rank of a group
     bool threads;      // the ranks are threads of this process
     int spins;         // before a wait blocks: SYNC_SPINS or SYNC_SPINS_CROWDED
     uint32_t barriers; // reached by this rank: equals slots[rank].arrived
+    uint32_t calls;    // of all ranks, entered; bit 0 selects the fingerprint
     uint32_t turn;     // chunks sent through the mailboxes; bit 0 selects the next half
     const PgCall *call;
     uint64_t moved; // bytes, in this call
@@ -107,11 +109,13 @@ void *shm_peer_memory(void *shm, const void *buffer, int rank);
 int shm_await(PgShm *shm, int peer, SyncWord *word, uint32_t target, Error *err);
 // Waits until all ranks have arrived.
 int shm_barrier(PgShm *shm, Error *err);
+// Makes `call`, of all ranks, the current one.
+void shm_enter(PgShm *shm, const PgCall *call);
 // The fingerprint of rank `rank` in the current call.
 ShmFingerprint *shm_fingerprint(const PgShm *shm, int rank);
-// The barrier that begins a call: publishes this rank's fingerprint, waits for all ranks, compares
-// theirs. allocation and offset locate this rank's buffer; allocation 0: private memory. *direct:
-// all ranks gave the same location in a shared allocation.
+// The barrier that begins the current call: publishes this rank's fingerprint, waits for all ranks,
+// compares theirs. allocation and offset locate this rank's buffer; allocation 0: private memory.
+// *direct: all ranks gave the same location in a shared allocation.
 int shm_begin(PgShm *shm, uint64_t allocation, uint64_t offset, bool *direct, Error *err);
 void shm_finish(PgShm *shm); // publishes the call as this rank's last finished one
 int shm_check_abort(PgShm *shm, Error *err);

@@ -172,8 +172,13 @@ int shm_barrier(PgShm *shm, Error *err) {
 
 // ---- fingerprints ------------------------------------------------------------------------------
 
+void shm_enter(PgShm *shm, const PgCall *call) {
+    shm->call = call;
+    shm->calls++;
+}
+
 ShmFingerprint *shm_fingerprint(const PgShm *shm, int rank) {
-    return &slot(shm, rank)->fingerprint[shm->call->sequence & 1];
+    return &slot(shm, rank)->fingerprint[shm->calls & 1];
 }
 
 int shm_begin(PgShm *shm, uint64_t allocation, uint64_t offset, bool *direct, Error *err) {
