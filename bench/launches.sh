@@ -67,7 +67,7 @@ echo "| a step of | launches | copies | bytes copied | bytes held |"
 echo "|---|---:|---:|---:|---:|"
 row "mlp 1024-1024" "${mlp[@]}"
 row "mlp 1024-1024, --amp bf16" "${mlp[@]}" --amp bf16
-if "$program" --help | grep -qw gpt; then # older versions have none
+if [[ $("$program" --help) == *gpt* ]]; then # older versions have none
     row "gpt" "${gpt[@]}"
     row "gpt, --amp bf16" "${gpt[@]}" --amp bf16
 fi

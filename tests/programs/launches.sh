@@ -7,4 +7,6 @@ while read -r row; do
     checks=$((checks + 1))
     grep -qxF "$row" "$root/bench/results/launches.md" || fail "bench/results/launches.md does not say: $row"
 done <table
+checks=$((checks + 1))
+[ "$(wc -l <table)" = 8 ] || fail "not six rows: $(cat table)"
 tally launches
