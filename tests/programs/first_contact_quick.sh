@@ -177,6 +177,6 @@ sanitize 0 memcheck full
 sanitize 1 racecheck full
 [ "$(grep -c '^a race' tests.txt)" = "$(grep -c '^== ' tests.txt)" ] || fail "a race hides the other tests"
 sanitize 0 initcheck full
-grep -q '^initcheck: 8 tests, nothing found but in libraries, in 8$' tests.txt || fail "$(cat tests.txt)"
+grep -q '^initcheck: 9 tests, nothing found but in libraries, in 9$' tests.txt || fail "$(cat tests.txt)"
 OWN_FINDING=1 sanitize 1 initcheck quick
 tally first_contact_quick
