@@ -62,9 +62,10 @@ set -- --test-dir "$build" --output-on-failure --no-tests=error -j "$(($(nproc) 
 case $preset in
 # (`compare` and `player` are about figures, the tutorials' tests about graders, and `help` runs each example of
 # each --help: the programs that they start have tests of their own. `installed` links programs that know nothing
-# of a sanitizer, and `gpu_modules` looks at what is linked.)
+# of a sanitizer, and `gpu_modules` looks at what is linked. `model` measures networks of 25 to 335 million
+# parameters; `model_page` and `ranges` run its programs, too.)
 asan)
-    jobs='compare|compare_mine|compare_interrupted|report_page|player|promises|scaling|measuring|paper|help'
+    jobs='compare|compare_mine|compare_interrupted|report_page|player|promises|scaling|measuring|paper|help|model'
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|installed.*|gpu_modules|tutorial_.*)\$"
     ;;
 # Numbers, atomics and processes; not scripts that read the build's files, or run tools and compilers.
