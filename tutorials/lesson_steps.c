@@ -53,7 +53,7 @@ static const Step STEPS[] = {
      "none|no-overlap|own-order"},
     {14, "ring", "buckets are reduced by a ring, written out",
      "ddprun --nproc-per-node 3 tutorial_14 --epochs 2", "bucket-bytes|orders",
-     "none|lost-round|nobody-listens"},
+     "none|lost-round|send-first"},
     {15, "batch-norm", "batch norm across ranks",
      "ddprun --nproc-per-node 2 tutorial_15 --model convnet", "batch-norm", "none|no-buffers"},
     {16, "metrics", "trains, and then evaluates on all ranks",

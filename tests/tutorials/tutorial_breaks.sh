@@ -211,10 +211,10 @@ run 'chunks without numbers' ranks 5 "$bin/tutorial_14" $short --model toy --buc
 says '^replicas: equal$'
 run 'a lost round' ranks 3 "$bin/tutorial_14" $short --break=lost-round
 says '^replicas: DIFFERENT in 6 of 6 parameters$'
-run 'all send first, and the messages are short' ranks 2 "$bin/tutorial_14" $short --break=nobody-listens
+run 'all send first, and the messages are short' ranks 2 "$bin/tutorial_14" $short --break=send-first
 says '^replicas: equal$'
 what='all send first' checks=$((checks + 1))
-! ranks 2 "$bin/tutorial_14" $short --hidden 1024,512 --break=nobody-listens >out.txt 2>&1 || fail "long messages pass"
+! ranks 2 "$bin/tutorial_14" $short --hidden 1024,512 --break=send-first >out.txt 2>&1 || fail "long messages pass"
 says 'did not arrive within 8.0 s'
 run 'even ranks send first' ranks 2 "$bin/tutorial_14" --steps 3 --no-eval --hidden 1024,512
 says '^replicas: equal$'
