@@ -407,10 +407,11 @@ static int slower_first(const void *a, const void *b) {
 }
 
 static void print_kernel(const KernelTime *k, double rounds, double step, Cost rate) {
-    const double memory = k->bytes / rounds / rate.bytes, flops = k->flops / rounds / rate.flops;
+    const double bytes = k->bytes / rounds, operations = k->flops / rounds;
+    const double memory = bytes / rate.bytes, flops = operations / rate.flops;
     const double bound = memory > flops ? memory : flops;
-    printf("%-24s %6.0f %9.3f %6.3f", k->name, (double)k->calls / rounds, k->now * 1e3,
-           k->now / step);
+    printf("%-28s %6.0f %12.0f %12.0f %9.3f %6.3f", k->name, (double)k->calls / rounds, bytes,
+           operations, k->now * 1e3, k->now / step);
     if (bound > 0)
         printf(" %9.3f %-7s %8.2f", bound * 1e3, memory > flops ? "memory" : "flops",
                k->now / bound);
@@ -429,8 +430,9 @@ void kernel_times_print(KernelTimes *t) {
     qsort(t->list, t->count, sizeof *t->list, slower_first);
     printf("step_ms=%.3f memory_gb_s=%.1f sgemm_gflops=%.1f\n", step * 1e3, rate.bytes / 1e9,
            rate.flops / 1e9);
-    printf("%-24s %6s %9s %6s %9s %-7s %8s\n", "kernel", "calls", "ms", "share", "bound_ms", "by",
-           "to_bound");
+    printf("%-28s %6s %12s %12s %9s %6s %9s %-7s %8s\n", "kernel", "calls", "bytes", "operations",
+           "ms", "share", "bound_ms", "by", "to_bound");
     for (size_t i = 0; i < t->count; i++) print_kernel(&t->list[i], (double)t->round, step, rate);
-    printf("%-24s %6s %9.3f %6.3f\n", "(all else)", "", others * 1e3, others / step);
+    printf("%-28s %6s %12s %12s %9.3f %6.3f\n", "(all else)", "", "", "", others * 1e3,
+           others / step);
 }

@@ -62,10 +62,10 @@ set -- --test-dir "$build" --output-on-failure --no-tests=error -j "$(($(nproc) 
 case $preset in
 # (`compare` and `player` are about figures, the tutorials' tests about graders, and `help` runs each example of
 # each --help: the programs that they start have tests of their own. `installed` links programs that know nothing
-# of a sanitizer, and `gpu_modules` looks at what is linked. `model` measures networks of 25 to 335 million
-# parameters; `model_page` and `ranges` run its programs, too.)
+# of a sanitizer, and `gpu_modules` looks at what is linked. `model_runs` measures networks of 25 to 335 million
+# parameters; `model` runs its programs, too.)
 asan)
-    jobs='compare|compare_mine|compare_interrupted|report_page|player|promises|scaling|measuring|paper|help|model'
+    jobs='compare|compare_mine|compare_interrupted|report_page|player|promises|scaling|measuring|paper|help|model_runs'
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|installed.*|gpu_modules|tutorial_.*)\$"
     ;;
 # Numbers, atomics and processes; not scripts that read the build's files, or run tools and compilers.
@@ -82,7 +82,7 @@ tsan)
     jobs="$jobs|chaos|compare|compare_mine|compare_interrupted|report_page|player|traces|help|bits|bits_table"
     jobs="$jobs|random_bits_quick|trainer_options|same_files|option_mixes|fsdp|random_fsdp_quick|memory_limit"
     jobs="$jobs|installed.*|gpu_modules|own_refused|zero_optimizer|text|dry_run|foreign_weights|manual.*|link|ladder"
-    jobs="$jobs|model|model_page|simulated|peers|scores|regress|not_regular|quiet_repetitions|results_folder"
+    jobs="$jobs|model|model_runs|model_page|simulated|peers|scores|regress|not_regular|quiet_repetitions|results_folder"
     jobs="$jobs|bench_options|test_kernels.*|test_half|test_shapes|test_safetensors|compare_tensors"
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|corpus_.*|tutorial_.*)\$"
     ;;

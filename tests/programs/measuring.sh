@@ -1,7 +1,8 @@
 #!/bin/sh
 # measuring.sh BIN_DIR: what the small programs of bench/ print beside their times is computed again: floating-point
 # operations, parameters, ratios, lengths; and what they are given is refused where it makes no sense.
-. "$(dirname "$0")/checks.sh"
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/checks.sh"
 
 # field NAME: the number after NAME= in out.txt
 field() { grep -oE "(^| )$1=[^ ]+" out.txt | head -n 1 | cut -d = -f 2; }
@@ -36,27 +37,8 @@ step "$(gpt_work 4 128 64 12)" --model gpt
 checks=$((checks + 1))
 grep -qx "layers=4 heads=4 embedding=128 context=64 batch=12 rounds=3" out.txt || fail "a gpt's sizes: $(cat out.txt)"
 
-# ---- bench_step --by-op: calls, parts of the step, and a bound's work at the printed rate --------------------------
-# by_op KERNEL CALLS RATE WORK OPTION...: in one round the kernels' times and all else are the step's.
-by_op() {
-    kernel=$1 calls=$2 rate=$3 work=$4
-    shift 4
-    run "bench_step --by-op $*" "$bin/bench_step" --by-op --rounds 1 "$@"
-    checks=$((checks + 1))
-    grep -q "^$kernel  *$calls " out.txt || fail "$kernel is not called $calls times: $(cat out.txt)"
-    near "$(awk 'NR > 2 { ms += $3 } END { print ms }' out.txt)" "$(field step_ms)" 1 "parts of the step"
-    # A busy machine may have the kernel bound by the other rate, which says nothing of this work.
-    by=flops
-    [ "$rate" = sgemm_gflops ] || by=memory
-    bound=$(awk -v k="$kernel" -v by="$by" -v r="$(field "$rate")" '$1 == k && $6 == by { print $5 * r * 1e6 }' out.txt)
-    [ -z "$bound" ] || near "$bound" "$work" 2 "work of $kernel"
-}
-by_op conv2d 2 sgemm_gflops $((2 * 64 * 9 * 16 * (28 * 28 + 14 * 14 * 32))) --model convnet
-by_op conv2d_input_gradient 18 sgemm_gflops $((2 * 16 * 9 * 1024 * (256 * 6 + 128 + 256 * 5 + 128 + 256 * 5))) \
-    --model resnet20 --batch 16
-by_op upsample2x 2 memory_gb_s $((5 * 4 * 4 * (32 * 16 * 16 + 16 * 32 * 32))) --model segnet --batch 4
-by_op adam 1 memory_gb_s $((7 * 4 * (76 * 128 + 64 * 128 + 4 * (12 * 128 * 128 + 13 * 128) + 2 * 128))) --model gpt
-by_op sgd 1 memory_gb_s $((5 * 4 * (512 * 513 * 2 + 513 * 10 - 0))) --width 512
+# ---- bench_step --by-op: calls, bytes and operations of each kernel, computed again from the layers ------------------
+! command -v python3 >/dev/null || run "bench_step --by-op" python3 -B "$here/by_op.py" "$bin"
 refuse 2 'resnet20 has convolutions' "$bin/bench_step" --model resnet20
 
 # ---- bench_zero: one round is its own median ------------------------------------------------------------------
@@ -103,11 +85,8 @@ checks=$((checks + 1))
 grep -qx "model=mlp global_batch=12 world=2 backend=shm rounds=1" out.txt || fail "bench_scaling: $(cat out.txt)"
 refuse 2 "--global-batch 13 does not divide among 3 ranks" "$bin/bench_scaling" --global-batch 13 --world 3
 
-# ---- bench_operations: the linear layers' products in 16 bits, of a vocabulary padded to 128 -------------------------------------------------------
-run bench_operations "$bin/bench_operations" --layers 3 --heads 2 --embedding 32 --context 16 --vocabulary 50 --batch 2
-checks=$((checks + 1))
-[ "$(awk -F , '$1 ~ /^linear/ { n += $2 * $7 } END { print n }' out.txt)" = "$(awk 'BEGIN { print 6 * 32 * (12 * 32 * 32 * 3 + 32 * 128) }')" ] ||
-    fail "bench_operations: $(cat out.txt)"
+# ---- bench_operations: each kernel's launches, shape, operations and bytes, computed again from the sizes -----------
+! command -v python3 >/dev/null || run bench_operations python3 -B "$here/operations.py" "$bin"
 
 # ---- dump_data --------------------------------------------------------------------------------------------------
 run dump_data "$bin/dump_data" digits 3 digits.safetensors
