@@ -3,7 +3,7 @@
 #
 #   . bench/setup.sh
 #   setup_require INSTALL GROUP...           groups: build, tests, emulator, openmpi, mpich, aarch64, clusters, plots,
-#                                            peers, scale, backtraces, nightly, models
+#                                            peers, scale, backtraces, nightly, models, ninja
 #   setup_build SOURCE BUILD [TARGET...]     by $SETUP_PRESET (release); says how far it is, and no more
 #                                            unless it fails. setup_configure and setup_make are its halves
 #
@@ -63,6 +63,7 @@ setup_missing() {
             python3 -c 'import jsonschema, yaml' 2>/dev/null || /usr/bin/python3 -c 'import jsonschema, yaml' 2>/dev/null ||
                 echo python3-jsonschema python3-yaml # tests/tutorials/check_schema.py
             ;;
+        ninja) command -v ninja >/dev/null || echo ninja-build ;; # the work of many targets side by side
         emulator) command -v g++ >/dev/null || echo g++ ;;
         openmpi) command -v mpicc.openmpi >/dev/null || echo libopenmpi-dev openmpi-bin ;;
         clusters) # two hosts on one machine, and Slurm on them
@@ -184,7 +185,7 @@ setup_configure() {
     setup_tests=OFF
     setup_has_library cmocka && setup_tests=ON
     setup_generator=
-    [ -f "$setup_dir/CMakeCache.txt" ] || command -v make >/dev/null || setup_generator="-G Ninja"
+    [ -f "$setup_dir/CMakeCache.txt" ] || ! command -v ninja >/dev/null || setup_generator="-G Ninja"
     mkdir -p "$setup_dir"
     setup_say "building in $setup_dir"
     # shellcheck disable=SC2086 # the generator is two words or none
