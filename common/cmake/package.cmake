@@ -6,11 +6,12 @@
 # | libddpc-dev | dev       | headers, archive, CMake's and pkg-config's files                                    |
 # | ddpc-cuda   | cuda      | what the programs load for GPUs; NVIDIA's libraries come from elsewhere             |
 #
-# Configure with -DCMAKE_INSTALL_PREFIX=/usr: only then does CMake choose Debian's folder of libraries.
+# Configure with -DCMAKE_INSTALL_PREFIX=/usr: only then does CMake choose Debian's folder of libraries. A package names
+# who answers for it, so who makes one gives -DCPACK_PACKAGE_CONTACT='Name <mail>'; without it cpack makes none.
 # tests/library/packages.sh builds, checks and installs them.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
-set(CPACK_PACKAGE_CONTACT "The ddp.c authors <ddpc@example.org>" CACHE STRING "Maintainer of the packages")
+set(CPACK_PACKAGE_CONTACT "" CACHE STRING "Maintainer of the packages: Name <mail>; cpack needs it")
 set(CPACK_PACKAGE_NAME ddpc)
 set(CPACK_COMPONENTS_ALL programs dev)
 if(HAVE_CUDA)

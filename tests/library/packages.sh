@@ -20,11 +20,23 @@ fail() {
 log=$work/log
 quietly() { "$@" >"$log" 2>&1 || { tail -n 30 "$log" && fail "$*"; }; }
 
-cmake -S "$source" -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/usr -DWITH_TESTS=OFF \
-    -DWITH_MPI=OFF -DCMAKE_SKIP_INSTALL_RPATH=ON >"$log" 2>&1 || { tail "$log" && fail configuring; }
+configure() { # CONTACT
+    cmake -S "$source" -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/usr -DWITH_TESTS=OFF -DWITH_MPI=OFF \
+        -DCMAKE_SKIP_INSTALL_RPATH=ON -DCPACK_PACKAGE_CONTACT="$1" >"$log" 2>&1 || { tail "$log" && fail configuring; }
+}
+configure ''
 quietly cmake --build "$build" -j "$(nproc)"
+rm -f "$build"/*.deb
+! (cd "$build" && cpack -G DEB) >"$log" 2>&1 || fail "packages without a maintainer"
+grep -q 'requires a maintainer' "$log" || { tail -n 30 "$log" && fail "no word of the maintainer"; }
+contact='A. Publisher <packages@example.org>'
+configure "$contact"
 (cd "$build" && rm -f ./*.deb && quietly cpack -G DEB)
 for package in "$build"/*.deb; do
+    name=$(dpkg-deb -f "$package" Package)
+    [ "$(dpkg-deb -f "$package" Maintainer)" = "$contact" ] || fail "$name: $(dpkg-deb -f "$package" Maintainer)"
+    dpkg-deb --fsys-tarfile "$package" | tar -xO "./usr/share/doc/$name/changelog.Debian.gz" | gzip -d >"$work/changes"
+    grep -qF -- " -- $contact  " "$work/changes" || fail "$name: $(cat "$work/changes")"
     say "$(basename "$package")" "$(du -k "$package" | cut -f 1) KiB, $(dpkg-deb -c "$package" | grep -c '^-') files"
 done
 quietly lintian --fail-on error --no-cfg --allow-root "$build"/*.deb
