@@ -131,7 +131,9 @@ static Tensor *product(Tape *tape, Tensor *x, Product *p) {
 static Tensor *linear(Tape *tape, Tensor *x, Product p) {
     if (tape_stores_halves(tape)) x = op_half(tape, x);
     Tensor *y = product(tape, x, &p), *inputs[] = {x, p.weight, p.bias};
-    if (y) tape_record(tape, "linear", linear_backward, y, 3, inputs, p.saved);
+    if (y)
+        tape_backward_reads(tape_record(tape, "linear", linear_backward, y, 3, inputs, p.saved),
+                            TAPE_READS_INPUTS);
     return y;
 }
 
@@ -159,12 +161,13 @@ Tensor *op_linear_add(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, Tenso
                          tensor_describe(residual).text, tensor_describe(y).text);
     KERNELS(tape)->elementwise->add(tensor_f32(y), tensor_f32(residual), tensor_f32(y),
                                     tensor_count(y));
-    tape_record(tape, "linear", linear_add_backward, y, 4, (Tensor *[]){x, weight, bias, residual},
-                p.saved);
+    Tensor *const inputs[] = {x, weight, bias, residual};
+    tape_backward_reads(tape_record(tape, "linear", linear_add_backward, y, 4, inputs, p.saved),
+                        TAPE_READS_INPUTS);
     return y;
 }
 
-// ---- activations, add, flatten -----------------------------------------------------------------
+// ---- activations, clone, add, flatten ----------------------------------------------------------
 
 const ActivationName activation_names[ACTIVATIONS] = {
     [ACTIVATION_RELU] = {"relu", "ReLU"},
@@ -224,22 +227,47 @@ static Tensor *record_relu(Tape *tape, Tensor *x, LinearRelu *of) {
     return y;
 }
 
-Tensor *op_relu(Tape *tape, Tensor *x) {
+static void identity_backward(Tape *tape, TapeNode *node) {
+    tape_pass_gradient(tape, node, node->inputs[0], true);
+}
+
+Tensor *op_clone(Tape *tape, Tensor *x) {
     x = op_unpadded(tape, x);
     if (!x) return NULL;
+    Tensor *y = tape_tensor(tape, x->dtype, x->ndim, x->shape);
+    device_copy(tape->device, y->data, x->device, x->data, tensor_bytes(x));
+    tape_backward_reads(tape_record(tape, "clone", identity_backward, y, 1, &x, NULL), 0);
+    return y;
+}
+
+// x, if it still has its values and its memory may be overwritten, or a copy; NULL: an error.
+static Tensor *writable(Tape *tape, const char *op, Tensor *x) {
+    x = op_unpadded(tape, x);
+    if (!x || !tape_check_values(tape, op, &x, 1)) return NULL;
+    return tape_may_overwrite(tape, x) ? x : op_clone(tape, x);
+}
+
+Tensor *op_relu(Tape *tape, Tensor *x) {
+    x = writable(tape, "relu", x);
+    if (!x) return NULL;
     activate(tape, ACTIVATION_RELU, x, x, false);
-    return record_relu(tape, x, NULL);
+    Tensor *y = record_relu(tape, x, NULL);
+    tape_overwrite(x, y, "relu");
+    return y;
 }
 
 Tensor *op_activation(Tape *tape, Activation f, Tensor *x) {
-    x = op_unpadded(tape, x);
-    if (!x || f == ACTIVATION_RELU) return op_relu(tape, x);
+    const char *name = activation_names[f].function;
+    if (f == ACTIVATION_RELU) return op_relu(tape, x);
+    x = writable(tape, name, x);
+    if (!x) return NULL;
     Activation *saved = tape_alloc(tape, sizeof *saved);
     *saved = f;
     Tensor *y = tape_tensor(tape, x->dtype, x->ndim, x->shape);
-    TapeNode *node =
-        tape_record(tape, activation_names[f].function, activation_backward, y, 1, &x, saved);
+    TapeNode *node = tape_record(tape, name, activation_backward, y, 1, &x, saved);
+    tape_backward_reads(node, TAPE_READS_INPUTS);
     activate(tape, f, y, x, node != NULL);
+    tape_overwrite(x, NULL, name);
     return y;
 }
 
@@ -267,7 +295,8 @@ static Tensor *add_to(Tape *tape, Tensor *wide, Tensor *narrow) {
     Tensor *y = tape_tensor(tape, DTYPE_F32, wide->ndim, wide->shape);
     HALVES(tape)->add_to(tensor_precision(narrow), tensor_f32(y), tensor_f32(wide),
                          tensor_half(narrow), tensor_count(y));
-    tape_record(tape, "add", add_to_backward, y, 2, (Tensor *[]){wide, narrow}, NULL);
+    Tensor *const inputs[] = {wide, narrow};
+    tape_backward_reads(tape_record(tape, "add", add_to_backward, y, 2, inputs, NULL), 0);
     return y;
 }
 
@@ -295,12 +324,8 @@ Tensor *op_add(Tape *tape, Tensor *a, Tensor *b) {
     else
         KERNELS(tape)->elementwise->add(tensor_f32(y), tensor_f32(a), tensor_f32(b),
                                         tensor_count(a));
-    tape_record(tape, "add", add_backward, y, 2, (Tensor *[]){a, b}, NULL);
+    tape_backward_reads(tape_record(tape, "add", add_backward, y, 2, (Tensor *[]){a, b}, NULL), 0);
     return y;
-}
-
-static void flatten_backward(Tape *tape, TapeNode *node) {
-    tape_pass_gradient(tape, node, node->inputs[0], true);
 }
 
 Tensor *op_flatten(Tape *tape, Tensor *x) {
@@ -310,7 +335,7 @@ Tensor *op_flatten(Tape *tape, Tensor *x) {
     size_t rest = 1;
     for (int i = 1; i < x->ndim; i++) rest *= x->shape[i];
     if (x->ndim > 1 && rest != x->shape[1]) x = op_float32(tape, x); // to pixels side by side
-    Tensor *y = tape_view(tape, x->dtype, 2, (size_t[]){x->shape[0], rest}, x->data);
-    tape_record(tape, "flatten", flatten_backward, y, 1, &x, NULL);
+    Tensor *y = tape_alias_as(tape, x, 2, (size_t[]){x->shape[0], rest});
+    tape_backward_reads(tape_record(tape, "flatten", identity_backward, y, 1, &x, NULL), 0);
     return y;
 }

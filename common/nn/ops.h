@@ -53,12 +53,12 @@ typedef struct ActivationName {
 } ActivationName;
 extern const ActivationName activation_names[ACTIVATIONS];
 
-// y = f(x), of x's shape. x's memory is overwritten: by the output (relu, in place) or by the
-// values that the backward needs (the others). Precondition: no later operation reads x, and
-// neither does the backward of the operation that computed x (true of linear, conv2d, batch_norm
-// and add).
+// y = f(x), of x's shape, in place: x's memory then holds the output (relu) or the values that the
+// backward needs (the others), and an operation that is given x later fails. Where a backward needs
+// x's values, x is copied first.
 Tensor *op_activation(Tape *tape, Activation f, Tensor *x);
 Tensor *op_relu(Tape *tape, Tensor *x);
+Tensor *op_clone(Tape *tape, Tensor *x);          // a copy, to keep x from an operation in place
 Tensor *op_add(Tape *tape, Tensor *a, Tensor *b); // same shapes
 Tensor *op_flatten(Tape *tape, Tensor *x);        // [n, ...] -> [n, rest]
 Tensor *op_max_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t pad);

@@ -102,7 +102,9 @@ Tensor *op_conv2d(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, size_t st
     else
         KERNELS(tape)->convolution->conv2d(how, window, tensor_f32(x), tensor_f32(weight), addend,
                                            tensor_f32(y));
-    tape_record(tape, "conv2d", conv2d_backward, y, 3, (Tensor *[]){x, weight, bias}, saved);
+    Tensor *const inputs[] = {x, weight, bias};
+    tape_backward_reads(tape_record(tape, "conv2d", conv2d_backward, y, 3, inputs, saved),
+                        TAPE_READS_INPUTS);
     return y;
 }
 
@@ -216,8 +218,10 @@ static Tensor *batch_norm(Tape *tape, Tensor *x, const BatchNormState *state, bo
     if (residual && tensor_is_half(x)) saved->norm.residual = tensor_half(residual);
     if (residual && !tensor_is_half(x)) saved->norm.of.residual = tensor_f32(residual);
     Tensor *y = normalize(tape, x, saved);
-    tape_record(tape, relu ? "batch_norm_relu" : "batch_norm", batch_norm_backward, y, 4,
-                (Tensor *[]){x, state->weight, state->bias, residual}, saved);
+    TapeNode *node =
+        tape_record(tape, relu ? "batch_norm_relu" : "batch_norm", batch_norm_backward, y, 4,
+                    (Tensor *[]){x, state->weight, state->bias, residual}, saved);
+    tape_backward_reads(node, TAPE_READS_INPUTS | (relu ? TAPE_READS_OUTPUT : 0));
     return y;
 }
 
@@ -266,7 +270,7 @@ Tensor *op_max_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t 
     else
         KERNELS(tape)->convolution->max_pool(&saved->window, tensor_f32(x), tensor_f32(y),
                                              saved->chosen);
-    tape_record(tape, "max_pool", max_pool_backward, y, 1, &x, saved);
+    tape_backward_reads(tape_record(tape, "max_pool", max_pool_backward, y, 1, &x, saved), 0);
     return y;
 }
 
@@ -291,7 +295,7 @@ Tensor *op_avg_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t 
         HALVES(tape)->avg_pool(tensor_precision(x), window, tensor_half(x), tensor_half(y));
     else
         KERNELS(tape)->convolution->avg_pool(window, tensor_f32(x), tensor_f32(y));
-    tape_record(tape, "avg_pool", avg_pool_backward, y, 1, &x, window);
+    tape_backward_reads(tape_record(tape, "avg_pool", avg_pool_backward, y, 1, &x, window), 0);
     return y;
 }
 
@@ -320,7 +324,7 @@ Tensor *op_upsample2x(Tape *tape, Tensor *x) {
         HALVES(tape)->upsample2x(tensor_precision(x), window, tensor_half(x), tensor_half(y));
     else
         KERNELS(tape)->pixels->upsample2x(tensor_f32(x), tensor_f32(y), n * c, h, w);
-    tape_record(tape, "upsample2x", upsample2x_backward, y, 1, &x, window);
+    tape_backward_reads(tape_record(tape, "upsample2x", upsample2x_backward, y, 1, &x, window), 0);
     return y;
 }
 
@@ -350,6 +354,6 @@ Tensor *op_shortcut(Tape *tape, Tensor *x, size_t channels, size_t stride) {
         HALVES(tape)->shortcut(tensor_precision(x), window, tensor_half(x), tensor_half(y));
     else
         KERNELS(tape)->convolution->shortcut(window, tensor_f32(x), tensor_f32(y));
-    tape_record(tape, "shortcut", shortcut_backward, y, 1, &x, window);
+    tape_backward_reads(tape_record(tape, "shortcut", shortcut_backward, y, 1, &x, window), 0);
     return y;
 }

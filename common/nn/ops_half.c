@@ -34,7 +34,7 @@ Tensor *op_half(Tape *tape, Tensor *x) {
     if (!x || tensor_is_half(x)) return x;
     Tensor *y = tape_tensor(tape, tape_product_dtype(tape), x->ndim, x->shape);
     HALVES(tape)->narrow(tensor_precision(y), half_sizes(x), tensor_f32(x), tensor_half(y), false);
-    tape_record(tape, "half", half_backward, y, 1, &x, NULL);
+    tape_backward_reads(tape_record(tape, "half", half_backward, y, 1, &x, NULL), 0);
     return y;
 }
 
@@ -59,7 +59,7 @@ Tensor *op_float32(Tape *tape, Tensor *x) {
     else
         HALVES(tape)->widen(tensor_precision(x), half_sizes(x), tensor_half(x), tensor_f32(y),
                             false);
-    tape_record(tape, "float32", float32_backward, y, 1, &x, NULL);
+    tape_backward_reads(tape_record(tape, "float32", float32_backward, y, 1, &x, NULL), 0);
     return y;
 }
 

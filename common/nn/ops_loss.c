@@ -79,7 +79,7 @@ static Tensor *loss_in_place(Tape *tape, Tensor *logits, const Tensor *target, d
                            .divisor = divisor,
                            .gradient = loss->requires_grad};
     HALVES(tape)->cross_entropy(&of, tensor_f32(loss), hits);
-    if (of.gradient) logits->data = NULL;
+    if (of.gradient) tape_overwrite(logits, NULL, "cross_entropy");
     return loss;
 }
 
@@ -87,7 +87,9 @@ Tensor *op_cross_entropy_and_hits(Tape *tape, Tensor *logits, Tensor *target, do
                                   int64_t *hits) {
     if (!logits || !target || !check_labels(tape, logits, target)) return NULL;
     const bool records = tape->recording && logits->requires_grad;
-    if (tensor_is_half(logits) && !(records && logits->dtype == DTYPE_F16))
+    if (!tape_check_values(tape, "cross_entropy", &logits, 1)) return NULL;
+    if (tensor_is_half(logits) && !(records && logits->dtype == DTYPE_F16) &&
+        tape_may_overwrite(tape, logits))
         return loss_in_place(tape, logits, target, divisor, hits);
     logits = op_float32(tape, logits);
     Labels labels = {target->data, logits->shape[0], logits->shape[1]};

@@ -84,8 +84,15 @@ Tensor *tape_view(Tape *tape, DType dtype, int ndim, const size_t *shape, void *
     return tensor;
 }
 
+Tensor *tape_alias_as(Tape *tape, const Tensor *x, int ndim, const size_t *shape) {
+    Tensor *same = tape_view(tape, x->dtype, ndim, shape, x->data);
+    same->base = x->base;
+    same->version = x->version;
+    return same;
+}
+
 Tensor *tape_alias(Tape *tape, const Tensor *x) {
-    Tensor *same = tape_view(tape, x->dtype, x->ndim, x->shape, x->data);
+    Tensor *same = tape_alias_as(tape, x, x->ndim, x->shape);
     same->pitch = x->pitch;
     return same;
 }
@@ -93,11 +100,13 @@ Tensor *tape_alias(Tape *tape, const Tensor *x) {
 Tensor *tape_tensor(Tape *tape, DType dtype, int ndim, const size_t *shape) {
     Tensor *tensor = tape_view(tape, dtype, ndim, shape, NULL);
     tensor->data = tape_memory(tape, tensor_bytes(tensor));
+    tensor->base = tensor;
     return tensor;
 }
 
 Tensor *tape_input(Tape *tape, DType dtype, int ndim, const size_t *shape, const void *host) {
     Tensor *tensor = tape_tensor(tape, dtype, ndim, shape);
+    tensor->base = NULL;
     device_copy(tape->device, tensor->data, NULL, host, tensor_bytes(tensor));
     return tensor;
 }
@@ -117,6 +126,7 @@ static bool wants_grad(const Tensor *input) {
 
 TapeNode *tape_record(Tape *tape, const char *op, void (*backward)(Tape *, TapeNode *),
                       Tensor *output, size_t input_count, Tensor *const *inputs, void *saved) {
+    if (!tape_check_values(tape, op, inputs, input_count)) return NULL;
     bool wanted = false;
     for (size_t i = 0; i < input_count; i++) wanted = wanted || wants_grad(inputs[i]);
     if (!tape->recording || !wanted) return NULL;
@@ -130,7 +140,53 @@ TapeNode *tape_record(Tape *tape, const char *op, void (*backward)(Tape *, TapeN
     node->inputs = tape_alloc(tape, input_count * sizeof *inputs);
     if (input_count) memcpy(node->inputs, inputs, input_count * sizeof *inputs);
     node->input_count = input_count;
+    node->reads = TAPE_READS_INPUTS | TAPE_READS_OUTPUT;
     return node;
+}
+
+// ---- operations in place ------------------------------------------------------------------------
+
+void tape_backward_reads(TapeNode *node, int reads) {
+    if (node) node->reads = reads;
+}
+
+static bool takes(const TapeNode *node, const Tensor *base) {
+    for (size_t i = 0; i < node->input_count; i++)
+        if (node->inputs[i] && node->inputs[i]->base == base) return true;
+    return false;
+}
+
+// Looks at the nodes back to the one that has made the memory, most often the last one.
+bool tape_may_overwrite(const Tape *tape, const Tensor *x) {
+    for (size_t i = x->base ? tape->count : 0; i-- > 0;) {
+        const TapeNode *node = &tape->nodes[i];
+        const bool input = takes(node, x->base), output = node->output->base == x->base;
+        if ((input && node->reads & TAPE_READS_INPUTS) ||
+            (output && node->reads & TAPE_READS_OUTPUT))
+            return false;
+        if (output && !input) break;
+    }
+    return x->base != NULL;
+}
+
+void tape_overwrite(Tensor *x, Tensor *y, const char *op) {
+    if (!x->base) return;
+    x->base->overwritten = op;
+    x->base->last_version++;
+    if (y) y->version = x->base->last_version;
+}
+
+bool tape_check_values(Tape *tape, const char *op, Tensor *const *tensors, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const Tensor *x = tensors[i], *base = x ? x->base : NULL;
+        if (!base || x->version == base->last_version) continue;
+        tape_fail(tape, op,
+                  "input %zu, %s, has been modified by an inplace operation, %s: give that one "
+                  "op_clone(tape, x) instead of x",
+                  i, tensor_describe(x).text, base->overwritten);
+        return false;
+    }
+    return true;
 }
 
 Tensor *tape_fail(Tape *tape, const char *op, const char *format, ...) {

@@ -55,6 +55,7 @@ struct TapeNode {
     Tensor *output;
     void *saved;  // the operation's own struct for backward, from tape_alloc; or NULL
     bool reached; // the loss depends on the output (set by the counting pass)
+    int reads;    // tape_backward_reads
 };
 
 struct Tape {
@@ -100,8 +101,9 @@ Tensor *tape_tensor(Tape *tape, DType dtype, int ndim, const size_t *shape);
 // Returns a tensor over the caller's device memory, which must outlive the step: an input.
 Tensor *tape_view(Tape *tape, DType dtype, int ndim, const size_t *shape, void *data);
 // Returns another tensor over x's memory, of x's shape: the output of an identity or of an
-// operation in place.
+// operation in place. tape_alias_as: of as many elements in another shape.
 Tensor *tape_alias(Tape *tape, const Tensor *x);
+Tensor *tape_alias_as(Tape *tape, const Tensor *x, int ndim, const size_t *shape);
 // Returns a tensor with a copy of host data on the tape's device: an input.
 Tensor *tape_input(Tape *tape, DType dtype, int ndim, const size_t *shape, const void *host);
 // Both return memory that is valid until the tape is reset: tape_alloc on the host, for structs and
@@ -116,6 +118,24 @@ void *tape_scratch(Tape *tape, size_t bytes);
 // NULL is returned.
 TapeNode *tape_record(Tape *tape, const char *op, void (*backward)(Tape *, TapeNode *),
                       Tensor *output, size_t input_count, Tensor *const *inputs, void *saved);
+
+// ---- operations in place ------------------------------------------------------------------------
+// An operation may overwrite its input's memory if nothing reads the input's values afterwards: no
+// recorded backward (tape_may_overwrite), and no later operation. The later operation fails, with
+// the name of the one that has overwritten; op_clone before that one keeps the values. Source:
+// PyTorch's version counters ("modified by an inplace operation").
+
+// Which values the backward of `node` (NULL is fine) reads, besides gradients: a sum of the two, or
+// 0. Without this call, both: right for any operation, and a copy more where one is in place.
+enum { TAPE_READS_INPUTS = 1, TAPE_READS_OUTPUT = 2 };
+void tape_backward_reads(TapeNode *node, int reads);
+// Whether x is in memory of the tape whose values no backward needs.
+bool tape_may_overwrite(const Tape *tape, const Tensor *x);
+// `op` overwrites x's memory. y: the alias of x that stands for the new contents; or NULL.
+void tape_overwrite(Tensor *x, Tensor *y, const char *op);
+// Whether the tensors (NULL: absent) still have their values; if not, fails in the name of op.
+// tape_record calls it.
+bool tape_check_values(Tape *tape, const char *op, Tensor *const *tensors, size_t count);
 
 // Records an error "op on device: message". Always returns NULL.
 Tensor *tape_fail(Tape *tape, const char *op, const char *format, ...)

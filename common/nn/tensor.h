@@ -52,6 +52,12 @@ typedef struct Tensor {
     // Used by the tape during backward: recorded uses that have not contributed yet.
     int pending_uses;
 
+    // Of an activation: whose memory this is (tape.h, "in place"). NULL: memory that no operation
+    // may overwrite, as a parameter's or an input's.
+    struct Tensor *base;       // the first tensor of the memory; may be this one
+    const char *overwritten;   // base's: the last operation that has overwritten the memory
+    int version, last_version; // the contents that this tensor stands for; base's: those now
+
     const TensorShard *shard; // its owner's; NULL: the tensor is whole
 
     // A tuple (nn/tuple.h): several tensors passed as one. NULL: an ordinary tensor.

@@ -14,12 +14,14 @@ static Tensor *tuple_alloc(Tape *tape, int count) {
 
 Tensor *tuple_create(Tape *tape, Tensor *const *items, int count) {
     Tensor *tuple = tuple_alloc(tape, count);
+    if (!tape_check_values(tape, "tuple", items, (size_t)count)) return NULL;
     for (int i = 0; i < count; i++) tuple->items[i] = op_float32(tape, items[i]);
     return tuple;
 }
 
 Tensor *tuple_keep(Tape *tape, Tensor *const *items, int count) {
     Tensor *tuple = tuple_alloc(tape, count);
+    if (!tape_check_values(tape, "tuple", items, (size_t)count)) return NULL;
     for (int i = 0; i < count; i++) tuple->items[i] = items[i];
     return tuple;
 }

@@ -127,7 +127,8 @@ static Tensor *train(Tape *tape, Tensor *x, const BatchNormState *state, Process
         kernels_of(tape)->norm->batch_norm_apply(&s->norm.of, y->data);
     else
         kernels_of(tape)->halves->batch_norm_apply(s->stored, &s->norm, y->data);
-    tape_record(tape, OP, backward, y, 3, (Tensor *[]){x, state->weight, state->bias}, s);
+    Tensor *const inputs[] = {x, state->weight, state->bias};
+    tape_backward_reads(tape_record(tape, OP, backward, y, 3, inputs, s), TAPE_READS_INPUTS);
     return y;
 }
 

@@ -46,7 +46,7 @@ static void record_identities(Tape *tape, const char *op, void (*backward)(Tape 
         Tensor *x = tensors[i];
         if (!x || !x->requires_grad || !tape->recording) continue;
         tensors[i] = tape_alias(tape, x);
-        tape_record(tape, op, backward, tensors[i], 1, &x, saved);
+        tape_backward_reads(tape_record(tape, op, backward, tensors[i], 1, &x, saved), 0);
     }
 }
 

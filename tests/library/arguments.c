@@ -155,6 +155,10 @@ static void after(const Tensor *result) {
     if (!result) (void)tape_error(training(), &err);
 }
 
+static void backward_of(Tensor *loss) {
+    (void)tape_backward(training(), loss, &err);
+}
+
 static Module *wrapped(void) {
     Device *list[] = {device()};
     return data_parallel(layer_linear(list[0], 2, 2), list, 1, &err);
@@ -259,7 +263,8 @@ static void without_error(void) {
     CALL(68, "config->kind",                                                                       \
          (void)optimizer_create(layer_linear(device(), 2, 2),                                      \
                                 &(OptimizerConfig){.kind = (OptimizerKind)77}))                    \
-    CALL(69, "stride", (void)layer_avg_pool(2, 0, 0))
+    CALL(69, "stride", (void)layer_avg_pool(2, 0, 0))                                              \
+    CALL(70, "max_pool", backward_of(op_max_pool(training(), picture(), 0, 0, 0)))
 
 #define DEFINE(number, word, ...)     \
     static void call_##number(void) { \

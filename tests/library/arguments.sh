@@ -43,6 +43,12 @@ find "$build/include/ddpc" -name '*.h' -exec cat {} + |
     sed -nE 's/^void ([a-z_]+_close)\([A-Za-z]+ \*[a-z]+\);.*/\1(NULL);/p' | sort -u >closes.h
 checks=$((checks + 1))
 [ "$(wc -l <closes.h)" -ge 10 ] || fail "only these _close: $(cat closes.h)"
+# Each line of may_be_null.txt is about an argument that exists: not about one that has another name now.
+checks=$((checks + 1))
+grep '^[^#]' "$root/common/cmake/may_be_null.txt" | while IFS= read -r pattern; do
+    grep -qE "^// $pattern may be NULL$" "$build/lib/guards.c" || echo "$pattern"
+done >unused.txt
+[ ! -s unused.txt ] || fail "may_be_null.txt: no public function has $(cat unused.txt)"
 # No public function is left out: each with a pointer is guarded, or its pointers may all be NULL.
 run 'compilation' "$cc" -std=c11 -D_GNU_SOURCE -I. -I"$root" -I"$build/include" "$root/tests/library/arguments.c" -o arguments \
     -L"$build/lib" -lddpc "-Wl,-rpath,$build/lib" -lm

@@ -164,7 +164,56 @@ static Tensor *build_attention(Tape *tape, Tensor **x) { // texts of five tokens
 static Tensor *build_attention_twice(Tape *tape, Tensor **x) {
     return op_add(tape, op_attention(tape, x[0], 3, 1), op_attention(tape, x[0], 2, 2));
 }
+// ---- operations in place after one whose backward reads what they would overwrite
+
+static Tensor *gelu(Tape *tape, Tensor *x) {
+    return op_activation(tape, ACTIVATION_GELU, x);
+}
+static Tensor *build_gelu_of_relu(Tape *tape, Tensor **x) { // the relu's mask, and flatten's alias
+    return gelu(tape, op_flatten(tape, op_relu(tape, op_linear(tape, x[0], x[1], x[2]))));
+}
+static Tensor *build_gelu_of_norm_relu(Tape *tape, Tensor **x) {
+    return gelu(tape, build_batch_norm_relu(tape, x));
+}
+static Tensor *build_gelu_of_attention(Tape *tape, Tensor **x) {
+    return gelu(tape, op_attention(tape, x[0], 5, 3));
+}
+static Tensor *build_relu_beside_linear(Tape *tape, Tensor **x) { // which has read the same input
+    Tensor *y = op_linear(tape, x[0], x[1], x[2]), *product = op_linear(tape, y, x[3], NULL);
+    return op_add(tape, product, op_relu(tape, op_flatten(tape, y)));
+}
+static Tensor *build_relu_of_clone(Tape *tape, Tensor **x) {
+    Tensor *sum = op_add(tape, x[0], x[1]), *y = op_relu(tape, op_clone(tape, sum));
+    return op_add(tape, sum, y);
+}
+// An operation of a program's own, x^3: its gradient is computed from input and output.
+static void cube_backward(Tape *tape, TapeNode *node) {
+    Tensor *x = node->inputs[0];
+    bool add;
+    float *dx = tape_grad(tape, x, &add);
+    for (size_t i = 0; i < tensor_count(x); i++) {
+        const float slope = 3 * tensor_f32(x)[i] * cbrtf(tensor_f32(node->output)[i]);
+        dx[i] = (add ? dx[i] : 0) + node->output->grad[i] * slope;
+    }
+    tape_grad_done(tape, x);
+}
+static Tensor *build_gelus_beside_own(Tape *tape, Tensor **x) {
+    Tensor *sum = op_add(tape, x[0], x[1]), *y = tape_tensor(tape, DTYPE_F32, 2, sum->shape);
+    for (size_t i = 0; i < tensor_count(y); i++) tensor_f32(y)[i] = powf(tensor_f32(sum)[i], 3);
+    tape_record(tape, "cube", cube_backward, y, 1, &sum, NULL);
+    return op_add(tape, gelu(tape, y), gelu(tape, sum));
+}
+
 static const Case CASES[] = {
+    {"gelu of a relu", 3, {{2, {3, 5}}, {2, {4, 5}}, {1, {4}}}, build_gelu_of_relu},
+    {"gelu of a norm's relu", 3, {{4, {3, 4, 3, 2}}, {1, {4}}, {1, {4}}}, build_gelu_of_norm_relu},
+    {"gelu of attention", 1, {{2, {10, 36}}}, build_gelu_of_attention},
+    {"relu beside a linear",
+     4,
+     {{2, {3, 5}}, {2, {4, 5}}, {1, {4}}, {2, {4, 4}}},
+     build_relu_beside_linear},
+    {"relu of a clone", 2, {{2, {4, 9}}, {2, {4, 9}}}, build_relu_of_clone},
+    {"gelus beside an own operation", 2, {{2, {4, 9}}, {2, {4, 9}}}, build_gelus_beside_own},
     {"embedding", 2, {{2, {8, 5}}, {2, {4, 5}}}, build_embedding},
     {"layer_norm", 3, {{2, {5, 7}}, {1, {7}}, {1, {7}}}, build_layer_norm},
     {"gelu", 2, {{2, {4, 9}}, {2, {4, 9}}}, build_gelu},

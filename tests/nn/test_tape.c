@@ -9,6 +9,7 @@
 
 #include "common/base/rng.h"
 #include "common/nn/ops.h"
+#include "common/nn/tuple.h"
 
 static Device *device;
 static Tape *tape;
@@ -308,6 +309,65 @@ static void errors_stick_and_name_op_and_device(void **state) {
     check_message(&err, "linear on cpu:0: input [2, 3] does not fit a weight of [4, 5]");
 }
 
+// ---- operations in place ------------------------------------------------------------------------
+
+static Tensor *product_of(uint64_t stream) { // whose backward does not read what it has computed
+    Tensor *x = random_tensor(2, (size_t[]){2, 3}, stream);
+    Tensor *w = random_tensor(2, (size_t[]){4, 3}, stream + 1);
+    w->requires_grad = true;
+    return op_linear(tape, x, w, NULL);
+}
+
+// Memory is shared where nothing reads what was there, and only there.
+static void in_place_where_nothing_reads_the_input(void **state) {
+    (void)state;
+    for (int recording = 0; recording < 2; recording++) {
+        tape_reset(tape);
+        tape->recording = recording;
+        Tensor *product = product_of(1), *relu = op_relu(tape, product);
+        assert_ptr_equal(relu->data, product->data);
+        Tensor *again = op_relu(tape, relu); // the first one's backward reads its output
+        assert_int_equal(again->data == relu->data, !recording);
+        Tensor *sum = op_add(tape, product_of(3), again), *flat = op_flatten(tape, sum);
+        assert_ptr_equal(op_relu(tape, flat)->data, sum->data);
+        Tensor *input = number(-5);
+        assert_float_equal(tensor_item(op_relu(tape, input)), 0, 0);
+        assert_float_equal(tensor_item(input), -5, 0);
+        Error err = {0};
+        CHECK_OK(tape_error(tape, &err) == 0, err);
+    }
+}
+
+// An operation that gets a tensor whose values are gone fails, and says who took them.
+static void a_tensor_that_was_overwritten_is_refused(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 6; kind++) {
+        tape_reset(tape);
+        tape->recording = kind != 1;
+        Tensor *x = product_of(1), *flat = op_flatten(tape, x);
+        Tensor *y = op_activation(tape, kind == 2 ? ACTIVATION_GELU : ACTIVATION_RELU, x);
+        assert_non_null(op_add(tape, y, y)); // the output has the memory now
+        Error err = {0};
+        CHECK_OK(tape_error(tape, &err) == 0, err);
+        if (kind == 3)
+            assert_null(op_relu(tape, x));
+        else if (kind == 4)
+            assert_null(tuple_create(tape, (Tensor *[]){y, x}, 2));
+        else if (kind == 5)
+            (void)op_add(tape, y, flat); // an alias, made before
+        else
+            (void)op_add(tape, y, x);
+        assert_int_equal(tape_error(tape, &err), -1);
+        const char *op = kind == 3 ? "relu" : kind == 4 ? "tuple" : "add";
+        char expected[200];
+        snprintf(expected, sizeof expected,
+                 "%s on cpu:0: input %d, [2, 4], has been modified by an inplace operation, %s: "
+                 "give that one op_clone(tape, x) instead of x",
+                 op, kind != 3, kind == 2 ? "gelu" : "relu");
+        check_message(&err, expected);
+    }
+}
+
 int main(void) {
 #define WITH_TAPE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -320,6 +380,8 @@ int main(void) {
         WITH_TAPE(a_step_repeats_without_new_memory),
         WITH_TAPE(without_recording_nothing_is_kept),
         WITH_TAPE(errors_stick_and_name_op_and_device),
+        WITH_TAPE(in_place_where_nothing_reads_the_input),
+        WITH_TAPE(a_tensor_that_was_overwritten_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
