@@ -11,20 +11,27 @@ fail() {
     failures=$((failures + 1))
 }
 
+# "NAME own shared wrapped": which of these a program is
+cd "$bin"
+programs=$({
+    readelf -d ./* 2>/dev/null | awk '/^File: / { name = $2 } /NEEDED.*librooms\.so/ { print name, "shared" }'
+    nm -A ./* 2>/dev/null | awk -F : '/ T error_set$/ { print $1, "own" } / __wrap_/ { print $1, "wrapped" }'
+} | sort -u | awk '{ all[$1] = all[$1] " " $2 } END { for (name in all) print substr(name, 3) all[name] }')
 shared=0
-for program in "$bin"/*; do
-    name=${program##*/} how=
-    readelf -d "$program" 2>/dev/null | grep -q 'NEEDED.*librooms\.so' && how=shared shared=$((shared + 1))
-    nm --defined-only "$program" 2>/dev/null | grep -q ' T error_set$' && how="$how own"
-    ! nm "$program" 2>/dev/null | grep -q ' __wrap_' || how="$how wrapped"
+while read -r name how; do
     case "$name $how" in
-    *'shared own') fail "$name links librooms.so and a room's archive" ;;
+    *shared) shared=$((shared + 1)) ;;
+    esac
+    case "$name $how" in
+    *' own shared') fail "$name links librooms.so and a room's archive" ;;
     train_*' own' | ddprun' '* | flight_report' '* | compare_tensors' '* | merge_traces' '* | dump_data' '* | bench_*) ;;
     *' own wrapped') ;; # ld --wrap, which a shared object's own calls escape
     tutorial_grader' '* | tutorial_host' '* | tutorial_capstone_*' '*) ;; # a student's file calls them
-    *own) fail "$name links archives: it is linked anew for each source that changes" ;;
+    *' own') fail "$name links archives: it is linked anew for each source that changes" ;;
     esac
-done
+done <<END
+$programs
+END
 [ "$shared" != 0 ] || fail "no program links librooms.so"
 if [ -e "$build/build.ninja" ]; then # after "||" stands what is only made before
     waiting=$(sed -n 's/ || .*//; s/^build bin\/\([^:]*\):.*librooms\.so.*/\1/p' "$build/build.ninja")
