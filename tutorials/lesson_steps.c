@@ -76,16 +76,16 @@ static const Step STEPS[] = {
     {22, "gather-ahead", "gathers the next unit while one computes",
      "ddprun --nproc-per-node 4 tutorial_22 --show", "unit-layers|show",
      "none|no-overlap|all-at-once|own-order"},
-    {23, "less-to-send", "sends gradients with fewer bytes",
+    {23, "sixteen-bits", "sends gradients in 16 bits",
      "ddprun --nproc-per-node 2 tutorial_23 --wire bf16", "wire|scale", "none|own-inf"},
-    {23, "rank-1", "sends each matrix of gradients as a column times a row",
-     "ddprun --nproc-per-node 2 tutorial_23_rank_1", "", "none|no-feedback"},
-    {24, "gpus", "", "", "", "none"}, // a program without a Lesson
-    {25, "hangs", "stops early, and what can go wrong with that",
-     "ddprun --nproc-per-node 3 tutorial_25 --epochs 4", "timeout|stop-below",
+    {24, "powersgd", "sends each matrix of gradients as a column times a row",
+     "ddprun --nproc-per-node 2 tutorial_24", "", "none|no-feedback"},
+    {25, "gpus", "", "", "", "none"}, // a program without a Lesson
+    {26, "hangs", "stops early, and what can go wrong with that",
+     "ddprun --nproc-per-node 3 tutorial_26 --epochs 4", "timeout|stop-below",
      "none|lonely-if|lone-stop|barrier|stuck|dead"},
-    {26, "machines", "trains on several machines",
-     "ddprun --nnodes 2 --node-rank 0 --nproc-per-node 2 --master-addr 10.0.0.1 tutorial_26",
+    {27, "machines", "trains on several machines",
+     "ddprun --nnodes 2 --node-rank 0 --nproc-per-node 2 --master-addr 10.0.0.1 tutorial_27",
      "scratch", "none|global-rank|prepare-once"},
 };
 // clang-format on

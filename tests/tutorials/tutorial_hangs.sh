@@ -1,5 +1,5 @@
 #!/bin/sh
-# tutorial_hangs.sh BIN_DIR: step 25 trains as step 9 does and stops by agreement; each of its mistakes ends the job
+# tutorial_hangs.sh BIN_DIR: step 26 trains as step 9 does and stops by agreement; each of its mistakes ends the job
 # with the message that the page shows, and the flight records name the rank.
 . "$(dirname "$0")/../programs/checks.sh"
 
@@ -9,7 +9,7 @@ hang() { # MISTAKE STATUS 'regular expression' [OPTION...]: the job ends with it
     mistake=$1 wanted=$2 words=$3 status=0
     shift 3
     rm -rf flight
-    DDPC_FLIGHT_DIR=flight ranks "$bin/tutorial_25" --no-eval --timeout 5 --break="$mistake" "$@" \
+    DDPC_FLIGHT_DIR=flight ranks "$bin/tutorial_26" --no-eval --timeout 5 --break="$mistake" "$@" \
         >out.txt 2>err.txt </dev/null || status=$?
     [ "$status" = "$wanted" ] || fail "$mistake: status $status, not $wanted: $(cat err.txt)"
     grep -qE -- "$words" err.txt || fail "$mistake: no \"$words\": $(cat err.txt)"
@@ -21,9 +21,9 @@ blames() { # 'words'
 
 # ---- as it should be ---------------------------------------------------------------------------------------
 run 'step 9' ranks "$bin/tutorial_09" --steps 30 --no-eval --save replicas
-run 'step 25' ranks "$bin/tutorial_25" --steps 30 --no-eval --save stopping
-cmp replicas stopping || fail "step 25 has other weights than step 9"
-run 'an agreed stop' ranks "$bin/tutorial_25" --steps 50 --no-eval --stop-below 0.3
+run 'step 26' ranks "$bin/tutorial_26" --steps 30 --no-eval --save stopping
+cmp replicas stopping || fail "step 26 has other weights than step 9"
+run 'an agreed stop' ranks "$bin/tutorial_26" --steps 50 --no-eval --stop-below 0.3
 [ "$(sed -n 's/.*ends after \([0-9]*\) steps/\1/p' out.txt | sort | uniq -c | awk '{ print $1 }')" = 3 ] ||
     fail "the ranks do not stop together: $(cat out.txt)"
 ! grep -q 'after 50 steps' out.txt || fail "no rank stopped early: $(cat out.txt)"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# tutorial_less_to_send.sh BIN_DIR: step 23 sends as many bytes as its page says, keeps the accuracy that it says, and
-# skips a step on all ranks or on none; without error feedback, or with a rank's own look, it does not.
+# tutorial_less_to_send.sh BIN_DIR: steps 23 and 24 send as many bytes as their pages say and keep the accuracy that they
+# say; step 23 skips a step on all ranks or on none. Without error feedback, or with a rank's own check, they do not.
 . "$(dirname "$0")/../programs/checks.sh"
 
 ranks() { # RANKS PROGRAM ...
@@ -33,14 +33,14 @@ train bf16
 sends 101652
 equal
 [ $((all - $(accuracy))) -lt 200 ] || fail "bf16 costs accuracy: $all, $(accuracy)"
-rank_1() { run 'rank 1' ranks 2 "$bin/tutorial_23_rank_1" --epochs 4 "$@"; }
-rank_1
+powersgd() { run 'PowerSGD' ranks 2 "$bin/tutorial_24" --epochs 4 "$@"; }
+powersgd
 sends 4944
 equal
-rank_1=$(accuracy)
-[ $((all - rank_1)) -lt 1000 ] || fail "rank 1 costs too much: $all, $rank_1"
-rank_1 --break=no-feedback
-[ "$(accuracy)" -lt $((rank_1 - 500)) ] || fail "without error feedback it is as good: $rank_1, $(accuracy)"
+product=$(accuracy)
+[ $((all - product)) -lt 1000 ] || fail "PowerSGD costs too much: $all, $product"
+powersgd --break=no-feedback
+[ "$(accuracy)" -lt $((product - 500)) ] || fail "without error feedback it is as good: $product, $(accuracy)"
 
 # ---- fp16 --------------------------------------------------------------------------------------------------
 train fp16 --scale 1 --no-eval
@@ -51,7 +51,7 @@ equal
 run 'a joint decision' ranks 3 "$bin/tutorial_23" --steps 4 --no-eval --wire fp16 --scale 1.5e6
 [ "$(grep -c 'skips step 0' out.txt)" = 3 ] || fail "not all ranks skip step 0: $(cat out.txt)"
 equal
-run 'a look of its own' ranks 3 "$bin/tutorial_23" --steps 1 --no-eval --wire fp16 --scale 1.5e6 --break=own-inf
+run 'a check of its own' ranks 3 "$bin/tutorial_23" --steps 1 --no-eval --wire fp16 --scale 1.5e6 --break=own-inf
 [ "$(grep -c 'skips step 0' out.txt)" = 1 ] || fail "not one rank skips step 0: $(cat out.txt)"
 ! grep -q '^replicas: equal$' out.txt || fail "the replicas are equal: $(cat out.txt)"
 tally tutorial_less_to_send

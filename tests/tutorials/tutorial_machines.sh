@@ -1,5 +1,5 @@
 #!/bin/sh
-# tutorial_machines.sh BIN_DIR: step 26 on two nodes, which are two launchers on one machine, has the weights of as
+# tutorial_machines.sh BIN_DIR: step 27 on two nodes, which are two launchers on one machine, has the weights of as
 # many ranks on one node; and what goes by the wrong one of a rank's two numbers fails on the second node.
 . "$(dirname "$0")/../programs/checks.sh"
 export DDPRUN_TOKEN=secret
@@ -10,7 +10,7 @@ node() { # NODE OPTION...: its output is in nodeN.txt
     rm -rf "disk$node"
     mkdir "disk$node"
     "$bin/ddprun" --nnodes 2 --node-rank "$node" --master-port "$port" --nproc-per-node 2 --start-timeout 60 \
-        "$bin/tutorial_26" --no-eval --scratch "disk$node" "$@" >"node$node.txt" 2>"node$node.err" </dev/null
+        "$bin/tutorial_27" --no-eval --scratch "disk$node" "$@" >"node$node.txt" 2>"node$node.err" </dev/null
 }
 both() { # OPTION...: on both nodes; fails if one of them does
     checks=$((checks + 1))
@@ -44,7 +44,7 @@ port=$("$bin/ddprun" sh -c 'echo $MASTER_PORT')
 mkdir -p disk0
 task() { # NUMBER: as srun starts it
     SLURM_PROCID=$1 SLURM_NTASKS=2 SLURM_LOCALID=$1 SLURM_STEP_ID=0 MASTER_PORT=$port \
-        "$bin/tutorial_26" --steps 30 --no-eval --scratch disk0 --save srun >"task$1.txt" 2>&1 </dev/null
+        "$bin/tutorial_27" --steps 30 --no-eval --scratch disk0 --save srun >"task$1.txt" 2>&1 </dev/null
 }
 checks=$((checks + 1))
 task 1 &

@@ -1,10 +1,10 @@
 #!/bin/sh
-# tutorial_streams.sh BIN_DIR: step 24's step has one result in all orders, and without one of its waits exactly as
+# tutorial_streams.sh BIN_DIR: step 25's step has one result in all orders, and without one of its waits exactly as
 # many as its page derives.
 . "$(dirname "$0")/../programs/checks.sh"
 
 results() { # NUMBER MISTAKE
-    run "$2" "$bin/tutorial_24" --orders 20000 --break="$2"
+    run "$2" "$bin/tutorial_25" --orders 20000 --break="$2"
     grep -qx "20000 orders, $1 different results" out.txt || fail "$2: not $1 results: $(cat out.txt)"
 }
 results 1 none

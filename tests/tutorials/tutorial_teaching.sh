@@ -16,7 +16,7 @@ command -v python3 >/dev/null && python3 -c 'import tomllib' 2>/dev/null || {
 for seed in '' anna; do
     # shellcheck disable=SC2086
     run "answers, seed '$seed'" "$teaching/exam" --check $seed
-    grep -qE '^exam: (2[5-9]|3[0-9]) of 44 answers checked, 0 differ$' out.txt || fail "other answers: $(cat out.txt)"
+    grep -qE '^exam: (2[5-9]|3[0-9]) of 45 answers checked, 0 differ$' out.txt || fail "other answers: $(cat out.txt)"
 done
 sed 's/^answer = "rows"$/answer = "rows - 1"/' "$teaching/exam.toml" >planted.toml
 mkdir -p planted/teaching && cp planted.toml planted/teaching/exam.toml && cp "$teaching/exam" planted/teaching/
@@ -26,7 +26,7 @@ checks=$((checks + 1))
 for lang in en zh; do
     run "the paper in $lang" "$teaching/exam" --lang $lang --answers
     checks=$((checks + 2))
-    [ "$(grep -c '^## ' out.txt)" = 44 ] || fail "not 44 questions"
+    [ "$(grep -c '^## ' out.txt)" = 45 ] || fail "not 45 questions"
     ! grep -n '[{}]' out.txt | grep -v '[$]{' || fail "a number was not filled in"
 done
 run 'handouts' "$tutorials/handout" --seed 2026 "$work/class" anna bert

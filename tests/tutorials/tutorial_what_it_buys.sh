@@ -1,5 +1,5 @@
 #!/bin/sh
-# tutorial_what_it_buys.sh BIN_DIR: step 27's algebra is that of bench_scale, number for number, for networks with
+# tutorial_what_it_buys.sh BIN_DIR: step 28's algebra is that of bench_scale, number for number, for networks with
 # which both can be asked; and its mistake, a model without latency, sees no harm in many buckets.
 . "$(dirname "$0")/../programs/checks.sh"
 
@@ -15,7 +15,7 @@ profile() {
         print "]}" }' >"$2"
 }
 
-# Columns by their names; DP's 3 (W - 1) messages of 0 bytes, for rows and outputs, are not in step 27's model.
+# Columns by their names; DP's 3 (W - 1) messages of 0 bytes, for rows and outputs, are not in step 28's model.
 for job in '1 25 20' '7 10 50' '16 100 0'; do
     set -- $job
     profile "$1" even.json
@@ -25,20 +25,20 @@ for job in '1 25 20' '7 10 50' '16 100 0'; do
         { step[$(at["devices"]), $(at["strategy"])] = $(at["step"]); order[$(at["devices"])] = 1 }
         END { for (w = 1; w <= 4096; w *= 2)
             printf "%d %.2f %.2f\n", w, step[w, "dp"] - 3 * (w - 1) * us / 1000, step[w, "ddp"] }' >bench.txt
-    run "step 27, $job" "$bin/tutorial_27" --bytes $bytes --tensors "$1" --buckets "$1" --compute-ms 90 --gbit "$2" \
+    run "step 28, $job" "$bin/tutorial_28" --bytes $bytes --tensors "$1" --buckets "$1" --compute-ms 90 --gbit "$2" \
         --latency-us "$3"
     awk 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
         { printf "%d %.2f %.2f\n", $1, $(at["dp_ms"]), $(at["ddp_ms"]) }' out.txt >tutorial.txt
     paste -d ' ' bench.txt tutorial.txt | awk 'function off(a, b) { return a > b ? a - b : b - a }
         $1 != $4 || off($2, $5) > 0.0101 || off($3, $6) > 0.0101 { bad = 1 } END { exit bad || NR != 13 }' ||
-        fail "$job: bench_scale and step 27 differ: $(paste bench.txt tutorial.txt)"
+        fail "$job: bench_scale and step 28 differ: $(paste bench.txt tutorial.txt)"
 done
 
 # ---- many buckets ------------------------------------------------------------------------------------------
 ddp_ms() { # BUCKETS [OPTION...]
     buckets=$1
     shift
-    "$bin/tutorial_27" --bytes $bytes --tensors 161 --compute-ms 90 --gbit 25 --latency-us 20 --devices 64 \
+    "$bin/tutorial_28" --bytes $bytes --tensors 161 --compute-ms 90 --gbit 25 --latency-us 20 --devices 64 \
         --buckets "$buckets" "$@" | awk 'END { print $4 }'
 }
 checks=$((checks + 2))

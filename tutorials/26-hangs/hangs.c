@@ -1,0 +1,106 @@
+/* hangs.c: step 26: training ends early, and all ranks have to take that decision together. */
+#include "tutorials/lesson.h"
+#include "tutorials/ranks.h"
+
+typedef struct Trainer {
+    Rendezvous me; // which rank this is, and of how many
+    ProcessGroup *group;
+    Device *device;
+    Module *model;
+    Tape *tape;
+    NamedTensors tensors;  // the model's parameters and buffers
+    bool expects_backward; // the last forward went through the wrapper
+} Trainer;
+
+// Wrapping: the weights and buffers of all ranks become rank 0's. Once.
+static void wrap(const Trainer *t) {
+    for (size_t k = 0; k < t->tensors.count; k++) {
+        Tensor *tensor = t->tensors.items[k].tensor;
+        ranks_run(t->group, pg_broadcast(tensor->data, tensor_bytes(tensor), PG_U8, 0));
+    }
+}
+
+// The wrapper's forward: notes that the gradients of this one are to be averaged.
+static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
+    t->expects_backward = true;
+    return module_forward(t->model, t->tape, x);
+}
+
+// After backward: the gradients of all ranks become their mean.
+static void average_gradients(Trainer *t) {
+    for (size_t k = 0; t->expects_backward && k < t->tensors.count; k++) {
+        Tensor *tensor = t->tensors.items[k].tensor;
+        if (tensor->requires_grad) // else it is a buffer
+            ranks_run(t->group, pg_all_reduce(tensor->grad, tensor_count(tensor), PG_F32, PG_AVG));
+    }
+    t->expects_backward = false;
+}
+
+// Leaves the mean gradients of all ranks in the model, and returns the loss of this rank's rows.
+static double compute_gradients(Trainer *t, const Batch *batch) {
+    size_t begin, end;
+    chunk_bounds(batch->count, (size_t)t->me.world_size, (size_t)t->me.rank, &begin, &end);
+    module_zero_grad(t->model);
+    Rows rows = lesson_rows(t->tape, batch, begin, end);
+    Tensor *outputs = wrapper_forward(t, rows.samples);
+    Tensor *loss = lesson_loss(t->tape, outputs, rows.target, rows.count); // of its own rows
+    double value = lesson_backward(t->tape, loss);
+    average_gradients(t);
+    tape_reset(t->tape);
+    return value;
+}
+
+// ANCHOR: decisions
+// Prints the mean of the ranks' losses in the steps that are logged. All ranks know which those
+// are, and only one of them prints; but all are needed for the mean.
+static void report(const Trainer *t, Lesson *lesson, double loss) {
+    if (!lesson_is_logged(lesson)) return;
+    ranks_run(t->group, pg_all_reduce(&loss, 1, PG_F64, PG_AVG));
+    lesson_report(lesson, loss);
+}
+
+// Each rank looks at its own rows, so each has an opinion. All stop as soon as one wants to.
+static bool agree_to_stop(const Trainer *t, const Lesson *lesson, double own_loss) {
+    int32_t stop = own_loss < lesson->stop_below;
+    ranks_run(t->group, pg_all_reduce(&stop, 1, PG_I32, PG_MAX));
+    return stop;
+}
+// ANCHOR_END: decisions
+
+static void trainer_open(Trainer *t, const Lesson *lesson) {
+    t->device = lesson_device(t->me.local_rank);
+    t->model = lesson_model(lesson, t->device, t->me.rank);
+    t->tape = tape_create(t->device, NULL);
+    t->tensors = module_tensors(t->model, MODULE_STATE);
+    wrap(t);
+}
+
+static void trainer_close(Trainer *t) {
+    named_tensors_free(&t->tensors);
+    tape_close(t->tape);
+    module_close(t->model);
+    device_close(t->device);
+    pg_close(t->group);
+}
+
+int main(int argc, char **argv) {
+    Lesson lesson;
+    Trainer trainer = {0};
+    lesson_begin(&lesson, "hangs", argc, argv);
+    trainer.group = ranks_join(&trainer.me, &lesson);
+    trainer_open(&trainer, &lesson);
+    Optimizer *optimizer = lesson_optimizer(&lesson, trainer.model);
+
+    for (const Batch *batch; (batch = lesson_next(&lesson));) {
+        double loss = compute_gradients(&trainer, batch);
+        optimizer_step(optimizer, lesson_lr(&lesson));
+        report(&trainer, &lesson, loss);
+        if (agree_to_stop(&trainer, &lesson, loss)) break;
+    }
+
+    printf("rank %d ends after %zu steps\n", trainer.me.rank, lesson.step);
+    lesson_end(&lesson, trainer.model);
+    optimizer_close(optimizer);
+    trainer_close(&trainer);
+    return STATUS_OK;
+}
