@@ -23,7 +23,7 @@ typedef struct Simulation {
     BucketTime *buckets;
     size_t bucket_count;
     sg_host_t *outer, *inner; // [devices] where a device stands when it uses that network
-    double end;               // when the last device was done
+    double messages, end;     // sent so far; when the last device was done
 } Simulation;
 
 typedef struct SimDevice {
@@ -41,6 +41,7 @@ static sg_mailbox_t mailbox(int from, int to) {
 
 static sg_comm_t start_send(const SimDevice *me, int to, double bytes) {
     static char something;
+    me->simulation->messages++;
     return sg_mailbox_put_async(mailbox(me->number, to), &something, lround(bytes));
 }
 
@@ -101,7 +102,7 @@ static void all_reduce(const SimDevice *me, double bytes) {
     sg_actor_sleep_for(cluster->call_s);
     if (cluster->algorithm == ALGORITHM_TREE) {
         up_and_down_the_tree(me, bytes);
-    } else if (cluster->algorithm == ALGORITHM_HIERARCHICAL && cluster->node_size > 1) {
+    } else if (cluster->algorithm == ALGORITHM_HIERARCHICAL) {
         rings_of_rings(me, bytes);
     } else {
         half_ring(me, 0, 1, cluster->devices, bytes);
@@ -196,7 +197,7 @@ static void move_shards(const SimDevice *me, double bytes) {
     const Simulation *s = me->simulation;
     int devices = s->cluster->devices, inside = s->cluster->node_size;
     sg_actor_sleep_for(s->cluster->call_s);
-    if (s->cluster->algorithm != ALGORITHM_HIERARCHICAL || inside == 1) {
+    if (s->cluster->algorithm != ALGORITHM_HIERARCHICAL) {
         half_ring(me, 0, 1, devices, bytes);
         return;
     }
@@ -284,6 +285,9 @@ static double run(const StepProfile *profile, const Cluster *cluster, char *plat
         sg_actor_start(actor, devices_do[strategy], 0, NULL);
     }
     simgrid_run();
+    const double most = model_messages(profile, cluster, strategy);
+    CHECK(strategy == MODEL_FSDP ? s.messages <= most : s.messages == most,
+          "a step of %.0f messages sends %.0f", most, s.messages);
     return s.end; // the child ends now, and its memory with it
 }
 

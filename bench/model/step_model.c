@@ -46,7 +46,7 @@ static double move_bucket(const Cluster *cluster, double bytes) {
     double devices = cluster->devices, inside = cluster->node_size;
     if (cluster->algorithm == ALGORITHM_TREE)
         return 2 * ceil(log2(devices)) * model_message(cluster->link, bytes);
-    if (cluster->algorithm == ALGORITHM_RING || cluster->node_size == 1)
+    if (cluster->algorithm == ALGORITHM_RING)
         return 2 * half_ring(cluster->link, bytes, devices);
     if (inside > devices) inside = devices;
     double nodes = ceil(devices / inside);
@@ -206,22 +206,20 @@ double model_fsdp_exposed(const StepProfile *profile, const Cluster *cluster, do
 // ---- messages ----------------------------------------------------------------------------------
 
 double model_messages(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy) {
-    double devices = cluster->devices, inside = cluster->node_size, each;
+    double devices = cluster->devices, inside = cluster->node_size, all;
     if (strategy == MODEL_DP) return (devices - 1) * (3 + 2 * profile->messages);
     if (inside > devices) inside = devices;
     if (cluster->algorithm == ALGORITHM_TREE && strategy == MODEL_DDP)
-        each = 2; // not at the root
-    else if (cluster->algorithm != ALGORITHM_HIERARCHICAL || cluster->node_size == 1)
-        each = 2 * (devices - 1);
+        all = 2 * (devices - 1);
+    else if (cluster->algorithm != ALGORITHM_HIERARCHICAL)
+        all = 2 * devices * (devices - 1);
     else
-        each = 2 * (inside - 1) + 2 * (ceil(devices / inside) - 1);
-    if (strategy == MODEL_FSDP) { // at most: three halves for each tensor
-        return (double)profile->tensor_count * 1.5 * devices * each;
-    }
+        all = 2 * devices * (inside - 1 + ceil(devices / inside) - 1);
+    if (strategy == MODEL_FSDP) return (double)profile->tensor_count * 1.5 * all;
     BucketTime *buckets = memory_zalloc(profile->tensor_count * sizeof *buckets);
     const double count = (double)model_buckets(profile, cluster, buckets);
     free(buckets);
-    return count * devices * each;
+    return count * all;
 }
 
 // ---- steps -------------------------------------------------------------------------------------

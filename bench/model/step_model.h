@@ -111,7 +111,7 @@ typedef double FsdpMove(void *context, double start, double bytes);
 double model_fsdp_exposed(const StepProfile *profile, const Cluster *cluster, double slow,
                           FsdpMove *move, void *context);
 
-// How many messages a step sends: for a simulation, which sends each.
+// How many messages a step sends, by FSDP at most: for a simulation, which sends each.
 double model_messages(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy);
 
 StepParts model_single(const StepProfile *profile, double rows);

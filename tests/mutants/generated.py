@@ -15,6 +15,7 @@
   --longest S     only tests that took less than S seconds then; a test that never ran is one of them
   --at-least P    exit status 1 if less than P percent are caught
   --check         runs nothing: every entry of equivalents.txt fits a line of the tree
+  --keep          appends each room's result to samples.csv; --samples prints these, and runs nothing
   --jobs N        tests that run at once (default: one for each core)
   --budget S      seconds of tests for one mutant; then it counts as survived (default: 180)
   --slack S       a test hangs after S seconds and three times what it took without a mutant (10)
@@ -46,6 +47,7 @@ from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import samples
 import sandbox
 import schemata
 
@@ -386,7 +388,7 @@ def draw_each(mutants, seed, count):
 
 
 def judge_all(a, tree, drawn, spare, phases):
-    """(mutant, verdict, by what) of each drawn mutant."""
+    """(mutant, verdict, by what) of each drawn mutant, and how many tests judged."""
     entries, results, judge = read_equivalents(a.root / EQUIVALENTS), [], Judge(tree, a)
     for number, m in enumerate(drawn + spare, 1):
         m['id'] = number
@@ -426,31 +428,27 @@ def judge_all(a, tree, drawn, spare, phases):
                 spare.remove(other)
                 singles.append(other)
     phases.end('tests of mutants')
-    return results
-
-
-KINDS = ('caught', 'equivalent', 'speed only', 'survived')
-
-
-def percent_caught(counts):
-    could = counts['caught'] + counts['survived']
-    return 100 * counts['caught'] / could if could else 100
+    return results, len(judge.tests)
 
 
 def print_table(what, table, end=lambda row: ''):
     width = max(map(len, table))
-    print(f'\n{what:{width}} ' + ' '.join(f'{k:>10}' for k in KINDS))
+    print(f'\n{what:{width}} ' + ' '.join(f'{k:>10}' for k in samples.COUNTS))
     for row in sorted(table, key=lambda r: (r == 'all', r)):
-        print(f'{row:{width}} ' + ' '.join(f'{table[row][k]:10}' for k in KINDS) + end(row))
+        print(f'{row:{width}} ' + ' '.join(f'{table[row][k]:10}' for k in samples.COUNTS) + end(row))
 
 
-def report_rooms(results):
-    """Prints the table by room; returns the rooms of which less is caught than they aim at."""
+def count_rooms(results):
     table = defaultdict(Counter)
     for m, verdict, _ in results:
         table[room_of(m['file'])][verdict] += 1
-    print_table('room', table, lambda row: f'  {percent_caught(table[row]):5.1f} % (aim {ROOMS[row]})')
-    return [row for row in table if percent_caught(table[row]) < ROOMS[row]]
+    return table
+
+
+def report_rooms(table):
+    """Prints the table by room; returns the rooms of which less is caught than they aim at."""
+    print_table('room', table, lambda row: f'  {samples.percent_caught(table[row]):5.1f} % (aim {ROOMS[row]})')
+    return [row for row in table if samples.percent_caught(table[row]) < ROOMS[row]]
 
 
 def report(results):
@@ -463,9 +461,9 @@ def report(results):
     operators = Counter(m['operator'] for m, _, _ in results)
     print('operators: ' + ', '.join(f'{k} {v}' for k, v in sorted(operators.items())))
     every = table['all']
-    print(f'{every["caught"]} of {every["caught"] + every["survived"]} caught ({percent_caught(every):.1f} %); '
+    print(f'{every["caught"]} of {every["caught"] + every["survived"]} caught ({samples.percent_caught(every):.1f} %); '
           f'equivalent {100 * every["equivalent"] / max(1, len(results)):.1f} % of the sample')
-    return percent_caught(every)
+    return samples.percent_caught(every)
 
 
 def read_arguments():
@@ -482,8 +480,8 @@ def read_arguments():
     p.add_argument('--slack', type=float, default=10)
     p.add_argument('--tests', default='')
     p.add_argument('--longest', type=float, default=float('inf'))
-    p.add_argument('--quick', action='store_true')
-    p.add_argument('--check', action='store_true')
+    for flag in ('--quick', '--check', '--keep', '--samples'):
+        p.add_argument(flag, action='store_true')
     a = p.parse_args()
     a.root, a.room = a.root.resolve(), [x.rstrip('/') for x in a.room]
     a.graders = GRADERS in a.room or a.each and not a.room
@@ -508,6 +506,9 @@ def main():
     if a.help:
         print(__doc__)
         return 0
+    if a.samples:
+        samples.print_kept(a.root, ROOMS)
+        return 0
     if a.check:
         return 1 if check_equivalents(a.root) else 0
     if not (a.root / 'build' / 'compile_commands.json').exists():
@@ -528,12 +529,15 @@ def main():
     drawn, spare = (draw_each if a.each else draw)(mutants, a.seed, a.count)
     print(f'{len(mutants)} mutants, of which {singles} need a build of their own; '
           f'{len(drawn)} drawn with --seed {a.seed}', flush=True)
+    kept = open(a.root / samples.FILE, 'a') if a.keep else None  # before the copy is mounted over it
     with tempfile.TemporaryDirectory() as scratch:
         tree = Tree(a.root, scratch, a.jobs, a.graders)
-        results = judge_all(a, tree, drawn, spare, phases)
+        results, tests = judge_all(a, tree, drawn, spare, phases)
         os.chdir('/')
-    percent = report(results)
-    below = report_rooms(results) if a.each else []
+    percent, by_room = report(results), count_rooms(results)
+    below = report_rooms(by_room) if a.each else []
+    for room in by_room if kept else ():
+        samples.keep(kept, room, a.seed, tests, by_room[room])
     print(phases)
     return 1 if percent < a.at_least or below else 0
 

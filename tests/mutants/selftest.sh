@@ -27,7 +27,8 @@ cmake -S "$work/tiny" -B "$work/tiny/build" -DCMAKE_BUILD_TYPE=Release >"$work/l
     cmake --build "$work/tiny/build" >>"$work/log" 2>&1 || { cat "$work/log" && exit 1; }
 cp "$work/tiny/tiny/tiny.c" "$work/before.c"
 
-generated --count all --slack 1 --seed 1 --at-least 80
+cp "$here/samples.csv" "$work/tiny/tests/mutants"
+generated --count all --slack 1 --seed 1 --at-least 80 --keep
 [ "$status" = 0 ] || { cat "$work/log" && exit 1; }
 expect '32 mutants, of which 5 need a build of their own; 32 drawn with --seed 1'
 expect 'operators: and_or 1, arithmetic 3, boundary 5, constant 13, delete 3, drop_check 2, drop_not 1, drop_reset 1, negate 2, swap 1'
@@ -38,6 +39,8 @@ expect 'caught     tiny/tiny.c:33 last_words delete: *said = 5; -> (nothing)  ti
 expect 'caught     tiny/tiny.c:8 - constant: 3 -> 4  tiny'
 expect 'survived   tiny/tiny.c:38 never_called arithmetic: x + 1 -> x - 1  (no test executes it)'
 cmp "$work/before.c" "$work/tiny/tiny/tiny.c" || problems=$((problems + 1))
+tail -n 1 "$work/tiny/tests/mutants/samples.csv" >"$work/log"
+grep -qx "tiny,$(date +%Y-%m-%d),1,1,26,1,0,5" "$work/log" || { echo "kept: $(cat "$work/log")" && problems=$((problems + 1)); }
 
 generated --count 3 --slack 1 --seed 5 --at-least 101
 [ "$status" = 1 ] || { echo "--at-least 101: status $status" && problems=$((problems + 1)); }

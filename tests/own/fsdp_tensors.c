@@ -181,6 +181,8 @@ static int own_before_forward(void *self, size_t number, Error *err) {
     if (number == fsdp->count - 1) {
         *last = *now;
         now->count = 0;
+    } else if (unit->count == 0) {
+        return error_set(err, STATUS_FAILED, "unit %zu has no parameters", number);
     }
     const size_t place = now->count++;
     now->units[place] = unit;

@@ -10,15 +10,26 @@ export TMPDIR
 PATH=$bin:$PATH
 common="--log-every 100 --seed 3"
 
-# pair NAME OPTION COMMAND...: the command twice, the second time with OPTION "$file": equal weights and optimizer state
+# results DIR: losses and accuracies of a run, what it generated (out.txt) and its pictures
+results() {
+    grep -E '"(final|test|best)_' "$1/summary.json"
+    sed -n '/sample tokens=/,$p' out.txt
+    [ ! -d "$1/images" ] || (cd "$1/images" && cksum ./*)
+}
+
+# pair NAME OPTION COMMAND...: the command twice, the second time with OPTION "$file": equal weights, optimizer
+# state, gradients of the first step and results
 pair() {
     name=$1 option=$2
     shift 2
-    rm -rf a.d b.d
-    run "$name" "$@" $common --save a --out a.d
-    run "$name, $file" "$@" $common --save b --out b.d "$option" "$files/$file"
+    rm -rf a.d b.d a.dump b.dump
+    run "$name" "$@" $common --save a --out a.d --dump-grads a.dump
+    results a.d >a.results
+    run "$name, $file" "$@" $common --save b --out b.d --dump-grads b.dump "$option" "$files/$file"
     same a b
-    checks=$((checks + 1))
+    checks=$((checks + 3))
+    "$bin/compare_tensors" --bitwise a.dump b.dump >cmp.txt 2>&1 || fail "$name, $file: the gradients: $(tail -n 1 cmp.txt)"
+    results b.d | diff a.results - >diff.txt || fail "$name, $file: other results: $(cat diff.txt)"
     grep -q 'bits: not promised against .*the user.s own' err.txt ||
         fail "$file does not say that bits are not promised: $(cat err.txt)"
 }
@@ -54,9 +65,13 @@ file=fsdp_tensors.c
 pair 'mlp' --wrapper ranks 3 train_fsdp --steps 4 --global-batch 12
 pair 'convnet, uneven' --wrapper ranks 3 train_fsdp --model convnet --units layers --steps 3 --global-batch 13 \
     --normalize global --sampler blocked --no-eval
-pair 'gpt, clipped' --wrapper ranks 4 train_fsdp --model gpt --steps 2 --global-batch 4 --clip-grad-norm 0.1 --no-eval
+pair 'gpt, clipped' --wrapper ranks 4 train_fsdp --model gpt --steps 2 --global-batch 4 --clip-grad-norm 0.1 --no-eval --sample 12
+grep -q 'sample tokens=12' out.txt || fail 'a gpt generates no text'
+pair 'gpt, a head of the embedding' --wrapper ranks 2 train_fsdp --model gpt --layers 1 --units layers --steps 2 --global-batch 4 --no-eval
+pair 'segnet, pictures' --wrapper ranks 3 train_fsdp --model segnet --data shapes:16x16@40 --steps 4 --global-batch 6 --dump-images 1
+[ -d b.d/images ] || fail 'segnet draws no pictures'
 pair 'resnet20, batch norm' --wrapper ranks 2 train_fsdp --model resnet20 --steps 2 --global-batch 6
-pair 'only a root' --wrapper ranks 2 train_fsdp --units root --steps 2 --dump-grads grads --no-eval
+pair 'only a root' --wrapper ranks 2 train_fsdp --units root --steps 2 --no-eval
 
 # An all-reduce that adds in rank order has the built-in one's bits; a ring's differ by roundings, alike on all ranks.
 for file in sum_naive.c sum_chain.c sum_direct.c; do

@@ -1,5 +1,6 @@
 /* test_bench_allreduce.c: bench_allreduce counts an element that is wrong, of an all_reduce and of
- * the plain sum beside it, and ends on every rank if any of its collectives fails.
+ * the plain sum beside it, ends on every rank if any of its collectives fails, and needs no plain
+ * sum.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,12 +15,13 @@
 #include "bench/allreduce.h"
 #include "ddp/group/reduce.h"
 #include "ddp/group/shm/pg_shm.h"
+#include "ddp/group/shm/segment.h"
 #include "tests/rigs/captured.h"
 
 enum { WORLD = 2, MOST_BYTES = 1 << 20, COLLECTIVES_MAX = 300 };
 
 // What happens to rank 1: in its call of that number, from 1.
-typedef enum Trouble { WRONG_SUM, WRONG_PLAIN_SUM, FAILURE } Trouble;
+typedef enum Trouble { WRONG_SUM, WRONG_PLAIN_SUM, FAILURE, UNMAPPED } Trouble;
 typedef struct Player {
     ProcessGroup *group;
     Trouble trouble;
@@ -39,6 +41,13 @@ void __real_reduce_in_rank_order(PgType type, ReduceOp op, void *const *sources,
                                  void *const *targets, int target_count, size_t elements);
 void __wrap_reduce_in_rank_order(PgType type, ReduceOp op, void *const *sources, int count,
                                  void *const *targets, int target_count, size_t elements);
+
+PgShmSegment *__real_segment_open(int pid, int fd, size_t bytes, Error *err);
+PgShmSegment *__wrap_segment_open(int pid, int fd, size_t bytes, Error *err);
+
+PgShmSegment *__wrap_segment_open(int pid, int fd, size_t bytes, Error *err) {
+    return is_due(UNMAPPED) ? NULL : __real_segment_open(pid, fd, bytes, err);
+}
 
 int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err) {
     if (is_due(FAILURE)) {
@@ -122,10 +131,22 @@ static void every_failure_ends_all_ranks(void **state) {
     }
 }
 
+// Then no rank measures a plain sum, which takes all of them.
+static void one_rank_maps_no_memory(void **state) {
+    (void)state;
+    int status[WORLD];
+    char *said;
+    assert_true(run(UNMAPPED, 1, status, &said));
+    for (int r = 0; r < WORLD; r++) assert_int_equal(status[r], STATUS_OK);
+    assert_string_equal(said, "");
+    free(said);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_elements_are_counted),
         cmocka_unit_test(every_failure_ends_all_ranks),
+        cmocka_unit_test(one_rank_maps_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,29 @@
+"""samples.py: the samples that were judged and kept, one row for each room and seed, in samples.csv."""
+import csv
+import datetime
+
+FILE = 'tests/mutants/samples.csv'
+COUNTS = ('caught', 'equivalent', 'speed only', 'survived')
+COLUMNS = ('room', 'date', 'seed', 'tests', *COUNTS)
+
+
+def percent_caught(counts):
+    could = int(counts['caught']) + int(counts['survived'])
+    return 100 * int(counts['caught']) / could if could else 100
+
+
+def keep(file, room, seed, tests, counts):
+    """Appends a row to the open file. tests: how many judged."""
+    row = dict(counts, room=room, date=datetime.date.today().isoformat(), seed=seed, tests=tests)
+    csv.writer(file, lineterminator='\n').writerow(row.get(column, 0) for column in COLUMNS)
+    file.flush()
+
+
+def print_kept(root, aims):
+    """The kept samples by room, in the order of their dates."""
+    with open(root / FILE, newline='') as file:
+        rows = list(csv.DictReader(file))
+    print('| room | aim | date | seed | tests | caught | equivalent | speed only | survived | % |\n|' + '---|' * 10)
+    for room, aim in aims.items():
+        for row in (x for x in rows if x['room'] == room):
+            print('| ' + ' | '.join([room, str(aim), *(row[x] for x in COLUMNS[1:]), f'{percent_caught(row):.0f}']) + ' |')
