@@ -1,12 +1,15 @@
 /* test_gpt.c: names and sizes of a gpt, its first weights, the gradient of the weight that is used
- * twice, which parameters decay, and what is refused.
+ * twice, which parameters decay, what is refused, its summary, and which modules hold a weight that
+ * several share.
  */
 #include "tests/rigs/check.h"
 
 #include "common/base/rng.h"
+#include "common/nn/layers.h"
 #include "common/nn/models.h"
 #include "common/nn/ops.h"
 #include "common/nn/optimizer.h"
+#include "common/nn/summary.h"
 #include "common/nn/tape.h"
 
 enum { VOCABULARY = 11, TEXTS = 3, LENGTH = 5 };
@@ -250,6 +253,66 @@ static void only_adamw_spares_biases_and_norms(void **state) {
     }
 }
 
+// Names are paths, a shared weight counts once, at its owner.
+static void a_summary_has_a_line_for_each_layer(void **state) {
+    (void)state;
+    const char *const wanted[][4] = {
+        {"name", "type", "parameters", "elements"},
+        {"transformer.wte", "Embedding", "weight [11, 8]", "88"},
+        {"transformer.wpe", "Embedding", "weight [4, 8]", "32"},
+        {"transformer.h.0.ln_1", "LayerNorm", "weight [8], bias [8]", "16"},
+        {"transformer.h.0.attn.c_attn", "Linear", "weight [24, 8], bias [24]", "216"},
+        {"transformer.h.0.attn.c_proj", "Linear", "weight [8, 8], bias [8]", "72"},
+        {"transformer.h.0.ln_2", "LayerNorm", "weight [8], bias [8]", "16"},
+        {"transformer.h.0.mlp.c_fc", "Linear", "weight [32, 8], bias [32]", "288"},
+        {"transformer.h.0.mlp.c_proj", "Linear", "weight [8, 32], bias [8]", "264"},
+        {"transformer.ln_f", "LayerNorm", "weight [8], bias [8]", "16"},
+        {"lm_head", "Linear", "weight shared", "0"}};
+    enum { LINES = sizeof wanted / sizeof *wanted };
+    Module *model = create((GptSizes){1, 2, 8, 4}, VOCABULARY, 0);
+    char *text = NULL, *rest;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    assert_non_null(stream);
+    summary_print(model, stream);
+    fclose(stream);
+    char *line = strtok_r(text, "\n", &rest), expected[160];
+    for (size_t i = 0; i < LINES; i++, line = strtok_r(NULL, "\n", &rest)) {
+        const char *const *cell = wanted[i];
+        snprintf(expected, sizeof expected, "%-24s %-12s %-44s %12s", cell[0], cell[1], cell[2],
+                 cell[3]);
+        assert_non_null(line);
+        assert_string_equal(line, expected);
+    }
+    assert_string_equal(line, "1008 parameters (4032 bytes), 0 elements in buffers");
+    assert_null(strtok_r(NULL, "\n", &rest));
+    free(text);
+    module_close(model);
+}
+
+// A module holds a shared parameter if it holds every layer that has it.
+static void all_ties_are_inside_or_not(void **state) {
+    (void)state;
+    Module *model = layer_sequential("Three"), *two = layer_sequential("Two");
+    module_add(two, "a", layer_linear(device, 3, 3));
+    module_add(two, "b", layer_linear(device, 3, 3));
+    module_add(model, "two", two);
+    module_add(model, "c", layer_linear(device, 3, 3));
+    Module *c = model->children[1];
+    module_tie_parameter(two->children[1], "weight", two->children[0], "weight");
+    const Tensor *shared = module_parameter(two->children[0], 0);
+    assert_true(module_holds_ties(two, shared));
+    assert_false(module_holds_ties(two->children[0], shared));
+    assert_false(module_holds_ties(two->children[1], shared));
+    assert_false(module_holds_ties(c, shared));
+    module_tie_parameter(c, "weight", two->children[0], "weight");
+    assert_true(module_holds_ties(model, shared));
+    assert_false(module_holds_ties(two, shared));
+    assert_true(module_holds_ties(c, module_parameter(c, 1)));
+    assert_false(module_holds_ties(two, module_parameter(c, 1)));
+    module_close(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_nanogpts),
@@ -258,6 +321,8 @@ int main(void) {
         cmocka_unit_test(gradients_match_differences),
         cmocka_unit_test(only_adamw_spares_biases_and_norms),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(a_summary_has_a_line_for_each_layer),
+        cmocka_unit_test(all_ties_are_inside_or_not),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
