@@ -108,8 +108,9 @@ static void run(Probe *probe) {
     }
     double flops = 2.0 * WIDTH * WIDTH * WIDTH * (double)(probe->threads * probe->products);
     double bytes = 3.0 * sizeof(float) * FLOATS * (double)(probe->threads * probe->passes);
-    printf("threads=%zu gflops=%.1f triad_gbps=%.2f\n", probe->threads, flops / (double)multiplied,
-           bytes / (double)passed);
+    printf("threads=%zu gflops=%.1f triad_gbps=%.2f products_ms=%.3f passes_ms=%.3f\n",
+           probe->threads, flops / (double)multiplied, bytes / (double)passed,
+           (double)multiplied / 1e6, (double)passed / 1e6);
     pthread_barrier_destroy(&probe->together);
     free(workers);
 }

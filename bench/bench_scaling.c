@@ -89,9 +89,9 @@ static void report(const Settings *s, const Kernels *kernels, Times *t, const ch
     printf("model=%s global_batch=%zu world=%d backend=%s rounds=%zu\n", s->model, s->global_batch,
            world, backend, n);
     printf("single_ms_p50=%.2f ddp_ms_p50=%.2f speedup=%.3f speedup_p25=%.3f speedup_p75=%.3f "
-           "cores=%.3f\n",
+           "cores=%.3f probe_ms_p50=%.2f probe_all_ms_p50=%.2f\n",
            bench_median(t->single, n) * 1e3, bench_median(t->all, n) * 1e3, speedup, low, high,
-           cores);
+           cores, bench_median(t->probe_single, n) * 1e3, bench_median(t->probe_all, n) * 1e3);
     free(ratios);
 }
 

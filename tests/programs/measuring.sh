@@ -77,13 +77,24 @@ END { if (bad || rows != 3 || off(norm["order"], norm["exact"]) || off(norm["blo
 
 # ---- bench_scaling, bench_probe ---------------------------------------------------------------------------------
 run bench_scaling "$bin/bench_scaling" --model mlp --global-batch 12 --rounds 1
-awk -v a="$(field single_ms_p50)" -v b="$(field ddp_ms_p50)" 'BEGIN { print a / b, 0.1 + 0.6 / a + 0.6 / b + 0.06 * b / a }' >wanted.txt
-read -r ratio percent <wanted.txt
-near "$(field speedup)" "$ratio" "$percent" "speed-up"
+# quotient NAME FACTOR A B: the ratio is FACTOR A / B, as exactly as the times are printed, with 2 decimals
+quotient() {
+    awk -v f="$2" -v a="$(field "$3")" -v b="$(field "$4")" 'BEGIN { print f * a / b, 0.1 + 0.6 / a + 0.6 / b + 0.06 * b / a }' >wanted.txt
+    read -r ratio percent <wanted.txt
+    near "$(field "$1")" "$ratio" "$percent" "$1"
+}
+quotient speedup 1 single_ms_p50 ddp_ms_p50
+quotient cores 2 probe_ms_p50 probe_all_ms_p50
 checks=$((checks + 1))
 [ "$(field speedup)" = "$(field speedup_p25)" ] && [ "$(field speedup)" = "$(field speedup_p75)" ] || fail "bench_scaling: $(cat out.txt)"
 grep -qx "model=mlp global_batch=12 world=2 backend=shm rounds=1" out.txt || fail "bench_scaling: $(cat out.txt)"
 refuse 2 "--global-batch 13 does not divide among 3 ranks" "$bin/bench_scaling" --global-batch 13 --world 3
+run "bench_scaling of processes" "$bin/ddprun" --nproc-per-node 3 "$bin/bench_scaling" --model mlp --global-batch 12 --rounds 1
+grep -qx "model=mlp global_batch=12 world=3 backend=shm rounds=1" out.txt || fail "bench_scaling: $(cat out.txt)"
+run bench_probe "$bin/bench_probe" --threads 3 --products 9 --passes 1
+near "$(awk -v r="$(field gflops)" -v ms="$(field products_ms)" 'BEGIN { print r * ms * 1e6 }')" $((3 * 9 * 2 * 384 * 384 * 384)) 1 "work of products"
+near "$(awk -v r="$(field triad_gbps)" -v ms="$(field passes_ms)" 'BEGIN { print r * ms * 1e6 }')" $((3 * 3 * 4 * 8388608)) 1 "bytes of passes"
+grep -q '^threads=3 ' out.txt || fail "bench_probe: $(cat out.txt)"
 
 # ---- bench_operations: each kernel's launches, shape, operations and bytes, computed again from the sizes -----------
 ! command -v python3 >/dev/null || run bench_operations python3 -B "$here/operations.py" "$bin"
