@@ -105,17 +105,39 @@ run "bench_profile" "$bin/bench_profile" --rows 8 --rounds 2 --save measured.jso
 run "bench_scale reads it" "$bin/bench_scale" --profile measured.json --devices 2
 holds "it has 18 tensors" "$(grep -o '"ready"' measured.json | wc -l) == 18"
 
+# fitted FILE: bench_fit's rows are the points of the file, and its largest error is that of its rows
+fitted() {
+    checks=$((checks + 1))
+    awk -F, 'FNR == NR { wanted[++n] = sprintf("%d %.6g %.6g", $1, $2, NF > 2 ? $3 : -1); next }
+        FNR == 1 { split($0, word, "largest_error="); split(word[2], said, " "); next }
+        FNR == 2 { if ($0 != "devices,seconds,bucket_mb,fitted,held_out") print "header " $0; next }
+        {
+            if ($1 " " $2 " " $3 != wanted[++m]) print "point " m ": " $0 ", not " wanted[m]
+            off = $4 / $2 - 1
+            off = off < 0 ? -off : off
+            if (off > most) most = off
+            if ($5 <= 0) print "point " m " is not held out"
+        }
+        END {
+            if (m != n) print m " points, not " n
+            if ((said[1] - most) ^ 2 > 1e-4 ^ 2) print "largest_error=" said[1] ", not " most
+        }' "$1" out.txt >wrong.txt
+    [ ! -s wrong.txt ] || fail "bench_fit: $(cat wrong.txt out.txt)"
+}
+
 # A fit finds the three numbers that made the points, and says it when a number is not determined.
 "$bin/bench_scale" --profile profile.json --rows 1 --devices 2,4,8,16,64 --gbit 5 --inside-gbit 5 --latency-us 40 \
     --inside-latency-us 40 --algorithm hierarchical --node-size 8 --straggler 1.25 --bucket-cap-mb -1 |
     awk -F, '$2 == "ddp" { printf "%d,%.9g\n", $1, $12 / 1000 }' >points.csv
 run "bench_fit" "$bin/bench_fit" --profile profile.json --points points.csv
+fitted points.csv
 head -n 1 out.txt | tr ' ' '\n' >numbers
 holds "the width" "(d = $(sed -n 's/^gbit=//p' numbers) / 5 - 1) * d < 1e-4"
 holds "the latency" "(d = $(sed -n 's/^latency_us=//p' numbers) / 40 - 1) * d < 1e-4"
 holds "the slow-down" "(d = $(sed -n 's/^slowdown=//p' numbers) / 1.25 - 1) * d < 1e-4"
 sed 's/,.*/,0.01/' points.csv >flat.csv
 run "bench_fit of equal steps" "$bin/bench_fit" --profile profile.json --points flat.csv
+fitted flat.csv
 holds "a number at its limit" "$(grep -c 'at_its_limit=' out.txt) == 1"
 # The same with a cost of each call, and buckets whose number makes it felt.
 for mib in 0 2; do
@@ -124,12 +146,26 @@ for mib in 0 2; do
         awk -F, -v mib=$mib '$2 == "ddp" { printf "%d,%.9g,%d\n", $1, $12 / 1000, mib }'
 done >points.csv
 run "bench_fit of calls" "$bin/bench_fit" --profile profile.json --points points.csv --cost call
+fitted points.csv
 head -n 1 out.txt | tr ' ' '\n' >numbers
 holds "the cost of a call" "(d = $(sed -n 's/^call_us=//p' numbers) / 300 - 1) * d < 1e-4"
 holds "no latency" "$(sed -n 's/^latency_us=//p' numbers) == 0"
 holds "a slow-down below 1" "(d = $(sed -n 's/^slowdown=//p' numbers) / 0.8 - 1) * d < 1e-4"
 holds "held out, a point is found again" "$(sed 1,2d out.txt | awk -F, '{ off = $5 / $2 - 1; n += off * off < 1e-4 } END { print n }') >= 5"
-for wrong in '2;0.1' '2,0.1,x' '0,0.1' '2,0.1,3,4'; do
+# Both costs, from points that noise has moved: one of them more than the others, and more than the fit's error.
+awk -F, '{ printf "%s,%.9g,%s\n", $1, $2 * (1 + 0.01 * (NR % 3)), $3 }' points.csv >noisy.csv
+run "bench_fit of both" "$bin/bench_fit" --profile profile.json --points noisy.csv --cost both
+fitted noisy.csv
+holds "an error of noise" "(e = $(sed -n '1s/.*largest_error=\([0-9.]*\).*/\1/p' out.txt)) > 0.001 && e < 0.011"
+# Points that are too few for the numbers that are sought, or as few as are enough.
+for cost in message call both; do
+    least=$([ $cost = both ] && echo 5 || echo 4)
+    head -n "$least" noisy.csv >few.csv
+    run "$least points for $cost" "$bin/bench_fit" --profile profile.json --points few.csv --cost $cost
+    head -n $((least - 1)) noisy.csv >few.csv
+    refuse 2 "few.csv: expected more than $((least - 1)) points" "$bin/bench_fit" --profile profile.json --points few.csv --cost $cost
+done
+for wrong in '2;0.1' '2,0.1,x' '0,0.1' '2,0' '2,0.1,-2' '2,0.1,1000001' '4097,0.1' '2,0.1,3,4' "$(yes 2,0.1 | head -n 65)"; do
     echo "$wrong" >points.csv
     refuse 2 'expected at most 64 lines like' "$bin/bench_fit" --profile profile.json --points points.csv
 done
