@@ -1,14 +1,19 @@
 /* test_store_connect.c: how a client and a server of the store come together, and lose each other:
- * arguments, addresses, ports in use, servers that are late or gone.
+ * arguments, addresses, ports in use, servers that are late or gone; their sockets and what moves.
  */
 #include "tests/rigs/store_rig.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "common/base/memory.h"
 
 // Both sides of each limit of what opens a client and a server.
 static void test_arguments(void **state) {
@@ -210,6 +215,105 @@ static void test_server_gone(void **state) {
     store_server_close(server);
 }
 
+// Listens at the host, connects, and accepts: {listener, client, server}. Returns whether the machine
+// has the address.
+static bool make_sockets(const char *host, int sockets[3]) {
+    Error err = {0};
+    sockets[0] = net_listen(host, 0, &err);
+    if (sockets[0] < 0) return false;
+    sockets[1] = net_connect(host, net_port(sockets[0]), clock_ns() + 10000000000, &err);
+    assert_true(sockets[1] >= 0);
+    struct pollfd entry = {.fd = sockets[0], .events = POLLIN};
+    assert_int_equal(poll(&entry, 1, 10000), 1);
+    sockets[2] = net_accept(sockets[0]);
+    assert_true(sockets[2] >= 0);
+    return true;
+}
+
+static void test_sockets(void **state) {
+    (void)state;
+    static const char *const hosts[] = {HOST, "::1"};
+    for (int h = 0; h < 2; h++) {
+        int sockets[3];
+        if (!make_sockets(hosts[h], sockets)) continue;
+        char name[NET_NAME_MAX];
+        for (int i = 0; i < 3; i++) {
+            int no_delay = 0;
+            socklen_t bytes = sizeof no_delay;
+            assert_int_equal(fcntl(sockets[i], F_GETFD), FD_CLOEXEC);
+            assert_int_equal(fcntl(sockets[i], F_GETFL) & O_NONBLOCK, O_NONBLOCK);
+            getsockopt(sockets[i], IPPROTO_TCP, TCP_NODELAY, &no_delay, &bytes);
+            if (i > 0) assert_int_not_equal(no_delay, 0);
+            net_peer_name(sockets[i], name);
+            assert_string_equal(name, i > 0 ? hosts[h] : "?");
+        }
+        assert_int_equal(net_accept(sockets[0]), -1);
+        assert_int_equal(errno, EAGAIN);
+        for (int i = 0; i < 3; i++) close(sockets[i]);
+    }
+    Error err = {0};
+    assert_int_equal(net_connect("no such host", 1, clock_ns() + 1000000000, &err), -1);
+    assert_int_equal(err.status, STATUS_FAILED); // its machine may not have started yet
+    err = (Error){0};
+    assert_int_equal(net_listen("no such host", 0, &err), -1);
+    assert_int_equal(err.status, STATUS_USAGE);
+}
+
+static void *send_late(void *socket_fd) {
+    usleep(20000);
+    assert_int_equal(send(*(int *)socket_fd, "cd", 2, MSG_NOSIGNAL), 2);
+    return NULL;
+}
+
+// A message in two parts, with a deadline that passes between them.
+static void test_moves(void **state) {
+    (void)state;
+    int sockets[3];
+    assert_true(make_sockets(HOST, sockets));
+    const int to = sockets[1], from = sockets[2];
+    char text[5] = "";
+    size_t moved = 0;
+    assert_int_equal(net_move(from, NET_RECEIVE, text, 0, &moved, 0), NET_DONE);
+    assert_int_equal(send(to, "ab", 2, MSG_NOSIGNAL), 2);
+    const uint64_t deadline = clock_ns() + 30000000;
+    assert_int_equal(net_move(from, NET_RECEIVE, text, 4, &moved, deadline), NET_TIMEOUT);
+    assert_true(clock_ns() >= deadline);
+    assert_int_equal(moved, 2);
+    assert_int_equal(net_move(from, NET_RECEIVE, text, 4, &moved, deadline), NET_TIMEOUT);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, send_late, &sockets[1]), 0);
+    assert_int_equal(net_move(from, NET_RECEIVE, text, 4, &moved, clock_ns() + 10000000000),
+                     NET_DONE);
+    pthread_join(thread, NULL);
+    assert_int_equal(moved, 4);
+    assert_string_equal(text, "abcd");
+    // A peer that takes nothing: what fits into the buffers is moved, and the rest when it takes.
+    enum { LARGE = 64 << 20 };
+    char *large = memory_zalloc(LARGE);
+    moved = 0;
+    assert_int_equal(net_move(to, NET_SEND, large, LARGE, &moved, 0), NET_TIMEOUT);
+    assert_in_range(moved, 1, LARGE - 1);
+    const size_t fitted = moved;
+    assert_int_equal(net_move(to, NET_SEND, large, LARGE, &moved, clock_ns() + 20000000),
+                     NET_TIMEOUT);
+    size_t taken = 0;
+    assert_int_equal(net_move(from, NET_RECEIVE, large, fitted, &taken, clock_ns() + 10000000000),
+                     NET_DONE);
+    const size_t before = moved;
+    (void)net_move(to, NET_SEND, large, LARGE, &moved, clock_ns() + 100000000);
+    assert_true(moved > before);
+    close(to);
+    taken = 0;
+    assert_int_equal(net_move(from, NET_RECEIVE, large, LARGE, &taken, clock_ns() + 10000000000),
+                     NET_CLOSED);
+    assert_int_equal(fitted + taken, moved);
+    moved = 0;
+    assert_int_equal(net_move(-1, NET_SEND, text, 4, &moved, 0), NET_FAILED);
+    free(large);
+    close(from);
+    close(sockets[0]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         SERVED(test_arguments),
@@ -222,6 +326,8 @@ int main(void) {
         cmocka_unit_test(test_port_without_holder),
         SERVED(test_binds_narrowly),
         cmocka_unit_test(test_server_gone),
+        cmocka_unit_test(test_sockets),
+        cmocka_unit_test(test_moves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
