@@ -86,7 +86,7 @@ may train_fsdp common ddp ddp/fsdp ddp/group ddp/features ddp/rendezvous
 may ddp/launch common ddp/store ddp/group ddp/rendezvous
 may bench common dp ddp ddp/features ddp/fsdp ddp/group ddp/rendezvous
 may tutorials common dp ddp ddp/group ddp/rendezvous ddp/features ddp/fsdp
-may tests common dp ddp ddp/store ddp/group ddp/rendezvous ddp/features ddp/fsdp ddp/launch bench
+may tests common dp ddp ddp/store ddp/group ddp/rendezvous ddp/features ddp/fsdp ddp/launch bench tutorials
 
 [ "$graph" = 0 ] || exit 0
 

@@ -46,8 +46,7 @@ static double move_bucket(const Cluster *cluster, double bytes) {
     double devices = cluster->devices, inside = cluster->node_size;
     if (cluster->algorithm == ALGORITHM_TREE)
         return 2 * ceil(log2(devices)) * model_message(cluster->link, bytes);
-    if (cluster->algorithm == ALGORITHM_RING)
-        return 2 * half_ring(cluster->link, bytes, devices);
+    if (cluster->algorithm == ALGORITHM_RING) return 2 * half_ring(cluster->link, bytes, devices);
     if (inside > devices) inside = devices;
     double nodes = ceil(devices / inside);
     return 2 * half_ring(cluster->inside, bytes, inside) +

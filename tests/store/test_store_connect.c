@@ -215,8 +215,8 @@ static void test_server_gone(void **state) {
     store_server_close(server);
 }
 
-// Listens at the host, connects, and accepts: {listener, client, server}. Returns whether the machine
-// has the address.
+// Listens at the host, connects and accepts: {listener, client, server}. Returns whether the
+// machine has the address.
 static bool make_sockets(const char *host, int sockets[3]) {
     Error err = {0};
     sockets[0] = net_listen(host, 0, &err);

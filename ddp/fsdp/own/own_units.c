@@ -117,8 +117,7 @@ static NamedTensors free_parameters(const OwnUnits *all, Module *root, Module *m
         bool in = false;
         for (size_t j = 0; j < inside.count && !in; j++)
             in = inside.items[j].tensor == every.items[i].tensor;
-        if (in && !is_taken(all, every.items[i].tensor))
-            mine.items[mine.count++] = every.items[i];
+        if (in && !is_taken(all, every.items[i].tensor)) mine.items[mine.count++] = every.items[i];
     }
     named_tensors_free(&every);
     named_tensors_free(&inside);
