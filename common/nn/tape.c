@@ -156,7 +156,7 @@ static bool takes(const TapeNode *node, const Tensor *base) {
     return false;
 }
 
-// Looks at the nodes back to the one that has made the memory, most often the last one.
+// Searches back to the node that has made the memory, most often the last node.
 bool tape_may_overwrite(const Tape *tape, const Tensor *x) {
     for (size_t i = x->base ? tape->count : 0; i-- > 0;) {
         const TapeNode *node = &tape->nodes[i];

@@ -122,7 +122,7 @@ TapeNode *tape_record(Tape *tape, const char *op, void (*backward)(Tape *, TapeN
 // ---- operations in place ------------------------------------------------------------------------
 // An operation may overwrite its input's memory if nothing reads the input's values afterwards: no
 // recorded backward (tape_may_overwrite), and no later operation. The later operation fails, with
-// the name of the one that has overwritten; op_clone before that one keeps the values. Source:
+// the name of the operation that has overwritten; op_clone before it keeps the values. Source:
 // PyTorch's version counters ("modified by an inplace operation").
 
 // Which values the backward of `node` (NULL is fine) reads, besides gradients: a sum of the two, or

@@ -23,8 +23,8 @@
  * The root's before_forward is the first of a forward and its after_forward the last; likewise in
  * backward. The other units run between, one at a time, in the model's order, and backward in the
  * reverse order. An evaluation is a forward without backward. A unit may run several times in a
- * forward. A unit that a forward does not use is not called. Each has parameters, but for the root,
- * which may have none.
+ * forward. A unit that a forward does not use is not called, nor is one without parameters, except
+ * the root.
  *
  * A parameter is in one of two states:
  *

@@ -28,17 +28,24 @@ struct OwnUnits {
 
 // ---- the file's functions -----------------------------------------------------------------------
 
+static bool is_called(const OwnUnit *unit) {
+    const OwnUnits *all = unit->all;
+    return all->listed[unit->number].parameters.count > 0 || unit->number == all->count - 1;
+}
+
 static int said(int status, const char *function, Error *err) {
     return status == 0 ? 0 : own_file_failed("own_fsdp", function, err);
 }
 
 static int before_forward(const OwnUnit *unit, Error *err) {
     const OwnUnits *all = unit->all;
+    if (!is_called(unit)) return 0;
     return said(all->file->before_forward(all->self, unit->number, err), "before_forward", err);
 }
 
 static int after_forward(const OwnUnit *unit, bool follows, Error *err) {
     const OwnUnits *all = unit->all;
+    if (!is_called(unit)) return 0;
     return said(all->file->after_forward(all->self, unit->number, follows, err), "after_forward",
                 err);
 }
@@ -46,7 +53,7 @@ static int after_forward(const OwnUnit *unit, bool follows, Error *err) {
 static int before_backward(UnitForward *saved, Error *err) {
     OwnUnit *unit = saved->unit;
     const OwnUnits *all = unit->all;
-    if (unit->in_backward) return 0;
+    if (unit->in_backward || !is_called(unit)) return 0;
     unit->in_backward = true;
     return said(all->file->before_backward(all->self, unit->number, err), "before_backward", err);
 }
@@ -108,7 +115,8 @@ static bool is_taken(const OwnUnits *all, const Tensor *parameter) {
     return false;
 }
 
-// The module's parameters that no unit has, by their names in the model.
+// The module's parameters that no unit has and that no module outside shares, by their names in the
+// model.
 static NamedTensors free_parameters(const OwnUnits *all, Module *root, Module *module) {
     NamedTensors every = module_tensors(root, MODULE_PARAMETERS), mine = {0};
     NamedTensors inside = module_tensors(module, MODULE_PARAMETERS);
@@ -117,7 +125,9 @@ static NamedTensors free_parameters(const OwnUnits *all, Module *root, Module *m
         bool in = false;
         for (size_t j = 0; j < inside.count && !in; j++)
             in = inside.items[j].tensor == every.items[i].tensor;
-        if (in && !is_taken(all, every.items[i].tensor)) mine.items[mine.count++] = every.items[i];
+        if (in && !is_taken(all, every.items[i].tensor) &&
+            module_holds_ties(module, every.items[i].tensor))
+            mine.items[mine.count++] = every.items[i];
     }
     named_tensors_free(&every);
     named_tensors_free(&inside);

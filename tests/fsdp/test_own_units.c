@@ -1,0 +1,224 @@
+/* test_own_units.c: which functions of a user's OwnFsdp are called, in which order, around units that
+ * run twice, that a forward leaves out, and that have no parameters of their own; and what a function
+ * that fails ends.
+ */
+#include "tests/rigs/check.h"
+
+#include "common/base/format.h"
+#include "common/nn/layers.h"
+#include "common/nn/ops.h"
+#include "ddp/fsdp/own/own_units.h"
+
+enum { ROWS = 2, WIDTH = 3, UNITS = 4 };
+
+static Device *device;
+static char calls[400];           // "f0 ": before_forward of unit 0; "F", "b", "B": the others
+static const char *fails;         // the call that fails, as above; NULL: none
+static bool says_why;             // and fills err
+static const OwnFsdpUnit *listed; // by open
+static size_t listed_count;
+
+// ---- the user's functions -----------------------------------------------------------------------
+
+static int note(Error *err, const char *kind, size_t unit, const char *more) {
+    char call[16];
+    snprintf(call, sizeof call, "%s%zu%s", kind, unit, more);
+    format_append(calls, sizeof calls, "%s ", call);
+    if (!fails || strcmp(fails, call) != 0) return 0;
+    return says_why ? error_set(err, STATUS_FAILED, "why") : -1;
+}
+
+static void *open_units(Module *model, const OwnFsdpUnit *units, size_t count, ProcessGroup *group,
+                        ReduceOp op, Error *err) {
+    (void)model, (void)group, (void)op;
+    listed = units;
+    listed_count = count;
+    return note(err, "open", count, "") == 0 ? calls : NULL;
+}
+
+static int before_forward(void *self, size_t unit, Error *err) {
+    assert_ptr_equal(self, calls);
+    return note(err, "f", unit, "");
+}
+
+static int after_forward(void *self, size_t unit, bool follows, Error *err) {
+    (void)self;
+    return note(err, "F", unit, follows ? "+" : "");
+}
+
+static int before_backward(void *self, size_t unit, Error *err) {
+    (void)self;
+    return note(err, "b", unit, "");
+}
+
+static int after_backward(void *self, size_t unit, bool complete, Error *err) {
+    (void)self;
+    return note(err, "B", unit, complete ? "!" : "");
+}
+
+static int finish_backward(void *self, Error *err) {
+    (void)self;
+    return note(err, "finish", 0, "");
+}
+
+static void close_units(void *self) {
+    (void)self;
+    (void)note(NULL, "close", 0, "");
+}
+
+static const OwnFsdp FILE_OF_USER = {OWN_FSDP_VERSION, open_units,      before_forward,
+                                     after_forward,    before_backward, after_backward,
+                                     finish_backward,  close_units};
+
+// ---- a model ------------------------------------------------------------------------------------
+
+enum { FIRST, RELU, TWICE, UNUSED, LAST }; // children; the first four are units
+
+static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
+    Module **child = self->children;
+    x = module_forward(child[RELU], tape, module_forward(child[FIRST], tape, x));
+    x = module_forward(child[TWICE], tape, module_forward(child[TWICE], tape, x));
+    return module_forward(child[LAST], tape, x);
+}
+
+// The last layer, which is the root's, shares the first one's weight.
+static Module *make_model(void) {
+    Module *model = module_create("Model", forward);
+    module_add(model, "first", layer_linear(device, WIDTH, WIDTH));
+    module_add(model, "relu", layer_relu());
+    module_add(model, "twice", layer_linear(device, WIDTH, WIDTH));
+    module_add(model, "unused", layer_linear(device, WIDTH, WIDTH));
+    module_add(model, "last", layer_linear(device, WIDTH, WIDTH));
+    module_tie_parameter(model->children[LAST], "weight", model->children[FIRST], "weight");
+    module_initialize(model, 1);
+    return model;
+}
+
+static OwnUnits *open_all(Module *model, Error *err) {
+    calls[0] = '\0';
+    return own_units_open(model, model->children, UNITS, &FILE_OF_USER, NULL, PG_AVG, err);
+}
+
+// A forward, and if `backward` a backward and its end. 0, or -1 with err filled.
+static int step(Module *model, OwnUnits *units, bool backward, Error *err) {
+    const float x[ROWS * WIDTH] = {1, 2, 3, 4, 5, 6};
+    const size_t shape[] = {ROWS, WIDTH};
+    Tape *tape = tape_create(device, NULL);
+    tape->recording = tape->training = backward;
+    Tensor *y = module_forward(model, tape, tape_input(tape, DTYPE_F32, 2, shape, x));
+    Tensor *loss = op_squared_error(tape, y, tape_input(tape, DTYPE_F32, 2, shape, x), ROWS);
+    int status = tape_error(tape, err);
+    if (status == 0 && backward) status = tape_backward(tape, loss, err);
+    if (status == 0 && backward) status = own_units_finish(units, err);
+    tape_close(tape);
+    return status;
+}
+
+static void units_have_what_they_alone_have(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *parameters;
+    } wanted[UNITS + 1] = {{"Linear 0", "first.bias "},
+                           {"ReLU 1", ""},
+                           {"Linear 2", "twice.weight twice.bias "},
+                           {"Linear 3", "unused.weight unused.bias "},
+                           {"Model 4", "first.weight last.bias "}};
+    Error err = {0};
+    Module *model = make_model();
+    OwnUnits *units = open_all(model, &err);
+    CHECK_OK(units, err);
+    assert_int_equal(listed_count, UNITS + 1);
+    for (size_t u = 0; u < listed_count; u++) {
+        char names[200] = "";
+        for (size_t i = 0; i < listed[u].parameters.count; i++)
+            format_append(names, sizeof names, "%s ", listed[u].parameters.items[i].name);
+        assert_string_equal(listed[u].name, wanted[u].name);
+        assert_string_equal(names, wanted[u].parameters);
+    }
+    own_units_close(units);
+    module_close(model);
+}
+
+static void calls_surround_each_run(void **state) {
+    (void)state;
+    Error err = {0};
+    Module *model = make_model();
+    Module **child = model->children;
+    const Module before[] = {*child[FIRST], *child[TWICE], *model};
+    OwnUnits *units = open_all(model, &err);
+    assert_string_equal(calls, "open5 ");
+    for (int i = 0; i < 2; i++) { // the second step begins as the first did
+        calls[0] = '\0';
+        assert_int_equal(step(model, units, true, &err), 0);
+        assert_string_equal(calls, "f4 f0 F0+ f2 F2+ f2 F2+ F4+ "
+                                   "b4 b2 B2 b2 B2! b0 B0! B4! finish0 ");
+        calls[0] = '\0';
+        assert_int_equal(step(model, units, false, &err), 0);
+        assert_string_equal(calls, "f4 f0 F0 f2 F2 f2 F2 F4 ");
+    }
+    calls[0] = '\0';
+    own_units_close(units);
+    assert_string_equal(calls, "close0 ");
+    assert_true(child[FIRST]->forward == before[0].forward &&
+                child[FIRST]->state == before[0].state);
+    assert_true(child[TWICE]->forward == before[1].forward &&
+                child[TWICE]->state == before[1].state);
+    assert_true(model->forward == before[2].forward && model->state == before[2].state);
+    assert_int_equal(step(model, NULL, false, &err), 0);
+    own_units_close(NULL);
+    module_close(model);
+}
+
+// The first call that fails is the last one; its own words are kept, or it is named.
+static void a_function_that_fails_ends_the_step(void **state) {
+    (void)state;
+    static const struct {
+        const char *call, *function;
+    } cases[] = {
+        {"open5", "open"},         {"f4", "before_forward"},      {"f2", "before_forward"},
+        {"F0+", "after_forward"},  {"F4+", "after_forward"},      {"b4", "before_backward"},
+        {"b2", "before_backward"}, {"B2", "after_backward"},      {"B0!", "after_backward"},
+        {"B4!", "after_backward"}, {"finish0", "finish_backward"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int why = 0; why < 2; why++) {
+            char wanted[80];
+            Error err = {0};
+            Module *model = make_model();
+            fails = cases[i].call;
+            says_why = why;
+            OwnUnits *units = open_all(model, &err);
+            assert_int_equal(units != NULL, i > 0);
+            if (units) assert_int_equal(step(model, units, true, &err), -1);
+            snprintf(wanted, sizeof wanted, "own_fsdp.%s failed and did not say why",
+                     cases[i].function);
+            check_message(&err, why ? "why" : wanted);
+            calls[strlen(calls) - 1] = '\0';
+            assert_string_equal(calls + strlen(calls) - strlen(cases[i].call), cases[i].call);
+            fails = NULL;
+            own_units_close(units);
+            assert_int_equal(strstr(calls, "close0 ") != NULL, i > 0);
+            module_close(model);
+        }
+}
+
+static int setup(void **state) {
+    (void)state;
+    Error err = {0};
+    device = device_open("cpu:0", &err);
+    return device ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    device_close(device); // CHECKs that every byte came back
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(units_have_what_they_alone_have),
+        cmocka_unit_test(calls_surround_each_run),
+        cmocka_unit_test(a_function_that_fails_ends_the_step),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
