@@ -1,18 +1,22 @@
-/* test_own_units.c: which functions of a user's OwnFsdp are called, in which order, around units that
- * run twice, that a forward leaves out, and that have no parameters of their own; and what a function
- * that fails ends.
+/* test_own_units.c: which functions of a user's OwnFsdp are called, in which order, around units
+ * that run twice, that a forward leaves out, and that have no parameters of their own; and what a
+ * function that fails ends.
  */
 #include "tests/rigs/check.h"
 
 #include "common/base/format.h"
+#include "common/base/profile.h"
 #include "common/nn/layers.h"
 #include "common/nn/ops.h"
 #include "ddp/fsdp/own/own_units.h"
 
 enum { ROWS = 2, WIDTH = 3, UNITS = 4 };
 
+enum { FIRST, RELU, TWICE, UNUSED, LAST }; // the model's children; the first four are units
+
 static Device *device;
-static char calls[400];           // "f0 ": before_forward of unit 0; "F", "b", "B": the others
+static Profile profile;
+static char calls[400];           // "f0 ": before_forward of unit 0; F: after it; g, G: backward
 static const char *fails;         // the call that fails, as above; NULL: none
 static bool says_why;             // and fills err
 static const OwnFsdpUnit *listed; // by open
@@ -24,6 +28,9 @@ static int note(Error *err, const char *kind, size_t unit, const char *more) {
     char call[16];
     snprintf(call, sizeof call, "%s%zu%s", kind, unit, more);
     format_append(calls, sizeof calls, "%s ", call);
+    // The functions' time is exposed; the end of a backward is charged by its caller.
+    const bool at_end = *kind == 'G' && (unit == FIRST || unit == listed_count - 1);
+    if (!kind[1] && !at_end) assert_int_equal(profile.current, PHASE_EXPOSED);
     if (!fails || strcmp(fails, call) != 0) return 0;
     return says_why ? error_set(err, STATUS_FAILED, "why") : -1;
 }
@@ -48,12 +55,12 @@ static int after_forward(void *self, size_t unit, bool follows, Error *err) {
 
 static int before_backward(void *self, size_t unit, Error *err) {
     (void)self;
-    return note(err, "b", unit, "");
+    return note(err, "g", unit, "");
 }
 
 static int after_backward(void *self, size_t unit, bool complete, Error *err) {
     (void)self;
-    return note(err, "B", unit, complete ? "!" : "");
+    return note(err, "G", unit, complete ? "!" : "");
 }
 
 static int finish_backward(void *self, Error *err) {
@@ -72,24 +79,25 @@ static const OwnFsdp FILE_OF_USER = {OWN_FSDP_VERSION, open_units,      before_f
 
 // ---- a model ------------------------------------------------------------------------------------
 
-enum { FIRST, RELU, TWICE, UNUSED, LAST }; // children; the first four are units
-
 static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
     Module **child = self->children;
+    assert_int_equal(profile.current, PHASE_FORWARD);
     x = module_forward(child[RELU], tape, module_forward(child[FIRST], tape, x));
     x = module_forward(child[TWICE], tape, module_forward(child[TWICE], tape, x));
+    assert_int_equal(profile.current, PHASE_FORWARD);
     return module_forward(child[LAST], tape, x);
 }
 
-// The last layer, which is the root's, shares the first one's weight.
-static Module *make_model(void) {
+// tied: the last layer shares the first one's weight.
+static Module *make_model(bool tied) {
     Module *model = module_create("Model", forward);
     module_add(model, "first", layer_linear(device, WIDTH, WIDTH));
     module_add(model, "relu", layer_relu());
     module_add(model, "twice", layer_linear(device, WIDTH, WIDTH));
     module_add(model, "unused", layer_linear(device, WIDTH, WIDTH));
     module_add(model, "last", layer_linear(device, WIDTH, WIDTH));
-    module_tie_parameter(model->children[LAST], "weight", model->children[FIRST], "weight");
+    if (tied)
+        module_tie_parameter(model->children[LAST], "weight", model->children[FIRST], "weight");
     module_initialize(model, 1);
     return model;
 }
@@ -103,10 +111,13 @@ static OwnUnits *open_all(Module *model, Error *err) {
 static int step(Module *model, OwnUnits *units, bool backward, Error *err) {
     const float x[ROWS * WIDTH] = {1, 2, 3, 4, 5, 6};
     const size_t shape[] = {ROWS, WIDTH};
-    Tape *tape = tape_create(device, NULL);
+    Tape *tape = tape_create(device, &profile);
+    profile_begin_step(&profile);
+    (void)profile_enter(&profile, PHASE_FORWARD);
     tape->recording = tape->training = backward;
     Tensor *y = module_forward(model, tape, tape_input(tape, DTYPE_F32, 2, shape, x));
     Tensor *loss = op_squared_error(tape, y, tape_input(tape, DTYPE_F32, 2, shape, x), ROWS);
+    assert_int_equal(profile.current, PHASE_FORWARD);
     int status = tape_error(tape, err);
     if (status == 0 && backward) status = tape_backward(tape, loss, err);
     if (status == 0 && backward) status = own_units_finish(units, err);
@@ -124,7 +135,7 @@ static void units_have_what_they_alone_have(void **state) {
                            {"Linear 3", "unused.weight unused.bias "},
                            {"Model 4", "first.weight last.bias "}};
     Error err = {0};
-    Module *model = make_model();
+    Module *model = make_model(true);
     OwnUnits *units = open_all(model, &err);
     CHECK_OK(units, err);
     assert_int_equal(listed_count, UNITS + 1);
@@ -142,7 +153,7 @@ static void units_have_what_they_alone_have(void **state) {
 static void calls_surround_each_run(void **state) {
     (void)state;
     Error err = {0};
-    Module *model = make_model();
+    Module *model = make_model(true);
     Module **child = model->children;
     const Module before[] = {*child[FIRST], *child[TWICE], *model};
     OwnUnits *units = open_all(model, &err);
@@ -151,7 +162,7 @@ static void calls_surround_each_run(void **state) {
         calls[0] = '\0';
         assert_int_equal(step(model, units, true, &err), 0);
         assert_string_equal(calls, "f4 f0 F0+ f2 F2+ f2 F2+ F4+ "
-                                   "b4 b2 B2 b2 B2! b0 B0! B4! finish0 ");
+                                   "g4 g2 G2 g2 G2! g0 G0! G4! finish0 ");
         calls[0] = '\0';
         assert_int_equal(step(model, units, false, &err), 0);
         assert_string_equal(calls, "f4 f0 F0 f2 F2 f2 F2 F4 ");
@@ -169,6 +180,23 @@ static void calls_surround_each_run(void **state) {
     module_close(model);
 }
 
+// The root is called without parameters, too: its forward surrounds the others.
+static void the_root_may_have_no_parameters(void **state) {
+    (void)state;
+    Error err = {0};
+    Module *model = make_model(false);
+    calls[0] = '\0';
+    OwnUnits *units =
+        own_units_open(model, model->children, UNITS + 1, &FILE_OF_USER, NULL, PG_AVG, &err);
+    CHECK_OK(units, err);
+    assert_int_equal(listed[UNITS + 1].parameters.count, 0);
+    assert_int_equal(step(model, units, true, &err), 0);
+    assert_string_equal(calls, "open6 f5 f0 F0+ f2 F2+ f2 F2+ f4 F4+ F5+ "
+                               "g5 g4 G4! g2 G2 g2 G2! g0 G0! G5! finish0 ");
+    own_units_close(units);
+    module_close(model);
+}
+
 // The first call that fails is the last one; its own words are kept, or it is named.
 static void a_function_that_fails_ends_the_step(void **state) {
     (void)state;
@@ -176,14 +204,14 @@ static void a_function_that_fails_ends_the_step(void **state) {
         const char *call, *function;
     } cases[] = {
         {"open5", "open"},         {"f4", "before_forward"},      {"f2", "before_forward"},
-        {"F0+", "after_forward"},  {"F4+", "after_forward"},      {"b4", "before_backward"},
-        {"b2", "before_backward"}, {"B2", "after_backward"},      {"B0!", "after_backward"},
-        {"B4!", "after_backward"}, {"finish0", "finish_backward"}};
+        {"F0+", "after_forward"},  {"F4+", "after_forward"},      {"g4", "before_backward"},
+        {"g2", "before_backward"}, {"G2", "after_backward"},      {"G0!", "after_backward"},
+        {"G4!", "after_backward"}, {"finish0", "finish_backward"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int why = 0; why < 2; why++) {
             char wanted[80];
             Error err = {0};
-            Module *model = make_model();
+            Module *model = make_model(true);
             fails = cases[i].call;
             says_why = why;
             OwnUnits *units = open_all(model, &err);
@@ -218,6 +246,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(units_have_what_they_alone_have),
         cmocka_unit_test(calls_surround_each_run),
+        cmocka_unit_test(the_root_may_have_no_parameters),
         cmocka_unit_test(a_function_that_fails_ends_the_step),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
