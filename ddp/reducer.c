@@ -212,7 +212,7 @@ static int gradient_ready(void *context, Tensor *tensor, Error *err) {
 
 int reducer_finish(Reducer *reducer, Profile *profile, Error *err) {
     CHECK(reducer->expecting || reducer->error.status != STATUS_OK,
-          "reducer_finish without reducer_prepare");
+          "no forward of the wrapper came before: the wrapped module was called instead of it");
     const ReadyPolicy *policy = &reducer->policy;
     reducer->backward_end = clock_ns();
     Phase phase = profile_enter(profile, PHASE_EXPOSED);
