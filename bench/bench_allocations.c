@@ -11,6 +11,8 @@
 
 #include "common/train/trainer.h"
 #include "ddp/distributed_sampler.h"
+#include "ddp/fsdp/fully_shard.h"
+#include "ddp/fsdp/strategy_fsdp.h"
 #include "ddp/strategy_ddp.h"
 #include "dp/strategy_dp.h"
 
@@ -87,8 +89,9 @@ static int watch_backward(Strategy *self, Tape *tape, Error *err) {
 typedef struct Run {
     const char *model;
     const DataSource *data;
-    ProcessGroup *group; // this rank's in DDP; NULL without
+    ProcessGroup *group; // this rank's in DDP and fully_shard; NULL without
     int rank;
+    bool more; // a step has two micro-batches in bfloat16, and clips
     uint64_t allocations;
     int steps;
 } Run;
@@ -104,6 +107,11 @@ static void train(Run *run, Job *job) {
     config.steps = STEPS;
     config.no_eval = true;
     config.log_every = 1000000;
+    if (run->more) {
+        config.amp = PRECISION_BF16;
+        config.accumulate_steps = 2;
+        config.clip_grad_norm = 0.1;
+    }
     train_options(&options, &config);
     job->strategy = &watch.strategy;
     must_do(trainer_run(&config, &options, run->data, job, &err), &err);
@@ -162,7 +170,24 @@ static void *run_ddp_rank(void *argument) {
     return NULL;
 }
 
-static void run_ddp(Run *run) {
+static void *run_fsdp_rank(void *argument) {
+    Run *run = argument;
+    Error err = {0};
+    FsdpOptions fsdp = {.config = fsdp_config_default()};
+    if (run->more) fsdp.config.precision = PRECISION_BF16;
+    Device *device = open_device(run->rank, &err);
+    Module *model = open_model(run, device, &err);
+    const FsdpModules units = fsdp_choose_units(model, "blocks");
+    for (size_t i = 0; i < units.count; i++)
+        must_do(fully_shard(units.items[i], run->group, &fsdp.config, &err), &err);
+    free(units.items);
+    must_do(fully_shard(model, run->group, &fsdp.config, &err), &err);
+    const Rendezvous me = {.rank = run->rank, .world_size = WORLD, .local_rank = run->rank};
+    train(run, job_fsdp(strategy_fsdp(model, &fsdp, device, open_sampler(run)), &me));
+    return NULL;
+}
+
+static void run_ranks(Run *run, void *(*run_rank)(void *)) {
     Error err = {0};
     ProcessGroup *groups[WORLD];
     Run ranks[WORLD];
@@ -172,18 +197,30 @@ static void run_ddp(Run *run) {
         ranks[r] = *run;
         ranks[r].group = groups[r];
         ranks[r].rank = r;
-        int failed = pthread_create(&threads[r], NULL, run_ddp_rank, &ranks[r]);
+        int failed = pthread_create(&threads[r], NULL, run_rank, &ranks[r]);
         CHECK(failed == 0, "cannot start the thread of rank %d", r);
     }
     for (int r = 0; r < WORLD; r++) pthread_join(threads[r], NULL);
     *run = ranks[0]; // the counter is the process's: both ranks are in it
 }
 
+static void run_ddp(Run *run) {
+    run_ranks(run, run_ddp_rank);
+}
+
+static void run_fsdp(Run *run) {
+    run_ranks(run, run_fsdp_rank);
+}
+
 int main(void) {
     const struct {
         const char *name;
         void (*run)(Run *run);
-    } strategies[] = {{"single:1", run_single}, {"dp:2", run_dp}, {"ddp:2", run_ddp}};
+        bool more;
+    } strategies[] = {{"single:1", run_single, false}, {"dp:2", run_dp, false},
+                      {"ddp:2", run_ddp, false},       {"fsdp:2", run_fsdp, false},
+                      {"ddp:2,more", run_ddp, true},   {"fsdp:2,more", run_fsdp, true}};
+    const size_t count = sizeof strategies / sizeof *strategies;
     const struct {
         const char *model, *data;
     } cases[] = {{"mlp", "digits"}, {"convnet", "digits"}, {"segnet", "shapes:16x16@120"}};
@@ -193,8 +230,8 @@ int main(void) {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         DataSource *data = must_get(dataset_open(cases[c].data, 0, &err), &err);
         CHECK(allocations() > before, "the counter does not count");
-        for (size_t s = 0; s < 3; s++) {
-            Run run = {.model = cases[c].model, .data = data};
+        for (size_t s = 0; s < count; s++) {
+            Run run = {.model = cases[c].model, .data = data, .more = strategies[s].more};
             strategies[s].run(&run);
             CHECK(run.steps == STEPS - 2, "%s: %d steps were watched", run.model, run.steps);
             printf("model=%s strategy=%s steps=%d allocations=%llu\n", run.model,
