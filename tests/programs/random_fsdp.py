@@ -108,8 +108,8 @@ def try_pair(programs, pair, count):
         of_ddp = of_fsdp = programs.start(pair, "ddp", "train_ddp", {**pair.both, **pair.ddp})
     if of_ddp[0] in (0, 1):
         of_fsdp = programs.start(pair, "fsdp", "train_fsdp", {**pair.both, **pair.fsdp})
-    refused = 2 if pair.both.get("backend") != "mpi" else 1 # mpirun's status for any
-    if refused in (of_ddp[0], of_fsdp[0]) and "training has diverged" not in of_ddp[1] + of_fsdp[1]:
+    refused = {2} if pair.both.get("backend") != "mpi" else {1, 2} # mpirun's status: 1, or that of the rank
+    if refused & {of_ddp[0], of_fsdp[0]} and "training has diverged" not in of_ddp[1] + of_fsdp[1]:
         count["refused"] += 1
         return None
     if of_ddp[0] == of_fsdp[0] == 1 and all("training has diverged" in said for _, said in (of_ddp, of_fsdp)):
