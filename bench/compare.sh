@@ -12,7 +12,7 @@
 #
 # usage: bench/compare.sh [options]
 #   --mine FILE        one more row, "yours": your own wrapper or all-reduce, C source or a shared object, with the table
-#                      own_dp, own_ddp or own_all_reduce (tutorials/capstones)
+#                      own_dp, own_ddp, own_fsdp or own_all_reduce (tutorials/capstones)
 #   --quick            a minute or two instead of eight: fewer steps, epochs and repeats
 #   --device NAME      cpu (default), cuda or auto
 #   --model "A B"      models (default: mlp convnet; without --quick also resnet20)

@@ -49,7 +49,7 @@ link_run() {
     timeline-*) # GPUs are waited for as in measure_phases
         strategy=${1##*-}
         [[ $1 != timeline-link-* ]] || options+=(--link "$slow_link")
-        [[ $strategy =~ ^(dp|fsdp)$ || $strategy$mine_like == minedp ]] || options+=(--bucket-cap-mb 1)
+        [[ $strategy =~ ^(dp|fsdp)$ || $strategy$mine_like =~ ^mine(dp|fsdp)$ ]] || options+=(--bucket-cap-mb 1)
         [[ $kind == cpu ]] || options+=(--profile)
         train "$1" "$strategy" 2 "${options[@]}" --steps 20 --trace "$out/trace-${1#timeline-}.json"
         ;;
@@ -67,7 +67,7 @@ measure_link() {
     has_link || return 0
     for ((repeat = 1; repeat <= (repeats + 1) / 2; repeat++)); do
         begin_section "slow link: repeat $repeat of $(((repeats + 1) / 2))"
-        for strategy in dp ddp ${mine:+mine}; do
+        for strategy in $(link_strategies); do
             measure_run "link-${models%% *}-$strategy-2-$repeat"
             for world in $(timed_worlds); do measure_run "growth-${models%% *}-$strategy-$world-$repeat"; done
         done
@@ -98,10 +98,17 @@ summarize_link() {
     done
 }
 
+# The strategies that are measured over a link: with a fully sharded FILE also the built-in one.
+link_strategies() {
+    echo dp ddp
+    [[ $mine_like != fsdp ]] || echo fsdp
+    [[ -z $mine ]] || echo mine
+}
+
 # first_model WORLDS: "model strategy world" lines of the first model
 first_model() {
     local strategy world
-    for strategy in dp ddp ${mine:+mine}; do
+    for strategy in $(link_strategies); do
         for world in $1; do echo "${models%% *} $strategy $world"; done
     done
 }
@@ -109,7 +116,7 @@ first_model() {
 # The strategies that have buckets.
 bucket_strategies() {
     echo ddp
-    [[ -z $mine || $mine_like == dp ]] || echo mine
+    [[ $mine_like != ddp ]] || echo mine
 }
 
 # summarize_buckets STRATEGY: the rows of buckets.csv.

@@ -6,8 +6,8 @@
 # run that failed are not made; after one that blocked for mine_patience seconds none is made any more.
 
 mine=           # FILE; empty without --mine
-mine_symbol=    # own_dp, own_ddp or own_all_reduce: the table that FILE defines
-mine_like=      # dp or ddp
+mine_symbol=    # own_dp, own_ddp, own_fsdp or own_all_reduce: the table that FILE defines
+mine_like=      # dp, ddp or fsdp
 mine_options=() # by which the program loads FILE
 mine_deadline=120 mine_patience=15 # seconds
 mine_blocked=   # the run that blocked
@@ -21,6 +21,7 @@ check_mine() {
     said=$(load_mine train_ddp --wrapper)
     case $said in
     *": defines own_dp: run it by train_dp --wrapper FILE") use_mine own_dp dp train_dp --wrapper ;;
+    *": defines own_fsdp: run it by train_fsdp --wrapper FILE") use_mine own_fsdp fsdp train_fsdp --wrapper ;;
     *": defines own_all_reduce: run it by train_ddp --all-reduce FILE") use_mine own_all_reduce ddp train_ddp --all-reduce ;;
     *) use_mine own_ddp ddp train_ddp --wrapper ;;
     esac
@@ -37,7 +38,7 @@ use_mine() { # SYMBOL LIKE PROGRAM OPTION
     [[ -z $said ]] || fail_usage "--mine $said"
     mine_symbol=$1 mine_like=$2 mine_options=("$4" "$mine")
     # A collective that a rank never joins ends with an error that names the rank.
-    [[ $2 != ddp ]] || mine_options+=(--timeout-s $mine_patience)
+    [[ $2 == dp ]] || mine_options+=(--timeout-s $mine_patience)
 }
 
 # keep_mine: keeps a copy of FILE beside its runs. With --resume and another FILE, its runs count as not finished.
@@ -103,8 +104,9 @@ equivalence_of_mine() {
     local batch=$1 world
     shift
     [[ -n $mine ]] || return 0
+    [[ $mine_like != fsdp ]] || probe fsdp:1 "$@" # no other comparison is made with it
     for world in 1 $worlds; do compare_mine "$world" "$@"; done
-    [[ $mine_like == dp ]] || compare_mine "${worlds%% *} cap=0.01" --bucket-cap-mb 0.01 "$@"
+    [[ $mine_like != ddp ]] || compare_mine "${worlds%% *} cap=0.01" --bucket-cap-mb 0.01 "$@"
     compare_mine "3 uneven" "$@" --global-batch $((batch + 1))
 }
 

@@ -66,7 +66,7 @@ def pairs(rows):
     found = {}
     for row in rows:
         key = row["model"], int(row["world_size"])
-        strategies = [name.removesuffix("_ms") for name in row if name in ("dp_ms", "ddp_ms", "mine_ms")]
+        strategies = [name.removesuffix("_ms") for name in row if name in ("dp_ms", "ddp_ms", "fsdp_ms", "mine_ms")]
         found.setdefault(key, Pair(*key, strategies)).add(row)
     for pair in found.values():
         pair.check()

@@ -18,8 +18,9 @@ BECAUSE = {
 def because(pair):
     """The phase that explains half of what yours takes more; "" where none does."""
     largest = pair.largest()
+    why = BECAUSE.get(largest, "") if (pair.first, largest) != ("FSDP", "exposed") else "it waits for weights and gradients longer"
     explains = pair.verdict not in ("disturbed", "ties") and pair.change > 0 and pair.parts.get(largest, 0) > pair.change / 2
-    return f", because {BECAUSE[largest]} ({pair.parts[largest]:+.2f} ms of {largest})" if explains and largest in BECAUSE else ""
+    return f", because {why} ({pair.parts[largest]:+.2f} ms of {largest})" if explains and why else ""
 
 
 def headline(results):

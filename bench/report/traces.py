@@ -81,7 +81,7 @@ def step_of(path, label, like=None):
 
 def title_of(label, like, rank, thread):
     """A row's: "rank 0 main" of DDP, "DP cpu:0", "yours 0 main" of a DDP of the reader's own."""
-    if like == "ddp":
+    if like in ("ddp", "fsdp"):
         return f"{'rank' if label == 'DDP' else label} {rank} {thread}"
     return f"{label} {thread}"
 

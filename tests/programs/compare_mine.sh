@@ -39,6 +39,15 @@ has out/buckets.svg '>yours<'
 compare 0 "$own/dp_packed.c" --only-equivalence
 has out.txt 'Yours: held in all 15 comparisons with train_dp.'
 has out/equivalence.csv ',dp:2,mine:2,'
+compare 0 "$own/fsdp_flat.c"
+has out.txt 'Yours: held in all 15 comparisons with train_fsdp.'
+has out/equivalence.csv ',fsdp:1,mine:1,'
+has out/report.md "Its numbers are train_fsdp's in all 15 comparisons."
+has out/difference-mine.csv ',fsdp_ms,mine_ms,'
+has out/difference-link-mine.csv 'toy,2,'
+has out/player.html '"mine":{"step":'
+checks=$((checks + 1))
+[ ! -e out/buckets-mine.csv ] || fail "a fully sharded file has no buckets: $(cat out/buckets-mine.csv)"
 compare 0 "$own/sum_ring.c" --only-equivalence
 has out.txt 'Yours: held in all 20 comparisons with train_ddp.'
 grep -q ',ddp:3 uneven,mine:3 uneven,.*,tolerance,' out/equivalence.csv || fail "a ring adds in another order: $(tail -n 1 out/equivalence.csv)"

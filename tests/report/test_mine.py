@@ -49,6 +49,14 @@ class Yours(unittest.TestCase):
                       headline)
         self.assertIn("more than DP's 14.00", line)
 
+    def test_sharded(self):
+        with Made(**{**MINE, "mine_like": "fsdp", "mine_symbol": "own_fsdp", "mine_comparisons": 9, "mine_broken": 0}) as made:
+            made.summary(row("dp", "mlp", 2, 14, backward=14), row("ddp", "mlp", 2, 10, backward=10), row("fsdp", "mlp", 2, 12, backward=10, exposed=2),
+                         row("mine", "mlp", 2, 16, backward=10, exposed=6))
+            self.assertIn("its step is 33 % longer than FSDP's through memory, because it waits for weights and gradients longer (+4.00 ms of exposed). Its "
+                          "numbers are train_fsdp's", mine.headline(made.results))
+            self.assertIn("yours takes 4.00 ms more than FSDP's 12.00 per step", mine.lines(made.results)[0])
+
     def test_bits(self):
         headline, _ = self.said((10, {"backward": 10}), (10, {"backward": 10}), {"mine_broken": 2})
         self.assertTrue(headline.endswith("Its numbers are NOT train_ddp's in 2 of 9 comparisons."), headline)
