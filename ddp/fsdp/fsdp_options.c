@@ -31,7 +31,6 @@ int fsdp_options_check(FsdpOptions *fsdp, const Options *options, Error *err) {
     const OptionUse uses[] = {
         {"no-overlap", false, WRAPPER},
         {"no-reshard-after-forward", false, WRAPPER},
-        {"accumulate-steps", false, "--wrapper FILE reduces after every backward"},
     };
     ddp_options_derive(fsdp->ranks);
     fsdp->config.overlap = fsdp->ranks->config.overlap;

@@ -63,15 +63,18 @@ pair 'resnet20, batch norm' --wrapper train_dp --devices 2 --model resnet20 --st
 
 file=fsdp_tensors.c
 pair 'mlp' --wrapper ranks 3 train_fsdp --steps 4 --global-batch 12
-pair 'convnet, uneven' --wrapper ranks 3 train_fsdp --model convnet --units layers --steps 3 --global-batch 13 \
-    --normalize global --sampler blocked --no-eval
+pair 'convnet, uneven, accumulated' --wrapper ranks 3 train_fsdp --model convnet --units layers --steps 3 --global-batch 13 \
+    --accumulate-steps 2 --normalize global --sampler blocked --no-eval
 pair 'gpt, clipped' --wrapper ranks 4 train_fsdp --model gpt --steps 2 --global-batch 4 --clip-grad-norm 0.1 --no-eval --sample 12
 grep -q 'sample tokens=12' out.txt || fail 'a gpt generates no text'
 pair 'gpt, a head of the embedding' --wrapper ranks 2 train_fsdp --model gpt --layers 1 --units layers --steps 2 --global-batch 4 --no-eval
 pair 'segnet, pictures' --wrapper ranks 3 train_fsdp --model segnet --data shapes:16x16@40 --steps 4 --global-batch 6 --dump-images 1
 [ -d b.d/images ] || fail 'segnet draws no pictures'
 pair 'resnet20, batch norm' --wrapper ranks 2 train_fsdp --model resnet20 --steps 2 --global-batch 6
+pair 'resnet20, SyncBatchNorm, accumulated' --wrapper ranks 2 train_fsdp --model resnet20 --sync-batch-norm --steps 2 \
+    --global-batch 8 --accumulate-steps 2 --no-eval
 pair 'only a root' --wrapper ranks 2 train_fsdp --units root --steps 2 --no-eval
+pair 'rank 0 evaluates a batch more' --wrapper ranks 2 train_fsdp --model toy --data synthetic:10:5@2052 --steps 2
 
 # An all-reduce that adds in rank order has the built-in one's bits; a ring's differ by roundings, alike on all ranks.
 for file in sum_naive.c sum_chain.c sum_direct.c; do

@@ -10,10 +10,11 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/memory.h"
 #include "common/nn/layers.h"
 #include "common/nn/ops.h"
 
-Rig rig = {.op = PG_AVG};
+Rig rig = {.op = PG_AVG, .parts = 1};
 
 // On rank 0 a little later: the others' sentences can tell its rows from their own.
 void miss(const char *format, ...) {
@@ -99,9 +100,10 @@ Module *judged_model(void) {
     return model;
 }
 
-// Numbers that differ by rank, tensor and place, and round in a sum.
+// Numbers that differ by rank, tensor and place, and round in a sum; so small that no block
+// amplifies.
 float judged_number(int rank, size_t tensor, size_t i) {
-    return 0.013f * (float)((tensor * 31 + i * 7) % 41) - 0.21f + 0.037f * (float)rank;
+    return 0.3f * (0.013f * (float)((tensor * 31 + i * 7) % 41) - 0.21f + 0.037f * (float)rank);
 }
 
 static size_t number_in_model(const Tensor *tensor) {
@@ -137,6 +139,9 @@ static const char *origin(size_t t, size_t i, float found) {
     if (rig.rank > 0 && own < tensor_count(rig.twins.items[t].tensor) &&
         found == judged_number(rig.rank, t, own))
         return "this rank's own first weight; all ranks begin with rank 0's";
+    if (rig.rank > 0 && own < tensor_count(rig.twins.items[t].tensor) &&
+        found == tensor_f32(rig.twins.items[t].tensor)[own])
+        return "that of this rank's first row; the whole begins with rank 0's rows";
     if (found == judged_number(0, t, i) && rig.step > 0)
         return "the weight before the last update: gather again in every step";
     return "not what the ranks' shards hold there";
@@ -178,6 +183,10 @@ static void check_whole(const char *after, const char *unit, size_t t) {
     const Tensor *tensor = rig.tensors.items[t].tensor, *twin = rig.twins.items[t].tensor;
     const char *name = rig.tensors.items[t].name;
     const Rows rows = rows_of(twin);
+    if (!tensor->shard && tensor->shape[0] > rows.all)
+        miss("After %s of %s, %s has %zu rows on rank %d, and the whole has %zu: the rows beyond n "
+             "are padding of the pieces.",
+             after, unit, name, tensor->shape[0], rig.rank, rows.all);
     if (tensor->shard || tensor->shape[0] != rows.all)
         miss("After %s of %s, %s has %zu of %zu rows on rank %d%s: gather the unit's parameters "
              "before it computes.",
@@ -268,6 +277,9 @@ static void check_gradient_memory(const char *after, const char *unit, size_t t)
     Tensor *tensor = rig.tensors.items[t].tensor;
     const char *name = rig.tensors.items[t].name;
     const bool held = rig.holds;
+    if (!tensor->requires_grad && tensor->grad)
+        miss("After %s of %s, grad of %s is set, and the parameter requires no gradient: NULL.",
+             after, unit, name);
     if (!tensor->requires_grad) return;
     if (!tensor->grad || tensor->grad == rig.shard_grads[t])
         miss("After %s of %s, grad of %s is %s: backward writes the whole gradient.", after, unit,
@@ -279,6 +291,11 @@ static void check_gradient_memory(const char *after, const char *unit, size_t t)
     if (!tensor->has_grad && held && rig.twins.items[t].tensor->requires_grad)
         miss("After %s of %s in step %d, has_grad of %s is not set, although the unit has run "
              "backward already (complete was false): keep the whole gradient, and reduce it once.",
+             after, unit, rig.step, name);
+    const float *kept = rig.kept[t];
+    if (tensor->has_grad && kept && memcmp(tensor->grad, kept, tensor_bytes(tensor)) != 0)
+        miss("After %s of %s in step %d, the whole gradient of %s has other numbers than its last "
+             "backward left (complete was false): keep its memory, and reduce it once.",
              after, unit, rig.step, name);
     for (size_t i = 0; i < tensor_count(tensor) && !tensor->has_grad; i++) tensor->grad[i] = NAN;
 }
@@ -295,8 +312,19 @@ static int judge_before_backward(void *self, size_t u, Error *err) {
     return 0;
 }
 
+// Copies the whole gradient.
+static void keep_gradient(const char *after, const char *unit, size_t t) {
+    const Tensor *tensor = rig.tensors.items[t].tensor;
+    (void)after;
+    (void)unit;
+    if (!tensor->requires_grad || !tensor->has_grad) return;
+    if (!rig.kept[t]) rig.kept[t] = memory_zalloc(tensor_bytes(tensor));
+    memcpy(rig.kept[t], tensor->grad, tensor_bytes(tensor));
+}
+
 static int judge_after_backward(void *self, size_t u, bool complete, Error *err) {
     (void)self;
+    if (!complete) check_unit(u, "backward", keep_gradient);
     const uint64_t begin = clock_ns();
     if (must("after_backward", rig.file->after_backward(rig.self, u, complete, err), err) != 0)
         return -1;

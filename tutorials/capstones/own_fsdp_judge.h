@@ -24,8 +24,8 @@ typedef struct Memory {  // bytes
     size_t unit;         // of the largest unit
 } Memory;
 
-typedef struct Spent { // milliseconds in the student's functions in a step
-    double forward, backward, reduce;
+typedef struct Spent { // milliseconds in the student's functions in a step; in all of it
+    double forward, backward, reduce, step;
 } Spent;
 
 typedef struct Rig {
@@ -47,7 +47,8 @@ typedef struct Rig {
     bool may_fail;                            // an error of a function is returned, not missed
     // Units whose gradients are not complete; whether that in before_backward is one.
     bool held[BLOCKS + 1], holds;
-    int step;
+    float *kept[TENSORS]; // the whole gradients of these, as backward left them, by tensor; or NULL
+    int step, parts;      // parts: backwards of a step
     Memory memory;
     Spent spent;
 } Rig;

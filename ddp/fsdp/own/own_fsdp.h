@@ -26,6 +26,10 @@
  * forward. A unit that a forward does not use is not called, nor is one without parameters, except
  * the root.
  *
+ * With --accumulate-steps K a step has K forwards and backwards, of the same units. `complete` is
+ * false in the first K - 1, and finish_backward follows the last alone: the gradients are the sums
+ * over the K backwards, reduced once.
+ *
  * A parameter is in one of two states:
  *
  *                      sharded                                  whole
@@ -50,9 +54,9 @@
  *     backward then writes it.
  *   - after_forward: the unit is sharded. The root alone may stay whole if `backward_follows`.
  *   - after_backward: the unit is sharded. If `complete`, its gradients are reduced: combined over
- *     the ranks by `op`, PG_AVG or PG_SUM, each rank keeps its rows. Otherwise an earlier run of
- *     the unit still adds to them: keep the whole gradients, and show them again, with their
- *     has_grad, in the next before_backward of the unit.
+ *     the ranks by `op`, PG_AVG or PG_SUM, each rank keeps its rows. Otherwise another run of the
+ *     unit, in this backward or in a later one of the step, still adds to them: keep the whole
+ *     gradients, and show them again, with their has_grad, in the next before_backward of the unit.
  *   - finish_backward: every parameter is sharded and its gradient has arrived, with the same bits
  *     as from one pg_reduce_scatter of the whole gradient.
  *   - A parameter without requires_grad is sharded and gathered like the others and has no
@@ -60,8 +64,8 @@
  *     its shard has no gradient either. Both are the same parameters on all ranks.
  *
  * Memory: besides the shards, at most the weights and gradients of the root and of two other units
- * exist at any time after open, padding and buffers of collectives included (a unit that runs twice
- * may hold its gradients besides):
+ * exist at any time after open, padding and buffers of collectives included (gradients that are
+ * kept because `complete` was false come besides):
  *
  *     bytes <= 2 shards + 2 root + 4 largest unit   (each: the bytes of its weights, with padding)
  *
@@ -69,7 +73,8 @@
  * never freed, and collectives in it copy less). Other memory is for lists and names only.
  *
  * Traffic: a step gathers each unit twice and reduces it once: 1.5 times the bytes of
- * DistributedDataParallel's all-reduce. The root is gathered once if it stays whole.
+ * DistributedDataParallel's all-reduce. The root is gathered once if it stays whole. With
+ * --accumulate-steps K the gathers are K times as many, and the reductions are not.
  *
  * For speed, the next unit's gather is started (pg_start) before this unit computes, and the
  * reduction of a unit runs while the next one computes. All ranks must start the same collectives
@@ -110,7 +115,8 @@ typedef struct OwnFsdp {
     // Around each run of units[unit]. On return its parameters are whole; sharded.
     int (*before_forward)(void *self, size_t unit, Error *err);
     int (*after_forward)(void *self, size_t unit, bool backward_follows, Error *err);
-    // Around each backward of units[unit]. complete: no other run of it is still to add gradients.
+    // Around each backward of units[unit]. complete: no other run of it, in this backward or in a
+    // later one of the step, is still to add gradients.
     int (*before_backward)(void *self, size_t unit, Error *err);
     int (*after_backward)(void *self, size_t unit, bool complete, Error *err);
     // After a backward. On return every parameter is sharded and its gradient reduced.

@@ -24,6 +24,7 @@ struct OwnUnits {
     OwnUnit *units;
     OwnFsdpUnit *listed; // what the file sees
     size_t count;        // of both; the root is the last
+    bool holds;          // own_units_hold_gradients
 };
 
 // ---- the file's functions -----------------------------------------------------------------------
@@ -33,21 +34,8 @@ static bool is_called(const OwnUnit *unit) {
     return all->listed[unit->number].parameters.count > 0 || unit->number == all->count - 1;
 }
 
-static int said(int status, const char *function, Error *err) {
+static int check_status(int status, const char *function, Error *err) {
     return status == 0 ? 0 : own_file_failed("own_fsdp", function, err);
-}
-
-static int before_forward(const OwnUnit *unit, Error *err) {
-    const OwnUnits *all = unit->all;
-    if (!is_called(unit)) return 0;
-    return said(all->file->before_forward(all->self, unit->number, err), "before_forward", err);
-}
-
-static int after_forward(const OwnUnit *unit, bool follows, Error *err) {
-    const OwnUnits *all = unit->all;
-    if (!is_called(unit)) return 0;
-    return said(all->file->after_forward(all->self, unit->number, follows, err), "after_forward",
-                err);
 }
 
 static int before_backward(UnitForward *saved, Error *err) {
@@ -55,31 +43,59 @@ static int before_backward(UnitForward *saved, Error *err) {
     const OwnUnits *all = unit->all;
     if (unit->in_backward || !is_called(unit)) return 0;
     unit->in_backward = true;
-    return said(all->file->before_backward(all->self, unit->number, err), "before_backward", err);
+    return check_status(all->file->before_backward(all->self, unit->number, err), "before_backward",
+                        err);
 }
 
-static int leave_backward(OwnUnit *unit, Error *err) {
+// last: no later backward of the step adds to the gradients.
+static int leave_backward(OwnUnit *unit, bool last, Error *err) {
     const OwnUnits *all = unit->all;
     const NamedTensors *parameters = &all->listed[unit->number].parameters;
-    bool complete = true;
+    bool complete = last;
     if (!unit->in_backward) return 0;
     unit->in_backward = false;
     for (size_t i = 0; i < parameters->count; i++)
         if (parameters->items[i].tensor->pending_uses > 0) complete = false;
-    return said(all->file->after_backward(all->self, unit->number, complete, err), "after_backward",
-                err);
+    return check_status(all->file->after_backward(all->self, unit->number, complete, err),
+                        "after_backward", err);
 }
 
 static int after_backward(UnitForward *saved, Error *err) {
-    return leave_backward(saved->unit, err);
+    OwnUnit *unit = saved->unit;
+    return leave_backward(unit, !unit->all->holds, err);
+}
+
+// Calls after_backward of the units whose input needs no gradient, the root's last.
+static int leave_units(OwnUnits *all, bool last, Error *err) {
+    const size_t root = all->count - 1;
+    for (size_t i = root; i-- > 0;)
+        if (leave_backward(&all->units[i], last, err) != 0) return -1;
+    return leave_backward(&all->units[root], last, err);
+}
+
+// The root's ends a backward that was not finished, as gradients were held.
+static int before_forward(const OwnUnit *unit, Error *err) {
+    OwnUnits *all = unit->all;
+    if (unit->number == all->count - 1 && leave_units(all, false, err) != 0) return -1;
+    if (!is_called(unit)) return 0;
+    return check_status(all->file->before_forward(all->self, unit->number, err), "before_forward",
+                        err);
+}
+
+static int after_forward(const OwnUnit *unit, bool follows, Error *err) {
+    const OwnUnits *all = unit->all;
+    if (!is_called(unit)) return 0;
+    return check_status(all->file->after_forward(all->self, unit->number, follows, err),
+                        "after_forward", err);
+}
+
+void own_units_hold_gradients(OwnUnits *units, bool hold) {
+    units->holds = hold;
 }
 
 int own_units_finish(OwnUnits *units, Error *err) {
-    const size_t root = units->count - 1;
-    for (size_t i = root; i-- > 0;)
-        if (leave_backward(&units->units[i], err) != 0) return -1;
-    if (leave_backward(&units->units[root], err) != 0) return -1;
-    return said(units->file->finish_backward(units->self, err), "finish_backward", err);
+    if (leave_units(units, true, err) != 0) return -1;
+    return check_status(units->file->finish_backward(units->self, err), "finish_backward", err);
 }
 
 // ---- a unit's forward ---------------------------------------------------------------------------

@@ -12,6 +12,9 @@ typedef struct OwnUnits OwnUnits;
 OwnUnits *own_units_open(Module *root, Module *const *modules, size_t count, const OwnFsdp *file,
                          ProcessGroup *group, ReduceOp op, Error *err);
 
+// hold true: the following backwards keep the gradients (`complete` is false), until hold false.
+void own_units_hold_gradients(OwnUnits *units, bool hold);
+
 // After a backward: calls after_backward of units whose input needs no gradient, then
 // finish_backward. Collective. 0, or -1 with err filled.
 int own_units_finish(OwnUnits *units, Error *err);

@@ -64,6 +64,10 @@ static Module *wrap(Module *model, ProcessGroup *group, const FsdpOptions *fsdp,
 
 // ---- the strategy and the job -------------------------------------------------------------------
 
+static void hold_gradients(Strategy *self, bool hold) {
+    own_units_hold_gradients(own_of(self)->units, hold);
+}
+
 static int finish_backward(Strategy *self, Tape *tape, Error *err) {
     const Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
     int status = own_units_finish(own_of(self)->units, err);
@@ -100,6 +104,7 @@ static Job *job_own(Module *wrapper, const FsdpOptions *fsdp, Device *device, Sa
     Strategy *strategy = strategy_ranks(model, wrapper, own->group, device, sampler);
     strategy->global_mean = fsdp->config.global_normalization;
     strategy->collective_forward = true;
+    strategy->hold_gradients = hold_gradients;
     strategy->finish_backward = finish_backward;
     strategy->sync_buffers = sync_buffers;
     Job *job = job_ranks(strategy, me);
