@@ -1,11 +1,11 @@
 /* bench_step.c: how much of a training step is matrix product; with --by-op, what time each of its
  * kernels takes beside its bound (kernel_times.h), also for networks of convolutions.
  *
- * Trains an mlp of wide layers, or a gpt, and, between its steps, times cblas_sgemm alone on the
- * products that its linear layers need. Both are measured in one process, alternating, so that
- * whatever disturbs one disturbs the other. The figure is the step's floating-point rate over
- * sgemm's; what is missing from 1 is what everything else costs: bias, relu or GELU, layer norm,
- * attention's small products and its softmax, loss, optimizer, the tape itself.
+ * Trains an mlp of wide layers, or a gpt, and, between its steps, times sgemm (the device's matrix
+ * products, alone) on the shapes that its linear layers need. Both are measured in one process,
+ * alternating, so that whatever disturbs one disturbs the other. The figure is the step's
+ * floating-point rate over sgemm's; what is missing from 1 is what everything else costs: relu or
+ * GELU, layer norm, attention's small products and its softmax, loss, optimizer, the tape itself.
  */
 #include <string.h>
 

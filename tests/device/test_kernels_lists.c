@@ -34,17 +34,20 @@ static void test_describe_blas(void **state) {
     const char *chosen = getenv("OPENBLAS_CORETYPE");
     for (int threads = 2; threads >= 1; threads--) {
         Error err = {0};
-        char text[200], version[20], core[30], flavour[20], counted[20], setting[60], end;
+        char text[200], version[20], core[30], flavour[20], counted[20], setting[60];
+        int end = 0;
         CHECK_OK(cpu_use_threads(threads, &err) == 0, err);
         if (threads == 1) setenv("OPENBLAS_CORETYPE", "Chosen", 1);
         cpu_describe(text, sizeof text);
         assert_int_equal(sscanf(text,
                                 "OpenBLAS %19[0-9.] %29[^,], %19[^,], %19[^,], OPENBLAS_CORETYPE "
-                                "%59s%c",
+                                "%59[^;]%n",
                                 version, core, flavour, counted, setting, &end),
                          5);
         assert_true(strcmp(flavour, "pthread") == 0 || strcmp(flavour, "OpenMP") == 0);
         assert_string_equal(counted, threads == 1 ? "1 thread" : "2 threads");
+        assert_string_equal(text + end,
+                            threads == 1 && product_runs_here() ? "; products by AVX-512" : "");
         assert_string_equal(setting, threads == 1 ? "Chosen" : chosen ? chosen : "unset");
     }
     chosen ? setenv("OPENBLAS_CORETYPE", chosen, 1) : unsetenv("OPENBLAS_CORETYPE");

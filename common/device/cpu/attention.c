@@ -1,7 +1,7 @@
 /* attention.c: the CPU backend's causal attention, as matrix products, head by head.
  *
  * A head's queries, keys and values are matrices [length, size] inside qkv, whose rows are 3 times
- * `channels` elements apart: OpenBLAS takes them as they are, and nothing is transposed or copied.
+ * `channels` elements apart: the products take them as they are.
  * Queries are computed in blocks of BLOCK, each with the keys up to its last query only, which
  * saves nearly half of the work on long texts. All weights are saved for the gradient.
  */
@@ -91,17 +91,27 @@ static const float *lowered(const Work *work, const float *weights, Block block)
     return work->lowered;
 }
 
+typedef struct Place {
+    float *data;
+    size_t stride;
+    bool add;
+} Place;
+
+// to[m, n] (+)= a b
+static void multiply(size_t m, size_t n, size_t k, CpuMatrix a, CpuMatrix b, Place to) {
+    cpu_multiply(&(CpuProduct){m, n, k, a, b, NULL, to.data, to.stride, to.add});
+}
+
 static void block_forward(const Work *work, Block block, float *weights, float *y) {
     size_t length = work->of->length, size = work->of->size;
     float scale = (float)(1 / sqrt((double)size));
-    cpu_matmul_strided(block.rows, block.keys, size,
-                       part_of(work, block, QUERY, block.first, false),
-                       part_of(work, block, KEY, 0, true), weights, length, false);
+    multiply(block.rows, block.keys, size, part_of(work, block, QUERY, block.first, false),
+             part_of(work, block, KEY, 0, true), (Place){weights, length, false});
     block_softmax(weights, block, length, scale);
-    cpu_matmul_strided(block.rows, size, block.keys,
-                       (CpuMatrix){lowered(work, weights, block), length, false},
-                       part_of(work, block, VALUE, 0, false), y + row_of(work, block, block.first),
-                       work->channels, false);
+    multiply(block.rows, size, block.keys,
+             (CpuMatrix){lowered(work, weights, block), length, false},
+             part_of(work, block, VALUE, 0, false),
+             (Place){y + row_of(work, block, block.first), work->channels, false});
 }
 
 // Replaces dp by factor p (dp - sum of p dp). With the scale as factor, these are the numbers by
@@ -132,11 +142,10 @@ static void block_backward(const Work *work, Block block, const float *weights, 
     float scale = (float)(1 / sqrt((double)size)), *ds = work->scores;
     CpuMatrix from = {dy + row_of(work, block, block.first), work->channels, false};
     float *to = dqkv + (part_of(work, block, QUERY, 0, false).data - work->qkv);
-    cpu_matmul_strided(block.keys, size, block.rows,
-                       (CpuMatrix){lowered(work, weights, block), length, true}, from,
-                       to + 2 * work->channels, stride, add); // dv
-    cpu_matmul_strided(block.rows, block.keys, size, from, part_of(work, block, VALUE, 0, true), ds,
-                       length, false);
+    multiply(block.keys, size, block.rows, (CpuMatrix){lowered(work, weights, block), length, true},
+             from, (Place){to + 2 * work->channels, stride, add}); // dv
+    multiply(block.rows, block.keys, size, from, part_of(work, block, VALUE, 0, true),
+             (Place){ds, length, false});
     bool rounding = work->precision != PRECISION_F32;
     score_gradients(ds, weights, block, length, rounding ? 1 : scale);
     for (size_t i = 0; rounding && i < block.rows; i++) {
@@ -144,12 +153,12 @@ static void block_backward(const Work *work, Block block, const float *weights, 
         host_round(work->precision, row, row, block.keys);
         cpu_elementwise.scale(row, scale, block.keys);
     }
-    cpu_matmul_strided(block.rows, size, block.keys, (CpuMatrix){ds, length, false},
-                       part_of(work, block, KEY, 0, false), to + block.first * stride, stride,
-                       accumulate); // dq
-    cpu_matmul_strided(block.keys, size, block.rows, (CpuMatrix){ds, length, true},
-                       part_of(work, block, QUERY, block.first, false), to + work->channels, stride,
-                       add); // dk
+    multiply(block.rows, size, block.keys, (CpuMatrix){ds, length, false},
+             part_of(work, block, KEY, 0, false),
+             (Place){to + block.first * stride, stride, accumulate}); // dq
+    multiply(block.keys, size, block.rows, (CpuMatrix){ds, length, true},
+             part_of(work, block, QUERY, block.first, false),
+             (Place){to + work->channels, stride, add}); // dk
 }
 
 static Block block_at(const Work *work, size_t head, size_t first) {

@@ -1,5 +1,6 @@
 /* blas.c: the CPU backend's matrix products, and everything OpenBLAS needs to be told.
  *
+ * Where this processor has the instructions of product.h, that multiplies for one thread.
  * OpenBLAS runs with one thread per caller: parallelism is this project's subject, and every device
  * brings its own thread. (--threads gives more, to a process of one device.) So the library must be
  * a build that is safe with several callers (the pthread or OpenMP build; the serial one shares its
@@ -62,6 +63,11 @@ int cpu_use_threads(int count, Error *err) {
     return error_set(err, STATUS_USAGE, "this BLAS gives no product %d threads (%s)", count, about);
 }
 
+// Whether products are this project's own (product.h), not OpenBLAS's.
+static bool is_own(void) {
+    return product_runs_here() && openblas_get_num_threads() == 1;
+}
+
 void cpu_describe(char *buffer, size_t capacity) {
     const char *config = openblas_get_config(); // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ..."
     const char *space = strchr(config, ' ');
@@ -71,10 +77,11 @@ void cpu_describe(char *buffer, size_t capacity) {
     int parallel = openblas_get_parallel();
     int threads = openblas_get_num_threads();
     const char *coretype = getenv("OPENBLAS_CORETYPE");
-    snprintf(buffer, capacity, "%.*s %s, %s, %d thread%s, OPENBLAS_CORETYPE %s", (int)length,
+    snprintf(buffer, capacity, "%.*s %s, %s, %d thread%s, OPENBLAS_CORETYPE %s%s", (int)length,
              config, openblas_get_corename(),
              parallel >= 0 && parallel <= 2 ? flavours[parallel] : "unknown", threads,
-             threads == 1 ? "" : "s", coretype ? coretype : "unset");
+             threads == 1 ? "" : "s", coretype ? coretype : "unset",
+             is_own() ? "; products by AVX-512" : "");
 }
 
 static int blas_int(size_t count) {
@@ -82,34 +89,52 @@ static int blas_int(size_t count) {
     return (int)count;
 }
 
-void cpu_matmul_strided(size_t m, size_t n, size_t k, CpuMatrix a, CpuMatrix b, float *c,
-                        size_t c_stride, bool accumulate) {
-    if (m == 0 || n == 0) return;
-    if (k == 0) { // an empty sum, which BLAS would refuse for its strides
-        for (size_t i = 0; !accumulate && i < m; i++) memset(c + i * c_stride, 0, n * sizeof *c);
-        return;
-    }
-    cblas_sgemm(CblasRowMajor, a.transpose ? CblasTrans : CblasNoTrans,
-                b.transpose ? CblasTrans : CblasNoTrans, blas_int(m), blas_int(n), blas_int(k),
-                1.0f, a.data, blas_int(a.stride), b.data, blas_int(b.stride),
-                accumulate ? 1.0f : 0.0f, c, blas_int(c_stride));
-}
-
 // OpenBLAS adds up so many products before it adds them to c. In sums that are no longer, it is the
 // same whether the bias is there before or comes after them.
 enum { SUM = 256 };
+
+static void blas_multiply(const CpuProduct *of) {
+    if (of->m == 0 || of->n == 0) return;
+    // It saves a pass over c, which OpenBLAS would fill with zeros.
+    const bool before = of->bias && !of->accumulate && of->k <= SUM;
+    for (size_t i = 0; i < of->m; i++) {
+        float *row = of->c + i * of->c_stride;
+        if (before)
+            memcpy(row, of->bias, of->n * sizeof *row);
+        else if (of->k == 0 && !of->accumulate)
+            memset(row, 0, of->n * sizeof *row);
+    }
+    // BLAS would refuse an empty sum for its strides.
+    if (of->k > 0)
+        cblas_sgemm(CblasRowMajor, of->a.transpose ? CblasTrans : CblasNoTrans,
+                    of->b.transpose ? CblasTrans : CblasNoTrans, blas_int(of->m), blas_int(of->n),
+                    blas_int(of->k), 1.0f, of->a.data, blas_int(of->a.stride), of->b.data,
+                    blas_int(of->b.stride), of->accumulate || before ? 1.0f : 0.0f, of->c,
+                    blas_int(of->c_stride));
+    for (size_t i = 0; of->bias && !before && i < of->m; i++)
+        cpu_elementwise.accumulate(of->c + i * of->c_stride, of->bias, of->n);
+}
+
+void cpu_multiply(const CpuProduct *of) {
+    if (is_own())
+        product_multiply(of);
+    else
+        blas_multiply(of);
+}
 
 static void product(Compute how, MatmulShape s, const float *a, const float *b, const float *bias,
                     float *c, bool accumulate) {
     HostProduct p = host_begin(how.precision, host_matmul_counts(s),
                                (HostProduct){a, b, bias, c, accumulate, how.workspace});
-    bool before = bias && s.k <= SUM; // saves a pass over c: OpenBLAS would fill it with zeros
-    for (size_t i = 0; before && i < s.m; i++) memcpy(p.c + i * s.n, p.bias, s.n * sizeof *c);
-    cpu_matmul_strided(s.m, s.n, s.k, (CpuMatrix){p.a, s.transpose_a ? s.m : s.k, s.transpose_a},
-                       (CpuMatrix){p.b, s.transpose_b ? s.k : s.n, s.transpose_b}, p.c, s.n,
-                       p.accumulate || before);
-    for (size_t i = 0; bias && !before && i < s.m; i++)
-        cpu_elementwise.accumulate(p.c + i * s.n, p.bias, s.n);
+    cpu_multiply(&(CpuProduct){.m = s.m,
+                               .n = s.n,
+                               .k = s.k,
+                               .a = {p.a, s.transpose_a ? s.m : s.k, s.transpose_a},
+                               .b = {p.b, s.transpose_b ? s.k : s.n, s.transpose_b},
+                               .bias = p.bias,
+                               .c = p.c,
+                               .c_stride = s.n,
+                               .accumulate = p.accumulate});
     host_end(how.precision, host_matmul_counts(s), &p, c, accumulate);
 }
 

@@ -15,6 +15,7 @@
 
 #include "common/base/error.h"
 #include "common/base/vectorise.h"
+#include "common/device/cpu/product.h"
 #include "common/device/kernels_host.h"
 
 // Four partial sums side by side (a vector type of GCC and clang: its operators work on all four).
@@ -110,7 +111,7 @@ static inline float wide_max(const float *x, size_t count) {
     return larger(larger(lanes[0], lanes[1]), larger(lanes[2], lanes[3]));
 }
 
-// The pixels [begin, end) of a row or column.
+// The indices [begin, end), of pixels or of a matrix's rows.
 typedef struct Range {
     size_t begin, end;
 } Range;
@@ -145,15 +146,7 @@ extern const OptimizerKernels cpu_optimizer;
 void cpu_describe(char *buffer, size_t capacity);
 int cpu_prepare(Error *err);
 int cpu_use_threads(int count, Error *err);
-// A matrix that lies inside a larger one: rows are `stride` elements apart.
-typedef struct CpuMatrix {
-    const float *data;
-    size_t stride;
-    bool transpose;
-} CpuMatrix;
-// c[m,n] = a b (+ c), where c's rows are c_stride elements apart.
-void cpu_matmul_strided(size_t m, size_t n, size_t k, CpuMatrix a, CpuMatrix b, float *c,
-                        size_t c_stride, bool accumulate);
+void cpu_multiply(const CpuProduct *of); // by OpenBLAS where product.h has no instructions
 
 // ---- attention.c, of the family in transformer.c ----
 size_t cpu_attention_workspace(Precision precision, const Attention *of);

@@ -1,0 +1,250 @@
+/* product.c: see product.h. Compiled with -O3 -ffp-contract=fast: a multiplication and the addition
+ * after it become one fused multiply-add.
+ *
+ * A tile of c, ROWS times PANEL, stays in 24 of the 32 vector registers: for each p it takes three
+ * vectors of b and ROWS single elements of a. A panel of b stays in the first-level cache while it
+ * meets the rows of a. A block of those stays in the second-level cache while it meets the panels.
+ */
+#include "common/device/cpu/kernels.h"
+
+#if defined(__x86_64__)
+#define TARGET        __attribute__((target("avx512f,avx2,fma")))
+#define ALWAYS_INLINE __attribute__((always_inline)) TARGET static inline
+
+enum {
+    VECTORS = 3, // of a panel
+    PANEL = VECTORS * WIDE,
+    ROWS = 8,
+    STEP = 8,     // rows of a transposed a that are packed side by side
+    TURNED = 256, // columns of a transposed a in a block
+    BLOCK = 512,  // rows of any other a
+};
+
+bool product_runs_here(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx2") &&
+           __builtin_cpu_supports("fma");
+}
+
+// ---- packing ------------------------------------------------------------------------------------
+
+// Swaps two squares of `d` lanes, off the diagonal of 2d rows and lanes.
+#define SWAP(d, low, high)                                    \
+    for (size_t i = 0; i < WIDE; i++)                         \
+        if (!(i & (d))) {                                     \
+            const Wide a = r[i], b = r[i + (d)];              \
+            r[i] = __builtin_shufflevector(a, b, low);        \
+            r[i + (d)] = __builtin_shufflevector(a, b, high); \
+        }
+#define LOW8  0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23
+#define HIGH8 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31
+#define LOW4  0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27
+#define HIGH4 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31
+#define LOW2  0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29
+#define HIGH2 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31
+#define LOW1  0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30
+#define HIGH1 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31
+
+// to[j, i] = from[i, j] for WIDE rows of WIDE elements
+ALWAYS_INLINE void turn(const float *from, size_t stride, float *to, size_t to_stride) {
+    Wide r[WIDE];
+    for (size_t i = 0; i < WIDE; i++) wide_load(&r[i], from + i * stride);
+    SWAP(8, LOW8, HIGH8)
+    SWAP(4, LOW4, HIGH4)
+    SWAP(2, LOW2, HIGH2)
+    SWAP(1, LOW1, HIGH1)
+    for (size_t j = 0; j < WIDE; j++) memcpy(to + j * to_stride, &r[j], sizeof r[j]);
+}
+
+// Columns of b's rows `at` go to [at, width], padded by 0.
+TARGET static void pack_b(const CpuMatrix *b, Range at, Range columns, size_t width, float *to) {
+    const size_t count = at.end - at.begin, all = columns.end - columns.begin;
+    const size_t row = b->transpose ? 1 : b->stride, column = b->transpose ? b->stride : 1;
+    const float *from = b->data + at.begin * row + columns.begin * column;
+    for (size_t j = 0; j < width; j += WIDE) {
+        const size_t left = j < all ? all - j : 0, some = left < WIDE ? left : WIDE;
+        size_t p = 0;
+        if (b->transpose && some == WIDE)
+            for (; p + WIDE <= count; p += WIDE)
+                turn(from + j * column + p, column, to + p * width + j, width);
+        if (!b->transpose && some == WIDE)
+            for (; p < count; p++) memcpy(to + p * width + j, from + p * row + j, sizeof(Wide));
+        for (; p < count; p++)
+            for (size_t i = 0; i < WIDE; i++)
+                to[p * width + j + i] = i < some ? from[p * row + (j + i) * column] : 0;
+    }
+}
+
+// Columns `rows` of a transposed a go to [rows / ROWS, at, ROWS]; beyond the last one comes the
+// tile's first again. STEP rows of memory are read side by side, so that each cache line of `to` is
+// written at once.
+TARGET static void pack_a(const CpuMatrix *a, Range at, Range rows, float *to) {
+    const size_t count = at.end - at.begin, all = rows.end - rows.begin;
+    for (size_t p = 0; p < count; p += STEP) {
+        const size_t some = count - p < STEP ? count - p : STEP;
+        const float *from = a->data + (at.begin + p) * a->stride + rows.begin;
+        for (size_t r = 0; r < all; r += ROWS) {
+            float *tile = to + r * count + p * ROWS;
+            if (all - r >= ROWS)
+                for (size_t i = 0; i < some; i++)
+                    memcpy(tile + i * ROWS, from + i * a->stride + r, ROWS * sizeof *to);
+            else
+                for (size_t i = 0; i < some * ROWS; i++)
+                    tile[i] = from[i / ROWS * a->stride + r + (i % ROWS < all - r ? i % ROWS : 0)];
+        }
+    }
+}
+
+// ---- tiles --------------------------------------------------------------------------------------
+
+// c (+)= bias + a b, for up to ROWS rows and PANEL columns
+typedef struct Tile {
+    const float *a; // element [i, p] is a[i row + p step]
+    size_t row, step;
+    const float *b; // [k, whole vectors]
+    const float *bias;
+    float *c;
+    size_t c_stride, rows, columns, k;
+    bool accumulate;
+} Tile;
+
+ALWAYS_INLINE Wide load(const float *from, size_t left) {
+    Wide some = {0};
+    if (left >= WIDE)
+        wide_load(&some, from);
+    else
+        for (size_t i = 0; i < WIDE && i < left; i++) some[i] = from[i];
+    return some;
+}
+
+ALWAYS_INLINE void store(float *to, Wide value, size_t left) {
+    if (left >= WIDE)
+        memcpy(to, &value, sizeof value); // one instruction
+    else
+        for (size_t i = 0; i < WIDE && i < left; i++) to[i] = value[i];
+}
+
+// `vectors` and `whole` (ROWS rows of whole vectors) are constants. Rows beyond the last one repeat
+// the first, and their sums are dropped.
+ALWAYS_INLINE void tile_sums(const Tile *t, const size_t vectors, const bool whole) {
+    const float *rows[ROWS], *b = t->b;
+    Wide sums[ROWS][VECTORS];
+    for (size_t i = 0; i < ROWS; i++) {
+        rows[i] = t->a + (whole || i < t->rows ? i : 0) * t->row;
+        for (size_t v = 0; v < vectors; v++) {
+            sums[i][v] = (Wide){0};
+            if (t->bias)
+                sums[i][v] = load(t->bias + v * WIDE, whole ? WIDE : t->columns - v * WIDE);
+            if (whole || i < t->rows) __builtin_prefetch(t->c + i * t->c_stride + v * WIDE, 1);
+        }
+    }
+    for (size_t p = 0, at = 0; p < t->k; p++, at += t->step, b += vectors * WIDE) {
+        Wide of_b[VECTORS];
+        for (size_t v = 0; v < vectors; v++) wide_load(&of_b[v], b + v * WIDE);
+        for (size_t i = 0; i < ROWS; i++)
+            for (size_t v = 0; v < vectors; v++) sums[i][v] += rows[i][at] * of_b[v];
+    }
+    for (size_t i = 0; i < ROWS; i++)
+        for (size_t v = 0; v < vectors && (whole || i < t->rows); v++) {
+            float *to = t->c + i * t->c_stride + v * WIDE;
+            const size_t left = whole ? WIDE : t->columns - v * WIDE;
+            if (t->accumulate) sums[i][v] = load(to, left) + sums[i][v];
+            store(to, sums[i][v], left);
+        }
+}
+
+TARGET static void tile(const Tile *t, size_t vectors) {
+    const bool whole = t->rows == ROWS && t->columns == vectors * WIDE;
+    if (vectors == 3 && whole)
+        tile_sums(t, 3, true);
+    else if (vectors == 3)
+        tile_sums(t, 3, false);
+    else if (vectors == 2 && whole)
+        tile_sums(t, 2, true);
+    else if (vectors == 2)
+        tile_sums(t, 2, false);
+    else
+        tile_sums(t, 1, false);
+}
+
+// ---- blocks -------------------------------------------------------------------------------------
+
+// Cuts `all` into parts of about equal length, at most `most`, and returns that length: a multiple
+// of `unit`.
+static size_t part_of(size_t all, size_t most, size_t unit) {
+    const size_t parts = all > most ? (all + most - 1) / most : 1, part = (all + parts - 1) / parts;
+    return (part + unit - 1) / unit * unit;
+}
+
+// Asks for one of `parts` parts of the panel that comes next, while the tiles of this one are
+// computed: packing it would wait for memory.
+ALWAYS_INLINE void prefetch_b(const CpuMatrix *b, Range at, Range columns, size_t part,
+                              size_t parts) {
+    const Range outer = b->transpose ? columns : at, inner = b->transpose ? at : columns;
+    const size_t all = outer.end - outer.begin;
+    for (size_t i = all * part / parts; i < all * (part + 1) / parts; i++) {
+        const float *row = b->data + (outer.begin + i) * b->stride;
+        for (size_t j = inner.begin; j < inner.end; j += WIDE)
+            __builtin_prefetch(row + j, 0, 2); // into the second-level cache
+    }
+}
+
+static Range panel_at(size_t j, size_t n) {
+    return (Range){j, n - j > PANEL ? j + PANEL : n};
+}
+
+// One chain of each element of a block of rows, over `at` of k. A transposed a is packed if it
+// meets several panels.
+TARGET static void multiply_block(const CpuProduct *of, Range at, Range rows) {
+    float turned[TURNED * PRODUCT_CHAIN], panel[PRODUCT_CHAIN * PANEL] __attribute__((aligned(64)));
+    const CpuMatrix *a = &of->a;
+    const bool packs = a->transpose && of->n > PANEL;
+    const size_t tiles = (rows.end - rows.begin + ROWS - 1) / ROWS;
+    Tile t = {.row = a->transpose ? 1 : a->stride,
+              .step = packs          ? ROWS
+                      : a->transpose ? a->stride
+                                     : 1,
+              .b = panel,
+              .c_stride = of->c_stride,
+              .k = at.end - at.begin,
+              .accumulate = of->accumulate || at.begin > 0};
+    if (packs) pack_a(a, at, rows, turned);
+    for (Range columns = panel_at(0, of->n); columns.begin < of->n;) {
+        const Range next = panel_at(columns.end, of->n);
+        t.columns = columns.end - columns.begin;
+        t.bias = of->bias && at.begin == 0 ? of->bias + columns.begin : NULL;
+        const size_t vectors = (t.columns + WIDE - 1) / WIDE;
+        pack_b(&of->b, at, columns, vectors * WIDE, panel);
+        for (size_t i = 0; i < tiles; i++) {
+            const size_t r = rows.begin + i * ROWS;
+            t.a = packs ? turned + i * ROWS * t.k : a->data + r * t.row + at.begin * t.step;
+            t.c = of->c + r * of->c_stride + columns.begin;
+            t.rows = rows.end - r < ROWS ? rows.end - r : ROWS;
+            prefetch_b(&of->b, at, next, i, tiles);
+            tile(&t, vectors);
+        }
+        columns = next;
+    }
+}
+
+void product_multiply(const CpuProduct *of) {
+    const size_t chain = part_of(of->k, PRODUCT_CHAIN, WIDE);
+    const size_t block = part_of(of->m, of->a.transpose ? TURNED : BLOCK, ROWS);
+    for (size_t r = 0; r < of->m; r += block) {
+        const Range rows = {r, of->m - r < block ? of->m : r + block};
+        size_t p = 0;
+        do { // once even without products: c is the bias then
+            const Range at = {p, of->k - p < chain ? of->k : p + chain};
+            multiply_block(of, at, rows);
+            p += chain;
+        } while (p < of->k);
+    }
+}
+#else
+bool product_runs_here(void) {
+    return false;
+}
+
+void product_multiply(const CpuProduct *of) {
+    (void)of;
+}
+#endif
