@@ -37,10 +37,9 @@ ARCHITECTURES = dict(h100="90", a100="80", t4="75", rtx3060="86")
 
 
 # Kernels that another kernel's entry launches, too, or that have another name than their entry.
-ENTRIES = dict(widen_linear="linear_weight_gradient", attention_kernel="attention", attention_mma_kernel="attention",
-               attention_means_kernel="attention_gradient", attention_keys_kernel="attention_gradient",
-               attention_queries_kernel="attention_gradient", attention_mma_keys_kernel="attention_gradient",
-               attention_mma_queries_kernel="attention_gradient")
+ENTRIES = dict(widen_linear="linear_weight_gradient", cross_entropy_in_place_kernel="half_cross_entropy",
+               attention_kernel="attention", attention_mma_kernel="attention", attention_means_kernel="attention_gradient",
+               attention_gradient_kernel="attention_gradient", attention_mma_gradient_kernel="attention_gradient")
 QUICK = "--layers 1 --heads 2 --embedding 128 --context 32 --vocabulary 100".split()
 
 # ---- reading --------------------------------------------------------------------------------------------

@@ -269,7 +269,8 @@ static void note_attention(const char *name, const char *mma, const Attention *o
                            double products) {
     const bool exact = !recording->tensor_cores || of->size % 8 != 0;
     double fma = products * (double)of->size, rows = product(of->batch, of->length);
-    double bytes = 5 * HALF * rows * product(of->heads, of->size);
+    // A gradient's two kinds of blocks read queries, keys, values and dy each, and write three.
+    double bytes = (products > 2 ? 2 * 4 + 3 : 5) * HALF * rows * product(of->heads, of->size);
     Operation operation = {.kernel = exact ? name : mma, .launches = 1, .bytes = bytes};
     if (exact)
         operation.fp32 = pairs(of, tile, tile) * (fma + SOFTMAX_OPERATIONS);
@@ -290,8 +291,8 @@ static void attention_gradient(Compute how, const Attention *of, const uint16_t 
     (void)how, (void)qkv, (void)y, (void)saved, (void)dy, (void)dqkv, (void)add_dqkv;
     size_t tile = of->size > 64 ? 16 : 32, channels = of->heads * of->size;
     note_loop("attention_means_kernel", of->batch * of->length * channels, 2, 2 * HALF);
-    note_attention("attention_keys_kernel", "attention_mma_keys_kernel", of, tile, 4);
-    note_attention("attention_queries_kernel", "attention_mma_queries_kernel", of, tile, 3);
+    // For a tile of keys four products, for a tile of queries three.
+    note_attention("attention_gradient_kernel", "attention_mma_gradient_kernel", of, tile, 4 + 3);
 }
 
 // ---- loss and optimizer -------------------------------------------------------------------------
@@ -320,7 +321,8 @@ static void count_correct(Labels labels, const float *logits, int64_t *correct) 
 static void half_cross_entropy(const HalfLogits *of, float *loss, int64_t *correct) {
     (void)loss, (void)correct;
     CHECK(of->gradient, "a training step has no gradient of its logits");
-    note_loop("half_cross_entropy", of->labels.n * of->pitch, 3 * 2 + 1 + 2 * 10 + 2 + 4, 2 * HALF);
+    note_loop("cross_entropy_in_place_kernel", of->labels.n * of->pitch, 3 * 2 + 1 + 2 * 10 + 2 + 4,
+              2 * HALF);
 }
 
 // One launch takes as many tensors as its arguments hold (list.cu).

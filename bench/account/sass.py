@@ -5,7 +5,7 @@
     bench/account/sass.py NVCC CUOBJDUMP [ARCHITECTURE...]        default: 75 80 86 90
 
 Registers, shared memory, spilled bytes, and instructions by kind in the machine code: of kernels with products on tensor cores
-those of the loop that has them, of others all, where a loop's body counts once. So only ratios mean something. shared_words
+those of the loops that have them, of others all, where a loop's body counts once. So only ratios mean something. shared_words
 counts a load of 16 bytes as four.
 """
 
@@ -47,24 +47,27 @@ def listing(text):
     return kernels
 
 
-def main_loop(code):
-    """The smallest loop with all products of tensor cores; all of a kernel that has none."""
-    def products(part):
-        return sum(name.startswith("HMMA") for _, name, _ in part)
-    loops = [code]
+def main_loops(code):
+    """The smallest loops that have all products of tensor cores; all of a kernel that has none."""
+    products = {address for address, name, _ in code if name.startswith("HMMA")}
+    loops, chosen, found = [], [], set()
     for address, name, operands in code:
         target = re.search(r"0x([0-9a-f]+)", operands)
         if name.startswith("BRA") and target and int(target[1], 16) < address:
-            loops.append([line for line in code if int(target[1], 16) <= line[0] <= address])
-    return min((loop for loop in loops if products(loop) == products(code)), key=len) if products(code) else code
+            loops.append(range(int(target[1], 16), address + 1))
+    for loop in sorted(loops, key=len):
+        if not found.issuperset(products & set(loop)):
+            chosen.append(loop)
+            found |= products & set(loop)
+    return [line for line in code if any(line[0] in loop for loop in chosen)] if products and found == products else code
 
 
 def instructions(text):
-    """By kernel: how many of each kind, in the loop that counts."""
+    """By kernel: how many of each kind, in the loops that count."""
     kernels = {}
     for kernel, code in listing(text).items():
         now = kernels[kernel] = collections.Counter()
-        for _, name, _ in main_loop(code):
+        for _, name, _ in main_loops(code):
             kind, *suffixes = name.split(".")
             now["all"] += 1
             now[kind] += 1

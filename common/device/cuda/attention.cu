@@ -5,9 +5,9 @@
  * saved is one number per query, the logarithm of its sum of exponentials; the gradient computes
  * the weights again from it.
  *
- * The gradient has no atomics. One kernel goes over the queries for each tile of keys (dk, dv),
- * another over the keys for each tile of queries (dq): the scores are computed once more, and every
- * sum has one owner and one order.
+ * The gradient has no atomics. Half of its blocks go over the queries for a tile of keys (dk, dv),
+ * the other half over the keys for a tile of queries (dq): the scores are computed once more, and
+ * every sum has one owner and one order.
  *
  * A block's 256 threads are a square of 16 by 16. For scores, thread (y, x) has the queries
  * y, y + 16, ... and the keys x, x + 16, ... of a tile; for what has a head's dimensions, the rows
@@ -300,23 +300,22 @@ static __device__ void compute_pairs(Pairs<SIZE, DIM> *pairs, const Head &head, 
     }
 }
 
+// dk and dv of the keys first, first + 1, ...: over the queries that see them.
 template <typename T, int DIM, int SIZE>
-static __global__ void __launch_bounds__(CUDA_BLOCK, 2)
-    attention_keys_kernel(AttentionGradient<T> g) {
-    __shared__ Pairs<SIZE, DIM> pairs;
+static __device__ void keys_gradient(Pairs<SIZE, DIM> *pairs, const AttentionGradient<T> &g,
+                                     size_t first) {
     const Head head = head_here(g.of);
-    size_t first = (size_t)blockIdx.y * SIZE;
     Part<SIZE, DIM> dk, dv;
     part_clear(&dk);
     part_clear(&dv);
-    load_keys(&pairs, head, g.qkv, first);
+    load_keys(pairs, head, g.qkv, first);
     for (size_t query = first; query < g.of.length; query += SIZE) {
-        load_queries(&pairs, head, g.qkv, g.dy, query);
+        load_queries(pairs, head, g.qkv, g.dy, query);
         __syncthreads();
-        compute_pairs<T>(&pairs, head, g.logs, g.means, query, first);
+        compute_pairs<T>(pairs, head, g.logs, g.means, query, first);
         __syncthreads();
-        add_turned(&dv, pairs.weights, pairs.dy);
-        add_turned(&dk, pairs.scores, pairs.q);
+        add_turned(&dv, pairs->weights, pairs->dy);
+        add_turned(&dk, pairs->scores, pairs->q);
         __syncthreads();
     }
     T *to = g.dqkv + head.in + head.channels;
@@ -324,24 +323,34 @@ static __global__ void __launch_bounds__(CUDA_BLOCK, 2)
     part_store(dv, head, 1, to + head.channels, first, g.accumulate);
 }
 
+// dq of the queries first, first + 1, ...: over the keys that they see.
 template <typename T, int DIM, int SIZE>
-static __global__ void __launch_bounds__(CUDA_BLOCK, 2)
-    attention_queries_kernel(AttentionGradient<T> g) {
-    __shared__ Pairs<SIZE, DIM> pairs;
+static __device__ void queries_gradient(Pairs<SIZE, DIM> *pairs, const AttentionGradient<T> &g,
+                                        size_t first) {
     const Head head = head_here(g.of);
-    size_t first = (size_t)(gridDim.y - 1 - blockIdx.y) * SIZE;
     Part<SIZE, DIM> dq;
     part_clear(&dq);
-    load_queries(&pairs, head, g.qkv, g.dy, first);
+    load_queries(pairs, head, g.qkv, g.dy, first);
     for (size_t key = 0; key < first + SIZE && key < g.of.length; key += SIZE) {
-        load_keys(&pairs, head, g.qkv, key);
+        load_keys(pairs, head, g.qkv, key);
         __syncthreads();
-        compute_pairs<T>(&pairs, head, g.logs, g.means, first, key);
+        compute_pairs<T>(pairs, head, g.logs, g.means, first, key);
         __syncthreads();
-        add_product(&dq, pairs.scores, pairs.k);
+        add_product(&dq, pairs->scores, pairs->k);
         __syncthreads();
     }
     part_store(dq, head, head.scale, g.dqkv + head.in, first, g.accumulate);
+}
+
+template <typename T, int DIM, int SIZE>
+static __global__ void __launch_bounds__(CUDA_BLOCK, 2)
+    attention_gradient_kernel(AttentionGradient<T> g) {
+    __shared__ Pairs<SIZE, DIM> pairs;
+    const GradientBlock block = gradient_block();
+    if (block.of_keys)
+        keys_gradient(&pairs, g, block.tile * SIZE);
+    else
+        queries_gradient(&pairs, g, block.tile * SIZE);
 }
 
 // ---- the family's part --------------------------------------------------------------------------
@@ -392,11 +401,8 @@ template <typename T> static void backward(const AttentionBackward &call) {
     means<T>(call);
     with_dimensions(call.of.size, [&](auto dimensions) {
         const int DIM = dimensions, SIZE = DIM == LARGEST_HEAD ? 16 : 32;
-        dim3 grid = tile_grid(call.of, SIZE);
-        cuda_launch(cuda_current(), attention_keys_kernel<T, DIM, SIZE>, grid,
-                    gradient_of<T>(call));
-        cuda_launch(cuda_current(), attention_queries_kernel<T, DIM, SIZE>, grid,
-                    gradient_of<T>(call));
+        cuda_launch(cuda_current(), attention_gradient_kernel<T, DIM, SIZE>,
+                    gradient_grid(call.of, SIZE), gradient_of<T>(call));
     });
 }
 

@@ -38,6 +38,22 @@ static inline dim3 tile_grid(const Attention &of, size_t rows) {
     return dim3((unsigned)(of.batch * of.heads), (unsigned)((of.length + rows - 1) / rows));
 }
 
+// A gradient's launch has two blocks per tile: for the gradients of its keys and of its queries.
+// The first keys and the last queries have most pairs; blocks with most to do come first.
+static inline dim3 gradient_grid(const Attention &of, size_t rows) {
+    const dim3 tiles = tile_grid(of, rows);
+    return dim3(tiles.x, 2 * tiles.y);
+}
+struct GradientBlock {
+    bool of_keys;
+    size_t tile;
+};
+static inline __device__ GradientBlock gradient_block() {
+    const unsigned place = blockIdx.y / 2;
+    const bool of_keys = blockIdx.y % 2 == 0;
+    return {of_keys, of_keys ? place : gridDim.y / 2 - 1 - place};
+}
+
 static inline size_t queries_of(const Attention *of) {
     return of->batch * of->heads * of->length;
 }

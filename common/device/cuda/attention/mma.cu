@@ -1,12 +1,11 @@
 /* mma.cu: causal attention in 16 bits on tensor cores (fragments.cuh), after FlashAttention-2 (Dao,
  * 2023). It computes what ../attention.cu does, by the same formulas, with the same roundings and
- * without atomics: one kernel over the queries (y), one over the keys (dk, dv), one over the
- * queries (dq). Only the order of the additions differs.
+ * without atomics: one kernel for y, one for dq, dk, dv. Only the order of the additions differs.
  *
  * A block has four warps and 64 tokens, "rows"; a warp has 16 of them. Tiles of the other tokens
  * pass through shared memory, 32 at a time (16 in dk, dv of heads above 64). Scores and their
  * gradients stay in registers: as sums of the first product they are, rounded, the left factor of
- * the second (fragments.cuh). The kernel over keys computes both turned, [key, query], for that.
+ * the second (fragments.cuh). Blocks of keys compute both turned, [key, query], for that.
  *
  * A row of a tile in shared memory is 8 elements longer than it has: the eight rows of 16 bytes
  * that ldmatrix reads at a time meet different banks. Heads have a multiple of 8 elements, so that
@@ -218,10 +217,12 @@ static __global__ void __launch_bounds__(THREADS, DIM > 64 ? 2 : 4)
 // ---- backward -----------------------------------------------------------------------------------
 
 // Two numbers of each of some queries.
-template <int QUERIES> struct Saved { float log[QUERIES], mean[QUERIES]; };
+struct Saved {
+    float log[ROWS], mean[ROWS];
+};
 
 template <int QUERIES>
-static __device__ void saved_load(Saved<QUERIES> *saved, const Head &head, const float *logs,
+static __device__ void saved_load(Saved *saved, const Head &head, const float *logs,
                                   const float *means, size_t first) {
     for (unsigned i = threadIdx.x; i < QUERIES; i += THREADS) {
         bool inside = first + i < head.of.length;
@@ -233,10 +234,11 @@ static __device__ void saved_load(Saved<QUERIES> *saved, const Head &head, const
 // Scores become weights p = exp(score - log), and products dy.v the gradients p (dy.v - mean) of
 // the scores. The warp's rows are queries, or keys if `turned`; `query` and `key` are the first of
 // each.
-template <bool turned, int COLUMNS, int QUERIES>
+template <bool turned, int COLUMNS>
 static __device__ void compute_pairs(WarpSums<COLUMNS> *scores, WarpSums<COLUMNS> *products,
-                                     const Head &head, const Saved<QUERIES> &saved, size_t query,
+                                     const Head &head, const Saved &saved, size_t query,
                                      size_t key) {
+    const int QUERIES = turned ? COLUMNS : ROWS;
     const float scale = head.scale * LOG2_E;
     const int own = threadIdx.x / CUDA_WARP * FRAGMENT, gap = (int)(query - key);
     const int inside = head.of.length - query < QUERIES ? (int)(head.of.length - query) : QUERIES;
@@ -253,14 +255,21 @@ static __device__ void compute_pairs(WarpSums<COLUMNS> *scores, WarpSums<COLUMNS
         }
 }
 
+// On the chip: the block's own tokens (keys and values, or queries and dy), some of the others, and
+// the queries' numbers.
+template <typename T, int DIM, int OTHERS> struct Pairs {
+    HalfTile<T, ROWS, DIM> own[2];
+    HalfTile<T, OTHERS, DIM> other[2];
+    Saved saved;
+};
+
+// dk and dv of the keys first, first + 1, ...: over the queries that see them.
 template <typename T, int DIM, int QUERIES>
-static __global__ void __launch_bounds__(THREADS, DIM > 64 ? 2 : 3)
-    attention_mma_keys_kernel(AttentionGradient<T> g) {
-    __shared__ HalfTile<T, ROWS, DIM> keys, values;
-    __shared__ HalfTile<T, QUERIES, DIM> queries, dy;
-    __shared__ Saved<QUERIES> saved;
+static __device__ void keys_gradient(Pairs<T, DIM, QUERIES> *on_chip, const AttentionGradient<T> &g,
+                                     size_t first) {
+    auto &keys = on_chip->own[0], &values = on_chip->own[1];
+    auto &queries = on_chip->other[0], &dy = on_chip->other[1];
     const Head head = head_here(g.of);
-    size_t first = (size_t)blockIdx.y * ROWS;
     const size_t own = warp_first(first);
     WarpSums<DIM> dk, dv;
     sums_clear(&dk);
@@ -271,13 +280,13 @@ static __global__ void __launch_bounds__(THREADS, DIM > 64 ? 2 : 3)
         __syncthreads();
         tile_load(&queries, head, g.qkv + head.in, head.stride, query);
         tile_load(&dy, head, g.dy + head.out, head.channels, query);
-        saved_load(&saved, head, g.logs, g.means, query);
+        saved_load<QUERIES>(&on_chip->saved, head, g.logs, g.means, query);
         __syncthreads();
         if (query + QUERIES <= own) continue; // none of these sees the warp's keys
         WarpSums<QUERIES> scores, products;
         multiply_rows(&scores, keys, queries);
         multiply_rows(&products, values, dy);
-        compute_pairs<true>(&scores, &products, head, saved, query, first);
+        compute_pairs<true>(&scores, &products, head, on_chip->saved, query, first);
         add_product<T>(&dv, scores, dy);
         add_product<T>(&dk, products, queries);
     }
@@ -286,20 +295,19 @@ static __global__ void __launch_bounds__(THREADS, DIM > 64 ? 2 : 3)
     sums_store(dv, head, 1, to + head.channels, own, g.accumulate);
 }
 
+// dq of the queries first, first + 1, ...: over the keys that they see.
 template <typename T, int DIM, int KEYS>
-static __global__ void __launch_bounds__(THREADS, DIM > 64 ? 2 : 3)
-    attention_mma_queries_kernel(AttentionGradient<T> g) {
-    __shared__ HalfTile<T, ROWS, DIM> queries, dy;
-    __shared__ HalfTile<T, KEYS, DIM> keys, values;
-    __shared__ Saved<ROWS> saved;
+static __device__ void queries_gradient(Pairs<T, DIM, KEYS> *on_chip, const AttentionGradient<T> &g,
+                                        size_t first) {
+    auto &queries = on_chip->own[0], &dy = on_chip->own[1];
+    auto &keys = on_chip->other[0], &values = on_chip->other[1];
     const Head head = head_here(g.of);
-    size_t first = (size_t)(gridDim.y - 1 - blockIdx.y) * ROWS, end = first + ROWS;
-    const size_t own = warp_first(first);
+    const size_t own = warp_first(first), end = first + ROWS;
     WarpSums<DIM> dq;
     sums_clear(&dq);
     tile_load(&queries, head, g.qkv + head.in, head.stride, first);
     tile_load(&dy, head, g.dy + head.out, head.channels, first);
-    saved_load(&saved, head, g.logs, g.means, first);
+    saved_load<ROWS>(&on_chip->saved, head, g.logs, g.means, first);
     for (size_t key = 0; key < end && key < g.of.length; key += KEYS) {
         __syncthreads();
         tile_load(&keys, head, g.qkv + head.in + head.channels, head.stride, key);
@@ -309,10 +317,21 @@ static __global__ void __launch_bounds__(THREADS, DIM > 64 ? 2 : 3)
         WarpSums<KEYS> scores, products;
         multiply_rows(&scores, queries, keys);
         multiply_rows(&products, dy, values);
-        compute_pairs<false>(&scores, &products, head, saved, first, key);
+        compute_pairs<false>(&scores, &products, head, on_chip->saved, first, key);
         add_product<T>(&dq, products, keys);
     }
     sums_store(dq, head, head.scale, g.dqkv + head.in, own, g.accumulate);
+}
+
+template <typename T, int DIM, int OTHERS>
+static __global__ void __launch_bounds__(THREADS, DIM > 64 ? 2 : 3)
+    attention_mma_gradient_kernel(AttentionGradient<T> g) {
+    __shared__ Pairs<T, DIM, OTHERS> on_chip;
+    const GradientBlock block = gradient_block();
+    if (block.of_keys)
+        keys_gradient(&on_chip, g, block.tile * ROWS);
+    else
+        queries_gradient(&on_chip, g, block.tile * ROWS);
 }
 
 // ---- launches -----------------------------------------------------------------------------------
@@ -332,12 +351,9 @@ void attention_mma(const AttentionForward &call) {
 
 template <typename T> static void backward(const AttentionBackward &call) {
     with_dimensions(call.of.size, [&](auto dimensions) {
-        const int DIM = dimensions, QUERIES = DIM == LARGEST_HEAD ? 16 : 32;
-        const CudaBlocks blocks = {tile_grid(call.of, ROWS), THREADS};
-        cuda_launch_blocks(cuda_current(), attention_mma_keys_kernel<T, DIM, QUERIES>, blocks,
-                           gradient_of<T>(call));
-        cuda_launch_blocks(cuda_current(), attention_mma_queries_kernel<T, DIM, QUERIES>, blocks,
-                           gradient_of<T>(call));
+        const int DIM = dimensions, OTHERS = DIM == LARGEST_HEAD ? 16 : 32;
+        cuda_launch_blocks(cuda_current(), attention_mma_gradient_kernel<T, DIM, OTHERS>,
+                           {gradient_grid(call.of, ROWS), THREADS}, gradient_of<T>(call));
     });
 }
 
