@@ -13,6 +13,7 @@
 #include "common/base/memory.h"
 #include "common/base/profile.h"
 #include "common/nn/tape.h"
+#include "ddp/agree_kernels.h"
 #include "ddp/reducer.h"
 #include "ddp/sync_state.h"
 #include "ddp/verify_model.h"
@@ -110,7 +111,7 @@ Module *distributed_data_parallel(Module *module, ProcessGroup *group, const Ddp
                                   Error *err) {
     Ddp *ddp = memory_zalloc(sizeof *ddp);
     *ddp = (Ddp){.group = group, .config = *config, .reduces = true};
-    if (verify(module, group, config, err) == 0 &&
+    if (verify(module, group, config, err) == 0 && agree_kernels(module, group, err) == 0 &&
         broadcast_state(module, group, config, 0, err) == 0)
         ddp->reducer = create_reducer(module, group, config, err);
     if (!ddp->reducer) {

@@ -10,6 +10,7 @@
 
 #include "common/base/memory.h"
 #include "common/base/trace.h"
+#include "common/nn/attention_choice.h"
 #include "common/nn/tape.h"
 #include "dp/operations.h"
 
@@ -112,6 +113,7 @@ Module *data_parallel(Module *module, Device *const *devices, int device_count, 
         module_close(wrapper); // without the module, which stays the caller's
         return NULL;
     }
+    attention_choose(module, devices, device_count);
     module_add(wrapper, "", module);
     return wrapper;
 }

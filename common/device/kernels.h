@@ -485,6 +485,12 @@ typedef struct HalfKernels {
     void (*attention_gradient)(Compute how, const Attention *of, const uint16_t *qkv,
                                const uint16_t *y, const void *saved, const uint16_t *dy,
                                uint16_t *dqkv, bool accumulate);
+    // Heads of some sizes have a fast attention (on tensor cores) beside the exact one. Returns the
+    // largest difference between the two, in units of what rounding explains: the fast one is used
+    // up to 1. INFINITY: there is none. The first call tries both, on random numbers.
+    float (*attention_difference)(Precision precision, size_t head_size);
+    // Replaces it, for the attention's later calls.
+    void (*set_attention_difference)(Precision precision, size_t head_size, float difference);
     // narrow[linear_narrow_count] = the linear layer's parameters in 16 bits; bias may be NULL.
     void (*narrow_linear)(Precision precision, LinearShape shape, const float *weight,
                           const float *bias, uint16_t *narrow);

@@ -15,7 +15,7 @@ enum { BODY_WTE, BODY_WPE, BODY_BLOCKS, BODY_NORM };           // of its transfo
 enum { BLOCK_NORM1, BLOCK_ATTENTION, BLOCK_NORM2, BLOCK_MLP }; // of a block
 enum { ATTENTION_QKV, ATTENTION_OUT };                         // of its attention
 enum { MLP_IN, MLP_GELU, MLP_OUT };                            // and of its MLP
-enum { CONFIG_HEADS, CONFIG_LAYERS = 0 };                      // an attention's; a GPT's
+enum { CONFIG_HEADS, CONFIG_HEAD_SIZE, CONFIG_LAYERS = 0 };    // an attention's; a GPT's
 enum { VOCABULARY_MULTIPLE = 128 }; // of the logits' rows in 16 bits: a tile of cuBLASLt's products
 
 // The residual stream between blocks: a tensor x, or {x, branch}, whose sum the next layer norm
@@ -76,6 +76,7 @@ static Module *create_block(const GptSizes *sizes, Device *device) {
     module_add(module, "ln_1", layer_norm(device, width));
     module_add(module, "attn", attention);
     attention->config[CONFIG_HEADS] = sizes->heads;
+    attention->config[CONFIG_HEAD_SIZE] = width / sizes->heads;
     module_add(attention, "c_attn", layer_linear(device, width, 3 * width));
     module_add(attention, "c_proj", layer_linear(device, width, width));
     module_add(module, "ln_2", layer_norm(device, width));
@@ -128,4 +129,10 @@ void gpt_initialize(Module *gpt, uint64_t seed) {
         free(host);
     }
     named_tensors_free(&list);
+}
+
+size_t gpt_attention_size(Module *module, Device **device) {
+    if (strcmp(module->type, "Attention") != 0 || !module->config[CONFIG_HEAD_SIZE]) return 0;
+    *device = module_parameter(module->children[ATTENTION_QKV], 0)->device;
+    return module->config[CONFIG_HEAD_SIZE];
 }

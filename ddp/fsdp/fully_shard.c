@@ -15,6 +15,7 @@
 
 #include "common/base/memory.h"
 #include "common/base/profile.h"
+#include "ddp/agree_kernels.h"
 #include "ddp/fsdp/fsdp_internal.h"
 #include "ddp/fsdp/identities.h"
 #include "ddp/verify_model.h"
@@ -190,6 +191,7 @@ static Device *device_of(const Fsdp *fsdp) {
 
 int fully_shard(Module *module, ProcessGroup *group, const FsdpConfig *config, Error *err) {
     if (check_module(module, err) != 0 || verify(module, group, err) != 0) return -1;
+    if (agree_kernels(module, group, err) != 0) return -1;
     Fsdp *fsdp = memory_zalloc(sizeof *fsdp);
     FsdpUnit *unit = unit_create(module, group, config);
     *fsdp = (Fsdp){.group = group, .root = unit, .sync = true};

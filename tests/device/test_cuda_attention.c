@@ -14,14 +14,12 @@ typedef struct Chosen {
 
 static void tensor_cores_where_they_fit(void **state) {
     const Chosen *chosen = *state;
-    const Attention shapes[] = {{1, 9, 1, 16},   {2, 64, 2, 16},  {1, 65, 3, 32}, {8, 1024, 12, 64},
-                                {1, 100, 2, 96}, {1, 70, 1, 128}, {1, 17, 2, 24}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (size_t size = 8; size <= 128; size += size < 32 ? 8 : 32)
         for (int p = PRECISION_BF16; p <= PRECISION_F16; p++) {
             device_kernels(chosen->device);
             bool wanted = chosen->sound && chosen->device->capability >= 80;
-            if (cuda_attention_takes_mma((Precision)p, &shapes[i]) != wanted)
-                fail_msg("length %zu, size %zu, precision %d", shapes[i].length, shapes[i].size, p);
+            if (cuda_attention_takes_mma((Precision)p, &(Attention){1, 9, 1, size}) != wanted)
+                fail_msg("size %zu, precision %d", size, p);
         }
 }
 
@@ -34,6 +32,18 @@ static void other_sizes_are_exact(void **state) {
     }
 }
 
+// Another device's trial, shared, replaces the own one.
+static void a_set_choice_is_kept(void **state) {
+    const Chosen *chosen = *state;
+    const HalfKernels *kernels = device_kernels(chosen->device)->halves;
+    const Attention of = {1, 20, 1, 16};
+    kernels->set_attention_difference(PRECISION_F16, of.size, 2);
+    assert_false(cuda_attention_takes_mma(PRECISION_F16, &of));
+    kernels->set_attention_difference(PRECISION_F16, of.size, 1);
+    assert_int_equal(cuda_attention_takes_mma(PRECISION_F16, &of),
+                     chosen->device->capability >= 80);
+}
+
 int main(int argc, char **argv) {
     Error err = {0};
     Chosen chosen = {device_open("cuda:0", &err), argc < 2 || strcmp(argv[1], "other") != 0};
@@ -44,6 +54,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(tensor_cores_where_they_fit, &chosen),
         cmocka_unit_test_prestate(other_sizes_are_exact, &chosen),
+        cmocka_unit_test_prestate(a_set_choice_is_kept, &chosen),
     };
     int status = cmocka_run_group_tests(tests, NULL, NULL);
     device_close(chosen.device);

@@ -25,9 +25,31 @@ losses 80 --amp bf16
 for sound in 1 0; do
     run "tensor cores $sound" env DDPC_EMULATED_CAPABILITY=90 DDPC_EMULATED_TENSOR_CORES=$sound "$bin/train_single" --device cuda --model gpt --amp bf16 \
         --global-batch 2 --steps 2 --no-eval
-    [ "$(grep -c 'note: cuda:0: attention on tensor cores is off for 64 tokens' err.txt)" = $((1 - sound)) ] ||
+    [ "$(grep -c 'note: cuda:0: attention on tensor cores is off for heads of ' err.txt)" = $((1 - sound)) ] ||
         fail "tensor cores $sound: $(cat err.txt)"
 done
+
+# A rank whose trial fails decides for all, and rank 0 says so once: the same bits as if all had failed.
+one_attention='note: attention on tensor cores is off for heads of 32: that of'
+ranks() { # PROGRAM BAD: trains on two ranks; the tensor cores of the ranks in BAD compute something else.
+    run "$1, bad: $2" env DDPC_EMULATED_CAPABILITY=90 DDPC_EMULATED_GPUS=2 "$bin/ddprun" --nproc-per-node 2 sh -c '
+        case " $1 " in *" $RANK "*) export DDPC_EMULATED_TENSOR_CORES=0 ;; esac
+        shift && exec "$@"' sh "$2" "$bin/$1" --device cuda --model gpt --layers 1 --heads 1 --embedding 32 \
+        --context 48 --amp fp16 --global-batch 2 --steps 2 --no-eval --save model.safetensors
+    mv model.safetensors "$1 $2.safetensors"
+}
+for program in train_ddp train_fsdp; do
+    for bad in "0 1" 1 ""; do
+        ranks $program "$bad"
+        [ "$(grep -c "$one_attention rank ${bad%% *}" err.txt)" = $((${#bad} > 0)) ] || fail "$program, bad: $bad: $(cat err.txt)"
+    done
+    cmp -s "$program 0 1.safetensors" "$program 1.safetensors" || fail "$program: one rank's refusal is not everybody's"
+    ! cmp -s "$program 1.safetensors" "$program .safetensors" || fail "$program: both kinds of attention have the same bits"
+done
+run "devices" env DDPC_EMULATED_CAPABILITY=90 DDPC_EMULATED_GPUS=2 DDPC_EMULATED_TENSOR_CORES=0 "$bin/train_dp" \
+    --devices 2 --device cuda --model gpt --layers 1 --heads 1 --embedding 32 --amp bf16 --global-batch 2 --steps 1 --no-eval
+[ "$(grep -c "$one_attention device 0" err.txt)" = 1 ] && [ "$(grep -c 'tensor cores' err.txt)" = 1 ] ||
+    fail "devices do not choose once: $(cat err.txt)"
 
 export DDPC_EMULATED_CAPABILITY=75
 for option in "--amp bf16" --tf32; do

@@ -38,7 +38,7 @@ typedef struct CudaDevice {
     CudaAllocator *allocator;
     CudaPlans *plans;
     CudaConvolutions *convolutions;
-    PlanCache *attentions; // attention/choice.cu: which of two implementations computes a shape
+    PlanCache *attentions; // attention/choice.cu: which of two computes heads of a size
     // Scratch memory of the compute stream, shared by consecutive launches; grows.
     void *workspace;
     size_t workspace_bytes;

@@ -33,6 +33,8 @@ CUDA_ENTRY(TransformerKernels, attention, cuda_attention);
 CUDA_ENTRY(TransformerKernels, attention_gradient, cuda_attention_gradient);
 CUDA_ENTRY(HalfKernels, attention, cuda_half_attention); // attention/choice.cu
 CUDA_ENTRY(HalfKernels, attention_gradient, cuda_half_attention_gradient);
+CUDA_ENTRY(HalfKernels, attention_difference, cuda_attention_difference);
+CUDA_ENTRY(HalfKernels, set_attention_difference, cuda_set_attention_difference);
 CUDA_ENTRY(HalfKernels, layer_norm, cuda_half_layer_norm); // layer_norm.cu
 CUDA_ENTRY(HalfKernels, layer_norm_gradient, cuda_half_layer_norm_gradient);
 CUDA_ENTRY(HalfKernels, linear_workspace, cuda_half_linear_workspace); // blas.c
@@ -109,8 +111,8 @@ void cuda_widen_linear(Precision precision, LinearShape shape, const uint16_t *n
                        const LinearGradient *to);
 
 // ---- attention/choice.cu ----
-// Whether tensor cores compute the attention. The first call for a shape tries them out, and waits
-// for that: it must not be while a graph is recorded. The shape has elements.
+// Whether tensor cores compute the attention. The first call for a size of heads tries them out,
+// and waits for that: it must not be while a graph is recorded.
 bool cuda_attention_takes_mma(Precision precision, const Attention *of);
 
 // ---- dnn.c, or dnn_absent.c in builds without cuDNN ----

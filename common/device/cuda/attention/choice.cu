@@ -2,14 +2,13 @@
  * agree with the exact kernels' (../attention.cu), the exact kernels otherwise.
  *
  *   capability below 8.0, heads of no multiple of 8 elements     exact
- *   first use of a length, size and type                         both, on random numbers; compared
+ *   first use of a type and a size of heads                      both, on random numbers; compared
  *   a result differs by more than rounding                       exact, and a note on stderr
  *
  * The comparison runs on the card, because the emulator's twins cannot detect a lane layout that
  * kernel and twin misread alike, and mma.cu was written without a card. Its input is one text of
- * two heads, at most LONGEST_TRIAL tokens and the length's remainder modulo TILE; it synchronizes
- * with the device. Each rank decides for its own device: the two results differ by rounding only,
- * and gradients are reduced, so replicas stay equal where ranks decide differently.
+ * LENGTH tokens and two heads; it synchronizes with the device. Replicas of a model try before
+ * their first step and share one choice (common/nn/attention_choice.h).
  */
 #include <math.h>
 
@@ -21,14 +20,15 @@ extern "C" {
 #include "common/device/plan_cache.h"
 }
 
-enum { LONGEST_TRIAL = 192, TILE = 64 };
+enum { LENGTH = 100 }; // of a trial: a tile of 64 tokens and a part of one
 
 typedef struct AttentionKey { // fields of one size, so that there is no padding
-    uint64_t precision, length, size;
+    uint64_t precision, size;
 } AttentionKey;
 
+// The largest difference, in units of what rounding explains.
 typedef struct AttentionChoice {
-    bool mma;
+    float difference;
 } AttentionChoice;
 
 extern "C" PlanCache *cuda_attentions_create(void) {
@@ -112,51 +112,63 @@ template <typename T> static void run_trial(const Trial &t, Precision precision)
                 t.worst + 2);
 }
 
-// Fills worst[3]. Returns false if the device has no memory for it.
-static bool try_mma(const CudaDevice *cuda, Precision precision, const Attention &of,
-                    float worst[3]) {
-    size_t bytes = trial_split(of, NULL).bytes;
-    void *memory = cuda_allocator_take(cuda->allocator, bytes);
-    if (!memory) return false;
-    const Trial trial = trial_split(of, memory);
-    BY_PRECISION(precision, run_trial, trial, precision);
-    device_copy(NULL, worst, cuda->device, trial.worst, 3 * sizeof *worst);
-    cuda_allocator_give_back(cuda->allocator, memory);
-    return true;
-}
-
 // ---- the choice ---------------------------------------------------------------------------------
 
-static bool agrees(const CudaDevice *cuda, Precision precision, const Attention &of) {
+// Infinite if the device has no memory for a trial.
+static float try_mma(const CudaDevice *cuda, Precision precision, const Attention &of) {
     // Eight units in the last place of the largest: another order of sums changes one or two.
     const float bound = precision == PRECISION_F16 ? 8 * 0x1p-11f : 8 * 0x1p-8f;
-    float worst[3] = {INFINITY, INFINITY, INFINITY};
-    if (!try_mma(cuda, precision, of, worst)) return false;
-    bool good = worst[0] <= bound && worst[1] <= bound && worst[2] <= bound;
-    if (!good)
-        fprintf(stderr,
-                "note: %s: attention on tensor cores is off for %zu tokens, heads of %zu (y %.1e, "
-                "logs %.1e, gradients %.1e of the largest): the exact kernels take over\n",
-                cuda->device->name, of.length, of.size, (double)worst[0], (double)worst[1],
-                (double)worst[2]);
-    return good;
+    float worst[3], largest = 0;
+    size_t bytes = trial_split(of, NULL).bytes;
+    void *memory = cuda_allocator_take(cuda->allocator, bytes);
+    if (!memory) return INFINITY;
+    const Trial trial = trial_split(of, memory);
+    BY_PRECISION(precision, run_trial, trial, precision);
+    device_copy(NULL, worst, cuda->device, trial.worst, sizeof worst);
+    cuda_allocator_give_back(cuda->allocator, memory);
+    for (float one : worst) largest = fmaxf(largest, isfinite(one) ? one : 1e30f);
+    return largest / bound;
+}
+
+static AttentionChoice *find(const CudaDevice *cuda, Precision precision, size_t size) {
+    const AttentionKey key = {(uint64_t)precision, size};
+    return (AttentionChoice *)plan_cache_find(cuda->attentions, &key);
+}
+
+void cuda_set_attention_difference(Precision precision, size_t size, float difference) {
+    const CudaDevice *cuda = cuda_current();
+    const AttentionKey key = {(uint64_t)precision, size};
+    AttentionChoice *choice = find(cuda, precision, size);
+    if (!choice) {
+        choice = (AttentionChoice *)memory_zalloc(sizeof *choice);
+        plan_cache_add(cuda->attentions, &key, choice);
+    }
+    choice->difference = difference;
+}
+
+float cuda_attention_difference(Precision precision, size_t size) {
+    const CudaDevice *cuda = cuda_current();
+    if (cuda->capability < 80 || size == 0 || size % 8 != 0 || size > LARGEST_HEAD) return INFINITY;
+    const AttentionChoice *choice = find(cuda, precision, size);
+    if (choice) return choice->difference;
+    CHECK(!cuda->capturing, "%s meets a new attention while it records a graph",
+          cuda->device->name);
+    const float difference = try_mma(cuda, precision, {1, LENGTH, 2, size});
+    cuda_set_attention_difference(precision, size, difference);
+    return difference;
 }
 
 bool cuda_attention_takes_mma(Precision precision, const Attention *of) {
     const CudaDevice *cuda = cuda_current();
-    if (cuda->capability < 80 || of->size % 8 != 0) return false;
-    const size_t longest = LONGEST_TRIAL + of->length % TILE;
-    const size_t length = of->length < longest ? of->length : longest;
-    const AttentionKey key = {(uint64_t)precision, length, of->size};
-    AttentionChoice *choice = (AttentionChoice *)plan_cache_find(cuda->attentions, &key);
-    if (!choice) {
-        CHECK(!cuda->capturing, "%s meets a new attention while it records a graph",
-              cuda->device->name);
-        choice = (AttentionChoice *)memory_zalloc(sizeof *choice);
-        choice->mma = agrees(cuda, precision, {1, length, 2, of->size});
-        plan_cache_add(cuda->attentions, &key, choice);
-    }
-    return choice->mma;
+    const bool first = !find(cuda, precision, of->size);
+    const float difference = cuda_attention_difference(precision, of->size);
+    if (first && difference > 1 && isfinite(difference))
+        fprintf(
+            stderr,
+            "note: %s: attention on tensor cores is off for heads of %zu: it is %.1e times what "
+            "rounding explains from the exact kernels, which take over\n",
+            cuda->device->name, of->size, (double)difference);
+    return difference <= 1;
 }
 
 void cuda_half_attention(Compute how, const Attention *of, const uint16_t *qkv, uint16_t *y,
