@@ -1,5 +1,5 @@
 /* ops_half.h: tensors stored in 16 bits (table in tape.h), on devices with HalfKernels. For the
- * files of operations only.
+ * files of operations, and for dry_run.c, which counts their bytes.
  *
  * Convolution, linear, attention and layer norm create 16-bit tensors. Batch norm, activations,
  * sums, pooling, upsampling and the shortcut keep the type; every other operation converts with

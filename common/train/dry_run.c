@@ -1,4 +1,5 @@
 /* dry_run.c: a run's memory by kind (--dry-run). */
+#include "common/nn/ops_half.h"
 #include "common/train/run.h"
 
 static size_t bytes_of(Module *model, int which) {
@@ -25,6 +26,7 @@ void dry_run_print(Run *run) {
     if (!strategy_is_main(strategy)) return;
     const Dataset *set = &run->data->train;
     size_t begin, end, outputs = set->classes ? set->classes : set->target_size;
+    const size_t element = dtype_bytes(tape_product_dtype(run->step->tape)); // of logits
     chunk_bounds(loader_capacity(run->loader), (size_t)job->all_count, 0, &begin, &end);
     struct {
         const char *kind;
@@ -33,7 +35,7 @@ void dry_run_print(Run *run) {
                  {"gradients", bytes_of(strategy->model, MODULE_PARAMETERS)},
                  {"optimizer", optimizer_bytes(run->optimizer)},
                  {"batch", (size_t)input->slot_count * slot_bytes},
-                 {"logits", (end - begin) * dataset_label_size(set) * outputs * sizeof(float)},
+                 {"logits", (end - begin) * dataset_label_size(set) * outputs * element},
                  {"activations", strategy->device->peak_bytes}};
     enum { KINDS = sizeof kinds / sizeof *kinds };
     for (int i = 0; i < KINDS - 1; i++) kinds[KINDS - 1].bytes -= kinds[i].bytes;

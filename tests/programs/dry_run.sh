@@ -43,7 +43,8 @@ if [ "$device $amp" = "cuda bf16" ]; then
     run "GPT-2 on a GPU" train_single --device cuda $gpt2
     single=$(value peak_bytes)
     run "GPT-2 on a GPU in bf16" train_single --device cuda $gpt2 --amp bf16
-    checks=$((checks + 1)) # logits in 16 bits, their gradient in their place
+    checks=$((checks + 2)) # logits in 16 bits, their gradient in their place
+    [ "$(value logits_bytes)" = $((8 * 1024 * 50257 * 2)) ] || fail "GPT-2's logits in bf16: $(value logits_bytes)"
     [ $(($(value peak_bytes) * 10)) -lt $((single * 6)) ] || fail "GPT-2 takes $(value peak_bytes) bytes in bf16, $single in float32"
 fi
 held "an mlp" train_single
