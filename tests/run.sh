@@ -53,7 +53,7 @@ esac
 setup_require "$install" $groups
 [ "$preset" != release ] || (setup_require "$install" plots) || setup_say "the reports' tests will be skipped"
 SETUP_PRESET=$preset
-[ "$preset" != aarch64 ] || [ -e "$build/sysroot" ] || tests/aarch64/sysroot.sh "$build/sysroot"
+[ "$preset" != aarch64 ] || [ -e "$build/sysroot" ] || tests/aarch64/sysroot.sh "$root/$build/sysroot"
 setup_configure . "$build"
 
 # Tests that keep two cores busy say so (PROCESSORS). CTest fills two more than there are cores: many tests wait most of
