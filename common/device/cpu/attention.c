@@ -10,7 +10,7 @@
 #include "common/device/cpu/exponential.h"
 #include "common/device/cpu/kernels.h"
 
-enum { BLOCK = 64 };
+enum { BLOCK = 32 };
 
 static size_t activations(const Attention *of) { // elements of y; qkv has 3 times as many
     return of->batch * of->length * of->heads * of->size;
