@@ -48,6 +48,14 @@ grep -qE "^anna +$all of $all\$" out.txt || fail "anna has not all right: $(cat 
 # ---- minutes -----------------------------------------------------------------------------------------------
 run 'minutes' "$teaching/minutes"
 checks=$((checks + 1))
+sums=$(awk -F'|' 'FNR == NR { if ($2 ~ /^ \[/) of[substr($2, 3, 2) + 0] = $5; next }
+    NF == 8 && $4 ~ /^ [0-9]+ $/ && $7 ~ /^ [0-9]+ $/ {
+        sum = 0
+        count = split($3, steps, ",")
+        for (k = 1; k <= count; k++) sum += of[steps[k] + 0]
+        print $2 + 0, $4 + 0, 5 * int(0.4 * sum / 5 + 0.5)
+    }' "$teaching/../README.md" "$teaching/../teacher.md")
+echo "$sums" | awk '$2 != $3 { exit 1 } END { exit NR != 6 }' || fail "teacher.md: session, minutes to read, two fifths of the pages': $sums"
 [ $(($(wc -l <"$teaching/minutes.csv"))) = "$(wc -l <out.txt)" ] || fail "minutes.csv has rows of no exercise"
 
 # ---- Gradescope, GitHub Classroom --------------------------------------------------------------------------
