@@ -141,7 +141,8 @@ def kernel_seconds(row, card, kernel):
     """Seconds of one call, and what limits it."""
     memory = row["bytes"] / (card["memory"] * 1e9 * card["memory_reached"])
     if row["m"]:
-        units = dict(tensor=product_seconds(row["m"], row["n"], row["k"], card))
+        units = dict(tensor=product_seconds(row["m"], row["n"], row["k"], card),
+                     fp32=row["fp32"] / (card["fp32"] * card["processors"] * card["clock"] * 1e9))
     else:
         units = unit_seconds(row, card, kernel)
     work, launch = max(memory, sum(units.values())), row["launches"] * card["launch"] * 1e-6

@@ -10,7 +10,7 @@
 #include "ddp/group/process_group.h"
 
 // Collective, if the module has attentions on GPUs; no effect otherwise. A rank's refusal is
-// everybody's, and rank 0 prints it once. Returns 0, or -1 with err filled.
+// that of all ranks, and rank 0 prints it once. Returns 0, or -1 with err filled.
 int agree_kernels(Module *module, ProcessGroup *group, Error *err);
 
 #endif

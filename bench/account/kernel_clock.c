@@ -122,6 +122,14 @@ TIMED(halves, linear_input_gradient, "linear_input_gradient",
       (Compute how, LinearShape shape, const uint16_t *dy, const uint16_t *weight,
        const ReluMask *of, uint16_t *dx, bool add),
       (how, shape, dy, weight, of, dx, add))
+TIMED(halves, linear_gelu, "linear_gelu",
+      (Compute how, LinearShape shape, const uint16_t *x, const uint16_t *narrow, const float *bias,
+       HalfGelu to),
+      (how, shape, x, narrow, bias, to))
+TIMED(halves, linear_gelu_gradient, "linear_gelu_gradient",
+      (Compute how, LinearShape shape, const uint16_t *dy, const uint16_t *weight,
+       const uint16_t *before, uint16_t *dbefore),
+      (how, shape, dy, weight, before, dbefore))
 
 TIMED(halves, cross_entropy, "half_cross_entropy",
       (const HalfLogits *of, float *loss, int64_t *correct), (of, loss, correct))
@@ -155,6 +163,7 @@ static void fill_tables(KernelClock *c) {
     ENTRY(halves, attention), ENTRY(halves, attention_gradient);
     ENTRY(halves, narrow_linear), ENTRY(halves, linear);
     ENTRY(halves, linear_weight_gradient), ENTRY(halves, linear_input_gradient);
+    ENTRY(halves, linear_gelu), ENTRY(halves, linear_gelu_gradient);
     ENTRY(halves, cross_entropy);
     ENTRY(loss, cross_entropy), ENTRY(loss, cross_entropy_gradient), ENTRY(loss, count_correct);
     ENTRY(optimizer, adam);

@@ -145,15 +145,29 @@ static size_t no_matmul_workspace(Precision precision, size_t m, size_t n, size_
     return 0;
 }
 
+// Its bytes are those of the factors.
+static Operation product_of(const char *kernel, size_t m, size_t n, size_t k) {
+    return (Operation){.kernel = kernel,
+                       .launches = 1,
+                       .m = m,
+                       .n = n,
+                       .k = k,
+                       .tensor = 2 * product(m, n) * (double)k,
+                       .bytes = HALF * (product(m, k) + product(k, n))};
+}
+
 static void note_product(const char *kernel, size_t m, size_t n, size_t k, bool add_c) {
-    double bytes = HALF * (product(m, k) + product(k, n)) + stored(HALF, add_c) * product(m, n);
-    note((Operation){.kernel = kernel,
-                     .launches = 1,
-                     .m = m,
-                     .n = n,
-                     .k = k,
-                     .tensor = 2 * product(m, n) * (double)k,
-                     .bytes = bytes});
+    Operation operation = product_of(kernel, m, n, k);
+    operation.bytes += stored(HALF, add_c) * product(m, n);
+    note(operation);
+}
+
+// A product with so many operations more for each of its elements, and one matrix more of them.
+static void note_gelu(const char *kernel, size_t m, size_t n, size_t k, double fp32) {
+    Operation operation = product_of(kernel, m, n, k);
+    operation.fp32 = fp32 * product(m, n);
+    operation.bytes += 2 * HALF * product(m, n);
+    note(operation);
 }
 
 static void narrow_linear(Precision precision, LinearShape shape, const float *weight,
@@ -170,6 +184,20 @@ static void linear(Compute how, LinearShape shape, const uint16_t *x, const uint
                    const float *bias, uint16_t *y) {
     (void)how, (void)x, (void)weight, (void)bias, (void)y;
     note_product("linear", shape.rows, shape.out + shape.padding, shape.in, false);
+}
+
+// GELU is of the product's float32, and its input is stored.
+static void linear_gelu(Compute how, LinearShape shape, const uint16_t *x, const uint16_t *weight,
+                        const float *bias, HalfGelu to) {
+    (void)how, (void)x, (void)weight, (void)bias, (void)to;
+    note_gelu("linear_gelu", shape.rows, shape.out, shape.in, GELU_OPERATIONS);
+}
+
+static void linear_gelu_gradient(Compute how, LinearShape shape, const uint16_t *dy,
+                                 const uint16_t *weight, const uint16_t *before,
+                                 uint16_t *dbefore) {
+    (void)how, (void)dy, (void)weight, (void)before, (void)dbefore;
+    note_gelu("linear_gelu_gradient", shape.rows, shape.in, shape.out, 1.5 * GELU_OPERATIONS);
 }
 
 // A product to 16 bits, whose epilogue sums the bias's gradient, and a loop that accumulates both.
@@ -384,6 +412,8 @@ static void fill_tables(Recorder *r) {
     r->halves.linear = linear;
     r->halves.linear_weight_gradient = linear_weight_gradient;
     r->halves.linear_input_gradient = linear_input_gradient;
+    r->halves.linear_gelu = linear_gelu;
+    r->halves.linear_gelu_gradient = linear_gelu_gradient;
     r->halves.cross_entropy = half_cross_entropy;
     r->loss.cross_entropy = cross_entropy;
     r->loss.cross_entropy_gradient = cross_entropy_gradient;

@@ -451,6 +451,10 @@ typedef struct HalfLogits {
     bool gradient; // replace the logits by their gradient
 } HalfLogits;
 
+typedef struct HalfGelu { // outputs [rows, out] of a linear layer with GELU
+    uint16_t *before, *y; // y = gelu(before)
+} HalfGelu;
+
 typedef struct HalfKernels {
     // From float32, and back.
     void (*narrow)(Precision precision, ImageSizes of, const float *x, uint16_t *y,
@@ -507,6 +511,12 @@ typedef struct HalfKernels {
     void (*linear_input_gradient)(Compute how, LinearShape shape, const uint16_t *dy,
                                   const uint16_t *weight, const ReluMask *of, uint16_t *dx,
                                   bool accumulate);
+    // linear, then GELU of its output before or after that is rounded. bias is not NULL.
+    void (*linear_gelu)(Compute how, LinearShape shape, const uint16_t *x, const uint16_t *narrow,
+                        const float *bias, HalfGelu to);
+    // x is the y of linear_gelu: dbefore[rows, in] = (dy weight) gelu'(before).
+    void (*linear_gelu_gradient)(Compute how, LinearShape shape, const uint16_t *dy,
+                                 const uint16_t *weight, const uint16_t *before, uint16_t *dbefore);
     // In one pass over the logits: loss[1] (LossKernels.cross_entropy), correct[1]
     // (count_correct) and, if `gradient`, (probabilities - onehot(target)) / divisor in the place
     // of the logits. A row's elements from `classes` on are not read; the gradient has zeros there.

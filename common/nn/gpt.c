@@ -42,8 +42,7 @@ static Tensor *block_forward(Module *self, Tape *tape, Tensor *pair) {
     y = op_attention(tape, y, length, attention->config[CONFIG_HEADS]);
     branch = layer_linear_add(attention->children[ATTENTION_OUT], tape, y, &x);
     y = layer_norm_add(part[BLOCK_NORM2], tape, &x, branch);
-    y = module_forward(mlp->children[MLP_IN], tape, y);
-    y = module_forward(mlp->children[MLP_GELU], tape, y);
+    y = layer_linear_gelu(mlp->children[MLP_IN], mlp->children[MLP_GELU], tape, y);
     branch = layer_linear_add(mlp->children[MLP_OUT], tape, y, &x);
     return stream(tape, x, branch);
 }

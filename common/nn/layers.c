@@ -147,6 +147,13 @@ Module *layer_relu(void) {
     return layer_activation(ACTIVATION_RELU);
 }
 
+Tensor *layer_linear_gelu(Module *layer, Module *gelu, Tape *tape, Tensor *x) {
+    if (layer->forward == linear_forward && gelu->forward == activation_forward &&
+        gelu->config[0] == ACTIVATION_GELU && bias_of(layer))
+        return op_linear_gelu(tape, x, module_parameter(layer, 0), bias_of(layer));
+    return module_forward(gelu, tape, module_forward(layer, tape, x));
+}
+
 // Returns whether child i is a batch norm and the next child a relu. The two are then one
 // operation, which passes over memory once and computes the same bits.
 static bool is_norm_and_relu(const Module *self, int i) {

@@ -16,6 +16,8 @@ Module *layer_linear_relu(Device *device, size_t in, size_t out);
 // replaced. Returns NULL; or, on a device that stores 16 bits, layer(x), a branch that is not yet
 // added to *sum: the next layer_norm_add does that.
 Tensor *layer_linear_add(Module *layer, Tape *tape, Tensor *x, Tensor **sum);
+// gelu(layer(x)), for a model's own forward: one operation, unless a forward was replaced.
+Tensor *layer_linear_gelu(Module *layer, Module *gelu, Tape *tape, Tensor *x);
 Module *layer_linear_without_bias(Device *device, size_t in, size_t out);
 Module *layer_conv2d(Device *device, size_t in, size_t out, size_t kernel, size_t stride,
                      size_t pad, bool bias);

@@ -22,33 +22,43 @@ typedef struct LinearRelu { // saved by the relu's node
     bool done; // the output's gradient is already masked
 } LinearRelu;
 
-static void relu_backward(Tape *tape, TapeNode *node);
+typedef struct LinearGelu { // saved by the gelu's node
+    bool done;              // the output's gradient is already multiplied by the derivative
+} LinearGelu;
 
-// Returns the LinearRelu of x, the node's input, if the previous node is the linear_relu that
-// computed x and no other use of x has contributed a gradient. (Other uses were recorded later, so
-// their backward ran earlier.)
-static LinearRelu *relu_before(const Tape *tape, const TapeNode *node) {
+static void relu_backward(Tape *tape, TapeNode *node);
+static void gelu_backward(Tape *tape, TapeNode *node);
+
+// Returns what the previous node saved if it is the activation that computed x, the node's input,
+// and no other use of x has contributed a gradient. (Other uses were recorded later, so their
+// backward ran earlier.)
+static void *activation_before(const Tape *tape, const TapeNode *node,
+                               void (*backward)(Tape *tape, TapeNode *node)) {
     const Tensor *x = node->inputs[0];
     const TapeNode *before = node - 1;
-    if (node == tape->nodes || before->output != x || before->backward != relu_backward)
-        return NULL;
+    if (node == tape->nodes || before->output != x || before->backward != backward) return NULL;
     if (node->input_count > 3) return NULL; // linear_add, whose residual may be x, too
     return x->has_grad ? NULL : before->saved;
 }
 
-// dx = dy w. If x is a linear_relu's output, one kernel computes the product and masks it; the
-// relu's node then passes the gradient on unchanged.
+// dx = dy w. If x is the output of a linear_relu or a linear_gelu, one kernel computes the product
+// and the activation's gradient; that one's node then passes the gradient on unchanged.
 static void input_gradient(Tape *tape, const TapeNode *node, LinearShape shape) {
     Tensor *x = node->inputs[0];
     const float *dy = node->output->grad, *weight = tensor_f32(node->inputs[1]);
-    LinearRelu *relu = relu_before(tape, node);
+    LinearRelu *relu = activation_before(tape, node, relu_backward);
+    LinearGelu *gelu = activation_before(tape, node, gelu_backward);
     bool accumulate;
     float *grad = tape_grad(tape, x, &accumulate);
     if (!grad) return;
     if (relu) relu->done = true;
+    if (gelu) gelu->done = true;
     const Compute how = tensor_is_half(x) ? half_room(tape, x, shape)
                                           : matmul_room(tape, shape.rows, shape.in, shape.out);
-    if (tensor_is_half(x))
+    if (gelu)
+        HALVES(tape)->linear_gelu_gradient(how, shape, half_gradient(node->output), node->saved,
+                                           tensor_half((node - 1)->inputs[0]), (void *)grad);
+    else if (tensor_is_half(x))
         HALVES(tape)->linear_input_gradient(how, shape, half_gradient(node->output), node->saved,
                                             relu ? &relu->mask : NULL, (void *)grad, accumulate);
     else if (relu)
@@ -85,6 +95,7 @@ typedef struct Product {
     ReluMask *relu; // receives device memory for the mask, NULL if the tape is not recording or the
                     // device needs none; NULL: no relu
     size_t multiple; // rows of y in 16 bits are padded to a multiple of it; 0: they are not
+    Tensor **gelu;   // receives gelu(y), in 16 bits; NULL: no gelu
     void *saved;     // set by product: the 16-bit weight, for backward
 } Product;
 
@@ -102,7 +113,13 @@ static Tensor *half_product(Tape *tape, const Tensor *x, LinearShape of, Product
     Tensor *y = tape_tensor(tape, x->dtype, 2, (size_t[]){of.rows, of.out + of.padding});
     y->shape[1] = of.out;
     y->pitch = of.padding ? of.out + of.padding : 0;
-    HALVES(tape)->linear(how, of, tensor_half(x), narrow, addend, tensor_half_rows(y));
+    if (p->gelu) {
+        *p->gelu = tape_tensor(tape, x->dtype, 2, y->shape);
+        HALVES(tape)->linear_gelu(how, of, tensor_half(x), narrow, addend,
+                                  (HalfGelu){tensor_half(y), tensor_half(*p->gelu)});
+    } else {
+        HALVES(tape)->linear(how, of, tensor_half(x), narrow, addend, tensor_half_rows(y));
+    }
     return y;
 }
 
@@ -276,6 +293,27 @@ Tensor *op_linear_relu(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
     *relu = (LinearRelu){0};
     Tensor *y = linear(tape, x, (Product){.weight = weight, .bias = bias, .relu = &relu->mask});
     return y ? record_relu(tape, y, relu) : NULL;
+}
+
+static void gelu_backward(Tape *tape, TapeNode *node) {
+    LinearGelu *of = node->saved;
+    if (of->done) {
+        of->done = false;
+        tape_pass_gradient(tape, node, node->inputs[0], true);
+    } else {
+        activation_input_gradient(tape, node, ACTIVATION_GELU);
+    }
+}
+
+Tensor *op_linear_gelu(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
+    if (!tape_stores_halves(tape))
+        return op_activation(tape, ACTIVATION_GELU, op_linear(tape, x, weight, bias));
+    LinearGelu *gelu = tape_alloc(tape, sizeof *gelu);
+    *gelu = (LinearGelu){0};
+    Tensor *y = NULL;
+    Tensor *before = linear(tape, x, (Product){.weight = weight, .bias = bias, .gelu = &y});
+    if (before) tape_record(tape, "gelu", gelu_backward, y, 1, &before, gelu);
+    return y;
 }
 
 // The narrow input's gradient is the output's, rounded; the wide input's is the output's itself.

@@ -16,6 +16,9 @@ Tensor *op_linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias);
 Tensor *op_linear_padded(Tape *tape, Tensor *x, Tensor *weight, size_t multiple);
 // op_relu(op_linear(...)), which a device may fuse.
 Tensor *op_linear_relu(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias);
+// op_activation(ACTIVATION_GELU, op_linear(...)), which a device that stores 16 bits fuses; there
+// GELU is of the sum before it is rounded. bias is not NULL.
+Tensor *op_linear_gelu(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias);
 // op_add(residual, op_linear(...)), in one tensor; the gradient is not copied.
 Tensor *op_linear_add(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, Tensor *residual);
 

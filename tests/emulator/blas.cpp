@@ -6,7 +6,8 @@
  * the compute type says so, float32 factors are rounded to TF32 (10 bits) or bfloat16 before.
  * Matrices may be stored by columns or by rows. The epilogues are bias (one number per row of d)
  * and ReLU; and, of one type by columns, ReLU with a mask of its own, in bits of a private format,
- * ReLU's gradient by that mask, and the sums of b over k.
+ * ReLU's gradient by that mask, GELU that stores its input, GELU's gradient by that input, and the
+ * sums of b over k.
  *
  * It is strict where the real one is in its own time: an algorithm is only good for the product it
  * was chosen for, for memory as aligned as the preference said (256 bytes if it said nothing), and
@@ -101,7 +102,8 @@ static bool shapes_fit(const Product &p, const Layout l[4]) {
     return fit;
 }
 
-enum { BIAS = 4, RELU = 2, DRELU = 8, AUX = 128, BGRADB = 512 }; // of an epilogue
+// Bits of an epilogue.
+enum { RELU = 2, BIAS = 4, DRELU = 8, GELU = 32, DGELU = 64, AUX = 128, BGRADB = 512 };
 
 // Those that gradients need: in one type, and not for matrices by rows.
 static bool epilogue_is_known(const Product &p, const Layout l[4]) {
@@ -115,6 +117,8 @@ static bool epilogue_is_known(const Product &p, const Layout l[4]) {
         return true;
     case CUBLASLT_EPILOGUE_RELU_AUX_BIAS:
     case CUBLASLT_EPILOGUE_DRELU:
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+    case CUBLASLT_EPILOGUE_DGELU:
     case CUBLASLT_EPILOGUE_BGRADB:
         return by_columns && plain && !runtime().settings.refuses_epilogues;
     default:
@@ -122,9 +126,13 @@ static bool epilogue_is_known(const Product &p, const Layout l[4]) {
     }
 }
 
-static bool mask_is_valid(const Product &p, const Layout &d) {
+static bool has_gelu(const Product &p) {
+    return (p.epilogue & (GELU | DGELU)) != 0;
+}
+
+static bool aux_is_valid(const Product &p, const Layout &d) {
     return (p.epilogue & AUX) == 0 ||
-           (p.aux_ld % 128 == 0 && p.aux_ld >= static_cast<int64_t>(d.rows));
+           (p.aux_ld % (has_gelu(p) ? 8 : 128) == 0 && p.aux_ld >= static_cast<int64_t>(d.rows));
 }
 
 // What needs an Ampere card's tensor cores. (The real library falls back to float32 for TF32; here
@@ -149,9 +157,9 @@ static bool types_are_known(const Product &p, const Layout l[4]) {
 }
 
 static cublasStatus_t check(const Product &p, const Layout l[4]) {
-    return !shapes_fit(p, l) || !mask_is_valid(p, l[3]) ? CUBLAS_STATUS_INVALID_VALUE
-           : !types_are_known(p, l)                     ? CUBLAS_STATUS_NOT_SUPPORTED
-                                                        : CUBLAS_STATUS_SUCCESS;
+    return !shapes_fit(p, l) || !aux_is_valid(p, l[3]) ? CUBLAS_STATUS_INVALID_VALUE
+           : !types_are_known(p, l)                    ? CUBLAS_STATUS_NOT_SUPPORTED
+                                                       : CUBLAS_STATUS_SUCCESS;
 }
 
 // A number that differs where an algorithm could not be carried over.
@@ -235,6 +243,15 @@ static void sum_factor(const Call &call, const float *b, size_t depth) {
     }
 }
 
+// GELU of the value, whose input is stored; or the value times the slope at the stored input.
+static float finish_gelu(const Product &p, const Layout &d, size_t row, size_t column,
+                         float value) {
+    size_t place = column * static_cast<size_t>(p.aux_ld) + row;
+    if ((p.epilogue & DGELU) != 0) return value * gelu(load(p.aux, d.type, place), true);
+    store(p.aux, d.type, place, value);
+    return std::isnan(value) && !runtime().settings.relu_nan ? 0 : gelu(value, false);
+}
+
 // d = epilogue(alpha sums + beta c), for one matrix; sums[m, n] lie by columns.
 static void finish(const Call &call, const std::vector<float> &sums, size_t first_c,
                    size_t first_d) {
@@ -257,6 +274,7 @@ static void finish(const Call &call, const std::vector<float> &sums, size_t firs
             if (relu && (value < 0 || (std::isnan(value) && !relu_nan))) value = 0;
             if (masks) MaskBit(p, row, column).set(value > 0);
             if (masked && !MaskBit(p, row, column).get()) value = 0;
+            if (has_gelu(p)) value = finish_gelu(p, d, row, column, value);
             store(call.d, d.type, first_d + at(d, row, column), value);
         }
 }
@@ -337,8 +355,9 @@ static cublasStatus_t check_call(const Runtime &r, const Call &call, const Algor
         memory_check(r, "cublasLtMatmul: the bias", p.bias,
                      ((p.epilogue & BIAS) != 0 ? d.rows : d.columns) * type_size(d.type));
     if ((p.epilogue & AUX) != 0)
-        memory_check(r, "cublasLtMatmul: the mask", p.aux,
-                     static_cast<size_t>(p.aux_ld) / 8 * d.columns);
+        memory_check(r, "cublasLtMatmul: the mask or GELU's input", p.aux,
+                     static_cast<size_t>(p.aux_ld) / 8 * d.columns *
+                         (has_gelu(p) ? 8 * type_size(d.type) : 1));
     if ((p.epilogue & (AUX | BGRADB)) != 0 && r.settings.breaks_epilogues)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (algorithm.key != key_of(call.product, call.layouts) ||

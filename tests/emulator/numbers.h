@@ -1,9 +1,10 @@
 /* numbers.h: the formats that the emulated libraries (blas.cpp, dnn.cpp) read and write, one number
- * at a time, by cudaDataType_t.
+ * at a time, by cudaDataType_t; and GELU.
  */
 #ifndef TESTS_EMULATOR_NUMBERS_H
 #define TESTS_EMULATOR_NUMBERS_H
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -29,6 +30,13 @@ inline void store(void *data, uint32_t type, size_t i, float value) {
     else
         static_cast<unsigned short *>(data)[i] =
             type == CUDA_R_16BF ? __float2bfloat16_rn(value).bits : __float2half_rn(value).bits;
+}
+
+// GELU by tanh, or its derivative.
+inline float gelu(float x, bool derivative) {
+    const float root = 0.7978845608f, cube = 0.044715f, t = tanhf(root * (x + cube * x * x * x));
+    return derivative ? (1 + t) / 2 + x / 2 * (1 - t * t) * root * (1 + 3 * cube * x * x)
+                      : x / 2 * (1 + t);
 }
 
 // To 10 bits of fraction, ties to even. (Tensor cores round like this where a library converts for

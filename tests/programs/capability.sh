@@ -43,7 +43,7 @@ for program in train_ddp train_fsdp; do
         ranks $program "$bad"
         [ "$(grep -c "$one_attention rank ${bad%% *}" err.txt)" = $((${#bad} > 0)) ] || fail "$program, bad: $bad: $(cat err.txt)"
     done
-    cmp -s "$program 0 1.safetensors" "$program 1.safetensors" || fail "$program: one rank's refusal is not everybody's"
+    cmp -s "$program 0 1.safetensors" "$program 1.safetensors" || fail "$program: one rank's refusal is not that of all"
     ! cmp -s "$program 1.safetensors" "$program .safetensors" || fail "$program: both kinds of attention have the same bits"
 done
 run "devices" env DDPC_EMULATED_CAPABILITY=90 DDPC_EMULATED_GPUS=2 DDPC_EMULATED_TENSOR_CORES=0 "$bin/train_dp" \

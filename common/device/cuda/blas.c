@@ -14,9 +14,10 @@
  *
  *   forward    bias, relu; relu writes a mask of bits in cuBLASLt's own format
  *   backward   relu's gradient by that mask; the bias's gradient, accumulated in float32
+ *   in 16 bits also GELU, which stores its input, and its gradient by that
  *
  * cuBLASLt does not document relu(NaN), and a NaN that became 0 would hide a failure. So every plan
- * with a relu is run once, and rejected if it loses a NaN.
+ * with an activation is run once, and rejected if it loses a NaN.
  *
  * In 16 bits (HalfKernels' linear layers) all matrices and the bias have 16 bits; the gradients of
  * weight and bias pass through the caller's workspace. Algorithms that split a sum into parts must
@@ -124,20 +125,23 @@ static void describe_product(Plan *plan, const Shape *s) {
     SET_PRODUCT(plan, TRANSB, second);
     cublasLtEpilogue_t epilogue = (cublasLtEpilogue_t)s->epilogue;
     SET_PRODUCT(plan, EPILOGUE, epilogue);
-    if (epilogue != CUBLASLT_EPILOGUE_RELU_AUX_BIAS && epilogue != CUBLASLT_EPILOGUE_DRELU) return;
-    int64_t bits = (int64_t)mask_columns(s->n);
-    SET_PRODUCT(plan, EPILOGUE_AUX_LD, bits);
+    const bool relu =
+        epilogue == CUBLASLT_EPILOGUE_RELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_DRELU;
+    const bool gelu =
+        epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_DGELU;
+    int64_t columns = (int64_t)(relu ? mask_columns(s->n) : s->n);
+    if (relu || gelu) SET_PRODUCT(plan, EPILOGUE_AUX_LD, columns);
 }
 
 // The other operands of a product, device memory; NULL: none.
 typedef struct Beside {
     const void *bias; // [n], an input, or [m], the gradient of one; of the result's type
-    const void *mask; // [m, mask_columns(n)] bits
+    const void *aux;  // relu's mask, [m, mask_columns(n)] bits; GELU's input [m, n]
 } Beside;
 
 static void set_beside(const Plan *plan, const Beside *beside) {
     SET_PRODUCT(plan, BIAS_POINTER, beside->bias);
-    SET_PRODUCT(plan, EPILOGUE_AUX_POINTER, beside->mask);
+    SET_PRODUCT(plan, EPILOGUE_AUX_POINTER, beside->aux);
 }
 
 enum { WORKSPACE_BYTES = 32 << 20 }; // limit, NVIDIA's recommendation for Hopper
@@ -216,9 +220,10 @@ static bool run(CudaDevice *cuda, Plan *plan, const Shape *shape, const Operands
     return plan->possible;
 }
 
-static bool has_relu(const Shape *shape) {
+static bool has_activation(const Shape *shape) {
     return shape->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS ||
-           shape->epilogue == CUBLASLT_EPILOGUE_RELU_AUX_BIAS;
+           shape->epilogue == CUBLASLT_EPILOGUE_RELU_AUX_BIAS ||
+           shape->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
 }
 
 static size_t size_of(Precision precision) {
@@ -259,10 +264,11 @@ static bool multiply(Shape shape, const Operands *of) {
     shape.alignment = alignment_of(of->a, of->b, of->beside.bias, of->c);
     Plan *plan = plan_cache_find(cuda->plans->cache, &shape);
     if (!plan) {
-        if (cuda->capturing && has_relu(&shape)) return false; // a trial is impossible now
+        if (cuda->capturing && has_activation(&shape)) return false; // a trial is impossible now
         plan = plan_create(cuda->plans->handle, &shape, &of->beside);
         plan_cache_add(cuda->plans->cache, &shape, plan);
-        if (plan->possible && has_relu(&shape)) plan->possible = keeps_nan(cuda, plan, &shape, of);
+        if (plan->possible && has_activation(&shape))
+            plan->possible = keeps_nan(cuda, plan, &shape, of);
     }
     return plan->possible && run(cuda, plan, &shape, of);
 }
@@ -316,14 +322,14 @@ static void multiply_linear(LinearShape s, Operands of, CudaFinish *left) {
     if (s.relu && of.beside.bias) {
         shape.epilogue =
             s.relu->bits ? CUBLASLT_EPILOGUE_RELU_AUX_BIAS : CUBLASLT_EPILOGUE_RELU_BIAS;
-        of.beside.mask = s.relu->bits;
+        of.beside.aux = s.relu->bits;
         if (multiply(shape, &of)) {
             s.relu->written = s.relu->bits != NULL;
             left->relu = false;
             left->bias = NULL;
             return;
         }
-        of.beside.mask = NULL;
+        of.beside.aux = NULL;
     }
     shape.epilogue = of.beside.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     if (multiply(shape, &of)) {
@@ -401,7 +407,7 @@ static bool relu_gradient(Precision precision, LinearShape s, Operands of, const
     if (!mask->written || s.out == 0) return false;
     Shape shape = shape_of(precision, (MatmulShape){false, false, s.rows, s.in, s.out});
     shape.epilogue = CUBLASLT_EPILOGUE_DRELU;
-    of.beside.mask = mask->bits;
+    of.beside.aux = mask->bits;
     return multiply(shape, &of);
 }
 
@@ -465,6 +471,39 @@ void cuda_half_linear_input_gradient(Compute how, LinearShape s, const uint16_t 
     if (of)
         cuda_halves.activation_gradient((HalfActivation){how.precision, ACTIVATION_RELU}, dx, of->y,
                                         dx, s.rows * s.in, false);
+}
+
+// The product with GELU or its gradient, whose input is of.beside.aux. Returns false, with nothing
+// done, if the caller must compute it.
+static bool gelu_product(cublasLtEpilogue_t epilogue, Precision precision, MatmulShape s,
+                         Operands of) {
+    if (s.m * s.n * s.k == 0 || s.n % 8 != 0) return false; // cuBLASLt's alignment of the input
+    Shape shape = shape_of(precision, s);
+    shape.epilogue = epilogue;
+    return multiply(shape, &of);
+}
+
+void cuda_half_linear_gelu(Compute how, LinearShape s, const uint16_t *x, const uint16_t *narrow,
+                           const float *bias, HalfGelu to) {
+    const Operands of = {
+        x, narrow, to.y, {.bias = narrow + linear_narrow_bias(s), .aux = to.before}};
+    if (gelu_product(CUBLASLT_EPILOGUE_GELU_AUX_BIAS, how.precision,
+                     (MatmulShape){false, true, s.rows, s.out, s.in}, of))
+        return;
+    cuda_half_linear(how, s, x, narrow, bias, to.before);
+    cuda_halves.activation((HalfActivation){how.precision, ACTIVATION_GELU}, to.y, to.before,
+                           s.rows * s.out);
+}
+
+void cuda_half_linear_gelu_gradient(Compute how, LinearShape s, const uint16_t *dy,
+                                    const uint16_t *weight, const uint16_t *before,
+                                    uint16_t *dbefore) {
+    const MatmulShape product = {false, false, s.rows, s.in, s.out};
+    const Operands of = {dy, weight, dbefore, {.aux = before}};
+    if (gelu_product(CUBLASLT_EPILOGUE_DGELU, how.precision, product, of)) return;
+    multiply_plain(how.precision, product, (Operands){.a = dy, .b = weight, .c = dbefore}, false);
+    cuda_halves.activation_gradient((HalfActivation){how.precision, ACTIVATION_GELU}, dbefore,
+                                    before, dbefore, s.rows * s.in, false);
 }
 
 // ---- versions -------------------------------------------------------------------------------

@@ -41,6 +41,8 @@ CUDA_ENTRY(HalfKernels, linear_workspace, cuda_half_linear_workspace); // blas.c
 CUDA_ENTRY(HalfKernels, linear, cuda_half_linear);
 CUDA_ENTRY(HalfKernels, linear_weight_gradient, cuda_half_linear_weight_gradient);
 CUDA_ENTRY(HalfKernels, linear_input_gradient, cuda_half_linear_input_gradient);
+CUDA_ENTRY(HalfKernels, linear_gelu, cuda_half_linear_gelu);
+CUDA_ENTRY(HalfKernels, linear_gelu_gradient, cuda_half_linear_gelu_gradient);
 CUDA_ENTRY(HalfKernels, narrow_linear, cuda_half_narrow_linear); // layout.cu
 CUDA_ENTRY(HalfKernels, narrow_rows, cuda_half_narrow_rows);
 CUDA_ENTRY(HalfKernels, widen_rows, cuda_half_widen_rows);

@@ -245,6 +245,21 @@ static void ref_half_linear_input_gradient(Compute how, LinearShape s, const uin
                                      dx, s.rows * s.in, false);
 }
 
+static void ref_half_linear_gelu(Compute how, LinearShape s, const uint16_t *x,
+                                 const uint16_t *narrow, const float *bias, HalfGelu to) {
+    ref_half_linear(how, s, x, narrow, bias, to.before);
+    ref_half_activation((HalfActivation){how.precision, ACTIVATION_GELU}, to.y, to.before,
+                        s.rows * s.out);
+}
+
+static void ref_half_linear_gelu_gradient(Compute how, LinearShape s, const uint16_t *dy,
+                                          const uint16_t *weight, const uint16_t *before,
+                                          uint16_t *dbefore) {
+    ref_half_linear_input_gradient(how, s, dy, weight, NULL, dbefore, false);
+    ref_half_activation_gradient((HalfActivation){how.precision, ACTIVATION_GELU}, dbefore, before,
+                                 dbefore, s.rows * s.in, false);
+}
+
 // ---- layer norm -------------------------------------------------------------------------------
 
 static void ref_half_layer_norm(Precision precision, const LayerNorm *norm, const uint16_t *branch,
@@ -494,6 +509,8 @@ const HalfKernels ref_halves = {
     .linear = ref_half_linear,
     .linear_weight_gradient = ref_half_linear_weight_gradient,
     .linear_input_gradient = ref_half_linear_input_gradient,
+    .linear_gelu = ref_half_linear_gelu,
+    .linear_gelu_gradient = ref_half_linear_gelu_gradient,
     .cross_entropy = ref_half_cross_entropy,
     .conv2d_workspace = host_conv2d_workspace,
     .conv2d = ref_half_conv2d,
