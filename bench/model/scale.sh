@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scale.sh: what DP's and DDP's step would take on 1 to 4,096 devices like this machine's, by the model and by SimGrid.
+# scale.sh: what DP's, DDP's and FSDP's step would take on 1 to 4,096 devices like this machine's, by the model and by SimGrid.
 #
 #   bench/model/scale.sh [--out DIR] [--profile FILE] [--devices LIST] [--bin DIR] [--install] [--resume]
 #

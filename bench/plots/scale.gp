@@ -1,6 +1,6 @@
-# scale.gp: DP's and DDP's step on up to thousands of devices, by the model (lines) and by SimGrid (rings): a panel with
-# devices that are equally fast, and one with a straggler. Reads plots/scale-N.csv (devices; dp, ring, tree, hierarchical
-# and two, the network of two levels; NAME_simulated beside each) and plots/settings.gp (simulated, the lines that
+# scale.gp: DP's, DDP's and FSDP's step on up to thousands of devices, by the model (lines) and by SimGrid (rings): a panel with
+# devices that are equally fast, and one with a straggler. Reads plots/scale-N.csv (devices; dp, ring, tree, hierarchical,
+# fsdp, and of two levels two and fsdp_two; NAME_simulated beside each) and plots/settings.gp (simulated, the lines that
 # SimGrid has points of). bench/model/scale.sh writes them.
 
 name = "scale"
@@ -19,10 +19,15 @@ set format y shown("%g")
 set lmargin at screen 95.0 / width
 set rmargin at screen 1 - 160.0 / width
 array panel_title[2] = ["All devices are equally fast", "One device computes 1.5 times as long"]
-lines = "dp ring tree hierarchical two"
-colour(run) = run eq "dp" ? orange : run eq "ring" ? blue : run eq "tree" ? green : run eq "two" ? black : purple
-dash(run) = run eq "dp" ? 2 : run eq "tree" ? 4 : run eq "hierarchical" ? 5 : run eq "two" ? 3 : 1 # in grey, too, all differ
-says(run) = run eq "dp" ? "DP" : run eq "two" ? "DDP, two levels" : run eq "hierarchical" ? "DDP, rings of rings" : "DDP, ".run
+set dashtype 7 (12, 4, 2, 4, 2, 4)
+lines = "dp ring tree hierarchical two fsdp fsdp_two"
+array of[7] = ["orange", "blue", "green", "indigo", "black", "purple", "wine"]
+array dashes[7] = [2, 1, 4, 5, 3, 6, 7] # in grey, too, all differ
+array words_of[7] = ["DP", "DDP, ring", "DDP, tree", "DDP, rings of rings", "DDP, two levels", "FSDP, rings", "FSDP, two levels"]
+place(run) = sum [k = 1:7] (word(lines, k) eq run ? k : 0)
+colour(run) = value(of[place(run)])
+dash(run) = dashes[place(run)]
+says(run) = words_of[place(run)]
 apart(run) = run eq "tree" ? 0.7 : run eq "two" ? -0.9 : 0 # neighbours may end close together
 told(run) = sprintf("%s on %d: %g ms", says(run), column("devices"), column(run))
 values = at_mouse('for [run in lines] file using "devices":(column(run)):(told(run))')

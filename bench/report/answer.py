@@ -138,18 +138,19 @@ def verdict_text(pair, place):
     return f"{whose} step is {share} {'shorter' if pair.change < 0 else 'longer'} than {pair.first}'s {place}"
 
 
-def reason(pair, dp, ddp):
-    """Why DDP is faster or slower, by the rows of summary.csv; "" where moving and waiting explain less than half of it."""
+def reason(pair, dp, ddp, where=""):
+    """Why DDP is faster or slower, by the rows of summary.csv; "" where moving and waiting explain less than half of it. where: the place
+    of which the numbers are, where the sentence names several."""
     if pair.verdict in ("disturbed", "ties") or dp is None or ddp is None:
         return ""
     moving, waiting = moving_ms(dp), waiting_ms(ddp)
     if (waiting - moving) * pair.change <= 0 or abs(waiting - moving) < abs(pair.change) / 2:
         why = BECAUSE.get(("DP" if pair.parts.get(pair.largest(), 0) < 0 else "DDP", pair.largest()))
-        return f", because {why}" if why and abs(pair.parts[pair.largest()]) > abs(pair.change) / 2 else ""
+        return f", because {where}{why}" if why and abs(pair.parts[pair.largest()]) > abs(pair.change) / 2 else ""
     if pair.change < 0:
         left = f", and DDP still waits for {waiting:.1f} ms" if waiting >= 0.05 else ", and DDP waits for nothing"
-        return f", because DP's device 0 sends and sums {moving:.1f} ms a step while no device computes{left}"
-    return f", because DDP waits for {waiting:.1f} ms a step, and DP's device 0 sends and sums only {moving:.1f}"
+        return f", because {where}DP's device 0 sends and sums {moving:.1f} ms a step while no device computes{left}"
+    return f", because {where}DDP waits for {waiting:.1f} ms a step, and DP's device 0 sends and sums only {moving:.1f}"
 
 
 def headline(results):
@@ -164,7 +165,9 @@ def headline(results):
     if there:
         known.append((there, f"over {place_text(results.link)}", "summary-link.csv"))
     said = [verdict_text(pair, place) for pair, place, _ in known]
-    why = [reason(pair, *(results.row_of(strategy, model, world, file) for strategy in ("dp", "ddp"))) for pair, _, file in known]
+    def why(pair, place, file, where=""):
+        return reason(pair, *(results.row_of(strategy, model, world, file) for strategy in ("dp", "ddp")), where)
+
     verdicts = {pair.verdict for pair, _, _ in known}
     if len(known) == 2 and verdicts == {"ties"}:
         text = f"{said[0]} and {known[1][1]}"
@@ -172,9 +175,10 @@ def headline(results):
         text = f"disturbed by other work through memory and {known[1][1]}: no conclusion"
     elif len(known) == 2 and verdicts in ({"saves"}, {"loses"}) and all(" % " in one for one in said):
         shares = [abs(pair.change) / pair.dp for pair, _, _ in known]
-        text = f"{said[0]} and {100 * shares[1]:.0f} % {known[1][1]}" + why[shares.index(max(shares))]
+        most = shares.index(max(shares))
+        text = f"{said[0]} and {100 * shares[1]:.0f} % {known[1][1]}" + why(*known[most], "there " if most else f"{known[0][1]} ")
     else:
-        text = "; ".join(what + because for what, because in zip(said, why))
+        text = "; ".join(what + why(*one) for what, one in zip(said, known))
     return f"{network_text(results.network(model))}, {plural(world, 'device')}: {text}."
 
 
@@ -213,12 +217,12 @@ def answer_lines(results):
 
 def held_text(row, ddp):
     """What a rank holds and moves beside DDP's."""
-    held, whole = row.number("peak_bytes_device0") / 1e6, ddp.number("peak_bytes_device0") / 1e6
+    held, whole = (round(one.number("peak_bytes_device0") / 1e6, 2) for one in (row, ddp))
     text = f"a rank holds {held:.2f} MB and DDP's {whole:.2f}, {abs(whole - held):.2f} MB {'less' if held <= whole else 'more'}"
     if row["strategy"] == "zero1":
-        return f"with the optimizer divided (ZeRO-1) {text}"
+        return f"with the optimizer divided (ZeRO-1), {text}"
     moved = ddp.number("moved_bytes_per_step")
-    return f"fully sharded (FSDP) {text}, and moves {row.number('moved_bytes_per_step') / moved if moved else 0:.2f} times DDP's bytes"
+    return f"fully sharded (FSDP), {text}, and moves {row.number('moved_bytes_per_step') / moved if moved else 0:.2f} times DDP's bytes"
 
 
 def step_text(row, ddp):

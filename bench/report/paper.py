@@ -161,11 +161,11 @@ def buckets_sentence(found):
 
 def worlds_sentence(found):
     runs = undisturbed(found)
-    said = [f"{list(seconds.values())[-1] / list(seconds.values())[0]:.2f} times for {run}" for run, seconds in runs.items()]
+    said = [f"{list(seconds.values())[-1] / list(seconds.values())[0]:.2f} times as long for {run}" for run, seconds in runs.items()]
     if not said:
         return NOTHING
-    return (f"With {list(list(runs.values())[-1])[-1]} ranks over emulated links an iteration takes as long as with one {listed(said)}; in the "
-            "paper, with 256, 2.0 to 7.3 times.")
+    return (f"With {list(list(runs.values())[-1])[-1]} ranks over emulated links an iteration takes, compared with one rank, {listed(said)}; in the "
+            "paper, with 256, 2.0 to 7.3 times as long.")
 
 
 def skip_sentence(found):
@@ -193,7 +193,7 @@ def convergence_sentence(table):
         most = max((row[5] for row in rows if row[:2] == [model, batch]), key=float)
         said.append(f"{most} ({model}, batch {batch})")
     paper = " and".join(f" {next(row[6] for row in rows if row[1] == batch)} (batch {batch})" for batch in unique(row[1] for row in rows))
-    return f"At the end the loss of those that skip lies at most {listed(said)} above the loss of every iteration; in the paper{paper}."
+    return f"At the end the loss of training that skips synchronisations lies at most {listed(said)} above that of training that skips none; in the paper{paper}."
 
 
 # ---- what is drawn -------------------------------------------------------------------------------------------------

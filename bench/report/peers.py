@@ -11,10 +11,9 @@ from .text import folded, markdown_table, terminal_table
 # What is aimed at with two ranks: the least ratio.
 AIMS = {("all-reduce", "Open MPI"): 4, ("all-reduce", "Gloo"): 8, ("mlp", "PyTorch DDP"): 1.5, ("convnet", "PyTorch DDP"): 1.5,
         ("resnet20", "PyTorch DDP"): 1.1}
-ABOUT = """Of a model a training step is timed, of so many MiB an all-reduce. Times are medians over the rounds
-that nothing disturbed; a ratio is the peer's time by ours in the same round, then its median and
-quartiles. A step of ours has its loader in it, PyTorch's has not. An aim is the least ratio that is
-wanted: rows with two ranks have one."""
+ABOUT = """A row named after a model times a training step, a row named after a size an all-reduce of so many bytes. Times are
+medians over the undisturbed rounds; a ratio is the peer's time over ours in the same round, given as median and quartiles.
+Our step includes its loader, PyTorch's does not. An aim is the least ratio wanted; only rows with two ranks have one."""
 
 
 class Pair:

@@ -61,8 +61,8 @@ def fits(results):
 def fit_sentence(fit):
     far = fit.farthest("held_out_s")
     return (f"{fit.run}, figure {fit.figure}: fitted, {fit.near('fitted_s')} of {len(fit.points)} points are within {NEAR} % (the farthest "
-            f"{fit.worst('fitted_s'):.0f} % off); held out, {fit.near('held_out_s')} are, and {place(far)} are farthest, "
-            f"{fit.worst('held_out_s'):.0f} % off.")
+            f"{fit.worst('fitted_s'):.0f} % off); held out, {fit.near('held_out_s')} are (the farthest, {place(far)}, "
+            f"{fit.worst('held_out_s'):.0f} % off).")
 
 
 def call_sentence(found):

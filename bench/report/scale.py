@@ -1,15 +1,19 @@
-"""The section of bench/model/scale.sh: DP's and DDP's step on up to thousands of devices."""
+"""The section of bench/model/scale.sh: DP's, DDP's and FSDP's step on up to thousands of devices."""
 
 import math
 
 from . import section
+from .look import NAMES
 from .results import Results, read_scaled, unique, write_csv
 from .text import folded, listed, markdown_table
 
 HEAD = ["levels", "algorithm", "straggler", "devices", "strategy", "step_ms", "efficiency", "simulated_ms"]
-# The lines of the figure by levels and algorithm, and what the table calls them.
-LINES = {("1", "none"): ("dp", "DP"), ("1", "ring"): ("ring", "ring"), ("1", "tree"): ("tree", "tree"),
-         ("1", "hierarchical"): ("hierarchical", "rings of rings"), ("2", "hierarchical"): ("two", "two levels")}
+# The lines of the figure: strategy, levels of the network, algorithm, and how the strategy communicates.
+LINES = {
+    "dp": ("dp", "1", "none", ""), "ring": ("ddp", "1", "ring", "by a ring"), "tree": ("ddp", "1", "tree", "by a tree"),
+    "hierarchical": ("ddp", "1", "hierarchical", "by rings of rings"), "two": ("ddp", "2", "hierarchical", "with fast nodes of 8"),
+    "fsdp": ("fsdp", "1", "ring", "by rings"), "fsdp_two": ("fsdp", "2", "hierarchical", "with fast nodes of 8"),
+}
 ABOUT = """These steps are computed, not measured: from one device of this machine by the algebra of bench/model/README.md. Every device
 has a link of 10 Gbit/s and 10 us; *two levels* have 200 Gbit/s and 3 us inside nodes of 8."""
 SIMULATED = """SimGrid sends the same messages one by one (rings in the figure), but for steps of more than five million of them, as those of large
@@ -17,14 +21,14 @@ rings."""
 
 
 def collect(results):
-    """Rows of scale.csv. DP knows no algorithm, and its step is the same on both networks, because device 0's link is what it waits for."""
-    rows = []
+    """Rows of scale.csv. DP's step depends on no algorithm and is the same on both networks: it waits for device 0's link."""
+    wanted, rows = {line[:3] for line in LINES.values()}, []
     for straggler in results.words("stragglers"):
         for levels, algorithm in (case.split("-") for case in results.words("cases")):
             for row in read_scaled(results.lines(f"runs/{levels}-{algorithm}-{straggler}/output.txt")):
-                is_dp = row["strategy"] == "dp"
-                if row["strategy"] == "ddp" or (is_dp and (levels, algorithm) == ("1", "ring")):
-                    rows.append([levels, "none" if is_dp else algorithm, straggler, row["devices"], row["strategy"], row["step"], row["efficiency"],
+                by = "none" if (row["strategy"], algorithm) == ("dp", "ring") else algorithm
+                if (row["strategy"], levels, by) in wanted:
+                    rows.append([levels, by, straggler, row["devices"], row["strategy"], row["step"], row["efficiency"],
                                  row.get("simulated", "not simulated")])
     return rows
 
@@ -35,8 +39,9 @@ class Panel:
     def __init__(self, rows, straggler):
         mine = [row for row in rows if row["straggler"] == straggler]
         self.devices = unique(row["devices"] for row in mine)
-        self.row = {(LINES[row["levels"], row["algorithm"]][0], row["devices"]): row for row in mine}
-        self.lines = [name for name, _ in LINES.values() if any(line == name for line, _ in self.row)]
+        names = {line[:3]: name for name, line in LINES.items()}
+        self.row = {(names[row["strategy"], row["levels"], row["algorithm"]], row["devices"]): row for row in mine}
+        self.lines = [name for name in LINES if (name, self.devices[0]) in self.row]
 
     def simulated(self, line, devices):
         """SimGrid's milliseconds; NaN where it has none."""
@@ -49,7 +54,7 @@ class Panel:
             for devices in self.devices]
 
     def table(self):
-        return [["devices", *(f"{says}, ms" for name, says in LINES.values()), "simulated"]] + [
+        return [["devices", *(f"{called(line)}, ms" for line in self.lines), "simulated"]] + [
             [devices, *(f"{self.row[line, devices].number('step_ms'):.1f}" for line in self.lines),
              f"{sum(not math.isnan(self.simulated(line, devices)) for line in self.lines)} of {len(self.lines)}"] for devices in self.devices]
 
@@ -61,18 +66,26 @@ class Panel:
         return max((int(devices) for devices in self.devices if self.row[line, devices].number("efficiency") >= 0.5), default=0)
 
 
+def called(line):
+    strategy, _, _, how = LINES[line]
+    return f"{NAMES[strategy]} {how}".strip()
+
+
+def by_strategy(panel, number):
+    """"DP 9, DDP 3 by a ring and 2 by a tree": a number of each line."""
+    return listed(f"{NAMES[strategy]} " + listed(f"{number(line)} {LINES[line][3]}".strip() for line in panel.lines if LINES[line][0] == strategy)
+                  for strategy in unique(LINES[line][0] for line in panel.lines))
+
+
 def sentence(rows):
     """The steps of the most devices, how far each strategy goes, and where the model and SimGrid part."""
     panel = Panel(rows, "1")
-    dp, *ddp = panel.lines
-    by = ("by a ring", "by a tree", "by rings of rings", "with fast nodes of 8")
-    text = (f"On {max(panel.devices, key=int)} devices a step takes DP {panel.ms(dp):.0f} ms, and DDP "
-            f"{listed(f'{panel.ms(line):.1f} {how}' for line, how in zip(ddp, by))}; at least half as fast as alone is a device of DP among up to "
-            f"{panel.half(dp)}, of DDP among up to {listed(str(panel.half(line)) for line in ddp)}")
+    text = (f"On {max(panel.devices, key=int)} devices a step takes, in ms, {by_strategy(panel, lambda line: f'{panel.ms(line):.1f}')}. The most devices "
+            f"of which each keeps half of its speed or more: {by_strategy(panel, panel.half)}.")
     off = [abs(row.number("step_ms") / row.number("simulated_ms") - 1) for row in rows if row["simulated_ms"] != "not simulated"]
     if off:
-        text += f"; SimGrid simulates {len(off)} of these {len(rows)} steps and the algebra is within {math.ceil(1e4 * max(off)) / 100 or 0.01:.2f} % of it"
-    return text + "."
+        text += f" SimGrid simulates {len(off)} of these {len(rows)} steps, and the algebra is within {math.ceil(1e4 * max(off)) / 100 or 0.01:.2f} % of it."
+    return text
 
 
 def write(folder):
@@ -86,7 +99,7 @@ def write(folder):
     drawn = [line for line in panels[0].lines if all(any(not math.isnan(panel.simulated(line, one)) for one in panel.devices) for panel in panels)]
     (results.plots / "settings.gp").write_text(f'simulated = "{" ".join(drawn)}"\n', encoding="utf-8")
     said = sentence(rows)
-    lines = [f"## DP and DDP on up to {max(panels[0].devices, key=int)} devices", "", said, without, "", section.draw(results.folder, "scale", said), "", ABOUT, *[SIMULATED] * (not without)]
+    lines = [f"## DP, DDP and FSDP on up to {max(panels[0].devices, key=int)} devices", "", said, without, "", section.draw(results.folder, "scale", said), "", ABOUT, *[SIMULATED] * (not without)]
     for panel, title in zip(panels, ("All devices are equally fast", "One device computes 1.5 times as long")):
         lines += ["", f"### {title}", "", markdown_table(panel.table())]
     section.finish(results, "scale", [*lines, "", section.numbers(results, "scale.csv")])

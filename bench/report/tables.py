@@ -65,7 +65,7 @@ def communication(results):
 def curves(comparison):
     """The longer runs: accuracy, and the largest distance of the loss from one device's and from DP's."""
     results = comparison.results
-    table = [["network", "strategy", "devices", "epochs", "last loss", "test accuracy", "best", "loss - one device's", "loss - DP's"]]
+    table = [["network", "strategy", "devices", "epochs", "last loss", "test accuracy", "best", "most from one device's loss", "most from DP's"]]
     for model in results.curve_models:
         losses = {run: {row["step"]: row.number("loss") for row in results.steps(f"curve-{model}-{run[0]}-{run[1]}")}
                   for run in comparison.drawn_curves(model)}
@@ -107,13 +107,13 @@ def dropped(results):
 def runs_text(results):
     lost = dropped(results)
     return (f"Every row: {plural(results.repeats, 'run')}"
-            + (f", less the disturbed ones ({'; '.join(lost)})," if lost else ","))
+            + (f", less the disturbed ones where these are at most half ({'; '.join(lost)})," if lost else ","))
 
 
 def why_disturbed(row):
     """By the medians of its runs, or by the probes beside most of them (bench/compare/summarize.awk)."""
     spread = row.number("spread")
-    return f"its runs lie {100 * spread:.0f} % apart" if spread > 0.25 else "the probes beside most of its runs"
+    return f"its runs lie {100 * spread:.0f} % apart" if spread > 0.25 else "the probes beside most of its runs found another speed"
 
 
 def disturbed(results):
@@ -124,14 +124,10 @@ def disturbed(results):
 
 def disturbed_lines(results):
     """The disturbances that a reader weighs before believing the speed-ups."""
-    unsteady, lost = disturbed(results), dropped(results)
-    lines = []
+    unsteady = disturbed(results)
     if unsteady:
-        lines.append("- **Disturbed.** Something else used the machine during these, and they take part in no conclusion: "
-                     f"{', '.join(unsteady)}.")
-    if lost:
-        lines.append(f"- Something else used the machine during some runs, which were dropped: {'; '.join(lost)}.")
-    return lines or ["- Nothing disturbed the machine noticeably."]
+        return [f"- **Disturbed.** Something else used the machine during these, and they take part in no conclusion: {', '.join(unsteady)}."]
+    return [] if dropped(results) else ["- Nothing disturbed the machine noticeably."]
 
 
 def batches(results):

@@ -28,6 +28,7 @@ cp bench/out/{report.html,profile.json,summary.csv,repeats.csv,difference.csv} "
 for file in {summary,difference}-link.csv {growth,buckets,networks}.csv facts.txt player.html; do
     [[ ! -f bench/out/$file ]] || cp bench/out/$file "$to"
 done
+sed -i '/^The reference result (/d' "$to"/report.{md,html} # it compares with the results whose place it takes
 for folder in bench/out-*/; do
     name=$(basename "$folder")
     name=${name#out-}

@@ -54,10 +54,13 @@ holds "a section for the report" "$(grep -c '<h2 [^>]*>The model beside publishe
 
 # On many devices: a row for each network, algorithm and straggler, and what is drawn is what scale.csv says.
 run "scale.sh" "$model/scale.sh" --bin "$bin" --profile profile.json --devices 1,4,16 --out scale
-holds "30 rows" "$(grep -c '^[12],[a-z]*,1[.5]*,[0-9]*,d*dp,' scale/scale.csv) == 30"
+holds "42 rows" "$(grep -c '^[12],[a-z]*,1[.5]*,[0-9]*,[dfs]*dp,' scale/scale.csv) == 42"
+holds "FSDP's rows are the model's" "$(awk -F, '$1 == 2 && $3 == 1 && $4 == 16 && $5 == "fsdp" { print $6 }' scale/scale.csv) == $("$bin/bench_scale" \
+    --profile profile.json --devices 16 --rows 64 --gbit 10 --latency-us 10 --bucket-cap-mb 1 --algorithm hierarchical --inside-gbit 200 \
+    --inside-latency-us 3 --node-size 8 | awk -F, '$1 == 16 && $2 == "fsdp" { print $12 }')"
 holds "fast nodes help" "$(awk -F, '$1 == 2 && $3 == 1 && $4 == 16 { two = $6 } $1 == 1 && $2 == "hierarchical" && $3 == 1 && $4 == 16 { one = $6 } END { print (two < one) }' scale/scale.csv) == 1"
-holds "a sentence" "$(grep -c '^On 16 devices a step takes DP ' scale/section.md) == 1"
-holds "a section for the report" "$(grep -c '<h2 [^>]*>DP and DDP on up to 16 devices' scale/section.html) == 1"
+holds "a sentence" "$(grep -c '^On 16 devices a step takes, in ms: DP [0-9.]*; DDP .*; FSDP ' scale/section.md) == 1"
+holds "a section for the report" "$(grep -c '<h2 [^>]*>DP, DDP and FSDP on up to 16 devices' scale/section.html) == 1"
 if command -v gnuplot >/dev/null; then
     (cd scale && gnuplot -e numbers_only=1 plots/scale.gp) >gnuplot.txt 2>&1 || fail "gnuplot: $(cat gnuplot.txt)"
     awk -F, 'FNR > 1 { for (i = 2; i <= NF; i += 2) printf "%d %.6g\n", $1, $i }' scale/plots/scale-[12].csv | sort >wanted

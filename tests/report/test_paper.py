@@ -105,7 +105,7 @@ class Paper(unittest.TestCase):
         self.assertEqual(paper.skip_sentence(found).split(";")[0],
                          "Synchronising every 8th iteration over emulated links saves 25 % for mlp 10gbe")
         self.assertTrue(paper.worlds_sentence(found).startswith(
-            "With 8 ranks over emulated links an iteration takes as long as with one 0.75 times for mlp 10gbe; in the paper"))
+            "With 8 ranks over emulated links an iteration takes, compared with one rank, 0.75 times as long for mlp 10gbe; in the paper"))
         lost = paper.medians(rows(SKIP.replace(",0,", ",1,")))
         for sentence in (paper.skip_sentence, paper.worlds_sentence, paper.buckets_sentence):
             self.assertEqual(sentence(lost), paper.NOTHING)
@@ -113,8 +113,8 @@ class Paper(unittest.TestCase):
     def test_convergence(self):
         table = paper.convergence_table(rows("""model,batch,every,iteration,loss
             mlp,256,1,40,2 mlp,256,1,80,1 mlp,256,4,40,2 mlp,256,4,80,1.05 mlp,256,8,40,2 mlp,256,8,80,0.9"""))
-        self.assertEqual(paper.convergence_sentence(table), "At the end the loss of those that skip lies at most +0.050 (mlp, batch 256) above the "
-                         "loss of every iteration; in the paper +0.02 (batch 256).")
+        self.assertEqual(paper.convergence_sentence(table), "At the end the loss of training that skips synchronisations lies at most +0.050 "
+                         "(mlp, batch 256) above that of training that skips none; in the paper +0.02 (batch 256).")
 
     def test_lines(self):
         """Positions are ranks; two names that would meet at 10 go as far apart as is needed, the third stays."""

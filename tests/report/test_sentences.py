@@ -108,7 +108,16 @@ class LineOne(unittest.TestCase):
 
     def test_faster(self):
         self.assertEqual(self.line([ONE, DP2, DDP2], LINK), self.head + "DDP's step is 16 % shorter than DP's through memory and 33 % over 10 Gbit/s, "
-                         "because DP's device 0 sends and sums 9.0 ms a step while no device computes, and DDP still waits for 1.0 ms.")
+                         "because there DP's device 0 sends and sums 9.0 ms a step while no device computes, and DDP still waits for 1.0 ms.")
+
+    def test_the_place_of_the_reason(self):
+        """The numbers are those of the place with the larger share, and the sentence says which it is."""
+        slow = [row("dp", "mlp", 2, 100, forward=90, reduce=10), row("ddp", "mlp", 2, 95, forward=90, exposed=5)]
+        self.assertIn("16 % shorter than DP's through memory and 5 % over 10 Gbit/s, because through memory DP's device 0 sends and sums 2.4 ms",
+                      self.line([ONE, DP2, DDP2], slow))
+        slower = [[row("dp", "mlp", 2, 10, forward=9, reduce=1), row("ddp", "mlp", 2, 10 + more, forward=9, exposed=1 + more)] for more in (2, 3)]
+        self.assertIn("20 % longer than DP's through memory and 30 % over 10 Gbit/s, because there DDP waits for 4.0 ms",
+                      self.line([ONE, *slower[0]], slower[1]))
 
     def test_faster_without_a_link(self):
         self.assertEqual(self.line([ONE, DP2, DDP2]), self.head + "DDP's step is 16 % shorter than DP's through memory, because DP's device 0 sends "
@@ -171,11 +180,11 @@ class Captions(unittest.TestCase):
                    [ONE, row("dp", "mlp", 2, 10, forward=10), row("ddp", "mlp", 2, 11, forward=10, exposed=1)])
 
     def test_throughput(self):
-        self.check("throughput", "mlp: the fastest is DP on 4 devices with 30000 samples per second, 3.00 times one device; convnet: the "
-                   "fastest is DDP on 4 devices with 120000 samples per second, 3.20 times one device.")
+        self.check("throughput", "mlp: the fastest of DP and DDP is DP on 4 devices with 30000 samples per second, 3.00 times one device; convnet: the "
+                   "fastest of DP and DDP is DDP on 4 devices with 120000 samples per second, 3.20 times one device.")
         self.check("throughput", "mlp: nothing is faster than one device.", [row("single", "mlp", 1, 5), DP2, DDP2])
         one, dp, ddp = (row(strategy, "mlp", world, 10 * times) for strategy, world, times in (("single", 1, 2), ("dp", 2, 1.01), ("ddp", 2, 1)))
-        self.check("throughput", "mlp: the fastest is DDP on 2 devices with 30000 samples per second, 2.00 times one device (DP on 2 devices ties "
+        self.check("throughput", "mlp: the fastest of DP and DDP is DDP on 2 devices with 30000 samples per second, 2.00 times one device (DP on 2 devices ties "
                    "with it).", [one, dp, ddp])
         self.check("throughput", "mlp: nothing is faster than one device.", [row("single", "mlp", 1, 10.1), row("dp", "mlp", 2, 20), ddp])
 
@@ -222,7 +231,7 @@ class Captions(unittest.TestCase):
                     ("ddp", 2, 1, 0, 21.5e6, 48, 1, 3), ("ddp", 4, 1, 0, 20e6, 50, 1, 3), ("ddp", 8, 0, 0, 20e6, 1, 0, 0),
                     ("zero1", 2, 1, 0, 18.25e6, 46.5, 0.6, 2), ("zero1", 4, 1, 1, 17e6, 50, 1, 3), ("zero1", 8, 0, 0, 16e6, 1, 0, 0))]
         with made(rows) as results:
-            said = "gpt, {} devices: with the optimizer divided (ZeRO-1) a rank holds {} MB and DDP's {}, {} MB less"
+            said = "gpt, {} devices: with the optimizer divided (ZeRO-1), a rank holds {} MB and DDP's {}, {} MB less"
             self.assertEqual(answer.sharded_lines(results.results), [
                 said.format(2, "18.25", "21.50", "3.25") + "; a step takes 46.50 ms and DDP's 48.00, waiting for gradients and stepping 2.60 "
                 "and 4.00, 0.65 times.",
@@ -232,10 +241,10 @@ class Captions(unittest.TestCase):
             self.assertEqual(answer.sharded_lines(results.results), [])
 
     def test_fsdp(self):
-        ddp = row("ddp", "mlp", 2, 48, exposed=1, peak_bytes_device0=20e6)
-        said = ("mlp, 2 devices: fully sharded (FSDP) a rank holds {} MB and DDP's 20.00, {}, and moves 1.50 times DDP's bytes; a step "
+        ddp = row("ddp", "mlp", 2, 48, exposed=1, peak_bytes_device0=20.0049e6)
+        said = ("mlp, 2 devices: fully sharded (FSDP), a rank holds {} MB and DDP's 20.00, {}, and moves 1.50 times DDP's bytes; a step "
                 "takes 50.00 ms and DDP's 48.00, of which waiting for weights and gradients 2.00 and 1.00.")
-        for peak, held, change in ((12e6, "12.00", "8.00 MB less"), (26e6, "26.00", "6.00 MB more")):
+        for peak, held, change in ((12e6, "12.00", "8.00 MB less"), (26e6, "26.00", "6.00 MB more"), (26.0051e6, "26.01", "6.01 MB more")):
             fsdp = row("fsdp", "mlp", 2, 50, exposed=2, peak_bytes_device0=peak, moved_bytes_per_step=1.5e6)
             with made([*ROWS[:2], ddp, fsdp]) as results:
                 self.assertEqual(answer.sharded_lines(results.results), [said.format(held, change)])

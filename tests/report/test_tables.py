@@ -55,9 +55,9 @@ class Tables(unittest.TestCase):
                 ["toy", "dp:2", "ddp:2", "same bits", "2", "0", "3", "-", "-", "NO: 1 differ"],
                 ["toy", "dp:2", "single:1", "tolerance", "1", "100351", "-", "-", "-", "yes"]])
 
-    def said(self, *rows):
+    def said(self, *rows, spread=0.3):
         with Made(cores=2) as made:
-            made.summary(*(row(strategy, "mlp", world, 5, disturbed, repeats=repeats, timed=timed)
+            made.summary(*(row(strategy, "mlp", world, 5, disturbed, repeats=repeats, timed=timed, spread=spread)
                            for strategy, world, repeats, timed, disturbed in rows))
             made.facts(repeats=5)
             return tables.runs_text(made.results), tables.disturbed_lines(made.results)
@@ -66,13 +66,13 @@ class Tables(unittest.TestCase):
         quiet = ["- Nothing disturbed the machine noticeably."]
         self.assertEqual(self.said(("dp", 2, 5, 1, 0), ("ddp", 2, 5, 1, 0)), ("Every row: 5 runs,", quiet))
         self.assertEqual(self.said(("dp", 2, 4, 1, 0), ("ddp", 2, 5, 1, 0)), (
-            "Every row: 5 runs, less the disturbed ones (mlp, DP, 2 devices: 4 of 5 kept),",
-            ["- Something else used the machine during some runs, which were dropped: mlp, DP, 2 devices: 4 of 5 kept."]))
-        self.assertEqual(self.said(("single", 1, 3, 1, 0), ("ddp", 4, 4, 1, 0))[0], "Every row: 5 runs, less the disturbed ones (mlp, one device: "
+            "Every row: 5 runs, less the disturbed ones where these are at most half (mlp, DP, 2 devices: 4 of 5 kept),", []))
+        self.assertEqual(self.said(("single", 1, 3, 1, 0), ("ddp", 4, 4, 1, 0))[0], "Every row: 5 runs, less the disturbed ones where these are at most half (mlp, one device: "
                          "3 of 5 kept; mlp, DDP, 4 devices: 4 of 5 kept),")
         self.assertEqual(self.said(("dp", 2, 5, 1, 1)), ("Every row: 5 runs,", [
             "- **Disturbed.** Something else used the machine during these, and they take part in no conclusion: mlp dp:2 (its runs lie 30 % "
             "apart)."]))
+        self.assertEqual(self.said(("dp", 2, 5, 1, 1), spread=0.2)[1][0][-66:], "mlp dp:2 (the probes beside most of its runs found another speed).")
         self.assertEqual(self.said(("dp", 2, 5, 1, 0), ("dp", 8, 0, 0, 0)), ("Every row: 5 runs,", quiet))
 
 
