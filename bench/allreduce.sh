@@ -2,7 +2,7 @@
 # allreduce.sh: bench_allreduce from 4 B to 256 MiB and at DDP's default bucket, through shared memory and, where it is
 # built and mpirun is there, through MPI; several times in turns, beside the memory bound and a cache line's round trip.
 #
-# Writes allreduce.csv, trips.csv, table.txt, allreduce.svg, section.md and section.html, which bench/compare.sh's
+# Writes allreduce.csv, trips.csv, allreduce.svg, section.md and section.html, which bench/compare.sh's
 # report brings in. The exit status is 0 only if every element of every sum was right; times are measured, not judged.
 # What is said of the numbers: bench/report/allreduce.py.
 #
@@ -27,7 +27,7 @@ bucket --min-bytes 26214400 --max-bytes 26214400"
 [[ $quick == 0 ]] || { kind=quick rounds=1 sweeps="sweep --factor 64 --max-bytes 4194304 --iterations 3"; }
 unset RANK WORLD_SIZE
 
-open_section {allreduce,trips}.csv table.txt
+open_section {allreduce,trips}.csv
 
 # sweep BACKEND ROUND: all sizes through a backend
 # shellcheck disable=SC2086 # options are words

@@ -89,7 +89,6 @@ if [[ $only_equivalence == 0 ]]; then
     write_what_if
 fi
 check_equivalence
-clear_bar
 [[ ${#mine_failed[@]} == 0 ]] || list_failed >"$out/failed.csv"
 if [[ $only_equivalence == 0 ]]; then
     comparison_facts >"$out/facts.txt"

@@ -7,7 +7,7 @@
 # one pixel; of figure 11 only where the curves begin and end, and how far they lie apart (`above` is the most from
 # that iteration on).
 #
-# Writes a CSV file per figure, table.txt, five figures, section.md and section.html, which bench/compare.sh's
+# Writes a CSV file per figure, five figures, section.md and section.html, which bench/compare.sh's
 # report brings in. Ranks beyond the cores of this machine share them, which the paper's GPUs do not.
 #
 # usage: bench/paper.sh [options]
@@ -30,7 +30,7 @@ models="mlp convnet" links="paper-rdma 10gbe" steps=23 worlds="1 2 4" caps="0 0.
 warm_up=3 # steps that do not count
 unset OPENBLAS_CORETYPE RANK WORLD_SIZE
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-open_section {breakdown,buckets,worlds,skip,convergence}.csv table.txt
+open_section {breakdown,buckets,worlds,skip,convergence}.csv
 
 # ddp NAME WORLD MODEL OPTION...: a run without evaluation, of which each step is logged.
 # shellcheck disable=SC2046 # options are words

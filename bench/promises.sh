@@ -3,7 +3,7 @@
 # messages and bytes of a step beside their formulas; where the rest of a speed-up of two goes; and sweeps of
 # threads per rank, of the batch, of depth against width. Two ranks, on CPU cores. Eight minutes.
 #
-# Writes prices.csv, counts.csv, shapes.csv, table.txt, two figures, section.md and section.html, which
+# Writes prices.csv, counts.csv, shapes.csv, two figures, section.md and section.html, which
 # bench/compare.sh's report brings in. The exit status is 0 only if all counts are those of the formulas; times
 # are measured, not judged.
 #
@@ -26,7 +26,7 @@ models="mlp convnet" steps=35 batch=256 batches="8 32 128 512" hidden=1024,1024
 [[ $quick == 0 ]] || { rounds=1 steps=8 batch=32 batches="8 32" hidden=128,128; }
 unset OPENBLAS_CORETYPE RANK WORLD_SIZE
 
-open_section {prices,counts,shapes}.csv table.txt
+open_section {prices,counts,shapes}.csv
 
 measure() {
     local round part

@@ -7,7 +7,7 @@
 # it is not made again if it was made by the same command. All tables are made from these folders.
 
 deadline=600 # seconds for any one run
-again=0      # 1: runs are made a second time, so that commands.txt and the bar have them already
+again=0      # 1: runs are made a second time, so that commands.txt has them already
 
 # data_of MODEL: prints the data on which a model is trained here. resnet20 wants larger pictures than the digits are.
 data_of() {
@@ -95,17 +95,16 @@ show_failure() {
 # case. While the runs are only planned it counts this one.
 try_run() {
     local begin
-    [[ $planning == 0 ]] || { plan_run "$1" && return; }
+    [[ $planning == 0 ]] || { planned_runs=$((planned_runs + 1)) && return; }
     [[ $again == 1 ]] || quoted "${@:2}" >>"$out/commands.txt"
     if [[ $again == 0 ]] && is_finished "$@"; then
         run_was_there "$1"
         return
     fi
-    draw_bar "$1"
     current_run=$1 begin=$(now_ms)
-    make_run "$@" || { current_run= && clear_bar && return 1; }
+    make_run "$@" || { current_run= && return 1; }
     current_run=
-    [[ $again == 1 ]] || run_has_ended "$1" $(($(now_ms) - begin))
+    [[ $again == 1 ]] || run_has_ended $(($(now_ms) - begin))
 }
 
 # run_once NAME COMMAND...: the same; says why a run failed.
@@ -118,7 +117,7 @@ train() {
     local name=$1 strategy=$2 like=$2 world=$3 model=$5 begin=$SECONDS
     local -a command
     shift 3 # what follows begins with --model
-    [[ $planning == 0 ]] || { plan_run "$name" && return; }
+    [[ $planning == 0 ]] || { planned_runs=$((planned_runs + 1)) && return; }
     [[ $strategy != mine ]] || like=$mine_like
     start "$like" "$world"
     # The average of the ranks' means is DP's mean to the bit if all ranks have as many rows and

@@ -13,7 +13,7 @@ open_section() {
 # plan FUNCTION...: counts the runs that these functions make, before the first one is made.
 plan() {
     local one
-    planned_runs=0 finished_runs=0 found_runs=0 all_spent_ms=0 planned=() finished=() spent_ms=()
+    planned_runs=0 finished_runs=0 found_runs=0 spent_ms=0
     planning=1
     for one; do "$one"; done
     planning=0
@@ -24,7 +24,6 @@ make_all() {
     plan "$1"
     "$1"
     repeat_disturbed_runs "${patience:-0}"
-    clear_bar
 }
 
 # timed_run NAME COMMAND...: a run whose times count, between two probes.

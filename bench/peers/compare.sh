@@ -4,7 +4,7 @@
 # and how, bench/report/peers.py what is said of it.
 #
 # PyTorch comes from $PYTHON, else from the virtual environment that --install-peers makes, else from python3.
-# Writes peers.csv, gradients.csv, table.txt, peers.svg, section.md and section.html, which bench/compare.sh's
+# Writes peers.csv, gradients.csv, peers.svg, section.md and section.html, which bench/compare.sh's
 # report brings in. The exit status is 0 only if the gradients agreed and every sum was right; 77 without torch
 # and safetensors, or without a GPU for --device cuda.
 #
@@ -74,7 +74,7 @@ if [[ $device == cuda ]]; then
     [[ $gpus != 0 ]] || { echo "skipped: PyTorch sees no GPU" && exit 77; }
     worlds=$(tr -s ' ' '\n' <<<"$worlds" | awk -v gpus="$gpus" '$1 != "" && $1 <= gpus' | paste -sd ' ' -)
 fi
-open_section {peers,gradients}.csv table.txt mpi_allreduce
+open_section {peers,gradients}.csv mpi_allreduce
 build_mpi
 status=0 deadline=3600 live=1 # a world takes minutes, and shows how far it is
 

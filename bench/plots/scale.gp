@@ -28,7 +28,7 @@ place(run) = sum [k = 1:7] (word(lines, k) eq run ? k : 0)
 colour(run) = value(of[place(run)])
 dash(run) = dashes[place(run)]
 says(run) = words_of[place(run)]
-apart(run) = run eq "tree" ? 0.7 : run eq "two" ? -0.9 : 0 # neighbours may end close together
+apart(run) = run eq "fsdp_two" ? 0.35 : run eq "tree" ? 0.2 : run eq "two" ? -0.9 : 0 # neighbours may end close together
 told(run) = sprintf("%s on %d: %g ms", says(run), column("devices"), column(run))
 values = at_mouse('for [run in lines] file using "devices":(column(run)):(told(run))')
 ring = 'file using "devices":(column(run."_simulated")) with points pointtype 6 pointsize 1 linecolor rgb colour(run)'

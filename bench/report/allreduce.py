@@ -144,6 +144,4 @@ def write(folder):
     section.finish(results, "allreduce", ["## All-reduce, from 4 B to 256 MiB", "", *said, "", section.draw(results.folder, "allreduce", text), "",
                                           f"{text} {section.numbers(results, 'allreduce.csv')}", "", markdown_table(table(found)), "",
                                           ABOUT.format(**results.facts)])
-    (results.folder / "table.txt").write_text(terminal_table(table(found)) + "\n", encoding="utf-8")
-    print(terminal_table(table(found)))
-    print("\n".join(map(folded, [*said, text])))
+    print("\n".join([terminal_table(table(found)), *map(folded, [*said, text])]))

@@ -49,7 +49,7 @@ def throughput(results):
         speed = best.number("samples_per_s_p50")
         others = [configuration(row) for row in rows if row is not best and ties(row, best)]
         said.append(f"{name}: nothing is faster than one device" if best is one or ties(one, best) else
-                    f"{name}: the fastest of DP and DDP is {configuration(best)} with {speed:.0f} samples per second, "
+                    f"{name}: of the drawn lines the fastest is {configuration(best)} with {speed:.0f} samples per second, "
                     f"{speed / one.number('samples_per_s_p50'):.2f} times one device" +
                     (f" ({listed(others)} {'ties' if len(others) == 1 else 'tie'} with it)" if others else ""))
     return joined(said)

@@ -276,6 +276,4 @@ def write(folder):
                  f"{said[figure]} {section.numbers(results, f'{figure}.csv')}", "", markdown_table(tables[figure])]
     section.finish(results, "paper", [*text, "", ABOUT.format(**results.facts)])
     tables["breakdown"] = columns(tables["breakdown"], 1, 2, 3, 4, 5, 7, 8)
-    shown = "\n\n".join(terminal_table(tables[figure]) for figure in FIGURES)
-    (results.folder / "table.txt").write_text(shown + "\n\n", encoding="utf-8")
-    print(shown)
+    print("\n\n".join(terminal_table(tables[figure]) for figure in FIGURES))

@@ -109,6 +109,4 @@ def write(folder):
         ["(Everything was disturbed: there is no figure.)"]
     section.finish(results, "peers", ["## Beside PyTorch, Open MPI and Gloo", "", *said, "", markdown_table(table(found)), "", ABOUT, "", *figure,
                                       "", section.numbers(results, "peers.csv", "gradients.csv")])
-    text = terminal_table(table(found)) + "\n"
-    (results.folder / "table.txt").write_text(text, encoding="utf-8")
-    print(text + "\n".join(map(folded, said)))
+    print("\n".join([terminal_table(table(found)), *map(folded, said)]))

@@ -305,7 +305,6 @@ def show(results):
               "The first bucket of 1 MB is ready at this share of backward, in networks of about as many parameters:", "",
               markdown_table(shapes)]
     section.finish(results, "promises", lines)
-    text = "\n\n".join([*(f"{names[model]}\n\n{terminal_table(table)}" for model, table in promises.items()),
-                        *map(terminal_table, (threads, batches, shapes))])
-    (results.folder / "table.txt").write_text(text + "\n", encoding="utf-8")
-    print(text + "\n\n" + "\n".join(folded(line) for line in said.values() if line))
+    print("\n\n".join([*(f"{names[model]}\n\n{terminal_table(table)}" for model, table in promises.items()),
+                        *map(terminal_table, (threads, batches, shapes)),
+                       "\n".join(folded(line) for line in said.values() if line)]))

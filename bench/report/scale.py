@@ -72,15 +72,15 @@ def called(line):
 
 
 def by_strategy(panel, number):
-    """"DP 9, DDP 3 by a ring and 2 by a tree": a number of each line."""
-    return listed(f"{NAMES[strategy]} " + listed(f"{number(line)} {LINES[line][3]}".strip() for line in panel.lines if LINES[line][0] == strategy)
-                  for strategy in unique(LINES[line][0] for line in panel.lines))
+    """"DP 9; DDP 3 by a ring and 2 by a tree": a number of each line."""
+    return "; ".join(f"{NAMES[strategy]} " + listed(f"{number(line)} {LINES[line][3]}".strip() for line in panel.lines if LINES[line][0] == strategy)
+                     for strategy in unique(LINES[line][0] for line in panel.lines))
 
 
 def sentence(rows):
     """The steps of the most devices, how far each strategy goes, and where the model and SimGrid part."""
     panel = Panel(rows, "1")
-    text = (f"On {max(panel.devices, key=int)} devices a step takes, in ms, {by_strategy(panel, lambda line: f'{panel.ms(line):.1f}')}. The most devices "
+    text = (f"On {max(panel.devices, key=int)} devices a step takes, in ms: {by_strategy(panel, lambda line: f'{panel.ms(line):.1f}')}. The most devices "
             f"of which each keeps half of its speed or more: {by_strategy(panel, panel.half)}.")
     off = [abs(row.number("step_ms") / row.number("simulated_ms") - 1) for row in rows if row["simulated_ms"] != "not simulated"]
     if off:

@@ -1,7 +1,7 @@
 """The tables of a comparison, as rows whose first is the head; the same rows fill the terminal and the report."""
 
 from .captions import far_from
-from .look import NAMES, SHARDED
+from .look import NAMES
 from .results import unique
 from .text import plural, short_number
 
@@ -47,18 +47,6 @@ def speed(results):
         table.append([results.name(row["model"]), shown(row["strategy"]), row["world_size"], *times,
                       f"{row.number('peak_bytes_device0') / 1e6:.2f}", "-" if alone else f"{row.number('peak_bytes_other') / 1e6:.2f}",
                       f"{row.number('moved_bytes_per_step') / 1e6:.2f}"])
-    return table
-
-
-def communication(results):
-    """How long DDP's all-reduces took, and what of that the backward pass hid; the reader's own, if they are its kind."""
-    table = [["network", "devices", "all-reduces ms", "exposed ms", "hidden"]]
-    for row in results.rows("summary.csv"):
-        busy = row.number("communication_ms")
-        if row["strategy"] not in SHARDED and results.runs_like(row["strategy"]) == "ddp" and row.is_true("timed") and not row.is_true("disturbed") and busy > 0:
-            hidden = max(1 - row.number("exposed_ms") / busy, 0)
-            table.append([results.name(row["model"]), row["world_size"] + " yours" * (row["strategy"] == "mine"), f"{busy:.2f}", f"{row.number('exposed_ms'):.2f}",
-                          f"{100 * hidden:.0f} %"])
     return table
 
 

@@ -26,9 +26,9 @@ for backend in $(tail -n +2 "$results/allreduce.csv" | cut -d, -f1 | uniq); do
     grep -q " backend=$backend\$" "$printed" || expect "the backend" "$backend" "$(head -n 1 "$printed")"
     expect "wrong elements of $backend" 5 "$(awk '!/^#/ && $NF == 0' "$printed" | wc -l)"
     expect "times of $backend in the table" "$(awk '!/^#/ && $1 != "bytes" { print $2, $3, $4 }' "$printed")" \
-        "$(awk -v backend="$backend" '$1 == backend { print $4, $5, $6 }' "$results/table.txt")"
+        "$(awk -v backend="$backend" '$1 == backend { print $4, $5, $6 }' "$out/log")"
 done
-expect "lines over 80 columns" "" "$(awk 'length($0) > 80 && !/^(the section|MPI is left out)/' "$results/table.txt" "$out/log")"
+expect "lines over 80 columns" "" "$(awk 'length($0) > 80 && !/^(the section|MPI is left out)/' "$out/log")"
 expect "headings" 1 "$(grep -c '<h2 ' "$results/section.html")"
 grep -q '^round 1 of 1: shm (0 of [12] runs done)$' "$out/log" || expect "progress" "round 1 of 1: shm" "$(cat "$out/log")"
 if command -v gnuplot >/dev/null; then
@@ -37,10 +37,10 @@ if command -v gnuplot >/dev/null; then
     (cd "$results" && gnuplot -e numbers_only=1 plots/allreduce.gp)
     # Bus bandwidths of the table, which has two digits after the point, and of the curves: bytes and a number.
     expect "the drawn lines" "$(awk '$1 == "shm" || $1 == "mpi" { unit = $3 == "MiB" ? 1048576 : $3 == "KiB" ? 1024 : 1
-            print $2 * unit, $8 }' "$results/table.txt" | sort)" \
+            print $2 * unit, $8 }' "$out/log" | sort)" \
         "$(awk '/^# Curve title: "file using "bytes":line"/ { line = 1; next } /^#/ || !NF { if (!NF) line = 0; next }
             line { printf "%s %.2f\n", $1, $2 }' "$results/plots/allreduce.drawn" | sort)"
-    expect "the drawn bound" "$(awk '$1 == "shm" && $NF != "-" { print $2 * 1048576 }' "$results/table.txt")" \
+    expect "the drawn bound" "$(awk '$1 == "shm" && $NF != "-" { print $2 * 1048576 }' "$out/log")" \
         "$(awk '/^# Curve title: "file using "bytes":"bound""/ { line = 1; next } /^#/ || !NF { if (!NF) line = 0; next }
             line { print $1 }' "$results/plots/allreduce.drawn")"
 fi

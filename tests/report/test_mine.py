@@ -83,8 +83,7 @@ class Yours(unittest.TestCase):
                          row("mine", "mlp", 2, 8, backward=6, exposed=2, communication=3))
             results = made.results
             self.assertEqual([one[1] for one in tables.speed(results)], ["strategy", "single", "dp", "ddp", "yours"])
-            self.assertEqual(tables.communication(results)[-1], ["mlp", "2 yours", "3.00", "2.00", "33 %"])
-            self.assertIn("the fastest is yours on 2 devices", captions.throughput(results))
+            self.assertIn("of the drawn lines the fastest is yours on 2 devices", captions.throughput(results))
             self.assertIn("0.0 % of DDP's, 25.0 % of yours", captions.phases(results))
             self.assertIn("2.00 MB under DDP, 2.00 MB under yours", captions.memory(results))
             made.csv("equivalence.csv", ["model", "a", "b", "required", "what", "max_ulp", "held"], ["mlp", "ddp:2", "mine:2", "bitwise", "weight", 3, 0],

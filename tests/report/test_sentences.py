@@ -180,11 +180,11 @@ class Captions(unittest.TestCase):
                    [ONE, row("dp", "mlp", 2, 10, forward=10), row("ddp", "mlp", 2, 11, forward=10, exposed=1)])
 
     def test_throughput(self):
-        self.check("throughput", "mlp: the fastest of DP and DDP is DP on 4 devices with 30000 samples per second, 3.00 times one device; convnet: the "
-                   "fastest of DP and DDP is DDP on 4 devices with 120000 samples per second, 3.20 times one device.")
+        self.check("throughput", "mlp: of the drawn lines the fastest is DP on 4 devices with 30000 samples per second, 3.00 times one device; convnet: of the drawn "
+                   "lines the fastest is DDP on 4 devices with 120000 samples per second, 3.20 times one device.")
         self.check("throughput", "mlp: nothing is faster than one device.", [row("single", "mlp", 1, 5), DP2, DDP2])
         one, dp, ddp = (row(strategy, "mlp", world, 10 * times) for strategy, world, times in (("single", 1, 2), ("dp", 2, 1.01), ("ddp", 2, 1)))
-        self.check("throughput", "mlp: the fastest of DP and DDP is DDP on 2 devices with 30000 samples per second, 2.00 times one device (DP on 2 devices ties "
+        self.check("throughput", "mlp: of the drawn lines the fastest is DDP on 2 devices with 30000 samples per second, 2.00 times one device (DP on 2 devices ties "
                    "with it).", [one, dp, ddp])
         self.check("throughput", "mlp: nothing is faster than one device.", [row("single", "mlp", 1, 10.1), row("dp", "mlp", 2, 20), ddp])
 

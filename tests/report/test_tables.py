@@ -40,12 +40,6 @@ class Tables(unittest.TestCase):
             self.assertEqual([one[6] for one in tables.speed(made.results)[1:]], ["1.00", "disturbed", "3.20", "-"])
             self.assertEqual(tables.speed(made.results)[4][3:7], ["-"] * 4)
 
-    def test_hidden(self):
-        with Made() as made:
-            made.summary(row("ddp", "mlp", 2, 8, communication_ms=2, exposed=0.5), row("ddp", "mlp", 4, 8, communication_ms=1, exposed=2),
-                         row("ddp", "mlp", 6, 8, 1, communication_ms=1))
-            self.assertEqual([one[-1] for one in tables.communication(made.results)[1:]], ["75 %", "0 %"])
-
     def test_equivalence(self):
         with Made() as made:
             head = ["model", "a", "b", "what", "required", "max_ulp", "held"]
