@@ -173,17 +173,16 @@ done
 # 12. Which algorithm, layout and mathematics cuDNN has for each convolution.
 ask "plans" 300 "$bin/gpu_probe" convolutions
 
-# 13. PyTorch's GPT-2, DP and DDP beside ours, then its single process in all modes.
-peers=(--one-device --device cuda --extra) 
+# 13. PyTorch's GPT-2, DP and DDP beside ours, then its single process.
+peers=(bash "$root/bench/peers/compare.sh" --bin "$bin" --device cuda $([[ $quick == 0 ]] || echo --quick --model mlp))
 gpt2=(bash "$here/with_torch.sh" "$root/bench/peers/gpt_step.py" "$bin" --device cuda)
-if [[ $quick == 1 ]]; then peers+=(--quick --model mlp --precision fp32) gpt2+=(--quick); else gpt2+=(--size gpt2); fi
+if [[ $quick == 1 ]]; then gpt2+=(--quick); else gpt2+=(--size gpt2); fi
 ask "peers gpt2" 600 "${gpt2[@]}"
 if [[ $cards -ge 2 ]]; then
     ask "peers gpt2 by DDP" 600 "${gpt2[@]}" --ranks "$cards"
-    ask "peers DP and DDP" 1200 bash "$root/bench/peers/compare.sh" --bin "$bin" --device cuda --world "$cards" \
-        --out "$out/peers" $([[ $quick == 0 ]] || echo --quick)
+    ask "peers DP and DDP" 1200 "${peers[@]}" --world "$cards" --out "$out/peers"
 fi
-ask "peers one device" 1200 bash "$root/bench/peers/compare.sh" --bin "$bin" "${peers[@]}"
+ask "peers one device" 1200 "${peers[@]}" --world 1 --out "$out/peers-one"
 
 # 14. The other tests of GPUs: whole programs.
 [[ $quick == 1 ]] || run_test $(gpu_tests -vE "$kernels|^test_pg_nccl")

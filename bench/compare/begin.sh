@@ -13,11 +13,11 @@ done
 # shellcheck disable=SC2034 # the commands' and the functions'
 quick=0 install=0 resume=0 planning=0 rounds="" patience="" bin="" groups=build
 
-# get_ready PROGRAM...: ends the command if --bin lacks a program; takes the folder of --out (unless the rest of the options
-# is another program's), then installs what the groups of setup.sh need and builds the programs, unless --bin was given.
+# get_ready PROGRAM...: ends the command if --bin lacks a program; takes the folder of --out, then installs what the groups of
+# setup.sh need and builds the programs, unless --bin was given.
 get_ready() {
     need_programs "$@"
-    [[ ${#rest[@]} != 0 ]] || claim_results
+    claim_results
     [[ -z $bin ]] || return 0
     # shellcheck disable=SC2086 # groups are words
     setup_require "$install" $groups 9<&-

@@ -6,7 +6,6 @@
 #   --quick      a flag: the variable quick becomes 1
 #   --world N    an option with a value, for the variable world
 #   --out DIR    with DIR or FILE: the variable gets the whole path
-#   --other ...  reading stops here: rest holds this option and all that follows it
 #
 # The variables hold the defaults before. asked becomes the command as it was typed.
 
@@ -16,13 +15,12 @@ read_options() { # COMMAND ARGUMENT...
     script=$(cd "$here" && readlink -f "$0")
     while read -r option word; do takes[$option]=${word:-nothing}; done < <(
         sed '/^[^#]/,$d' "$script" | grep -oE '(^#   |\[)--[a-z-]+( [^] ]+)?' | sed 's/^[^-]*//')
-    command_name=$1 rest=() asked=$(quoted "$@")
+    command_name=$1 asked=$(quoted "$@")
     shift
     while [[ $# -gt 0 ]]; do
         [[ $1 != --help && $1 != -h ]] || { sed '1d; /^[^#]/,$d; s/^# \{0,1\}//' "$script" || exit 1; exit 0; }
         case ${1:+${takes[$1]:-}} in
         "") fail_usage "unknown option $1" ;;
-        ...) rest=("$@") && return ;;
         nothing) set_option "$1" 1 ;;
         *)
             [[ $# -ge 2 ]] || fail_usage "$1 needs a value"

@@ -19,8 +19,6 @@
 #   --bin DIR          use the programs in DIR, build nothing
 #   --install-peers    make a virtual environment with PyTorch, and install Open MPI (as root)
 #   --venv DIR         where (default: ~/.cache/ddpc/peers)
-#   --one-device ...   PyTorch's single process in all precisions and modes; the rest of the line is for
-#                      pytorch.py: --device, --model, --precision, --rounds, --extra, --quick
 #   --help             this text
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../compare/begin.sh"
 
@@ -67,7 +65,6 @@ find_python
 # shellcheck disable=SC2086 # the programs are words
 get_ready $programs
 export PYTHONDONTWRITEBYTECODE=1
-[[ ${#rest[@]} == 0 ]] || exec "$python" bench/peers/pytorch.py --bin "$bin" "${rest[@]:1}"
 
 if [[ $device == cuda ]]; then
     gpus=$("$python" -c 'import torch; print(torch.cuda.device_count())')
@@ -104,6 +101,6 @@ mapfile -t facts <"$out/runs/world-$(awk '{ print $NF }' <<<"$worlds")/facts.txt
 [[ ! -f $out/mpi_allreduce ]] || facts+=("$(mpirun --version | head -n 1)")
 configs=("$out"/runs/world-*/runs/mlp-*/ours/config.json)
 hidden=$([[ ! -f ${configs[0]} ]] || json hidden "${configs[0]}")
-write_facts "quick $quick" "hidden $hidden" -- "${facts[@]}"
+write_facts "quick $quick" "hidden $hidden" "device $device" -- "${facts[@]}"
 write_report peers || status=1
 exit "$status"

@@ -61,8 +61,9 @@ class Rank:
         ids = [self.rank] if self.device.type == "cuda" else None
         return torch.nn.parallel.DistributedDataParallel(module, device_ids=ids) if self.has_ranks else module
 
-    def train(self, model, shape, classes, hidden, batch, steps, lr, momentum, init, data, gradients):
-        """Steps from the weights `init`; the milliseconds of each. Rank 0 writes the first one's gradients."""
+    def train(self, model, shape, classes, hidden, batch, steps, lr, momentum, amp, block, init, data, gradients):
+        """Steps from the weights `init`, which wait for the device once in a block; the milliseconds of each, or their mean in
+        its block. Rank 0 writes the first one's gradients."""
         from safetensors.torch import load_file, save_file
         module = models.build(model, shape, classes, hidden)
         module.load_state_dict(load_file(init), strict=True)
@@ -72,12 +73,16 @@ class Rank:
         batches, times = self.batches(data, batch), []
         for step in range(steps):
             x, y = batches[step % len(batches)]
-            begin = time.perf_counter()
+            if step % block == 0:
+                begin = time.perf_counter()
             optimizer.zero_grad()
-            F.cross_entropy(called(x), y).backward()
+            with models.autocast(amp, self.device.type):
+                output = called(x)
+            F.cross_entropy(output.float(), y).backward()
             optimizer.step()
-            self.wait()
-            times.append(1e3 * (time.perf_counter() - begin))
+            if (step + 1) % block == 0:
+                self.wait()
+                times += [1e3 * (time.perf_counter() - begin) / block] * block
             if step == 0 and self.rank == 0:
                 save_file({n: p.grad.contiguous().cpu() for n, p in module.named_parameters()}, gradients)
         return {"ms": times}

@@ -23,9 +23,10 @@ set xrange [0:1.1 * (high_max > 1 ? high_max : 1)]
 set yrange [n + 0.6:0.4]
 set arrow 1 from 1, 0.4 to 1, n + 0.6 nohead linecolor rgb "#444444" front
 file = "plots/peers.csv"
+aim(target) = target > 0 ? target : -1 # out of sight where there is none: gnuplot warns of a column without numbers
 plot file using (column("ratio") / 2):"row":(0):"ratio":(column("row") - 0.36):(column("row") + 0.36) \
         with boxxyerror linecolor rgb blue, \
     file using "ratio":"row":"low":"high" with xerrorbars pointtype -1 linecolor rgb black, \
-    file using "target":(column("row") - 0.42):(0):(0.84) with vectors nohead linecolor rgb vermilion linewidth 3, \
+    file using (aim(column("target"))):(column("row") - 0.42):(0):(0.84) with vectors nohead linecolor rgb vermilion linewidth 3, \
     file using (column("target") > column("high") ? column("target") : column("high")):"row":(sprintf("%.2f", column("ratio"))) with labels left offset 0.7, 0, \
     file using (0):"row":"label" with labels right offset -1, 0 noenhanced

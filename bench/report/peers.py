@@ -8,22 +8,25 @@ from . import section
 from .results import Results, median, network_name, quartiles, unique, write_csv
 from .text import folded, markdown_table, terminal_table
 
-# What is aimed at with two ranks: the least ratio.
+# What is aimed at: the least ratio, with two ranks and on one GPU.
 AIMS = {("all-reduce", "Open MPI"): 4, ("all-reduce", "Gloo"): 8, ("mlp", "PyTorch DDP"): 1.5, ("convnet", "PyTorch DDP"): 1.5,
         ("resnet20", "PyTorch DDP"): 1.1}
+ON_ONE_GPU = {("mlp", "PyTorch"): 5, ("resnet20", "PyTorch"): 1.5, ("mlp", "train_single"): 0.99, ("resnet20", "train_single"): 0.99}
+RANKS = {"1": "on one device", "2": "with two ranks"}
 ABOUT = """A row named after a model times a training step, a row named after a size an all-reduce of so many bytes. Times are
 medians over the undisturbed rounds; a ratio is the peer's time over ours in the same round, given as median and quartiles.
-Our step includes its loader, PyTorch's does not. An aim is the least ratio wanted; only rows with two ranks have one."""
+Our step includes its loader, PyTorch's does not. An aim is the least ratio wanted; only rows with two ranks, and on one GPU, have one."""
 
 
 class Pair:
     """Ours and a peer's times of one thing."""
 
-    def __init__(self, key, rows, hidden):
+    def __init__(self, key, rows, hidden, device="cpu"):
         self.kind, self.what, self.world, self.peer = key
         good = [row for row in rows if not row.is_true("disturbed")]
         self.good, self.rounds = len(good), len(rows)
-        self.aim = AIMS.get((self.kind if self.kind == "all-reduce" else self.what, self.peer)) if self.world == "2" else None
+        aims = {"2": AIMS, "1": ON_ONE_GPU if device == "cuda" else {}}.get(self.world, {})
+        self.aim = aims.get((self.kind if self.kind == "all-reduce" else self.what, self.peer))
         self.what = network_name(self.what, hidden)
         self.known = good and 2 * len(good) >= len(rows)
         if self.known:
@@ -45,7 +48,7 @@ def pairs(results):
     rows = results.rows("peers.csv")
     keys = unique(tuple(row[column] for column in ("kind", "what", "world", "peer")) for row in rows)
     return [Pair(key, [row for row in rows if (row["kind"], row["what"], row["world"], row["peer"]) == key],
-                 results.fact("hidden")) for key in keys]
+                 results.fact("hidden"), results.fact("device")) for key in keys]
 
 
 def table(found):
@@ -61,20 +64,20 @@ def table(found):
 
 
 def sentences(found):
-    """One for each peer with two ranks, from the undisturbed rows; and what became of the aims, which rows missed them."""
+    """One for each peer with two ranks or with an aim, from the undisturbed rows; and what became of the aims, which rows missed them."""
     lines = []
-    with_two = [pair for pair in found if pair.world == "2" and pair.known]
-    for peer in unique(pair.peer for pair in with_two):
+    known = [pair for pair in found if pair.known and (pair.world == "2" or pair.aim)]
+    for peer, world in unique((pair.peer, pair.world) for pair in known):
         said = ", ".join(f"{'adds up' if pair.kind == 'all-reduce' else 'trains'} {pair.what} {pair.ratio:.2f} times"
-                         for pair in with_two if pair.peer == peer)
-        lines.append(f"Beside {peer}, ours {said} as fast with two ranks.")
+                         for pair in known if (pair.peer, pair.world) == (peer, world))
+        lines.append(f"Beside {peer}, ours {said} as fast {RANKS[world]}.")
     aims = [pair for pair in found if pair.aim]
     if aims:
         count = {verdict: sum(pair.verdict == verdict for pair in aims) for verdict in ("reached", "disturbed")}
         text = f"Of {len(aims)} aims {count['reached']} {'was' if count['reached'] == 1 else 'were'} reached"
         if count["disturbed"]:
             text += f", and {count['disturbed']} cannot be told, because the machine was disturbed"
-        missed = ", ".join(f"{pair.what} beside {pair.peer} ({pair.ratio:.2f} of {pair.aim})" for pair in aims if pair.verdict == "missed")
+        missed = ", ".join(f"{pair.what} beside {pair.peer} ({pair.ratio:.3g} of {pair.aim})" for pair in aims if pair.verdict == "missed")
         lines.append(text + (f"; missed: {missed}." if missed else "."))
     return lines
 

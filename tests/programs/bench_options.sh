@@ -8,7 +8,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 for name in compare ablation allreduce paper promises scaling peers/compare model/real model/scale; do
     command=$root/bench/$name.sh
     run "$name --help" "$command" --help
-    options=$(grep -oE '^  --[a-z-]+|\[--[a-z-]+' out.txt | sed 's/.*--/--/' | grep -vxE -e '--help|--one-device')
+    options=$(grep -oE '^  --[a-z-]+|\[--[a-z-]+' out.txt | sed 's/.*--/--/' | grep -vx -e --help)
     for option in $options; do
         checks=$((checks + 1))
         ! "$command" "$option" 1 --nope >out.txt 2>err.txt </dev/null || fail "$name $option 1 --nope: status 0"

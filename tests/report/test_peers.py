@@ -19,8 +19,8 @@ ROWS = [line.split(",") for line in """2,train,mlp,PyTorch DDP,0,2,3,0
 4,all-reduce,25 MiB,Open MPI,0,1,9,0""".splitlines()]
 
 
-def found(*more):
-    with Made(hidden="1024,1024") as made:
+def found(*more, **facts):
+    with Made(hidden="1024,1024", **facts) as made:
         made.csv("peers.csv", "world,kind,what,peer,round,ours_ms,theirs_ms,disturbed".split(","), *ROWS, *more)
         return peers.pairs(made.results)
 
@@ -48,6 +48,16 @@ class Peers(unittest.TestCase):
             "Beside Gloo, ours adds up 25 MiB 7.25 times as fast with two ranks.",
             "Of 4 aims 1 was reached, and 1 cannot be told, because the machine was disturbed; missed: convnet beside PyTorch DDP (1.48 of "
             "1.5), 25 MiB beside Gloo (7.25 of 8)."])
+
+    def test_one_gpu(self):
+        """On one GPU PyTorch and train_single have aims; on CPUs, and with other numbers of ranks, they have none."""
+        single = ["1", "train", "mlp", "train_single", 0, "100", "98.9", "0"]
+        pairs = found(single, device="cuda")
+        self.assertEqual([row(pairs, "mlp-1024", "1", peer)[-2:] for peer in ("PyTorch", "train_single")], [[5, "missed"], [0.99, "missed"]])
+        self.assertIn("Beside PyTorch, ours trains mlp-1024 0.50 times as fast on one device.", peers.sentences(pairs))
+        self.assertIn("mlp-1024 beside train_single (0.989 of 0.99)", peers.sentences(pairs)[-1])
+        self.assertEqual(row(found(single, device="cpu"), "mlp-1024", "1", "train_single")[-2:], [None, "-"])
+        self.assertEqual(peers.sentences(found(single, device="cpu")), peers.sentences(found()))
 
     def test_figure(self):
         self.assertEqual([",".join(map(str, one)) for one in peers.drawn(found())], [
