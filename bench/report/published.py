@@ -5,17 +5,120 @@ predicted from the others. With the cost "message" an all-reduce takes so long f
 so long for itself, with "both" for either.
 """
 
+import json
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 from . import section
-from .results import Results, unique
+from .results import Results, read_csv, scaled, unique, write_csv
 from .text import listed, markdown_table, plural, signed
 
-NEAR = 15 # percent
+PAPER = Path(__file__).resolve().parent.parent / "paper"
+# The paper's runs: the network, and how figure 6 divides its step on one GPU: forward, backward, optimizer.
+RUNS = {"ResNet50 NCCL": ("resnet50", 0.15, 0.39, 0.02), "ResNet50 Gloo": ("resnet50", 0.12, 0.28, 0.01),
+        "BERT NCCL": ("bert", 0.09, 0.41, 0.02), "BERT Gloo": ("bert", 0.06, 0.25, 0.01)}
+NEAR = 15  # percent
 COSTS = {"message": "for each message", "call": "for each call", "both": "for both"}
 ABOUT = """Fitted are the width of a GPU's link, what an all-reduce costs besides its bytes, and how many times as long a GPU computes
 beside others. *Held out* is what the fit to a run's other points says of a point. The paper's cluster was shared, and its points are
 medians of single runs: BERT over NCCL took longer on 16 GPUs than on 32, which no such model does. Figure 7 was measured apart from
 figure 9, and its steps are shorter: where computing takes less than once as long, it computed less than the profile of figure 9.
 Points that are farther than 15 % off are **bold**."""
+
+
+# ---- profiles, and fits to them -----------------------------------------------------------------------------------
+
+
+def resnet50():
+    """(count, work) of each tensor in the order of forward; work in multiplications of a sample."""
+    tensors = []
+
+    def conv(outputs, inputs, size, side):
+        count = outputs * inputs * size * size
+        tensors.extend([(count, count * side * side), (outputs, 0), (outputs, 0)])
+
+    conv(64, 3, 7, 112)
+    inputs = 64
+    for stage, blocks in enumerate((3, 4, 6, 3)):
+        planes, side = 64 << stage, 56 >> stage
+        for block in range(blocks):
+            conv(planes, inputs, 1, side if block or not stage else 2 * side)
+            conv(planes, planes, 3, side)
+            conv(4 * planes, planes, 1, side)
+            if block == 0:
+                conv(4 * planes, inputs, 1, side)
+            inputs = 4 * planes
+    return [*tensors, (1000 * 2048, 1000 * 2048), (1000, 0)]
+
+
+def bert():
+    """The same of BERT-large: 24 layers of 1024, 30,522 words."""
+    def linear(outputs, inputs):
+        return [(outputs * inputs, outputs * inputs), (outputs, 0)]
+
+    norm = [(1024, 0)] * 2
+    layer = 4 * linear(1024, 1024) + norm + linear(4096, 1024) + linear(1024, 4096) + norm
+    return [(30522 * 1024, 0), (512 * 1024, 0), (2 * 1024, 0), *norm, *24 * layer, *linear(1024, 1024)]
+
+
+def profile(name, tensors, seconds, parts):
+    """A step of so many seconds, divided in that proportion. A gradient is ready when the work from the last layer to its own is done."""
+    forward, backward, optimizer = (seconds * part / sum(parts) for part in parts)
+    done, all_work, ready = 0, sum(work for _, work in tensors), []
+    for count, work in reversed(tensors):
+        done += work
+        ready.append({"bytes": 4 * count, "ready": done / all_work})
+    return {"name": name, "rows": [1, 2], "forward_s": [forward, 0], "loss_s": [0, 0], "backward_s": [backward, 0], "optimizer_s": optimizer,
+            "sample_bytes": 0, "output_bytes": 0, "messages": 1, "tensors": ready}
+
+
+def fit(programs, stem, figure, cost):
+    """bench_fit of the run's points of a figure: the numbers of fitted.csv, and rows of a point, fitted and held out."""
+    lines = subprocess.run([f"{programs}/bench_fit", "--profile", f"{stem}.json", "--points", f"{stem}-{figure}.points", "--cost", cost],
+                           check=True, capture_output=True, text=True).stdout.splitlines()
+    numbers = [word.partition("=") for word in lines[0].split()]
+    limits = " ".join(value for key, _, value in numbers if key == "at_its_limit")
+    points = [(gpus, mib, paper, *rest) for gpus, paper, mib, *rest in (line.split(",") for line in lines[2:])]
+    return [value for key, _, value in numbers if key != "at_its_limit"] + [limits], points
+
+
+def predict(programs, stem, numbers, mib):
+    """DDP's step on 32 GPUs in seconds, with the numbers of a fit."""
+    gbit, latency, call, slowdown = numbers[:4]
+    rows = scaled(programs, f"{stem}.json", "--rows", 1, "--algorithm", "hierarchical", "--node-size", 8, "--gbit", gbit, "--inside-gbit", gbit,
+                  "--latency-us", latency, "--inside-latency-us", latency, "--call-us", call, "--straggler", slowdown, "--devices", 32,
+                  "--bucket-cap-mb", mib)
+    return f"{next(row.number('step') for row in rows if row['strategy'] == 'ddp') / 1000:.6g}"
+
+
+def fit_run(folder, programs, run):
+    """Rows of fitted.csv, published.csv and predicted.csv: figure 9 by messages and by both costs, figure 7 by either."""
+    stem, (network, *parts) = folder / run.replace(" ", "-"), RUNS[run]
+    worlds, sweep = ([row for row in read_csv(PAPER / f"figure{figure}.csv") if row["run"] == run] for figure in (9, 7))
+    made = profile(stem.name, {"resnet50": resnet50, "bert": bert}[network](), worlds[0].number("seconds"), parts)
+    Path(f"{stem}.json").write_text(json.dumps(made), encoding="utf-8")
+    Path(f"{stem}-9.points").write_text("".join(f"{row['gpus']},{row['seconds']}\n" for row in worlds[1:]), encoding="utf-8")
+    Path(f"{stem}-7.points").write_text("".join(f"16,{row['seconds']},{row['bucket_mb']}\n" for row in sweep), encoding="utf-8")
+    fitted, published, predicted = [], [], []
+    for figure, cost in (("9", "message"), ("9", "both"), ("7", "message"), ("7", "call")):
+        numbers, points = fit(programs, stem, figure, cost)
+        fitted.append([run, figure, cost, *numbers])
+        published += [[run, figure, cost, *point] for point in points]
+        predicted += [[run, 32, mib, cost, predict(programs, stem, numbers, mib)] for _, mib, *_ in points if figure == "7"]
+    return fitted, published, predicted
+
+
+def collect(folder, programs):
+    with ThreadPoolExecutor() as pool:
+        parts = list(pool.map(lambda run: fit_run(folder, programs, run), RUNS))
+    for i, (name, head) in enumerate((("fitted", "run,figure,cost,gbit,latency_us,call_us,slowdown,largest_error,at_its_limit"),
+                                      ("published", "run,figure,cost,gpus,bucket_mb,paper_s,fitted_s,held_out_s"),
+                                      ("predicted", "run,gpus,bucket_mb,cost,seconds"))):
+        write_csv(folder / f"{name}.csv", head.split(","), [row for part in parts for row in part[i]])
+
+
+# ---- what is said of them ------------------------------------------------------------------------------------------
 
 
 def error(row, column):
@@ -110,8 +213,9 @@ def tables(found, predicted):
     return rows, ahead
 
 
-def write(folder):
+def write(folder, programs):
     results = Results(folder)
+    collect(results.folder, programs)
     found = fits(results)
     worlds, sweeps = ([fit for fit in found if fit.figure == figure] for figure in "97")
     rows, ahead = tables(found, results.rows("predicted.csv"))
