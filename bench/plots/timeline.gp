@@ -2,7 +2,7 @@
 # by phase. What a communicator's thread does is solid while data move (with the bucket's number in it or beside it) and
 # hatched while it waits for other ranks; devices of DP are hatched where they wait for device 0; a bracket is what DDP saves;
 # arrows lead from where a bucket was ready to its all-reduce. Reads plots/timeline.csv (row, begin_ms, end_ms,
-# phase, span, bucket), plots/tracks.csv (row, label) and plots/arrows.csv (from_row, from_ms, to_row, to_ms).
+# phase, bucket), plots/tracks.csv (row, label) and plots/arrows.csv (from_row, from_ms, to_row, to_ms).
 
 load "plots/settings.gp"
 name = "timeline"

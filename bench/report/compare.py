@@ -90,7 +90,7 @@ class Comparison:
             row = max(at for at, _ in tracks) + 0.7
         plots = self.results.plots
         write_csv(plots / "tracks.csv", ["row", "label"], [(f"{at:g}", name) for at, name in tracks])
-        write_csv(plots / "timeline.csv", ["row", "begin_ms", "end_ms", "phase", "span", "bucket"],
+        write_csv(plots / "timeline.csv", ["row", "begin_ms", "end_ms", "phase", "bucket"],
                   [(f"{at:g}", f"{begin:.9g}", f"{end:.9g}", *rest) for at, begin, end, *rest in spans])
         write_csv(plots / "arrows.csv", ["from_row", "from_ms", "to_row", "to_ms"],
                   [(f"{at:g}", f"{begin:.9g}", f"{to:g}", f"{end:.9g}") for at, begin, to, end in arrows])

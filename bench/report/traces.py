@@ -43,47 +43,82 @@ def is_of_another(step, name, number):
     return name in PHASES and number not in (step, -1)
 
 
-def step_of(path, label, like=None):
-    """The shortest step of a run: tracks (row, label), spans (row, begin_ms, end_ms, phase, name, bucket) and arrows (from_row,
-    from_ms, to_row, to_ms); rows from 1, times from the step's begin. All processes read the same clock.
+def phases_of(span, last_begin):
+    """The parts (begin, end, phase) of a span. A collective waits until the last rank has begun it, then moves; a unit's has a phase
+    of its name."""
+    begin, end = span["ts"], span["ts"] + span["dur"]
+    if span["name"] in PHASES:
+        return [(begin, end, span["name"])]
+    moves = min(last_begin[span["name"], span["args"]["number"]], end)
+    named = span["name"] in ("all_gather", "reduce_scatter") and argument(span, "bucket") >= 0
+    return [(begin, moves, "waiting"), (moves, end, span["name"] if named else "moving")]
 
-    Spans that carry no phase's name are communication: "waiting" until the last rank has begun the same collective, then
-    "moving". Arrows lead from where a bucket was ready to its all-reduce."""
-    events = read_events(path)
-    spans = spans_of(events)
-    step, start, stop = shortest_step(spans)
+
+def label_of(name, pid, names):
+    """(kind, device, label) of a track: "drives" is DP's main thread, "device" computes, "link" communicates."""
+    device = re.fullmatch(r"(?:cpu|cuda):(\d+)", name)
+    if device:
+        return "device", int(device[1]), f"device {device[1]}"
+    if name != "main":
+        return "link", pid, f"rank {pid}, link"
+    if any(re.match(r"(cpu|cuda):", other) for other in names):
+        return "drives", 0, "main thread"
+    return "device", pid, f"rank {pid}"
+
+
+def read_step(events):
+    """The shortest step of a trace's events, in microseconds since it began: {step, tracks, spans, ready}.
+
+    tracks  {kind, device, label, thread: the trace's name of it}
+    spans   [track, begin, end, phase, bucket or unit or -1, bytes or 0], the longer before those inside it
+    ready   [device, bucket, time]: when a bucket's last gradient was ready, or a unit's gather or reduction was enqueued
+    """
+    spans = [e for e in events if e["ph"] == "X"]
+    step, begin, end = shortest_step(spans_of(events))
+    spans = [span for span in spans if not is_of_another(step, span["name"], argument(span, "number"))]
     last_begin = {}
-    for _, name, begin, _, number, _ in spans:
-        last_begin[name, number] = max(begin, last_begin.get((name, number), begin))
-    named = {(event["pid"], event["tid"]): event["args"]["name"] for event in events
-             if event["ph"] == "M" and event["name"] == "thread_name"}
-    tracks, drawn, row_of = [], [], {}
-    for track, name_of_track in named.items():
-        here = [span for span in spans if span[0] == track and span[3] > start and span[2] < stop and not is_of_another(step, span[1], span[4])]
-        row_of[track] = len(tracks) + 1
-        if not here:
+    for span in spans:
+        key = span["name"], span.get("args", {}).get("number")
+        last_begin[key] = max(last_begin.get(key, 0), span["ts"])
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
+
+    def since(time):
+        return round(min(max(time, begin), end) - begin, 3)
+
+    tracks, rows = [], []
+    for (pid, tid), name in names.items():
+        used = []
+        for span in (s for s in spans if (s["pid"], s["tid"]) == (pid, tid)):
+            for a, b, phase in phases_of(span, last_begin):
+                if b > begin and a < end and b > a:
+                    args = span.get("args", {})
+                    used.append([len(tracks), since(a), since(b), phase, args.get("bucket", -1), args.get("bytes", 0)])
+        if not used:
             continue
-        tracks.append((row_of[track], title_of(label, like or label.lower(), track[0], name_of_track)))
-        for _, name, begin, end, number, bucket in here:
-            come = min(last_begin[name, number], end)
-            parts = [(begin, end, name)] if name in PHASES else [(begin, come, "waiting"), (come, end, "moving")]
-            drawn += [(row_of[track], (max(a, start) - start) / 1000, (min(b, stop) - start) / 1000, phase, name, bucket)
-                      for a, b, phase in parts if b > start and a < stop and b > a]
-    ends = {event["id"]: event for event in events if event["ph"] == "f"}
+        kind, device, label = label_of(name, pid, [n for (p, _), n in names.items() if p == pid])
+        tracks.append({"kind": kind, "device": device, "label": label, "thread": f"{pid} {name}"})
+        rows += sorted(used, key=lambda row: (row[1], -row[2]))
+    ready = [[e["pid"], e["args"]["bucket"], since(e["ts"])] for e in events
+             if e["ph"] == "i" and e["name"] == "bucket is ready" and begin <= e["ts"] < end]
+    return {"step": round(end - begin, 3), "tracks": tracks, "spans": rows, "ready": ready}
+
+
+def step_of(path, label, like=None):
+    """The shortest step of a run of DP, DDP or the reader's own, as it is drawn: tracks (row, label), spans (row, begin_ms, end_ms, phase,
+    bucket) and arrows (from_row, from_ms, to_row, to_ms) from where a bucket was ready to its all-reduce; rows from 1."""
+    step = read_step(read_events(path))
+    owner, of_ranks = "rank" if label == "DDP" else label, (like or label.lower()) in ("ddp", "fsdp")
+    tracks = [(i + 1, f"{owner} {track['thread'] if of_ranks else track['thread'].partition(' ')[2]}") for i, track in enumerate(step["tracks"])]
+    spans = [(i + 1, begin / 1000, end / 1000, phase if phase in PHASES or phase == "waiting" else "moving", bucket)
+             for i, begin, end, phase, bucket, _ in step["spans"]]
+    row_of = {(track["kind"], track["device"]): i + 1 for i, track in enumerate(step["tracks"])}
     arrows = []
-    for event in events:
-        end = ends.get(event.get("id")) if event["ph"] == "s" else None
-        if end and event["ts"] >= start and end["ts"] < stop:
-            arrows.append((row_of[event["pid"], event["tid"]], (event["ts"] - start) / 1000,
-                           row_of[end["pid"], end["tid"]], (end["ts"] - start) / 1000))
-    return tracks, drawn, arrows
-
-
-def title_of(label, like, rank, thread):
-    """A row's: "rank 0 main" of DDP, "DP cpu:0", "yours 0 main" of a DDP of the reader's own."""
-    if like in ("ddp", "fsdp"):
-        return f"{'rank' if label == 'DDP' else label} {rank} {thread}"
-    return f"{label} {thread}"
+    for rank, bucket, ready in step["ready"]:
+        row = row_of["link", rank]
+        begins = [span[1] for span in spans if (span[0], span[4]) == (row, bucket) and span[1] >= ready / 1000]
+        if begins:
+            arrows.append((row_of["device", rank], ready / 1000, row, min(begins)))
+    return tracks, spans, arrows
 
 
 def with_waiting(tracks, spans):
@@ -95,7 +130,7 @@ def with_waiting(tracks, spans):
             done = 0.0
             for begin, stop in sorted((span[1], span[2]) for span in spans if span[0] == row) + [(end, end)]:
                 if begin > done:
-                    waiting.append((row, done, begin, "waiting", "waiting", -1))
+                    waiting.append((row, done, begin, "waiting", -1))
                 done = max(done, stop)
     return spans + waiting
 

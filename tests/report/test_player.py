@@ -5,7 +5,7 @@ import json
 import unittest
 
 from made import Made
-from report import player
+from report import player, traces
 from report.results import ReportError
 
 PROFILE = {"rows": [8, 16], "tensors": [{"bytes": 64, "ready": 1}]}
@@ -31,7 +31,7 @@ def two_ranks():
 
 class Player(unittest.TestCase):
     def test_step(self):
-        step = player.read_step(two_ranks())
+        step = traces.read_step(two_ranks())
         self.assertEqual(step["step"], 80)
         self.assertEqual([(track["kind"], track["device"], track["label"]) for track in step["tracks"]],
                          [("device", 0, "rank 0"), ("link", 0, "rank 0, link"), ("device", 1, "rank 1"), ("link", 1, "rank 1, link")])
@@ -43,17 +43,17 @@ class Player(unittest.TestCase):
     def test_late_rank(self):
         """Rank 0 ends the step before while rank 1 is in this one; rank 1 begins the next one early: neither is of this step."""
         events = two_ranks() + [span("optimizer", 0, 190, 15, number=2), span("data", 0, 275, 5, 1, number=4), span("forward", 0, 276, 2, 1, number=4)]
-        self.assertEqual(player.read_step(events), player.read_step(two_ranks()))
+        self.assertEqual(traces.read_step(events), traces.read_step(two_ranks()))
 
     def test_units(self):
         """The moves of fully sharded training have a phase of their name; collectives that name no unit, as a wrapper's own may, have not."""
         sharded = span("all_gather", 1, 250, 10, number=8, bucket=2), span("reduce_scatter", 1, 262, 9, number=9, bucket=2), span("all_gather", 1, 272, 5, number=10)
-        step = player.read_step(two_ranks() + list(sharded))
+        step = traces.read_step(two_ranks() + list(sharded))
         self.assertEqual([row[1:5] for row in step["spans"] if row[0] == 1][-3:], [[50, 60, "all_gather", 2], [62, 71, "reduce_scatter", 2], [72, 77, "moving", -1]])
 
     def test_threads_of_dp(self):
         names = ["main", "cpu:0", "cuda:1"]
-        self.assertEqual([player.label_of(name, 0, names)[:2] for name in names], [("drives", 0), ("device", 0), ("device", 1)])
+        self.assertEqual([traces.label_of(name, 0, names)[:2] for name in names], [("drives", 0), ("device", 0), ("device", 1)])
 
     def page(self, **files):
         with Made(traced="mlp-8", link="an emulated link of 2.5 Gbit/s and 7 us") as made:

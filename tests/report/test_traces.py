@@ -26,7 +26,7 @@ def overlap_trace():
 def step_trace():
     """Three steps of a rank with a communicator; the last is the shortest. The other rank begins its all-reduce 1 ms later."""
     events = [dict(ph="M", name="thread_name", pid=pid, tid=tid, args=dict(name=name))
-              for pid, tid, name in ((0, 0, "cpu:0"), (0, 1, "communication"), (1, 0, "cpu:1"), (1, 1, "communication"))]
+              for pid in (0, 1) for tid, name in enumerate(("main", "communication"))]
     for step, scale in ((0, 1), (1, 1), (2, 2), (3, 1)):
         at = step * 100000
         for rank in (0, 1):
@@ -35,7 +35,7 @@ def step_trace():
             begin = 3000 + 1000 * rank
             events.append(dict(ph="X", name="all_reduce", pid=rank, tid=1, ts=at + begin * scale, dur=(6000 - begin) * scale,
                                args=dict(number=step, bucket=0)))
-        events += [dict(ph="s", id=step, pid=0, tid=0, ts=at + 3000), dict(ph="f", id=step, pid=0, tid=1, ts=at + 3000)]
+        events.append(dict(ph="i", name="bucket is ready", pid=0, tid=0, ts=at + 2900, args=dict(bucket=0)))
     return events
 
 
@@ -51,19 +51,19 @@ class Traces(unittest.TestCase):
 
     def test_step(self):
         tracks, spans, arrows = self.read(traces.step_of, step_trace(), "DDP")
-        self.assertEqual(tracks, [(1, "rank 0 cpu:0"), (2, "rank 0 communication"), (3, "rank 1 cpu:1"), (4, "rank 1 communication")])
-        self.assertIn((1, 2.0, 6.0, "backward", "backward", -1), spans)
-        self.assertIn((2, 3.0, 4.0, "waiting", "all_reduce", 0), spans)
-        self.assertIn((2, 4.0, 6.0, "moving", "all_reduce", 0), spans)
-        self.assertEqual([span for span in spans if span[0] == 4], [(4, 4.0, 6.0, "moving", "all_reduce", 0)])
-        self.assertEqual(arrows, [(1, 3.0, 2, 3.0)])
+        self.assertEqual(tracks, [(1, "rank 0 main"), (2, "rank 0 communication"), (3, "rank 1 main"), (4, "rank 1 communication")])
+        self.assertIn((1, 2.0, 6.0, "backward", -1), spans)
+        self.assertIn((2, 3.0, 4.0, "waiting", 0), spans)
+        self.assertIn((2, 4.0, 6.0, "moving", 0), spans)
+        self.assertEqual([span for span in spans if span[0] == 4], [(4, 4.0, 6.0, "moving", 0)])
+        self.assertEqual(arrows, [(1, 2.9, 2, 3.0)])
         late = [dict(ph="X", name="optimizer", pid=0, tid=0, ts=300000, dur=900, args=dict(number=2))]
         self.assertEqual(self.read(traces.step_of, step_trace() + late, "DDP")[1], spans)
 
     def test_waiting(self):
         """A device of DP waits where its thread has no span, also at the begin and the end of the step; the driving thread does not."""
         tracks = [(1, "DP main"), (2, "DP cpu:0")]
-        spans = [(1, 0, 10, "loss", "loss", -1), (2, 2, 4, "forward", "forward", -1), (2, 5, 8, "backward", "backward", -1)]
+        spans = [(1, 0, 10, "loss", -1), (2, 2, 4, "forward", -1), (2, 5, 8, "backward", -1)]
         self.assertEqual([span[:4] for span in traces.with_waiting(tracks, spans)[3:]],
                          [(2, 0.0, 2, "waiting"), (2, 4, 5, "waiting"), (2, 8, 10, "waiting")])
 

@@ -9,72 +9,12 @@ import re
 from pathlib import Path
 
 from ..captions import traced_network
-from ..look import PHASES, phase_colours
+from ..look import phase_colours
 from ..results import ReportError, Results
-from ..traces import argument, is_of_another, read_events, shortest_step, spans_of
+from ..traces import read_events, read_step
 
 HERE = Path(__file__).parent
 MODEL = HERE.parents[1] / "model" / "step_model.js"
-
-
-def phases_of(span, last_begin):
-    """The parts (begin, end, phase) of a span. A collective waits until the last rank has begun it, then moves; a unit's has a phase
-    of its name."""
-    begin, end = span["ts"], span["ts"] + span["dur"]
-    if span["name"] in PHASES:
-        return [(begin, end, span["name"])]
-    moves = min(last_begin[span["name"], span["args"]["number"]], end)
-    named = span["name"] in ("all_gather", "reduce_scatter") and argument(span, "bucket") >= 0
-    return [(begin, moves, "waiting"), (moves, end, span["name"] if named else "moving")]
-
-
-def label_of(name, pid, names):
-    """(kind, device, label) of a track: "drives" is DP's main thread, "device" computes, "link" communicates."""
-    device = re.fullmatch(r"(?:cpu|cuda):(\d+)", name)
-    if device:
-        return "device", int(device[1]), f"device {device[1]}"
-    if name != "main":
-        return "link", pid, f"rank {pid}, link"
-    if any(re.match(r"(cpu|cuda):", other) for other in names):
-        return "drives", 0, "main thread"
-    return "device", pid, f"rank {pid}"
-
-
-def read_step(events):
-    """The shortest step of a trace's events, in microseconds since it began: {step, tracks, spans, ready}.
-
-    tracks  {kind, device, label, thread: the trace's name of it}
-    spans   [track, begin, end, phase, bucket or unit or -1, bytes or 0], the longer before those inside it
-    ready   [device, bucket, time]: when a bucket's last gradient was ready, or a unit's gather or reduction was enqueued
-    """
-    spans = [e for e in events if e["ph"] == "X"]
-    step, begin, end = shortest_step(spans_of(events))
-    spans = [span for span in spans if not is_of_another(step, span["name"], argument(span, "number"))]
-    last_begin = {}
-    for span in spans:
-        key = span["name"], span.get("args", {}).get("number")
-        last_begin[key] = max(last_begin.get(key, 0), span["ts"])
-    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
-
-    def since(time):
-        return round(min(max(time, begin), end) - begin, 3)
-
-    tracks, rows = [], []
-    for (pid, tid), name in names.items():
-        used = []
-        for span in (s for s in spans if (s["pid"], s["tid"]) == (pid, tid)):
-            for a, b, phase in phases_of(span, last_begin):
-                if b > begin and a < end and b > a:
-                    args = span.get("args", {})
-                    used.append([len(tracks), since(a), since(b), phase, args.get("bucket", -1), args.get("bytes", 0)])
-        if not used:
-            continue
-        kind, device, label = label_of(name, pid, [n for (p, _), n in names.items() if p == pid])
-        tracks.append({"kind": kind, "device": device, "label": label, "thread": f"{pid} {name}"})
-        rows += sorted(used, key=lambda row: (row[1], -row[2]))
-    ready = [[e["pid"], e["args"]["bucket"], since(e["ts"])] for e in events
-             if e["ph"] == "i" and e["name"] == "bucket is ready" and begin <= e["ts"] < end]
-    return {"step": round(end - begin, 3), "tracks": tracks, "spans": rows, "ready": ready}
 
 
 def read_scene(results, name, text, files):
