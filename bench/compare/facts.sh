@@ -29,8 +29,7 @@ untimed $(why_untimed)
 traced $timeline_model
 dumped_steps $dumped_steps
 equivalence_steps $equivalence_steps
-comparisons $comparisons
-failures $equivalence_failures
+verdict $(verdict_line)
 tolerance_first $(tolerance_at mlp 0)
 tolerance_later $(tolerance_at mlp 1)
 tolerance_resnet20 $(tolerance_at resnet20 0)

@@ -155,17 +155,6 @@ class Comparison:
                    "loss": [f"plots/loss-{self.results.name(model, 'curves')}.csv" for model in self.losses]}
         return figures.shown(self.results, name, self.caption(name), numbers.get(name, ["summary.csv"]), TITLES[name])
 
-    def verdict(self):
-        """What became of the equivalences."""
-        rows = self.results.rows("equivalence.csv")
-        if not rows:
-            return ""
-        broken, all_pairs = (int(self.results.number(key)) for key in ("failures", "comparisons"))
-        rows = [row for row in rows if not row["b"].startswith("mine:")]
-        held = sum(row.is_true("held") for row in rows)
-        return (f"Equivalence: BROKEN in {broken} of {all_pairs} comparisons ({held} of {len(rows)} tensors held)." if broken else
-                f"Equivalence: held in all {all_pairs} comparisons, {len(rows)} tensors.")
-
     def sections(self):
         """What other commands found, whose results lie beside these: of DIR those in DIR-ladder, DIR-peers and so on."""
         folder = self.results.folder.resolve()

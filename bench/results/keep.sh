@@ -2,7 +2,7 @@
 # keep.sh DIR: keeps the results of one sitting in bench/results/DIR: what bench/compare.sh left in bench/out, and what the
 # commands with sections of their own left beside it in bench/out-NAME (section.md becomes NAME.md). The CSV files that a page links
 # are kept with its name before theirs; sections that this sitting did not make stay as they are. Tables of every single run,
-# traces and PNGs stay where they are.
+# traces and PNGs stay where they are. two-cores is the reference, whose figures README.md has: they are written there, too.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 [[ $# == 1 && $1 =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ && -f bench/out/report.md ]] || { sed -n '2,6s/^# \{0,1\}//p' bench/results/keep.sh >&2 && exit 2; }
@@ -34,4 +34,5 @@ for folder in bench/out-*/; do
     name=${name#out-}
     [[ ! -f $folder/section.md ]] || keep_page "$folder" section.md "$name"
 done
+[[ $1 != two-cores ]] || PYTHONPATH=bench python3 -B -m report readme "$to" README.md
 ls "$to"

@@ -2,7 +2,7 @@
 # readme.sh BIN_DIR: README.md and the pages for users that it links to keep their word: their commands run (for one
 # epoch, without the folders that are the reader's own; on a GPU, or they end with 77 where none is) and leave files
 # under build/ alone, those of a console block print the lines below them (other long numbers are fine, and what "..."
-# stands for), the programs, scripts and files that they name exist, and their options are in --help. README.md's times
+# stands for), the programs, scripts and files that they name exist, and their options are in --help. README.md's figures
 # are those of the report that it links to, and every link of every page leads to a file and a heading.
 set -eu
 bin=$1
@@ -108,13 +108,11 @@ while read -r page; do
     done
 done <"$work/all_pages"
 
-# The times in README.md's first lines are those of the report that it links to.
-result=bench/results/two-cores
-for time in $(sed -n '1,/^!/p' README.md | grep -oE '[0-9]+\.[0-9]+ ms' | cut -d ' ' -f 1); do
-    grep -qwF "$time" $result/report.md || check "$time ms" awk -F , -v time="$time" '
-        { for (i = 1; i <= NF; i++) if (sprintf("%.2f", $i) == time) found = 1 }
-        END { exit !found }' $result/summary-link.csv
-done
+# The figures in README.md are those of the report that it links to.
+same_figures() {
+    cp README.md "$work" && PYTHONPATH=bench python3 -B -m report readme bench/results/two-cores "$work/README.md" && diff README.md "$work/README.md"
+}
+! command -v python3 >/dev/null || check "README.md's figures" same_figures
 
 for program in train_single train_dp train_ddp ddprun compare_tensors bench_step; do "$bin/$program" --help; done >"$work/help"
 # shellcheck disable=SC2086
