@@ -62,34 +62,37 @@ class Real(unittest.TestCase):
 
 
 PRINTED = """# mlp
-devices,strategy,step,efficiency{}
-1,dp,10,1{}
-1,ddp,10,1{}
-1,fsdp,9,1
-8,dp,40,0.25{}
-8,ddp,{},{}{}
+devices,strategy,step,efficiency{0}
+1,dp,10,1{1}
+1,ddp,10,1{1}
+1,fsdp,10,1{1}
+8,dp,40,0.25{2}
+8,ddp,{4},{5}{3}
+8,fsdp,{6},{7}{2}
 # a line"""
 
 
 class Scale(unittest.TestCase):
-    def rows(self, *ddp, simulated=("", "", "", "", "")):
+    def rows(self, *ddp, simulated=("", "", "", "")):
         with Made() as made:
             made.write("facts.txt", ["cases 1-ring 1-tree 1-hierarchical 2-hierarchical", "stragglers 1"])
             for case, step in zip(made.results.words("cases"), ddp):
-                made.write(f"runs/{case}-1/output.txt", PRINTED.format(*simulated[:4], step, 10 / step, simulated[4]).splitlines())
+                made.write(f"runs/{case}-1/output.txt", PRINTED.format(*simulated, step, 10 / step, step + 6, 10 / (step + 6)).splitlines())
             return made.csv("scale.csv", scale.HEAD, *scale.collect(made.results)).results.rows("scale.csv")
 
     def test_sentence(self):
         rows = self.rows(30, 20, 15, 12)
-        self.assertEqual(len(rows), 10)
-        self.assertEqual(scale.sentence(rows), "On 8 devices a step takes DP 40 ms, and DDP 30.0 by a ring, 20.0 by a tree, 15.0 by rings of rings and "
-                         "12.0 with fast nodes of 8; at least half as fast as alone is a device of DP among up to 1, of DDP among up to 1, 8, 8 and 8.")
+        self.assertEqual(len(rows), 14)
+        self.assertEqual(scale.sentence(rows), "On 8 devices a step takes, in ms: DP 40.0; DDP 30.0 by a ring, 20.0 by a tree, 15.0 by rings of rings and "
+                         "12.0 with fast nodes of 8; FSDP 36.0 by rings and 18.0 with fast nodes of 8. The most devices of which each keeps half of its "
+                         "speed or more: DP 1; DDP 1 by a ring, 8 by a tree, 8 by rings of rings and 8 with fast nodes of 8; FSDP 1 by rings and 8 "
+                         "with fast nodes of 8.")
 
     def test_simulated(self):
-        rows = self.rows(20, 20, 20, 20, simulated=(",simulated", ",10", ",10", ",not simulated", ",20.1"))
-        self.assertTrue(scale.sentence(rows).endswith("; SimGrid simulates 9 of these 10 steps and the algebra is within 0.50 % of it."))
+        rows = self.rows(20, 20, 20, 20, simulated=(",simulated", ",10", ",not simulated", ",20.1"))
+        self.assertTrue(scale.sentence(rows).endswith(" SimGrid simulates 11 of these 14 steps, and the algebra is within 0.50 % of it."))
         panel = scale.Panel(rows, "1")
-        self.assertEqual(panel.table()[-1], ["8", "40.0", "20.0", "20.0", "20.0", "20.0", "4 of 5"])
+        self.assertEqual(panel.table()[-1], ["8", "40.0", "20.0", "20.0", "20.0", "20.0", "26.0", "26.0", "4 of 7"])
         self.assertEqual(panel.plot()[-1][:5], ["8", "40", "NaN", "20", "20.1"])
 
 
