@@ -44,7 +44,7 @@ static void record_identities(Tape *tape, const char *op, void (*backward)(Tape 
                               Tensor **tensors, size_t count, UnitForward *saved) {
     for (size_t i = 0; i < count; i++) {
         Tensor *x = tensors[i];
-        if (!x || !x->requires_grad || !tape->recording) continue;
+        if (!x) continue;
         tensors[i] = tape_alias(tape, x);
         tape_backward_reads(tape_record(tape, op, backward, tensors[i], 1, &x, saved), 0);
     }

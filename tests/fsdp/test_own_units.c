@@ -31,7 +31,7 @@ static int note(Error *err, const char *kind, size_t unit, const char *more) {
     snprintf(call, sizeof call, "%s%zu%s", kind, unit, more);
     format_append(calls, sizeof calls, "%s ", call);
     // The functions' time is exposed; the end of a backward is charged by its caller.
-    if (!kind[1] && !finishing) assert_int_equal(profile.current, PHASE_EXPOSED);
+    if (!kind[1]) assert_int_equal(profile.current, finishing ? PHASE_FORWARD : PHASE_EXPOSED);
     if (!fails || strcmp(fails, call) != 0) return 0;
     return says_why ? error_set(err, STATUS_FAILED, "why") : -1;
 }

@@ -529,15 +529,15 @@ def main():
     drawn, spare = (draw_each if a.each else draw)(mutants, a.seed, a.count)
     print(f'{len(mutants)} mutants, of which {singles} need a build of their own; '
           f'{len(drawn)} drawn with --seed {a.seed}', flush=True)
-    kept = open(a.root / samples.FILE, 'a') if a.keep else None  # before the copy is mounted over it
+    folder = os.open(a.root / samples.FOLDER, os.O_RDONLY) if a.keep else None  # below the mounted copy
     with tempfile.TemporaryDirectory() as scratch:
         tree = Tree(a.root, scratch, a.jobs, a.graders)
         results, tests = judge_all(a, tree, drawn, spare, phases)
         os.chdir('/')
     percent, by_room = report(results), count_rooms(results)
     below = report_rooms(by_room) if a.each else []
-    for room in by_room if kept else ():
-        samples.keep(kept, room, a.seed, tests, by_room[room])
+    for room in by_room if a.keep else ():
+        samples.keep(folder, room, a.seed, tests, by_room[room])
     print(phases)
     return 1 if percent < a.at_least or below else 0
 

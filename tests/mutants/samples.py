@@ -1,8 +1,9 @@
 """samples.py: the samples that were judged and kept, one row for each room and seed, in samples.csv."""
 import csv
 import datetime
+import os
 
-FILE = 'tests/mutants/samples.csv'
+FOLDER, FILE = 'tests/mutants', 'samples.csv'
 COUNTS = ('caught', 'equivalent', 'speed only', 'survived')
 COLUMNS = ('room', 'date', 'seed', 'tests', *COUNTS)
 
@@ -12,16 +13,16 @@ def percent_caught(counts):
     return 100 * int(counts['caught']) / could if could else 100
 
 
-def keep(file, room, seed, tests, counts):
-    """Appends a row to the open file. tests: how many judged."""
+def keep(folder, room, seed, tests, counts):
+    """Appends a row to the file in the open folder. tests: how many judged."""
     row = dict(counts, room=room, date=datetime.date.today().isoformat(), seed=seed, tests=tests)
-    csv.writer(file, lineterminator='\n').writerow(row.get(column, 0) for column in COLUMNS)
-    file.flush()
+    with open(FILE, 'a', opener=lambda name, flags: os.open(name, flags, dir_fd=folder)) as file:
+        csv.writer(file, lineterminator='\n').writerow(row.get(column, 0) for column in COLUMNS)
 
 
 def print_kept(root, aims):
     """The kept samples by room, in the order of their dates."""
-    with open(root / FILE, newline='') as file:
+    with open(root / FOLDER / FILE, newline='') as file:
         rows = list(csv.DictReader(file))
     print('| room | aim | date | seed | tests | caught | equivalent | speed only | survived | % |\n|' + '---|' * 10)
     for room, aim in aims.items():

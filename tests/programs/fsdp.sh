@@ -51,7 +51,7 @@ tested() { grep -o 'test_loss=.*' out.txt; }
     [ "$(tested)" = "$(cat fsdp.tested)" ] || fail "--evaluate: $(cat out.txt), not $(cat fsdp.tested)"
 
     # --- Bytes: two gathers and a reduction, each (W - 1) of W; DDP's all-reduce is twice one of these
-    for program in train_ddp train_fsdp 'train_fsdp --no-reshard-after-forward'; do
+    for program in train_ddp train_fsdp 'train_fsdp --no-reshard-after-forward' 'train_fsdp --amp bf16'; do
         run "$program" "$bin/ddprun" --nproc-per-node 2 "$bin/"$program $gpt --embedding 64 --steps 40 --no-eval --out out # with one checkpoint
         sed -n 's/.*"moved_bytes_per_step": *\([0-9]*\).*/\1/p' out/summary.json >>moved.txt
     done
@@ -59,6 +59,23 @@ tested() { grep -o 'test_loss=.*' out.txt; }
 checks=$((checks + 1))
 paste -sd ' ' moved.txt | awk '{ exit !($2 / $1 > 1.4 && $2 / $1 < 1.55 && $3 / $1 > 0.95 && $3 / $1 < 1.05) }' ||
     fail "bytes moved by DDP, by fully_shard, without reshard: $(paste -sd ' ' moved.txt)"
+# Two gathers bring the blocks' products in 16 bits; the embedding is an operand of the head, and stays.
+checks=$((checks + 1))
+paste -sd ' ' moved.txt | awk '{ off = $2 - $4 - 2 * 2 * 2 * 12 * 64 * 64; exit !(off < 1 && off > -1) }' ||
+    fail "bytes moved by fully_shard, in bf16: $(paste -sd ' ' moved.txt)"
+
+# --- Units: each layer whose parameters are its own, each block, or the root alone. A rank of two gathers half of each.
+units() { # --units, BYTES...
+    run "--units $1" "$bin/ddprun" --nproc-per-node 2 "$bin/train_fsdp" --model gpt --layers 1 --heads 2 --embedding 32 --context 16 \
+        --global-batch 4 --units "$1" --steps 1 --no-eval --trace trace.json
+    found=$(grep -o '"all_gather", "pid": 0.*"bucket": [0-9]*, "bytes": [0-9]*' trace.json |
+        sed 's/.*"bucket": \([0-9]*\), "bytes": \([0-9]*\)/\1 \2/' | sort -nu | cut -d ' ' -f 2 | paste -sd ' ')
+    [ "$found" = "$2" ] || fail "--units $1 gathers $found"
+}
+norm=$((2 * 32 * 4 / 2)) embeddings=$(((74 + 16) * 32 * 4 / 2)) block=$(((12 * 32 * 32 + 13 * 32) * 4 / 2))
+units layers "$norm $((33 * 96 * 4 / 2)) $((33 * 32 * 4 / 2)) $norm $((33 * 128 * 4 / 2)) $((129 * 32 * 4 / 2)) $norm $embeddings"
+units blocks "$block $((norm + embeddings))"
+units root "$((block + norm + embeddings))"
 
 # --- fp16: all ranks skip a step if one of them finds an overflow in its shard
 
