@@ -14,7 +14,8 @@
   --tests REGEX   only tests whose names match
   --longest S     only tests that took less than S seconds then; a test that never ran is one of them
   --at-least P    exit status 1 if less than P percent are caught
-  --check         runs nothing: every entry of equivalents.txt fits a line of the tree
+  --check         runs nothing: every entry of equivalents.txt fits a line of the tree, and README.md has the
+                  table of the kept samples
   --keep          appends each room's result to samples.csv; --samples prints these, and runs nothing
   --jobs N        tests that run at once (default: one for each core)
   --budget S      seconds of tests for one mutant; then it counts as survived (default: 180)
@@ -507,10 +508,11 @@ def main():
         print(__doc__)
         return 0
     if a.samples:
-        samples.print_kept(a.root, ROOMS)
+        print(samples.table(a.root, ROOMS))
         return 0
     if a.check:
-        return 1 if check_equivalents(a.root) else 0
+        shown = samples.is_shown(a.root, ROOMS)
+        return 1 if check_equivalents(a.root) or not shown else 0
     if not (a.root / 'build' / 'compile_commands.json').exists():
         fail('there is no build in build/: run tests/run.sh first')
     if not sandbox.works():

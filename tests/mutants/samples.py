@@ -20,11 +20,21 @@ def keep(folder, room, seed, tests, counts):
         csv.writer(file, lineterminator='\n').writerow(row.get(column, 0) for column in COLUMNS)
 
 
-def print_kept(root, aims):
-    """The kept samples by room, in the order of their dates."""
+def table(root, aims):
+    """The kept samples by room, in the order of their dates: what README.md shows."""
     with open(root / FOLDER / FILE, newline='') as file:
         rows = list(csv.DictReader(file))
-    print('| room | aim | date | seed | tests | caught | equivalent | speed only | survived | % |\n|' + '---|' * 10)
+    lines = ['| room | aim | date | seed | tests | caught | equivalent | speed only | survived | % |', '|' + '---|' * 10]
     for room, aim in aims.items():
         for row in (x for x in rows if x['room'] == room):
-            print('| ' + ' | '.join([room, str(aim), *(row[x] for x in COLUMNS[1:]), f'{percent_caught(row):.0f}']) + ' |')
+            cells = [room, str(aim), *(row[x] for x in COLUMNS[1:]), f'{percent_caught(row):.0f}']
+            lines.append('| ' + ' | '.join(cells) + ' |')
+    return '\n'.join(lines)
+
+
+def is_shown(root, aims):
+    """Whether README.md has the table; says it if not."""
+    shown = table(root, aims) in (root / FOLDER / 'README.md').read_text()
+    if not shown:
+        print('README.md has another table than tests/mutants.sh --generated --samples prints')
+    return shown
