@@ -180,6 +180,30 @@ broken 'not in the order' 's/"ready": 0.75/"ready": 0.1/'
 broken 'ready: expected a number from 0 to 1' 's/"ready": 1}/"ready": 2}/'
 broken 'tensors: expected a list' 's/"tensors"/"tensor"/'
 broken 'it is not a JSON object' '1s/{/[/'
+# Every number, on both sides of its range.
+numbers='forward_s loss_s backward_s optimizer_s sample_bytes output_bytes messages bytes unit'
+most() { # KEY
+    case $1 in *_s) echo 1000000 ;; messages) echo 1000000000 ;; unit) echo 1048576 ;; *) echo 1000000000000000 ;; esac
+}
+# number KEY VALUE: a sed script that makes it so
+number() {
+    case $1 in
+    forward_s | loss_s | backward_s) echo "s/\"$1\": .[^,]*, [^]]*/\"$1\": [$2, $2/" ;;
+    unit) echo "s/\"ready\": 1}/\"ready\": 1, \"unit\": $2}/" ;;
+    *) echo "s/\"$1\": [0-9.]*/\"$1\": $2/" ;;
+    esac
+}
+sed "$(for key in $numbers; do number "$key" "$(most "$key")"; done)" profile.json >edge.json
+run "the largest numbers" "$bin/bench_scale" --profile edge.json --devices 2
+sed "$(for key in $numbers; do number "$key" 0; done)" profile.json >edge.json
+run "the smallest numbers" "$bin/bench_scale" --profile edge.json --devices 1
+for key in $numbers; do broken "$key: expected a number from 0 to" "$(number "$key" "$(most "$key").5")"; done
+broken 'bytes: expected a number from 0 to' "$(number bytes -1)"
+broken 'loss_s: expected a number from 0 to' 's/"loss_s": .[^]]*/"loss_s": [0, -1/'
+broken 'tensors: expected a list of 1 to 1048576' 's/"tensors": \[/"tensors": [], "others": [/'
+sed 's/"name": "easy"/"name": 3/' profile.json >unnamed.json
+run "a profile without a name" "$bin/bench_scale" --profile unnamed.json --devices 2
+grep -q '^# a network: ' out.txt || fail "$(head -n 1 out.txt)"
 refuse 2 'is needed' "$bin/bench_scale"
 refuse 2 'nowhere.json: No such file' "$bin/bench_scale" --profile nowhere.json
 refuse 2 'expected at most' "$bin/bench_scale" --profile profile.json --devices 0
