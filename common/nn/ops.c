@@ -372,7 +372,7 @@ Tensor *op_flatten(Tape *tape, Tensor *x) {
     if (x->ndim < 1) return tape_fail(tape, "flatten", "a scalar has no rows");
     size_t rest = 1;
     for (int i = 1; i < x->ndim; i++) rest *= x->shape[i];
-    if (x->ndim > 1 && rest != x->shape[1]) x = op_float32(tape, x); // to pixels side by side
+    if (x->ndim > 2 && rest != x->shape[1]) x = op_float32(tape, x); // to pixels side by side
     Tensor *y = tape_alias_as(tape, x, 2, (size_t[]){x->shape[0], rest});
     tape_backward_reads(tape_record(tape, "flatten", identity_backward, y, 1, &x, NULL), 0);
     return y;
