@@ -296,12 +296,13 @@ static double pairs(const Attention *of, size_t rows, size_t columns) {
 static void note_attention(const char *name, const char *mma, const Attention *of, size_t tile,
                            double products) {
     const bool exact = !recording->tensor_cores || of->size % 8 != 0;
+    const bool gradient = products > 2;
     double fma = products * (double)of->size, rows = product(of->batch, of->length);
     // A gradient's two kinds of blocks read queries, keys, values and dy each, and write three.
-    double bytes = (products > 2 ? 2 * 4 + 3 : 5) * HALF * rows * product(of->heads, of->size);
+    double bytes = (gradient ? 2 * 4 + 3 : 5) * HALF * rows * product(of->heads, of->size);
     Operation operation = {.kernel = exact ? name : mma, .launches = 1, .bytes = bytes};
     if (exact)
-        operation.fp32 = pairs(of, tile, tile) * (fma + SOFTMAX_OPERATIONS);
+        operation.fp32 = pairs(of, tile, tile) * (fma + (gradient ? 2 : 1) * SOFTMAX_OPERATIONS);
     else
         operation.tensor = pairs(of, MMA_ROWS, MMA_COLUMNS) * 2 * fma;
     note(operation);

@@ -52,18 +52,19 @@ def attention(step, a, exact):
     exact = exact or size % 8 != 0
     step.each('attention_means_kernel', x, 2, 2 * HALF, a['layers'])
     tiles = (32, 16) if size > 64 else (64, 32)
-    for name, tile, products in (('', tiles[0], 2), ('keys_', tiles[1], 4), ('queries_', tiles[1], 3)):
+    # The gradient's blocks, of keys and of queries, each compute the softmax; four products and three.
+    for name, tile, products, kinds, halves in (('', tiles[0], 2, 1, 5), ('gradient_', tiles[1], 4 + 3, 2, 2 * 4 + 3)):
         if exact:
-            fp32 = all_heads * pairs(a['context'], tile, tile) * (products * size + 24)
-            step.add(f'attention_{name}kernel', 5 * HALF * x, fp32, times=a['layers'])
+            fp32 = all_heads * pairs(a['context'], tile, tile) * (products * size + kinds * 24)
+            step.add(f'attention_{name}kernel', halves * HALF * x, fp32, times=a['layers'])
         else:
             tensor = all_heads * pairs(a['context'], 16, 32) * 2 * products * size
-            step.add(f'attention_mma_{name}kernel', 5 * HALF * x, tensor=tensor, times=a['layers'])
+            step.add(f'attention_mma_{name}kernel', halves * HALF * x, tensor=tensor, times=a['layers'])
 
 
 def loss(step, rows, classes, padded, fp16):
     if not fp16:
-        step.each('half_cross_entropy', rows * padded, 33, 2 * HALF)
+        step.each('cross_entropy_in_place_kernel', rows * padded, 33, 2 * HALF)
         return
     step.each('widen_rows', rows * classes, 1, HALF + FLOAT)
     step.each('cross_entropy', rows * classes, 29, 2 * FLOAT)
