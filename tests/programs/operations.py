@@ -20,16 +20,19 @@ class Step:
         """A loop over count elements."""
         self.add(kernel, size * count, fp32 * count, times=times)
 
-    def product(self, kernel, m, n, k, times):
-        self.add(kernel, HALF * (m * k + k * n + m * n), tensor=2 * m * n * k, shape=(m, n, k), times=times)
+    def product(self, kernel, m, n, k, times, gelu=0):
+        """gelu: its operations for each element of the product, beside which another matrix is read or stored."""
+        size = HALF * (m * k + k * n + (2 if gelu else 1) * m * n)
+        self.add(kernel, size, gelu * m * n, tensor=2 * m * n * k, shape=(m, n, k), times=times)
 
-    def linear(self, rows, inputs, outputs, padding=0, times=1):
+    def linear(self, rows, inputs, outputs, padding=0, times=1, before_gelu=False, after_gelu=False):
         weights, wide = inputs * outputs, outputs + padding
         self.add('narrow_linear', (FLOAT + HALF) * weights + HALF * padding * inputs, weights, times=times)
-        self.product('linear', rows, wide, inputs, times)
+        self.product('linear_gelu' if before_gelu else 'linear', rows, wide, inputs, times, 20 * before_gelu)
         self.product('linear_weight_gradient', wide, inputs, rows, times)
         self.each('widen_linear', weights, 1, HALF + FLOAT, times)
-        self.product('linear_input_gradient', rows, inputs, wide, times)
+        kernel = 'linear_gelu_gradient' if after_gelu else 'linear_input_gradient'
+        self.product(kernel, rows, inputs, wide, times, 30 * after_gelu)
 
     def layer_norms(self, rows, channels, layers):
         """The first has no branch to add, and its gradient none to pass on; the last one's gradient has none to add to."""
@@ -77,12 +80,10 @@ def operations(a, exact=False, fp16=False):
     step, rows, c, layers = Step(), a['batch'] * a['context'], a['embedding'], a['layers']
     padded = -(-a['vocabulary'] // 128) * 128
     for inputs, outputs in ((c, 3 * c), (c, c), (c, 4 * c), (4 * c, c)):
-        step.linear(rows, inputs, outputs, times=layers)
+        step.linear(rows, inputs, outputs, times=layers, before_gelu=outputs == 4 * c, after_gelu=inputs == 4 * c)
     step.linear(rows, c, a['vocabulary'], padded - a['vocabulary'])
     step.layer_norms(rows, c, layers)
     attention(step, a, exact)
-    step.each('activation', rows * 4 * c, 20, 2 * HALF, layers)
-    step.each('activation_gradient', rows * 4 * c, 30, 3 * HALF, layers)
     loss(step, rows, a['vocabulary'], padded, fp16)
     step.each('embedding', rows * c, 1, 3 * FLOAT)
     step.add('embedding_gradient', TOKEN * rows * rows * -(-c // 256) + 3 * FLOAT * rows * c)
