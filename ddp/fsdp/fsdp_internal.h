@@ -140,8 +140,9 @@ void moves_drop(Fsdp *fsdp);
 
 // Before and after a unit's forward, and around its backward. 0, or -1 with err filled.
 int ahead_before_forward(FsdpUnit *unit, const Tape *tape, Error *err);
-// Returns the place of this forward among those that a backward runs through.
-size_t ahead_after_forward(FsdpUnit *unit, const Tape *tape, bool was_whole);
+// *place: of this forward among those that a backward runs through.
+int ahead_after_forward(FsdpUnit *unit, const Tape *tape, bool was_whole, size_t *place,
+                        Error *err);
 int ahead_before_backward(FsdpUnit *unit, size_t place, Error *err);
 int ahead_after_backward(FsdpUnit *unit, Error *err);
 

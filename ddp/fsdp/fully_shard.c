@@ -51,7 +51,8 @@ static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
     Tensor *y = unit->forward(self, tape, x);
     self->state = unit;
     y = identities_leave(tape, y, saved);
-    saved->place = ahead_after_forward(unit, tape, was_whole);
+    if (ahead_after_forward(unit, tape, was_whole, &saved->place, &err) != 0)
+        tape_fail(tape, saved->wrapper, "%s", err.message);
     return y;
 }
 

@@ -1,6 +1,7 @@
 /* gather_ahead.c: which unit is gathered when.
  *
  *     forward    unit t: wait for its weights; start gathering unit t + 1 of the last forward
+ *                after the root's: start gathering the last unit again, beside the loss
  *     backward   unit t: wait for its weights; start gathering unit t - 1 of this forward
  *                after it: start reducing its gradients, free its weights and gradients
  *
@@ -50,12 +51,22 @@ static bool reshards(const FsdpUnit *unit) {
     return how == FSDP_RESHARD_ALWAYS || (how == FSDP_RESHARD_DEFAULT && unit != unit->fsdp->root);
 }
 
+// The unit that a backward must gather first; NULL: none.
+static FsdpUnit *first_in_backward(const FsdpOrder *left) {
+    for (size_t i = left->count; i-- > 0;)
+        if (!left->units[i]->weights && left->units[i]->count > 0) return left->units[i];
+    return NULL;
+}
+
 // A forward that records nothing leaves the unit as it was before.
-size_t ahead_after_forward(FsdpUnit *unit, const Tape *tape, bool was_whole) {
+int ahead_after_forward(FsdpUnit *unit, const Tape *tape, bool was_whole, size_t *place,
+                        Error *err) {
+    Fsdp *fsdp = unit->fsdp;
     if (tape->recording ? reshards(unit) : !was_whole) unit_reshard(unit);
     if (!tape->recording) return 0;
-    append(&unit->fsdp->left, unit);
-    return unit->fsdp->left.count - 1;
+    *place = fsdp->left.count;
+    append(&fsdp->left, unit);
+    return unit == fsdp->root ? gather_ahead(fsdp, first_in_backward(&fsdp->left), err) : 0;
 }
 
 // ---- backward ---------------------------------------------------------------------------------

@@ -374,9 +374,10 @@ static void read_account(ProcessGroup *group, const void *argument, Outcome *out
     const size_t limit = (2 * root + units + arena) * sizeof(float);
     if (watch.most - shards > limit || watch.most - shards < limit / 2)
         problem(outcome, "%zu bytes besides the shards, not %zu", watch.most - shards, limit);
-    // Forward: the 2 probes of each unit but the last. Backward: 4 looks from the root's gather to
-    // the last unit's, then 6 for each unit whose weights arrive during another's 3 nodes.
-    const size_t ahead = overlaps ? 2 * (LAYERS - 1) + 4 + 6 * (LAYERS - 1) : 0;
+    // Forward: the 2 probes of each unit but the last. Backward: 7 looks from the loss to the last
+    // unit, whose gather the end of forward starts, then 6 for each unit whose weights arrive
+    // during another's 3 nodes.
+    const size_t ahead = overlaps ? 2 * (LAYERS - 1) + 7 + 6 * (LAYERS - 1) : 0;
     if (watch.ahead != ahead)
         problem(outcome, "a gather was pending at %zu looks, not %zu", watch.ahead, ahead);
     EXPECT(rig->device->bytes <= watch.most);
