@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
     Device *device = must_get(device_open(name, &err), &err);
     Workload step = workload_open(&model, device, batch, NULL);
     const bool has_bf16 = device->capability == 0 || device->capability >= 80;
-    step.tape->precision = has_bf16 ? PRECISION_BF16 : PRECISION_F16;
+    workload_use_precision(&step, has_bf16 ? PRECISION_BF16 : PRECISION_F16);
     workload_step(&step); // allocates, chooses the products' algorithms
     KernelClock *clock = kernel_clock_open(device, repeats);
     workload_step(&step);

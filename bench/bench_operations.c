@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
     Device *device = must_get(device_open("dry-cpu:0", &err), &err);
     Recorder *recorder = recorder_open(device, !exact);
     Workload step = workload_open(&model, device, batch, NULL);
-    step.tape->precision = float16 ? PRECISION_F16 : PRECISION_BF16;
+    workload_use_precision(&step, float16 ? PRECISION_F16 : PRECISION_BF16);
     workload_step(&step); // allocates, and initialises the optimizer's state
     recorder_clear(recorder);
     workload_step(&step);

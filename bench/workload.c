@@ -20,6 +20,18 @@ static void make_batch(Workload *w, size_t classes) {
         w->labels[i] = (int64_t)rng_below(1, RNG_STREAM_TEST + 1, i, classes);
 }
 
+static Optimizer *make_optimizer(const Workload *w, Precision precision) {
+    const OptimizerConfig sgd = {.kind = OPTIMIZER_SGD, .momentum = 0.9, .half_copies = precision};
+    const OptimizerConfig adamw = {.kind = OPTIMIZER_ADAMW,
+                                   .weight_decay = 0.1,
+                                   .decay_matrices_only = true,
+                                   .beta1 = 0.9,
+                                   .beta2 = 0.999,
+                                   .eps = 1e-8,
+                                   .half_copies = precision};
+    return optimizer_create(w->model, w->length ? &adamw : &sgd);
+}
+
 Workload workload_open(const ModelConfig *config, Device *device, size_t batch,
                        ProcessGroup *group) {
     Error err = {0};
@@ -34,18 +46,17 @@ Workload workload_open(const ModelConfig *config, Device *device, size_t batch,
     if (is_text) w.length = model_gpt_sizes(config).context;
     w.is_dense = model_is_dense(config->name);
     w.targets = is_text ? batch * w.length : w.is_dense ? batch * w.shape[1] * w.shape[2] : batch;
-    const OptimizerConfig sgd = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
-    const OptimizerConfig adamw = {.kind = OPTIMIZER_ADAMW,
-                                   .weight_decay = 0.1,
-                                   .decay_matrices_only = true,
-                                   .beta1 = 0.9,
-                                   .beta2 = 0.999,
-                                   .eps = 1e-8};
-    w.optimizer = optimizer_create(w.model, is_text ? &adamw : &sgd);
+    w.optimizer = make_optimizer(&w, PRECISION_F32);
     w.tape = tape_create(device, NULL);
     w.hits = device_alloc(device, sizeof *w.hits);
     make_batch(&w, config->outputs);
     return w;
+}
+
+void workload_use_precision(Workload *w, Precision precision) {
+    optimizer_close(w->optimizer);
+    w->optimizer = make_optimizer(w, precision);
+    w->tape->precision = precision;
 }
 
 void workload_close(Workload *w) {

@@ -30,6 +30,8 @@ typedef struct Workload {
 // single device. Ends the program on an error.
 Workload workload_open(const ModelConfig *config, Device *device, size_t batch,
                        ProcessGroup *group);
+// Before the first step: steps are computed in this precision, as with the trainer's --amp.
+void workload_use_precision(Workload *workload, Precision precision);
 // Closes all but the device and the group.
 void workload_close(Workload *workload);
 // Takes a step: forward, backward, the reduction if there is a group, and the optimizer, which is

@@ -71,6 +71,7 @@ int sync_state_run(const SyncState *sync, int root, Error *err) {
         void *memory = staged ? sync->staging : alone->data;
         if (pg_run(sync->group, pg_broadcast(memory, bytes, PG_U8, root), err) != 0) return -1;
         if (staged && pg_rank(sync->group) != root) copy_staged(sync, first, end, true);
+        for (size_t i = first; i < end; i++) tensor_changed(sync->tensors.items[i].tensor);
     }
     return 0;
 }

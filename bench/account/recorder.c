@@ -359,12 +359,16 @@ static void adam(const AdamConfig *config, const AdamTensor *tensors, size_t ten
                  const OptimizerPeer *peer) {
     (void)config, (void)peer;
     const size_t each = 64;
-    double count = 0;
-    for (size_t i = 0; i < tensor_count; i++) count += (double)tensors[i].count;
+    double count = 0, halves = 0;
+    for (size_t i = 0; i < tensor_count; i++) {
+        count += (double)tensors[i].count;
+        halves += tensors[i].copy ? (double)tensors[i].count : 0;
+    }
     note((Operation){.kernel = "adam",
                      .launches = (tensor_count + each - 1) / each,
                      .fp32 = 20 * count,
-                     .bytes = 7 * FLOAT * count}); // reads w, g, m, v; writes w, m, v
+                     // reads w, g, m, v; writes w, m, v, and w in 16 bits
+                     .bytes = 7 * FLOAT * count + HALF * halves});
 }
 
 // ---- the tables ---------------------------------------------------------------------------------

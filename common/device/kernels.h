@@ -37,8 +37,6 @@
 #include "common/base/error.h"
 #include "common/device/optimizer_kernels.h"
 
-typedef enum Precision { PRECISION_F32, PRECISION_BF16, PRECISION_F16 } Precision;
-
 // ---- elementwise -------------------------------------------------------------------------------
 
 // An activation y = f(x), and what its gradient is computed from: the contents of x's memory after

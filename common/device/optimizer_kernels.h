@@ -8,6 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// A type of floats, here of copies of weights; everywhere else of all tensors of a call.
+typedef enum Precision { PRECISION_F32, PRECISION_BF16, PRECISION_F16 } Precision;
+
 // Factors of an optimizer's step, computed in double and rounded once. In device memory, because a
 // captured graph of a step (device.h) replays arguments passed by value unchanged.
 enum { SCALAR_LR, SCALAR_KEEP, SCALAR_STEP_SIZE, SCALAR_BIAS_CORRECTION, SCALARS };
@@ -17,6 +20,7 @@ enum { SCALAR_LR, SCALAR_KEEP, SCALAR_STEP_SIZE, SCALAR_BIAS_CORRECTION, SCALARS
 typedef struct SgdConfig { // PyTorch's torch.optim.SGD
     double momentum, weight_decay;
     bool nesterov;
+    Precision copies; // the type of the tensors' copies
 } SgdConfig;
 
 typedef struct SgdTensor {
@@ -26,6 +30,9 @@ typedef struct SgdTensor {
     const float *scalars; // [SCALARS], device memory; SCALAR_LR only
     bool first;           // (PyTorch) velocity is set to the gradient
     size_t count;
+    // Receives the new weight in 16 bits, rounded as by narrow_linear, on backends with
+    // HalfKernels; NULL: not written.
+    uint16_t *copy;
 } SgdTensor;
 
 // PyTorch's torch.optim.Adam and AdamW, which differ in where the weight decays: Adam adds
@@ -33,6 +40,7 @@ typedef struct SgdTensor {
 typedef struct AdamConfig {
     double beta1, beta2, eps;
     double weight_decay; // Adam's; 0 in AdamW
+    Precision copies;    // as SgdConfig's
 } AdamConfig;
 
 typedef struct AdamTensor {
@@ -43,6 +51,7 @@ typedef struct AdamTensor {
     // BIAS_CORRECTION sqrt(1 - beta2^t)
     const float *scalars;
     size_t count;
+    uint16_t *copy; // as SgdTensor's
 } AdamTensor;
 
 // Another process's gradient and weight of a tensor, in memory that this device can access. The

@@ -115,7 +115,7 @@ void gpt_initialize(Module *gpt, uint64_t seed) {
     NamedTensors list = module_tensors(gpt, MODULE_PARAMETERS);
     double less = sqrt(2.0 * (double)gpt->config[CONFIG_LAYERS]);
     for (size_t i = 0; i < list.count; i++) {
-        const Tensor *tensor = list.items[i].tensor;
+        Tensor *tensor = list.items[i].tensor;
         if (tensor->ndim < 2) continue; // biases are 0 and layer norms 1 already
         bool adds = strstr(list.items[i].name, ".c_proj.") != NULL;
         float deviation = (float)(adds ? 0.02 / less : 0.02);
@@ -124,7 +124,7 @@ void gpt_initialize(Module *gpt, uint64_t seed) {
         float *host = memory_zalloc(count * sizeof *host);
         for (size_t j = 0; j < count; j++)
             host[j] = deviation * rng_normal(seed, RNG_STREAM_PARAMETER + i, first + j);
-        device_copy(tensor->device, tensor->data, NULL, host, count * sizeof *host);
+        tensor_from_host(tensor, host);
         free(host);
     }
     named_tensors_free(&list);

@@ -224,7 +224,7 @@ static void fill_uniform(Tensor *tensor, uint64_t seed, uint64_t stream, float b
     float *host = memory_zalloc(count * sizeof *host);
     for (size_t i = 0; i < count; i++)
         host[i] = rng_uniform(seed, stream, first + i, -bound, bound);
-    device_copy(tensor->device, tensor->data, NULL, host, count * sizeof *host);
+    tensor_from_host(tensor, host);
     free(host);
 }
 

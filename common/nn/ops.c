@@ -1,6 +1,7 @@
 /* ops.c: linear, and the operations that work element by element. Each is a forward function that
  * checks shapes, runs a kernel and records a node, and a backward function below it.
  */
+#include "common/nn/half_copy.h"
 #include "common/nn/ops_half.h"
 
 #define KERNELS(tape) device_kernels((tape)->device)
@@ -104,12 +105,22 @@ static size_t padding_of(const Product *p) {
     return beyond ? p->multiple - beyond : 0;
 }
 
+// Returns the layer's parameters in 16 bits: the optimizer's copies, or memory of this step.
+static uint16_t *narrow_parameters(Tape *tape, Precision precision, LinearShape of,
+                                   const Product *p) {
+    uint16_t *narrow = half_copy_linear(p->weight, p->bias, precision, of, tape->recording);
+    if (narrow) return narrow;
+    narrow = tape_memory(tape, linear_narrow_count(of) * sizeof *narrow);
+    HALVES(tape)->narrow_linear(precision, of, tensor_f32(p->weight),
+                                p->bias ? tensor_f32(p->bias) : NULL, narrow);
+    return narrow;
+}
+
 static Tensor *half_product(Tape *tape, const Tensor *x, LinearShape of, Product *p) {
     of.padding = padding_of(p);
     const float *addend = p->bias ? tensor_f32(p->bias) : NULL;
     Compute how = half_room(tape, x, of);
-    uint16_t *narrow = p->saved = tape_memory(tape, linear_narrow_count(of) * sizeof *narrow);
-    HALVES(tape)->narrow_linear(how.precision, of, tensor_f32(p->weight), addend, narrow);
+    uint16_t *narrow = p->saved = narrow_parameters(tape, how.precision, of, p);
     Tensor *y = tape_tensor(tape, x->dtype, 2, (size_t[]){of.rows, of.out + of.padding});
     y->shape[1] = of.out;
     y->pitch = of.padding ? of.out + of.padding : 0;

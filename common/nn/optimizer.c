@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/memory.h"
+#include "common/nn/half_copy.h"
 
 enum { STATES = 2 };
 
@@ -86,6 +87,27 @@ static void create_runs(Optimizer *optimizer) {
     optimizer->list = memory_zalloc(count * item);
 }
 
+static void create_halves(Optimizer *optimizer) {
+    const OptimizerConfig *config = &optimizer->config;
+    if (config->half_copies == PRECISION_F32 || config->sharding) return;
+    optimizer->halves = memory_zalloc(optimizer->parameters.count * sizeof *optimizer->halves);
+    for (size_t i = 0; i < optimizer->parameters.count; i++) {
+        Tensor *parameter = parameter_of(optimizer, i);
+        optimizer->halves[i].precision = config->half_copies;
+        if (!parameter->half && !parameter->shard) parameter->half = &optimizer->halves[i];
+    }
+}
+
+static bool owns_half(const Optimizer *optimizer, size_t i) {
+    return optimizer->halves && parameter_of(optimizer, i)->half == &optimizer->halves[i];
+}
+
+static void close_halves(Optimizer *optimizer) {
+    for (size_t i = 0; i < optimizer->parameters.count; i++)
+        if (owns_half(optimizer, i)) half_copy_close(parameter_of(optimizer, i));
+    free(optimizer->halves);
+}
+
 Optimizer *optimizer_create(Module *module, const OptimizerConfig *config) {
     CHECK(config->kind <= OPTIMIZER_ADAMW, "optimizer_create: config->kind is %d",
           (int)config->kind);
@@ -108,12 +130,14 @@ Optimizer *optimizer_create(Module *module, const OptimizerConfig *config) {
         }
     }
     create_runs(optimizer);
+    create_halves(optimizer);
     if (config->sharding) config->sharding->optimizer = optimizer;
     return optimizer;
 }
 
 void optimizer_close(Optimizer *optimizer) {
     if (!optimizer) return;
+    close_halves(optimizer);
     for (int s = 0; s < STATES; s++) {
         for (size_t i = 0; i < optimizer->parameters.count; i++) {
             const Tensor *parameter = parameter_of(optimizer, i);
@@ -181,11 +205,17 @@ static void check_counts(const Optimizer *optimizer) {
               optimizer->counts[i]);
 }
 
+static void refresh_halves(const Optimizer *optimizer) {
+    for (size_t i = 0; i < optimizer->parameters.count; i++)
+        if (owns_half(optimizer, i)) half_copy_refresh(parameter_of(optimizer, i));
+}
+
 void optimizer_begin_step(Optimizer *optimizer, double lr) {
     check_counts(optimizer);
     for (size_t i = 0; i < optimizer->parameters.count; i++)
         if (parameter_of(optimizer, i)->has_grad)
             set_scalars(optimizer, i, ++optimizer->steps[i], lr);
+    refresh_halves(optimizer);
     upload(optimizer);
 }
 
@@ -202,11 +232,21 @@ static float *state_of(const Optimizer *optimizer, int s, size_t i, OptimizerPar
     return state ? state + (elements.first - optimizer_part(optimizer, i).first) : NULL;
 }
 
+// Returns where the step's kernel writes these elements in 16 bits, too; NULL: nowhere. A copy of
+// another optimizer is outdated.
+static uint16_t *copy_of(const Optimizer *optimizer, size_t i, OptimizerPart elements) {
+    const Tensor *parameter = parameter_of(optimizer, i);
+    if (!owns_half(optimizer, i)) tensor_changed(parameter);
+    const bool writes = owns_half(optimizer, i) && parameter->half->data;
+    return writes ? parameter->half->data + elements.first : NULL;
+}
+
 // Sets entry `at` of optimizer->list to these elements of a parameter of the run.
 static void list_tensor(const Optimizer *optimizer, const OptimizerRun *run, size_t i,
                         OptimizerPart elements, const float *gradient, size_t at) {
     float *weight = tensor_f32(parameter_of(optimizer, i)) + elements.first;
     const float *scalars = slot_of(optimizer, run)->memory + (i - run->first) * SCALARS;
+    uint16_t *copy = copy_of(optimizer, i, elements);
     if (is_sgd(optimizer))
         ((SgdTensor *)optimizer->list)[at] =
             (SgdTensor){.weight = weight,
@@ -214,7 +254,8 @@ static void list_tensor(const Optimizer *optimizer, const OptimizerRun *run, siz
                         .velocity = state_of(optimizer, 0, i, elements),
                         .scalars = scalars,
                         .first = optimizer->steps[i] == 1,
-                        .count = elements.count};
+                        .count = elements.count,
+                        .copy = copy};
     else
         ((AdamTensor *)optimizer->list)[at] =
             (AdamTensor){.weight = weight,
@@ -222,7 +263,8 @@ static void list_tensor(const Optimizer *optimizer, const OptimizerRun *run, siz
                          .exp_avg = state_of(optimizer, 0, i, elements),
                          .exp_avg_sq = state_of(optimizer, 1, i, elements),
                          .scalars = scalars,
-                         .count = elements.count};
+                         .count = elements.count,
+                         .copy = copy};
 }
 
 // Runs the kernel on optimizer->list. peer: of its only entry, or NULL.
@@ -232,12 +274,14 @@ static void run_kernel(const Optimizer *optimizer, const OptimizerRun *run, size
     const OptimizerKernels *kernels = device_kernels(run->device)->optimizer;
     const SgdConfig sgd = {.momentum = config->momentum,
                            .weight_decay = config->weight_decay,
-                           .nesterov = config->nesterov};
+                           .nesterov = config->nesterov,
+                           .copies = config->half_copies};
     const AdamConfig adam = {.beta1 = config->beta1,
                              .beta2 = config->beta2,
                              .eps = config->eps,
                              .weight_decay =
-                                 config->kind == OPTIMIZER_ADAM ? config->weight_decay : 0};
+                                 config->kind == OPTIMIZER_ADAM ? config->weight_decay : 0,
+                             .copies = config->half_copies};
     if (is_sgd(optimizer))
         kernels->sgd(&sgd, optimizer->list, length, peer);
     else
@@ -281,6 +325,7 @@ void optimizer_begin_parameters(Optimizer *optimizer, double lr) {
     optimizer->slot = (optimizer->slot + 1) % OPTIMIZER_SLOTS;
     for (size_t i = 0; i < optimizer->parameters.count; i++)
         set_scalars(optimizer, i, optimizer->steps[i] + 1, lr);
+    refresh_halves(optimizer);
     upload(optimizer);
 }
 

@@ -50,6 +50,10 @@ typedef struct OptimizerConfig {
     bool decay_matrices_only;    // adamw only: parameters of one dimension do not decay (nanoGPT)
     double beta1, beta2, eps;    // adam, adamw: PyTorch has 0.9, 0.999, 1e-8
     OptimizerSharding *sharding; // not owned; NULL: this process updates all elements
+    // For a model that runs under autocast: keeps linear layers' parameters rounded to 16 bits of
+    // this type, too, so that forward need not round them (nn/half_copy.h). Then a writer of
+    // parameters calls tensor_changed. PRECISION_F32: no copies.
+    Precision half_copies;
 } OptimizerConfig;
 
 // The scalars of a step (kernels.h) on the device. An asynchronous device has two slots, used in
@@ -80,9 +84,10 @@ struct Optimizer {
     int64_t *steps; // per parameter: number of updates (Adam's bias correction; 0: no state yet)
     OptimizerRun *runs;
     size_t run_count;
-    int slot;       // of the current step, in every run
-    float *scalars; // [parameters.count, SCALARS], host memory: of the current step
-    void *list;     // [parameters.count] SgdTensor or AdamTensor: a kernel call's argument
+    int slot;         // of the current step, in every run
+    HalfCopy *halves; // [parameters.count]; NULL: none
+    float *scalars;   // [parameters.count, SCALARS], host memory: of the current step
+    void *list;       // [parameters.count] SgdTensor or AdamTensor: a kernel call's argument
 };
 
 Optimizer *optimizer_create(Module *module, const OptimizerConfig *config);
@@ -92,7 +97,8 @@ void optimizer_step(Optimizer *optimizer, double lr);
 //
 //   choose_slot   the step's slot. optimizer_step alternates; kernels captured in a graph read the
 //                 slot that was chosen at capture.
-//   begin_step    computes the scalars (from update counts and lr) and uploads them to the slot
+//   begin_step    computes the scalars (from update counts and lr) and uploads them to the slot;
+//                 rounds outdated copies in 16 bits again
 //   apply         launches the kernels, equal in every step: can be captured in a graph
 //   end_step      marks the slot as free once these kernels have completed
 void optimizer_choose_slot(Optimizer *optimizer, int slot);

@@ -2,6 +2,7 @@
 #include "common/nn/tensor.h"
 
 #include "common/base/format.h"
+#include "common/nn/half_copy.h"
 
 size_t dtype_bytes(DType dtype) {
     static const size_t bytes[] = {4, 8, 2, 2};
@@ -96,4 +97,9 @@ void tensor_to_host(const Tensor *tensor, void *host) {
 
 void tensor_from_host(Tensor *tensor, const void *host) {
     device_copy(tensor->device, tensor->data, NULL, host, tensor_bytes(tensor));
+    tensor_changed(tensor);
+}
+
+void tensor_changed(const Tensor *tensor) {
+    if (tensor->half) tensor->half->current = false;
 }

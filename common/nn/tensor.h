@@ -27,6 +27,8 @@ typedef struct TensorShard {
     size_t rows;  // shape[0] of the whole tensor
 } TensorShard;
 
+typedef struct HalfCopy HalfCopy; // a parameter's copy in 16 bits: nn/half_copy.h
+
 typedef struct Tensor {
     Device *device;
     DType dtype;
@@ -59,6 +61,8 @@ typedef struct Tensor {
     int version, last_version; // the contents that this tensor stands for; base's: those now
 
     const TensorShard *shard; // its owner's; NULL: the tensor is whole
+
+    HalfCopy *half; // of a parameter, its optimizer's; NULL: none. See tensor_changed.
 
     // A tuple (nn/tuple.h): several tensors passed as one. NULL: an ordinary tensor.
     struct Tensor **items; // [item_count], each a tensor, a tuple, or NULL for PyTorch's None
@@ -116,5 +120,8 @@ static inline size_t tensor_pitch(const Tensor *matrix) {
 float tensor_item(const Tensor *tensor); // the value of a scalar, as of a loss
 void tensor_to_host(const Tensor *tensor, void *host);
 void tensor_from_host(Tensor *tensor, const void *host);
+// After a parameter's data was written by other means than tensor_from_host, optimizer_step and the
+// library's wrappers: its copy in 16 bits (OptimizerConfig.half_copies), if any, is outdated.
+void tensor_changed(const Tensor *tensor);
 
 #endif

@@ -1,4 +1,5 @@
 /* dry_run.c: a run's memory by kind (--dry-run). */
+#include "common/nn/half_copy.h"
 #include "common/nn/ops_half.h"
 #include "common/train/run.h"
 
@@ -15,6 +16,8 @@ static size_t optimizer_bytes(const Optimizer *optimizer) {
     for (size_t i = 0; i < optimizer->parameters.count; i++)
         for (int s = 0; s < 2; s++)
             if (optimizer->state[s][i]) bytes += optimizer_part(optimizer, i).count * sizeof(float);
+    for (size_t i = 0; optimizer->halves && i < optimizer->parameters.count; i++)
+        bytes += optimizer->halves[i].bytes;
     return bytes;
 }
 

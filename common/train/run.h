@@ -76,7 +76,7 @@ void bits_announce(Run *run);
 // steps on devices that allocate and compute nothing (device/dry.c). A line for each kind:
 //   weights      parameters and buffers
 //   gradients    of the parameters
-//   optimizer    moments or velocity
+//   optimizer    moments or velocity, and copies of weights in 16 bits
 //   batch        samples and labels
 //   logits       the model's outputs, counted once: the loss and backward each keep as many again
 //   activations  all other: saved by forward for backward, and scratch of both

@@ -43,6 +43,8 @@ static void open_step(Run *run) {
         optimizer.sharding->whole_gradients = config->amp == PRECISION_F16 || config->dump_grads;
         optimizer.sharding->own_gradients = config->clip_grad_norm > 0;
     }
+    // A user's own wrapper may write parameters without tensor_changed.
+    if (!options_given(run->options, "wrapper")) optimizer.half_copies = config->amp;
     run->optimizer = optimizer_create(run->strategy->model, &optimizer);
     run->schedule = config->schedule;
     run->schedule.total_steps = run->total_steps;

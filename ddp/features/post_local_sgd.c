@@ -56,6 +56,7 @@ int model_averager_step(ModelAverager *averager, Module *model, ProcessGroup *gr
         const Tensor *tensor = parameters.items[i].tensor;
         status =
             pg_run(group, pg_all_reduce(tensor->data, tensor_count(tensor), PG_F32, PG_AVG), err);
+        tensor_changed(tensor);
     }
     named_tensors_free(&parameters);
     return status;

@@ -260,7 +260,7 @@ static void step_tensor(const Kernels *kernels, bool adam, AdamTensor t,
                         const OptimizerPeer *peer) {
     const AdamConfig how = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8};
     const SgdConfig sgd = {.momentum = t.count % 2 ? 0.9 : 0, .weight_decay = 0.2};
-    const SgdTensor same = {t.weight, t.gradient, t.exp_avg, t.scalars, false, t.count};
+    const SgdTensor same = {t.weight, t.gradient, t.exp_avg, t.scalars, false, t.count, NULL};
     const OptimizerKernels *k = kernels->optimizer;
     if (adam)
         k->adam(&how, &t, 1, peer);
@@ -292,7 +292,7 @@ static void check_peer(TwoDevices *two, size_t count, bool adam, bool adds) {
         for (int k = 0; k < 2; k++)
             step_tensor(kernels, adam,
                         (AdamTensor){w[k].of[d], k ? mine.of[d] : summed.of[d], m[k].of[d],
-                                     v[k].of[d], scalars.of[d], count},
+                                     v[k].of[d], scalars.of[d], count, NULL},
                         k ? &peer : NULL);
         const size_t bytes = count * sizeof *one;
         const float *plain = both_read(w[0], d, bytes);

@@ -298,13 +298,13 @@ static void known_optimizers(const Kernels *k) {
     float m[] = {0}, s[] = {0}; // step 1: m / (1 - beta1) = g, sqrt(s / (1 - beta2)) = |g|
     w[0] = 1, scalars[SCALAR_KEEP] = 1 - 0.1f * 0.1f, scalars[SCALAR_STEP_SIZE] = 0.1f / 0.1f;
     scalars[SCALAR_BIAS_CORRECTION] = sqrtf(0.001f);
-    k->optimizer->adam(&adam, &(AdamTensor){w, g, m, s, scalars, 1}, 1, NULL);
+    k->optimizer->adam(&adam, &(AdamTensor){w, g, m, s, scalars, 1, NULL}, 1, NULL);
     KNOWN(w, 0.99f - 0.1f * 2 / (2 + 0.5f));
     KNOWN(m, 0.2f);
     KNOWN(s, 0.004f);
     adam.weight_decay = 0.5; // Adam: in the gradient, which is 2 + 0.5 now
     w[0] = 1, m[0] = s[0] = 0, scalars[SCALAR_KEEP] = 1;
-    k->optimizer->adam(&adam, &(AdamTensor){w, g, m, s, scalars, 1}, 1, NULL);
+    k->optimizer->adam(&adam, &(AdamTensor){w, g, m, s, scalars, 1, NULL}, 1, NULL);
     KNOWN(w, 1 - 0.1f * 2.5f / (2.5f + 0.5f));
     KNOWN(m, 0.25f);
 }

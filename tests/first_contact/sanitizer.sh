@@ -10,7 +10,8 @@ suppressions=$(dirname "${BASH_SOURCE[0]}")/initcheck.suppressions
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 tests=("test_cuda_layout" "test_cuda_kernels cuda" "test_kernels cuda" "test_kernels_norm cuda"
-    "test_kernels_halves cuda" "test_kernels_logits cuda" "test_kernels_transformer cuda" "test_kernels_windows cuda" "test_kernels_pixels cuda")
+    "test_kernels_halves cuda" "test_kernels_logits cuda" "test_kernels_copies cuda"
+    "test_kernels_transformer cuda" "test_kernels_windows cuda" "test_kernels_pixels cuda")
 [[ $size == full ]] || tests=("test_cuda_layout")
 found=() suppressed=0
 

@@ -7,6 +7,7 @@
  */
 #include <float.h>
 
+#include "common/device/cuda/half.cuh"
 #include "common/device/cuda/map.cuh"
 #include "common/device/cuda/reduce.cuh"
 
@@ -229,13 +230,27 @@ extern "C" const SliceKernels cuda_slices = {
 
 // ---- optimizers -----------------------------------------------------------------------------
 
+// Stores vector number i of the new weights in 16 bits, if the tensor keeps them so, too.
+template <int WIDTH>
+static __device__ void store_copy(Precision precision, uint16_t *copy, size_t i,
+                                  const Vector<float, WIDTH> &weight) {
+    Vector<uint16_t, WIDTH> bits;
+    if (!copy) return;
+    for (int k = 0; k < WIDTH; k++)
+        bits.at[k] = precision == PRECISION_F16
+                         ? __half_as_ushort(narrowed<__half>(weight.at[k]))
+                         : __bfloat16_as_ushort(narrowed<__nv_bfloat16>(weight.at[k]));
+    vector_store(copy, i, bits);
+}
+
 static __device__ bool is_wide(const SgdTensor &t) {
-    return is_wide(t.weight, t.gradient, t.velocity);
+    return is_wide(t.weight, t.gradient, t.velocity, t.copy);
 }
 
 struct Sgd {
     float momentum, weight_decay;
     bool nesterov;
+    Precision copies;
 
     template <int WIDTH> __device__ void apply(const SgdTensor &t, size_t i) const {
         Vector<float, WIDTH> weight = vector_load<WIDTH>(t.weight, i), velocity = {};
@@ -252,22 +267,25 @@ struct Sgd {
         }
         if (remembers) vector_store(t.velocity, i, velocity);
         vector_store(t.weight, i, weight);
+        store_copy(copies, t.copy, i, weight);
     }
 };
 
 static void cuda_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count,
                      const OptimizerPeer *peer) {
     CHECK(!peer, "a peer's memory, which a GPU does not access");
-    Sgd work = {(float)config->momentum, (float)config->weight_decay, config->nesterov};
+    Sgd work = {(float)config->momentum, (float)config->weight_decay, config->nesterov,
+                config->copies};
     for_list(tensor_count, work, [=](size_t i) { return tensors[i]; });
 }
 
 static __device__ bool is_wide(const AdamTensor &t) {
-    return is_wide(t.weight, t.gradient, t.exp_avg, t.exp_avg_sq);
+    return is_wide(t.weight, t.gradient, t.exp_avg, t.exp_avg_sq, t.copy);
 }
 
 struct Adam {
     float new1, keep2, new2, eps, weight_decay;
+    Precision copies;
 
     template <int WIDTH> __device__ void apply(const AdamTensor &t, size_t i) const {
         Vector<float, WIDTH> weight = vector_load<WIDTH>(t.weight, i);
@@ -286,6 +304,7 @@ struct Adam {
             weight.at[k] = weight.at[k] * keep - step_size * (m / denominator);
         }
         vector_store(t.weight, i, weight);
+        store_copy(copies, t.copy, i, weight);
         vector_store(t.exp_avg, i, exp_avg);
         vector_store(t.exp_avg_sq, i, exp_avg_sq);
     }
@@ -294,8 +313,9 @@ struct Adam {
 static void cuda_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count,
                       const OptimizerPeer *peer) {
     CHECK(!peer, "a peer's memory, which a GPU does not access");
-    Adam work = {(float)(1 - config->beta1), (float)config->beta2, (float)(1 - config->beta2),
-                 (float)config->eps, (float)config->weight_decay};
+    Adam work = {(float)(1 - config->beta1),  (float)config->beta2,
+                 (float)(1 - config->beta2),  (float)config->eps,
+                 (float)config->weight_decay, config->copies};
     for_list(tensor_count, work, [=](size_t i) { return tensors[i]; });
 }
 

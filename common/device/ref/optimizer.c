@@ -14,6 +14,10 @@ static void hand_over(const float *weight, const OptimizerPeer *peer, size_t i) 
     if (peer->weight) peer->weight[i] = weight[i];
 }
 
+static void store_copy(Precision precision, const float *weight, size_t count, uint16_t *copy) {
+    if (copy) host_narrow(precision, copy, weight, count);
+}
+
 static void sgd_step(const SgdConfig *config, const SgdTensor *t, const OptimizerPeer *peer) {
     double lr = (double)t->scalars[SCALAR_LR], momentum = config->momentum;
     for (size_t i = 0; i < t->count; i++) {
@@ -32,7 +36,10 @@ static void sgd_step(const SgdConfig *config, const SgdTensor *t, const Optimize
 static void ref_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count,
                     const OptimizerPeer *peer) {
     const OptimizerPeer none = {0};
-    for (size_t t = 0; t < tensor_count; t++) sgd_step(config, &tensors[t], peer ? peer : &none);
+    for (size_t t = 0; t < tensor_count; t++) {
+        sgd_step(config, &tensors[t], peer ? peer : &none);
+        store_copy(config->copies, tensors[t].weight, tensors[t].count, tensors[t].copy);
+    }
 }
 
 static void adam_step(const AdamConfig *config, const AdamTensor *t, const OptimizerPeer *peer) {
@@ -58,7 +65,10 @@ static void adam_step(const AdamConfig *config, const AdamTensor *t, const Optim
 static void ref_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count,
                      const OptimizerPeer *peer) {
     const OptimizerPeer none = {0};
-    for (size_t t = 0; t < tensor_count; t++) adam_step(config, &tensors[t], peer ? peer : &none);
+    for (size_t t = 0; t < tensor_count; t++) {
+        adam_step(config, &tensors[t], peer ? peer : &none);
+        store_copy(config->copies, tensors[t].weight, tensors[t].count, tensors[t].copy);
+    }
 }
 
 const OptimizerKernels ref_optimizer = {
