@@ -239,7 +239,7 @@ static Tensor *branches_forward(Module *self, Tape *tape, Tensor *x) {
 }
 
 // Around a unit with two outputs the functions are called once. Of two units whose input needs no
-// gradient, the one that is later in the model is left first.
+// gradient, the later one in the model is left first.
 static void units_with_two_outputs_or_the_same_input(void **state) {
     (void)state;
     Error err = {0};
