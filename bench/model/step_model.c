@@ -167,11 +167,10 @@ static void gather_next(FsdpWalk *w, int k, int way) {
     if (k >= 0 && k < w->count) w->arrives = w->move(w->context, w->now, w->units[k].bytes);
 }
 
-// Computes all units: way is -1 in forward, which takes `seconds`, and 1 in backward.
+// Computes all units: way is -1 in forward, which takes `seconds`, and 1 in backward. With overlap
+// the first one's gather has been started.
 static void walk_units(FsdpWalk *w, int way, double seconds) {
-    const int first = way > 0 ? 0 : w->count - 1;
-    if (w->cluster->overlap) gather_next(w, first, way);
-    for (int k = first; k >= 0 && k < w->count; k += way) {
+    for (int k = way > 0 ? 0 : w->count - 1; k >= 0 && k < w->count; k += way) {
         const ModelUnit *unit = &w->units[k];
         if (!unit->root) {
             if (!w->cluster->overlap) gather_next(w, k, way);
@@ -193,7 +192,9 @@ double model_fsdp_exposed(const StepProfile *profile, const Cluster *cluster, do
     const double root = root_bytes(units, w.count), rows = cluster->rows;
     w.units = units;
     if (root > 0) wait_and_copy(&w, move(context, 0, root), root);
+    if (cluster->overlap) gather_next(&w, w.count - 1, -1);
     walk_units(&w, -1, model_row_time(profile->forward, rows) * slow);
+    if (cluster->overlap) gather_next(&w, 0, 1); // beside the loss
     w.now += model_row_time(profile->loss, rows) * slow;
     walk_units(&w, 1, model_row_time(profile->backward, rows) * slow);
     wait_and_copy(&w, w.reduced, root);

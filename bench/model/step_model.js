@@ -87,7 +87,6 @@ function stepModel(profile) {
       if (unit) arrives = move("all_gather", unit.number, unit.bytes);
     };
     const compute = (order, phase, seconds) => {
-      gatherNext(order);
       order.forEach((unit, k) => {
         if (!unit.root) {
           wait(arrives, unit.bytes);
@@ -101,7 +100,10 @@ function stepModel(profile) {
     };
     const root = units.find(unit => unit.root);
     if (root) wait(move("all_gather", root.number, rootBytes), rootBytes);
-    compute([...units].reverse(), "forward", rowTime(profile.forward_s, cluster.rows));
+    const forwards = [...units].reverse();
+    gatherNext(forwards);
+    compute(forwards, "forward", rowTime(profile.forward_s, cluster.rows));
+    gatherNext(units); // beside the loss
     add("loss", now + rowTime(profile.loss_s, cluster.rows));
     compute(units, "backward", rowTime(profile.backward_s, cluster.rows));
     wait(reduced, rootBytes);

@@ -51,7 +51,7 @@ typedef struct OptimizerConfig {
     double beta1, beta2, eps;    // adam, adamw: PyTorch has 0.9, 0.999, 1e-8
     OptimizerSharding *sharding; // not owned; NULL: this process updates all elements
     // For a model that runs under autocast: keeps linear layers' parameters rounded to 16 bits of
-    // this type, too, so that forward need not round them (nn/half_copy.h). Then a writer of
+    // this type, too, so that forward need not round them. Then a writer of
     // parameters calls tensor_changed. PRECISION_F32: no copies.
     Precision half_copies;
 } OptimizerConfig;

@@ -27,7 +27,7 @@ typedef struct TensorShard {
     size_t rows;  // shape[0] of the whole tensor
 } TensorShard;
 
-typedef struct HalfCopy HalfCopy; // a parameter's copy in 16 bits: nn/half_copy.h
+typedef struct HalfCopy HalfCopy; // a parameter's copy in 16 bits, its optimizer's
 
 typedef struct Tensor {
     Device *device;

@@ -27,7 +27,6 @@ class Step:
 
     def linear(self, rows, inputs, outputs, padding=0, times=1, before_gelu=False, after_gelu=False):
         weights, wide = inputs * outputs, outputs + padding
-        self.add('narrow_linear', (FLOAT + HALF) * weights + HALF * padding * inputs, weights, times=times)
         self.product('linear_gelu' if before_gelu else 'linear', rows, wide, inputs, times, 20 * before_gelu)
         self.product('linear_weight_gradient', wide, inputs, rows, times)
         self.each('widen_linear', weights, 1, HALF + FLOAT, times)
@@ -89,7 +88,9 @@ def operations(a, exact=False, fp16=False):
     step.add('embedding_gradient', TOKEN * rows * rows * -(-c // 256) + 3 * FLOAT * rows * c)
     step.each('position_gradient', rows * c, 7, FLOAT)
     parameters = (a['vocabulary'] + a['context'] + 2) * c + layers * (12 * c * c + 13 * c)
-    step.add('adam', 7 * FLOAT * parameters, 20 * parameters, launches=-(-(12 * layers + 4) // 64))
+    in_half = a['vocabulary'] * c + layers * (12 * c * c + 9 * c)  # linear layers' weights and biases, which it rounds
+    size = 7 * FLOAT * parameters + HALF * in_half
+    step.add('adam', size, 20 * parameters, launches=-(-(12 * layers + 4) // 64))
     return step.rows
 
 

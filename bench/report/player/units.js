@@ -30,7 +30,8 @@ function movesOf(part) {
 
 // The uses of a rank's units. In an exposed span a rank waits for a unit's weights and then enqueues the next gather, so
 // a unit computes from the end of the span after the one in which its gather was enqueued; the root, which is not gathered
-// ahead, from the end of that one. A unit is in use until the next exposed span, or the loss.
+// ahead, from the end of that one. Backward's first gather is enqueued in no such span, but as forward ends: its unit
+// computes from the end of the span in which the next gather is. A unit is in use until the next exposed span, or the loss.
 function usesOf(part, rank) {
   const spans = part.spans.filter(span => span[TRACK] === trackOf(part, "device", rank));
   const stops = spans.filter(span => ["exposed", "loss"].includes(span[PHASE])), gathers = part.moves.filter(move => move.kind === "all_gather");
@@ -38,10 +39,10 @@ function usesOf(part, rank) {
   const reduces = part.moves.filter(move => move.kind === "reduce_scatter");
   const waits = stops.filter(span => span[PHASE] === "exposed" && !reduces.some(move => holds(span, move.ready[rank])));
   return gathers.map((gather, k) => {
-    const place = waits.findIndex(span => holds(span, gather.ready[rank])), ahead = gathers[k + 1];
-    const wait = waits[ahead && place >= 0 && holds(waits[place], ahead.ready[rank]) ? place : place + 1];
-    const phase = gather.ready[rank] < loss[BEGIN] ? "forward" : "backward";
-    if (place < 0 || !wait) return null;
+    const [own, next] = [gather, gathers[k + 1]].map(move => move ? waits.findIndex(span => holds(span, move.ready[rank])) : -1);
+    const wait = own < 0 && next < 0 ? waits.at(-1) : waits[own < 0 || own === next ? next : own + 1];
+    if (!wait) return null;
+    const phase = wait[BEGIN] < loss[BEGIN] ? "forward" : "backward";
     const stop = stops.find(span => span[BEGIN] >= wait[END]), end = spans.findLast(span => span[PHASE] === "backward");
     return {unit: gather.unit, phase, begin: wait[END], end: stop ? stop[BEGIN] : end ? end[END] : part.step};
   }).filter(Boolean);
