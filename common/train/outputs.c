@@ -17,16 +17,23 @@ static int claim(FileLock **lock, const char *option, const char *shown, const c
     return *lock ? 0 : -1;
 }
 
+// With --save that file is the last checkpoint (saving.c), and DIR/last.safetensors is another's.
+static int claim_last(FileLock **lock, const TrainConfig *config, Error *err) {
+    if (config->save) return 0;
+    char *last = memory_format("%s/last.safetensors", config->out);
+    int failed = claim(lock, "--out", last, last, err);
+    free(last);
+    return failed;
+}
+
 int outputs_claim(Outputs *outputs, const TrainConfig *config, Error *err) {
     int failed = 0;
     if (config->out) {
         if (file_make_folder(config->out, err) != 0) return -1;
         char *folder = memory_format("%s/", config->out);
-        char *last = memory_format("%slast.safetensors", folder);
         failed = claim(&outputs->out, "--out", config->out, folder, err) != 0 ||
-                 claim(&outputs->last, "--out", last, last, err) != 0;
+                 claim_last(&outputs->last, config, err) != 0;
         free(folder);
-        free(last);
     }
     if (!failed && config->save)
         failed = claim(&outputs->save, "--save", config->save, config->save, err);

@@ -1,8 +1,8 @@
 /* outputs.h: locks on --out and --save, so that two runs never write to the same files.
  *
  * The main process holds --out DIR by DIR/.lock and --save FILE by FILE.lock (common/base/lock.h)
- * until the run ends. A killed process's locks are released at once. --out DIR also holds
- * DIR/last.safetensors.lock, because another job's --save may name that checkpoint.
+ * until the run ends. A killed process's locks are released at once. --out DIR without --save also
+ * holds DIR/last.safetensors.lock, because another job's --save may name that checkpoint.
  */
 #ifndef COMMON_TRAIN_OUTPUTS_H
 #define COMMON_TRAIN_OUTPUTS_H

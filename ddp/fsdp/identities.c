@@ -39,12 +39,13 @@ static void reduce_backward(Tape *tape, TapeNode *node) {
     identities_exposed(tape, saved, phase, saved->after_backward(saved, &err), &err);
 }
 
-// Records the identity of each of the tensors that needs a gradient: tensors[count] in place.
+// Puts an identity in place of each of the tensors[count] that needs a gradient. The others stay:
+// a batch may be gone when backward runs.
 static void record_identities(Tape *tape, const char *op, void (*backward)(Tape *, TapeNode *),
                               Tensor **tensors, size_t count, UnitForward *saved) {
     for (size_t i = 0; i < count; i++) {
         Tensor *x = tensors[i];
-        if (!x) continue;
+        if (!x || !x->requires_grad) continue;
         tensors[i] = tape_alias(tape, x);
         tape_backward_reads(tape_record(tape, op, backward, tensors[i], 1, &x, saved), 0);
     }

@@ -63,6 +63,7 @@ begin saves/last.safetensors.lock "$bin/train_single" $long --save saves/last.sa
 refuse 2 "--out saves/last.safetensors: in use by process $job" "$bin/train_single" --steps 1 --out saves
 end "$bin/train_single" --steps 1 --no-eval --out saves
 whole saves
+run "--save into --out's folder" "$bin/train_single" --steps 1 --no-eval --out saves --save saves/last.safetensors
 echo "mine" >saves/three.lock
 refuse 2 "--save saves/three: cannot make saves/three.lock: File exists" "$bin/train_single" --steps 1 --save saves/three
 [ "$(cat saves/three.lock)" = mine ] || fail "a file that is no lock was changed"
