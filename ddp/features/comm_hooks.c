@@ -131,9 +131,9 @@ static int start_compress(void *state, GradBucket *bucket, Error *err) {
 }
 
 static int finish_compress(void *state, GradBucket *bucket, Error *err) {
-    int status = pg_work_wait(bucket->work, NULL, &bucket->done_ns, err);
+    if (pg_work_wait(bucket->work, NULL, &bucket->done_ns, err) != 0) return -1;
     widen_bucket(state, bucket);
-    return status;
+    return 0;
 }
 
 CommHook comm_hook_compress(ProcessGroup *group, PgType type) {

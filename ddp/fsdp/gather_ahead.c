@@ -36,6 +36,7 @@ static void begin_order(Fsdp *fsdp, const Tape *tape) {
 int ahead_before_forward(FsdpUnit *unit, const Tape *tape, Error *err) {
     Fsdp *fsdp = unit->fsdp;
     const Error *failed = &fsdp->optimizer.error;
+    if (tape_error(tape, err) != 0) return -1; // ranks may still read what a gather would write
     if (failed->status != STATUS_OK) return error_set(err, failed->status, "%s", failed->message);
     if (memory_open(fsdp, err) != 0) return -1;
     if (unit == fsdp->root) begin_order(fsdp, tape);
@@ -66,7 +67,8 @@ int ahead_after_forward(FsdpUnit *unit, const Tape *tape, bool was_whole, size_t
     if (!tape->recording) return 0;
     *place = fsdp->left.count;
     append(&fsdp->left, unit);
-    return unit == fsdp->root ? gather_ahead(fsdp, first_in_backward(&fsdp->left), err) : 0;
+    if (unit != fsdp->root || tape->error.status != STATUS_OK) return 0;
+    return gather_ahead(fsdp, first_in_backward(&fsdp->left), err);
 }
 
 // ---- backward ---------------------------------------------------------------------------------
