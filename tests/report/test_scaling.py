@@ -208,8 +208,8 @@ class Held(unittest.TestCase):
 
     def test_sharded(self):
         said = ("Through memory FSDP's step takes {} times as long as DDP's (aim: at most 1.15). Over 10 Gbit/s {} % of its 3.00 ms of gathers are "
-                "hidden behind 6.00 ms of computing. Before the root's and the first block's, 0.50 ms, nothing computes, so that at most 83 % can be; of the "
-                "others {} % are hidden (aim: at least 85 %).")
+                "hidden behind 6.00 ms of computing (aim: at least 85 %). Before the root's and the first block's, 0.50 ms, nothing computes, so that at "
+                "most 83 % can be; of the others {} % are hidden.")
         rows = [[turn, 10, 10 * ratio, ratio, 12, 6, 3, 0.5, 0.5, 1, hidden, hidden + 0.05, disturbed]
                 for turn, (ratio, hidden, disturbed) in enumerate(((1.1, 0.8, 0), (1.2, 0.9, 0), (3, 0.1, 1)))]
         with Made() as made:
