@@ -5,6 +5,7 @@ planned_runs=0 finished_runs=0 found_runs=0 spent_ms=0
 planning=0    # 1: runs are counted, and none is started
 live=0        # 1: on a terminal, what a run says on stderr is seen and not kept
 current_run=  # the name of the current run
+has_said=0    # 1: say_interrupted has
 
 say() {
     [[ $planning == 1 ]] || printf '%s\n' "$*" >&2
@@ -27,11 +28,19 @@ begin_section() {
     say "$1 ($finished_runs of $planned_runs runs done$left)"
 }
 
-# Ctrl-C: the run that was cut off goes, whole ones stay.
+# Ctrl-C or SIGTERM. Bash gives itself SIGINT again where that has ended a $(command): it must not end what is said here.
 interrupted() { # STATUS
+    trap '' INT TERM
+    say_interrupted
+    exit "$1"
+}
+
+# The run that was cut off goes, whole ones stay. Also called where a $(command) that Ctrl-C has ended ended this shell, by set -e,
+# before the trap.
+say_interrupted() {
     local kept
-    trap - INT TERM
-    planning=0
+    [[ $has_said == 0 ]] || return 0
+    has_said=1 planning=0
     say "interrupted after $finished_runs of $planned_runs runs; there is no report"
     [[ -z $current_run ]] || drop_run "$current_run"
     if [[ $finished_runs -gt 0 ]]; then
@@ -43,5 +52,4 @@ interrupted() { # STATUS
     else
         say "kept: what was built; no run was finished"
     fi
-    exit "$1"
 }

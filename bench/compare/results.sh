@@ -150,6 +150,7 @@ open_results() {
 
 # close_results: the manifest names what is there.
 close_results() {
+    [[ $? != 130 ]] || say_interrupted
     remove_unfinished
     made_in plots || true
     write_manifest <<<"$(listed)" || true
