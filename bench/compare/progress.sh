@@ -35,8 +35,8 @@ interrupted() { # STATUS
     exit "$1"
 }
 
-# The run that was cut off goes, whole ones stay. Also called where a $(command) that Ctrl-C has ended ended this shell, by set -e,
-# before the trap.
+# Removes the run that was cut off, and says which stay. The EXIT trap calls it, too: where Ctrl-C ends a $(command), set -e
+# ends this shell before the INT trap has run.
 say_interrupted() {
     local kept
     [[ $has_said == 0 ]] || return 0
