@@ -118,12 +118,12 @@ hold_model() {
     hold "hold-$1-$2-$3-$4" "$2" "$3" --model "$1" --drop-last --global-batch $((rows * $3)) $vocabulary "${@:5}"
 }
 
-# count_run MODEL STRATEGY DEVICES STEPS: the same, trained so many steps.
-count_run() {
-    hold_model "$1" "$2" "$3" "$4" --steps "$4" --no-eval --log-every 1000 --out "$out/runs/hold-$1-$2-$3-$4"
+# train_small STRATEGY DEVICES: the same of gpt-small, trained.
+train_small() {
+    hold_model gpt-small "$1" "$2" trained --steps 4 --no-eval --log-every 1000 --out "$out/runs/hold-gpt-small-$1-$2-trained"
 }
 
-# What each device holds, by dry runs; gpt-small is trained. Of DDP and FSDP a run twice as long counts what a step moves.
+# What each device holds, by dry runs; gpt-small is trained, which also counts what a step moves.
 hold_models() {
     local model strategy world
     for model in $sizes; do
@@ -133,14 +133,11 @@ hold_models() {
         for world in 1 $counted; do
             for strategy in $( ((world == 1)) && echo single || echo dp ddp zero1 fsdp); do
                 hold_model "$model" "$strategy" "$world" dry --dry-run
-                [[ $model != gpt-small ]] || count_run "$model" "$strategy" "$world" 4
+                [[ $model != gpt-small ]] || train_small "$strategy" "$world"
             done
         done
     done
-    for world in $counted; do
-        count_run gpt-small fsdp-whole "$world" 4
-        for strategy in ddp fsdp fsdp-whole; do count_run gpt-small "$strategy" "$world" 8; done
-    done
+    for world in $counted; do train_small fsdp-whole "$world"; done
 }
 
 # shard NAME STRATEGY OPTION...: gpt-small on two ranks

@@ -4,7 +4,7 @@
 load "plots/settings.gp"
 name = "memory"
 width = 640
-height = 100 + 285 * words(models)
+height = 100 + 300 * words(models)
 load "plots/style.gp"
 
 set multiplot title "Peak memory of a device" font ",16"
@@ -28,8 +28,8 @@ values = at_mouse('file using 0:(megabytes("peak_bytes_device0")):(device0(0))')
 
 do for [m = 1:words(models)] {
     set title word(models, m) offset 0, -0.5
-    set tmargin at screen panel_at(75 + 285 * (m - 1))
-    set bmargin at screen panel_at(275 + 285 * (m - 1))
+    set tmargin at screen panel_at(75 + 300 * (m - 1))
+    set bmargin at screen panel_at(275 + 300 * (m - 1))
     file = "plots/memory-".word(models, m).".csv"
     plot file using (megabytes("peak_bytes_device0")):xtic(bar_label(0)) linecolor rgb "#A63C00", \
         file using (several(megabytes("peak_bytes_other"))) linecolor rgb sky @values

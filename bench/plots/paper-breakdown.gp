@@ -16,7 +16,7 @@ right = 20.0
 load "plots/style.gp"
 
 figure_title = "A step without overlap, by parts (figure 6)"
-set title figure_title."\n{/*0.85 black tick: with overlap; ours over emulated links}" font ",16"
+set title figure_title."\n{/*0.85 tick: with overlap; ours over emulated links}" font ",16"
 set style fill solid border rgb "white" # keeps neighbours apart, also where there is no colour
 set border 1
 set grid xtics noytics

@@ -198,8 +198,9 @@ def limit_line(results):
         "waiting for gradients": waiting_ms(ddp),
         "taking the batch, and between the phases": ddp.total("data_ms", "other_ms") - one.total("data_ms", "other_ms") / world,
     }
+    parts["what belongs to no phase"] = step - ideal - sum(parts.values())
     known = [f"{what} ({ms:+.2f} ms)" for what, ms in sorted(parts.items(), key=lambda part: -part[1]) if ms >= 0.1 * (step - ideal)]
-    return (f"What limits it further: DDP's step takes {step:.2f} ms, and one device's, shared by {world}, {ideal:.2f}: "
+    return (f"What limits DDP further: its step takes {step:.2f} ms, and one device's, shared by {world}, {ideal:.2f}: "
             f"{'; '.join(known)}." if known else "")
 
 
@@ -239,9 +240,9 @@ def sharded_lines(results):
     """What dividing the optimizer, or everything, over DDP's ranks saves, a line for each network and number of devices."""
     lines = []
     for row in results.rows("summary.csv"):
-        if row["strategy"] not in SHARDED:
-            continue
         ddp = results.row_of("ddp", row["model"], row["world_size"])
+        if row["strategy"] not in SHARDED or not ddp:
+            continue
         line = f"{results.name(row['model'])}, {row['world_size']} devices: {held_text(row, ddp)}"
         if not row.is_true("timed"):
             lines.append(line + ".")

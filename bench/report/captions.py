@@ -1,7 +1,7 @@
 """The sentence of each figure of a comparison, computed from what the figure shows; and the sentences about the slow link."""
 
 from .answer import moving_ms, pairs_here, waiting_ms
-from .look import NAMES, SHARDED
+from .look import DEVICE_0, NAMES, SHARDED
 from .results import ties
 from .text import joined, listed, plural, signed
 from .traces import hidden_of
@@ -48,8 +48,9 @@ def throughput(results):
         best = max(rows, key=lambda row: row.number("samples_per_s_p50"))
         speed = best.number("samples_per_s_p50")
         others = [configuration(row) for row in rows if row is not best and ties(row, best)]
+        drawn = "the drawn lines" if len(rows) == len(results.summary(model)) else "what was not disturbed"
         said.append(f"{name}: nothing is faster than one device" if best is one or ties(one, best) else
-                    f"{name}: of the drawn lines the fastest is {configuration(best)} with {speed:.0f} samples per second, "
+                    f"{name}: of {drawn} the fastest is {configuration(best)} with {speed:.0f} samples per second, "
                     f"{speed / one.number('samples_per_s_p50'):.2f} times one device" +
                     (f" ({listed(others)} {'ties' if len(others) == 1 else 'tie'} with it)" if others else ""))
     return joined(said)
@@ -105,19 +106,20 @@ def end_of(spans):
     return max((span[2] for span in spans), default=0.0)
 
 
-def timeline(steps, where, is_disturbed=False):
-    """What the picture of a step shows. steps: tracks, spans and arrows of "dp" and "ddp"."""
+def timeline(steps, where, network, is_disturbed=False):
+    """What the picture of a step of the network shows. steps: tracks, spans and arrows of "dp" and "ddp"; DP's first row drives."""
     if not {"dp", "ddp"} <= set(steps):
         return ""
     if is_disturbed:
         return "**Disturbed**: something else used the machine during these runs, so that the lengths of their steps say nothing."
     (tracks, spans, _), (_, ddp_spans, arrows) = steps["dp"], steps["ddp"]
     dp, ddp = end_of(spans), end_of(ddp_spans)
-    waiting = sum(span[2] - span[1] for span in spans if span[3] == "waiting")
     devices = len({span[0] for span in spans if span[3] == "waiting"}) or 1
+    waiting = sum(span[2] - span[1] for span in spans if span[3] == "waiting") / devices
+    moving = sum(span[2] - span[1] for span in spans if span[0] == 1 and span[3] in DEVICE_0)
     saved = "the bracket is what DDP saves" if ddp < dp else "here DDP saves nothing"
-    text = (f"{where[0].upper()}{where[1:]}, these steps take {dp:.1f} ms on DP and {ddp:.1f} on DDP: {saved}. DP's devices wait for "
-            f"{100 * waiting / devices / dp:.0f} % of their step (hatched) while device 0 sends and sums.")
+    text = (f"{where[0].upper()}{where[1:]}, these steps of {network} take {dp:.1f} ms on DP and {ddp:.1f} on DDP: {saved}. DP's devices "
+            f"wait for {waiting:.1f} ms of their step (hatched); device 0 sends and sums for {moving:.1f}.")
     own = f"Yours takes {end_of(steps['mine'][1]):.1f} ms." if "mine" in steps else ""
     return " ".join(part for part in (text, first_bucket(ddp_spans, arrows), own) if part)
 
@@ -145,7 +147,7 @@ def buckets(results):
     ms = best.number("step_ms_p50")
     ends = [row for row in (every[0], every[-1]) if row is not best]
     known = [row for row in ends if row in rows]
-    text = f"Over {results.link} a step is shortest with buckets of {best['cap_mb']} MB, {ms:.2f} ms"
+    text = f"Over {results.link} DDP's step of {deep_network(results)} on 2 devices is shortest with buckets of {best['cap_mb']} MB, {ms:.2f} ms"
     for row in known:
         text += f"; with {row['cap_mb']} MB it takes {100 * (row.number('step_ms_p50') / ms - 1):.0f} % more"
     lost = len(every) - len(rows)
@@ -186,7 +188,7 @@ def grown(results, strategy):
     within = 0.9 * predicted <= more <= 1.1 * predicted
     moves = (f"Device 0 moves {moved / 1e6:.2f} MB more, one device after the other" if through_device_0 else
              f"Each rank's link carries {moved / 1e6:.2f} MB more")
-    return (f"Over an emulated link of {gbit:g} Gbit/s, {name} takes {first.number('step_ms_p50'):.1f} ms per step on "
+    return (f"Over an emulated link of {gbit:g} Gbit/s, {name}'s step of {results.name(first['model'])} takes {first.number('step_ms_p50'):.1f} ms on "
             f"{first['world_size']} devices and {last.number('step_ms_p50'):.1f} on {last['world_size']}: {abs(more):.1f} ms "
             f"{'less' if more < 0 else 'more'}. {moves}, which takes {predicted:.1f} ms: the step grows by {100 * more / predicted:.0f} % of "
             f"that, so the bytes {'' if within else 'do not '}predict it within 10 %.")
@@ -205,11 +207,16 @@ def overlaps(results, traced):
     return found
 
 
+def short_ms(ms):
+    """With three digits at least, from which shares can be worked out."""
+    return f"{ms:.{2 if ms >= 1 else 3}f}"
+
+
 def overlap_rows(found):
     rows = [["link", "all-reduces ms", "hidden ms", "hidden", "could be hidden", "backward inflated"]]
     for label, one in found:
         rows.append([label, "-", "-", DISTURBED, "-", "-"] if one is None else [
-            label, f"{one['all']:.2f}", f"{one['hidden']:.2f}", percent(one["hidden"], one["all"]),
+            label, short_ms(one["all"]), short_ms(one["hidden"]), percent(one["hidden"], one["all"]),
             percent(one["can_hide"], one["all"]), f"{one['inflated']:.2f}"])
     return rows
 
@@ -227,7 +234,7 @@ def overlap_sentences(found):
             said.append(f"{where}: disturbed by other work; no conclusion.")
             continue
         reached = one["hidden"] >= 0.9 * one["can_hide"]
-        said.append(f"{where} overlap hides {one['hidden']:.2f} of {one['all']:.2f} ms of all-reduces, "
+        said.append(f"{where} overlap hides {short_ms(one['hidden'])} of {short_ms(one['all'])} ms of all-reduces, "
                     f"{percent(one['hidden'], one['all'])}. At most {percent(one['can_hide'], one['all'])} could be hidden, and the "
                     f"aim, 90 % of that, is {'' if reached else 'not '}reached. Meanwhile the backward pass takes "
                     f"{one['inflated']:.2f} times as long as alone.")
@@ -257,7 +264,7 @@ def cause_rows(results, traced, probe):
             ["exposed communication", "DDP: what backward did not hide", f"{waiting_ms(ddp):.2f} ms"],
             ["host", "taking the batch, and between the phases: of DP, of DDP", "{:.2f}, {:.2f} ms".format(*hosts)],
             ["replicated work", "the optimizer, as long on N devices as on one: of DP, of DDP", "{:.2f}, {:.2f} ms".format(*updates)],
-            ["memory bandwidth", "bytes that DDP's all-reduces move, and how fast",
+            ["memory bandwidth", "bytes that DDP's ranks move together in a step, and how fast while they do",
              f"{moved:.2f} MB, {moved / busy:.1f} GB/s" if busy > 0 else "-"],
         ]
     if probe:
@@ -271,6 +278,11 @@ def cause_rows(results, traced, probe):
 def traced_network(results):
     """The network of the timeline, in words."""
     return results.fact("traced") or results.name("mlp", "timeline")
+
+
+def deep_network(results):
+    """Its name alone."""
+    return traced_network(results).partition(",")[0]
 
 
 def far_from(losses, reference):

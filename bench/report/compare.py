@@ -132,7 +132,7 @@ class Comparison:
         if name == "loss":
             return captions.joined(captions.loss(self.results.name(model, "curves"), rows) for model, rows in self.losses.items() if rows)
         if name == "timeline":
-            return captions.timeline(self.steps, self.where, self.results.is_disturbed(*(f"timeline-{self.over}{label}" for label in self.steps)))
+            return captions.timeline(self.steps, self.where, captions.deep_network(self.results), self.results.is_disturbed(*(f"timeline-{self.over}{label}" for label in self.steps)))
         if name.startswith("difference"):
             return captions.difference(self.results, name)
         return getattr(captions, name)(self.results)

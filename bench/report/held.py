@@ -68,20 +68,19 @@ def memory_rows(results):
             for strategy, held in kinds.items():
                 activations = sum(kinds["ddp" if strategy == "fsdp" else strategy][kind] for kind in ("batch", "logits", "activations"))
                 formula = round(memory_formula(strategy, world, parameters, activations))
-                computed = results.record(f"hold-{model}-{strategy}-{world}-4").get("peak_bytes_device0", "")
+                computed = results.record(f"hold-{model}-{strategy}-{world}-trained").get("peak_bytes_device0", "")
                 rows.append([model, strategy, world, *parameters, held["peak"], computed, formula,
                              int(computed in ("", held["peak"]) and is_near(held["peak"], formula))])
     return rows
 
 
 def moved_rows(results):
-    """Rows of scaling-traffic.csv: a step's bytes are the difference of runs of 8 and of 4 steps, which begin and end alike."""
+    """Rows of scaling-traffic.csv."""
     rows, parameters = [], parameters_of(results.lines("runs/summary-gpt-small/output.txt"))
     for world in map(int, results.words("counted")):
         moved = {}
         for strategy in ("ddp", "fsdp", "fsdp-whole"):
-            long, short = (steps * results.record(f"hold-gpt-small-{strategy}-{world}-{steps}")["moved_bytes_per_step"] for steps in (8, 4))
-            moved[strategy] = (long - short) / 4
+            moved[strategy] = results.record(f"hold-gpt-small-{strategy}-{world}-trained")["moved_bytes_per_step"]
             formula = moved_formula(strategy, world, parameters)
             rows.append([strategy, world, round(moved[strategy]), formula, f"{moved[strategy] / moved['ddp']:.4f}",
                          int(is_near(moved[strategy], formula))])

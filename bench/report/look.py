@@ -47,6 +47,9 @@ DARK_FIGURE = {
     '[stroke="rgb(228, 228, 228)"]': "stroke: #3a3d43",
     '[stroke="rgb(255, 255, 255)"]': "stroke: #16181c",
     '[fill="rgb(0,114,178)"]': "fill: #56b4e9",
+    '[fill="rgb(160,110,0)"]': "fill: #e69f00",  # DP's and the reader's own names
+    '[fill="rgb(0,102,75)"]': "fill: #2fbf95",
+    'polygon[fill="rgb( 51,  34, 136)"]': "fill: #6f5fd0",  # loss
     '[stroke="rgb(  0, 114, 178)"]': "stroke: #3d95d6",
     '[color="rgb(  0, 114, 178)"]': "color: #3d95d6",
 }

@@ -21,7 +21,7 @@ def span(text, folder):
         if part.startswith("`") and part.endswith("`") and len(part) > 1:
             parts[i] = f"<code>{html.escape(part[1:-1], quote=False)}</code>"
             continue
-        part = html.escape(part, quote=False)
+        part = html.escape(part, quote=False).replace(" %", "&nbsp;%")
         part = re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", lambda link: anchor(link[1], link[2], folder), part)
         part = re.sub(r"\*\*([^*]*)\*\*", r"<b>\1</b>", part)
         parts[i] = re.sub(r"\*([^* ][^*]*)\*", r"<i>\1</i>", part)

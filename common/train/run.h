@@ -41,6 +41,7 @@ typedef struct Run {
     Outputs outputs;
     Progress progress;
     size_t total_steps;
+    uint64_t moved_bytes; // of this process in epochs: without set-up, evaluations, checkpoints
 } Run;
 
 // Reports the phase, and the step that the run is at, to the launcher.
@@ -62,7 +63,7 @@ int run_end(Run *run, const Evaluation *evaluation, Error *err);
 // ---- out_json.c ---------------------------------------------------------------------------------
 
 // Write config.json and summary.json into --out's folder, which exists; for the main process.
-// totals: [devices + 1] each device's peak bytes, then the bytes moved by all ranks in all steps.
+// totals: [devices + 1] each device's peak bytes, then all ranks' moved_bytes.
 int out_json_config(const Run *run, Error *err);
 int out_json_summary(Run *run, const Evaluation *test, const double *totals, Error *err);
 

@@ -13,7 +13,7 @@ static double *gather_totals(const Run *run, Error *err) {
     double *totals = memory_zalloc((devices + 1) * sizeof *totals);
     for (int i = 0; i < job->all_count; i++)
         totals[job->rank + i] = (double)job->all[i]->peak_bytes;
-    totals[devices] = (double)(job->moved_bytes(job) + step_graph_moved_bytes(run->graph));
+    totals[devices] = (double)(run->moved_bytes + step_graph_moved_bytes(run->graph));
     if (strategy_sum(run->strategy, totals, devices + 1, err) == 0) return totals;
     free(totals);
     return NULL;

@@ -99,6 +99,7 @@ static int train_batch(Run *run, Error *err) {
 // Runs steps until the epoch or the run ends.
 static int train_epoch(Run *run, Error *err) {
     Progress *progress = &run->progress;
+    const uint64_t moved = run->job->moved_bytes(run->job);
     loader_start(run->loader, progress->epoch, progress->batch);
     while (progress->batch < run->strategy->sampler->batch_count &&
            progress->step < run->total_steps) {
@@ -109,6 +110,7 @@ static int train_epoch(Run *run, Error *err) {
             return -1;
     }
     if (pending_rows_settle(&run->rows, err) != 0) return -1;
+    run->moved_bytes += run->job->moved_bytes(run->job) - moved;
     if (progress->batch == run->strategy->sampler->batch_count) { // else --steps ended the run
         progress->epoch++;
         progress->batch = 0;

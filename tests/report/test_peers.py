@@ -6,9 +6,9 @@ import unittest
 from made import Made
 from report import peers, text
 
-ROWS = [line.split(",") for line in """2,train,mlp,PyTorch DDP,0,2,3,0
-2,train,mlp,PyTorch DDP,1,4,8,0
-2,train,mlp,PyTorch DDP,2,2,3.2,0
+ROWS = [line.split(",") for line in """2,train,mlp,PyTorch DDP,0,2,4,0
+2,train,mlp,PyTorch DDP,1,4,9,0
+2,train,mlp,PyTorch DDP,2,2,4.2,0
 2,train,mlp,PyTorch DDP,3,1,50,1
 2,train,convnet,PyTorch DDP,0,2,2.9,0
 2,train,convnet,PyTorch DDP,1,2,3.0,0
@@ -34,9 +34,9 @@ def row(pairs, what, world, peer):
 class Peers(unittest.TestCase):
     def test_rows(self):
         pairs = found()
-        self.assertEqual(row(pairs, "mlp-1024", "2", "PyTorch DDP"), [3, 4, 2, 3.2, 1.6, 1.55, 1.8, 1.5, "reached"])
-        self.assertEqual(row(pairs, "convnet", "2", "PyTorch DDP"), [2, 2, 2, 2.95, 1.475, 1.462, 1.488, 1.5, "missed"])
-        self.assertEqual(row(pairs, "mlp-1024", "1", "PyTorch"), [1, 1, 10, 5, 0.5, 0.5, 0.5, None, "-"])
+        self.assertEqual(row(pairs, "mlp-1024", "2", "PyTorch DDP"), [3, 4, 2, 4.2, 2.1, 2.05, 2.175, 2, "reached"])
+        self.assertEqual(row(pairs, "convnet", "2", "PyTorch DDP"), [2, 2, 2, 2.95, 1.475, 1.462, 1.488, 2.7, "missed"])
+        self.assertEqual(row(pairs, "mlp-1024", "1", "PyTorch"), [1, 1, 10, 5, 0.5, 0.5, 0.5, 1.3, "missed"])
         self.assertEqual(row(pairs, "25 MiB", "2", "Gloo"), [2, 2, 1, 7.25, 7.25, 7.125, 7.375, 8, "missed"])
         self.assertEqual(row(pairs, "25 MiB", "2", "Open MPI"), [0, 1, 4, "disturbed"])
         self.assertEqual(row(pairs, "25 MiB", "4", "Open MPI"), [1, 1, 1, 9, 9, 9, 9, None, "-"])
@@ -44,13 +44,14 @@ class Peers(unittest.TestCase):
 
     def test_sentences(self):
         self.assertEqual(peers.sentences(found()), [
-            "Beside PyTorch DDP, ours trains mlp-1024 1.60 times, trains convnet 1.48 times as fast with two ranks.",
+            "Beside PyTorch DDP, ours trains mlp-1024 2.10 times, trains convnet 1.48 times as fast with two ranks.",
+            "Beside PyTorch, ours trains mlp-1024 0.50 times as fast on one device.",
             "Beside Gloo, ours adds up 25 MiB 7.25 times as fast with two ranks.",
-            "Of 4 aims 1 was reached, and 1 cannot be told, because the machine was disturbed; missed: convnet beside PyTorch DDP (1.48 of "
-            "1.5), 25 MiB beside Gloo (7.25 of 8)."])
+            "Of 5 aims 1 was reached, and 1 cannot be told, because the machine was disturbed; missed: convnet beside PyTorch DDP (1.48 of "
+            "2.7), mlp-1024 beside PyTorch (0.5 of 1.3), 25 MiB beside Gloo (7.25 of 8)."])
 
     def test_one_gpu(self):
-        """On one GPU PyTorch and train_single have aims; on CPUs, and with other numbers of ranks, they have none."""
+        """On one GPU PyTorch has another aim than on a CPU, and train_single has one; with other numbers of ranks there is none."""
         single = ["1", "train", "mlp", "train_single", 0, "100", "98.9", "0"]
         pairs = found(single, device="cuda")
         self.assertEqual([row(pairs, "mlp-1024", "1", peer)[-2:] for peer in ("PyTorch", "train_single")], [[5, "missed"], [0.99, "missed"]])
@@ -61,9 +62,9 @@ class Peers(unittest.TestCase):
 
     def test_figure(self):
         self.assertEqual([",".join(map(str, one)) for one in peers.drawn(found())], [
-            "1,PyTorch DDP: mlp-1024 (2),1.600,1.550,1.800,1.5", "2,PyTorch DDP: convnet (2),1.475,1.462,1.488,1.5",
-            "3,PyTorch: mlp-1024 (1),0.500,0.500,0.500,NaN", "4,Gloo: 25 MiB (2),7.250,7.125,7.375,8",
-            "5,Open MPI: 25 MiB (4),9.000,9.000,9.000,NaN"])
+            "1,PyTorch DDP: mlp-1024 (2),2.100000,2.050,2.175,2", "2,PyTorch DDP: convnet (2),1.475000,1.462,1.488,2.7",
+            "3,PyTorch: mlp-1024 (1),0.500000,0.500,0.500,1.3", "4,Gloo: 25 MiB (2),7.250000,7.125,7.375,8",
+            "5,Open MPI: 25 MiB (4),9.000000,9.000,9.000,NaN"])
         self.assertEqual(peers.caption(found()), "The ratios lie between 0.50 (PyTorch: mlp-1024 (1)) and 9.00 (Open MPI: 25 MiB (4)); above 1 we "
                          "are faster.")
 
@@ -77,7 +78,7 @@ class Peers(unittest.TestCase):
     def test_mostly_disturbed(self):
         """Where more rounds were disturbed than not, nothing is claimed."""
         pairs = found(*(["2", "train", "convnet", "PyTorch DDP", turn, "2", "3", "1"] for turn in "234"))
-        self.assertEqual(row(pairs, "convnet", "2", "PyTorch DDP"), [2, 5, 1.5, "disturbed"])
+        self.assertEqual(row(pairs, "convnet", "2", "PyTorch DDP"), [2, 5, 2.7, "disturbed"])
 
 
 if __name__ == "__main__":

@@ -155,9 +155,12 @@ class LineOne(unittest.TestCase):
             self.assertEqual(answer.limit_line(results.results), "Nothing limits DDP's step further: it takes 15.10 ms, and one device's, "
                              "shared by 2, 15.00.")
             results.summary(ONE, DP2, row("ddp", "mlp", 2, 20, forward=5, backward=12, exposed=2, optimizer=1))
-            self.assertEqual(answer.limit_line(results.results), "What limits it further: DDP's step takes 20.00 ms, and one device's, shared "
+            self.assertEqual(answer.limit_line(results.results), "What limits DDP further: its step takes 20.00 ms, and one device's, shared "
                              "by 2, 15.00: computing takes longer than 1/2 of one device's (+2.00 ms); waiting for gradients (+2.00 ms); every rank runs "
                              "the whole optimizer (+1.00 ms).")
+            results.summary(ONE, DP2, row("ddp", "mlp", 2, 20, forward=5, backward=9, exposed=1))
+            self.assertEqual(answer.limit_line(results.results).partition("15.00: ")[2], "what belongs to no phase (+5.00 ms); waiting for gradients "
+                             "(+1.00 ms).")
             results.summary(*disturb([ONE, DP2, DDP2]))
             self.assertEqual(answer.limit_line(results.results), "")
 
@@ -180,9 +183,11 @@ class Captions(unittest.TestCase):
                    [ONE, row("dp", "mlp", 2, 10, forward=10), row("ddp", "mlp", 2, 11, forward=10, exposed=1)])
 
     def test_throughput(self):
-        self.check("throughput", "mlp: of the drawn lines the fastest is DP on 4 devices with 30000 samples per second, 3.00 times one device; convnet: of the drawn "
-                   "lines the fastest is DDP on 4 devices with 120000 samples per second, 3.20 times one device.")
+        self.check("throughput", "mlp: of the drawn lines the fastest is DP on 4 devices with 30000 samples per second, 3.00 times one device; convnet: of what "
+                   "was not disturbed the fastest is DDP on 4 devices with 120000 samples per second, 3.20 times one device.")
         self.check("throughput", "mlp: nothing is faster than one device.", [row("single", "mlp", 1, 5), DP2, DDP2])
+        self.check("throughput", "mlp: of what was not disturbed the fastest is DP on 2 devices with 16760 samples per second, 1.68 times one device.",
+                   [ONE, DP2, *disturb([DDP2])])
         one, dp, ddp = (row(strategy, "mlp", world, 10 * times) for strategy, world, times in (("single", 1, 2), ("dp", 2, 1.01), ("ddp", 2, 1)))
         self.check("throughput", "mlp: of the drawn lines the fastest is DDP on 2 devices with 30000 samples per second, 2.00 times one device (DP on 2 devices ties "
                    "with it).", [one, dp, ddp])
@@ -214,16 +219,17 @@ class Captions(unittest.TestCase):
         self.assertEqual(captions.first_bucket(spans, [(3, 6, 4, 6.1), (3, 9, 4, 9.2), (5, 5, 6, 7)]),
                          "The first of DDP's 2 buckets is ready after 20 % of the backward pass.")
         self.assertEqual(captions.first_bucket(spans, []), "")
-        dp = [(2, 0, 10, "forward", "forward", -1), (2, 10, 20, "waiting", "waiting", -1), (3, 0, 5, "waiting", "waiting", -1),
-              (3, 5, 20, "backward", "backward", -1)]
+        dp = [(1, 0, 1, "data", -1), (1, 1, 5, "replicate", -1), (1, 17, 19, "reduce", -1), (1, 19, 20, "optimizer", -1),
+              (2, 0, 10, "forward", -1), (2, 10, 20, "waiting", -1), (3, 0, 5, "waiting", -1), (3, 5, 20, "backward", -1)]
         steps = {"dp": ([], dp, []), "ddp": ([], [(1, 0, 12, "backward", "backward", -1)], [])}
-        said = "Through memory, these steps take {} ms on DP and {} on DDP: {}. DP's devices wait for {} % of their step (hatched) while " \
-            "device 0 sends and sums."
-        self.assertEqual(captions.timeline(steps, "through memory"), said.format("20.0", "12.0", "the bracket is what DDP saves", 38))
-        self.assertEqual(captions.timeline({**steps, "dp": steps["ddp"]}, "through memory"),
-                         said.format("12.0", "12.0", "here DDP saves nothing", 0))
-        self.assertEqual(captions.timeline({}, "through memory"), "")
-        self.assertIn("say nothing", captions.timeline(steps, "through memory", True))
+        said = "Through memory, these steps of mlp-8x512 take {} ms on DP and {} on DDP: {}. DP's devices wait for {} ms of their step (hatched); " \
+            "device 0 sends and sums for {}."
+        self.assertEqual(captions.timeline(steps, "through memory", "mlp-8x512"),
+                         said.format("20.0", "12.0", "the bracket is what DDP saves", "7.5", "6.0"))
+        self.assertEqual(captions.timeline({**steps, "dp": steps["ddp"]}, "through memory", "mlp-8x512"),
+                         said.format("12.0", "12.0", "here DDP saves nothing", "0.0", "0.0"))
+        self.assertEqual(captions.timeline({}, "through memory", "mlp-8x512"), "")
+        self.assertIn("say nothing", captions.timeline(steps, "through memory", "mlp-8x512", True))
 
     def test_zero(self):
         rows = [row(strategy, "gpt", world, step, disturbed, timed=timed, peak_bytes_device0=peak, exposed=exposed, optimizer=update)
@@ -238,6 +244,8 @@ class Captions(unittest.TestCase):
                 said.format(4, "17.00", "20.00", "3.00") + "; times were disturbed by other work, no conclusion.",
                 said.format(8, "16.00", "20.00", "4.00") + "."])
         with made() as results:
+            self.assertEqual(answer.sharded_lines(results.results), [])
+        with made([ONE, DP2, row("fsdp", "mlp", 2, 10)]) as results:  # without DDP's row
             self.assertEqual(answer.sharded_lines(results.results), [])
 
     def test_fsdp(self):
@@ -255,12 +263,12 @@ class Captions(unittest.TestCase):
 class Links(unittest.TestCase):
     def buckets(self, *steps, lost=()):
         rows = [[i + 1, cap, ms - 0.5, ms, ms + 0.5, int(cap in lost)] for i, (cap, ms) in enumerate(zip((0, 1, 4, 25), steps))]
-        with made(link=LINK) as results:
+        with made(link=LINK, traced="mlp-8x512, buckets of 1 MB") as results:
             results.csv("buckets.csv", ["position", "cap_mb", "step_ms_p25", "step_ms_p50", "step_ms_p75", "disturbed"], *rows)
             return captions.buckets(results.results)
 
     def test_buckets(self):
-        head = "Over an emulated link of 10 Gbit/s and 20 us a step is shortest with buckets of"
+        head = "Over an emulated link of 10 Gbit/s and 20 us DDP's step of mlp-8x512 on 2 devices is shortest with buckets of"
         flat = "The curve is no U: not both ends lie above its lowest point with quartiles apart."
         self.assertEqual(self.buckets(12, 10, 11, 13), f"{head} 1 MB, 10.00 ms; with 0 MB it takes 20 % more; with 25 MB it takes 30 % more. The "
                          "curve is a U: both ends lie above its lowest point, with quartiles apart.")
@@ -279,19 +287,19 @@ class Links(unittest.TestCase):
 
     def growth(self, ms, disturbed=0, ddp=None):
         """DP's step on 2 and 4 devices, and DDP's where it is given: 80 and ms, 50 and ddp."""
-        rows = [["dp", 2, 80, 9e6, 0], ["dp", 4, ms, 18e6, disturbed]]
-        rows += [["ddp", 2, 50, 9e6, 0], ["ddp", 4, ddp, 27e6, 0]] if ddp else []
+        rows = [["dp", "mlp", 2, 80, 9e6, 0], ["dp", "mlp", 4, ms, 18e6, disturbed]]
+        rows += [["ddp", "mlp", 2, 50, 9e6, 0], ["ddp", "mlp", 4, ddp, 27e6, 0]] if ddp else []
         with made() as results:  # at 1 Gbit/s, 9 MB more on DP's device 0 are 72 ms; 2.25 MB more on each of DDP's links are 18 ms
-            results.csv("growth.csv", ["strategy", "world_size", "step_ms_p50", "moved_bytes_per_step", "disturbed", "emulated_link"],
+            results.csv("growth.csv", ["strategy", "model", "world_size", "step_ms_p50", "moved_bytes_per_step", "disturbed", "emulated_link"],
                         *([*row, "1 Gbit/s and 20 us"] for row in rows))
             return captions.growth(results.results)
 
     def test_growth(self):
-        dp = ("Over an emulated link of 1 Gbit/s, DP takes 80.0 ms per step on 2 devices and 155.6 on 4: 75.6 ms more. Device 0 moves 9.00 MB "
+        dp = ("Over an emulated link of 1 Gbit/s, DP's step of mlp takes 80.0 ms on 2 devices and 155.6 on 4: 75.6 ms more. Device 0 moves 9.00 MB "
               "more, one device after the other, which takes 72.0 ms: the step grows by 105 % of that, so the bytes predict it within 10 %.")
         self.assertEqual(self.growth(155.6), [dp])
         self.assertEqual(self.growth(155.6, ddp=67.1), [
-            dp, "Over an emulated link of 1 Gbit/s, DDP takes 50.0 ms per step on 2 devices and 67.1 on 4: 17.1 ms more. Each rank's link "
+            dp, "Over an emulated link of 1 Gbit/s, DDP's step of mlp takes 50.0 ms on 2 devices and 67.1 on 4: 17.1 ms more. Each rank's link "
             "carries 2.25 MB more, which takes 18.0 ms: the step grows by 95 % of that, so the bytes predict it within 10 %."])
         for ms in (144.7, 159.3):  # 90 % and 110 % are 144.8 and 159.2
             self.assertTrue(self.growth(ms)[0].endswith("so the bytes do not predict it within 10 %."))
@@ -309,6 +317,8 @@ class Links(unittest.TestCase):
 
     def test_overlap(self):
         found = {"all": 8.0, "can_hide": 5.0, "hidden": 4.5, "inflated": 2.0}
+        fast = {"all": 0.977, "can_hide": 0.977, "hidden": 0.9447, "inflated": 2.0}  # of two digits each, 0.94 and 0.98 would make 96 %
+        self.assertEqual(captions.overlap_rows([("shared memory", fast)])[1][1:4], ["0.977", "0.945", "97 %"])
         less = {**found, "hidden": 4.0}
         slow = "emulated link of 10 Gbit/s and 20 us"
         self.assertEqual(captions.overlap_rows([("shared memory", found), (slow, None)])[1:], [
@@ -345,7 +355,7 @@ class Causes(unittest.TestCase):
                 "exposed communication|DDP: what backward did not hide|0.70 ms",
                 "host|taking the batch, and between the phases: of DP, of DDP|0.15, 0.40 ms",
                 "replicated work|the optimizer, as long on N devices as on one: of DP, of DDP|1.10, 1.20 ms",
-                "memory bandwidth|bytes that DDP's all-reduces move, and how fast|6.00 MB, 2.0 GB/s",
+                "memory bandwidth|bytes that DDP's ranks move together in a step, and how fast while they do|6.00 MB, 2.0 GB/s",
                 "memory bandwidth|a pass through memory by all cores (the probe)|21.0 GB/s",
                 "imbalance|how far apart two ranks end their backward passes (median; mlp-8x512, buckets of 1 MB)|0.35 ms"])
 
