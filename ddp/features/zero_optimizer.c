@@ -228,12 +228,12 @@ static void step_part(const Zero *zero, size_t i) {
     pg_count_moved(zero->group, crossings * part.count * sizeof(float) * (size_t)(world - 1));
 }
 
-static int share_step(Zero *zero, Error *err) {
+static void share_step(Zero *zero, Error *err) {
     // After all ranks' backward: no rank reads weights or writes gradients.
-    if (pg_run(zero->group, pg_barrier(), err) != 0) return -1;
+    if (pg_run(zero->group, pg_barrier(), err) != 0) return;
     for (size_t i = 0; i < zero->parameter_count; i++)
         if (zero->parameters[i].tensor->has_grad) step_part(zero, i);
-    return pg_run(zero->group, pg_barrier(), err); // all weights are written
+    (void)pg_run(zero->group, pg_barrier(), err); // all weights are written
 }
 
 // ---- the step, by collectives -----------------------------------------------------------------
@@ -250,12 +250,11 @@ static int gather_bucket(const Zero *zero, const GradBucket *bucket, Error *err)
     return rest.count > 0 ? pg_run(zero->group, rest, err) : 0;
 }
 
-static int step_and_gather(Zero *zero, Error *err) {
+static void step_and_gather(Zero *zero, Error *err) {
     const GradientSlab *slab = &zero->reducer->slab;
     optimizer_apply(zero->sharding.optimizer);
     for (size_t b = 0; b < slab->plan.bucket_count; b++)
-        if (gather_bucket(zero, &slab->buckets[b], err) != 0) return -1;
-    return 0;
+        if (gather_bucket(zero, &slab->buckets[b], err) != 0) return;
 }
 
 // OptimizerSharding.apply. It has no status: the next forward returns the error.
@@ -263,7 +262,10 @@ static void apply(void *state) {
     Zero *zero = state;
     Error *err = &zero->reducer->error;
     if (err->status != STATUS_OK) return;
-    (void)(zero->peer_weights ? share_step(zero, err) : step_and_gather(zero, err));
+    if (zero->peer_weights)
+        share_step(zero, err);
+    else
+        step_and_gather(zero, err);
     for (size_t i = 0; i < zero->parameter_count && zero->way != WHOLE; i++)
         zero->parameters[i].tensor->has_grad = false;
 }

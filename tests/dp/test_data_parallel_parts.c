@@ -208,7 +208,8 @@ static Tensor *many_forward(Module *self, Tape *tape, Tensor *x) {
 
 static void test_many_parameters(void **state) {
     (void)state;
-    enum { SIZE = 31, COUNT = SHARDS_STAGING_BYTES / (SIZE * SIZE * 4) + 50 };
+    enum { SIZE = 31, BYTES = (SIZE + 1) * SIZE * sizeof(float) }; // a weight and a bias
+    enum { FIT = SHARDS_STAGING_BYTES / BYTES, COUNT = FIT + 50 };
     Device *devices[2];
     Error err = {0};
     for (int i = 0; i < 2; i++) devices[i] = device_open(i ? "cpu:1" : "cpu:0", &err);
@@ -239,6 +240,8 @@ static void test_many_parameters(void **state) {
             assert_true(weight->grad[i * SIZE] == -t[0] + 2 * -t[SIZE]);
         }
     }
+    assert_int_equal(tape->forks[1]->scratch_bytes, FIT * BYTES); // a full bundle, and no more
+    assert_int_equal(tape->scratch_bytes, 2 * memory_whole_lines(FIT * BYTES)); // sum, received
     tape_close(tape);
     module_close(wrapper);
     for (int i = 0; i < 2; i++) device_close(devices[i]);

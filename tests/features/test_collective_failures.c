@@ -3,7 +3,7 @@
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ddp_models.h"
-#include "tests/rigs/ranks.h"
+#include "tests/rigs/rank_failures.h"
 
 #include "tests/rigs/ddp_toy.h"
 
@@ -78,6 +78,7 @@ typedef enum Feature {
     FIND_UNUSED,
     STATIC_GRAPH,
     HALVES,
+    AROUND,
     POWER_SGD,
     POST_LOCAL_SGD,
     ZERO,
@@ -100,6 +101,7 @@ typedef struct Case {
 typedef struct Training {
     Rig rig;
     Feature feature;
+    bool buffers; // are broadcast
     PowerSgd *power;
     PostLocalSgd local;
     Optimizer *optimizer;
@@ -110,6 +112,11 @@ static bool is_zero(Feature feature) {
     return feature >= ZERO && feature <= ZERO_WHOLE;
 }
 
+static void halve(void *context, GradBucket *bucket) {
+    (void)context;
+    device_kernels(bucket->device)->elementwise->scale(bucket->buffer, 0.5f, bucket->count);
+}
+
 static int add_hook(Training *t, Error *err) {
     Rig *rig = &t->rig;
     CommHook hook = {.name = NULL};
@@ -117,6 +124,10 @@ static int add_hook(Training *t, Error *err) {
     switch (t->feature) {
     case HALVES:
         hook = comm_hook_compress(rig->group, PG_F16);
+        break;
+    case AROUND:
+        hook =
+            comm_hook_then(comm_hook_round(comm_hook_all_reduce(rig->group), PG_BF16), halve, NULL);
         break;
     case POWER_SGD:
         t->power = power_sgd_create(ddp_reducer(rig->wrapper), &powersgd, err);
@@ -144,6 +155,7 @@ static int open_training(Training *t, Error *err) {
         return -1;
     DdpConfig config = ddp_config_default();
     config.bucket_cap_mb = 0.001;
+    config.broadcast_buffers = t->buffers;
     rig->wrapper = distributed_data_parallel(rig->model, rig->group, &config, err);
     if (!rig->wrapper) return -1;
     if (t->feature == STATIC_GRAPH) ddp_set_static_graph(rig->wrapper);
@@ -238,7 +250,7 @@ static void close_training(Training *t) {
 // number: 1 if the training ended well.
 static void train_until_it_breaks(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const Case *c = argument;
-    Training training = {.rig = rig_open(group, outcome), .feature = c->feature};
+    Training training = {rig_open(group, outcome), .feature = c->feature, .buffers = true};
     pull = (Pull){group, pg_rank(group) == 1 ? c->at : 0, c->after};
     outcome->number = train(&training, &outcome->error) == 0;
     const bool pulled = pg_rank(group) == 1 && pull.left == 0;
@@ -282,8 +294,56 @@ static void every_wait_returns_a_failure(void **state) {
         break_each_collective((Feature)feature, true);
 }
 
+// ---- a collective that never completes ----------------------------------------------------------
+
+// Rank 1 does not come to the last backward, so nothing moves, and rank 0 breaks the group. What it
+// reduces stays as it was: in another job its peers may still read and write it.
+static void break_between_start_and_end(ProcessGroup *group, const void *argument,
+                                        Outcome *outcome) {
+    const Feature *feature = argument;
+    Training training = {rig_open(group, outcome), .feature = *feature};
+    Rig *rig = &training.rig;
+    Error *err = &outcome->error;
+    int status = open_training(&training, err);
+    for (int step = 0; step < STEPS && status == 0; step++) {
+        module_zero_grad(rig->model);
+        status = test_backward(rig->tape, rig->wrapper, rig->rank, step, 4, 4, err);
+        if (status == 0) status = ddp_finish_backward(rig->wrapper, NULL, err);
+    }
+    EXPECT(status == 0);
+    if (rig->rank == 0 && status == 0) {
+        const GradientSlab *slab = &ddp_reducer(rig->wrapper)->slab;
+        const size_t bytes = slab->floats * sizeof(float);
+        Error cause = {0};
+        error_set(&cause, STATUS_FAILED, "%s", REASON);
+        EXPECT(test_backward(rig->tape, rig->wrapper, 0, STEPS, 4, 4, err) == 0);
+        void *started = memory_zalloc(bytes);
+        memcpy(started, slab->memory, bytes);
+        pg_abort(group, &cause);
+        EXPECT(ddp_finish_backward(rig->wrapper, NULL, err) != 0);
+        EXPECT(memcmp(started, slab->memory, bytes) == 0);
+        free(started);
+    }
+    if (rig->rank == 0)
+        sync_store(&outcome->failed, 1);
+    else
+        wait_for_failure(group, outcome);
+    close_training(&training);
+}
+
+static void a_failed_bucket_is_left_alone(void **state) {
+    (void)state;
+    static const Feature features[] = {PLAIN,  FIND_UNUSED, STATIC_GRAPH, HALVES,
+                                       AROUND, POWER_SGD,   ZERO_APART,   ZERO_WHOLE};
+    for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
+        Outcome outcomes[RANKS_MAX];
+        play_ranks(AS_THREADS, 2, 60, break_between_start_and_end, &features[i], outcomes);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_failed_bucket_is_left_alone),
         cmocka_unit_test(every_failure_is_returned),
         cmocka_unit_test(every_wait_returns_a_failure),
     };
