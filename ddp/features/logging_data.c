@@ -95,12 +95,18 @@ void ddp_set_logging_rate(Module *wrapper, uint64_t rate) {
 
 // ---- the configuration ------------------------------------------------------------------------
 
+static bool is_first_on_its_device(const NamedTensors *parameters, size_t i) {
+    size_t first = 0;
+    while (parameters->items[first].tensor->device != parameters->items[i].tensor->device) first++;
+    return first == i;
+}
+
 static void fill_parameters(DdpLoggingData *data, const NamedTensors *parameters) {
     data->num_parameter_tensors = parameters->count;
     for (size_t i = 0; i < parameters->count; i++) {
         const Tensor *tensor = parameters->items[i].tensor;
         data->total_parameter_size_bytes += tensor_bytes(tensor);
-        if (strstr(data->device_ids, tensor->device->name)) continue;
+        if (!is_first_on_its_device(parameters, i)) continue;
         data->is_multi_device_module = i > 0;
         format_append(data->device_ids, sizeof data->device_ids, "%s%s", i > 0 ? " " : "",
                       tensor->device->name);

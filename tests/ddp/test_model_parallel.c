@@ -7,6 +7,7 @@
 
 #include "tests/rigs/ddp_toy.h"
 
+#include "common/base/format.h"
 #include "common/base/rng.h"
 #include "common/nn/on_device.h"
 #include "ddp/features/logging_data.h"
@@ -78,10 +79,12 @@ typedef struct Case {
 static void train(ProcessGroup *group, Outcome *outcome, const Case *how, int count, float *out) {
     Rig self = rig_open(group, outcome), *rig = &self;
     Device *devices[PARTS] = {rig->device, rig->device, rig->device};
-    for (int i = 1; i < count; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "cpu:%d", 10 * rig->rank + 10 + i);
+    char names[64], name[24];
+    snprintf(names, sizeof names, "%s", rig->device->name);
+    for (int i = 1; i < count; i++) { // the name of the third begins that of the second
+        snprintf(name, sizeof name, i == 1 ? "cpu:%d0" : "cpu:%d", 10 + rig->rank);
         devices[i] = device_open(name, NULL);
+        format_append(names, sizeof names, " %s", name);
     }
     RigConfig config = {.ddp = ddp_config_default(),
                         .find_unused_parameters = how->find_unused,
@@ -100,7 +103,10 @@ static void train(ProcessGroup *group, Outcome *outcome, const Case *how, int co
         if (how->wrapped && step == 0 && !how->find_unused)
             EXPECT(ddp_reducer(rig->wrapper)->slab.plan.bucket_count == (size_t)count);
     }
-    if (how->wrapped) EXPECT(ddp_logging_data(rig->wrapper).is_multi_device_module == (count > 1));
+    if (how->wrapped) {
+        const DdpLoggingData data = ddp_logging_data(rig->wrapper);
+        EXPECT(data.is_multi_device_module == (count > 1) && strcmp(data.device_ids, names) == 0);
+    }
     for (int i = 1; i < count; i++) EXPECT(devices[i]->copied_bytes > 0);
     copy_out(rig, out);
     optimizer_close(optimizer);
