@@ -338,6 +338,7 @@ void reducer_after_backward(Reducer *reducer) {
 
 void reducer_close(Reducer *reducer) {
     if (!reducer) return;
+    finish_buckets(reducer); // of a backward that failed: the hook's memory is in flight, too
     reducer_remove_hook(reducer);
     if (reducer->policy.close) reducer->policy.close(reducer->policy.state);
     while (reducer->iteration_count > 0)

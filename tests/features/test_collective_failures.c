@@ -15,6 +15,7 @@
 #include "ddp/features/powersgd_hook.h"
 #include "ddp/features/sync_batch_norm.h"
 #include "ddp/features/zero_optimizer.h"
+#include "ddp/fsdp/fsdp_internal.h"
 #include "ddp/fsdp/fully_shard.h"
 #include "ddp/reducer.h"
 
@@ -192,6 +193,14 @@ static int after_training(Training *t, Error *err) {
     return ddp_sync_module_states(t->rig.wrapper, elected, err);
 }
 
+// Also after a failure: a unit has memory for its whole weights if its tensors show them.
+static void expect_whole_or_shards(Rig *rig) {
+    const Fsdp *fsdp = fsdp_of(rig->model);
+    for (size_t i = 0; i < fsdp->count; i++)
+        for (size_t k = 0; k < fsdp->units[i]->count; k++)
+            EXPECT(!fsdp->units[i]->weights == !!fsdp->units[i]->parameters[k].tensor->shard);
+}
+
 // Branches in another order each step, so that the unit that was gathered ahead is the wrong one.
 static int train_sharded(Training *t, Error *err) {
     Rig *rig = &t->rig;
@@ -207,7 +216,9 @@ static int train_sharded(Training *t, Error *err) {
     for (int step = 0; step < STEPS; step++) {
         rig->model->config[0] = (size_t)step % 2;
         module_zero_grad(rig->model);
-        if (test_backward(rig->tape, rig->model, rig->rank, step, 4, 4, err) != 0) return -1;
+        const int failed = test_backward(rig->tape, rig->model, rig->rank, step, 4, 4, err);
+        expect_whole_or_shards(rig);
+        if (failed) return -1;
         if (fsdp_finish_backward(rig->model, NULL, err) != 0) return -1;
         optimizer_step(t->optimizer, 0.01);
     }

@@ -270,6 +270,8 @@ static void look_at_units(ProcessGroup *group, const void *argument, Outcome *ou
     EXPECT((entry != NULL) == (rig->rank == 0));
     EXPECT(!entry || (entry->shape[0] == IMAGE && entry->bytes == sizeof(float) * IMAGE * IMAGE));
     safetensors_free(&content);
+    tape_reset(rig->tape); // of this forward no backward follows
+    EXPECT(test_loss(rig->tape, rig->model, 0, 0, 2, 1) != NULL);
     rig_close(rig);
 }
 

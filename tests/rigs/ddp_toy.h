@@ -15,6 +15,7 @@
 #include "ddp/features/logging_data.h"
 #include "ddp/features/static_graph.h"
 #include "ddp/features/unused_parameters.h"
+#include "ddp/group/group_internal.h"
 
 enum { TASKS_MAX = 8 };
 
@@ -133,9 +134,16 @@ static inline void rig_wrap(Rig *rig, Module *model, const DdpConfig *config) {
     rig_wrap_with(rig, model, &(RigConfig){.ddp = *config});
 }
 
+// What a wrapper has started, it has waited for by its end.
 static inline void rig_close(Rig *rig) {
+    size_t waited_for = 0;
     tape_close(rig->tape);
     module_close(rig->wrapper ? rig->wrapper : rig->model);
+    pthread_mutex_lock(&rig->group->mutex);
+    for (const PgWork *work = rig->group->spare; work; work = work->next) waited_for++;
+    pthread_mutex_unlock(&rig->group->mutex);
+    if (waited_for < PG_MAX_WORKS)
+        problem(rig->outcome, "%zu collectives were left alone", PG_MAX_WORKS - waited_for);
     device_close(rig->device);
 }
 
