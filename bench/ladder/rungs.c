@@ -125,7 +125,6 @@ static void loss_and_backward(Part *part) {
     Error err = {0};
     const double rows = (double)part->rung->course->rows;
     Tensor *loss = op_cross_entropy(part->tape, part->outputs, part->target, rows);
-    must_do(tape_error(part->tape, &err), &err);
     must_do(tape_backward(part->tape, loss, &err), &err);
 }
 

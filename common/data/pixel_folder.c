@@ -90,7 +90,6 @@ static long read_number(FILE *file) {
         c = next_byte(file);
     }
     long number = 0;
-    if (!isdigit(c)) return -1;
     for (; isdigit(c); c = next_byte(file)) {
         number = 10 * number + (c - '0');
         if (number > SIDE_MAX) return -1;

@@ -212,7 +212,8 @@ static void broken_texts(void **state) {
                   {"x\xed\xa0\x80", "byte 1"},
                   {"\xf4\x90\x80\x80", "byte 0"},
                   {"\xf0\x9f\x98", "byte 0 is not UTF-8"},
-                  {"\xf8\x88\x80\x80\x80", "byte 0"}};
+                  {"\xf8\x88\x80\x80\x80", "byte 0"},
+                  {"\xf9\x80\x80\x80", "byte 0"}}; // without its fifth bit a character
     for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
         write_file(state, "broken.txt", broken[i].bytes, strlen(broken[i].bytes));
         expect_error(state, "broken.txt", shape, broken[i].says);

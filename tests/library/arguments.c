@@ -177,6 +177,17 @@ static void close_nothing(void) {
     join_abandon(NULL);
 }
 
+// The longest name of a module, three of which leave 31 characters of a path.
+#define LONG "thirty-one-characters-in-a-name"
+
+static void add_named(const char *child, const char *name) {
+    Module *model = module_create("M", forward), *at = model;
+    for (int i = 0; i < 3; i++) at = module_add(at, LONG, module_create("M", forward));
+    at = module_add(at, child, module_create("M", forward));
+    (void)module_add_buffer(at, device(), name, DTYPE_F32, 0, NULL);
+    (void)module_tensors(model, MODULE_BUFFERS);
+}
+
 static void without_error(void) {
     if (device_open("nothing:0", NULL)) abort();
     if (dataset_open("nothing", 0, NULL)) abort();
@@ -241,9 +252,7 @@ static void without_error(void) {
     CALL(52, "shortcut", after(op_shortcut(training(), picture(), 3, 0)))                          \
     CALL(53, "attention", after(op_attention(training(), picture(), 0, 0)))                        \
     CALL(54, "0 heads", (void)gpt_create(&(GptSizes){0}, 0, device(), &err))                       \
-    CALL(55, "name",                                                                               \
-         (void)module_add_buffer(module_create("M", forward), device(),                            \
-                                 "a-name-that-is-much-too-long-for-a-tensor", DTYPE_F32, 0, NULL)) \
+    CALL(55, "s\" is too long", add_named("", LONG "s"))                                           \
     CALL(56, "ndim",                                                                               \
          (void)module_add_parameter(module_create("M", forward), device(), "weight", 7,            \
                                     dummy_shape))                                                  \
@@ -264,7 +273,10 @@ static void without_error(void) {
          (void)optimizer_create(layer_linear(device(), 2, 2),                                      \
                                 &(OptimizerConfig){.kind = (OptimizerKind)77}))                    \
     CALL(69, "stride", (void)layer_avg_pool(2, 0, 0))                                              \
-    CALL(70, "max_pool", backward_of(op_max_pool(training(), picture(), 0, 0, 0)))
+    CALL(70, "max_pool", backward_of(op_max_pool(training(), picture(), 0, 0, 0)))                 \
+    CALL(71, NULL, add_named("", LONG))                                                            \
+    CALL(72, "the name", add_named("M", LONG + 1))                                                 \
+    CALL(73, "the path", add_named(LONG, "w"))
 
 #define DEFINE(number, word, ...)     \
     static void call_##number(void) { \

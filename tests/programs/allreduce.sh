@@ -20,6 +20,7 @@ table() {
             if ($at["wrong"] != "0") print "wrong elements of " bytes
             p50 = $at["p50_us"]
             if (!(p50 > 0) || $at["min_us"] > p50 || p50 > $at["p99_us"]) print "times of " bytes
+            if ($at["min_us"] < p50 && p50 < $at["p99_us"]) apart = 1
             if (differ($at["algbw"], bytes / p50 / 1000)) print "algbw of " bytes
             if (world == 1 && $at["busbw"] != "-") print "busbw of one rank"
             if (world > 1 && differ($at["busbw"], $at["algbw"] * 2 * (world - 1) / world)) print "busbw of " bytes
@@ -28,7 +29,10 @@ table() {
             if (bound != "-" && bytes < 1048576) print "bound of " bytes
         }
         function differ(a, b) { return a - b > 0.01 + loose * b || b - a > 0.01 + loose * b }
-        END { if (seen != sizes) print "sizes " seen ", not " sizes }' out.txt >wrong.txt
+        END {
+            if (seen != sizes) print "sizes " seen ", not " sizes
+            if (bytes >= 1000000 && !apart) print "the median is the fastest or the slowest of every size"
+        }' out.txt >wrong.txt
     [ ! -s wrong.txt ] || fail "$(cat wrong.txt out.txt)"
 }
 

@@ -13,6 +13,13 @@ bench_allreduce --iterations 0 0 1e6
 bench_allreduce --timeout 30 0.1 86400 *
 bench_clip --rounds 300 1 1e6
 bench_fit --node-size 8 1 4096
+bench_kernels --layers 0 0 256
+bench_kernels --heads 0 0 256
+bench_kernels --embedding 0 0 16384
+bench_kernels --context 0 0 16384
+bench_kernels --vocabulary 50257 1 1048576
+bench_kernels --batch 8 1 16384
+bench_kernels --repeats 5 1 1000
 bench_ladder --global-batch 256 1 1048576
 bench_ladder --lr 0.02 0 1e6 *
 bench_ladder --bucket-cap-mb 1 -1 1e6 *
@@ -22,6 +29,12 @@ bench_ladder --warmup 4 1 1e6
 bench_probe --threads 0 0 1024
 bench_probe --products 40 1 1048576
 bench_probe --passes 4 1 1048576
+bench_operations --layers 0 0 256
+bench_operations --heads 0 0 256
+bench_operations --embedding 0 0 16384
+bench_operations --context 0 0 16384
+bench_operations --vocabulary 50257 1 1048576
+bench_operations --batch 8 1 16384
 bench_profile --rows 64 2 1048576
 bench_profile --features 64 1 1048576
 bench_profile --outputs 10 2 1048576
@@ -102,6 +115,10 @@ done <<EOF
 $choices
 EOF
 
+for program in "$bin"/bench_*; do
+    [ "${program##*/}" = bench_allocations ] || # has no options
+        echo "$ranges" | grep -q "^${program##*/} " || fail "${program##*/} is not in the list"
+done
 for program in $(echo "$ranges" | cut -d ' ' -f 1 | sort -u); do
     lowest="" highest="" known=" "
     options_of "$program"

@@ -91,6 +91,7 @@ says "fourth was made with devices 2, this run has 3"
 says "fourth was made with steps in all 110, this run has 125: it continues with the new value"
 refuse 2 "was written by optimizer sgd, this run uses adamw" $single --epochs 5 --hidden 16 --optimizer adamw \
     --resume second
+refuse 2 "--resume brings its own weights: --load-init would be overwritten" $single $few --resume second --load-init second
 run "adam" $single $few --optimizer adam --betas 0.8,0.99 --save adam
 run "adam with other betas" $single --epochs 5 --hidden 16 --optimizer adam --betas 0.8,0.999 --resume adam
 says "adam was made with --betas 0.8,0.99, this run has 0.8,0.999: it continues with the new value"
@@ -145,6 +146,9 @@ checks=$((checks + 1))
 number() { sed -n "s/.*\"$1\": \([0-9.]*\).*/\1/p" "$2"; }
 [ "$(number moved_bytes_per_step moved1/summary.json)" = "$(number moved_bytes_per_step moved4/summary.json)" ] ||
     fail "parts are communicated one by one"
+awk -v moved="$(number moved_bytes_per_step moved1/summary.json)" -v w="$(number parameters moved1/summary.json)" \
+    'BEGIN { exit !(moved >= 2 * 4 * w && moved < 9 * w) }' || # a rank reads half of the gradient, and half of the sum
+    fail "not twice the gradient's bytes: $(cat moved1/summary.json)"
 awk -v a="$(number peak_bytes_device0 moved1/summary.json)" -v b="$(number peak_bytes_device0 moved4/summary.json)" \
     'BEGIN { exit !(b < 0.6 * a) }' || fail "four parts take as much memory as one"
 refuse 2 "a device has 30 of --global-batch 60" "$bin/train_dp" --devices 2 --accumulate-steps 31
