@@ -285,6 +285,10 @@ static void miss_at_length(Grade *grade) {
     grade_miss(grade, "%s", text);
 }
 
+static void play_and_miss_at_length(Grade *grade) {
+    if (grade_plays(grade)) miss_at_length(grade);
+}
+
 static void end_the_judge(Grade *grade) {
     (void)grade;
     _exit(5);
@@ -320,13 +324,14 @@ static void an_exercise_is_printed(void **state) {
                             {"two", 3, "one", miss_at_length},
                             {"three", 4, "two", pass},
                             {"four", 5, "one", pass},
-                            {"five", 6, NULL, end_the_judge}}};
+                            {"five", 6, NULL, end_the_judge},
+                            {"six", 7, NULL, play_and_miss_at_length}}};
     const Grader right = {"right", {{"one", 1, NULL, pass}, {"two", 2, "one", pass}}};
     char wanted[2048], xs[SENTENCE_MAX];
     bool all = true;
     memset(xs, 'x', sizeof xs - 1);
     xs[sizeof xs - 1] = '\0';
-    assert_int_equal(grader_points(&grader), 20);
+    assert_int_equal(grader_points(&grader), 27);
     snprintf(wanted, sizeof wanted,
              "00-none/01-some\n"
              "  PASS 2/2  one\n"
@@ -338,8 +343,10 @@ static void an_exercise_is_printed(void **state) {
              "  MISS 0/6  five\n"
              "           It ended the whole program with status 5; a function returns to its "
              "caller.\n"
-             "Score 7/20\n",
-             xs);
+             "  MISS 0/7  six\n"
+             "           %s\n"
+             "Score 7/27\n",
+             xs, xs);
     char *text = printed(&grader, false, &all);
     assert_string_equal(text, wanted);
     assert_false(all);
@@ -358,6 +365,19 @@ static void an_exercise_is_printed(void **state) {
     free(text);
 }
 
+static void blocks_are_counted(void **state) {
+    (void)state;
+    const long before = watch_blocks();
+    void *blocks[] = {watched_malloc(8), watched_calloc(1, 8), watched_realloc(NULL, 8),
+                      watched_memory_zalloc(8)};
+    assert_int_equal(watch_blocks(), before + 4);
+    for (int i = 0; i < 4; i++) blocks[i] = watched_realloc(blocks[i], 4096);
+    assert_int_equal(watch_blocks(), before + 4);
+    watched_free(NULL);
+    for (int i = 0; i < 4; i++) watched_free(blocks[i]);
+    assert_int_equal(watch_blocks(), before);
+}
+
 static void ulps_are_counted_across_zero(void **state) {
     (void)state;
     assert_int_equal(grade_ulps(1, 1), 0);
@@ -374,6 +394,7 @@ int main(void) {
         cmocka_unit_test(every_collective_fails_once),
         cmocka_unit_test(ends_are_said),
         cmocka_unit_test(an_exercise_is_printed),
+        cmocka_unit_test(blocks_are_counted),
         cmocka_unit_test(ulps_are_counted_across_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

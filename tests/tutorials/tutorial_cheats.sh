@@ -29,7 +29,7 @@ place() {
 # A file whose function does this and then returns a wrong answer. The second: what stands before the function.
 answer() {
     {
-        printf '#include <%s.h>\n' dlfcn fcntl pthread signal stdio stdlib string sys/mman sys/prctl sys/wait unistd
+        printf '#include <%s.h>\n' dlfcn errno fcntl pthread signal stdio stdlib string sys/mman sys/prctl sys/resource sys/syscall sys/wait unistd
         echo '#include "tutorials/02-shards/exercises/03-batch-mean.h"'
         echo "${2:-}"
         echo 'double batch_mean(const double *means, const size_t *rows, size_t shards) {'
@@ -75,6 +75,10 @@ every_cheat() {
         for (int file = 3; file < 64; file++) if (write(file, end, sizeof end) < 0) continue;
         _exit(0);'
     try MISS
+    what='a miss that says nothing' && answer 'unsigned miss[2] = {0x4f555432, 0};
+        for (int file = 3; file < 64; file++) if (write(file, miss, sizeof miss) < 0) continue;
+        _exit(0);'
+    try MISS
     what="the judge's functions" && answer 'void (*end)(void *) = (void (*)(void *))dlsym(NULL, "grade_end"); if (end) end(calloc(1, 4096)); _exit(0);'
     try MISS
     what="the judge's memory" && answer 'char name[64]; snprintf(name, sizeof name, "/proc/%d/mem", getppid());
@@ -88,11 +92,27 @@ every_cheat() {
     try MISS
     what='signals to all' && answer 'kill(-1, SIGSTOP); kill(0, SIGKILL); kill(getppid(), SIGSTOP); kill(getppid(), SIGKILL);'
     try MISS
-    what='memory without a name' && answer 'if (memfd_create("hoard", 0) >= 0) return 0; raise(SIGKILL);'
+    what='calls that reach out' && answer 'const long calls[] = {SYS_execve, SYS_execveat, SYS_unshare, SYS_setns, SYS_ptrace,
+        SYS_process_vm_readv, SYS_process_vm_writev, SYS_tkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, 434, 438, 424,
+        SYS_memfd_create, 447, SYS_shmget, SYS_msgget, SYS_semget, SYS_mq_open, SYS_socket, SYS_socketpair, 425, SYS_bpf,
+        SYS_perf_event_open};
+        for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+            if (syscall(calls[i], -1, -1, -1, -1, -1) >= 0 || (errno != EPERM && errno != EACCES)) return 0;
+        if (syscall(435, -1, 0) >= 0 || errno != ENOSYS) return 0;
+        raise(SIGKILL);'
+    try 'signal 9'
+    what='more than its share' && answer 'const int what[] = {RLIMIT_CORE, RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_NOFILE}, most[] = {0, 20, 8 << 20, 256};
+        for (int i = 0; i < 4; i++) {
+            struct rlimit now, more = {RLIM_INFINITY, RLIM_INFINITY};
+            if (setrlimit(what[i], &more) == 0 || getrlimit(what[i], &now) != 0 || now.rlim_cur > (rlim_t)most[i]) return 0;
+        }
+        raise(SIGKILL);'
     try 'signal 9'
     what='a file elsewhere' && answer "if (open(\"$work/stolen\", O_CREAT | O_WRONLY, 0600) >= 0 || open(\"/tmp/$mark\", O_CREAT | O_WRONLY, 0600) >= 0) return 0; raise(SIGKILL);"
     try 'signal 9'
     [ ! -e "$work/stolen" ] && [ ! -e "/tmp/$mark" ] || fail "$what: it is there"
+    what='a file cut' && echo whole >cut && answer "if (truncate(\"$PWD/cut\", 0) == 0) return 0; raise(SIGKILL);"
+    if printf '6.2\n%s\n' "$(uname -r)" | sort -CV; then try 'signal 9'; fi # Landlock of older kernels does not know that call
 
     # ---- what does not end ----
     begin=$(date +%s)

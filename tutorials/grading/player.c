@@ -109,7 +109,7 @@ static void take_frame(Grade *grade, FrameKind kind, void *data, size_t bytes) {
     if (!take(grade, &frame, sizeof frame)) miss_by_end(grade);
     if (frame.kind == FRAME_MISS && frame.bytes < sizeof sentence) {
         if (!take(grade, sentence, frame.bytes)) miss_by_end(grade);
-        give_verdict(grade, sentence);
+        if (sentence[0]) give_verdict(grade, sentence); // an empty one would be a pass
     }
     if (frame.kind != (uint32_t)kind || frame.bytes != bytes)
         give_verdict(grade, "It wrote into a file descriptor that is not its own.");
@@ -192,7 +192,7 @@ void grade_miss(Grade *grade, const char *format, ...) {
     fflush(NULL);
     if (grade->role == ROLE_RANK) seat_miss(grade->seat, sentence);
     if (grade->role == ROLE_JUDGE) give_verdict(grade, sentence);
-    put_frame(grade, FRAME_MISS, sentence, strlen(sentence) + 1);
+    put_frame(grade, FRAME_MISS, sentence, strlen(sentence));
     flush(grade);
     _exit(0);
 }
