@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # promises.sh: what each of DDP's promises and options costs per step, in turns with DDP as it comes; the
-# messages and bytes of a step beside their formulas; where the rest of a speed-up of two goes; and sweeps of
-# threads per rank, of the batch, of depth against width. Two ranks, on CPU cores. Eight minutes.
+# messages and bytes of a step beside their formulas; and where the rest of a speed-up of two goes. Two ranks, on CPU
+# cores. Some minutes.
 #
-# Writes prices.csv, counts.csv, shapes.csv, two figures, section.md and section.html, which
+# Writes prices.csv, counts.csv, promises.svg, section.md and section.html, which
 # bench/compare.sh's report brings in. The exit status is 0 only if all counts are those of the formulas; times
 # are measured, not judged.
 #
@@ -21,29 +21,27 @@ source bench/promises/measure.sh
 rounds=5 out=bench/out-promises
 read_options bench/promises.sh "$@"
 patience=${patience:-$((quick ? 0 : 90))}
-get_ready train_single train_dp train_ddp train_fsdp ddprun bench_probe
-models="mlp convnet" steps=35 batch=256 batches="8 32 128 512" hidden=1024,1024
-[[ $quick == 0 ]] || { rounds=1 steps=8 batch=32 batches="8 32" hidden=128,128; }
+get_ready train_single train_ddp train_fsdp ddprun bench_probe
+models="mlp convnet" steps=35 batch=256 hidden=1024,1024
+[[ $quick == 0 ]] || { rounds=1 steps=8 batch=32 hidden=128,128; }
 unset OPENBLAS_CORETYPE RANK WORLD_SIZE
 
-open_section {prices,counts,shapes}.csv
+open_section {prices,counts}.csv
 
 measure() {
     local round part
     begin_section "messages and bytes"
     trace_promises
     for ((round = 1; round <= rounds; round++)); do
-        for part in promises limits threads batches; do
+        for part in promises limits; do
             begin_section "round $round of $rounds: $part"
             time_$part "$round"
         done
     done
-    begin_section "depth against width"
-    time_shapes
 }
 make_all measure
-write_facts "models $models" "promises-mlp $(names_of mlp)" "promises-convnet $(names_of convnet)" "rounds $rounds" "splits $splits" \
-    "batches $batches" "shapes $shapes" "cores $(count_cores)" "quick $quick" "patience $patience" "hidden $hidden" -- \
+write_facts "models $models" "promises-mlp $(names_of mlp)" "promises-convnet $(names_of convnet)" "rounds $rounds" \
+    "quick $quick" "patience $patience" "hidden $hidden" -- \
     "BLAS: $(json blas "$out/runs/price-mlp-plain-1/config.json")"
 write_report promises
 [[ -s $out/counts.csv ]] && ! grep -q ',0$' "$out/counts.csv"

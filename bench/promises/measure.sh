@@ -1,7 +1,5 @@
-# measure.sh: the runs of promises.sh; bench/report/promises.py makes prices.csv, counts.csv and shapes.csv of them. Sourced
-# after compare/begin.sh; uses out, bin, models, rounds, steps, batch, batches and hidden.
-
-splits="1x2 2x1 2x2 2x4" # ranks x threads of each
+# measure.sh: the runs of promises.sh; bench/report/promises.py makes prices.csv and counts.csv of them. Sourced
+# after compare/begin.sh; uses out, bin, models, rounds, steps, batch and hidden.
 
 # The promises: a name, and the options that give it. `plain` is DDP as it comes; `fsdp` is train_fsdp.
 promises_of() {
@@ -68,42 +66,6 @@ time_limits() { # ROUND
         PROGRAM="$bin/train_single" "$bin/ddprun" --bind cores --nproc-per-node 2 \
         sh -c 'exec "$PROGRAM" "$@" --no-eval --log-every 1 --out "$FOLDER/$RANK"' sh \
         $(network_of mlp) --data $data --global-batch $half --steps $steps
-}
-
-# Threads of each rank, which may go to all cores: beyond the cores they take turns. (One rank with one thread is
-# limit-single-whole.)
-# shellcheck disable=SC2046,SC2086
-time_threads() { # ROUND
-    local split
-    local -a program
-    for split in $splits; do
-        program=("$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --sampler blocked)
-        [[ $split == 2x* ]] || program=("$bin/train_single")
-        timed_run "threads-$split-$1" "${program[@]}" $(network_of mlp) --data $data --global-batch $batch \
-            --steps $steps --threads ${split#*x} --log-every 1 --no-eval --out "$out/runs/threads-$split-$1"
-    done
-}
-
-# The batch, from where one device wins to where two do.
-# shellcheck disable=SC2046,SC2086
-time_batches() { # ROUND
-    local rows strategy
-    for rows in $batches; do
-        for strategy in single dp ddp; do
-            timed_job "batch-$strategy-$rows-$1" $strategy $(network_of mlp) --global-batch $rows --steps $steps
-        done
-    done
-}
-
-# Depth against width, with about as many parameters.
-shapes="1536 780,780 520,520,520,520 372,372,372,372,372,372,372,372"
-# shellcheck disable=SC2086
-time_shapes() {
-    local sizes
-    for sizes in $shapes; do
-        timed_job "shape-$sizes" ddp --model mlp --hidden $sizes --bucket-cap-mb 1 --global-batch $batch --steps $steps \
-            --trace "$out/runs/shape-$sizes/trace.json"
-    done
 }
 
 # A step of each promise whose collectives are counted, by its trace; with its gradients, of whose shapes the formulas

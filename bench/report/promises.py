@@ -1,4 +1,4 @@
-"""The section of bench/promises.sh: what each of DDP's promises costs, where the rest of a speed-up goes, threads, batches, depth; the
+"""The section of bench/promises.sh: what each of DDP's promises costs, where the rest of a speed-up goes; the
 messages and bytes of a step beside their formulas.
 
 A price is the difference to `plain` within a round, then the median over the rounds; by it stand the quartiles. What is disturbed is
@@ -12,7 +12,7 @@ import re
 from . import section
 from .results import Results, are_far_apart, median, network_name, quartiles, settled, unique, write_csv
 from .text import folded, markdown_table, terminal_table
-from .traces import argument, overlap_of, read_events
+from .traces import argument, read_events
 
 WARM_UP = 5  # steps that do not count
 
@@ -46,11 +46,6 @@ def price_rows(results):
             price("limit", f"{name}-optimizer", turn, f"limit-single-{name}-{turn}", "optimizer_ms")
         for rank in (0, 1):
             price("limit", f"pair-{rank}", turn, f"limit-pair-{turn}/{rank}")
-        for name in results.words("splits"):
-            price("threads", name, turn, f"threads-{name}-{turn}")
-        for batch in results.words("batches"):
-            for name in ("single", "dp", "ddp"):
-                price(f"batch-{batch}", name, turn, f"batch-{name}-{batch}-{turn}")
     return rows
 
 
@@ -112,16 +107,6 @@ def count_rows(results):
     return rows
 
 
-def shape_rows(results):
-    """Rows of shapes.csv: a network's buckets, and after which share of backward the first of them is ready."""
-    rows = []
-    for sizes in results.words("shapes"):
-        traced = overlap_of(results.folder / "runs" / f"shape-{sizes}" / "trace.json")
-        rows.append([sizes.replace(",", "-"), len(traced["ready"]), f"{min(traced['ready']) / traced['backward']:.3f}",
-                     int(results.is_disturbed(f"shape-{sizes}"))])
-    return rows
-
-
 # ---- what is said of it -----------------------------------------------------------------------------------------------
 
 
@@ -168,17 +153,6 @@ class Prices:
                           pair - half, noop - pair, plain - noop, plain, plain / noop, whole / plain))
         return {name: quartiles([one[i] for one in lists]) for i, name in enumerate(PARTS)}, lost
 
-    def batches(self):
-        """Rows of a batch, the medians of one device, DP(2) and DDP(2) in ms, and whether they are disturbed."""
-        rows = []
-        for run in self.runs:
-            found = re.fullmatch(r"(batch-(\d+))/single", run)
-            if found:
-                runs = [f"{found[1]}/{name}" for name in ("single", "dp", "ddp")]
-                rounds, lost = self.counted(*runs)
-                rows.append((int(found[2]), *(f"{median(self.times(one, rounds)):.2f}" for one in runs), lost))
-        return rows
-
 
 def limit_sentence(prices):
     of, lost = prices.limits()
@@ -217,53 +191,6 @@ def promise_sentence(drawn):
     return f"The dearest is {top[0]} with {top[1]:+.2f} ms per step, the cheapest {low[0]} with {low[1]:+.2f} ms."
 
 
-def thread_table(prices, cores):
-    """A row for each number of ranks and of threads of a rank. Its worth in cores is how many times as fast it is as the first row,
-    one device with one thread on one core."""
-    table = [["ranks", "threads each", "threads per core", "step ms", "quartiles", "cores' worth"]]
-    for run in ["limit/whole", *prices.of_set("threads")]:
-        ranks, threads = ("1x1" if run == "limit/whole" else run.partition("/")[2]).split("x")
-        rounds, lost = prices.counted("limit/whole", run)
-        low, ms, high = quartiles(prices.times(run, rounds))
-        worth = median([one / mine for one, mine in zip(prices.times("limit/whole", rounds), prices.times(run, rounds))])
-        table.append([ranks, threads, f"{int(ranks) * int(threads) / cores:.1f}", f"{ms:.2f}", f"{low:.2f}-{high:.2f}",
-                      "disturbed" if lost else f"{worth:.2f}"])
-    return table
-
-
-def thread_sentence(table, cores):
-    known = [row for row in table[1:] if row[-1] != "disturbed"]
-    if len(known) < 2:
-        return NOTHING
-    best, worst = (choose(known, key=lambda row: float(row[-1])) for choose in (max, min))
-    return (f"Of these ranks x threads on {cores} cores, {best[0]} x {best[1]} (worth {best[-1]}) is the fastest and {worst[0]} x {worst[1]} "
-            f"(worth {worst[-1]}) the slowest.")
-
-
-def batch_table(prices):
-    table = [["global batch", "one device ms", "DP(2) ms", "DDP(2) ms", "fastest"]]
-    for batch, *times, lost in prices.batches():
-        best = min(zip(map(float, times), ("one device", "DP", "DDP")), key=lambda one: one[0])[1]
-        table.append([str(batch), *times, "disturbed" if lost else best])
-    return table
-
-
-def batch_sentence(table):
-    known = [row for row in table[1:] if row[-1] != "disturbed"]
-    if not known:
-        return NOTHING
-    wins = {name: sum(row[-1] == name for row in known) for name in ("one device", "DP", "DDP")}
-    lost = [i for i, row in enumerate(known) if row[-1] != "DDP"]
-    first = known[lost[-1] + 1 if lost else 0][0] if known[-1][-1] == "DDP" else ""
-    return (f"One device is the fastest at {wins['one device']} of {len(known)} batches, DP at {wins['DP']}, DDP at {wins['DDP']}"
-            + (f"; from {first} rows on it is DDP." if first else "."))
-
-
-def shape_table(rows):
-    return [["hidden", "buckets", "first bucket ready"]] + [
-        [row["hidden"], row["buckets"], "disturbed" if row.is_true("disturbed") else f"{100 * row.number('first_ready'):.0f} %"] for row in rows]
-
-
 def count_sentence(counts):
     return f"Messages and bytes of a step are those of the formula in {sum(row.is_true('held') for row in counts)} of {len(counts)} rows."
 
@@ -273,38 +200,26 @@ def write(folder):
     write_csv(results.folder / "prices.csv", ["set", "name", "round", "disturbed", "ms"], price_rows(results))
     write_csv(results.folder / "counts.csv", ["model", "promise", "messages", "bytes", "formula_messages", "formula_bytes", "held"],
               count_rows(results))
-    write_csv(results.folder / "shapes.csv", ["hidden", "buckets", "first_ready", "disturbed"], shape_rows(results))
     show(results)
 
 
 def show(results):
     """The figures, the tables and the section, of the CSV files."""
-    models, cores, quick = results.words("models"), int(results.number("cores")), results.fact("quick") == "1"
+    models, quick = results.words("models"), results.fact("quick") == "1"
     prices, counts = Prices(results.rows("prices.csv")), results.rows("counts.csv")
     names = {model: network_name(model, results.fact("hidden")) for model in models}
     drawn = bars(prices, names)
     write_csv(results.plots / "promises.csv", ["row", "label", "price", "low", "high", "disturbed"],
               [(i + 1, label, *(f"{ms:.4f}" for ms in times), int(lost)) for i, (label, *times, lost) in enumerate(drawn)])
-    write_csv(results.plots / "batches.csv", ["batch", "single", "dp", "ddp", "disturbed"],
-              [(*row[:-1], int(row[-1])) for row in prices.batches()])
     promises = {model: promise_table(prices, counts, model) for model in models}
-    threads, batches, shapes = thread_table(prices, cores), batch_table(prices), shape_table(results.rows("shapes.csv"))
-    said = {"count": count_sentence(counts), "promise": promise_sentence(drawn), "limit": limit_sentence(prices),
-            "thread": thread_sentence(threads, cores), "batch": batch_sentence(batches)}
+    said = {"count": count_sentence(counts), "promise": promise_sentence(drawn), "limit": limit_sentence(prices)}
     if quick:  # its times mean nothing
-        said.update(dict.fromkeys(("promise", "limit", "thread", "batch"), ""))
+        said.update(promise="", limit="")
     lines = ["## What each promise costs", "", "A quick run: its times mean nothing." if quick else "", "",
              section.draw(results.folder, "promises", said["promise"]), "", said["promise"], ""]
     for model in models:
         lines += [names[model], "", markdown_table(promises[model]), ""]
-    lines += [ABOUT.format(**results.facts), "", said["count"], "", said["limit"], "", section.numbers(results, "prices.csv", "counts.csv"), "",
-              "### Threads per rank, batch, depth", "",
-              "Ranks whose matrix products have several threads (`--threads`), on all cores together; the first row keeps",
-              "to one core. Worth is how many times as fast as that a row is.", "", markdown_table(threads), "", said["thread"], "",
-              section.draw(results.folder, "batches", said["batch"]), "", said["batch"], "", markdown_table(batches), "",
-              "The first bucket of 1 MB is ready at this share of backward, in networks of about as many parameters:", "",
-              markdown_table(shapes)]
+    lines += [ABOUT.format(**results.facts), "", said["count"], "", said["limit"], "", section.numbers(results, "prices.csv", "counts.csv")]
     section.finish(results, "promises", lines)
     print("\n\n".join([*(f"{names[model]}\n\n{terminal_table(table)}" for model, table in promises.items()),
-                        *map(terminal_table, (threads, batches, shapes)),
                        "\n".join(folded(line) for line in said.values() if line)]))

@@ -58,46 +58,17 @@ limit,whole,3,1,1
 limit,half,3,1,1
 limit,pair-0,3,1,1
 limit,pair-1,3,1,1
-threads,1x2,1,0,8
-threads,2x1,1,0,7
-threads,2x4,1,0,28
-threads,1x2,2,0,8
-threads,2x1,2,0,7
-threads,2x4,2,0,28
-threads,1x2,3,1,1
-threads,2x1,3,1,1
-threads,2x4,3,1,1
-batch-8,single,1,0,2
-batch-8,dp,1,0,4
-batch-8,ddp,1,0,3
-batch-32,single,1,0,9
-batch-32,dp,1,0,6
-batch-32,ddp,1,0,5
-batch-128,single,1,0,40
-batch-128,dp,1,1,25
-batch-128,ddp,1,0,20
 END
-    for rows in 8 32 128; do # the same in the other rounds
-        sed -n "s/^\(batch-$rows,.*\),1,\([01],.*\)/\1,2,\2\n\1,3,\2/p" "$out/undisturbed.csv"
-    done >"$out/more.csv"
-    cat "$out/more.csv" >>"$out/undisturbed.csv"
     sed -n 's/^mlp,/convnet,/p' "$out/undisturbed.csv" | cat "$out/undisturbed.csv" - >"$out/prices.csv"
     sed -i 's/^convnet,noop,2,0,/convnet,noop,2,1,/' "$out/prices.csv"
     echo model,promise,messages,bytes,formula_messages,formula_bytes,held >"$out/counts.csv"
     printf '%s\n' "models mlp convnet" "cores 2" "patience 0" >"$out/facts.txt"
-    echo hidden,buckets,first_ready,disturbed$'\n'8,1,0.5,0 >"$out/shapes.csv"
     report "promises.show(results)" >"$out/drawn.txt"
-    expect "two figures" "![promises](promises.svg) ![batches](batches.svg)" "$(grep '^!' "$out/section.md" | paste -sd ' ' -)"
+    expect "the figure" "![promises](promises.svg)" "$(grep '^!' "$out/section.md" | paste -sd ' ' -)"
     # A bar from 0 to the price, and the quartiles; what was disturbed is grey.
     expect "the bars" $'-0.75 1 0x0072b2\n-1 2 0xbbbbbb' "$(drawn promises | awk '$1 == 0 { print $5, $3, $8 }')"
     expect "their quartiles" "$(csv '{ print of("price") + 0 " " of("row") " " of("low") + 0 " " of("high") + 0 }' \
         "$out/plots/promises.csv")" "$(drawn promises | awk '$1 == 1 { print $2, $3, $4, $5 }')"
-    # A line for each strategy, each in its order, and a ring around what was disturbed.
-    expect "the lines" "$(for place in 0 1 2; do
-        awk -F, -v place=$place '/^batch-/ { rows = substr($1, 7) } /^batch-.*,1,[01],/ { if (n++ % 3 == place) print place, rows, $5 }' \
-            "$out/undisturbed.csv"
-    done)" "$(drawn batches | awk '$1 < 3')"
-    expect "the rings" 3 "$(grep -c "gpPt5.* scale([1-9]" "$out/batches.svg")"
 fi
 
 # A small run.
@@ -113,30 +84,21 @@ expect "convnet's bytes" "plain,2,82576 find-unused,3,82608 fp16,2,41488 no-buff
     done | paste -sd ' ' -)"
 expect "lines over 80 columns" "" "$(awk 'length($0) > 80 && !/^the section/' "$out/log")"
 expect "headings" 1 "$(grep -c '<h2 ' "$results/section.html")"
-expect "what is left" 5 "$(grep -cE '^(round 1 of 1: [a-z]+|depth against width) \([0-9]+ of [0-9]+ runs done, about [0-9]+:[0-9]+ left\)$' "$out/log")"
+expect "what is left" 2 "$(grep -cE '^round 1 of 1: [a-z]+ \([0-9]+ of [0-9]+ runs done, about [0-9]+:[0-9]+ left\)$' "$out/log")"
 
-# Each device computes on its own cores, but where threads are compared. Each run whose times count lies between two
+# Each device computes on its own cores. Each run whose times count lies between two
 # probes, of one core where one device is bound to it.
 # unbound PROGRAM PATTERN: the timed runs of a program whose command has no such part.
 unbound() {
     grep -l "/$1 " "$results"/runs/*/command.txt | xargs -d '\n' grep -LE -e "$2" | sed 's,/command.txt,,; s,.*/,,' | paste -sd ' ' -
 }
-expect "one device without its core" threads-1x2-1 "$(unbound train_single "taskset -c [0-9]+ |ddprun --bind cores|--summary")"
-expect "devices of DP without their cores" "" "$(unbound train_dp "--bind cores")"
-expect "ranks without their cores" "threads-2x1-1 threads-2x2-1 threads-2x4-1" "$(unbound train_ddp "--bind cores")"
+expect "one device without its core" "" "$(unbound train_single "taskset -c [0-9]+ |ddprun --bind cores|--summary")"
+expect "ranks without their cores" "" "$(unbound train_ddp "--bind cores")"
 expect "runs without probes" "" "$(find "$results/runs" -mindepth 1 -maxdepth 1 ! -name 'count-*' ! -name 'summary-*' ! -exec test -s {}/probe.csv \; -print)"
-expect "probes of one core" "batch-single-32-1 batch-single-8-1 limit-single-half-1 limit-single-whole-1" \
+expect "probes of one core" "limit-single-half-1 limit-single-whole-1" \
     "$(grep -l '^1,' "$results"/runs/*/probe.csv | sed 's,/probe.csv,,; s,.*/,,' | sort | paste -sd ' ' -)"
-expect "the threads of a rank" "1x2 2 threads 2x1 1 thread 2x2 2 threads 2x4 4 threads" "$(for split in $splits; do
-    echo "$split $(json blas "$results/runs/threads-$split-1/config.json" | grep -oE '[0-9]+ threads?')"
-done | paste -sd ' ' -)"
 expect "the machine" 9 "$(grep -cE '^- (Processor|Memory|System|Compiler|Cores: .*, governor .*, load at the beginning|Variables that change the libraries|Commit|BLAS|Command): .' \
     "$results/section.md")"
-if command -v gnuplot >/dev/null; then
-    expect "the names of the lines" "one device DP DDP" \
-        "$(grep -oE '>(one device|DP|DDP)</tspan>' "$results/batches.svg" | sed 's,^>\(.*\)</.*,\1,' | paste -sd ' ' -)"
-fi
-
 # Half floats under the name of plain.
 promises_of() { echo plain --comm-hook fp16; }
 models=convnet
