@@ -49,7 +49,6 @@ keep_mine() {
     fi
     mkdir -p "$out/runs/mine"
     cp -- "$mine" "$out/runs/mine/file"
-    made runs/mine/file
 }
 
 # is_mine_to_run NAME MODEL WORLD: false if this run is not made, because an earlier one failed.
@@ -71,8 +70,7 @@ mine_run_failed() {
     mine_failed[$key]=$why
     mkdir -p "$out/$kept"
     mv -- "$folder/output.txt" "$folder/log.txt" "$out/$kept"
-    made "$kept/output.txt" "$kept/log.txt"
-    drop_run "$1"
+    rm -r -- "$folder"
     say "yours: $2 on $3 devices failed (${1%%-*}): $why; all that it wrote: ${out#"$root/"}/$kept"
 }
 

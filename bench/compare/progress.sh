@@ -42,7 +42,7 @@ say_interrupted() {
     [[ $has_said == 0 ]] || return 0
     has_said=1 planning=0
     say "interrupted after $finished_runs of $planned_runs runs; there is no report"
-    [[ -z $current_run ]] || drop_run "$current_run"
+    [[ -z $current_run ]] || rm -rf -- "$out/runs/$current_run"
     if [[ $finished_runs -gt 0 ]]; then
         say "kept: what was finished, in $out/runs; the commands are in $out/commands.txt"
         say "to go on: $asked$([[ $resume == 1 ]] || echo " --resume")"

@@ -63,25 +63,14 @@ is_finished() {
 
 # make_run NAME COMMAND...: makes the run, also if there is one of that name already. Fails if the command does.
 make_run() {
-    local name=$1 folder=$out/runs/$1 log=$out/runs/$1/log.txt status=0
+    local folder=$out/runs/$1 log=$out/runs/$1/log.txt
     shift
-    remove_made "runs/$name/"
+    rm -rf -- "$folder"
     mkdir -p "$folder"
-    made "runs/$name/"{output.txt,log.txt,command,command.txt,config.json,steps.csv,summary.json,probe.csv}
     [[ $live == 0 || ! -t 2 ]] || log=/dev/stderr
-    timeout --foreground "${run_deadline:-$deadline}" "$@" >"$folder/output.txt" 2>"$log" </dev/null 9<&- || status=1
-    made_in "runs/$name"
-    made_in . 'trace-*'
-    [[ $status == 0 ]] || return 1
+    timeout --foreground "${run_deadline:-$deadline}" "$@" >"$folder/output.txt" 2>"$log" </dev/null 9<&- || return 1
     quoted "$@" >"$folder/command"
     mv "$folder/command" "$folder/command.txt" # there with all it holds, also where Ctrl-C comes now
-}
-
-# drop_run NAME: removes what a run has made that was cut off.
-drop_run() {
-    made_in "runs/$1"
-    remove_made "runs/$1/"
-    rmdir "$out/runs/$1" 2>/dev/null || true
 }
 
 # show_failure NAME COMMAND...: says what a run that failed has written last, and which command it was.

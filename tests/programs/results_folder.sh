@@ -1,8 +1,8 @@
 #!/bin/sh
-# results_folder.sh BIN_DIR: what bench's commands do to the folder of --out: they remove what they have made, as its
-# manifest says, and nothing else, whatever stands in the manifest; one command at a time writes there; a command that
-# was killed leaves nothing that hinders the next, though its programs may live on. A command that makes two runs plays
-# all of them (compare/results.sh, runs.sh and section.sh are the real ones).
+# results_folder.sh BIN_DIR: what bench's commands do to the folder of --out: they take none that is not theirs, and remove what
+# such a command writes, and nothing else; one command at a time writes there; a command that was killed leaves nothing
+# that hinders the next, though its programs may live on. A command that makes two runs plays all of them
+# (compare/results.sh, runs.sh and section.sh are the real ones).
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 
@@ -47,76 +47,38 @@ expect "another's folder" "commands.txt runs/mine" "$(files)"
 rm -r out
 run "a new folder" some
 expect "what it made" "$made" "$(files)"
-named() { { echo manifest.txt && grep -v '^#' out/manifest.txt; } | sort | paste -sd ' ' -; }
-expect "what the manifest names" "$made" "$(named)"
 refuse 2 "has no manifest.txt of bench/other.sh" env SOME=other "$work/some.sh" --out out
 expect "another command's" "$made" "$(files)"
 
-# Notes beside, between and below the results stay, whatever they are called.
-notes="notes.md paper-mine.svg plots/mine.gp runs/first/my notes.txt runs/mine"
-touch out/notes.md out/paper-mine.svg out/plots/mine.gp "out/runs/first/my notes.txt" out/runs/mine
-all=$(echo "$made $notes" | sed 's/my notes/my_notes/' | tr ' ' '\n' | sed 's/my_notes/my notes/' | LC_ALL=C sort | paste -sd ' ' -)
-files() { (cd "${1:-out}" && find . ! -type d | sed 's,^\./,,' | LC_ALL=C sort | paste -sd ' ' -); }
+# Notes beside the results stay, and what a link leads to.
+mkdir outside
+echo precious | tee outside/file >out/notes.md
+ln -s "$work/outside/file" out/table.svg
+ln -s "$work/outside" out/link
+ln -sf "$work/outside/file" out/table.csv
 for again in "" "--resume"; do
     # shellcheck disable=SC2086 # no option is none
     run "beside notes $again" some $again
-    expect "notes stay $again" "$all" "$(files)"
-    expect "and are not claimed $again" "$made" "$(named)"
+    expect "notes stay $again" "$(echo "$made" link notes.md table.svg | tr ' ' '\n' | sort | paste -sd ' ')" "$(files)"
 done
+expect "what links lead to" precious "$(cat outside/file)"
 run "other runs" some --model x
-expect "the old run goes" "" "$(ls out/runs | grep -x second || true)"
-expect "the notes of a run stay" "my notes.txt" "$(ls out/runs/first | grep my)"
-run "a run that fails" some --model x
+expect "the old run goes" "first secondx" "$(ls out/runs | paste -sd ' ')"
+echo trace >out/trace-dp.json
+run "the traces of runs that stay" some --model x --resume
+expect "stay" trace "$(cat out/trace-dp.json)"
+run "new runs" some --model x
+expect "and go with theirs" "" "$(ls out | grep trace || true)"
 status=0
 some --program "echo half; exit 1" >out.txt 2>err.txt || status=$?
-expect "its status" 1 "$status"
-expect "it is named" runs/first/output.txt "$(grep -x runs/first/output.txt out/manifest.txt)"
-sed -i '/^table.csv$/d' out/manifest.txt
-echo "mine" >out/table.csv
-refuse 2 "table.csv there is not from bench/some.sh; nothing was touched" some
-expect "a table of one's own" mine "$(cat out/table.csv)"
-rm -r out
-
-# ---- hostile manifests ---------------------------------------------------------------------------------
-run "a folder" some
-mkdir -p outside/folder
-echo precious | tee outside/file outside/folder/file kept >/dev/null
-ln -s "$work/outside" out/link
-ln -s ../../outside/file out/runs/linked
-mkdir out/deep && ln -s "$work/outside/folder" out/deep/link
-touch "out/a b" out/-rf
-cat >>out/manifest.txt <<END
-$work/kept
-/$work/kept
-../kept
-runs/../../kept
-link/file
-link/folder/file
-deep/link/file
-deep/./link/file
-runs
-..
-.
-
-runs/linked
--rf
-a b
-\$(touch "$work/carried-out")
-*
-END
-run "a hostile manifest" some
-expect "outside" "outside/file outside/folder/file" "$(find outside -type f | sort | paste -sd ' ' -)"
-expect "above" precious "$(cat kept)"
-expect "what the manifest says is carried out literally" "" "$(find "$work" -name 'carried-out' -o -name '-rf' -o -name 'a b')"
-expect "a link is removed, and not what it leads to" precious "$(cat outside/file)"
-expect "what it made" "$(echo "$made deep/link link" | tr ' ' '\n' | sort | paste -sd ' ' -)" "$(files | tr ' ' '\n' | sort | paste -sd ' ' -)"
+expect "the status of a run that fails" 1 "$status"
 mv out/manifest.txt outside/manifest.txt
 ln -s "$work/outside/manifest.txt" out/manifest.txt
 refuse 2 "has no manifest.txt of bench/some.sh" some
 rm out/manifest.txt && mv outside/manifest.txt out/manifest.txt
 mv out/runs outside/runs && ln -s "$work/outside/runs" out/runs
 refuse 2 "runs or plots in it is a link; nothing was touched" some
-expect "behind the link" "first second" "$(ls outside/runs | paste -sd ' ' -)"
+expect "behind the link" "first" "$(ls outside/runs | paste -sd ' ' -)"
 rm -r out
 
 # ---- one at a time -------------------------------------------------------------------------------------
@@ -152,15 +114,11 @@ STOP=1 "$work/some.sh" --out new/deep >out.txt 2>err.txt || status=$?
 mkdir empty
 STOP=1 "$work/some.sh" --out empty >out.txt 2>err.txt || true
 run "an empty folder that was there" "$work/some.sh" --out empty
-# A command that was ended while it wrote the manifest, at two moments.
-mkdir unfinished
-: >unfinished/.manifest.Ab3dEf
-head -n 1 empty/manifest.txt >unfinished/.manifest.Gh1jKl
-run "unfinished manifests" "$work/some.sh" --out unfinished
-expect "unfinished manifests" "$made" "$(files unfinished)"
-expect "none is left" "" "$(find unfinished -name '.manifest.*')"
-mkdir theirs
-echo notes >theirs/.manifest.Mn2oPq
+# A command that was killed while it began the manifest.
+mkdir unfinished && : >unfinished/manifest.txt
+run "an unfinished manifest" "$work/some.sh" --out unfinished
+expect "an unfinished manifest" "$made" "$(files unfinished)"
+mkdir theirs && : >theirs/manifest.txt && echo notes >theirs/notes
 refuse 2 "is not empty and has no manifest.txt" "$work/some.sh" --out theirs
-expect "a file of the user" notes "$(cat theirs/.manifest.Mn2oPq)"
+expect "files of the user" "manifest.txt notes" "$(files theirs)"
 tally results_folder

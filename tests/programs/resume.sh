@@ -12,13 +12,13 @@ source bench/compare/runs.sh
 source bench/compare/section.sh
 command_name=bench/some.sh
 work=$(mktemp -d) out=$work/results
-# open: new results; and what a command does at its end happens here, too
-open() {
+open() { # new results
     open_section table.csv
-    trap 'close_results; rm -rf "$work"' EXIT
+    trap 'rm -rf "$work"' EXIT
 }
 asked="bench/some.sh --quick"
 failures=0
+claim_results
 
 expect() { # WHAT WANTED FOUND
     [[ $2 == "$3" ]] || { echo "FAILED: $1: '$3', not '$2'" && failures=$((failures + 1)); }
