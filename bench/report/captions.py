@@ -147,7 +147,8 @@ def buckets(results):
     ms = best.number("step_ms_p50")
     ends = [row for row in (every[0], every[-1]) if row is not best]
     known = [row for row in ends if row in rows]
-    text = f"Over {results.link} DDP's step of {deep_network(results)} on 2 devices is shortest with buckets of {best['cap_mb']} MB, {ms:.2f} ms"
+    of = ", of the sizes that were not disturbed," if len(rows) < len(every) else ""
+    text = f"Over {results.link} DDP's step of {deep_network(results)} on 2 devices is{of} shortest with buckets of {best['cap_mb']} MB, {ms:.2f} ms"
     for row in known:
         text += f"; with {row['cap_mb']} MB it takes {100 * (row.number('step_ms_p50') / ms - 1):.0f} % more"
     lost = len(every) - len(rows)

@@ -30,7 +30,7 @@ DEVICE_0 = ("scatter", "replicate", "gather", "reduce")
 
 # The page: colours by day and by night.
 PAGE = {"ink": ("#222", "#ddd"), "paper": ("#fff", "#16181c"), "faint": ("#f5f5f5", "#24272d"), "line": ("#ddd", "#444"),
-        "grey": ("#999", "#777"), "link": ("#0058a3", "#7cc0f0")}
+        "grey": ("#767676", "#8c8c8c"), "link": ("#0058a3", "#7cc0f0")}
 
 # CSS for what gnuplot wrote in a colour that a dark page would swallow: selector: declaration.
 DARK_FIGURE = {

@@ -68,7 +68,7 @@ class Look(unittest.TestCase):
             self.assertIn(f'strategy eq "{strategy}" ? "{look.COLOURS[colour]}"', look.gnuplot())
         for k, what in enumerate(("colour", "dash", "mark")):
             self.assertEqual(len({one[k] for one in look.STRATEGIES.values()}), len(look.STRATEGIES), what)
-        self.assertIn("--grey: #999;", look.css())
+        self.assertIn("--grey: #767676;", look.css())
 
 
 if __name__ == "__main__":

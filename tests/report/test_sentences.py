@@ -280,7 +280,7 @@ class Links(unittest.TestCase):
 
     def test_disturbed_buckets(self):
         """A size that was disturbed is not the shortest; without both ends nothing is said of the curve."""
-        self.assertIn("with buckets of 1 MB, 10.00 ms;", self.buckets(12, 10, 5, 13, lost=[4]))
+        self.assertIn("2 devices is, of the sizes that were not disturbed, shortest with buckets of 1 MB, 10.00 ms;", self.buckets(12, 10, 5, 13, lost=[4]))
         self.assertTrue(self.buckets(12, 10, 5, 13, lost=[4]).endswith("is a U: both ends lie above its lowest point, with quartiles apart (1 of 4 sizes disturbed)."))
         self.assertTrue(self.buckets(12, 10, 11, 13, lost=[25]).endswith("; with 0 MB it takes 20 % more. Whether the curve is a U is not known (1 of 4 sizes disturbed)."))
         self.assertEqual(self.buckets(12, 10, 11, 13, lost=[0, 4, 25]), "Disturbed by other work; no conclusion.")
