@@ -10,7 +10,7 @@
 #   memory   what a device holds of gpt-small, gpt2 and gpt2-xl on 2, 4 and 8 devices under all five strategies, by
 #            --dry-run, beside formulas; gpt-small is trained, too, and the bytes that DDP and FSDP move are counted
 #   sharded  gpt-small's step on two devices, FSDP's and DDP's in turns, through memory and over a link of 10 Gbit/s, where
-#            the gathers that pass beside computing are counted
+#            the gathers that pass beside computing are counted, without and with --unshard-in-step
 #
 # Writes scaling.csv, scaling-batches.csv, scaling-memory.csv, scaling-traffic.csv, scaling-sharded.csv, four figures, section.md and
 # section.html, which bench/compare.sh's report brings in. The exit status is 0 only if what was trained took the dry
@@ -153,6 +153,7 @@ shard_round() {
     shard "shard-ddp-$1" ddp
     shard "shard-fsdp-$1" fsdp
     shard "shard-link-$1" fsdp --link $middle,20 --trace "$out/runs/shard-link-$1/trace.json"
+    shard "shard-early-$1" fsdp --link $middle,20 --trace "$out/runs/shard-early-$1/trace.json" --unshard-in-step
 }
 
 all_rounds() {

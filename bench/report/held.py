@@ -21,7 +21,7 @@ from .traces import read_events
 HEAD = ["model", "strategy", "world_size", "parameters", "root", "unit", "dry_bytes", "computed_bytes", "formula_bytes", "held"]
 MOVED = ["strategy", "world_size", "bytes", "formula_bytes", "to_ddp", "held"]
 SHARDED = ["round", "ddp_ms", "fsdp_ms", "fsdp_over_ddp", "link_ms", "computing_ms", "gathers_ms", "first_ms",
-           "exposed_first_ms", "exposed_ms", "hidden", "hidden_later", "disturbed"]
+           "exposed_first_ms", "exposed_ms", "hidden", "hidden_later", "early_ms", "hidden_early", "disturbed"]
 WITHIN = 0.03
 FOUR = ("dp", "ddp", "zero1", "fsdp")
 
@@ -88,11 +88,11 @@ def moved_rows(results):
 
 
 def gathers_of(events, warm_up):
-    """Medians over the steps, in ms, of rank 0: computing; gathering; of that the first two, the root's and the first block's, before which
-    nothing computes; waiting for the first two; and waiting for the others."""
+    """Medians over the steps, in ms, of rank 0: computing; gathering; of that the first two, the root's and the first block's; waiting for
+    the first two; and waiting for the others. A step begins with the optimizer, in which the next forward's gathers may be started."""
     spans = [(e["name"], e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X" and e["pid"] == 0]
-    ends, steps = sorted(end for name, _, end in spans if name == "optimizer")[warm_up - 1:], []
-    for begin, end in zip(ends, ends[1:]):
+    begins, steps = sorted(begin for name, begin, _ in spans if name == "optimizer")[warm_up - 1:], []
+    for begin, end in zip(begins, begins[1:]):
         here = [span for span in spans if begin <= span[1] < end]
         gathers, waits = (sorted(span[1:] for span in here if span[0] == name) for name in ("all_gather", "exposed"))
         waited = [sum(max(0, min(stop, other_stop) - max(start, other)) for other, other_stop in waits) for start, stop in gathers]
@@ -103,14 +103,17 @@ def gathers_of(events, warm_up):
 
 
 def sharded_rows(results, warm_up):
-    """Rows of scaling-sharded.csv. hidden: the share of all gathers; hidden_later: of those but the first two."""
+    """Rows of scaling-sharded.csv. hidden: the share of all gathers; hidden_later: of those but the first two; hidden_early: of all, with
+    --unshard-in-step."""
     rows = []
     for turn in range(1, int(results.number("sharded")) + 1):
-        runs = [f"shard-{name}-{turn}" for name in ("ddp", "fsdp", "link")]
-        ddp, fsdp, link = (median([row.number("step_ms") for row in results.steps(run) if row.number("step") >= warm_up]) for run in runs)
-        computing, gathers, first, exposed_first, exposed = gathers_of(read_events(results.folder / "runs" / runs[2] / "trace.json"), warm_up)
-        shares = ((whole - waited) / min(computing, whole) for whole, waited in ((gathers, exposed_first + exposed), (gathers - first, exposed)))
-        rows.append([turn, *(f"{value:.4f}" for value in (ddp, fsdp, fsdp / ddp, link, computing, gathers, first, exposed_first, exposed, *shares)),
+        runs = [f"shard-{name}-{turn}" for name in ("ddp", "fsdp", "link", "early")]
+        ddp, fsdp, link, early = (median([row.number("step_ms") for row in results.steps(run) if row.number("step") >= warm_up]) for run in runs)
+        of_link, of_early = (gathers_of(read_events(results.folder / "runs" / run / "trace.json"), warm_up) for run in runs[2:])
+        computing, gathers, first, exposed_first, exposed = of_link
+        shares = [(whole - waited) / min(computes, whole) for computes, whole, waited in (
+            (computing, gathers, exposed_first + exposed), (computing, gathers - first, exposed), (*of_early[:2], sum(of_early[3:])))]
+        rows.append([turn, *(f"{value:.4f}" for value in (ddp, fsdp, fsdp / ddp, link, *of_link, *shares[:2], early, shares[2])),
                      int(results.is_disturbed(*runs))])
     return rows
 
@@ -166,11 +169,12 @@ def moved_table(rows):
 def sharded_sentence(rows, gbit):
     """The medians over the rounds that nothing disturbed; over all, and said so, where these are fewer than half."""
     counted, lost = settled(rows, lambda row: row.is_true("disturbed"))
-    ratio, hidden, later, gathers, first, computing = (
+    ratio, hidden, later, gathers, first, computing, early = (
         median([row.number(name) for row in counted])
-        for name in ("fsdp_over_ddp", "hidden", "hidden_later", "gathers_ms", "first_ms", "computing_ms"))
+        for name in ("fsdp_over_ddp", "hidden", "hidden_later", "gathers_ms", "first_ms", "computing_ms", "hidden_early"))
     most = (gathers - first) / min(computing, gathers)
     text = (f"Through memory FSDP's step takes {ratio:.2f} times as long as DDP's (aim: at most 1.15). Over {gbit} Gbit/s {100 * hidden:.0f} % of its "
-            f"{gathers:.2f} ms of gathers are hidden behind {computing:.2f} ms of computing (aim: at least 85 %). Before the root's and the first block's, "
-            f"{first:.2f} ms, nothing computes, so that at most {100 * most:.0f} % can be; of the others {100 * later:.0f} % are hidden.")
+            f"{gathers:.2f} ms of gathers are hidden behind {computing:.2f} ms of computing. Before the root's and the first block's, {first:.2f} ms, "
+            f"nothing computes, so that at most {100 * most:.0f} % can be; of the others {100 * later:.0f} % are hidden. With --unshard-in-step, "
+            f"where those two begin in the optimizer's step, {100 * early:.0f} % of all are (aim: at least 85 %).")
     return text + (" Most rounds were disturbed by other work." if lost else "")

@@ -83,7 +83,7 @@ static const BitsRow ROWS[] = {
     {"optimizer|lr|momentum|nesterov|weight-decay|betas|eps|clip-grad-norm|schedule|warmup-steps|"
      "warmup-start|step-every|gamma|power", BITS_NEVER, NULL,
      "computed from reduced gradients, which are equal", NULL},
-    {"zero-optimizer|units|no-reshard-after-forward", BITS_NEVER, NULL,
+    {"zero-optimizer|units|no-reshard-after-forward|unshard-in-step", BITS_NEVER, NULL,
      "each element is summed in rank order and stepped once, by the same operations", NULL},
     {"backend|bucket-cap-mb|no-overlap|no-gradient-as-bucket-view", BITS_NEVER, NULL,
      "an element is summed in rank order, at any time and over any backend", NULL},

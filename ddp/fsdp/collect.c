@@ -14,8 +14,11 @@ enum { STATES = 2 };
 
 // OptimizerSharding.apply: every shard is a whole parameter to the optimizer.
 static void apply(void *state) {
-    const ShardedOptimizer *self = state;
-    optimizer_apply(self->sharding.optimizer);
+    ShardedOptimizer *self = state;
+    if (self->ahead && self->ahead->now.count > 0 && self->error.status == STATUS_OK)
+        (void)ahead_step(self->ahead, &self->error);
+    else
+        optimizer_apply(self->sharding.optimizer);
 }
 
 static void add_up(void *state, int64_t *values, size_t count) {
@@ -38,7 +41,10 @@ OptimizerSharding *sharded_optimizer(ShardedOptimizer *self, Module *root, Proce
 }
 
 OptimizerSharding *fsdp_sharding(Module *root) {
-    return sharded_optimizer(&fsdp_of(root)->optimizer, root, fsdp_group(root));
+    Fsdp *fsdp = fsdp_of(root);
+    const FsdpConfig *config = &fsdp->root->config;
+    fsdp->optimizer.ahead = config->overlap && config->unshard_in_step ? fsdp : NULL;
+    return sharded_optimizer(&fsdp->optimizer, root, fsdp->group);
 }
 
 // ---- whole tensors ------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ typedef struct ShardedOptimizer {
     ProcessGroup *group;
     OptimizerSharding sharding;
     OptimizerPart *parts; // [parameters] of `sharding`: all elements of each shard; NULL: not open
+    struct Fsdp *ahead;   // the model whose step gathers for the next forward; NULL: none
     Error error;          // of a sum, whose function has no status
 } ShardedOptimizer;
 

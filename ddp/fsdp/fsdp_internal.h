@@ -5,7 +5,8 @@
  *     slots      whole weights or whole gradients of one unit, each as large as the largest unit's
  *                (the root has its own)
  *     arriving   [W, gather_room]: the pieces of the unit that is being gathered
- *     leaving    [W, reduce_room]: the pieces of the gradients that are being reduced
+ *     leaving    [W, reduce_room]: the pieces of the gradients that are being reduced; between a
+ *                step and the next backward, of a second unit that is being gathered
  *
  * A *piece* is what one rank contributes to a unit's collective: its shards of all parameters, one
  * after another, each padded to the rows of rank 0's. So a gathered parameter is contiguous in rank
@@ -82,6 +83,7 @@ typedef struct FsdpMove {
     FsdpUnit *unit; // NULL: none
     PgWork *work;
     size_t first, count;
+    float *memory; // of a gather: arriving or leaving, [W, count]
 } FsdpMove;
 
 struct Fsdp {
@@ -101,6 +103,7 @@ struct Fsdp {
     Slice *slices; // scratch: [parameters of the largest unit]
 
     FsdpMove gathering, reducing;
+    FsdpMove second;     // the gather behind `gathering` in the queue, in `leaving`
     FsdpOrder last, now; // units entered in the last forward of the root, and in this one
     FsdpOrder left;      // units left by recorded forwards since the last backward
 };
@@ -129,6 +132,8 @@ void unit_show_gradients(FsdpUnit *unit);
 // drops its result. 0, or -1 with err filled.
 int unit_start_gather(FsdpUnit *unit, Error *err);
 int unit_gather(FsdpUnit *unit, Error *err);
+// As unit_start_gather, behind the gather in flight, if any. Precondition: nothing is reduced.
+int unit_start_second(FsdpUnit *unit, Error *err);
 // Starts reducing the unit's whole gradients, which are freed. Precondition: sharded. Completes the
 // reduction in flight, if any. 0, or -1 with err filled.
 int unit_start_reduce(FsdpUnit *unit, Error *err);
@@ -145,6 +150,9 @@ int ahead_after_forward(FsdpUnit *unit, const Tape *tape, bool was_whole, size_t
                         Error *err);
 int ahead_before_backward(FsdpUnit *unit, size_t place, Error *err);
 int ahead_after_backward(FsdpUnit *unit, Error *err);
+// An optimizer's step, which starts the first gathers of the next forward as soon as it has updated
+// their units. Precondition: a forward has run.
+int ahead_step(Fsdp *fsdp, Error *err);
 
 // ---- fully_shard.c ----------------------------------------------------------------------------
 

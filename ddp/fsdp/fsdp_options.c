@@ -18,6 +18,9 @@ void fsdp_options(Options *options, FsdpOptions *fsdp, DdpOptions *ranks) {
                        "what is gathered at a time: the model's blocks, its layers, or everything");
     options_add_flag(options, "no-reshard-after-forward", &fsdp->keep_whole,
                      "keep weights from forward to backward: fewer bytes moved, more memory");
+    options_add_flag(options, "unshard-in-step", &fsdp->config.unshard_in_step,
+                     "gather the root and its first unit from the optimizer on, not from "
+                     "the next forward");
     options_add_flag(options, "sync-batch-norm", &fsdp->sync_batch_norm,
                      "batch norm over the rows of all ranks (SyncBatchNorm)");
     options_add_string(options, "wrapper", &fsdp->wrapper, "FILE",
@@ -30,12 +33,14 @@ int fsdp_options_check(FsdpOptions *fsdp, const Options *options, Error *err) {
     static const char WRAPPER[] = "--wrapper FILE decides that itself";
     const OptionUse uses[] = {
         {"no-overlap", false, WRAPPER},
-        {"no-reshard-after-forward", false, WRAPPER},
+        {"no-reshard-after-forward|unshard-in-step", false, WRAPPER},
     };
     ddp_options_derive(fsdp->ranks);
     fsdp->config.overlap = fsdp->ranks->config.overlap;
     fsdp->config.global_normalization = fsdp->ranks->config.global_normalization;
     if (fsdp->keep_whole) fsdp->config.reshard_after_forward = FSDP_RESHARD_NEVER;
+    if (!fsdp->config.overlap && fsdp->config.unshard_in_step)
+        return error_set(err, STATUS_USAGE, "--unshard-in-step has no effect: --no-overlap");
     if (!fsdp->wrapper) return 0;
     if (options_check_used(options, uses, sizeof uses / sizeof *uses, err) != 0) return -1;
     fsdp->own = own_file_load(fsdp->wrapper, "own_fsdp", OWN_FSDP_VERSION, sizeof(OwnFsdp), err);

@@ -54,7 +54,7 @@ typedef enum FsdpReshard {
     FSDP_RESHARD_ALWAYS,
 } FsdpReshard;
 
-// A unit has the config of its call, except overlap, which is the root's.
+// A unit has the config of its call, except overlap and unshard_in_step, which are the root's.
 typedef struct FsdpConfig {
     Device *device; // of the shards; NULL: the module's own
     FsdpReshard reshard_after_forward;
@@ -62,6 +62,10 @@ typedef struct FsdpConfig {
     // precision, are gathered in it, for half the bytes.
     Precision precision;
     bool overlap;
+    // A step of an optimizer with fsdp_sharding starts the next forward's first gathers, the root's
+    // and the first unit's, when it has updated these two. PyTorch: unshard(async_op=True) of both
+    // after the step. From the step to that forward nothing else may write weights.
+    bool unshard_in_step;
     bool global_normalization; // gradients are summed, not averaged (DdpConfig)
 } FsdpConfig;
 

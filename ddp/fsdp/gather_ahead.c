@@ -4,6 +4,8 @@
  *                after the root's: start gathering the last unit again, beside the loss
  *     backward   unit t: wait for its weights; start gathering unit t - 1 of this forward
  *                after it: start reducing its gradients, free its weights and gradients
+ *     step       if unshard_in_step: update the root and the unit after it; start gathering both
+ *                and update the others
  *
  * A wrong prediction costs a gather and nothing else: the weights that were not asked for are
  * dropped. All ranks predict the same, because they run the same forwards.
@@ -92,4 +94,36 @@ int ahead_after_backward(FsdpUnit *unit, Error *err) {
     const bool reduces = unit->gradients && unit->fsdp->sync && is_complete(unit);
     unit_reshard(unit);
     return reduces ? unit_start_reduce(unit, err) : 0;
+}
+
+// ---- step -------------------------------------------------------------------------------------
+
+static bool owns(const FsdpUnit *unit, const Tensor *tensor) {
+    for (size_t i = 0; i < unit->count; i++)
+        if (unit->parameters[i].tensor == tensor) return true;
+    return false;
+}
+
+// Updates the parameters of the root and of the unit `second`, or those of the others.
+static void apply_to(Fsdp *fsdp, const FsdpUnit *second, bool others) {
+    Optimizer *optimizer = fsdp->optimizer.sharding.optimizer;
+    OptimizerPart *parts = fsdp->optimizer.parts;
+    for (size_t i = 0; i < optimizer->parameters.count; i++) {
+        const Tensor *tensor = optimizer->parameters.items[i].tensor;
+        const bool first = owns(fsdp->root, tensor) || owns(second, tensor);
+        parts[i].count = first == others ? 0 : tensor_count(tensor);
+    }
+    optimizer_apply(optimizer);
+    for (size_t i = 0; i < optimizer->parameters.count; i++)
+        parts[i].count = tensor_count(optimizer->parameters.items[i].tensor);
+}
+
+// `now` is the order of the last forward. Nothing is reduced between a step and a backward.
+int ahead_step(Fsdp *fsdp, Error *err) {
+    FsdpUnit *second = fsdp->now.count > 1 ? fsdp->now.units[1] : fsdp->root;
+    apply_to(fsdp, second, false);
+    const int failed = unit_start_gather(fsdp->root, err) != 0 ||
+                       (second != fsdp->root && unit_start_second(second, err) != 0);
+    apply_to(fsdp, second, true);
+    return failed ? -1 : 0;
 }

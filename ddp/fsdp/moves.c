@@ -3,9 +3,10 @@
  *     gather   shards -> this rank's piece of `arriving` -> all_gather -> the slot, by parameter
  *     reduce   the slot -> `leaving`, by rank -> reduce_scatter -> the shards' gradients
  *
- * Both collectives run in place. At most one gather and one reduction are in flight. Of a unit
- * whose pieces do not fit, a gather starts with the first part, and a reduction ends with the last
- * one in flight; the other parts are moved one by one.
+ * Both collectives run in place. At most one gather and one reduction are in flight; after a step,
+ * two gathers, the second one in `leaving`. Of a unit whose pieces do not fit, a gather starts with
+ * the first part, and a reduction ends with the last one in flight; the other parts are moved one
+ * by one.
  */
 #include "common/base/memory.h"
 #include "ddp/fsdp/fsdp_internal.h"
@@ -74,15 +75,17 @@ static void read_piece(const FsdpUnit *unit, const FsdpMove *move, const float *
     kernels->slices->unpack(slices, listed, piece + begin);
 }
 
-static int start_part(FsdpUnit *unit, size_t first, Error *err) {
+static int start_part(FsdpMove *move, FsdpUnit *unit, size_t first, Error *err) {
     Fsdp *fsdp = unit->fsdp;
-    FsdpMove *move = &fsdp->gathering;
+    const bool second = move == &fsdp->second;
+    const size_t room = second ? fsdp->reduce_room : fsdp->gather_room;
     *move = (FsdpMove){.unit = unit,
                        .first = first,
-                       .count = smaller(fsdp->gather_room, unit->piece_words - first)};
-    float *mine = fsdp->arriving + (size_t)pg_rank(fsdp->group) * move->count;
+                       .count = smaller(room, unit->piece_words - first),
+                       .memory = second ? fsdp->leaving : fsdp->arriving};
+    float *mine = move->memory + (size_t)pg_rank(fsdp->group) * move->count;
     write_piece(move, mine);
-    const Collective gather = pg_all_gather(mine, fsdp->arriving, move->count, PG_F32);
+    const Collective gather = pg_all_gather(mine, move->memory, move->count, PG_F32);
     move->work = pg_start(fsdp->group, pg_of_bucket(gather, unit->number), err);
     if (!move->work) move->unit = NULL;
     return move->work ? 0 : -1;
@@ -96,16 +99,29 @@ static int wait_for_gather(Fsdp *fsdp, Error *err) {
 }
 
 int unit_start_gather(FsdpUnit *unit, Error *err) {
-    if (unit->weights || unit->count == 0 || unit->fsdp->gathering.unit) return 0;
-    return start_part(unit, 0, err);
+    FsdpMove *move = &unit->fsdp->gathering;
+    return unit->weights || unit->count == 0 || move->unit ? 0 : start_part(move, unit, 0, err);
 }
 
-// Drops a gather of another unit: the forward did not follow the order of the last one.
-static int drop_other(const FsdpUnit *unit, Error *err) {
-    FsdpMove *move = &unit->fsdp->gathering;
-    if (!move->unit || move->unit == unit) return 0;
-    if (wait_for_gather(unit->fsdp, err) != 0) return -1;
-    move->unit = NULL;
+int unit_start_second(FsdpUnit *unit, Error *err) {
+    Fsdp *fsdp = unit->fsdp;
+    if (!fsdp->gathering.unit) return unit_start_gather(unit, err);
+    return unit->weights || unit->count == 0 || fsdp->second.unit
+               ? 0
+               : start_part(&fsdp->second, unit, 0, err);
+}
+
+static void end_gather(Fsdp *fsdp) {
+    fsdp->gathering = fsdp->second;
+    fsdp->second = (FsdpMove){0};
+}
+
+// Drops gathers of other units: the forward did not follow the order of the last one.
+static int drop_others(Fsdp *fsdp, const FsdpUnit *unit, Error *err) {
+    while (fsdp->gathering.unit && fsdp->gathering.unit != unit) {
+        if (wait_for_gather(fsdp, err) != 0) return -1;
+        end_gather(fsdp);
+    }
     return 0;
 }
 
@@ -113,19 +129,19 @@ int unit_gather(FsdpUnit *unit, Error *err) {
     Fsdp *fsdp = unit->fsdp;
     FsdpMove *move = &fsdp->gathering;
     if (unit->weights || unit->count == 0) return 0;
-    if (drop_other(unit, err) != 0 || unit_start_gather(unit, err) != 0) return -1;
+    if (drop_others(fsdp, unit, err) != 0 || unit_start_gather(unit, err) != 0) return -1;
     unit->weights = slot_take(fsdp, unit);
     for (;;) {
         if (wait_for_gather(fsdp, err) != 0) break;
         for (int r = 0; r < pg_size(fsdp->group); r++)
-            read_piece(unit, move, fsdp->arriving + (size_t)r * move->count, (size_t)r);
+            read_piece(unit, move, move->memory + (size_t)r * move->count, (size_t)r);
         const size_t done = move->first + move->count;
-        move->unit = NULL;
         if (done == unit->piece_words) {
+            end_gather(fsdp);
             unit_show_whole(unit);
             return 0;
         }
-        if (start_part(unit, done, err) != 0) break;
+        if (start_part(move, unit, done, err) != 0) break;
     }
     slot_return(fsdp, unit->weights);
     unit->weights = NULL;
@@ -219,6 +235,8 @@ static void define_gradients(FsdpUnit *unit) {
 
 int unit_start_reduce(FsdpUnit *unit, Error *err) {
     Fsdp *fsdp = unit->fsdp;
+    const bool arrives = fsdp->second.unit || fsdp->gathering.memory == fsdp->leaving;
+    if (arrives && drop_others(fsdp, NULL, err) != 0) return -1; // in the memory of gradients
     if (reduce_finish(fsdp, err) != 0) return -1;
     const size_t words = plan_reduce(unit);
     for (size_t first = 0; first < words; first += fsdp->reduce_room)
@@ -233,8 +251,8 @@ int unit_start_reduce(FsdpUnit *unit, Error *err) {
 
 void moves_drop(Fsdp *fsdp) {
     Error ignored = {0};
-    FsdpMove *const moves[] = {&fsdp->gathering, &fsdp->reducing};
-    for (int i = 0; i < 2; i++) {
+    FsdpMove *const moves[] = {&fsdp->gathering, &fsdp->second, &fsdp->reducing};
+    for (int i = 0; i < 3; i++) {
         if (moves[i]->unit) (void)pg_work_wait(moves[i]->work, NULL, NULL, &ignored);
         *moves[i] = (FsdpMove){0};
     }

@@ -20,7 +20,7 @@ typedef struct Case {
     const char *model;
     unsigned units; // bit i: child i is a unit, if it can be
     FsdpReshard reshard;
-    bool blocking, global, held, evaluates, frozen;
+    bool blocking, global, held, evaluates, frozen, early;
 } Case;
 
 // ---- DDP's bits ---------------------------------------------------------------------------------
@@ -37,6 +37,7 @@ static void shard_model(Rig *rig, Module *model, const Case *how) {
     config.overlap = !how->blocking;
     config.global_normalization = how->global;
     config.reshard_after_forward = how->reshard;
+    config.unshard_in_step = how->early;
     for (int i = 0; i < model->child_count; i++)
         if (how->units >> i & 1 && may_be_unit(model->children[i]))
             EXPECT(fully_shard(model->children[i], rig->group, &config, &rig->outcome->error) == 0);
@@ -154,7 +155,9 @@ static void same_as_ddp(ProcessGroup *group, const void *argument, Outcome *outc
     rig_wrap(&a, new_model(&a, how), &config);
     shard_model(rig, new_model(rig, how), how);
     Optimizer *whole = optimizer_create(a.model, &ADAMW);
-    Optimizer *shards = optimizer_create(rig->model, &ADAMW);
+    OptimizerConfig sharded = ADAMW;
+    if (how->early) sharded.sharding = fsdp_sharding(rig->model);
+    Optimizer *shards = optimizer_create(rig->model, &sharded);
     for (int step = 0; step < STEPS; step++) {
         train_ddp_step(&a, whole, how, step);
         train_fsdp_step(rig, shards, how, step);
@@ -163,8 +166,8 @@ static void same_as_ddp(ProcessGroup *group, const void *argument, Outcome *outc
     if (!how->evaluates) compare_buffers(rig, a.model, rig->model);
     optimizer_close(whole);
     optimizer_close(shards);
+    rig_close(rig); // first: a step's gathers may be in flight
     rig_close(&a);
-    rig_close(rig);
 }
 
 static void same_bits_as_ddp(void **state) {
@@ -184,7 +187,8 @@ static void same_bits_as_ddp(void **state) {
                                   .global = count % 2,
                                   .held = count % 7 == 2,
                                   .evaluates = count % 4 == 3,
-                                  .frozen = count % 11 == 5 && m != 3};
+                                  .frozen = count % 11 == 5 && m != 3,
+                                  .early = count % 3 != 1};
                 play_ranks(AS_THREADS, world, 60, same_as_ddp, &how, NULL);
                 if (layout == 1 && !UNDER_TSAN)
                     play_ranks(AS_PROCESSES, world, 60, same_as_ddp, &how, NULL);
@@ -353,6 +357,14 @@ static void watched_step(Rig *rig, Watch *watch) {
     EXPECT(fsdp_finish_backward(rig->model, NULL, err) == 0);
 }
 
+// A step starts the gathers of the root and of the first unit, in that order.
+static void expect_first_gathers(Rig *rig, const Fsdp *fsdp, const FsdpConfig *config) {
+    const bool starts = config->overlap && config->unshard_in_step;
+    EXPECT(fsdp->gathering.unit == (starts ? fsdp->root : NULL));
+    EXPECT(fsdp->second.unit == (starts ? fsdp->units[0] : NULL));
+    EXPECT(!starts || fsdp->gathering.memory != fsdp->second.memory);
+}
+
 // Besides its shards the device has the root's whole weights and gradients, and of two units the
 // weights and of two the gradients; each of the eight units is gathered while another computes.
 static void read_account(ProcessGroup *group, const void *argument, Outcome *outcome) {
@@ -362,15 +374,22 @@ static void read_account(ProcessGroup *group, const void *argument, Outcome *out
     watching = &watch;
     FsdpConfig config = fsdp_config_default();
     config.overlap = overlaps;
+    config.unshard_in_step = pg_size(group) == 3;
     rig->model = deep_model(rig->device);
     for (int i = 1; i <= LAYERS; i++)
         EXPECT(fully_shard(rig->model->children[i], group, &config, &outcome->error) == 0);
     EXPECT(fully_shard(rig->model, group, &config, &outcome->error) == 0);
     watch.fsdp = fsdp_of(rig->model);
+    OptimizerConfig sharded = ADAMW;
+    sharded.sharding = fsdp_sharding(rig->model);
+    Optimizer *optimizer = optimizer_create(rig->model, &sharded);
     const size_t shards = rig->device->bytes, root = IMAGE * WIDTH + WIDTH + WIDTH * CLASSES + 10;
     for (int step = 0; step < 3; step++) {
         watch.ahead = 0;
         watched_step(rig, &watch);
+        EXPECT(!watch.fsdp->second.unit);
+        optimizer_step(optimizer, 0.01);
+        expect_first_gathers(rig, watch.fsdp, &config);
     }
     const size_t units = 4 * UNIT, arena = (1 << 14) + UNIT / 8; // one block of activations
     const size_t limit = (2 * root + units + arena) * sizeof(float);
@@ -383,6 +402,7 @@ static void read_account(ProcessGroup *group, const void *argument, Outcome *out
     if (watch.ahead != ahead)
         problem(outcome, "a gather was pending at %zu looks, not %zu", watch.ahead, ahead);
     EXPECT(rig->device->bytes <= watch.most);
+    optimizer_close(optimizer);
     rig_close(rig);
 }
 
@@ -392,6 +412,57 @@ static void two_units_are_whole(void **state) {
     for (int i = 0; i < 2; i++)
         for (int world = 2; world <= 3; world++)
             play_ranks(AS_THREADS, world, 60, read_account, &overlaps[i], NULL);
+}
+
+// The output of the model for these factors, or of its child 1 for the second; no gradients.
+static float output_of(Rig *rig, Module *module, const float *factors) {
+    rig->tape->recording = false;
+    tape_reset(rig->tape);
+    const bool whole = module == rig->model;
+    Tensor *x = tape_input(rig->tape, DTYPE_F32, 1, (size_t[]){whole ? 3 : 1},
+                           whole ? factors : &factors[1]);
+    const Tensor *y = module_forward(module, rig->tape, x);
+    EXPECT(tape_error(rig->tape, &rig->outcome->error) == 0);
+    rig->tape->recording = true;
+    return y ? tensor_f32(y)[0] : NAN;
+}
+
+// Gathers that a step has started and the next forward does not use: of the first unit, where
+// forward uses the second unit only, enters it without the root, or uses no unit.
+static void mispredict(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    Rig self = rig_open(group, outcome), *rig = &self;
+    Error *err = &outcome->error;
+    (void)argument;
+    const Case how = {.units = 3, .early = true};
+    static const float all[] = {4, -8, 12}, second[] = {0, -8, 12}, none[] = {0, 0, 12};
+    shard_model(rig, toy_model(rig->device, 3, 1), &how);
+    const Fsdp *fsdp = fsdp_of(rig->model);
+    OptimizerConfig sharded = ADAMW;
+    sharded.sharding = fsdp_sharding(rig->model);
+    Optimizer *optimizer = optimizer_create(rig->model, &sharded);
+    for (int turn = 0; turn < 2; turn++) {
+        Module *module = turn == 0 ? rig->model : rig->model->children[1];
+        EXPECT(toy_backward(rig, rig->model, all, err) == 0);
+        EXPECT(fsdp_finish_backward(rig->model, NULL, err) == 0);
+        optimizer_step(optimizer, 0.01);
+        EXPECT(fsdp->second.unit && fsdp->second.unit->module == rig->model->children[0]);
+        const float ahead = output_of(rig, module, second);
+        EXPECT(ahead == output_of(rig, module, second));
+    }
+    EXPECT(toy_backward(rig, rig->model, all, err) == 0);
+    EXPECT(fsdp_finish_backward(rig->model, NULL, err) == 0);
+    optimizer_step(optimizer, 0.01);
+    EXPECT(toy_backward(rig, rig->model, none, err) == 0);
+    EXPECT(fsdp_finish_backward(rig->model, NULL, err) == 0);
+    EXPECT(!fsdp->gathering.unit || fsdp->gathering.memory != fsdp->leaving);
+    optimizer_close(optimizer);
+    rig_close(rig);
+}
+
+static void unused_gathers_are_dropped(void **state) {
+    (void)state;
+    for (int world = 1; world <= 3; world++)
+        play_ranks(AS_THREADS, world, 60, mispredict, NULL, NULL);
 }
 
 // ---- semantics ----------------------------------------------------------------------------------
@@ -502,10 +573,10 @@ static void differing_units_are_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits_as_ddp),          cmocka_unit_test(rows_are_those_of_chunk),
-        cmocka_unit_test(units_take_what_is_left),   cmocka_unit_test(two_units_are_whole),
-        cmocka_unit_test(gradients_accumulate),      cmocka_unit_test(refusals_name_the_module),
-        cmocka_unit_test(differing_units_are_named),
+        cmocka_unit_test(same_bits_as_ddp),           cmocka_unit_test(rows_are_those_of_chunk),
+        cmocka_unit_test(units_take_what_is_left),    cmocka_unit_test(two_units_are_whole),
+        cmocka_unit_test(unused_gathers_are_dropped), cmocka_unit_test(gradients_accumulate),
+        cmocka_unit_test(refusals_name_the_module),   cmocka_unit_test(differing_units_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,7 +102,7 @@ refuse 2 'defines own_ddp: run it by train_ddp --wrapper FILE' train_fsdp --wrap
 
 # Options that a file makes meaningless.
 cp "$files/sum_ring.c" "$files/dp_one_node.c" "$files/fsdp_tensors.c" .
-for option in --no-overlap --no-reshard-after-forward; do
+for option in --no-overlap --no-reshard-after-forward --unshard-in-step; do
     refuse 2 "$option has no effect: " train_fsdp --wrapper fsdp_tensors.c $option
 done
 for option in --no-overlap --no-broadcast-buffers '--comm-hook fp16' --static-graph --find-unused-parameters --zero-optimizer \

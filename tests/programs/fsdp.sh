@@ -36,6 +36,10 @@ tested() { grep -o 'test_loss=.*' out.txt; }
     [ -s ddp.text ] && cmp -s ddp.text fsdp.text || fail "the texts differ: $(diff ddp.text fsdp.text)"
     [ -s ddp.tested ] && cmp -s ddp.tested fsdp.tested || fail "tested: $(cat ddp.tested fsdp.tested)"
 
+    # With gathers in flight between steps, beside evaluation and checkpoints.
+    train train_fsdp 3 early $gpt --unshard-in-step --save-every 3
+    same ddp early
+
     # Steps 8 to 12 on two ranks, from the files of either program.
     for from in ddp fsdp; do
         for program in train_ddp train_fsdp; do
@@ -128,6 +132,7 @@ done
 
 one() { "$bin/train_fsdp" --steps 2 --no-eval "$@"; }
 refuse 2 '--sync-batch-norm has no effect: the model has no batch norm' one --sync-batch-norm
+refuse 2 '--unshard-in-step has no effect: --no-overlap' one --unshard-in-step --no-overlap
 refuse 2 'unknown option --zero-optimizer' one --zero-optimizer
 refuse 2 'unknown option --bucket-cap-mb' one --bucket-cap-mb 1
 run "a world of one" one --model mlp

@@ -26,6 +26,7 @@ ENOUGH = 500  # pairs, for each option and each condition to be met
 NOT_DRAWN = {
     "tf32": "GPUs only", "cuda-graph": "GPUs only", "fast-sums": "MPI only", "summary": "trains nothing",
     "units": "train_fsdp only (random_fsdp.py)", "no-reshard-after-forward": "train_fsdp only (random_fsdp.py)",
+    "unshard-in-step": "train_fsdp only (random_fsdp.py)",
     "wrapper": "the user's file (tests/own)", "all-reduce": "the user's file (tests/own)",
     "dry-run": "trains nothing", "evaluate": "trains nothing",
     "memory-limit": "ends a run or changes nothing (memory_limit.sh)"}

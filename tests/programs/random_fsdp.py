@@ -23,7 +23,7 @@ from random_bits import EQUAL, Pair, Programs, words, write_inputs
 ENOUGH, PROMISES = 300, 200
 DIMENSIONS = {
     "world": {2, 3, 4, 5, 6, 7}, "model": set("toy mlp convnet resnet20 segnet gpt".split()),
-    "units": {"blocks", "layers", "root"}, "overlap": {True, False}, "reshard": {True, False},
+    "units": {"blocks", "layers", "root"}, "overlap": {True, False}, "reshard": {True, False}, "early": {True, False},
     "accumulate": {True, False}, "amp": {"none", "bf16", "fp16"}, "clip": {True, False}, "resumed": {True, False},
     "normalize": {"average", "global"}, "sampler": {"blocked", "interleaved"}}
 
@@ -40,6 +40,8 @@ class FsdpPair(Pair):
         self.maybe(0.8, self.fsdp, "units", "blocks", "layers", "root")
         self.maybe(0.3, self.fsdp, "no-overlap")
         self.maybe(0.3, self.fsdp, "no-reshard-after-forward")
+        if "no-overlap" not in self.fsdp:
+            self.maybe(0.5, self.fsdp, "unshard-in-step")
 
     def batches(self):
         self.world = self.rng.randint(2, 7)
@@ -63,7 +65,7 @@ class FsdpPair(Pair):
     def dimensions(self):
         both, fsdp = self.both, self.fsdp
         return {"world": self.world, "model": both["model"], "units": fsdp.get("units", "blocks"),
-                "overlap": "no-overlap" not in fsdp, "reshard": "no-reshard-after-forward" not in fsdp,
+                "overlap": "no-overlap" not in fsdp, "reshard": "no-reshard-after-forward" not in fsdp, "early": "unshard-in-step" in fsdp,
                 "accumulate": both.get("accumulate-steps", 1) > 1, "amp": both.get("amp", "none"),
                 "clip": "clip-grad-norm" in both, "resumed": "resume" in both,
                 "normalize": both.get("normalize", "average"), "sampler": both.get("sampler", "interleaved"),
