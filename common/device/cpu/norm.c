@@ -2,10 +2,10 @@
  *
  * Memory decides the speed. Each pass takes a block of channels, image by image, with the channels'
  * sums side by side; the second pass goes backwards, because the last images are still in a cache.
- * Sums are in double, of values from which a typical one has been subtracted first: so a large mean
- * beside a small spread costs no digits. Sums of gradients are in float for SHORT additions. Where
- * other ranks hold a part of the batch, the passes are functions of their own: between them the
- * ranks exchange what they measured.
+ * Sums are in float for SHORT additions, and in double beyond them. From x a typical value is
+ * subtracted first: so a large mean beside a small spread costs no digits. Where other ranks hold a
+ * part of the batch, the passes are functions of their own: between them the ranks exchange their
+ * statistics.
  */
 #include "common/device/cpu/kernels.h"
 
@@ -40,39 +40,47 @@ typedef struct Sums {
     double first, second;
 } Sums;
 
-// ---- the sums of the forward pass --------------------------------------------------------------
+typedef struct PartialSums {
+    Wide first, second; // of the last `additions` vectors
+    int additions;
+    Sums before; // those and the elements after the last whole vector of a run
+} PartialSums;
 
-typedef struct PartialMoments {
-    Lanes sums[2], squares[2];
-    double sum, square; // of the elements after the last whole round of a run
-} PartialMoments;
-
-static Sums moments_of(const PartialMoments *partial) {
-    return (Sums){partial->sum + lanes_sum(partial->sums),
-                  partial->square + lanes_sum(partial->squares)};
+static inline void add_up(PartialSums *partial) {
+    partial->before.first += (double)wide_sum(&partial->first);
+    partial->before.second += (double)wide_sum(&partial->second);
+    partial->first = partial->second = (Wide){0};
+    partial->additions = 0;
 }
 
+static Sums sums_of(PartialSums *partial) {
+    add_up(partial);
+    return partial->before;
+}
+
+// ---- the sums of the forward pass --------------------------------------------------------------
+
 // Adds a run's x - shift, and its square.
-static inline void add_moments_of(PartialMoments *to, const float *x, double shift, size_t count) {
-    PartialMoments p = *to;
-    Lanes value;
+static inline void add_moments_of(PartialSums *to, const float *x, float shift, size_t count) {
+    PartialSums p = *to;
+    Wide value;
     size_t j = 0;
-    for (; j + LANES_ROUND <= count; j += LANES_ROUND)
-        for (size_t half = 0; half < 2; half++) {
-            lanes_load(&value, x + j + half * LANES);
-            value -= shift;
-            p.sums[half] += value;
-            p.squares[half] += value * value;
-        }
+    for (; j + WIDE <= count; j += WIDE) {
+        wide_load(&value, x + j);
+        value -= shift;
+        p.first += value;
+        p.second += value * value;
+        if (++p.additions == SHORT) add_up(&p);
+    }
     for (; j < count; j++) {
-        const double left = (double)x[j] - shift;
-        p.sum += left;
-        p.square += left * left;
+        const double left = (double)x[j] - (double)shift;
+        p.before.first += left;
+        p.before.second += left * left;
     }
     *to = p;
 }
 
-VECTORISED static void add_moments(const Block *block, const double *shift, PartialMoments *to) {
+VECTORISED static void add_moments(const Block *block, const float *shift, PartialSums *to) {
     const BatchNorm *norm = block->norm;
     for (size_t i = 0; i < norm->n; i++)
         for (size_t c = 0; c < block->channels; c++)
@@ -80,24 +88,6 @@ VECTORISED static void add_moments(const Block *block, const double *shift, Part
 }
 
 // ---- the sums of the backward pass -------------------------------------------------------------
-
-typedef struct PartialProducts {
-    Wide sums, products; // of the last `additions` vectors
-    int additions;
-    Sums before; // those and the elements after the last whole vector of a run
-} PartialProducts;
-
-static inline void add_up(PartialProducts *partial) {
-    partial->before.first += (double)wide_sum(&partial->sums);
-    partial->before.second += (double)wide_sum(&partial->products);
-    partial->sums = partial->products = (Wide){0};
-    partial->additions = 0;
-}
-
-static Sums products_of(PartialProducts *partial) {
-    add_up(partial);
-    return partial->before;
-}
 
 // gradient = 0 where y <= 0
 static inline void wide_mask(Wide *gradient, const float *y) {
@@ -109,17 +99,17 @@ static inline void wide_mask(Wide *gradient, const float *y) {
 
 // Adds a run's dy, masked by y unless that is NULL, and dy (x - mean). Inline: each caller below
 // gets a loop without that condition.
-static inline void add_products_of(PartialProducts *to, const float *x, const float *dy,
-                                   const float *y, float mean, size_t count) {
-    PartialProducts p = *to;
+static inline void add_products_of(PartialSums *to, const float *x, const float *dy, const float *y,
+                                   float mean, size_t count) {
+    PartialSums p = *to;
     Wide centered, gradient;
     size_t j = 0;
     for (; j + WIDE <= count; j += WIDE) {
         wide_load(&centered, x + j);
         wide_load(&gradient, dy + j);
         if (y) wide_mask(&gradient, y + j);
-        p.sums += gradient;
-        p.products += gradient * (centered - mean);
+        p.first += gradient;
+        p.second += gradient * (centered - mean);
         if (++p.additions == SHORT) add_up(&p);
     }
     for (; j < count; j++) {
@@ -131,7 +121,7 @@ static inline void add_products_of(PartialProducts *to, const float *x, const fl
 }
 
 VECTORISED static void add_products(const Block *block, const float *dy, const float *mean,
-                                    PartialProducts *to) {
+                                    PartialSums *to) {
     const BatchNorm *norm = block->norm;
     for (size_t i = 0; i < norm->n; i++)
         for (size_t c = 0; c < block->channels; c++) {
@@ -141,7 +131,7 @@ VECTORISED static void add_products(const Block *block, const float *dy, const f
 }
 
 VECTORISED static void add_masked_products(const Block *block, const float *dy, const float *mean,
-                                           PartialProducts *to) {
+                                           PartialSums *to) {
     const BatchNorm *norm = block->norm;
     for (size_t i = 0; i < norm->n; i++)
         for (size_t c = 0; c < block->channels; c++) {
@@ -251,19 +241,25 @@ static void store_running(const BatchNorm *norm, size_t i, Statistics of, double
     update_running(&norm->running_var[i], of.squares / (count - 1), norm->momentum); // unbiased
 }
 
+// A value near a channel's elements: the mean of its first run.
+static float near_value(const Block *block, size_t channel) {
+    const size_t count = block->norm->inner;
+    return (float)(cpu_sum(block->norm->x + run_at(block, 0, channel), count) / (double)count);
+}
+
 // Computes the statistics of a block's channels and stores mean and invstd.
 static void measure(const Block *block, Statistics *of) {
-    double shift[BLOCK] = {0}, count = count_of(block->norm);
-    PartialMoments partial[BLOCK] = {0};
-    for (size_t c = 0; c < block->channels; c++)
-        shift[c] = (double)block->norm->x[run_at(block, 0, c)];
+    const double count = count_of(block->norm);
+    float shift[BLOCK] = {0};
+    PartialSums partial[BLOCK] = {0};
+    for (size_t c = 0; c < block->channels; c++) shift[c] = near_value(block, c);
     add_moments(block, shift, partial);
     for (size_t c = 0; c < block->channels; c++) {
-        Sums sums = moments_of(&partial[c]);
+        Sums sums = sums_of(&partial[c]);
         double offset = sums.first / count; // how far the mean lies from the shift
         double squares = sums.second - offset * sums.first;
         if (squares < 0) squares = 0; // rounding can do that when all x are equal
-        of[c] = (Statistics){shift[c] + offset, squares};
+        of[c] = (Statistics){(double)shift[c] + offset, squares};
         store_statistics(block->norm, block->first + c, of[c], count);
     }
 }
@@ -294,9 +290,9 @@ static void store_parameters(const NormGradient *to, size_t i, Sums sums, float 
 
 static void multiply(const Block *block, const float *dy, const float *means, bool mask,
                      Sums *sums) {
-    PartialProducts partial[BLOCK] = {0};
+    PartialSums partial[BLOCK] = {0};
     (mask ? add_masked_products : add_products)(block, dy, means + block->first, partial);
-    for (size_t c = 0; c < block->channels; c++) sums[c] = products_of(&partial[c]);
+    for (size_t c = 0; c < block->channels; c++) sums[c] = sums_of(&partial[c]);
 }
 
 static void project_block(const Block *block, const float *dy, bool relu, const NormGradient *to,
