@@ -1,0 +1,8 @@
+#!/bin/sh
+# defaults.sh BIN_DIR: the measuring programs without arguments, with as many rounds and as large sizes as they have then.
+. "$(dirname "$0")/checks.sh"
+for program in bench_allreduce bench_step bench_scaling; do
+    run "$program" timeout 300 "$bin/$program"
+    [ -s out.txt ] || fail "$program printed nothing"
+done
+tally defaults
