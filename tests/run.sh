@@ -65,7 +65,7 @@ case $preset in
 # of a sanitizer, and `gpu_modules` looks at what is linked. `model_runs` measures networks of 25 to 335 million
 # parameters; `model` runs its programs, too.)
 asan)
-    jobs='compare|compare_mine|compare_interrupted|report_page|player|promises|scaling|measuring|paper|help|model_runs'
+    jobs='compare|compare_mine|compare_interrupted|player|promises|scaling|measuring|paper|help|model_runs'
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|installed.*|gpu_modules|tutorial_.*)\$"
     ;;
 # Numbers, atomics and processes; not scripts that read the build's files, or run tools and compilers. Why not
@@ -80,7 +80,7 @@ openmpi | mpich) set -- "$@" -L mpi ;; # the slow ones, too
 # would only be slow, and so would the kernels, the roundings and the files, which start no thread.
 tsan)
     jobs='training|allreduce|allreduce_section|promises|scaling|measuring|ranges|paper|segnet|checkpoint_kill|ddprun'
-    jobs="$jobs|chaos|compare|compare_mine|compare_interrupted|report_page|player|traces|help|bits|bits_table"
+    jobs="$jobs|chaos|compare|compare_mine|compare_interrupted|player|traces|help|bits|bits_table"
     jobs="$jobs|random_bits_quick|trainer_options|same_files|option_mixes|fsdp|random_fsdp_quick|memory_limit"
     jobs="$jobs|installed.*|gpu_modules|own_refused|zero_optimizer|text|dry_run|foreign_weights|manual.*|link|ladder"
     jobs="$jobs|model|model_runs|model_page|simulated|peers|scores|regress|not_regular|quiet_repetitions|results_folder"

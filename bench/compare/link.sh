@@ -51,13 +51,13 @@ link_run() {
         [[ $1 != timeline-link-* ]] || options+=(--link "$slow_link")
         [[ $strategy =~ ^(dp|fsdp)$ || $strategy$mine_like =~ ^mine(dp|fsdp)$ ]] || options+=(--bucket-cap-mb 1)
         [[ $kind == cpu ]] || options+=(--profile)
-        train "$1" "$strategy" 2 "${options[@]}" --steps 20 --trace "$out/trace-${1#timeline-}.json"
+        train "$1" "$strategy" 2 "${options[@]}" --steps "$traced_steps" --trace "$out/trace-${1#timeline-}.json"
         ;;
     overlap-*)
         [[ $what != fast ]] || options+=(--link $fast_link)
         [[ $what != slow ]] || options+=(--link "$slow_link")
         [[ $strategy == overlapped ]] || options+=(--no-overlap)
-        train "$1" ddp 2 "${options[@]}" --bucket-cap-mb 1 --steps 20 --trace "$out/trace-$what-$strategy.json"
+        train "$1" ddp 2 "${options[@]}" --bucket-cap-mb 1 --steps "$traced_steps" --trace "$out/trace-$what-$strategy.json"
         ;;
     esac </dev/null
 }

@@ -52,6 +52,7 @@ DARK_FIGURE = {
     'polygon[fill="rgb( 51,  34, 136)"]': "fill: #6f5fd0",  # loss
     '[stroke="rgb(  0, 114, 178)"]': "stroke: #3d95d6",
     '[color="rgb(  0, 114, 178)"]': "color: #3d95d6",
+    '[fill="rgb(0,102,75)"]': "fill: #2fa67f",
 }
 
 

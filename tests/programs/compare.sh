@@ -5,6 +5,7 @@
 bench=$(cd "$(dirname "$0")/../../bench" && pwd)
 . "$(dirname "$0")/checks.sh"
 needs_report
+bin=$("$bench/../tests/programs/steady.sh" "$bin" "$work/bin")
 
 # ---- names ---------------------------------------------------------------------------------------------
 nasty="a b;\$(touch x)'\""

@@ -3,6 +3,7 @@
 # go on; --resume makes only the others, and ends with what an undisturbed comparison finds.
 bench=$(cd "$(dirname "$0")/../../bench" && pwd)
 . "$(dirname "$0")/checks.sh"
+bin=$("$bench/../tests/programs/steady.sh" "$bin" "$work/bin")
 
 compare() { # FOLDER OPTION...: in a subshell, whose process becomes the comparison
     folder=$1

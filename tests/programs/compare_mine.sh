@@ -4,6 +4,7 @@
 top=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/checks.sh"
 needs_report
+bin=$("$top/tests/programs/steady.sh" "$bin" "$work/bin")
 own=$top/tests/own
 
 compare() { # STATUS FILE OPTION...: into out/
@@ -36,6 +37,10 @@ has out/throughput.svg '>yours<'
 has out/timeline.svg '>yours 1 main<'
 has out/phases.svg '>yours 2<'
 has out/buckets.svg '>yours<'
+checks=$((checks + 1)) status=0
+"$top/tests/programs/report_page.sh" "$bin" "$work/out" >page.txt 2>&1 || status=$?
+[ $status = 0 ] || [ $status = 77 ] || fail "the page: $(cat page.txt)"
+[ $status = 0 ] || echo "there is no chromium: no look at the page"
 compare 0 "$own/dp_packed.c" --only-equivalence
 has out.txt 'Yours: held in all 15 comparisons with train_dp.'
 has out/equivalence.csv ',dp:2,mine:2,'

@@ -4,6 +4,7 @@
 # are not looked at. What is said of them: tests/report/test_ladder.py.
 bench=$(cd "$(dirname "$0")/../../bench" && pwd)
 . "$(dirname "$0")/checks.sh"
+bin=$("$bench/../tests/programs/steady.sh" "$bin" "$work/bin")
 
 small="--model mlp --hidden 24,16 --data digits --turns 2 --rounds 2 --steps 2 --patience 0"
 ladder() { "$bench/ablation.sh" --bin "$bin" "$@"; }

@@ -5,6 +5,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 model=$here/../../bench/model
 . "$here/checks.sh"
 . "$here/easy_profile.sh"
+bin=$("$here/steady.sh" "$bin" "$work/bin")
 
 # The model beside real steps: a row for each link and strategy. (Times are not checked.)
 if [ "$(nproc)" -ge 2 ]; then

@@ -4,7 +4,6 @@
 # and sentences: tests/report/test_promises.py.
 set -euo pipefail
 export LC_ALL=C
-bin=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root"
 for part in compare/{devices,progress,results,runs,section,disturbed} promises/measure; do
@@ -12,6 +11,7 @@ for part in compare/{devices,progress,results,runs,section,disturbed} promises/m
 done
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
+bin=$(tests/programs/steady.sh "$1" "$out/bin")
 mkdir "$out/plots" "$out/runs"
 failures=0 resume=0 planning=0
 

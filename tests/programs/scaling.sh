@@ -3,11 +3,11 @@
 # that says other bytes than are trained with is seen. No time is judged. The sentences: tests/report/test_scaling.py.
 set -euo pipefail
 export LC_ALL=C
-bin=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root"
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
+bin=$("$root/tests/programs/steady.sh" "$1" "$out/bin")
 failures=0
 
 # expect WHAT WANTED GOT
@@ -59,17 +59,17 @@ if command -v gnuplot >/dev/null; then
 fi
 scale 0 --links "1 10 100" --worlds "2 3" --resume
 grep -q '^kept from before: step-fp16-2-60-1-1$' "$out/log" || expect "--resume" "a run that was kept" "$(cat "$out/log")"
+# A train_dp that holds more than its dry run said.
+rm "$bin/train_dp"
+printf '#!/bin/sh\n"%s" "$@" | sed "s/^peak_bytes=/&1/"\n' "$1/train_dp" >"$bin/train_dp"
+chmod +x "$bin/train_dp"
+rm -r "$results"/runs/hold-gpt-small-dp-2-dry
+scale 1 --links "1 10 100" --worlds "2 3" --resume
+scale 1 --only batches --memory-mb 20
+ln -sf "$1/train_dp" "$bin/train_dp"
 scale 0 --only links --links 10
 expect "--only links" "4 0" "$(find "$results/runs" -name 'step-*' | wc -l) $(find "$results" -name scaling-batches.csv | wc -l)"
 scale 2 --only batches --memory-mb 10000
 
-# A train_dp that holds more than it said.
-mkdir "$out/bin"
-for program in "$bin"/{train_single,train_ddp,train_fsdp,ddprun,bench_probe}; do ln -s "$program" "$out/bin"; done
-printf '#!/bin/sh\n"%s" "$@" | sed "s/^peak_bytes=/&1/"\n' "$bin/train_dp" >"$out/bin/train_dp"
-chmod +x "$out/bin/train_dp"
-bin=$out/bin
-scale 1 --only batches --memory-mb 20
-scale 1 --only memory
 echo "scaling: $failures failures"
 [[ $failures == 0 ]]
