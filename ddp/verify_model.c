@@ -55,7 +55,7 @@ static int exchange_texts(ProcessGroup *group, const char *text, size_t longest,
     size_t stride = longest + 1;
     char *mine = memory_zalloc(stride);
     char *all = memory_zalloc(stride * (size_t)pg_size(group));
-    memcpy(mine, text, strlen(text) + 1);
+    strcpy(mine, text);
     int status = pg_run(group, pg_all_gather(mine, all, stride, PG_U8), err);
     if (status == 0) status = name_difference(all, stride, pg_size(group), err);
     free(mine);

@@ -122,7 +122,7 @@ static int read_master(Rendezvous *r, Error *err) {
     if (address && strlen(address) >= sizeof r->master_addr)
         return error_set(err, STATUS_USAGE, "MASTER_ADDR is longer than %zu bytes",
                          sizeof r->master_addr - 1);
-    if (address) memcpy(r->master_addr, address, strlen(address) + 1);
+    if (address) strcpy(r->master_addr, address);
     r->master_port = DEFAULT_PORT;
     return read_optional("MASTER_PORT", 1, INIT_PORT_MAX, &r->master_port, err);
 }
@@ -132,7 +132,7 @@ int init_read_token(char token[STORE_TOKEN_MAX + 1], Error *err) {
     if (text && strlen(text) > STORE_TOKEN_MAX)
         return error_set(err, STATUS_USAGE, "DDPRUN_TOKEN is longer than %d bytes",
                          STORE_TOKEN_MAX);
-    if (text) memcpy(token, text, strlen(text) + 1);
+    if (text) strcpy(token, text);
     return 0;
 }
 

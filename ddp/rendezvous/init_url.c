@@ -131,7 +131,7 @@ static int take_file(Rendezvous *r, const Url *url, Error *err) {
                          url->authority, url->whole);
     if (!url->path[0])
         return error_set(err, STATUS_USAGE, "file:// rendezvous: path missing (%s)", url->whole);
-    memcpy(r->file_path, url->path, strlen(url->path) + 1);
+    strcpy(r->file_path, url->path);
     return 0;
 }
 

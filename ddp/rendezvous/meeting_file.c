@@ -146,7 +146,7 @@ static int check_guest(const MeetingFile *f, const char *line, Error *err) {
     char boot[48], host[72], my_boot[48], my_host[72], left[32];
     if (sscanf(line, "joined %d %d %llu %47s %71s", &rank, &pid, &start, boot, host) != 5) return 0;
     snprintf(left, sizeof left, "\nleft %d\n", rank);
-    if (strstr(f->log, left)) return 0;
+    if (strstr(line, left)) return 0; // behind this line: a rank may leave, and join again
     machine_boot_id(my_boot, sizeof my_boot);
     machine_name(my_host, sizeof my_host);
     bool same_boot = strcmp(boot, my_boot) == 0;

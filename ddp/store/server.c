@@ -496,7 +496,7 @@ StoreServer *store_serve(const char *host, int port, const char *token, Error *e
     StoreServer *server = memory_zalloc(sizeof *server);
     server->stop_fd = server->epoll_fd = -1;
     server->table = store_table_open();
-    memcpy(server->token, token, strlen(token) + 1);
+    strcpy(server->token, token);
     size_t room = raise_descriptor_limit();
     room = room > (size_t)4 * DESCRIPTORS_KEPT ? room - DESCRIPTORS_KEPT - STRANGERS_MAX : room / 2;
     server->client_limit = room < CLIENTS_MAX ? room : CLIENTS_MAX;

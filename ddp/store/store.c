@@ -147,7 +147,7 @@ Store *store_connect(const char *host, int port, const char *token, double timeo
     store->host = memory_format("%s", host);
     store->port = port;
     store->timeout_s = timeout_s;
-    memcpy(store->token, token, strlen(token) + 1);
+    strcpy(store->token, token);
     store->message = memory_zalloc(STORE_MESSAGE_MAX);
     if (connect_until(store, err) == 0) return store;
     store_close(store);

@@ -19,9 +19,8 @@ static void end(void *self) { (void)self; }
 void *reducer_create(void *, ...);
 void no_such_function(void *);
 static void *make(Module *model, ProcessGroup *group, ReduceOp op, size_t bytes, Error *err) {
-    (void)op, (void)bytes;
     $2
-    return error_null(err, STATUS_FAILED, "opened");
+    return error_null(err, STATUS_FAILED, "opened: %s, %zu bytes", op == PG_AVG ? "average" : "sum", bytes);
 }
 $3
 END
@@ -44,11 +43,12 @@ ddp_file undeclared.c 'not_declared(model);' "$own_ddp"
 refuse 2 'implicit declaration of function' $wrapper undeclared.c
 ddp_file good.c 'puts("no luck");' "$own_ddp"
 CC=there-is-none refuse 2 'the compiler there-is-none cannot be run' $wrapper good.c
-refuse 1 'error: opened' $wrapper good.c
+refuse 1 'error: opened: average, 26214400 bytes' $wrapper good.c # 25 MiB
 # CC may have words, and a file lie in a folder with a space.
 mkdir 'a folder'
 cp good.c 'a folder/my file.c'
-CC='env cc' refuse 1 'error: opened' train_ddp --steps 2 --wrapper 'a folder/my file.c'
+CC='env cc' refuse 1 'error: opened: sum, 524288 bytes' train_ddp --steps 2 --wrapper 'a folder/my file.c' --normalize global \
+    --bucket-cap-mb 0.5
 
 ddp_file none.c ';' ' '
 refuse 2 'none.c: defines none of own_dp, own_ddp, own_fsdp, own_all_reduce' $wrapper none.c
@@ -87,7 +87,7 @@ refuse 2 'linked.so: is linked with libddpc.so.9, which has the built-in wrapper
 
 # A shared object that is cut off anywhere is refused and does no harm.
 cc -shared -fPIC -I"$bin/../include" -I"$bin/../include/ddpc" -o whole.so good.c
-refuse 1 'error: opened' $wrapper whole.so
+refuse 1 'error: opened: average, 0 bytes' $wrapper whole.so --bucket-cap-mb 0
 bytes=$(wc -c <whole.so)
 for part in 0 4 63 64 200 1000 4096 $((bytes / 2)) $((bytes - 1)); do
     head -c "$part" whole.so >cut.so

@@ -193,6 +193,8 @@ static void row_89_busy_port(void **state) {
 
 // ---- 89: files that are not as they should be -----------------------------------------------
 
+enum { FILE_MAX = 65534 }; // bytes of the longest file
+
 static void write_file(const char *path, const char *text) {
     FILE *file = fopen(path, "w");
     assert_non_null(file);
@@ -202,7 +204,7 @@ static void write_file(const char *path, const char *text) {
 
 // A meeting at a file with this text fails, and leaves the file as it is.
 static void refuse_file(const char *path, const char *text, const char *says) {
-    char found[600] = "";
+    static char found[FILE_MAX + 2];
     Rendezvous me = {.rank = 0, .world_size = 2};
     snprintf(me.file_path, sizeof me.file_path, "%s", path);
     write_file(path, text);
@@ -217,12 +219,20 @@ static void refuse_file(const char *path, const char *text, const char *says) {
 static void row_89_file_is_something_else(void **state) {
     char *path = temp_folder_path(state, "m"), *link = temp_folder_path(state, "link");
     const char *title = "ddp.c meeting, world size 2\n";
-    char text[400];
+    static char text[FILE_MAX + 2];
     refuse_file(path, "hello\n", "this file holds something else");
+    for (size_t bytes = FILE_MAX; bytes <= FILE_MAX + 1; bytes++) {
+        memset(text, 'x', bytes);
+        memcpy(text, title, strlen(title));
+        refuse_file(path, text,
+                    bytes == FILE_MAX ? "all have left it" : "this file holds something else");
+    }
     refuse_file(path, "ddp.c meeting, world size 3\n", "world size is 3 there and 2 at rank 0");
     snprintf(text, sizeof text, "%sjoined 1 4 5 boot here\nleft 1\n", title);
     refuse_file(path, text, "is stale: all have left it");
-    snprintf(text, sizeof text, "%sjoined 1 4 5 other-boot other-host\n", title);
+    // A rank that has left, and came again.
+    snprintf(text, sizeof text, "%sjoined 1 4 5 b h\nleft 1\njoined 1 4 5 other-boot other-host\n",
+             title);
     refuse_file(path, text, "rank 1 is on other-host");
     assert_int_equal(symlink(path, link), 0);
     Rendezvous me = {.rank = 0, .world_size = 2};

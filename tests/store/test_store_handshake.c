@@ -18,6 +18,8 @@ typedef enum Trick {
     REFLECT, // sends everything back to who said it
     REPLAY,  // says what a store once said
     STALL,   // falls silent after the first answer
+    FOREIGN, // speaks another protocol, of which it says `said` bytes
+    NEWER,   // a store that answers with a status of a later version
 } Trick;
 
 typedef struct Record {
@@ -34,6 +36,7 @@ typedef struct Listener {
     size_t spoiled;        // RELAY: byte of what the store says that is passed on as 0xff; 0: none
     Record client, server; // what each said
     const Record *old_server; // REPLAY
+    size_t said;              // FOREIGN
     pthread_t thread;
 } Listener;
 
@@ -78,6 +81,10 @@ static void deceive(Listener *l, int client) {
     uint8_t hello[STORE_HELLO_BYTES], answer[STORE_ANSWER_BYTES] = STORE_MAGIC; // status STORE_DONE
     const uint8_t nonce[STORE_NONCE_BYTES] = "made up";
     hear(l, client, STORE_HELLO_BYTES);
+    if (l->trick == FOREIGN) {
+        raw_send(client, "SSH-2.0-OpenSSH", l->said);
+        return;
+    }
     store_write_hello(hello, nonce);
     if (l->trick == REFLECT) memcpy(hello, l->client.data, sizeof hello);
     if (l->trick == REPLAY) memcpy(hello, l->old_server->data, sizeof hello);
@@ -91,6 +98,7 @@ static void deceive(Listener *l, int client) {
     const uint8_t *heard = l->client.data + STORE_HELLO_BYTES;
     if (l->trick == REFLECT) memcpy(answer + STORE_MAGIC_BYTES + 4, heard, STORE_PROOF_BYTES);
     if (l->trick == REPLAY) memcpy(answer, l->old_server->data + sizeof hello, sizeof answer);
+    if (l->trick == NEWER) store_put_u32(answer + STORE_MAGIC_BYTES, STORE_BAD_REQUEST + 1000);
     raw_send(client, answer, sizeof answer);
 }
 
@@ -216,6 +224,20 @@ static void test_silence_has_a_deadline(void **state) {
     (void)state;
     Listener l = {.trick = STALL};
     assert_refused(&l, 0.3, STATUS_FAILED, "accepts connections but does not answer");
+}
+
+// Another server at the port is not tried again; one that has said too little to tell is.
+static void test_another_server(void **state) {
+    (void)state;
+    for (size_t said = STORE_MAGIC_BYTES - 1; said <= STORE_MAGIC_BYTES + 1; said++) {
+        Listener l = {.trick = FOREIGN, .said = said};
+        if (said < STORE_MAGIC_BYTES)
+            assert_refused(&l, 0.1, STATUS_FAILED, "no store within 0.1 s");
+        else
+            assert_refused(&l, LONG_S, STATUS_USAGE, "is not a store");
+    }
+    Listener newer = {.trick = NEWER};
+    assert_refused(&newer, LONG_S, STATUS_USAGE, "is not a store");
 }
 
 // ---- A slow store
@@ -363,6 +385,7 @@ int main(void) {
         cmocka_unit_test(test_reflection),
         SERVED(test_replay_to_client),
         cmocka_unit_test(test_silence_has_a_deadline),
+        cmocka_unit_test(test_another_server),
         SERVED(test_timeout_inside_a_header),
         SERVED(test_timeout_inside_a_value),
         SERVED(test_reply_of_any_length),
