@@ -18,7 +18,6 @@ typedef struct OwnWrapper {
     const OwnDdp *file;
     void *self;   // the file's state
     bool no_sync; // the next forward's backward is not reduced
-    bool reduces; // the last forward's is
 } OwnWrapper;
 
 static OwnWrapper *own_of(const Strategy *strategy) {
@@ -30,9 +29,9 @@ static OwnWrapper *own_of(const Strategy *strategy) {
 static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
     OwnWrapper *own = self->state;
     Error err = {0};
-    own->reduces = tape->recording && !own->no_sync;
+    const bool reduces = tape->recording && !own->no_sync;
     Phase phase = profile_enter(tape->profile, PHASE_REPLICATE);
-    int status = own->file->before_forward(own->self, own->reduces, &err);
+    int status = own->file->before_forward(own->self, reduces, &err);
     profile_leave(tape->profile, phase);
     if (status == 0) return module_forward(self->children[0], tape, x);
     own_file_failed("own_ddp", "before_forward", &err);
@@ -77,7 +76,6 @@ static void hold_gradients(Strategy *self, bool hold) {
 
 static int finish_backward(Strategy *self, Tape *tape, Error *err) {
     const OwnWrapper *own = own_of(self);
-    if (!own->reduces) return 0;
     Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
     int status = own->file->finish_backward(own->self, err);
     profile_leave(tape->profile, phase);
