@@ -45,6 +45,9 @@ typedef struct Case {
 #define AT2(NS) \
     { 2, "sum", "started", NS }
 
+#define SUM(SEQUENCE, STATE) \
+    { SEQUENCE, "sum", STATE, 0 }
+
 #define G      "group g: "
 #define NOBODY G "no rank departed from the others in what was recorded\n"
 
@@ -82,6 +85,17 @@ static const Case CASES[] = {
      true,
      G "ranks 1, 2 did not start collective 1 barrier; rank 0 waits in it\n" G
        "rank 1 started no collective\n" G "rank 2 started no collective\n"},
+    // Rings that have overwritten their first records: read from the first that all still hold.
+    {2,
+     {{1000, NULL, {SUM(7, "started"), SUM(8, "started")}}, {1001, NULL, {SUM(6, "completed")}}},
+     true,
+     G "rank 1 did not start collective 7 sum; rank 0 waits in it\n" G
+       "rank 1 last completed collective 6 sum\n"},
+    {2,
+     {{1000, NULL, {SUM(6, "started"), SUM(7, "completed")}},
+      {1001, NULL, {SUM(7, "completed"), SUM(8, "completed")}}},
+     false,
+     NOBODY},
     // A rank left no records.
     {3,
      {{1000, NULL, {C1, S2}}, {1001, NULL, {C1, S2}}, {0}},
