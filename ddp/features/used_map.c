@@ -58,12 +58,13 @@ int used_map_wait(UsedMap *map, Error *err) {
 }
 
 void used_map_return_gradients(UsedMap *map) {
+    const bool reduced = map->reducer->error.status == STATUS_OK;
     for (size_t i = 0; i < map->parameters->count; i++) {
         if (!map->lent[i]) continue;
         Tensor *tensor = map->parameters->items[i].tensor;
         if (map->ranks[i] > 0)
             tensor->has_grad = true;
-        else if (map->kept[i])
+        else if (map->kept[i] && reduced)
             device_copy(tensor->device, tensor->grad, NULL, map->kept[i], tensor_bytes(tensor));
         map->lent[i] = false;
         free(map->kept[i]);

@@ -29,8 +29,8 @@ void used_map_contribute(UsedMap *map, size_t parameter);
 int used_map_start(UsedMap *map, Error *err);
 // Waits for it, if it was started, and clears `used`. 0, or -1 with err filled.
 int used_map_wait(UsedMap *map, Error *err);
-// Precondition: all buckets are reduced. Keeps or restores each contributed gradient, by the last
-// map.
+// Keeps or restores each contributed gradient, by the last map. After a failure of the reducer it
+// restores none: other ranks may still read the buckets.
 void used_map_return_gradients(UsedMap *map);
 
 #endif
