@@ -228,7 +228,7 @@ class Source:
             return
         if kind == K.UNEXPOSED_EXPR and self.text_of(c).startswith('['):  # [designator] = value
             children = children[-1:]
-        if kind == K.CALL_EXPR and re.match(r'__(builtin|atomic|sync)_', self.text_of(c)):
+        if kind in (K.CALL_EXPR, K.UNEXPOSED_EXPR) and re.match(r'__(builtin|atomic|sync)_', self.text_of(c)):
             return
         if kind == K.CASE_STMT:
             self.deletion(children[-1])

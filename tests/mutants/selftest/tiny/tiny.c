@@ -8,7 +8,7 @@
 enum { LIMIT = 3 };
 
 int clamp(int x) {
-    return x < LIMIT ? x : LIMIT; // `<=` is equivalent
+    return x < LIMIT ? x : __builtin_choose_expr(1, LIMIT, 0); // `<=` is equivalent; 1 must stay
 }
 
 double count_to(double n, double step) {
