@@ -75,6 +75,19 @@ static void misalign(GradeRank *me) {
     me->err = (Error){0};
 }
 
+static void misalign_what_is_sent(GradeRank *me) {
+    float all[4];
+    (void)watched_pg_run(me->group, pg_all_gather((char *)&wide + 1, all, 1, PG_F32), &me->err);
+    me->err = (Error){0};
+}
+
+static void misalign_what_is_received(GradeRank *me) {
+    const float all[4] = {0};
+    const Collective sum = pg_reduce_scatter(all, (char *)&wide + 1, 1, PG_F32, PG_SUM);
+    (void)watched_pg_run(me->group, sum, &me->err);
+    me->err = (Error){0};
+}
+
 static void ask_for_no_rank(GradeRank *me) {
     int64_t value = 0;
     (void)watched_pg_run(me->group, pg_broadcast(&value, 1, PG_I64, me->world), &me->err);
@@ -208,6 +221,8 @@ static void ranks_are_judged_by_what_they_did(void **state) {
     } cases[] = {
         {misalign,
          "its type has: it moves several bytes for each, and a bool is one. (rank 0 of 2)"},
+        {misalign_what_is_sent, "its type has"},
+        {misalign_what_is_received, "its type has"},
         {ask_for_no_rank, "No group runs this call: "},
         {receive_first, "2 ranks wait in a receive, and none of them sends"},
         {stay_away, "Not all ranks took part in the same collectives"},

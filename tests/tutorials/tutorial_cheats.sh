@@ -148,6 +148,8 @@ cat out.txt
 run 'a command without arguments' "$bin/tutorial_keeper" true
 refuse 2 'this is called by tutorials/run' "$bin/tutorial_keeper"
 refuse 2 "$work/none: No such file" "$bin/tutorial_keeper" "$work/none"
+refuse 2 'this is called by tutorials/run' env TUTORIAL_CALLS=calls "$bin/tutorial_host" none
+refuse 2 'this is called by tutorials/run' env TUTORIAL_CALLS=calls "$bin/tutorial_host" none ---
 for ends in 'exit 7:7' 'kill -TERM $$:143'; do
     checks=$((checks + 1)) status=0
     "$bin/tutorial_keeper" sh -c "TMPDIR=$mark setsid sleep 300 & ${ends%:*}" >out.txt 2>&1 || status=$?
