@@ -40,7 +40,9 @@ struct Module {
     int child_count;
 };
 
-// Creates a module without children; allocates no device memory.
+// Creates a module without children; allocates no device memory. forward NULL: a container, as
+// PyTorch's ModuleList, whose parent reads its tensors or runs its children; module_forward of it
+// is a failed CHECK.
 Module *module_create(const char *type, Tensor *(*forward)(Module *, Tape *, Tensor *));
 // Frees the tree and its tensors' memory.
 void module_close(Module *module);
@@ -68,6 +70,8 @@ static inline Tensor *module_parameter(Module *module, int i) {
 // module takes or returns several; a module without inputs takes a tuple of no items. Returns NULL
 // after an error (see tape.h), also after an earlier one, so forward functions never see NULL.
 static inline Tensor *module_forward(Module *module, Tape *tape, Tensor *x) {
+    CHECK(module->forward, "%s \"%s\" has no forward of its own: its parent runs its children",
+          module->type, module->name);
     return x ? module->forward(module, tape, x) : NULL;
 }
 

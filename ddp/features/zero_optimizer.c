@@ -43,7 +43,8 @@ typedef struct Zero {
     ZeroParameter *parameters; // [parameter_count], in the optimizer's order
     size_t parameter_count;
     Way way;
-    ReduceOp op; // of the gradients
+    bool scattered; // the gradients are this rank's parts of sums, which no step has used yet
+    ReduceOp op;    // of the gradients
     // The reducer's slab of gradients, and the weights at the same offsets. The group owns both;
     // the devices count them.
     float *gradients, *weights;
@@ -169,7 +170,8 @@ static int start_bucket(void *state, GradBucket *bucket, Error *err) {
 }
 
 static int finish_bucket(void *state, GradBucket *bucket, Error *err) {
-    const Zero *zero = state;
+    Zero *zero = state;
+    zero->scattered = zero->way == SCATTERED;
     if (bucket->work && pg_work_wait(bucket->work, NULL, &bucket->done_ns, err) != 0) return -1;
     // The remainder, which the last rank owns: less than W cache lines.
     const int ranks = pg_size(zero->group);
@@ -177,6 +179,23 @@ static int finish_bucket(void *state, GradBucket *bucket, Error *err) {
     if (zero->way != SCATTERED || rest == 0) return 0;
     return pg_run(zero->group,
                   pg_reduce(bucket->buffer + even, rest, PG_F32, bucket->op, ranks - 1), err);
+}
+
+// ReadyPolicy.forward_begins. Gradients added to scattered sums would be averaged with what other
+// ranks have at this rank's part, which is not the sum.
+static void forward_begins(void *state) {
+    const Zero *zero = state;
+    const GradientSlab *slab = &zero->reducer->slab;
+    if (!zero->scattered || pg_size(zero->group) == 1) return;
+    for (size_t i = 0; i < slab->parameters.count; i++)
+        if (slab->parameters.items[i].tensor->has_grad) {
+            error_set(&zero->reducer->error, STATUS_FAILED,
+                      "%s: the gradient of %s is divided over the ranks since the last backward, "
+                      "so a further backward cannot add to it -- call optimizer_step or "
+                      "module_zero_grad before the forward, or accumulate under ddp_no_sync_begin",
+                      NAME, slab->parameters.items[i].name);
+            return;
+        }
 }
 
 // ---- the step, in shared memory ---------------------------------------------------------------
@@ -262,6 +281,7 @@ static void apply(void *state) {
     Zero *zero = state;
     Error *err = &zero->reducer->error;
     if (err->status != STATUS_OK) return;
+    zero->scattered = false;
     if (zero->peer_weights)
         share_step(zero, err);
     else
@@ -367,7 +387,10 @@ int ddp_zero_optimizer(Module *wrapper, const ZeroConfig *config, Error *err) {
                            .load = load};
     if (reducer_set_hook(reducer, hook, err) != 0) return -1;
     if (!reducer->policy.name)
-        reducer_set_policy(reducer, (ReadyPolicy){.name = NAME, .permanent_buckets = true});
+        reducer_set_policy(reducer, (ReadyPolicy){.name = NAME,
+                                                  .state = zero,
+                                                  .permanent_buckets = true,
+                                                  .forward_begins = forward_begins});
     locate_parameters(zero, ddp_module(wrapper));
     if (move_weights(zero, err) != 0) return -1;
     if (config->apart || !pg_peer_memory(zero->group, zero->weights, 0)) return 0;

@@ -50,9 +50,11 @@
  * it.
  *
  * Restrictions: buckets are never rebuilt, because the state belongs to positions in them. After a
- * step that was not "whole" the gradients are None. Not together with another communication hook
- * (which owns the buckets), Join (which cannot mirror the step) or static_graph (which rebuilds the
- * buckets).
+ * step that was not "whole" the gradients are None. A "scattered" backward divides the gradients
+ * over the ranks, so no further backward can add to them: a forward that is reduced, without a step
+ * or zero_grad since, is an error. Micro-batches accumulate under no_sync. Not together with
+ * another communication hook (which owns the buckets), Join (which cannot mirror the step) or
+ * static_graph (which rebuilds the buckets).
  */
 #ifndef DDP_FEATURES_ZERO_OPTIMIZER_H
 #define DDP_FEATURES_ZERO_OPTIMIZER_H

@@ -31,8 +31,9 @@
  *
  * Bits: on shm and mpi, weights, optimizer state and buffers equal DistributedDataParallel's bit
  * for bit, for every W, set of units and timing: each element is summed in rank order and stepped
- * once, by the same operations. Weights gathered in 16 bits (config.precision) are those that
- * autocast rounds anyway.
+ * once, by the same operations. (Exception: several reduced backwards before one step, where DDP
+ * averages the sum again and this adds averages, equal to rounding.) Weights gathered in 16 bits
+ * (config.precision) are those that autocast rounds anyway.
  *
  * Unlike PyTorch: batch norm's buffers stay each rank's own in training, as there, and rank 0's are
  * broadcast before evaluation (fsdp_sync_buffers). Left out: unshard by hand, ignored parameters,

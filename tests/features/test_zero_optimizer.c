@@ -343,6 +343,51 @@ static void others_are_refused_by_name(void **state) {
     play_ranks(AS_THREADS, 2, 60, refuse, NULL, NULL);
 }
 
+// ---- gradients that are divided already -----------------------------------------------------------
+
+// Two backwards are reduced before one step: parts of sums, to which no backward can add, are an
+// error that names the parameter; gradients that are still whole on every rank are not.
+static void accumulate(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const ZeroConfig *zero = argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const DdpConfig config = ddp_config_default();
+    Error err = {0};
+    rig_wrap(rig, toy_model(rig->device, 2, 1), &config);
+    EXPECT(ddp_zero_optimizer(rig->wrapper, zero, &err) == 0);
+    OptimizerConfig sgd = {.kind = OPTIMIZER_SGD};
+    sgd.sharding = zero_optimizer_sharding(rig->wrapper);
+    Optimizer *optimizer = optimizer_create(rig->model, &sgd);
+    const float mine = (float)(4 * (rig->rank + 1)), factors[] = {mine, mine};
+    const float mean = (float)(rig->world + 1) / 2; // of the ranks' gradients
+    // After a step, or zero_grad instead of it, the next backward begins anew.
+    module_zero_grad(rig->model);
+    EXPECT(toy_step(rig, factors, &err) == 0);
+    module_zero_grad(rig->model);
+    EXPECT(toy_step(rig, factors, &err) == 0);
+    optimizer_step(optimizer, 0.5);
+    EXPECT(toy_step(rig, factors, &err) == 0);
+    EXPECT(all_equal(rig_parameter(rig, 1)->data, 4, 1 - 0.5f * mean));
+    // A second backward without either.
+    const int status = toy_step(rig, factors, &err);
+    if (zero->apart && rig->world > 1) {
+        EXPECT(status != 0);
+        EXPECT(says(&err, "the gradient of task0.p is divided over the ranks"));
+    } else {
+        EXPECT(status == 0);
+        optimizer_step(optimizer, 0.5);
+        EXPECT(all_equal(rig_parameter(rig, 1)->data, 4, 1 - 1.5f * mean));
+    }
+    optimizer_close(optimizer);
+    rig_close(rig);
+}
+
+static void nothing_adds_to_divided_gradients(void **state) {
+    (void)state;
+    for (int world = 1; world <= 2; world++)
+        for (int apart = 0; apart < 2; apart++)
+            play_ranks(AS_THREADS, world, 60, accumulate, &(ZeroConfig){.apart = apart}, NULL);
+}
+
 // ---- what every rank steps ----------------------------------------------------------------------
 
 // A parameter that DDP ignores is each rank's own; one without a gradient stays.
@@ -384,6 +429,7 @@ int main(void) {
         cmocka_unit_test(moved_bytes_of_a_step),
         cmocka_unit_test(no_weight_changes_under_a_backward),
         cmocka_unit_test(others_are_refused_by_name),
+        cmocka_unit_test(nothing_adds_to_divided_gradients),
         cmocka_unit_test(ignored_parameters_are_every_ranks_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

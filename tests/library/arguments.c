@@ -276,7 +276,10 @@ static void without_error(void) {
     CALL(70, "max_pool", backward_of(op_max_pool(training(), picture(), 0, 0, 0)))                 \
     CALL(71, NULL, add_named("", LONG))                                                            \
     CALL(72, "the name", add_named("M", LONG + 1))                                                 \
-    CALL(73, "the path", add_named(LONG, "w"))
+    CALL(73, "the path", add_named(LONG, "w"))                                                     \
+    CALL(74, NULL, module_close(module_create("List", NULL)))                                      \
+    CALL(75, "no forward of its own",                                                              \
+         (void)module_forward(module_create("List", NULL), training(), picture()))
 
 #define DEFINE(number, word, ...)     \
     static void call_##number(void) { \
