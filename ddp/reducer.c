@@ -211,8 +211,10 @@ static int gradient_ready(void *context, Tensor *tensor, Error *err) {
 }
 
 int reducer_finish(Reducer *reducer, Profile *profile, Error *err) {
-    CHECK(reducer->expecting || reducer->error.status != STATUS_OK,
-          "no forward of the wrapper came before: the wrapped module was called instead of it");
+    CHECK(
+        reducer->expecting || reducer->error.status != STATUS_OK,
+        "ddp_finish_backward without a forward of the wrapper: it was called twice, or the wrapped "
+        "module was called instead of the wrapper");
     const ReadyPolicy *policy = &reducer->policy;
     reducer->backward_end = clock_ns();
     Phase phase = profile_enter(profile, PHASE_EXPOSED);

@@ -83,11 +83,16 @@ static int compare_facts(ProcessGroup *group, const int64_t *facts, const char *
     return equal ? 0 : exchange_texts(group, text, (size_t)longest, err);
 }
 
-// Checks this rank's model: it has a trainable parameter, and all such are on devices of one kind.
+// Checks this rank's model: it has a trainable parameter, and all such are on devices of one kind,
+// and in no other wrapper: DistributedDataParallel hooks on_ready, fully_shard keeps shards.
 static int check_trained(const NamedTensors *parameters, Error *err) {
     const NamedTensor *first = NULL;
     for (size_t i = 0; i < parameters->count; i++) {
         const NamedTensor *parameter = &parameters->items[i];
+        if (parameter->tensor->on_ready || parameter->tensor->shard)
+            return error_set(err, STATUS_FAILED, "%s is in another wrapper already (%s)",
+                             parameter->name,
+                             parameter->tensor->shard ? "fully_shard" : "DistributedDataParallel");
         if (!parameter->tensor->requires_grad) continue;
         if (!first) first = parameter;
         const Device *one = first->tensor->device, *other = parameter->tensor->device;

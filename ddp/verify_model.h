@@ -1,4 +1,5 @@
-/* verify_model.h: checks that all ranks hold the same model, with at least one trainable parameter.
+/* verify_model.h: checks that all ranks hold the same model, with at least one trainable parameter
+ * and no parameter that another wrapper has.
  *
  * PyTorch compares the number of parameters, then their sizes. This check also compares names,
  * dtypes and frozen parameters, and every rank's error names the first differing tensor.

@@ -96,6 +96,7 @@ static void create_batch(Batch *batch, const Dataset *set, size_t capacity, Devi
 Loader *loader_create(const Dataset *set, Sampler *sampler, const Augment *augment, size_t depth,
                       Device *device) {
     CHECK(depth <= LOADER_MAX_DEPTH, "loader_create: depth %zu", depth);
+    CHECK(set->bytes || set->floats || set->tokens, "loader_create: the data set has no samples");
     Loader *loader = memory_zalloc(sizeof *loader);
     loader->set = set;
     loader->device = device;

@@ -30,10 +30,14 @@ void module_close(Module *module) {
 
 static void set_name(char *field, const char *name) {
     CHECK(strlen(name) < MODULE_NAME, "the name \"%s\" is too long", name);
+    CHECK(!strchr(name, '.'), "the name \"%s\" has a dot", name);
     snprintf(field, MODULE_NAME, "%s", name);
 }
 
 Module *module_add(Module *parent, const char *name, Module *child) {
+    for (int i = 0; i < parent->child_count; i++)
+        CHECK(strcmp(parent->children[i]->name, name) != 0, "a %s has a child \"%s\" already",
+              parent->type, name);
     size_t count = (size_t)parent->child_count;
     parent->children = memory_grow(parent->children, count + 1, sizeof *parent->children);
     parent->children[parent->child_count++] = child;

@@ -46,7 +46,8 @@ struct Module {
 Module *module_create(const char *type, Tensor *(*forward)(Module *, Tape *, Tensor *));
 // Frees the tree and its tensors' memory.
 void module_close(Module *module);
-// Adds a child and returns it; the parent owns it from now on.
+// Adds a child and returns it; the parent owns it from now on. The name has no dot, and no other
+// child has it.
 Module *module_add(Module *parent, const char *name, Module *child);
 Module *module_child(const Module *parent, const char *name); // CHECKs that it exists
 // Adds a tensor. The module allocates and owns its data (and, for a parameter, its gradient) in

@@ -111,6 +111,15 @@ static void close_halves(Optimizer *optimizer) {
 Optimizer *optimizer_create(Module *module, const OptimizerConfig *config) {
     CHECK(config->kind <= OPTIMIZER_ADAMW, "optimizer_create: config->kind is %d",
           (int)config->kind);
+    CHECK(!config->nesterov || config->momentum > 0,
+          "Nesterov momentum requires a momentum and zero dampening");
+    CHECK(config->momentum >= 0, "Invalid momentum value: %g", config->momentum);
+    CHECK(config->weight_decay >= 0, "Invalid weight_decay value: %g", config->weight_decay);
+    CHECK(config->beta1 >= 0 && config->beta1 < 1, "Invalid beta parameter at index 0: %g",
+          config->beta1);
+    CHECK(config->beta2 >= 0 && config->beta2 < 1, "Invalid beta parameter at index 1: %g",
+          config->beta2);
+    CHECK(config->eps >= 0, "Invalid epsilon value: %g", config->eps);
     Optimizer *optimizer = memory_zalloc(sizeof *optimizer);
     optimizer->config = *config;
     optimizer->parameters = module_tensors(module, MODULE_PARAMETERS);

@@ -90,6 +90,7 @@ struct Optimizer {
     void *list;       // [parameters.count] SgdTensor or AdamTensor: a kernel call's argument
 };
 
+// Values that PyTorch refuses are failed CHECKs with its words.
 Optimizer *optimizer_create(Module *module, const OptimizerConfig *config);
 void optimizer_close(Optimizer *optimizer);
 void optimizer_step(Optimizer *optimizer, double lr);

@@ -18,7 +18,12 @@ Tensor tensor_make(Device *device, DType dtype, int ndim, const size_t *shape, v
     CHECK(ndim >= 0 && ndim <= TENSOR_MAX_DIMS, "ndim: a tensor of %d dimensions", ndim);
     CHECK(ndim == 0 || shape, "shape is NULL, of a tensor of %d dimensions", ndim);
     Tensor tensor = {.device = device, .dtype = dtype, .ndim = ndim, .data = data};
-    for (int i = 0; i < ndim; i++) tensor.shape[i] = shape[i];
+    size_t bytes = dtype_bytes(dtype);
+    for (int i = 0; i < ndim; i++) {
+        tensor.shape[i] = shape[i];
+        CHECK(!__builtin_mul_overflow(bytes, shape[i], &bytes), "shape: the bytes of %s overflow",
+              tensor_describe(&tensor).text);
+    }
     return tensor;
 }
 

@@ -98,7 +98,8 @@ static inline Precision tensor_precision(const Tensor *tensor) { // of the store
 }
 // The data as floats, or as 16-bit numbers; CHECKs that they are stored so (op_float32 converts).
 static inline float *tensor_f32(const Tensor *tensor) {
-    CHECK(!tensor_is_half(tensor), "a tensor in 16 bits is taken for float32");
+    CHECK(tensor->dtype == DTYPE_F32, "a tensor of type %s is taken for float32",
+          dtype_name(tensor->dtype));
     return (float *)tensor->data;
 }
 static inline uint16_t *tensor_half(const Tensor *tensor) {

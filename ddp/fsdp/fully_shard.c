@@ -135,6 +135,7 @@ static int verify(Module *module, ProcessGroup *group, Error *err) {
         whole[i] = tensor_whole(tensor);
         whole[i].device = whole[0].device;
         whole[i].requires_grad = tensor->requires_grad;
+        whole[i].on_ready = tensor->on_ready;
         trained = trained || tensor->requires_grad;
         named->tensor = &whole[i];
     }

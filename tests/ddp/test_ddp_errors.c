@@ -446,11 +446,30 @@ static void test_strategy_names_sync_batch_norm(void **state) {
     }
 }
 
+// A module is wrapped once: a second wrapper would take the gradients from the first one.
+static void wrap_twice(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    Error err = {0};
+    Device *device = open_device(group);
+    Module *inner = distributed_data_parallel(changed_model("", device), group, &LATE, &err);
+    Module *outer = distributed_data_parallel(inner, group, &LATE, &err);
+    if (outer || !strstr(err.message, "fc1.weight is in another wrapper already"))
+        problem(outcome, "a wrapper in a wrapper: %s", err.message);
+    module_close(outer ? outer : inner);
+    device_close(device);
+}
+
+static void test_a_wrapper_is_not_wrapped(void **state) {
+    (void)state;
+    play_ranks(AS_THREADS, 2, 30, wrap_twice, NULL, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(row_24_27_28_every_rank_names_the_difference),
         cmocka_unit_test(row_28_the_rank_that_differs_is_named),
         cmocka_unit_test(test_one_buffer_more),
+        cmocka_unit_test(test_a_wrapper_is_not_wrapped),
         cmocka_unit_test(test_buffers_of_a_broken_group),
         cmocka_unit_test(row_42_unused_parameters_are_named),
         cmocka_unit_test(test_gradient_ready_twice),

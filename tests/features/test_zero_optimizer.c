@@ -343,7 +343,7 @@ static void others_are_refused_by_name(void **state) {
     play_ranks(AS_THREADS, 2, 60, refuse, NULL, NULL);
 }
 
-// ---- gradients that are divided already -----------------------------------------------------------
+// ---- gradients that are divided already ---------------------------------------------------------
 
 // Two backwards are reduced before one step: parts of sums, to which no backward can add, are an
 // error that names the parameter; gradients that are still whole on every rank are not.

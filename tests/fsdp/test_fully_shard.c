@@ -516,6 +516,10 @@ static void refuse(ProcessGroup *group, const void *argument, Outcome *outcome) 
     EXPECT(fully_shard(fc1, group, &config, &err) != 0);
     EXPECT(strstr(err.message, "fully_shard has already been applied to fc1"));
     err = (Error){0};
+    const DdpConfig ddp = ddp_config_default();
+    EXPECT(!distributed_data_parallel(rig->model, group, &ddp, &err));
+    EXPECT(strstr(err.message, "fc1.weight is in another wrapper already (fully_shard)"));
+    err = (Error){0};
     EXPECT(fully_shard(module_add(rig->model, "list", module_create("List", NULL)), group, &config,
                        &err) != 0);
     EXPECT(strstr(err.message, "does not support list: a List has no forward of its own"));

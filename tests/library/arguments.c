@@ -168,6 +168,16 @@ static Sampler *dummy_sampler(void) {
     return sampler_whole(10, 5, false, false, 0, &err);
 }
 
+static void add_pair(const char *first, const char *second) {
+    Module *parent = module_create("M", forward);
+    module_add(parent, first, module_create("List", NULL));
+    module_add(parent, second, module_create("List", NULL));
+}
+
+static void adjust(OptimizerConfig config) {
+    (void)optimizer_create(layer_linear(device(), 2, 2), &config);
+}
+
 static void nothing(void *argument) {
     (void)argument;
 }
@@ -279,7 +289,17 @@ static void without_error(void) {
     CALL(73, "the path", add_named(LONG, "w"))                                                     \
     CALL(74, NULL, module_close(module_create("List", NULL)))                                      \
     CALL(75, "no forward of its own",                                                              \
-         (void)module_forward(module_create("List", NULL), training(), picture()))
+         (void)module_forward(module_create("List", NULL), training(), picture()))                 \
+    CALL(76, "I64 is taken for float32",                                                           \
+         after(op_relu(training(), tape_input(training(), DTYPE_I64, 1, (size_t[]){2}, dummy))))   \
+    CALL(                                                                                          \
+        77, "bytes of",                                                                            \
+        (void)tape_tensor(training(), DTYPE_F32, 2, (size_t[]){(size_t)1 << 33, (size_t)1 << 33})) \
+    CALL(78, "has a child", add_pair("a", "a"))                                                    \
+    CALL(79, "has a dot", add_pair("a", "a.b"))                                                    \
+    CALL(80, "Nesterov momentum requires a momentum", adjust((OptimizerConfig){.nesterov = true})) \
+    CALL(81, "Invalid beta parameter at index 0", adjust((OptimizerConfig){.beta1 = NAN}))         \
+    CALL(82, "no samples", (void)loader_create(&(Dataset){0}, dummy_sampler(), NULL, 0, device()))
 
 #define DEFINE(number, word, ...)     \
     static void call_##number(void) { \
