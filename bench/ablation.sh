@@ -26,7 +26,7 @@
 # The first rung starts new threads in each forward, as PyTorch's DataParallel does; train_dp keeps its threads, so that
 # its step is the second rung's. The last rung's is train_ddp's.
 #
-# Writes ladder.csv, rounds.csv, trainers.csv, ladder.txt, ladder.svg, section.md and section.html, which
+# Writes ladder.csv, ladder.txt, ladder.svg, section.md and section.html, which
 # bench/compare.sh's report brings in. The exit status is 0 only if all rungs, train_dp and train_ddp have trained
 # the same weights, bit for bit; 1 if not or if a run failed; 2 for usage or set-up. The rungs are
 # bench/ladder/rungs.c. Without gnuplot there is no figure.
@@ -45,7 +45,7 @@ need_word --model "$model" "$(model_names)"
 read -ra networks <<<"memory $link"
 for link in "${networks[@]:1}"; do need_link --link "$link"; done
 get_ready train_dp train_ddp ddprun bench_ladder bench_probe compare_tensors
-open_section {ladder,rounds,trainers}.csv ladder.txt
+open_section ladder.csv ladder.txt
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 warmup=4

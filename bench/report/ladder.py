@@ -10,7 +10,7 @@ from .results import Results, median, quartiles, unique, write_csv
 from .text import markdown_table
 
 RUNG_OF = {"train_dp": "kept threads", "train_ddp": "overlap"}
-LADDER = ["link", "rung", "says", "devices", "ms_p25", "ms_p50", "ms_p75", "saved_ms_p25", "saved_ms_p50", "saved_ms_p75", "rounds",
+LADDER = ["network", "link", "rung", "says", "devices", "ms_p25", "ms_p50", "ms_p75", "saved_ms_p25", "saved_ms_p50", "saved_ms_p75", "rounds",
           "disturbed", "weights"]
 ABOUT = """Each ingredient is added to those above it. *saves* is the median, over the rounds that count, of the rung above minus
 this one; a round takes all rungs in turn. The first rung starts new threads in each forward, as PyTorch's DataParallel
@@ -42,8 +42,8 @@ class Ladder:
         turns = range(1, int(results.number("turns")) + 1)
         self.rounds = [(str(turn), results.is_disturbed(f"ladder-{n}-{turn}"), row) for turn in turns
                        for row in results.rows(f"runs/ladder-{n}-{turn}/rounds.csv")]
-        self.trainers = [(str(turn), results.is_disturbed(f"{program}-{n}-{turn}", f"ladder-{n}-{turn}"), program,
-                          results.record(f"{program}-{n}-{turn}")["step_ms_p50"], RUNG_OF[program],
+        self.trainers = [(results.is_disturbed(f"{program}-{n}-{turn}", f"ladder-{n}-{turn}"), program,
+                          results.record(f"{program}-{n}-{turn}")["step_ms_p50"],
                           median([row.number("ms") for at, _, row in self.rounds if at == str(turn) and row["rung"] == RUNG_OF[program]]))
                          for turn in turns for program in RUNG_OF]
         bad = {(turn, row["round"]): disturbed for turn, disturbed, row in self.rounds}
@@ -85,8 +85,8 @@ class Ladder:
 
     def trainer_sentence(self, program):
         """Whether its step is that of its rung, by the median of the ratios within turns."""
-        mine = [one for one in self.trainers if one[2] == program]
-        ratios = [rung_ms / step_ms for _, disturbed, _, step_ms, _, rung_ms in mine if not disturbed]
+        mine = [one for one in self.trainers if one[1] == program]
+        ratios = [rung_ms / step_ms for disturbed, _, step_ms, rung_ms in mine if not disturbed]
         weights = f"weights {self.results.fact(f'weights-{self.n}-{program}', 'equal')}"
         if 2 * len(ratios) < len(mine) or not ratios:
             return f"{RUNG_OF[program]} beside {program}: disturbed, within 5 %: unknown; {weights}"
@@ -124,16 +124,7 @@ class Ladder:
 def write(folder):
     results = Results(folder)
     ladders = [Ladder(results, n) for n in range(len(results.words("networks")))]
-    tables = {
-        "ladder": (LADDER, [(one, one.rows()) for one in ladders]),
-        "rounds": (["turn", "disturbed", *ladders[0].rounds[0][2]],
-                   [(one, [[turn, int(bad), *row.values()] for turn, bad, row in one.rounds]) for one in ladders]),
-        "trainers": (["turn", "disturbed", "program", "step_ms", "rung", "rung_ms"],
-                     [(one, [[one_row[0], int(one_row[1]), *one_row[2:]] for one_row in one.trainers]) for one in ladders]),
-    }
-    for name, (head, parts) in tables.items():
-        rows = [[one.network.replace(", ", " ").replace(",", " "), *row] for one, mine in parts for row in mine]
-        write_csv(results.folder / f"{name}.csv", ["network", *head], rows)
+    write_csv(results.folder / "ladder.csv", LADDER, [[one.network.replace(", ", " ").replace(",", " "), *row] for one in ladders for row in one.rows()])
     settings = [f"panels = {len(ladders)}", "array networks[panels]"]
     text = []
     for i, one in enumerate(ladders):
