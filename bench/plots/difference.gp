@@ -17,10 +17,7 @@ load "plots/style.gp"
 
 set multiplot title sprintf("What %s more (right) or less (left) than %s, %s devices", subject, object, answer_world) \
     font ",16"
-unset key
-set border 1
-set grid xtics noytics
-unset ytics
+eval across
 set lmargin at screen 120.0 / width
 set rmargin at screen 1 - 70.0 / width
 told(unused) = sprintf("%s: %+.3f ms", strcol("phase"), column("difference_ms"))
@@ -28,8 +25,7 @@ values = at_mouse('file using (column("difference_ms") / 2):"row":(told(0))')
 drawn_rows = 0
 do for [model in shown_models] {
     file = "plots/".name."-".model.".csv"
-    set xrange [*:*] # stats leaves out what is out of range
-    set yrange [*:*]
+    eval unbounded
     stats file using "row" name "row" nooutput
     n = row_max
     stats file using "difference_ms" name "ms" nooutput

@@ -10,10 +10,7 @@ height = 70 + (80 + 25 * rows) * panels
 load "plots/style.gp"
 
 set multiplot title "From DP to DDP: what each ingredient changes, milliseconds per step" font ",16"
-unset key
-set border 1
-set grid xtics noytics
-unset ytics
+eval across
 set lmargin at screen 130.0 / width
 set rmargin at screen 1 - 60.0 / width
 do for [n = 1:panels] {
@@ -21,8 +18,7 @@ do for [n = 1:panels] {
     top = 80.0 + (80 + 25 * rows) * (n - 1)
     set tmargin at screen 1 - top / height
     set bmargin at screen 1 - (top + 25 * rows) / height
-    set xrange [*:*] # stats leaves out what is out of range
-    set yrange [*:*]
+    eval unbounded
     stats file using "high_ms" name "ms" nooutput
     set xrange [0:1.12 * ms_max]
     set yrange [rows + 0.6:0.4]

@@ -18,10 +18,7 @@ load "plots/style.gp"
 figure_title = "A step without overlap, by parts (figure 6)"
 set title figure_title."\n{/*0.85 tick: with overlap; ours over emulated links}" font ",16"
 set style fill solid border rgb "white" # keeps neighbours apart, also where there is no colour
-set border 1
-set grid xtics noytics
-unset ytics
-unset key
+eval across
 set lmargin at screen left / width
 set rmargin at screen 1 - right / width
 set tmargin at screen panel_at(75)

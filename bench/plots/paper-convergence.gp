@@ -27,8 +27,7 @@ do for [m = 1:words(models)] {
     model = word(models, m)
     do for [batch in "8 256"] {
         panel = model." ".batch
-        set xrange [*:*] # stats leaves out what is out of range
-        set yrange [*:*]
+        eval unbounded
         stats file using (strcol("panel") eq panel ? column("y") : NaN) name "loss" nooutput
         set xrange [0:420]
         set yrange [0:1.05 * loss_max]

@@ -21,8 +21,7 @@ at_end(run) = strlen(strcol("label")) > 0 ? here(0) : NaN
 told(unused) = sprintf("%s%s at %s: %g s", strcol("run"), side eq "here" ? " (emulated)" : "", strcol("x"), column("y"))
 values = at_mouse('file using (here(0)):"y":(told(0))')
 do for [side in "here paper"] {
-    set xrange [*:*] # stats leaves out what is out of range
-    set yrange [*:*]
+    eval unbounded
     stats file using (here(0)) name "position" nooutput
     stats file using (strcol("panel") eq side ? column("y") : NaN) name "seconds" nooutput
     stats file using (strcol("panel") eq side ? column("disturbed") : NaN) name "ring" nooutput

@@ -11,11 +11,8 @@ width = 680
 height = 130 + 26 * n
 load "plots/style.gp"
 
-unset key
 set title "Our speed as a multiple of the peer's, in the same rounds"
-set border 1
-set grid xtics noytics
-unset ytics
+eval across
 set lmargin at screen 230.0 / width
 set rmargin at screen 1 - 60.0 / width
 set xlabel "times (in parentheses: ranks); the line is at 1, a tick at the aim"

@@ -17,10 +17,7 @@ load "plots/style.gp"
 
 set multiplot title "Where a step spends its time, as the thread that drives it sees it" font ",16"
 set style fill solid border rgb "white" # keeps neighbours apart, also where there is no colour
-set border 1
-set grid xtics noytics
-unset ytics
-unset key
+eval across
 set lmargin at screen 100.0 / width
 set rmargin at screen 1 - 80.0 / width
 middle(unused) = (column("begin_ms") + column("end_ms")) / 2
@@ -33,8 +30,7 @@ values = at_mouse('file using (length(0) > 0 ? middle(0) : NaN):"row":(told(0))'
 drawn_rows = 0
 do for [m = 1:words(models)] {
     file = "plots/phases-".word(models, m).".csv"
-    set xrange [*:*] # stats leaves out what is out of range
-    set yrange [*:*]
+    eval unbounded
     stats file using "row" name "row" nooutput
     stats file using "end_ms" name "end" nooutput
     set tmargin at screen panel_at(75 + 28 * drawn_rows)

@@ -13,11 +13,8 @@ width = 680
 height = 90 + 24 * n
 load "plots/style.gp"
 
-unset key
 set title "What a promise adds to (right) or saves of (left) a step, milliseconds"
-set border 1
-set grid xtics noytics
-unset ytics
+eval across
 set lmargin at screen 215.0 / width
 set rmargin at screen 1 - 70.0 / width
 left = low_min < 0 ? low_min : 0

@@ -37,8 +37,7 @@ do for [n = 1:2] {
     file = "plots/scale-".n.".csv"
     set tmargin at screen 1 - (80.0 + 350 * (n - 1)) / height
     set bmargin at screen 1 - (360.0 + 350 * (n - 1)) / height
-    set xrange [*:*] # stats leaves out what is out of range
-    set yrange [*:*]
+    eval unbounded
     stats file using "devices" name "devices" nooutput
     set xrange [devices_min:1.1 * devices_max]
     set title panel_title[n]

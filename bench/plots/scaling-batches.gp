@@ -8,9 +8,7 @@ height = 310
 load "plots/style.gp"
 
 set title "The largest batch that fits, and what device 0 holds then, MB"
-set border 1
-set grid xtics noytics
-unset ytics
+eval across
 set lmargin at screen 90.0 / width
 set rmargin at screen 1 - 85.0 / width
 set tmargin at screen panel_at(70)

@@ -24,8 +24,7 @@ open(n, run) = world(n, run) > cores ? world(n, run) : NaN
 told(run) = sprintf("%s on %g: %.2f ms", strcol("strategy"), column("world_size"), column("step_ms_p50"))
 values = at_mouse('for [run in "dp ddp"] file using (world(n, run)):"step_ms_p50":(told(run))')
 do for [n = 1:2] {
-    set xrange [*:*] # stats leaves out what is out of range
-    set yrange [*:*]
+    eval unbounded
     stats file using (world(n, "dp")) name "world" nooutput
     stats file using (below(n, "dp")) name "below" nooutput
     stats file using (world(n, "dp") == 1 ? column("step_ms_p50") : NaN) name "one" nooutput

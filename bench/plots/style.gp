@@ -40,6 +40,12 @@ set style fill solid noborder
 # said in pixels from the top.
 panel_at(pixels) = 1 - pixels / real(height)
 
+# stats leaves out what is out of range: eval unbounded before it.
+unbounded = "set xrange [*:*]; set yrange [*:*]"
+
+# Bars across a figure have their names to the left: eval across.
+across = "set border 1; set grid xtics noytics; unset ytics; unset key"
+
 # Figures of several panels end with a panel that holds nothing but the key they share:
 # eval key_panel, then plot keyentries.
 key_panel = "unset title; unset xlabel; unset ylabel; unset tics; unset border; unset grid; unset logscale;".\

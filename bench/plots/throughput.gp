@@ -25,8 +25,7 @@ set rmargin at screen 1 - 95.0 / width
 
 do for [m = 1:words(models)] {
     file = "plots/".word(models, m).".csv"
-    set xrange [*:*] # stats leaves out what is out of range
-    set yrange [*:*]
+    eval unbounded
     stats file using (strcol("strategy") eq "single" ? column("samples_per_s_p50") : NaN) name "one" nooutput
     stats file using "world_size" name "world" nooutput
     stats file using "disturbed" name "ring" nooutput
