@@ -67,8 +67,9 @@ static double number_at(Number k, double place) {
 
 // Finds the width at which the largest relative error is least, and sets error to that. A wider
 // link makes every step shorter, so the best width is where the largest error above the points
-// equals the largest one below.
-static void fit_width(const Points *points, Fit *fit) {
+// equals the largest one below. On the way there the smaller of the two only grows: once it is
+// `most`, so is the least error, and the search ends.
+static void fit_width(const Points *points, Fit *fit, double most) {
     double narrow = 0, wide = 1, above = 0, below = 0;
     for (int h = 0; h < HALVINGS; h++) {
         const double middle = (narrow + wide) / 2;
@@ -80,6 +81,7 @@ static void fit_width(const Points *points, Fit *fit) {
             above = off > above ? off : above;
             below = -off > below ? -off : below;
         }
+        if (fmin(above, below) >= most) break;
         if (above > below)
             narrow = middle;
         else
@@ -99,7 +101,7 @@ static void try_place(const Points *points, const Place *place, Fit *fit, Place 
     for (int k = 0; k < GBIT; k++) tried.number[k] = number_at(k, place->of[k]);
     if (points->cost == COST_MESSAGE) tried.number[CALL_US] = 0;
     if (points->cost == COST_CALL) tried.number[LATENCY_US] = 0;
-    fit_width(points, &tried);
+    fit_width(points, &tried, fit->error);
     if (tried.error >= fit->error) return;
     *fit = tried;
     *best = *place;
