@@ -60,8 +60,9 @@ function(ddpc_test_properties name)
   if(NOT T_PROCESSORS)
     set(T_PROCESSORS 1)
   endif()
+  # COST: those that may take long begin first, so that none of them is left alone at the end.
   set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${T_TIMEOUT}
-                       PROCESSORS ${T_PROCESSORS} SKIP_RETURN_CODE 77)
+                       PROCESSORS ${T_PROCESSORS} COST ${T_TIMEOUT} SKIP_RETURN_CODE 77)
   if(NOT "gpu" IN_LIST T_LABELS AND NOT name MATCHES "cuda")
     set_tests_properties(${name} PROPERTIES
                          ENVIRONMENT "CUDA_VISIBLE_DEVICES=;DDPC_EMULATED_GPUS=0")
