@@ -25,7 +25,8 @@ int checkpoint_find(const char *folder, char **path, RunLog *log, Error *err) {
     size_t damaged = 0;
     *path = NULL;
     if (count < 0)
-        return error_set(err, STATUS_USAGE, "cannot look into %s: %s", folder, strerror(errno));
+        return error_set(err, STATUS_USAGE, "cannot read the folder %s: %s", folder,
+                         strerror(errno));
     for (int i = 0; i < count; i++) {
         char *candidate = memory_format("%s/%s", folder, entries[i]->d_name);
         Progress progress;

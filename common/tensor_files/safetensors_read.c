@@ -86,7 +86,8 @@ static int read_whole(const cJSON *item, const char *what, size_t *value, Error 
     const double largest = 9007199254740992; // 2^53: beyond it doubles skip whole numbers
     double number = cJSON_IsNumber(item) ? item->valuedouble : -1;
     if (!(number >= 0 && number <= largest) || number != (double)(uint64_t)number)
-        return error_set(err, STATUS_USAGE, "%s holds something else than a whole number", what);
+        return error_set(err, STATUS_USAGE,
+                         "%s holds something else than a whole number up to 2^53", what);
     *value = (size_t)number;
     return 0;
 }

@@ -1,4 +1,4 @@
-/* fully_shard.c: units on the tape, and what is done to all units of a model.
+/* fully_shard.c: units on the tape, and operations on all units of a model.
  *
  * A unit's forward replaces its module's. Around the module's own forward it records two identities
  * (identities.h):
@@ -146,6 +146,16 @@ static int verify(Module *module, ProcessGroup *group, Error *err) {
     return status == 0 ? 0 : error_prefix(err, "fully_shard of %s", unit_name(module));
 }
 
+// Returns the name of a parameter outside of inner units that is a shard already; NULL: none.
+static const char *sharded_outside(Module *module) {
+    const char *name = NULL;
+    for (int i = 0; i < module->parameter_count && !name; i++)
+        if (module_parameter(module, i)->shard) name = module->parameters[i].name;
+    for (int i = 0; i < module->child_count && !name; i++)
+        if (module->children[i]->forward != forward) name = sharded_outside(module->children[i]);
+    return name;
+}
+
 static int check_module(Module *module, Error *err) {
     if (!module->forward)
         return error_set(err, STATUS_FAILED,
@@ -155,6 +165,12 @@ static int check_module(Module *module, Error *err) {
     if (module->forward == forward)
         return error_set(err, STATUS_FAILED, "fully_shard has already been applied to %s",
                          unit_name(module));
+    const char *sharded = sharded_outside(module);
+    if (sharded)
+        return error_set(err, STATUS_FAILED,
+                         "fully_shard of %s: an outer unit has its %s already -- call fully_shard "
+                         "for inner modules first, for the root last",
+                         unit_name(module), sharded);
     NamedTensors parameters = module_tensors(module, MODULE_PARAMETERS);
     int status = 0;
     for (size_t i = 0; i < parameters.count && status == 0; i++)

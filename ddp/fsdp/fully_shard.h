@@ -79,8 +79,9 @@ FsdpConfig fsdp_config_default(void);
 // broadcast.
 //
 // Returns 0, or -1 with err filled, the module unchanged: a module without forward of its own (its
-// parent runs its children), one that is a unit already, a scalar parameter, or ranks whose units
-// differ, which is an error on every rank that names the first differing parameter.
+// parent runs its children), one that is a unit already or is inside of one, a scalar parameter, or
+// ranks whose units differ, which is an error on every rank that names the first differing
+// parameter.
 int fully_shard(Module *module, ProcessGroup *group, const FsdpConfig *config, Error *err);
 
 // Completes a backward: reduces the gradients of units that backward could not (their inputs need

@@ -529,6 +529,13 @@ static void refuse(ProcessGroup *group, const void *argument, Outcome *outcome) 
     EXPECT(strstr(err.message, "fully_shard doesn't support scalar parameters. Change s to a 1D "
                                "tensor with numel equal to 1."));
     module_close(rig->model);
+    // The outer module before the inner one.
+    err = (Error){0};
+    rig->model = test_model("mlp", 3, rig->device);
+    EXPECT(fully_shard(rig->model, group, &config, &err) == 0);
+    EXPECT(fully_shard(module_child(rig->model, "fc1"), group, &config, &err) != 0);
+    EXPECT(strstr(err.message, "fully_shard of fc1: an outer unit has its weight already"));
+    module_close(rig->model);
     tape_close(rig->tape);
     device_close(rig->device);
 }
