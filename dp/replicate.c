@@ -97,7 +97,7 @@ static void replicate_backward(Tape *tape, TapeNode *node) {
         Tensor *parameter = shards->tensors[k];
         if (parameter->requires_grad)
             deliver_sum(tape, shards->items[0].replica->tensors[k], parameter);
-        tape_grad_done(tape, parameter); // the parameter is ready, once
+        tape_grad_done(tape, parameter); // the only contribution: the parameter is ready
     }
     profile_leave(tape->profile, phase);
 }

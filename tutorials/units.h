@@ -28,11 +28,11 @@ typedef struct Units {
     Device *device;
     Unit *items;
     size_t count;
-    Module *parts;  // the parts of all units: all that an optimizer has to know
+    Module *parts;  // the parts of all units: the parameters of an optimizer
     size_t whole;   // bytes that are whole now
     size_t kept;    // bytes on the device before the first step
     size_t steps;   // that have begun
-    uint64_t moved; // bytes, before the steps that are counted
+    uint64_t moved; // bytes moved before the first counted step
 } Units;
 
 // Cuts a model whose layers run one after another into units of --unit-layers layers with

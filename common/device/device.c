@@ -159,7 +159,7 @@ static void copy(Device *to, void *destination, Device *from, const void *source
     }
 }
 
-// Counts a copy between two devices that was called at start_ns; waits for their emulated links.
+// Counts a copy between two devices that began at start_ns; waits for their emulated links.
 static void count_copy(Device *to, const Device *from, size_t bytes, uint64_t start_ns) {
     if (to->link && from->link)
         link_sleep_until(link_reserve(from->link, to->link, bytes, start_ns));

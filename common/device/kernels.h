@@ -488,8 +488,9 @@ typedef struct HalfKernels {
                                const uint16_t *y, const void *saved, const uint16_t *dy,
                                uint16_t *dqkv, bool accumulate);
     // Heads of some sizes have a fast attention (on tensor cores) beside the exact one. Returns the
-    // largest difference between the two, in units of what rounding explains: the fast one is used
-    // up to 1. INFINITY: there is none. The first call tries both, on random numbers.
+    // largest difference between their outputs, divided by the largest that rounding can cause: the
+    // fast one is used if it is at most 1. INFINITY: there is no fast one. The first call runs both
+    // on random numbers.
     float (*attention_difference)(Precision precision, size_t head_size);
     // Replaces it, for the attention's later calls.
     void (*set_attention_difference)(Precision precision, size_t head_size, float difference);

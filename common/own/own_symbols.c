@@ -11,7 +11,7 @@
 #include "common/base/file.h"
 #include "common/own/own_file.h"
 
-// What a file may define, and who loads it.
+// The symbols that a file may define, and the program that loads each.
 static const struct {
     const char *symbol, *loaded_by;
 } KINDS[] = {{"own_dp", "train_dp --wrapper"},

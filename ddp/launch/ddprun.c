@@ -216,7 +216,7 @@ static int demonstrate(CommandLine *c, Error *err) {
     Error ignored = {0};
     if (launcher_find_program(command[0], path, &ignored) != 0) {
         char *arguments[] = {"ddprun", NULL};
-        (void)parse(c, 1, arguments, err); // fills the table, and says what is missing
+        (void)parse(c, 1, arguments, err); // fills the table; the error names what is missing
         options_print_help(&c->options, stderr);
         return STATUS_USAGE; // and nothing parses again: NOLINT(*StackAddressEscape)
     }
@@ -227,7 +227,7 @@ static int demonstrate(CommandLine *c, Error *err) {
     c->launch.command = command;
     c->launch.local_ranks = DEMONSTRATION_RANKS;
     c->launch.nodes = c->launch.min_nodes = 1;
-    return launcher_run(&c->launch, err); // the last who reads it: NOLINT(*StackAddressEscape)
+    return launcher_run(&c->launch, err); // the last reader: NOLINT(*StackAddressEscape)
 }
 
 // Started without stdin, stdout or stderr, the next descriptors opened would be taken for them.

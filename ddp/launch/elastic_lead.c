@@ -1,4 +1,4 @@
-/* elastic_lead.c: node 0 decides who takes part in which generation (elastic.h). */
+/* elastic_lead.c: node 0 decides which nodes form which generation (elastic.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,7 +98,7 @@ bool elastic_is_attended(Launch *launch) {
 
 // ---- The next generation
 
-// What the previous generation has left, and who is ready.
+// Counts of nodes while the next generation forms.
 typedef struct Muster {
     int ready;   // nodes, at most MAX
     int missing; // of the previous generation: neither ready nor gone

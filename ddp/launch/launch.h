@@ -159,7 +159,7 @@ void launch_drain_nodes(Launch *launch);
 // Polls output, signals and starting ranks, at most until `until_ns` or the next health check, and
 // forwards output.
 void launch_wait(Launch *launch, uint64_t until_ns);
-// Dequeues the launcher's pending signals; returns the last one but SIGCHLD, 0 if there is none.
+// Dequeues the launcher's pending signals. Returns the last that is not SIGCHLD; 0: none.
 int launch_take_signal(Launch *launch);
 // Supervises the ranks of this attempt until all have ended or cannot be killed; sets cause.
 void launch_supervise(Launch *launch);

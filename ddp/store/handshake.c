@@ -26,7 +26,8 @@ void store_proof_make(uint8_t proof[STORE_PROOF_BYTES], const char *token, Store
     unsigned bytes = 0;
     const uint8_t *done =
         HMAC(EVP_sha256(), token, (int)strlen(token), text, sizeof text, proof, &bytes);
-    CHECK(done && bytes == STORE_PROOF_BYTES, "HMAC-SHA-256 gave %u bytes", bytes);
+    CHECK(done && bytes == STORE_PROOF_BYTES, "libcrypto's HMAC-SHA-256 returned %u bytes, not %d",
+          bytes, STORE_PROOF_BYTES);
 }
 
 bool store_proof_holds(const uint8_t proof[STORE_PROOF_BYTES], const char *token, StoreSide side,

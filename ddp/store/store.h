@@ -52,8 +52,8 @@ int store_set(Store *store, const char *key, const void *value, size_t bytes, Er
 int store_get(Store *store, const char *key, void *value, size_t *bytes, Error *err);
 // Adds to a key that holds an integer; *result is the sum. A missing key counts as 0.
 int store_add(Store *store, const char *key, int64_t amount, int64_t *result, Error *err);
-// Sets the key to `desired` if its value equals `expected` (a missing key equals ""). Writes the
-// key's value afterwards, and a NUL, to value.
+// Sets the key to `desired` if its value equals `expected` (a missing key equals ""). Copies the
+// resulting value of the key, with a NUL, to value.
 int store_compare_set(Store *store, const char *key, const char *expected, const char *desired,
                       char *value, size_t capacity, Error *err);
 // Waits until the key exists, with a time-out of its own.

@@ -1,4 +1,5 @@
-/* data.c: symptoms that are about who sees which samples, and who says what about them. */
+/* data.c: symptoms of wrong sampling (which rank has which samples) and of wrong reports (which
+ * rank counts and prints what). */
 #include "tutorials/symptoms/symptoms.h"
 
 #include <string.h>

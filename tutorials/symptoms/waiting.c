@@ -18,8 +18,9 @@ static bool meets(SymptomRank *me) {
     return pg_run(me->group, pg_all_reduce(&one, 1, PG_F64, PG_SUM), &me->err) == 0;
 }
 
-// Rank 0 has three batches and rank 1 has two. The mistake: each continues as long as it has some.
-// The cure asks in every round who has one; Join does that inside of DistributedDataParallel.
+// Rank 0 has three batches and rank 1 has two. The mistake: each rank continues while it has one.
+// The cure sums in every round over the ranks that have one, as Join does for
+// DistributedDataParallel.
 static double uneven(SymptomRank *me) {
     int batches = me->rank == 0 ? 3 : 2, done = 0;
     for (;; done++) {

@@ -103,7 +103,7 @@ static inline float wide_max(const float *x, size_t count) {
     for (size_t j = 1; count < WIDE && j < count; j++) max = larger(x[j], max);
     if (count < WIDE) return max;
     Wide largest;
-    wide_load(&largest, x + count - WIDE); // what is left after whole vectors, and some before
+    wide_load(&largest, x + count - WIDE); // the rest, and some elements of the last whole vector
     for (size_t j = 0; j + WIDE <= count; j += WIDE) wide_raise(&largest, x + j);
     memcpy(lanes, &largest, sizeof lanes);
     for (size_t k = 0; k < WIDE / 2; k++) lanes[k] = larger(lanes[k + WIDE / 2], lanes[k]);

@@ -282,7 +282,7 @@ static void normalize_block(const Block *block, bool evaluation, bool finish, fl
     normalize(block, factors, finish, y);
 }
 
-// sums: of dy and of dy (x - mean), as below.
+// sums->first is the sum of dy, sums->second that of dy (x - mean).
 static void store_parameters(const NormGradient *to, size_t i, Sums sums, float invstd) {
     if (to->dweight) kernel_store(&to->dweight[i], sums.second * (double)invstd, to->add_dweight);
     if (to->dbias) kernel_store(&to->dbias[i], sums.first, to->add_dbias);

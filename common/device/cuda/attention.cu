@@ -145,7 +145,7 @@ static __device__ float row_max(float value) {
     return value;
 }
 
-// What is known of a thread's queries after some tiles of keys.
+// The online softmax of a thread's queries after the tiles of keys so far.
 template <int ROWS, int DIM> struct Running {
     Part<ROWS, DIM> average;                  // not yet divided by the sum
     float max[ROWS / SIDE], sum[ROWS / SIDE]; // of the scores; of exp(score - max)

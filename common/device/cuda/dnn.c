@@ -179,15 +179,17 @@ static cudnnStatus_t convolve(cudnnHandle_t handle, const ConvolutionPlan *p, co
 
 // ---- the choice of an algorithm --------------------------------------------------------------
 
-enum { CANDIDATES = 16 };                             // more than any pass has
-static const size_t SCRATCH_MOST = (size_t)512 << 20; // bytes: what is faster is not worth more
+enum { CANDIDATES = 16 }; // more than any pass has
+// bytes; an algorithm that needs more is not used, even if it is faster
+static const size_t SCRATCH_MOST = (size_t)512 << 20;
 
 typedef struct Candidate {
     int algorithm;
     cudnnMathType_t math;
 } Candidate;
 
-// Each of the three passes has types of its own for the same answer.
+// Appends the deterministic algorithms among answers[found] to candidates. A macro, because cuDNN
+// has another type of answer for each of the three passes.
 #define KEEP_DETERMINISTIC(answers, found, candidates, count) \
     for (int i = 0; i < (found); i++)                         \
         if ((answers)[i].status == CUDNN_STATUS_SUCCESS &&    \

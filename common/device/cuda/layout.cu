@@ -160,7 +160,8 @@ void cuda_widen_images(CudaStored as, ImageSizes of, const void *x, float *y, bo
 
 // ---- rows with a padding --------------------------------------------------------------------
 
-// convert(in the matrix, in the rows) for each element, and pad(in the rows) for the others.
+// Calls convert(index in the matrix, index in the padded rows) for each element, and pad(index in
+// the padded rows) for each element of padding.
 template <typename Convert, typename Pad>
 static void for_rows(HalfRows of, const Convert &convert, const Pad &pad) {
     cuda_run(of.n * of.pitch, [=] __device__() {

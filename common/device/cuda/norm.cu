@@ -365,8 +365,9 @@ template <typename T> static void batch_norm_apply(const Given<T> *given, Stored
     normalize(norm, norm.of.mean, norm.of.invstd, y);
 }
 
-// Of one channel, rank by rank: what is known of the first n elements and what a rank says of its
-// own give what is known of both (PyTorch's batch_norm_gather_stats, Chan's algorithm).
+// Merges the ranks' statistics of one channel, rank by rank: mean and sum of squares of the n
+// elements so far with those of the next rank (PyTorch's batch_norm_gather_stats, Chan's
+// algorithm).
 static __device__ void merge_channel(const float *rows, size_t ranks, const Statistics &to,
                                      size_t c, size_t channel, double total) {
     double n = 0, all_mean = 0, all_squares = 0;
@@ -375,7 +376,7 @@ static __device__ void merge_channel(const float *rows, size_t ranks, const Stat
         double mean = row[channel], invstd = row[c + channel], count = row[2 * c];
         if (count < 1) continue;
         double squares = (1 / (invstd * invstd) - (double)to.eps) * count;
-        if (squares < 0) squares = 0; // by rounding, when all x of the rank are equal
+        if (squares < 0) squares = 0; // rounding, if all x of the rank are equal
         double apart = all_mean - mean, factor = 1 / (n + count);
         all_squares += squares + apart * apart * n * count * factor;
         all_mean = n * factor * all_mean + count * factor * mean;

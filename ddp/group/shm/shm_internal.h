@@ -27,7 +27,7 @@
 enum {
     MAILBOX_BYTES = 256 * 1024, // of one half: several halves fit in a core's cache
     CHANNEL_BYTES = 64 * 1024,  // of one half
-    EAGER_BYTES = 16,           // what is left of the fingerprint's cache line
+    EAGER_BYTES = 16,           // the rest of the fingerprint's cache line
     FAILURE_MAX = 1024,
 };
 

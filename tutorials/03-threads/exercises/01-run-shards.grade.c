@@ -47,14 +47,15 @@ static void come(Meeting *m, int shard, bool meet) {
 }
 
 static void leave(Meeting *m) {
-    struct timespec moment = {.tv_nsec = 20 * 1000 * 1000}; // who does not join is gone by now
+    // A caller that does not join has returned after this time.
+    struct timespec moment = {.tv_nsec = 20 * 1000 * 1000};
     clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
     pthread_mutex_lock(&m->mutex);
     m->left++;
     pthread_mutex_unlock(&m->mutex);
 }
 
-// For longer than anybody who does not join would think of sleeping.
+// The slow shard sleeps longer than a solution that sleeps instead of joining would.
 static void linger(void *context, int shard) {
     struct timespec moment = {.tv_sec = 1, .tv_nsec = 200 * 1000 * 1000};
     come(context, shard, false);

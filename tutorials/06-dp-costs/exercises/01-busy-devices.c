@@ -1,4 +1,4 @@
-/* 01-busy-devices.c: who has work. The task is in 01-busy-devices.h. */
+/* 01-busy-devices.c: the devices that get rows. The task is in 01-busy-devices.h. */
 #include "tutorials/06-dp-costs/exercises/01-busy-devices.h"
 
 // SOLUTION BEGIN

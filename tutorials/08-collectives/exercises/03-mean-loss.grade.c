@@ -23,7 +23,7 @@ static void run_rank(GradeRank *rank) {
     scene->calls[r] = watch_calls(rank->log);
 }
 
-// Every rank must have this mean; one that has `mistake` is told the sentence.
+// Every rank must return `wanted`; for `mistake` the student reads `sentence`.
 static void check(Grade *grade, Scene scene, int world, double wanted, double mistake,
                   const char *sentence) {
     grade_ranks(grade, world, run_rank, &scene);

@@ -1,4 +1,4 @@
-/* 02-find-the-bugs.grade.c: what each rank has afterwards, and who has tested which sample. */
+/* 02-find-the-bugs.grade.c: each rank's results, and the samples that each rank has tested. */
 #include "tutorials/10-sampler/exercises/02-find-the-bugs.h"
 
 #include "tutorials/grading/grading.h"

@@ -19,7 +19,8 @@ static size_t cut(Grade *grade, const Case *c, size_t *bucket_of) {
     return count;
 }
 
-// The places are judged first and the number afterwards: so the sentence can say what it is about.
+// Checks each parameter's bucket before the number of buckets, so that the student reads the more
+// precise sentence.
 static void check(Grade *grade, const Case *c, const char *place, const char *number) {
     size_t *bucket_of = grade_fenced(grade, MOST * sizeof *bucket_of);
     size_t got = cut(grade, c, bucket_of);

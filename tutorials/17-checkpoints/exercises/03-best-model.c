@@ -1,4 +1,4 @@
-/* 03-best-model.c: one answer for all. The task is in 03-best-model.h. */
+/* 03-best-model.c: the same decision on all ranks. The task is in 03-best-model.h. */
 #include "tutorials/17-checkpoints/exercises/03-best-model.h"
 
 // SOLUTION BEGIN

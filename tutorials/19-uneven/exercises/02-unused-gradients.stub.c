@@ -1,4 +1,4 @@
-/* Your part: ask who has used which parameter, and average the gradients that a rank has. */
+/* Your part: exchange which parameters each rank has used, and average their gradients. */
 int average_used(ProcessGroup *group, Tensor *const *parameters, size_t count, Error *err) {
     (void)group, (void)parameters, (void)count, (void)err;
     return 0;

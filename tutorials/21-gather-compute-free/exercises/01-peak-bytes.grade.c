@@ -13,7 +13,7 @@ typedef struct Model {
     size_t world;
 } Model;
 
-// With `ways` to be wrong: what the sentence names.
+// The mistakes, each of which has a sentence for the student.
 typedef enum Way {
     RIGHT,
     ROUNDED_DOWN,

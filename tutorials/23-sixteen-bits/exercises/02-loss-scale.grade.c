@@ -38,7 +38,8 @@ static void run_rank(GradeRank *rank) {
     if (rank->rank == 0) scene->calls = watch_calls(rank->log);
 }
 
-// In step 1 one rank has the number. All must skip, or the sentence says what else was seen.
+// In step 1 the odd rank's gradient contains `number` (inf or NaN). All ranks must skip that step;
+// otherwise the student reads `sentence`.
 static void one_rank(Grade *grade, int world, int odd_one, float number, size_t place,
                      const char *sentence) {
     Scene scene = {.number = number, .place = place, .first = FIRST};

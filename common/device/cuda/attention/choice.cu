@@ -26,7 +26,7 @@ typedef struct AttentionKey { // fields of one size, so that there is no padding
     uint64_t precision, size;
 } AttentionKey;
 
-// The largest difference, in units of what rounding explains.
+// Largest difference between the two outputs, divided by the largest that rounding can cause.
 typedef struct AttentionChoice {
     float difference;
 } AttentionChoice;

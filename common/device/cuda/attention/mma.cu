@@ -129,7 +129,8 @@ static __device__ float four_sum(float value) {
     return value + __shfl_xor_sync(0xffffffff, value, 2);
 }
 
-// What is known of a lane's two queries after some tiles of keys. Scores are in units of ln 2.
+// The online softmax of a lane's two queries after the tiles of keys so far. Scores are divided by
+// ln 2.
 template <int DIM> struct Softmax {
     WarpSums<DIM> average; // not yet divided by the sum
     float max[2], sum[2];  // of the scores; of 2^(score - max), over this lane's columns only
