@@ -201,11 +201,26 @@ static void linear_gelu_gradient(Compute how, LinearShape shape, const uint16_t 
 }
 
 // A product to 16 bits, whose epilogue sums the bias's gradient, and a loop that accumulates both.
-static void linear_weight_gradient(Compute how, LinearShape shape, const uint16_t *dy,
-                                   const uint16_t *x, const LinearGradient *to) {
-    (void)how, (void)dy, (void)x;
+static void float16_weight_gradient(LinearShape shape, const LinearGradient *to) {
     note_product("linear_weight_gradient", shape.out + shape.padding, shape.in, shape.rows, false);
     note_loop("widen_linear", shape.out * shape.in, 1, HALF + stored(FLOAT, to->add_dweight));
+}
+
+// In bfloat16, a product to float32. With a padding the rows that fill no vector of 8 are another
+// product's.
+static void linear_weight_gradient(Compute how, LinearShape shape, const uint16_t *dy,
+                                   const uint16_t *x, const LinearGradient *to) {
+    (void)dy, (void)x;
+    const size_t rest = shape.padding ? shape.out % 8 : 0, rows[] = {shape.out - rest, rest};
+    if (how.precision == PRECISION_F16) {
+        float16_weight_gradient(shape, to);
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        Operation operation = product_of("linear_weight_gradient", rows[i], shape.in, shape.rows);
+        operation.bytes += stored(FLOAT, to->add_dweight) * product(rows[i], shape.in);
+        if (rows[i] > 0) note(operation);
+    }
 }
 
 static void linear_input_gradient(Compute how, LinearShape shape, const uint16_t *dy,

@@ -498,7 +498,8 @@ typedef struct HalfKernels {
     void (*narrow_linear)(Precision precision, LinearShape shape, const float *weight,
                           const float *bias, uint16_t *narrow);
     // The workspace of the three products is linear_workspace, the mask is MatrixKernels'. The
-    // gradients of weight and bias are rounded to 16 bits (as PyTorch's), then accumulated.
+    // gradients of weight and bias are sums in float32; in float16 they are rounded before they are
+    // accumulated (as PyTorch's), so that its range still decides which steps a GradScaler skips.
     size_t (*linear_workspace)(Precision precision, LinearShape shape);
     // Adds the rounded values of bias, which may be NULL.
     void (*linear)(Compute how, LinearShape shape, const uint16_t *x, const uint16_t *narrow,
@@ -525,7 +526,7 @@ typedef struct HalfKernels {
                    const float *bias, uint16_t *y);
     void (*conv2d_input_gradient)(Compute how, const Window *window, const uint16_t *weight,
                                   const uint16_t *dy, uint16_t *dx, bool accumulate);
-    // Both gradients are rounded, then accumulated, as a linear layer's.
+    // Both gradients are rounded to 16 bits (as PyTorch's), then accumulated.
     void (*conv2d_weight_gradient)(Compute how, const Window *window, const uint16_t *x,
                                    const uint16_t *dy, float *dweight, bool accumulate);
     void (*conv2d_bias_gradient)(Precision precision, const Window *window, const uint16_t *dy,

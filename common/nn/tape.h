@@ -27,6 +27,8 @@
  *     copies to another device
  *   layer norm                       float32                   16 bits          float32, which the
  *                                                                                 product rounds
+ *   gradients of weights             16-bit operands, output   float32          16 bits, widened
+ *     linear in bf16, GPUs and ref   16-bit operands           float32          16 bits, widened
  *   losses                           float32                   float32          float32
  *   all other operations             float32                   float32          its autocast list
  *

@@ -170,12 +170,12 @@ static void layer_run(const TwoDevices *two, int d, Layer *l) {
 
 // Where a library knows no product with a bias, that is rounded before it is added, too.
 static void layer_check(const Layer *l) {
-    double unit = l->precision == PRECISION_F16 ? 0x1p-10 : 0x1p-7;
+    const double rounding = l->precision == PRECISION_F16 ? 0x1p-10 : 1e-6;
     half_check(l->narrow, l->precision, 0, "narrow_linear");
     half_check(l->y, l->precision, l->with_bias ? 2 : 1, "linear");
     half_check(l->dx, l->precision, 1, "linear_input_gradient");
-    both_check(l->dweight, unit, "linear_weight_gradient");
-    if (l->with_bias) both_check(l->dbias, unit, "the bias's gradient");
+    both_check(l->dweight, rounding, "linear_weight_gradient");
+    if (l->with_bias) both_check(l->dbias, rounding, "the bias's gradient");
 }
 
 // The gradient of the layer behind y's relu, cut by that: y's own zeros say where.

@@ -5,9 +5,9 @@
  * type (its default), a result in 16 bits is the sum of two halves, each rounded to 16 bits. Where
  * the compute type says so, float32 factors are rounded to TF32 (10 bits) or bfloat16 before.
  * Matrices may be stored by columns or by rows. The epilogues are bias (one number per row of d)
- * and ReLU; and, of one type by columns, ReLU with a mask of its own, in bits of a private format,
- * ReLU's gradient by that mask, GELU that stores its input, GELU's gradient by that input, and the
- * sums of b over k.
+ * and ReLU; by columns the sums of b over k, in the result's type; of one type by columns also
+ * ReLU with a mask of its own, in bits of a private format, ReLU's gradient by that mask, GELU that
+ * stores its input, and GELU's gradient by that input.
  *
  * It is strict where the real one is in its own time: an algorithm is only good for the product it
  * was chosen for, for memory as aligned as the preference said (256 bytes if it said nothing), and
@@ -105,10 +105,11 @@ static bool shapes_fit(const Product &p, const Layout l[4]) {
 // Bits of an epilogue.
 enum { RELU = 2, BIAS = 4, DRELU = 8, GELU = 32, DGELU = 64, AUX = 128, BGRADB = 512 };
 
-// Those that gradients need: in one type, and not for matrices by rows.
+// Those that gradients need are not for matrices by rows, and most are in one type.
 static bool epilogue_is_known(const Product &p, const Layout l[4]) {
     bool by_columns = l[1].order == CUBLASLT_ORDER_COL && l[3].order == CUBLASLT_ORDER_COL;
-    bool plain = l[0].type == l[3].type && l[3].batch == 1;
+    bool plain =
+        (l[0].type == l[3].type || p.epilogue == CUBLASLT_EPILOGUE_BGRADB) && l[3].batch == 1;
     switch (p.epilogue) {
     case CUBLASLT_EPILOGUE_DEFAULT:
     case CUBLASLT_EPILOGUE_RELU:

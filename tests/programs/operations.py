@@ -20,16 +20,20 @@ class Step:
         """A loop over count elements."""
         self.add(kernel, size * count, fp32 * count, times=times)
 
-    def product(self, kernel, m, n, k, times, gelu=0):
+    def product(self, kernel, m, n, k, times, gelu=0, result=HALF):
         """gelu: its operations for each element of the product, beside which another matrix is read or stored."""
-        size = HALF * (m * k + k * n + (2 if gelu else 1) * m * n)
+        size = HALF * (m * k + k * n) + (2 if gelu else 1) * result * m * n
         self.add(kernel, size, gelu * m * n, tensor=2 * m * n * k, shape=(m, n, k), times=times)
 
-    def linear(self, rows, inputs, outputs, padding=0, times=1, before_gelu=False, after_gelu=False):
-        weights, wide = inputs * outputs, outputs + padding
+    def linear(self, rows, inputs, outputs, padding=0, times=1, before_gelu=False, after_gelu=False, fp16=False):
+        wide = outputs + padding
         self.product('linear_gelu' if before_gelu else 'linear', rows, wide, inputs, times, 20 * before_gelu)
-        self.product('linear_weight_gradient', wide, inputs, rows, times)
-        self.each('widen_linear', weights, 1, HALF + FLOAT, times)
+        rest = outputs % 8 if padding else 0
+        for part in [] if fp16 else {outputs - rest, rest} - {0}:
+            self.product('linear_weight_gradient', part, inputs, rows, times, result=FLOAT)
+        if fp16:
+            self.product('linear_weight_gradient', wide, inputs, rows, times)
+            self.each('widen_linear', inputs * outputs, 1, HALF + FLOAT, times)
         kernel = 'linear_gelu_gradient' if after_gelu else 'linear_input_gradient'
         self.product(kernel, rows, inputs, wide, times, 30 * after_gelu)
 
@@ -79,8 +83,8 @@ def operations(a, exact=False, fp16=False):
     step, rows, c, layers = Step(), a['batch'] * a['context'], a['embedding'], a['layers']
     padded = -(-a['vocabulary'] // 128) * 128
     for inputs, outputs in ((c, 3 * c), (c, c), (c, 4 * c), (4 * c, c)):
-        step.linear(rows, inputs, outputs, times=layers, before_gelu=outputs == 4 * c, after_gelu=inputs == 4 * c)
-    step.linear(rows, c, a['vocabulary'], padded - a['vocabulary'])
+        step.linear(rows, inputs, outputs, 0, layers, outputs == 4 * c, inputs == 4 * c, fp16)
+    step.linear(rows, c, a['vocabulary'], padded - a['vocabulary'], fp16=fp16)
     step.layer_norms(rows, c, layers)
     attention(step, a, exact)
     loss(step, rows, a['vocabulary'], padded, fp16)

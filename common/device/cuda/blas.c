@@ -19,9 +19,10 @@
  * cuBLASLt does not document relu(NaN), and a NaN that became 0 would hide a failure. So every plan
  * with an activation is run once, and rejected if it loses a NaN.
  *
- * In 16 bits (HalfKernels' linear layers) all matrices and the bias have 16 bits; the gradients of
- * weight and bias pass through the caller's workspace. Algorithms that split a sum into parts must
- * add the parts in float32.
+ * In 16 bits (HalfKernels' linear layers) all matrices and the bias have 16 bits, except the
+ * gradients of weight and bias in bfloat16: the product stores its float32 sums where the gradients
+ * are. In float16 they pass through the caller's workspace. Algorithms that split a sum into parts
+ * must add the parts in float32.
  */
 #include <cublasLt.h>
 #include <math.h>
@@ -48,9 +49,10 @@ static void cublas_check(cublasStatus_t status, const char *call, const char *fi
 typedef struct Shape {
     uint64_t factors, result; // Precision of the operands a and b; of c
     uint64_t transpose_a, transpose_b, m, n, k;
+    uint64_t pitch_a; // elements from one stored row of a to the next; 0: no more than there are
     uint64_t accumulate, epilogue, tf32;
     uint64_t count, stride_a, stride_b, stride_c; // CudaBatch
-    uint64_t alignment;                           // of all pointers, in bytes
+    uint64_t alignment, alignment_c;              // of a and b, of c and bias, in bytes
 } Shape;
 
 typedef struct Plan {
@@ -157,13 +159,17 @@ static cublasLtMatmulPreference_t preference_create(const Shape *s) {
         CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference,
                                                     CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                                     &reductions, sizeof reductions));
-    const uint32_t alignment = (uint32_t)s->alignment;
-    const cublasLtMatmulPreferenceAttributes_t pointers[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    const uint32_t factors = (uint32_t)s->alignment, result = (uint32_t)s->alignment_c;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t pointer;
+        uint32_t alignment;
+    } least[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, factors},
+                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, factors},
+                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, result},
+                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, result}};
     for (size_t i = 0; i < 4; i++)
-        CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, pointers[i], &alignment,
-                                                    sizeof alignment));
+        CUBLAS(cublasLtMatmulPreferenceSetAttribute(
+            preference, least[i].pointer, &least[i].alignment, sizeof least[i].alignment));
     return preference;
 }
 
@@ -174,6 +180,10 @@ static Plan *plan_create(cublasLtHandle_t handle, const Shape *s, const Beside *
     uint64_t m = s->m, n = s->n, k = s->k;
     plan->a = layout_create(s->factors, s->transpose_a ? k : m, s->transpose_a ? m : k, s->count,
                             s->stride_a);
+    const int64_t pitch = (int64_t)s->pitch_a;
+    if (pitch > 0)
+        CUBLAS(cublasLtMatrixLayoutSetAttribute(plan->a, CUBLASLT_MATRIX_LAYOUT_LD, &pitch,
+                                                sizeof pitch));
     plan->b = layout_create(s->factors, s->transpose_b ? n : k, s->transpose_b ? k : n, s->count,
                             s->stride_b);
     plan->c = layout_create(s->result, m, n, s->count, s->stride_c);
@@ -193,10 +203,10 @@ static Plan *plan_create(cublasLtHandle_t handle, const Shape *s, const Beside *
     return plan;
 }
 
-// The largest power of two up to 16 (the width of vector loads) that divides all addresses. A
+// The largest power of two up to 16 (the width of vector loads) that divides both addresses. A
 // gradient's memory begins where the one before it ends, at any multiple of 4.
-static uint64_t alignment_of(const void *a, const void *b, const void *bias, const void *c) {
-    uint64_t bits = (uintptr_t)a | (uintptr_t)b | (uintptr_t)bias | (uintptr_t)c | 16;
+static uint64_t alignment_of(const void *p, const void *q) {
+    uint64_t bits = (uintptr_t)p | (uintptr_t)q | 16;
     return bits & -bits;
 }
 
@@ -256,12 +266,13 @@ static bool keeps_nan(CudaDevice *cuda, Plan *plan, const Shape *shape, const Op
     return kept;
 }
 
-// Fills tf32 and alignment of the shape and runs the product. Returns false, with nothing done, if
-// cuBLASLt does not support the epilogue.
+// Fills tf32 and the alignments of the shape and runs the product. Returns false, with nothing
+// done, if cuBLASLt does not support the epilogue.
 static bool multiply(Shape shape, const Operands *of) {
     CudaDevice *cuda = cuda_current();
     shape.tf32 = cuda->device->tf32;
-    shape.alignment = alignment_of(of->a, of->b, of->beside.bias, of->c);
+    shape.alignment = alignment_of(of->a, of->b);
+    shape.alignment_c = alignment_of(of->c, of->beside.bias);
     Plan *plan = plan_cache_find(cuda->plans->cache, &shape);
     if (!plan) {
         if (cuda->capturing && has_activation(&shape)) return false; // a trial is impossible now
@@ -293,14 +304,13 @@ static Shape shape_of(Precision precision, MatmulShape s) {
                    .count = 1};
 }
 
-// c (+)= a b; all three are stored in `precision`.
-static void multiply_plain(Precision precision, MatmulShape s, Operands of, bool accumulate) {
-    if (s.m * s.n == 0 || (s.k == 0 && accumulate)) return;
-    if (s.k == 0) {
-        cuda_clear(of.c, s.m * s.n * size_of(precision));
+// c (+)= a b, without an epilogue; any size may be 0.
+static void multiply_plain(Shape shape, Operands of, bool accumulate) {
+    if (shape.m * shape.n == 0 || (shape.k == 0 && accumulate)) return;
+    if (shape.k == 0) {
+        cuda_clear(of.c, shape.m * shape.n * size_of((Precision)shape.result));
         return;
     }
-    Shape shape = shape_of(precision, s);
     shape.accumulate = accumulate;
     (void)multiply(shape, &of);
 }
@@ -308,7 +318,7 @@ static void multiply_plain(Precision precision, MatmulShape s, Operands of, bool
 static void cuda_matmul(Compute how, MatmulShape s, const float *a, const float *b, float *c,
                         bool accumulate) {
     cuda_check_float32(how.precision, "a product of float32");
-    multiply_plain(PRECISION_F32, s, (Operands){.a = a, .b = b, .c = c}, accumulate);
+    multiply_plain(shape_of(PRECISION_F32, s), (Operands){.a = a, .b = b, .c = c}, accumulate);
 }
 
 static size_t cuda_relu_mask(Precision precision, LinearShape s) {
@@ -373,22 +383,30 @@ void cuda_matmul_batch(const CudaBatch *batch, MatmulShape s, const void *a, con
     (void)multiply(shape, &(Operands){.a = a, .b = b, .c = c});
 }
 
-// dweight (+)= dy' x, and dbias, if it is not NULL, in the same product. Returns false if the
+// The type in which a product stores gradients of parameters.
+static Precision gradient_type(Precision precision) {
+    return precision == PRECISION_F16 ? PRECISION_F16 : PRECISION_F32;
+}
+
+// dweight (+)= dy' x, and dbias, if it is not NULL, in the same product, both of gradient_type.
+// of.a is dy, with the shape's padding, whose gradients are not computed. Returns false if the
 // caller must compute dbias.
 static bool weight_gradient(Precision precision, LinearShape s, Operands of, void *dbias,
                             bool accumulate) {
-    const MatmulShape product = {true, false, s.out, s.in, s.rows};
+    Shape shape = shape_of(precision, (MatmulShape){true, false, s.out, s.in, s.rows});
+    shape.result = gradient_type(precision);
+    shape.pitch_a = s.out + s.padding;
     if (dbias && s.rows * s.out * s.in > 0) {
-        Shape shape = shape_of(precision, product);
-        shape.accumulate = accumulate;
+        Shape with_bias = shape;
+        with_bias.accumulate = accumulate;
         // Our first operand is cuBLASLt's b. DRELU_BGRAD would sum in the product that computes dy,
         // but that belongs to the next layer, and the last layer has none.
-        shape.epilogue = CUBLASLT_EPILOGUE_BGRADB;
+        with_bias.epilogue = CUBLASLT_EPILOGUE_BGRADB;
         of.beside.bias = dbias;
-        if (multiply(shape, &of)) return true;
+        if (multiply(with_bias, &of)) return true;
         of.beside.bias = NULL;
     }
-    multiply_plain(precision, product, of, accumulate);
+    multiply_plain(shape, of, accumulate);
     return false;
 }
 
@@ -436,10 +454,9 @@ static LinearShape padded(LinearShape s) {
     return s;
 }
 
-// Bytes for the gradients of the two parameters.
+// Bytes for the gradients of the two parameters in float16.
 size_t cuda_half_linear_workspace(Precision precision, LinearShape s) {
-    (void)precision;
-    return linear_narrow_count(s) * sizeof(uint16_t);
+    return precision == PRECISION_F16 ? linear_narrow_count(s) * sizeof(uint16_t) : 0;
 }
 
 void cuda_half_linear(Compute how, LinearShape s, const uint16_t *x, const uint16_t *narrow,
@@ -448,17 +465,45 @@ void cuda_half_linear(Compute how, LinearShape s, const uint16_t *x, const uint1
     linear(how.precision, padded(s), (Operands){x, narrow, y, {.bias = addend}}, bias);
 }
 
-void cuda_half_linear_weight_gradient(Compute how, LinearShape s, const uint16_t *dy,
-                                      const uint16_t *x, const LinearGradient *to) {
+// Gradients that are rounded to float16 before they are accumulated. Returns false if the caller
+// must compute dbias.
+static bool rounded_gradient(Compute how, LinearShape s, Operands of, const LinearGradient *to) {
     uint16_t *narrow = how.workspace, *dbias = to->dbias ? narrow + linear_narrow_bias(s) : NULL;
     LinearGradient in_product = *to;
-    if (!to->dweight || !weight_gradient(how.precision, padded(s),
-                                         (Operands){.a = dy, .b = x, .c = narrow}, dbias, false))
-        in_product.dbias = NULL;
-    if (to->dweight) cuda_widen_linear(how.precision, s, narrow, &in_product);
-    if (to->dbias && !in_product.dbias)
-        cuda_half_sum_channels(how.precision, dy, to->dbias, to->add_dbias,
-                               (ImageSizes){s.rows, s.out, 1});
+    of.c = narrow;
+    if (!weight_gradient(how.precision, padded(s), of, dbias, false)) in_product.dbias = NULL;
+    cuda_widen_linear(how.precision, s, narrow, &in_product);
+    return in_product.dbias;
+}
+
+enum { VECTOR = 8 }; // numbers of 16 bits in 16 bytes
+
+// The same for bfloat16: the sums are stored or accumulated in float32. Tensor cores reach their
+// rate if a product's rows are whole vectors, but dweight has no rows for the padding. So the last
+// rows, fewer than a vector has, are another product's.
+static bool summed_gradient(Compute how, LinearShape s, Operands of, const LinearGradient *to) {
+    const size_t rest = s.padding ? s.out % VECTOR : 0, whole = s.out - rest;
+    const LinearShape first = {s.rows, whole, s.in, NULL, s.padding + rest};
+    const LinearShape last = {s.rows, rest, s.in, NULL, s.padding + whole};
+    of.c = to->dweight;
+    bool summed = weight_gradient(how.precision, first, of, to->add_dbias ? NULL : to->dbias,
+                                  to->add_dweight);
+    if (rest == 0) return summed;
+    of.a = (const uint16_t *)of.a + whole;
+    of.c = to->dweight + whole * s.in;
+    return weight_gradient(how.precision, last, of, NULL, to->add_dweight);
+}
+
+void cuda_half_linear_weight_gradient(Compute how, LinearShape s, const uint16_t *dy,
+                                      const uint16_t *x, const LinearGradient *to) {
+    const Operands of = {.a = dy, .b = x};
+    bool summed = false;
+    if (to->dweight)
+        summed = how.precision == PRECISION_F16 ? rounded_gradient(how, s, of, to)
+                                                : summed_gradient(how, s, of, to);
+    if (to->dbias && !summed)
+        cuda_half_sum_channels((CudaStored){how.precision, gradient_type(how.precision)}, dy,
+                               to->dbias, to->add_dbias, (ImageSizes){s.rows, s.out, 1});
 }
 
 void cuda_half_linear_input_gradient(Compute how, LinearShape s, const uint16_t *dy,
@@ -466,8 +511,8 @@ void cuda_half_linear_input_gradient(Compute how, LinearShape s, const uint16_t 
                                      bool accumulate) {
     const Operands operands = {.a = dy, .b = weight, .c = dx};
     if (of && relu_gradient(how.precision, s, operands, of)) return;
-    multiply_plain(how.precision, (MatmulShape){false, false, s.rows, s.in, padded(s).out},
-                   operands, accumulate);
+    const MatmulShape product = {false, false, s.rows, s.in, padded(s).out};
+    multiply_plain(shape_of(how.precision, product), operands, accumulate);
     if (of)
         cuda_halves.activation_gradient((HalfActivation){how.precision, ACTIVATION_RELU}, dx, of->y,
                                         dx, s.rows * s.in, false);
@@ -501,7 +546,8 @@ void cuda_half_linear_gelu_gradient(Compute how, LinearShape s, const uint16_t *
     const MatmulShape product = {false, false, s.rows, s.in, s.out};
     const Operands of = {dy, weight, dbefore, {.aux = before}};
     if (gelu_product(CUBLASLT_EPILOGUE_DGELU, how.precision, product, of)) return;
-    multiply_plain(how.precision, product, (Operands){.a = dy, .b = weight, .c = dbefore}, false);
+    multiply_plain(shape_of(how.precision, product), (Operands){.a = dy, .b = weight, .c = dbefore},
+                   false);
     cuda_halves.activation_gradient((HalfActivation){how.precision, ACTIVATION_GELU}, dbefore,
                                     before, dbefore, s.rows * s.in, false);
 }

@@ -403,5 +403,6 @@ void cuda_half_conv2d_weight_gradient(Compute how, const Window *v, const uint16
 
 void cuda_half_conv2d_bias_gradient(Precision precision, const Window *v, const uint16_t *dy,
                                     float *dbias, bool accumulate) {
-    cuda_half_sum_channels(precision, dy, dbias, accumulate, ImageSizes{v->n, v->k, v->oh * v->ow});
+    cuda_half_sum_channels(CudaStored{precision, precision}, dy, dbias, accumulate,
+                           ImageSizes{v->n, v->k, v->oh * v->ow});
 }

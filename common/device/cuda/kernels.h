@@ -142,8 +142,8 @@ void cuda_convolution_describe(char *buffer, size_t capacity); // "cuDNN 9.19.0"
 void cuda_sum_channels(const float *x, float *sums, bool accumulate, size_t n, size_t c,
                        size_t inner);
 
-// sums[c] (+)= the sums over the rows of x[rows, c], rounded. Uses the workspace.
-void cuda_half_sum_channels(Precision precision, const uint16_t *x, float *sums, bool accumulate,
+// sums[c] (+)= the sums over the rows of x[rows, c], rounded; x has 16 bits. Uses the workspace.
+void cuda_half_sum_channels(CudaStored as, const uint16_t *x, float *sums, bool accumulate,
                             ImageSizes of);
 
 #endif

@@ -26,17 +26,17 @@ void cuda_sum_channels(const float *x, float *sums, bool accumulate, size_t n, s
 }
 
 template <typename T>
-static void sum_pixels(Precision precision, const uint16_t *x, float *sums, bool accumulate,
+static void sum_pixels(Precision rounding, const uint16_t *x, float *sums, bool accumulate,
                        const ImageSizes &of) {
     CudaDevice *cuda = cuda_current();
     ChannelSums parts = plan_sums(cuda, of.n * of.inner, of.c, 1);
     sum_channels(cuda, parts, Values{}, {}, (const T *)x);
-    cuda_launch(cuda, values_kernel, warp_grid(of.c), parts, precision, sums, accumulate);
+    cuda_launch(cuda, values_kernel, warp_grid(of.c), parts, rounding, sums, accumulate);
 }
 
-void cuda_half_sum_channels(Precision precision, const uint16_t *x, float *sums, bool accumulate,
+void cuda_half_sum_channels(CudaStored as, const uint16_t *x, float *sums, bool accumulate,
                             ImageSizes of) {
-    if (of.c > 0) BY_PRECISION(precision, sum_pixels, precision, x, sums, accumulate, of);
+    if (of.c > 0) BY_PRECISION(as.stored, sum_pixels, as.rounding, x, sums, accumulate, of);
 }
 
 // ---- statistics --------------------------------------------------------------------------------

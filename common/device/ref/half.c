@@ -227,8 +227,13 @@ static void ref_half_linear_weight_gradient(Compute how, LinearShape s, const ui
                    (Operand){rows_of(s.rows, s.in), x}, NONE);
     for (size_t i = 0; i < s.rows * s.out; i++) w.a[i] = w.a[i / s.out * padded(s).out + i % s.out];
     const LinearGradient places = {to->dweight, w.result, to->add_dweight, false};
-    ref_matrix.linear_weight_gradient(how, s, w.a, w.b, &places);
-    finish_bias(&w, to->dbias, to->add_dbias);
+    if (how.precision == PRECISION_F16) {
+        ref_matrix.linear_weight_gradient(how, s, w.a, w.b, &places);
+        finish_bias(&w, to->dbias, to->add_dbias);
+    } else {
+        ref_matrix.linear_weight_gradient(EXACT, s, w.a, w.b, to);
+        discard(&w);
+    }
 }
 
 static void ref_half_linear_input_gradient(Compute how, LinearShape s, const uint16_t *dy,

@@ -271,11 +271,12 @@ static cublasStatus_t multiply(const Layer &layer, cublasLtEpilogue_t epilogue,
     return status;
 }
 
-static Layer layer_new(int rows, int columns, int depth, cudaStream_t stream) {
+static Layer layer_new(int rows, int columns, int depth, cudaDataType factors,
+                       cudaStream_t stream) {
     std::vector<float> bias;
     for (int i = 0; i < rows; i++) bias.push_back(static_cast<float>(i % 5) - 2);
-    return {matrix_new(rows, depth, 1, false, CUDA_R_32F, stream),
-            matrix_new(depth, columns, 1, false, CUDA_R_32F, stream),
+    return {matrix_new(rows, depth, 1, false, factors, stream),
+            matrix_new(depth, columns, 1, false, factors, stream),
             matrix_new(rows, columns, 1, false, CUDA_R_32F, stream),
             device_of(bias, stream),
             device_new<char>(static_cast<size_t>(columns) * 256 / 8),
@@ -288,11 +289,24 @@ static void layer_free(Layer &layer) {
     OK(cudaFree(layer.mask));
 }
 
+// The sums of a factor, a bias's gradient, in float32.
+static void check_sums(const Layer &layer, cudaStream_t stream) {
+    GOOD(multiply(layer, CUBLASLT_EPILOGUE_BGRADB, stream));
+    std::vector<float> sums =
+        fetch(static_cast<const float *>(layer.bias), static_cast<size_t>(layer.b.columns), stream);
+    for (int column = 0; column < layer.b.columns; column++) {
+        double want = 0;
+        for (int k = 0; k < layer.b.rows; k++)
+            want += double(layer.b.values[layer.b.at(0, k, column)]);
+        THAT(std::fabs(double(sums[static_cast<size_t>(column)]) - want) < 1e-5);
+    }
+}
+
 // A relu's mask cuts the gradient of another product; the sums of a factor are a bias's gradient.
 static int run_epilogues() {
     enum { ROWS = 131, COLUMNS = 7, DEPTH = 6 };
     cudaStream_t stream = stream_new();
-    Layer layer = layer_new(ROWS, COLUMNS, DEPTH, stream);
+    Layer layer = layer_new(ROWS, COLUMNS, DEPTH, CUDA_R_32F, stream);
     GOOD(multiply(layer, CUBLASLT_EPILOGUE_RELU_AUX_BIAS, stream));
     std::vector<float> y = fetch_matrix(layer.d, stream);
     GOOD(multiply(layer, CUBLASLT_EPILOGUE_DEFAULT, stream));
@@ -307,13 +321,7 @@ static int run_epilogues() {
             zeros += cut[at] == 0;
         }
     THAT(zeros > 50 && zeros < ROWS * COLUMNS - 50);
-    GOOD(multiply(layer, CUBLASLT_EPILOGUE_BGRADB, stream));
-    std::vector<float> sums = fetch(static_cast<const float *>(layer.bias), COLUMNS, stream);
-    for (int column = 0; column < COLUMNS; column++) {
-        double want = 0;
-        for (int k = 0; k < DEPTH; k++) want += double(layer.b.values[layer.b.at(0, k, column)]);
-        THAT(std::fabs(double(sums[static_cast<size_t>(column)]) - want) < 1e-5);
-    }
+    check_sums(layer, stream);
     for (int64_t bits :
          {int64_t{0}, int64_t{128}, int64_t{192}}) { // too few, or no multiple of 128
         layer.bits = bits;
@@ -324,13 +332,25 @@ static int run_epilogues() {
     return 0;
 }
 
+// Of factors in 16 bits with a product in float32, only the sums are known.
+static int run_epilogues_of_halves() {
+    cudaStream_t stream = stream_new();
+    Layer layer = layer_new(131, 7, 6, CUDA_R_16F, stream);
+    check_sums(layer, stream);
+    THAT(multiply(layer, CUBLASLT_EPILOGUE_DRELU, stream) == CUBLAS_STATUS_NOT_SUPPORTED);
+    layer_free(layer);
+    OK(cudaStreamDestroy(stream));
+    return 0;
+}
+
 static void test_epilogues(void **) {
     expect_good(run_epilogues);
+    expect_good(run_epilogues_of_halves);
     for (const char *word : {"epilogues", "runs"})
         expect_good(
             [] {
                 cudaStream_t stream = stream_new();
-                Layer layer = layer_new(4, 3, 2, stream);
+                Layer layer = layer_new(4, 3, 2, CUDA_R_32F, stream);
                 THAT(multiply(layer, CUBLASLT_EPILOGUE_BGRADB, stream) ==
                      CUBLAS_STATUS_NOT_SUPPORTED);
                 GOOD(multiply(layer, CUBLASLT_EPILOGUE_RELU_BIAS, stream));
