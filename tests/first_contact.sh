@@ -162,7 +162,7 @@ done
 
 # 11. How near the kernels come to what the card can do; single figures, for the model of what a step costs.
 ask "figure bounds" 240 "$bin/gpu_bounds" "$size"
-for figure in graph-gap product channels-last; do
+for figure in graph-gap product channels-last gelu; do
     ask "figure $figure" 120 "$bin/gpu_figures" "$figure" "$size"
 done
 for blocking in 0 1; do

@@ -3,6 +3,8 @@
  *   gpu_figures graph-gap full|quick       a small kernel, asked for and replayed from a graph
  *   gpu_figures product full|quick         a product of 64 x 1024 x 1024, with and without TF32
  *   gpu_figures channels-last full|quick   images brought into 16 bits and another order
+ *   gpu_figures gelu full|quick            a linear layer with GELU and its gradient, each in one
+ *                                          kernel and in two
  *
  * One line each: the fastest of some tries, in each of which the host waits once. The status is 77
  * without a GPU.
@@ -23,6 +25,9 @@ typedef struct Figure {
     void *workspace;
     DeviceGraph *graph;
     ImageSizes images;
+    LinearShape shape; // of the layer before GELU, in 16 bits; that behind has the reverse
+    HalfActivation gelu;
+    bool fused;
 } Figure;
 
 enum { ELEMENTS = 1 << 24, FEWER = 1 << 20, GRAPH_NODES = 1000, QUICK = 64 };
@@ -111,16 +116,75 @@ static void channels_last(Figure *figure, size_t divisor) {
     printf("%zu numbers to bf16, channels last: %.1f us, %.0f GB/s\n", count, us, bytes / us / 1e3);
 }
 
+// ---- GELU as part of a product ------------------------------------------------------------------
+
+// Both leave the input of GELU and another matrix of its size in `c`.
+static void gelu_forward(const Figure *figure) {
+    const HalfKernels *kernels = device_kernels(figure->device)->halves;
+    const Compute how = {figure->gelu.precision, figure->workspace};
+    const size_t count = figure->shape.rows * figure->shape.out;
+    const uint16_t *x = (void *)figure->a, *narrow = (void *)figure->b;
+    uint16_t *before = (void *)figure->c, *y = before + count;
+    for (size_t i = 0; i < figure->times; i++)
+        if (figure->fused) {
+            kernels->linear_gelu(how, figure->shape, x, narrow, figure->a, (HalfGelu){before, y});
+        } else {
+            kernels->linear(how, figure->shape, x, narrow, figure->a, before);
+            kernels->activation(figure->gelu, y, before, count);
+        }
+}
+
+static void gelu_backward(const Figure *figure) {
+    const HalfKernels *kernels = device_kernels(figure->device)->halves;
+    const Compute how = {figure->gelu.precision, figure->workspace};
+    const LinearShape s = {figure->shape.rows, figure->shape.in, figure->shape.out, NULL, 0};
+    const size_t count = s.rows * s.in;
+    const uint16_t *dy = (void *)figure->a, *weight = (void *)figure->b;
+    uint16_t *before = (void *)figure->c, *dx = before + count;
+    for (size_t i = 0; i < figure->times; i++)
+        if (figure->fused) {
+            kernels->linear_gelu_gradient(how, s, dy, weight, before, dx);
+        } else {
+            kernels->linear_input_gradient(how, s, dy, weight, NULL, dx, false);
+            kernels->activation_gradient(figure->gelu, dx, before, dx, count, false);
+        }
+}
+
+static void gelu(Figure *figure, size_t divisor) {
+    Device *device = figure->device;
+    const size_t width = divisor == 1 ? 768 : 96;
+    figure->gelu = (HalfActivation){device->capability >= 80 ? PRECISION_BF16 : PRECISION_F16,
+                                    ACTIVATION_GELU};
+    figure->shape = (LinearShape){4096 / divisor, 4 * width, width, NULL, 0};
+    figure->times = 50 / divisor + 1;
+    size_t bytes =
+        device_kernels(device)->halves->linear_workspace(figure->gelu.precision, figure->shape);
+    figure->workspace = device_alloc(device, bytes);
+    double us[2][2]; // of forward and backward, in two kernels and in one
+    for (int fused = 0; fused < 2; fused++) {
+        figure->fused = fused;
+        us[0][fused] = measure(figure, gelu_forward);
+        us[1][fused] = measure(figure, gelu_backward);
+    }
+    device_free(device, figure->workspace, bytes);
+    printf(
+        "%zu rows, %zu to %zu, and GELU take %.1f us in one kernel, %.1f us in two; the gradient "
+        "%.1f us in one, %.1f us in two\n",
+        figure->shape.rows, width, 4 * width, us[0][1], us[0][0], us[1][1], us[1][0]);
+}
+
 // ---- the program --------------------------------------------------------------------------------
 
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(Figure *figure, size_t divisor);
-    } figures[] = {
-        {"graph-gap", graph_gap}, {"product", product}, {"channels-last", channels_last}};
+    } figures[] = {{"graph-gap", graph_gap},
+                   {"product", product},
+                   {"channels-last", channels_last},
+                   {"gelu", gelu}};
     Error err = {0};
-    CHECK(argc == 3, "usage: gpu_figures graph-gap|product|channels-last full|quick");
+    CHECK(argc == 3, "usage: gpu_figures graph-gap|product|channels-last|gelu full|quick");
     size_t divisor = strcmp(argv[2], "quick") == 0 ? QUICK : 1;
     size_t count = divisor == 1 ? ELEMENTS : FEWER, bytes = count * sizeof(float);
     Device *device = device_open("cuda:0", &err);
