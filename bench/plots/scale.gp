@@ -5,7 +5,7 @@
 
 name = "scale"
 width = 720
-height = 790
+height = 810
 load "plots/style.gp"
 load "plots/settings.gp"
 
@@ -28,15 +28,16 @@ place(run) = sum [k = 1:7] (word(lines, k) eq run ? k : 0)
 colour(run) = value(of[place(run)])
 dash(run) = dashes[place(run)]
 says(run) = words_of[place(run)]
-apart(run) = run eq "fsdp_two" ? 0.35 : run eq "tree" ? 0.2 : run eq "two" ? -0.9 : 0 # neighbours may end close together
+# Neighbours end close together: from top to bottom their names move apart.
+apart(run) = run eq "fsdp" ? 0.15 : run eq "tree" ? 0.95 : run eq "fsdp_two" ? 0.1 : run eq "hierarchical" ? -0.4 : run eq "two" ? -1.15 : 0
 told(run) = sprintf("%s on %d: %g ms", says(run), column("devices"), column(run))
 values = at_mouse('for [run in lines] file using "devices":(column(run)):(told(run))')
 ring = 'file using "devices":(column(run."_simulated")) with points pointtype 6 pointsize 1 linecolor rgb colour(run)'
 rings = simulated eq "" ? "" : "for [run in simulated] ".ring.", " # a loop over no words runs once
 do for [n = 1:2] {
     file = "plots/scale-".n.".csv"
-    set tmargin at screen 1 - (80.0 + 350 * (n - 1)) / height
-    set bmargin at screen 1 - (360.0 + 350 * (n - 1)) / height
+    set tmargin at screen 1 - (80.0 + 370 * (n - 1)) / height
+    set bmargin at screen 1 - (360.0 + 370 * (n - 1)) / height
     eval unbounded
     stats file using "devices" name "devices" nooutput
     set xrange [devices_min:1.1 * devices_max]
