@@ -3,13 +3,15 @@
 
     python3 tests/parity/check_fsdp.py BUILD_DIR     exit 77: torch or safetensors is not installed
 
-The sizes are odd: parameters with fewer rows than ranks, and with rows that the ranks do not divide. Each case trains three
-steps of SGD with momentum on an mlp, of which every layer is a unit. The rows of PyTorch's shards must be torch.chunk's, by
-which fully_shard.h cuts; the reduced gradients of the first step and the weights after the last one agree to 1e-5 of their
-largest (3e-7 was seen): only the order of additions differs.
+The sizes are odd: parameters with fewer rows than ranks, of which some ranks have none, and with rows that the ranks do not
+divide. Each case trains three steps of SGD with momentum: an mlp, of which every layer is a unit; a convnet, whose batch norms
+keep rank 0's buffers; a gpt, whose embedding is tied and the root's. The rows of PyTorch's shards must be torch.chunk's, by
+which fully_shard.h cuts; the reduced gradients of the first step and the weights and buffers after the last one agree to 1e-5
+of their largest (7e-7 was seen): only the order of additions differs.
 A scalar parameter is refused by both, with the same words.
 """
 
+import gzip
 import os
 import pathlib
 import subprocess
@@ -21,7 +23,7 @@ try:
     import torch.distributed as dist
     import torch.multiprocessing as multiprocessing
     import torch.nn.functional as F
-    from safetensors.torch import load_file
+    from safetensors.torch import load_file, save_file
     from torch.distributed.fsdp import fully_shard
 except ImportError as missing:
     print(f"skipped: {missing}")
@@ -32,8 +34,10 @@ sys.path.insert(0, str(ROOT / "bench/peers"))
 import models
 
 STEPS, ROWS = 3, 2  # of each rank
-CASES = [  # ranks, hidden layers of an mlp
-    (3, "5,2"), (4, "3,7,2")]
+CASES = [  # ranks, model, its sizes: hidden layers; layers, heads, embedding, context
+    (3, "mlp", (5, 2)), (4, "mlp", (3, 7, 2)), (3, "convnet", ()), (4, "gpt", (2, 3, 9, 7))]
+SIZES = {"mlp": ["hidden"], "convnet": [], "gpt": ["layers", "heads", "embedding", "context"]}
+BLOCKS = {"Block", "ConvBlock"}
 
 
 def run(*command):
@@ -48,35 +52,46 @@ def rank_rows(data, rank, world, step):
     return data["x"][rows], data["target"][rows]
 
 
-def train(rank, world, hidden, folder, queue):
+def build_model(name, sizes, outputs):
+    return models.build(name, sizes if name == "gpt" else [1, 8, 8], outputs, sizes)
+
+
+def whole(tensor):
+    """A whole tensor; a buffer is one already."""
+    return (tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor).detach().clone()
+
+
+def train(rank, world, case, folder, queue):
     """One rank of PyTorch: rank 0 answers with whole gradients and weights, each with its shards' rows."""
+    name, sizes, outputs = case
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=world, init_method=f"file://{folder}/meeting")
-    model = models.build("mlp", [1, 8, 8], 10, [int(size) for size in hidden.split(",")])
+    model = build_model(name, sizes, outputs)
     model.load_state_dict(load_file(f"{folder}/init"), strict=True)
     mesh = dist.init_device_mesh("cpu", (world,))
-    for layer in model.children():
-        fully_shard(layer, mesh=mesh)
+    blocks = [module for module in model.modules() if type(module).__name__ in BLOCKS]
+    for unit in blocks or model.children():
+        fully_shard(unit, mesh=mesh)
     fully_shard(model, mesh=mesh)
     optimizer, gradients = models.optimizer("sgd", model.parameters(), 0.05, 0.9), {}
     data = load_file(f"{folder}/data")
     for step in range(STEPS):
         x, y = rank_rows(data, rank, world, step)
         optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
+        F.cross_entropy(model(x), y.flatten()).backward()
         if step == 0:
-            gradients = {name: p.grad.full_tensor().clone() for name, p in model.named_parameters()}
+            gradients = {name: whole(p.grad) for name, p in model.named_parameters()}
         optimizer.step()
     rows = {name: [0] * world for name in gradients}
     for name, p in model.named_parameters():
         counts = [torch.zeros(1, dtype=torch.int64) for _ in range(world)]
         dist.all_gather(counts, torch.tensor([p.to_local().shape[0] if p.to_local().numel() else 0]))
         rows[name] = [int(count) for count in counts]
-    weights = {name: p.full_tensor() for name, p in model.state_dict().items()}
+    weights = {name: whole(p) for name, p in model.state_dict().items()}
     if rank == 0:
         queue.put({"gradients": {n: g.numpy() for n, g in gradients.items()}, "rows": rows,
-                   "weights": {n: w.detach().numpy() for n, w in weights.items()}})
+                   "weights": {n: w.numpy() for n, w in weights.items()}})
     dist.barrier()
     dist.destroy_process_group()
 
@@ -88,13 +103,15 @@ def chunked(rows, world):
 
 
 def furthest(ours, theirs, tolerance, what):
-    """Largest difference, in units of the tensor's largest; names must be the same, gradients not zero."""
+    """Largest difference, in units of the tensor's largest; names must be the same, of a tied weight one of the two, and gradients
+    not zero."""
     worst = 0.0
-    if set(ours) != set(theirs):
+    tied = {"transformer.wte.weight", "lm_head.weight"}
+    if set(ours) - tied != set(theirs) - tied or bool(tied & set(ours)) != bool(tied & set(theirs)):
         sys.exit(f"{what}: {sorted(ours)} and {sorted(theirs)}")
     for name, mine in ours.items():
-        other = torch.as_tensor(theirs[name])
-        scale = other.abs().max()
+        other = torch.as_tensor(theirs[name] if name in theirs else theirs[(tied - {name}).pop()])
+        mine, scale = mine.to(other.dtype), other.abs().max()
         if not (mine.shape == other.shape and scale > 0):
             sys.exit(f"{what} of {name}: {tuple(mine.shape)} and {tuple(other.shape)}, the largest is {scale}")
         worst = max(worst, float((mine - other).abs().max() / scale))
@@ -103,24 +120,41 @@ def furthest(ours, theirs, tolerance, what):
     return worst
 
 
-def compare(build, world, hidden):
+def write_text(path, count, context):
+    """The first texts as --data text has them, of which nine tenths are for training."""
+    words = gzip.decompress(next((ROOT / "common/data/text").glob("*.txt.gz")).read_bytes()).decode()
+    words = words[:len(words) * 9 // 10]
+    number = {character: i for i, character in enumerate(sorted(set(words)))}
+    tokens = torch.tensor([number[c] for c in words[:count * context + 1]])
+    save_file({"x": tokens[:-1].view(-1, context), "target": tokens[1:].reshape(-1, context).clone()}, path)
+
+
+def compare(build, world, model, sizes):
     with tempfile.TemporaryDirectory() as folder:
-        options = ["--model", "mlp", "--hidden", hidden, "--data", "digits", "--momentum", 0.9, "--lr", 0.05, "--weight-decay", 0, "--no-shuffle", "--schedule", "constant",
-                   "--global-batch", ROWS * world, "--steps", STEPS, "--no-eval"]
-        run(f"{build}/bin/dump_data", "digits", ROWS * world * STEPS, f"{folder}/data")
+        names = SIZES[model]
+        shape = [",".join(map(str, sizes))] if names == ["hidden"] else sizes
+        options = ["--model", model, *(word for name, size in zip(names, shape) for word in (f"--{name}", size)),
+                   "--data", "text" if model == "gpt" else "digits", "--momentum", 0.9, "--lr", 0.05, "--weight-decay", 0,
+                   "--no-shuffle", "--schedule", "constant", "--global-batch", ROWS * world, "--steps", STEPS, "--no-eval"]
+        if model == "gpt":
+            write_text(f"{folder}/data", ROWS * world * STEPS, sizes[-1])
+        else:
+            run(f"{build}/bin/dump_data", "digits", ROWS * world * STEPS, f"{folder}/data")
         run(f"{build}/bin/ddprun", "--nproc-per-node", world, f"{build}/bin/train_fsdp", *options, "--save-init", f"{folder}/init",
             "--dump-grads", f"{folder}/gradients", "--dump-step", 0, "--save", f"{folder}/last")
+        outputs = len(load_file(f"{folder}/init")["lm_head.weight"]) if model == "gpt" else 10
         spawn = multiprocessing.get_context("spawn")
         queue = spawn.SimpleQueue()
-        ranks = multiprocessing.spawn(train, (world, hidden, folder, queue), world, join=False)
-        theirs = queue.get()
-        ranks.join()
+        ranks = multiprocessing.spawn(train, (world, (model, sizes, outputs), folder, queue), world, join=False)
+        while not ranks.join(timeout=0.1):  # raises a rank's exception
+            if not queue.empty():
+                theirs = queue.get()
         gradients = furthest(load_file(f"{folder}/gradients"), theirs["gradients"], 1e-5, "gradients")
         weights = furthest(load_file(f"{folder}/last"), theirs["weights"], 1e-5, "weights")
         for name, rows in theirs["rows"].items():
             if rows != chunked(len(theirs["weights"][name]), world):
                 sys.exit(f"{name}: PyTorch's ranks have {rows} rows")
-        print(f"ranks={world} hidden={hidden} gradients={gradients:.1e} weights={weights:.1e}")
+        print(f"ranks={world} {model} {sizes} gradients={gradients:.1e} weights={weights:.1e}")
 
 
 def refuse_scalars(folder):
@@ -143,8 +177,8 @@ def refuse_scalars(folder):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         refuse_scalars(folder)
-    for world, hidden in CASES:
-        compare(sys.argv[1], world, hidden)
+    for world, model, sizes in CASES:
+        compare(sys.argv[1], world, model, sizes)
 
 
 if __name__ == "__main__":
