@@ -283,16 +283,13 @@ TIMED(transformer, attention_gradient,
 static double sgd_bytes(const SgdTensor *tensors, size_t count) {
     double bytes = 0;
     for (size_t i = 0; i < count; i++)
-        bytes += floats(tensors[i].velocity ? 5 : 3, tensors[i].count) +
-                 (tensors[i].copy ? 2.0 * (double)tensors[i].count : 0);
+        bytes += floats(tensors[i].velocity ? 5 : 3, tensors[i].count);
     return bytes;
 }
 
 static double adam_bytes(const AdamTensor *tensors, size_t count) {
     double bytes = 0;
-    for (size_t i = 0; i < count; i++)
-        bytes +=
-            floats(7, tensors[i].count) + (tensors[i].copy ? 2.0 * (double)tensors[i].count : 0);
+    for (size_t i = 0; i < count; i++) bytes += floats(7, tensors[i].count);
     return bytes;
 }
 
