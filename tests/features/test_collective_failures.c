@@ -227,6 +227,7 @@ static int train_sharded(Training *t, Error *err) {
     }
     SafeTensors content = {0};
     const int status = fsdp_collect(rig->model, FSDP_STATE, t->optimizer, &content, err);
+    EXPECT((status == 0) == (err->status == STATUS_OK));
     safetensors_free(&content);
     return status == 0 ? fsdp_sync_buffers(rig->model, err) : -1;
 }
