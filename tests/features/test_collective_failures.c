@@ -333,6 +333,7 @@ static void break_between_start_and_end(ProcessGroup *group, const void *argumen
         const size_t bytes = slab->floats * sizeof(float);
         Error cause = {0};
         error_set(&cause, STATUS_FAILED, "%s", REASON);
+        module_zero_grad(rig->model);
         // As after a backward under no_sync: an unused parameter has a gradient, which is kept.
         if (*feature == FIND_UNUSED)
             module_child(rig->model, "bn")->parameters[0].tensor.has_grad = true;
