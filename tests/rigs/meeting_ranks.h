@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,9 +49,18 @@ static inline Rendezvous place(int rank, int world_size, int port) {
                         .master_port = port};
 }
 
-// The rank's whole life: joins, adds up the ranks' numbers, leaves.
+static inline int open_descriptors(void) {
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    while (readdir(folder)) count++;
+    closedir(folder);
+    return count;
+}
+
+// The rank's whole life: joins, adds up the ranks' numbers, leaves, and with it what it has opened.
 static inline Outcome live(const Rendezvous *me, double timeout_s) {
     Error err = {0};
+    const int before = open_descriptors();
     ProcessGroup *group = init_process_group("auto", me, NULL, timeout_s, &err);
     double sum = me->rank + 1, expected = me->world_size * (me->world_size + 1) / 2.0;
     if (group && pg_run(group, pg_all_reduce(&sum, 1, PG_F64, PG_SUM), &err) == 0 &&
@@ -58,6 +68,9 @@ static inline Outcome live(const Rendezvous *me, double timeout_s) {
         error_set(&err, STATUS_FAILED, "the sum is %g, not %g", sum, expected);
     }
     pg_close(group);
+    const int left = open_descriptors() - before;
+    if (left != 0) err = (Error){0};
+    if (left != 0) error_set(&err, STATUS_FAILED, "%d descriptors are left, after a meeting", left);
     Outcome outcome = {.status = err.status};
     snprintf(outcome.message, sizeof outcome.message, "%.399s", err.message);
     return outcome;

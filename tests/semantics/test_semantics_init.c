@@ -37,6 +37,9 @@ static void row_89_common_errors(void **state) {
     (void)state;
     refuse_url("invalid://", -1, -1, "No rendezvous handler for invalid://");
     refuse_url("tcpx://h:1", 0, 1, "No rendezvous handler for tcpx://");
+    refuse_url("fifteen-letters://", 0, 1,
+               "handler for fifteen-letters:// (known: env, tcp, file)");
+    refuse_url("sixteen--letters://", 0, 1, "for sixteen--letters:// (sixteen--letters://)");
     refuse_url("", 0, 1, "No rendezvous handler for ://");
     refuse_url("tcp:h:1", 0, 1, "No rendezvous handler for ://");
     refuse_url("tcp://h:1?rank=0&world_size=2", 1, -1, "has node-specific arguments(rank, world_");
