@@ -8,12 +8,18 @@
 
 typedef void (*Visit)(void *context, size_t size, Device *device);
 
-// Calls visit for each attention in the tree whose device computes in 16 bits.
+// Whether the device has a fast attention beside the exact one: GPUs do, "ref" has the exact one.
+static bool has_two(const Device *device) {
+    const HalfKernels *halves = device_is_dry(device) ? NULL : device_kernels(device)->halves;
+    return halves && halves->attention_difference;
+}
+
+// Calls visit for each attention in the tree whose device has two.
 static void for_each_attention(Module *module, Device *device, Visit visit, void *context) {
     Device *own;
     size_t size = gpt_attention_size(module, &own);
     if (device) own = device;
-    if (size > 0 && !device_is_dry(own) && device_kernels(own)->halves) visit(context, size, own);
+    if (size > 0 && has_two(own)) visit(context, size, own);
     for (int i = 0; i < module->child_count; i++)
         for_each_attention(module->children[i], device, visit, context);
 }

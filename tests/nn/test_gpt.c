@@ -5,6 +5,7 @@
 #include "tests/rigs/check.h"
 
 #include "common/base/rng.h"
+#include "common/nn/attention_choice.h"
 #include "common/nn/layers.h"
 #include "common/nn/models.h"
 #include "common/nn/ops.h"
@@ -313,8 +314,21 @@ static void all_ties_are_inside_or_not(void **state) {
     module_close(model);
 }
 
+// "ref" computes in 16 bits and has no second attention: nothing to try.
+static void a_device_with_one_attention_has_no_choice(void **state) {
+    (void)state;
+    Error err = {0};
+    Device *device = must_get(device_open("ref:0", &err), &err);
+    const GptSizes sizes = {1, 2, 8, 4};
+    Module *gpt = must_get(gpt_create(&sizes, 5, device, &err), &err);
+    assert_int_equal(attention_choices(gpt, NULL).count, 0);
+    module_close(gpt);
+    device_close(device);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_device_with_one_attention_has_no_choice),
         cmocka_unit_test(names_are_nanogpts),
         cmocka_unit_test(sizes_are_the_names_unless_given),
         cmocka_unit_test(first_weights_are_gpt2s),
