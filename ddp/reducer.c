@@ -172,6 +172,8 @@ static void finish_buckets(Reducer *reducer) {
         tell_bucket(reducer, bucket, true);
     }
     reducer->launched = 0;
+    for (size_t i = 0; i < reducer->slab.parameters.count; i++)
+        reducer->slab.parameters.items[i].tensor->reducing = false;
 }
 
 // Marks a gradient ready in its bucket. Marking it twice in an iteration is an error.
@@ -186,6 +188,7 @@ static void count_ready(Reducer *reducer, size_t parameter) {
         return;
     }
     gradient->ready = true;
+    reducer->slab.parameters.items[parameter].tensor->reducing = true;
     reducer->ready_order[reducer->ready_count++] = (int64_t)parameter;
     reducer->pending[reducer->slab.slices[parameter].bucket]--;
 }
@@ -286,6 +289,8 @@ void reducer_remove_hook(Reducer *reducer) {
 }
 
 void reducer_set_policy(Reducer *reducer, ReadyPolicy policy) {
+    CHECK(reducer->forward_start == 0, "%s must be set before the first forward of the wrapper",
+          policy.name);
     if (reducer->policy.close) reducer->policy.close(reducer->policy.state);
     reducer->policy = policy;
     make_buckets(reducer);

@@ -97,7 +97,7 @@ typedef struct ReadyPolicy {
     bool graph_safe; // see reducer_unrecordable
 } ReadyPolicy;
 
-// Takes the policy, before the first forward, and closes the previous one.
+// Takes the policy and closes the previous one. Precondition (a CHECK): no forward yet.
 void reducer_set_policy(Reducer *reducer, ReadyPolicy policy);
 // Marks the parameter ready: its slice of the bucket holds the gradient to reduce.
 void reducer_mark_ready(Reducer *reducer, size_t parameter);

@@ -34,7 +34,8 @@ size_t loader_capacity(const Loader *loader); // samples in the largest batch
 void loader_close(Loader *loader);
 // Starts an epoch at its batch `first` (0, or the next batch of a resumed run).
 void loader_start(Loader *loader, size_t epoch, size_t first);
-// The next batch, or NULL after the epoch's last. Valid until the next call.
+// The next batch, or NULL after the epoch's last and before loader_start. Valid until the next
+// call.
 const Batch *loader_next(Loader *loader);
 
 #endif

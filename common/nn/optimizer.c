@@ -205,13 +205,19 @@ void optimizer_choose_slot(Optimizer *optimizer, int slot) {
     optimizer->slot = slot;
 }
 
-// A fully sharded parameter is whole from its unit's forward until fsdp_finish_backward.
-static void check_counts(const Optimizer *optimizer) {
-    for (size_t i = 0; i < optimizer->parameters.count; i++)
+// A wrapper's gradients travel until its finish_backward; a fully sharded parameter is whole from
+// its unit's forward until then.
+static void check_finished(const Optimizer *optimizer) {
+    for (size_t i = 0; i < optimizer->parameters.count; i++) {
+        CHECK(!parameter_of(optimizer, i)->has_grad || !parameter_of(optimizer, i)->reducing,
+              "optimizer_step: the gradient of %s is not reduced yet: call ddp_finish_backward "
+              "before the step",
+              optimizer->parameters.items[i].name);
         CHECK(tensor_count(parameter_of(optimizer, i)) == optimizer->counts[i],
               "optimizer_step: %s is %s now and had %zu elements: is its backward finished?",
               optimizer->parameters.items[i].name, tensor_describe(parameter_of(optimizer, i)).text,
               optimizer->counts[i]);
+    }
 }
 
 static void refresh_halves(const Optimizer *optimizer) {
@@ -220,7 +226,7 @@ static void refresh_halves(const Optimizer *optimizer) {
 }
 
 void optimizer_begin_step(Optimizer *optimizer, double lr) {
-    check_counts(optimizer);
+    check_finished(optimizer);
     for (size_t i = 0; i < optimizer->parameters.count; i++)
         if (parameter_of(optimizer, i)->has_grad)
             set_scalars(optimizer, i, ++optimizer->steps[i], lr);

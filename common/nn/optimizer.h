@@ -93,6 +93,8 @@ struct Optimizer {
 // Values that PyTorch refuses are failed CHECKs with its words.
 Optimizer *optimizer_create(Module *module, const OptimizerConfig *config);
 void optimizer_close(Optimizer *optimizer);
+// Updates the parameters that have a gradient. Precondition: a wrapper's backward is finished
+// (ddp_finish_backward, fsdp_finish_backward); otherwise a failed CHECK.
 void optimizer_step(Optimizer *optimizer, double lr);
 // The parts of optimizer_step:
 //

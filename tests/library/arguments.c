@@ -178,6 +178,32 @@ static void adjust(OptimizerConfig config) {
     (void)optimizer_create(layer_linear(device(), 2, 2), &config);
 }
 
+static Module *ddp_of_one(void) {
+    const DdpConfig config = ddp_config_default();
+    return must_get(
+        distributed_data_parallel(layer_linear(device(), 2, 2), thread_group(), &config, &err),
+        &err);
+}
+
+static void set_static_graph_late(void) {
+    Module *wrapper = ddp_of_one();
+    (void)module_forward(wrapper, training(),
+                         tape_input(training(), DTYPE_F32, 2, (size_t[]){2, 2}, dummy));
+    ddp_set_static_graph(wrapper);
+}
+
+// A step of DDP on one rank; finish: as it must be.
+static void step_of(bool finish) {
+    Module *wrapper = ddp_of_one();
+    Optimizer *sgd = optimizer_create(wrapper, &(OptimizerConfig){.kind = OPTIMIZER_SGD});
+    Tensor *x = tape_input(training(), DTYPE_F32, 2, (size_t[]){2, 2}, dummy);
+    Tensor *classes = tape_input(training(), DTYPE_I64, 1, (size_t[]){2}, dummy);
+    Tensor *y = module_forward(wrapper, training(), x);
+    backward_of(op_cross_entropy(training(), y, classes, 2));
+    if (finish) must_do(ddp_finish_backward(wrapper, NULL, &err), &err);
+    optimizer_step(sgd, 0.1);
+}
+
 static void nothing(void *argument) {
     (void)argument;
 }
@@ -299,7 +325,10 @@ static void without_error(void) {
     CALL(79, "has a dot", add_pair("a", "a.b"))                                                    \
     CALL(80, "Nesterov momentum requires a momentum", adjust((OptimizerConfig){.nesterov = true})) \
     CALL(81, "Invalid beta parameter at index 0", adjust((OptimizerConfig){.beta1 = NAN}))         \
-    CALL(82, "no samples", (void)loader_create(&(Dataset){0}, dummy_sampler(), NULL, 0, device()))
+    CALL(82, "no samples", (void)loader_create(&(Dataset){0}, dummy_sampler(), NULL, 0, device())) \
+    CALL(83, "weight is not reduced yet: call ddp_finish_backward", step_of(false))                \
+    CALL(84, NULL, step_of(true))                                                                  \
+    CALL(85, "static_graph must be set before the first forward", set_static_graph_late())
 
 #define DEFINE(number, word, ...)     \
     static void call_##number(void) { \
