@@ -63,7 +63,7 @@ checks=$((checks + 6))
 [ "$(sed 's/,.*,/ /' growth.csv | paste -sd ' ' -)" = "strategy emulated_link dp 1 Gbit/s and 20 us ddp 1 Gbit/s and 20 us" ] ||
     fail "growth.csv: $(cat growth.csv)"
 [ "$(grep -cE "^- mlp-1024, 2 devices: over $link, (DDP|DP and DDP|disturbed)" report.md)" = 1 ] || fail "no answer over $link"
-grep -qE "^\*Over $link a step|^\*Disturbed" report.md || fail "no sentence about buckets over $link"
+grep -qE "^\*Over $link DDP's step|^\*Disturbed" report.md || fail "no sentence about buckets over $link"
 [ "$(grep -cE "^- (Through shared memory|Over $link|Over an emulated link of 100 Gbit/s and 3 us)( overlap hides|: disturbed)" report.md)" = 3 ] ||
     fail "not a sentence for each network about overlap: $(grep 'overlap' report.md)"
 

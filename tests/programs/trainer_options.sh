@@ -200,9 +200,10 @@ column() { # NAME FILE
     awk -F , -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i; next } { print $at }' "$2"
 }
 { column loss means/steps.csv && column loss average/steps.csv && column loss all/steps.csv; } | awk '
-    { x[NR] = $1; if (length($1) < 10) print "fewer than 9 digits: " $1 }
+    { x[NR] = $1; if (length($1) >= 10) exact++ } # of 9 digits, whose last may be 0
     END {
         mean = (x[1] + x[2]) / 2
+        if (!exact) print "fewer than 9 digits"
         if (NR != 4 || x[3] - mean > 1e-7 || mean - x[3] > 1e-7) print x[3] " is not the mean " mean
         if (x[4] - mean < 1e-5 && mean - x[4] < 1e-5) print "both means are alike: nothing is shown"
     }' >wrong.txt
