@@ -41,7 +41,7 @@ typedef struct ShmChunk {
 // Returns the begin of a rank's contribution.
 static void *contribution(const PgShm *shm, int rank, const ShmChunk *chunk) {
     if (chunk->eager) return shm_fingerprint(shm, rank)->data;
-    return shm_mailbox(shm, rank)->data[chunk->half];
+    return &shm_mailbox(shm, rank)->data[chunk->half][0];
 }
 
 // Writes this rank's contribution: of [W, count], one piece per rank.
