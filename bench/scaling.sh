@@ -97,14 +97,14 @@ find_largest() {
     while ((exceeds - fits > 2)); do
         rows=$(((fits + exceeds) / 4 * 2)) # even
         # shellcheck disable=SC2086 # options are words
-        hold "dry-$1-$rows" "$1" 2 --model gpt $gpt --global-batch "$rows" --dry-run
+        hold "dry-$1-$rows" "$1" 2 --model gpt $gpt --drop-last --global-batch "$rows" --dry-run
         [[ $(bytes_of "$1" "$rows" | cut -d , -f 7) -le $((memory_mb * 1000000)) ]] && fits=$rows || exceeds=$rows
     done
     ((fits > 0 && fits < most)) ||
         fail_usage "--memory-mb $memory_mb: under $1, $( ((fits)) && echo "$most rows fit" || echo "2 rows do not fit") -- try another"
     for rows in $fits $exceeds; do
         # shellcheck disable=SC2086 # options are words
-        hold "run-$1-$rows" "$1" 2 --model gpt $gpt --global-batch "$rows" --steps 2 --no-eval --out "$out/runs/run-$1-$rows"
+        hold "run-$1-$rows" "$1" 2 --model gpt $gpt --drop-last --global-batch "$rows" --steps 2 --no-eval --out "$out/runs/run-$1-$rows"
         computed=$(json peak_bytes_device0 "$out/runs/run-$1-$rows/summary.json")
         echo "$1,$rows,$((rows == fits)),$(bytes_of "$1" "$rows"),$computed" >>"$out/scaling-batches.csv"
     done
