@@ -88,7 +88,7 @@ CASES = [  # model, hidden, options of train_single, PyTorch's optimizer, PyTorc
     ("convnet", "", ["--clip-grad-norm", "0.2", "--accumulate-steps", "3"], dict(clip=0.2, parts=3),
      F.cross_entropy, EXACT),
     ("resnet20", "", ["--lr", "0.0002"], dict(lr=0.0002, state=5e-2), F.cross_entropy, 1e-4),
-    ("segnet", "", ["--data", SHAPES, "--lr", "0.005"], dict(lr=0.005), models.pixel_loss, 1e-4),
+    ("segnet", "", ["--data", SHAPES, "--lr", "0.005"], dict(lr=0.005, state=5e-2), models.pixel_loss, 1e-4),
     ("segnet", "", ["--data", SHAPES, "--lr", "0.005", "--ohem-threshold", str(HARD["threshold"]),
                     "--ohem-min", str(HARD["least"])],
      dict(lr=0.005), functools.partial(models.pixel_loss, **HARD), 1e-4),
