@@ -137,10 +137,10 @@ static std::string place_of(uintptr_t code) {
     FILE *lines = popen(text, "r");
     std::string place = std::string(info.dli_fname) + "+" + std::to_string(offset);
     while (lines != nullptr && fgets(text, sizeof text, lines) != nullptr) {
-        text[strcspn(text, " \n")] = '\0';
         if (text[0] == '?') continue;
-        const char *name = strrchr(text, '/');
-        place = name == nullptr ? text : name + 1;
+        const char *slash = strrchr(text, '/');
+        place = slash == nullptr ? text : slash + 1;
+        place.resize(strcspn(place.c_str(), " \n")); // "norm.cu:123 (discriminator 2)"
         if (place.find("cuda_runtime.h") == std::string::npos) break; // atomics are its functions
     }
     if (lines != nullptr) pclose(lines);
