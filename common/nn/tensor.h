@@ -50,7 +50,9 @@ typedef struct Tensor {
     // or -1 with err filled, which ends backward with that error.
     int (*on_ready)(void *context, struct Tensor *tensor, Error *err);
     void *on_ready_context;
-    bool reducing; // the gradient is another's until it is reduced: optimizer_step refuses it
+    // Set by DistributedDataParallel while the gradient is in an all-reduce that its finish has not
+    // waited for: optimizer_step is then a failed CHECK.
+    bool reducing;
 
     // Used by the tape during backward: recorded uses that have not contributed yet.
     int pending_uses;

@@ -313,7 +313,7 @@ static void every_wait_returns_a_failure(void **state) {
 
 // ---- a collective that never completes ----------------------------------------------------------
 
-// Rank 1 does not come to the last backward, so nothing moves, and rank 0 breaks the group. From
+// Rank 1 skips the last backward, so no collective runs, and rank 0 breaks the group. From
 // then on it does not write what it reduces: in another job its peers may still read it.
 static void break_between_start_and_end(ProcessGroup *group, const void *argument,
                                         Outcome *outcome) {

@@ -178,6 +178,12 @@ static void adjust(OptimizerConfig config) {
     (void)optimizer_create(layer_linear(device(), 2, 2), &config);
 }
 
+static int drop_gradients(Module *wrapper, Profile *profile, Error *error) {
+    (void)profile, (void)error;
+    module_zero_grad(wrapper);
+    return 0;
+}
+
 static Module *ddp_of_one(void) {
     const DdpConfig config = ddp_config_default();
     return must_get(
@@ -192,15 +198,15 @@ static void set_static_graph_late(void) {
     ddp_set_static_graph(wrapper);
 }
 
-// A step of DDP on one rank; finish: as it must be.
-static void step_of(bool finish) {
+// A step of DDP on one rank, with `between` after its backward.
+static void step_with(int (*between)(Module *wrapper, Profile *profile, Error *err)) {
     Module *wrapper = ddp_of_one();
     Optimizer *sgd = optimizer_create(wrapper, &(OptimizerConfig){.kind = OPTIMIZER_SGD});
     Tensor *x = tape_input(training(), DTYPE_F32, 2, (size_t[]){2, 2}, dummy);
     Tensor *classes = tape_input(training(), DTYPE_I64, 1, (size_t[]){2}, dummy);
     Tensor *y = module_forward(wrapper, training(), x);
     backward_of(op_cross_entropy(training(), y, classes, 2));
-    if (finish) must_do(ddp_finish_backward(wrapper, NULL, &err), &err);
+    if (between) must_do(between(wrapper, NULL, &err), &err);
     optimizer_step(sgd, 0.1);
 }
 
@@ -326,9 +332,10 @@ static void without_error(void) {
     CALL(80, "Nesterov momentum requires a momentum", adjust((OptimizerConfig){.nesterov = true})) \
     CALL(81, "Invalid beta parameter at index 0", adjust((OptimizerConfig){.beta1 = NAN}))         \
     CALL(82, "no samples", (void)loader_create(&(Dataset){0}, dummy_sampler(), NULL, 0, device())) \
-    CALL(83, "weight is not reduced yet: call ddp_finish_backward", step_of(false))                \
-    CALL(84, NULL, step_of(true))                                                                  \
-    CALL(85, "static_graph must be set before the first forward", set_static_graph_late())
+    CALL(83, "weight is not reduced yet: call ddp_finish_backward", step_with(NULL))               \
+    CALL(84, NULL, step_with(ddp_finish_backward))                                                 \
+    CALL(85, NULL, step_with(drop_gradients)) /* nothing to step with */                           \
+    CALL(86, "static_graph must be set before the first forward", set_static_graph_late())
 
 #define DEFINE(number, word, ...)     \
     static void call_##number(void) { \

@@ -318,12 +318,12 @@ static void all_ties_are_inside_or_not(void **state) {
 static void a_device_with_one_attention_has_no_choice(void **state) {
     (void)state;
     Error err = {0};
-    Device *device = must_get(device_open("ref:0", &err), &err);
+    Device *ref = must_get(device_open("ref:0", &err), &err);
     const GptSizes sizes = {1, 2, 8, 4};
-    Module *gpt = must_get(gpt_create(&sizes, 5, device, &err), &err);
+    Module *gpt = must_get(gpt_create(&sizes, 5, ref, &err), &err);
     assert_int_equal(attention_choices(gpt, NULL).count, 0);
     module_close(gpt);
-    device_close(device);
+    device_close(ref);
 }
 
 int main(void) {
