@@ -53,12 +53,16 @@ def without_comments(text):
 
 
 def neighbours(literal):
-    """What an integer or floating literal becomes: itself plus and minus 1."""
+    """What a literal becomes: an integer plus and minus 1, a floating number plus 1; from a million on, where no test
+    sees 1 more, twice itself."""
     integer = re.fullmatch(r'(0[xX][0-9a-fA-F]+|\d+)([uUlL]*)', literal)
     if integer:
         value = int(integer[1], 8 if re.match(r'0\d', integer[1]) else 0)
         return [f'{new}{integer[2]}' for new in (value + 1, value - 1) if new >= 0]
-    return [f'({literal} + 1.0{literal[-1] if literal[-1] in "fFlL" else ""})']
+    digits = literal.rstrip('fFlL')  # a hexadecimal one has a decimal exponent at its end
+    suffix = literal[len(digits):]
+    value = float.fromhex(digits) if digits.startswith('0x') else float(digits)
+    return [f'({literal} * 2.0{suffix})' if value >= 1e6 else f'({literal} + 1.0{suffix})']
 
 
 class Source:
