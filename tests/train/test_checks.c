@@ -53,6 +53,13 @@ static const Case CASES[] = {
      1,
      false,
      "a hook"},
+    {"with --accumulate-steps a step has parts of its own",
+     {.amp = PRECISION_F32, .cuda_graph = true, .accumulate_steps = 2, .global_batch = 2},
+     &ON_GPU,
+     1,
+     false,
+     NULL},
+    {NULL, {.cuda_graph = true, .accumulate_steps = 1, .global_batch = 2}, &ON_GPU, 1, false, NULL},
     {"--profile",
      {.amp = PRECISION_F32, .cuda_graph = true, .profile = true},
      &ON_GPU,
@@ -73,8 +80,10 @@ static void what_a_device_is_asked(void **state) {
         snprintf(device.name, sizeof device.name, "this:0");
         DataSource data = {.train = {.dense = c->dense}};
         Strategy strategy = {.device = &device, .state = (void *)c->unrecordable};
-        const Job job = {
-            .strategy = &strategy, .all_count = c->devices, .unrecordable = what_state_names};
+        const Job job = {.strategy = &strategy,
+                         .devices = c->devices,
+                         .all_count = c->devices,
+                         .unrecordable = what_state_names};
         Error err = {0};
         int failed = checks_device(&c->config, &data, &job, &err);
         if ((failed != 0) != (c->words != NULL)) fail_msg("case %zu: %s", i, err.message);

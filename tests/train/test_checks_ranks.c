@@ -181,6 +181,89 @@ static void test_large_data(void **state) {
     dataset_close(other);
 }
 
+// ---- data of other kinds ----------------------------------------------------------------------
+
+typedef enum Kind { NUMBERS, PIXELS, TEXT, KINDS } Kind;
+
+static void *numbered(size_t count, size_t size, int by) { // [count] of `size` bytes each
+    unsigned char *bytes = calloc(count, size);
+    for (size_t i = 0; i < count; i++) bytes[i * size] = (unsigned char)(i * (size_t)by % 3);
+    return bytes;
+}
+
+static DataSource *make_kind(Kind kind) {
+    DataSource *data = make_data();
+    Dataset *set = &data->train;
+    free(set->bytes);
+    free(set->labels);
+    set->bytes = NULL;
+    set->labels = NULL;
+    if (kind == NUMBERS) {
+        set->classes = 0;
+        set->target_size = 2;
+        set->floats = numbered(SAMPLES * SAMPLE, sizeof *set->floats, 5);
+        set->targets = numbered(SAMPLES * 2, sizeof *set->targets, 7);
+    } else if (kind == PIXELS) {
+        set->dense = true;
+        set->bytes = numbered(SAMPLES * SAMPLE, 1, 5);
+        set->labels = numbered(SAMPLES * 3 * 5, sizeof *set->labels, 7);
+    } else {
+        set->shape[0] = SAMPLE;
+        set->shape[1] = set->shape[2] = 1;
+        set->tokens = numbered(SAMPLES * SAMPLE, sizeof *set->tokens, 5);
+        data->character_count = CLASSES;
+        data->characters = numbered(CLASSES, sizeof *data->characters, 1);
+    }
+    return data;
+}
+
+// The first byte of the last number of an array, of which every kind has one or two.
+static unsigned char *last_of(DataSource *data, Kind kind, int which) {
+    Dataset *set = &data->train;
+    const size_t all = SAMPLES * SAMPLE;
+    if (kind == NUMBERS && which == 0) return (unsigned char *)(set->floats + all - 1);
+    if (kind == NUMBERS) return (unsigned char *)(set->targets + SAMPLES * 2 - 1);
+    if (kind == PIXELS && which == 0) return set->bytes + all - 1;
+    if (kind == PIXELS) return (unsigned char *)(set->labels + SAMPLES * 3 * 5 - 1);
+    return (unsigned char *)(set->tokens + all - 1);
+}
+
+static void test_other_kinds(void **state) {
+    (void)state;
+    for (Kind kind = NUMBERS; kind < KINDS; kind++)
+        for (int which = 0; which < (kind == TEXT ? 1 : 2); which++) {
+            DataSource *data = make_kind(kind), *twin = make_kind(kind), *all[RANKS];
+            Error err = {0};
+            for (int r = 0; r < RANKS; r++) all[r] = r == 4 ? twin : data;
+            compare(all, &err);
+            assert_string_equal(err.message, "");
+            *last_of(twin, kind, which) ^= 1;
+            compare(all, &err);
+            check_message(&err, "rank 4 does not see the same contents of the training samples");
+            dataset_close(data);
+            dataset_close(twin);
+        }
+}
+
+// What a checkpoint notes of a text: its tokens, what they stand for, and the windows' length.
+static void test_hash_of_text(void **state) {
+    (void)state;
+    DataSource *data = make_kind(TEXT);
+    const uint64_t hash = checks_hash_text(data);
+    unsigned char *const parts[] = {last_of(data, TEXT, 0), (unsigned char *)data->train.tokens,
+                                    (unsigned char *)(data->characters + CLASSES - 1)};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        *parts[i] ^= 1;
+        assert_true(checks_hash_text(data) != hash);
+        *parts[i] ^= 1;
+        assert_true(checks_hash_text(data) == hash);
+    }
+    data->train.shape[0] /= 3; // the same tokens, in shorter windows
+    data->train.count *= 3;
+    assert_true(checks_hash_text(data) != hash);
+    dataset_close(data);
+}
+
 // ---- checkpoints ------------------------------------------------------------------------------
 
 static void test_checkpoints(void **state) {
@@ -215,10 +298,9 @@ static void test_checkpoints(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_data),
-        cmocka_unit_test(test_other_data),
-        cmocka_unit_test(test_large_data),
-        cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_same_data),    cmocka_unit_test(test_other_data),
+        cmocka_unit_test(test_large_data),   cmocka_unit_test(test_other_kinds),
+        cmocka_unit_test(test_hash_of_text), cmocka_unit_test(test_checkpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
