@@ -78,6 +78,8 @@ if [ "$device" = cpu ]; then
     run "GPT-2" train_single $gpt2
     checks=$((checks + 2))
     [ "$(value weights_bytes)" = $((124439808 * 4)) ] || fail "GPT-2 has $(value weights_bytes) bytes of weights"
+    grep -Eq '^peak_bytes=[0-9]+ \([1-9][0-9]*\.[0-9][0-9] GiB on dry-' out.txt &&
+        awk '/^peak_bytes=/ && $2 != sprintf("(%.2f", substr($1, 12) / 1024 ^ 3) { exit 1 }' out.txt || fail "GPT-2's peak: $(cat out.txt)"
     [ "$(value optimizer_bytes)" = $((124439808 * 8)) ] || fail "its optimizer: $(value optimizer_bytes)"
     [ "$(value logits_bytes)" = $((8 * 1024 * 50257 * 4)) ] || fail "its logits: $(value logits_bytes)"
     # The other sizes of GPT-2, by OpenAI's own weights.

@@ -98,4 +98,50 @@ train numbers "$bin/train_single" --model toy --steps 2
 expect "no accuracy" "$(column accuracy numbers)$(column mean_iou numbers)" "nan nan nan nan "
 checks=$((checks + 1))
 ! grep -qE 'accuracy|miou' out.txt || fail "an accuracy of regression: $(cat out.txt)"
+
+# --- summary.json has what the last lines say, the best of all evaluations, and null for what there is not
+
+summed() { # NAME COMMAND...: checks all keys that name a score
+    name=$1
+    shift
+    run "$name" "$@" --log-every 1 --out "$name"
+    checks=$((checks + 1))
+    awk '
+        function note(word, prefix, pair) {
+            split(word, pair, "=")
+            if (pair[1] ~ /^(test_)?(loss|accuracy|miou|perplexity|bits)$/) said[prefix pair[1]] = pair[2]
+            if (pair[1] ~ /^test_(accuracy|miou)$/ && pair[2] > best[pair[1]]) best[pair[1]] = pair[2]
+        }
+        FILENAME == "out.txt" { for (i = 1; i <= NF; i++) note($i, /^step=/ ? "final_" : ""); next }
+        match($0, /"(final|test|best_test)_[a-z]+": [^,]+/) {
+            split(substr($0, RSTART + 1, RLENGTH - 1), pair, /": /)
+            found[pair[1]] = pair[2]
+        }
+        END {
+            dense = "test_miou" in said
+            if (dense) said["best_test_miou"] = best["test_miou"]
+            samples = !dense && !("test_bits" in said) && "test_accuracy" in said
+            said["best_test_accuracy"] = samples ? best["test_accuracy"] : "null"
+            if (!("test_accuracy" in said)) said["test_accuracy"] = said["final_accuracy"] = "null"
+            for (key in said) {
+                difference = found[key] - said[key]
+                if (!(key in found) || (said[key] == "null") != (found[key] == "null") ||
+                    (difference < 0 ? -difference : difference) > 6e-5 * (key ~ /perplexity/ ? 10 * said[key] : 1))
+                    print key " is " found[key] ", not " said[key]
+            }
+            for (key in found) if (!(key in said)) print key " is " found[key] ", and was not said"
+        }' out.txt "$name/summary.json" >wrong.txt
+    [ ! -s wrong.txt ] || fail "$name: $(cat wrong.txt out.txt)"
+}
+summed samples "$bin/train_single" --epochs 3 --lr 1 --hidden 8 --global-batch 300
+summed falls "$bin/train_single" --model segnet --data shapes:16x16@40 --global-batch 8 --epochs 3 --lr 0.5
+summed words "$bin/train_single" --model gpt --layers 1 --heads 1 --embedding 8 --context 8 --steps 3
+summed distances "$bin/train_single" --model toy --steps 3
+checks=$((checks + 1))
+[ "$(value best_test_miou falls)" != "$(value test_miou falls)" ] || fail "falls: its last epoch is its best"
+run "weights alone" "$bin/train_single" --evaluate samples/last.safetensors --hidden 8 --out alone-again
+expect "no step" "$(value steps alone-again) $(value moved_bytes_per_step alone-again) $(value communication_ms alone-again)" "0 0 0"
+expect "no score of a step" "$(value final_loss alone-again) $(value final_accuracy alone-again)" "null null"
+expect "its evaluation" "$(value test_loss alone-again) $(value test_accuracy alone-again)" \
+    "$(value test_loss samples) $(value test_accuracy samples)"
 tally scores

@@ -186,6 +186,19 @@ within 0 seed5 order5
 run "order 1" $single --seed 1 --load-init init5 --steps 30 --no-eval --save order1
 differ seed5 order1
 
+# ---- --augment: a picture of 12 x 12 pixels is cropped at 9 x 9 places, and flipped or not -----------------
+mkdir one
+for split in train t10k; do
+    printf '\0\0\010\003\0\0\0\001\0\0\0\014\0\0\0\014' >one/$split-images-idx3-ubyte
+    awk 'BEGIN { for (i = x = 0; i < 144; i++) { x = (x * 75 + 74) % 65537; printf "%c", 33 + x % 90 } }' >>one/$split-images-idx3-ubyte
+    printf '\0\0\010\001\0\0\0\001\001' >one/$split-labels-idx1-ubyte
+done
+run "one picture" $single --data one --hidden 8 --global-batch 1 --augment --lr 0 --momentum 0 --weight-decay 0 \
+    --no-eval --steps 2500
+checks=$((checks + 1))
+places=$(sed -n 's/.* loss=\([^ ]*\) .*/\1/p' out.txt | sort -u | wc -l)
+[ "$places" = $((9 * 9 * 2)) ] || fail "--augment makes $places pictures of one, not 162"
+
 # ---- the printed loss is the loss that is trained on ------------------------------------------------
 # Rank r's rows of the first batch are batch r of a run that learns nothing. The ranks' numbers of valid
 # pixels differ, so that the mean over all pixels is another number.
@@ -241,6 +254,14 @@ run "the first of three by mpirun" env OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SI
 says "$alone -- for one training by all of them use train_ddp\$"
 run "the second" env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=3 train_single --steps 1 --no-eval
 quiet "processes were started"
+run "the first of three by PMI" env PMI_RANK=0 PMI_SIZE=3 train_dp --steps 1 --no-eval
+says "$alone"
+run "the first of three by srun" env SLURM_PROCID=0 SLURM_NTASKS=3 SLURM_STEP_ID=0 train_dp --steps 1 --no-eval
+says "$alone"
+run "a batch script of three tasks" env SLURM_PROCID=0 SLURM_NTASKS=3 train_dp --steps 1 --no-eval
+quiet "started"
+run "one task of mpirun" env OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 train_dp --steps 1 --no-eval
+quiet "started"
 run "one model in three processes" ddprun --nproc-per-node 3 train_ddp --steps 1 --no-eval
 quiet "processes were started"
 tally trainer_options

@@ -274,6 +274,69 @@ static void an_ignored_image_changes_neither_loss_nor_metrics(void **state) {
     rig_close(&rig);
 }
 
+// ---- what is summed, and by what it is divided ------------------------------------------------
+
+// A batch in one or two parts; returns the loss of part `part`.
+static BatchLoss loss_of_part(Rig *rig, const Batch *batch, const TrainConfig *config, size_t part,
+                              size_t parts) {
+    const Loss loss = loss_of_training(config, &rig->source->train);
+    tape_reset(rig->tape);
+    batch_input_send(rig->input, batch);
+    batch_input_select(rig->input, part, parts);
+    return compute_loss(rig, &loss, NULL);
+}
+
+// Where all pixels are too easy the hardest remain: a sixteenth, or as many as are asked for, of a
+// part its share of them. Without a threshold all labelled pixels count.
+static void mining_keeps_at_least_its_share(void **state) {
+    (void)state;
+    Rig rig = rig_open("shapes:8x8@13", "segnet");
+    Batch batch = make_batch(&rig.source->train, 0, 4);
+    for (size_t parts = 1; parts <= 2; parts++)
+        for (size_t least = 0; least <= 10; least += 10)
+            for (int by = 0; by < 3; by++) {
+                TrainConfig config = train_config_default();
+                config.ohem_min = least;
+                if (by == 1) config.ohem_threshold = 1000;
+                if (by == 2) config.ohem_probability = 1e-300; // a loss above 690
+                const size_t pixels = 4 * SIDE * SIDE / parts;
+                const BatchLoss loss = loss_of_part(&rig, &batch, &config, parts - 1, parts);
+                if (by == 0)
+                    assert_true(loss.count > pixels / 2 && loss.count < pixels); // an outline
+                else
+                    assert_int_equal(loss.count, least ? least / parts : pixels / 16);
+                assert_true(loss.divisor == (double)(loss.count * parts));
+            }
+    batch_free(&batch);
+    rig_close(&rig);
+}
+
+// -(w y log s + (1 - y) log(1 - s)) of each class, y: 1 for the true one, s: sigmoid of the output.
+static void binary_cross_entropy_weighs_the_true_class(void **state) {
+    (void)state;
+    Rig rig = rig_open("synthetic:2x4x4:5@13", "mlp");
+    Batch batch = make_batch(&rig.source->train, 0, 6);
+    TrainConfig config = train_config_default();
+    config.loss = LOSS_BCE;
+    config.pos_weight = 3;
+    for (size_t parts = 1; parts <= 2; parts++) {
+        const size_t rows = 6 / parts, first = 6 - rows;
+        const BatchLoss loss = loss_of_part(&rig, &batch, &config, parts - 1, parts);
+        double sum = 0;
+        for (size_t i = 0; i < rows; i++)
+            for (size_t k = 0; k < 5; k++) {
+                const double x = (double)tensor_f32(loss.outputs)[i * 5 + k];
+                const double sigmoid = 1 / (1 + exp(-x));
+                sum -= batch.labels[first + i] == (int64_t)k ? 3 * log(sigmoid) : log(1 - sigmoid);
+            }
+        assert_int_equal(loss.count, rows);
+        assert_true(loss.divisor == 6);
+        check_close((double)tensor_item(loss.loss), sum / (6 * 5), 1e-6, "loss");
+    }
+    batch_free(&batch);
+    rig_close(&rig);
+}
+
 // ---- a mean over all ranks --------------------------------------------------------------------
 
 static void *add_thousand(Strategy *self, double *values, size_t count, Error *err) {
@@ -374,6 +437,8 @@ int main(void) {
         cmocka_unit_test(a_batch_of_ignored_pixels_has_loss_and_gradient_0),
         cmocka_unit_test(an_ignored_image_changes_neither_loss_nor_metrics),
         cmocka_unit_test(a_global_mean_divides_by_all_ranks_pixels),
+        cmocka_unit_test(mining_keeps_at_least_its_share),
+        cmocka_unit_test(binary_cross_entropy_weighs_the_true_class),
         cmocka_unit_test_setup_teardown(pictures_show_input_truth_and_prediction, temp_folder_make,
                                         temp_folder_remove),
     };
