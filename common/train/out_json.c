@@ -141,7 +141,7 @@ static void write_scores(Json *json, const Run *run, const Evaluation *test) {
     const Dataset *set = &run->data->test;
     const Record *record = &run->record;
     const Score *final = &record->final_score;
-    const double best = isfinite(run->progress.best) ? run->progress.best : NAN;
+    const double best = run->progress.best; // -INFINITY, thus null, without an evaluation
     const bool has_accuracy = set->classes > 0 && !set->dense && !set->tokens;
     json_number(json, "final_loss", record->final_loss);
     json_number(json, "final_accuracy", final->accuracy);

@@ -1,5 +1,5 @@
-/* test_late_device.c: events, uploads, readbacks and sums of a device that does nothing before
- * somebody waits for it (rigs/late_device.h): what device.c promises of a GPU's order of work.
+/* test_late_device.c: events, uploads, readbacks and sums of a device that does nothing before a
+ * wait (rigs/late_device.h): what device.c promises of a GPU's order of work.
  */
 #include "common/device/device.h"
 #include "tests/rigs/late_device.h"

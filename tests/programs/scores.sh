@@ -136,9 +136,13 @@ summed() { # NAME COMMAND...: checks all keys that name a score
 summed samples "$bin/train_single" --epochs 3 --lr 1 --hidden 8 --global-batch 300
 summed falls "$bin/train_single" --model segnet --data shapes:16x16@40 --global-batch 8 --epochs 3 --lr 0.5
 summed words "$bin/train_single" --model gpt --layers 1 --heads 1 --embedding 8 --context 8 --steps 3
-summed distances "$bin/train_single" --model toy --steps 3
+summed distances "$bin/train_single" --model toy --data synthetic:10:5@120 --epochs 2
 checks=$((checks + 1))
 [ "$(value best_test_miou falls)" != "$(value test_miou falls)" ] || fail "falls: its last epoch is its best"
+# The best of a text or of numbers has the smallest loss: here the last one.
+checks=$((checks + 2))
+[ -e words/best.safetensors.3.*.optimizer ] || fail "the best text: $(ls words)"
+[ -e distances/best.safetensors.4.*.optimizer ] || fail "the best numbers: $(ls distances)"
 run "weights alone" "$bin/train_single" --evaluate samples/last.safetensors --hidden 8 --out alone-again
 expect "no step" "$(value steps alone-again) $(value moved_bytes_per_step alone-again) $(value communication_ms alone-again)" "0 0 0"
 expect "no score of a step" "$(value final_loss alone-again) $(value final_accuracy alone-again)" "null null"

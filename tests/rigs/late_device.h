@@ -1,4 +1,4 @@
-/* late_device.h: a device that does nothing before somebody waits for it, in host memory.
+/* late_device.h: a device in host memory that does nothing before a wait.
  *
  *     work                kernels, copies to the host, and late_work are queued, and run in order
  *                         when an event after them is waited for, or all of them at a synchronize

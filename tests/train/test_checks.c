@@ -1,7 +1,7 @@
 /* test_checks.c: what --tf32 and --cuda-graph need (checks_device), also of devices that no machine
- * without a GPU has: a device is here only what the checks look at. What is said of a checkpoint
- * from before Adam's factors were computed in double (checks_resumed). And what is left of a model
- * whose weights cannot be read or written.
+ * without a GPU has: a device is here only what the checks look at. Which devices --device auto
+ * takes (train_device_kind). What is said of a checkpoint from before Adam's factors were computed
+ * in double (checks_resumed). And what is left of a model whose weights cannot be read or written.
  */
 #include "tests/rigs/check.h"
 
@@ -9,6 +9,7 @@
 
 #include "common/train/checks.h"
 #include "common/train/setup.h"
+#include "tests/rigs/captured.h"
 
 static const Kernels ON_HOST = {.name = "cpu",
                                 .is_cpu = true,
@@ -219,10 +220,68 @@ static void an_older_adam_is_noted(void **state) {
     assert_true(resuming_says("", "", "")); // sgd
 }
 
+// ---- --device auto ------------------------------------------------------------------------------
+
+static struct {
+    int gpus;        // of this host that can be used
+    const char *why; // none can; NULL: there are none
+} host;
+
+int __wrap_device_usable(const char *kind, Error *why);
+int __wrap_device_usable(const char *kind, Error *why) {
+    assert_string_equal(kind, "cuda");
+    if (host.why) error_set(why, STATUS_FAILED, "%s", host.why);
+    return host.gpus;
+}
+
+static void which_devices_a_run_takes(void **state) {
+    (void)state;
+    static const char OLD[] = "the driver is too old";
+    static const struct {
+        const char *asked;
+        int gpus, devices;
+        const char *why;
+        bool silent, dry;
+        const char *kind, *said;
+    } cases[] = {
+        {"auto", 0, 1, NULL, false, false, "cpu", ""},
+        {"auto", 0, 1, OLD, false, false, "cpu", "the driver is too old: on the CPU\n"},
+        {"auto", 0, 1, OLD, true, false, "cpu", ""},
+        {"auto", 1, 1, NULL, false, false, "cuda", ""},
+        {"auto", 3, 3, NULL, false, false, "cuda", ""},
+        {"auto", 3, 2, NULL, false, false, "cuda", ""},
+        {"auto", 1, 2, NULL, false, false, "cpu",
+         "2 devices wanted, 1 GPU on this host: on the CPU\n"},
+        {"auto", 2, 3, NULL, false, false, "cpu",
+         "3 devices wanted, 2 GPUs on this host: on the CPU\n"},
+        {"auto", 2, 3, NULL, true, false, "cpu", ""},
+        {"cuda", 0, 1, OLD, false, false, "cuda", ""},
+        {"cpu", 4, 1, NULL, false, false, "cpu", ""},
+        {"auto", 1, 1, NULL, false, true, "dry-cuda", ""},
+        {"auto", 0, 1, NULL, false, true, "dry-cpu", ""},
+        {"cuda", 0, 1, NULL, false, true, "dry-cuda", ""},
+        {"ref", 0, 1, NULL, false, true, "dry-cpu", ""},
+        {"dry-cuda", 0, 1, NULL, false, true, "dry-cuda", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const TrainConfig config = {.device = cases[i].asked, .dry_run = cases[i].dry};
+        host.gpus = cases[i].gpus;
+        host.why = cases[i].why;
+        Captured captured = captured_begin();
+        const char *kind = train_device_kind(&config, cases[i].devices, !cases[i].silent);
+        char *said = captured_end(&captured);
+        if (strcmp(kind, cases[i].kind) != 0 || strcmp(said, cases[i].said) != 0)
+            fail_msg("case %zu: %s, \"%s\"", i, kind, said);
+        free(said);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_device_is_asked), cmocka_unit_test(no_model_no_memory),
-        cmocka_unit_test(older_gpus), cmocka_unit_test(devices_and_parts),
-        cmocka_unit_test(an_older_adam_is_noted)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_a_device_is_asked),
+                                       cmocka_unit_test(no_model_no_memory),
+                                       cmocka_unit_test(older_gpus),
+                                       cmocka_unit_test(devices_and_parts),
+                                       cmocka_unit_test(an_older_adam_is_noted),
+                                       cmocka_unit_test(which_devices_a_run_takes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

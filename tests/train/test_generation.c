@@ -121,7 +121,7 @@ static char *sample(size_t count, int rank, bool uniform, bool collective, bool 
     return text;
 }
 
-// Tokens 1 to SAMPLED, by the rule or by the draws alone, as they are printed. Token 0 is the prompt.
+// Tokens 1 to SAMPLED, by the rule or by the draws alone, as they are printed. Token 0: the prompt.
 static void expect(char *text, bool uniform, bool characters) {
     int64_t tokens[SAMPLED + 1] = {0};
     char wanted[1000] = "sample tokens=20 seed=11\n";

@@ -1,6 +1,6 @@
-/* test_late_batches.c: a step's batch and its number on a device that does nothing before somebody
- * waits for it (rigs/late_device.h), as on a GPU: a batch is copied while the batch before it is
- * worked on, and a loss is read back one step late; on a CPU neither is.
+/* test_late_batches.c: a step's batch and its loss on a device that does nothing before a wait
+ * (rigs/late_device.h), as on a GPU: a batch is copied while the batch before it is worked on, and
+ * a loss is read back one step late; on a CPU neither is.
  */
 #include "tests/rigs/late_device.h"
 
@@ -117,7 +117,7 @@ static void rig_open(Rig *rig, Device *device, bool global_mean, size_t every) {
         rig->step.late_hits[i] = readback_create(device, 1);
     }
     rig->loss = device_alloc(device, sizeof *rig->loss);
-    rig->step.hits = (int64_t *)rig->loss; // a byte of it, which nobody reads
+    rig->step.hits = (int64_t *)rig->loss; // a byte of it, which no call reads
     rig->record = record_open(&rig->config, &rig->job, STEPS);
     rig->record.steps = tmpfile();
     assert_non_null(rig->record.steps);
