@@ -56,6 +56,6 @@ void call_watch_end(CallWatch *watch) {
     pthread_mutex_unlock(&watch->mutex);
     pthread_join(watch->thread, NULL);
     pthread_cond_destroy(&watch->returned);
-    pthread_mutex_destroy(&watch->mutex);
+    CHECK(pthread_mutex_destroy(&watch->mutex) == 0, "the mutex of %s is held", watch->what);
     free(watch);
 }

@@ -60,7 +60,7 @@ static void free_group(ProcessGroup *group) {
     (void)pg_unlist_open(group);
     pthread_cond_destroy(&group->work_over);
     pthread_cond_destroy(&group->work_ready);
-    pthread_mutex_destroy(&group->mutex);
+    CHECK(pthread_mutex_destroy(&group->mutex) == 0, "rank %d: the mutex is held", group->rank);
     flight_recorder_close(group->flight);
     free(group->global);
     free(group);

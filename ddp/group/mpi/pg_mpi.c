@@ -104,7 +104,7 @@ static void close_group(void *state) {
     CallWatch *watch = call_watch_begin(NULL, "MPI_Comm_free", mpi->timeout_s);
     MPI_Comm_free(&mpi->comm);
     call_watch_end(watch);
-    pthread_mutex_destroy(&mpi->mutex);
+    CHECK(pthread_mutex_destroy(&mpi->mutex) == 0, "rank %d: the mutex is held", mpi->rank);
     free(mpi->requests);
     free(mpi->peers);
     free(mpi->headers);

@@ -100,7 +100,7 @@ void segment_release(PgShmSegment *segment) {
     if (left > 0) return;
     segment_seal(segment);
     munmap(segment->base, segment->bytes);
-    pthread_mutex_destroy(&segment->mutex);
+    CHECK(pthread_mutex_destroy(&segment->mutex) == 0, "the segment's mutex is held");
     free(segment);
 }
 
