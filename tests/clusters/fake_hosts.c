@@ -9,8 +9,8 @@
 int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *part) {
     const char *hosts = getenv("FAKE_HOSTS");
     int rank, size;
-    if (!hosts) return PMPI_Comm_split_type(comm, type, key, info, part);
     PMPI_Comm_rank(comm, &rank);
     PMPI_Comm_size(comm, &size);
+    if (!hosts || size < atoi(hosts)) return PMPI_Comm_split_type(comm, type, key, info, part);
     return PMPI_Comm_split(comm, rank / (size / atoi(hosts)), key, part);
 }

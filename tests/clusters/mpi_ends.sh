@@ -1,7 +1,7 @@
 #!/bin/sh
 # mpi_ends.sh BIN_DIR MPI: how jobs over MPI end whose ranks do not end together: one that leaves late is waited for, as
-# long as for a collective; one that continues with a broken group is ended, by MPI_Abort or else by force; and a rank hears
-# from the first that failed why, and adds for whom it waits itself.
+# long as for a collective; one that continues with a broken group is ended, by MPI_Abort or else by force. (What the
+# ranks say: mpi_faults.sh.)
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
 
@@ -27,9 +27,4 @@ ends 1 'MPI_Finalize did not return within 2 s' 2 late 600 2
 ends 1 'the process still runs with a broken group: MPI_Abort' 2 goes-on
 ends 1 'MPI_Abort did not return within 5 s' 2 no-abort
 ends 1 'MPI was started without MPI_THREAD_MULTIPLE' 1 single
-ends 1 'rank 0 runs with fast sums, and rank 1 without' 2 fast
-if [ "$mpi" = openmpi ]; then # (MPICH's ranks spin while they start and end: no more than two)
-    ends 1 'rank 1: collective 1 barrier: rank 2 did not arrive within 2.0 s' 3 hears
-    ends 1 '. Rank 1 itself waits for rank 2' 3 chain
-fi
 tally mpi_ends
