@@ -71,8 +71,8 @@ static void write_log(Output *output, Stream *stream, const char *data, size_t b
 
 static void remember(Stream *stream, const char *line, size_t bytes) {
     while (bytes > 0 && (unsigned char)line[bytes - 1] <= ' ') bytes--;
-    while (bytes > 0 && (unsigned char)line[0] <= ' ') line++, bytes--;
     if (bytes == 0) return;
+    while ((unsigned char)line[0] <= ' ') line++, bytes--;
     size_t kept = bytes < LAST_WORDS ? bytes : LAST_WORDS;
     for (size_t i = 0; i < kept; i++) {
         unsigned char c = (unsigned char)line[i];
