@@ -1,0 +1,399 @@
+/* test_nodes.c: how the launcher of a node sees the others (ddp/launch/nodes.c): keys, silence, the
+ * end of an attempt, barriers. This test writes the other nodes' keys.
+ */
+#include "tests/rigs/node_rig.h"
+
+// ---- Keys and times ---------------------------------------------------------------------------
+
+static void test_keys(void **state) {
+    (void)state;
+    char stands[NODES_TEXT_MAX];
+    Error err = {0};
+    launch_publish_end(&launch, END_FAILED, "without a store"); // nothing
+    launch_beat(&launch);
+    launch_check_nodes(&launch);
+    launch_drain_nodes(&launch);
+    connect_node();
+    assert_string_equal(nodes_claim(&launch, "k", NULL, stands), "");
+    assert_string_equal(nodes_claim(&launch, "k", "mine", stands), "mine");
+    assert_string_equal(nodes_claim(&launch, "k", "other", stands), "mine");
+    assert_string_equal(nodes_claim(&launch, "k", NULL, stands), "mine");
+    holds("k", "mine");
+    assert_int_equal(nodes_count(&launch, "point", 7, 2, &err), 2);
+    assert_int_equal(nodes_count(&launch, "point", 7, 0, &err), 2);
+    holds("point_7", "2");
+    put("point_7", "text");
+    assert_int_equal(nodes_count(&launch, "point", 7, 1, &err), -1);
+    assert_int_equal(err.status, STATUS_FAILED);
+}
+
+static void test_silence_of_nodes(void **state) {
+    (void)state;
+    static const double cases[][2] = {{0, 10}, {0.5, 3}, {3, 3}, {4.5, 4.5}, {10, 10}, {300, 10}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        options.heartbeat_s = cases[i][0];
+        assert_true(nodes_silence_s(&launch) == cases[i][1]);
+    }
+    connect_node();
+    launch.answered_ns = ago(9);
+    assert_false(nodes_have_lost_node_0(&launch));
+    launch.answered_ns = ago(11);
+    assert_true(nodes_have_lost_node_0(&launch));
+}
+
+static void test_ends_are_published_once(void **state) {
+    (void)state;
+    static const struct {
+        LaunchEnd end;
+        int node; // with elastic nodes; -1: without
+        const char *value;
+    } cases[] = {{END_FAILED, -1, "failed node 2: why"},  {END_CHANGED, -1, "changed node 2: why"},
+                 {END_STOPPED, -1, "stop node 2: why"},   {END_STOPPED, 0, "stop node 2: why"},
+                 {END_STOPPED, 1, "changed node 2: why"}, {END_FAILED, 1, "failed node 2: why"}};
+    connect_node();
+    launch.node = 2; // of this attempt
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        char key[20];
+        Elastic elastic = {0};
+        launch.elastic = cases[i].node >= 0 ? &elastic : NULL;
+        options.node = cases[i].node;
+        launch.attempt = i;
+        launch_publish_end(&launch, cases[i].end, "why");
+        launch_publish_end(&launch, END_FAILED, "too late");
+        snprintf(key, sizeof key, "end_%d", i);
+        holds(key, cases[i].value);
+    }
+    launch.elastic = NULL;
+}
+
+static void test_patience(void **state) {
+    (void)state;
+    static const double cases[][2] = {{8, 2}, {39, 9.75}, {40, 10}, {400, 10}};
+    for (size_t i = 0; i < 4; i++) {
+        Patience patience = patience_begin(cases[i][0]);
+        const double line_s = (double)(patience.next_line_ns - patience.begin_ns) * 1e-9;
+        assert_true(line_s > cases[i][1] - 0.1 && line_s < cases[i][1] + 20);
+        assert_true(clock_seconds_since(patience.begin_ns) < 20);
+        assert_true(i == 3 || line_s < cases[i + 1][1] + (i == 2));
+        assert_false(patience_is_over(&patience));
+        nodes_say_waiting(&launch, &patience, "others");
+        patience.next_line_ns = patience.begin_ns = ago(cases[i][0] + 0.001);
+        assert_true(patience_is_over(&patience));
+    }
+    says("");
+    Patience patience = {80, ago(3), ago(0.1)};
+    nodes_say_waiting(&launch, &patience, "others");
+    says("ddprun: waiting for others: 3 s of at most 80 s (--start-timeout)\n");
+    nodes_say_waiting(&launch, &patience, "others"); // not twice
+    says("");
+    assert_true(patience.next_line_ns > clock_ns_after(5));
+}
+
+// ---- Polling ----------------------------------------------------------------------------------
+
+static LaunchEnd poll_now(const char *wanted) {
+    char text[NODES_TEXT_MAX] = "";
+    launch.next_beat_ns = 0;
+    const LaunchEnd end = nodes_poll(&launch, text);
+    assert_string_equal(text, wanted);
+    return end;
+}
+
+static void test_poll_sees_an_end(void **state) {
+    (void)state;
+    connect_node();
+    launch.node = options.node = 1;
+    launch.answered_ns = 0;
+    assert_int_equal(poll_now(""), END_NONE);
+    holds("alive_1", "1"); // and has beaten
+    assert_true(launch.answered_ns > ago(20));
+    assert_true(launch.next_beat_ns > clock_ns() && launch.next_beat_ns <= clock_ns_after(1));
+    put("end_0", "failed node 2: one");
+    char text[NODES_TEXT_MAX];
+    launch.next_beat_ns = clock_ns_after(20);
+    assert_int_equal(nodes_poll(&launch, text), END_NONE); // not yet
+    launch_beat(&launch);
+    holds("alive_1", "1");
+    assert_int_equal(poll_now("node 2: one"), END_FAILED);
+    put("end_0", "changed node 0: two");
+    assert_int_equal(poll_now("node 0: two"), END_CHANGED);
+    put("end_0", "stop node 0: three");
+    assert_int_equal(poll_now("node 0: three"), END_STOPPED);
+    launch.attempt = 1;
+    assert_int_equal(poll_now(""), END_NONE);
+    holds("alive_1", "5");
+}
+
+static void test_poll_sees_silence(void **state) {
+    (void)state;
+    connect_node();
+    launch.others = memory_zalloc(3 * sizeof *launch.others);
+    launch.others[0].changed_ns = ago(99); // itself
+    assert_int_equal(poll_now(""), END_NONE);
+    assert_int_equal(launch.others[1].changed_ns, 0); // it has not come
+    add("alive_1", 5);
+    add("alive_2", 7);
+    for (int n = 1; n <= 2; n++) {
+        assert_int_equal(poll_now(""), END_NONE);
+        assert_true(launch.others[n].changed_ns > ago(20));
+        assert_int_equal(launch.others[n].beats, n == 1 ? 5 : 7);
+        launch.others[n].changed_ns = ago(9);
+        assert_int_equal(poll_now(""), END_NONE);
+        assert_true(launch.others[n].changed_ns < ago(8));
+        launch.others[n].changed_ns = ago(11);
+        char silent[80];
+        snprintf(silent, sizeof silent, "the ddprun of node %d has been silent for 10 s", n);
+        assert_int_equal(poll_now(silent), END_FAILED);
+        add(n == 1 ? "alive_1" : "alive_2", 1); // it lives
+        assert_int_equal(poll_now(""), END_NONE);
+    }
+    launch.others[1].changed_ns = ago(11);
+    options.node = 1; // only node 0 watches the others
+    assert_int_equal(poll_now(""), END_NONE);
+}
+
+static void test_check_ends_the_ranks(void **state) {
+    (void)state;
+    connect_node();
+    launch.node = options.node = 1;
+    launch.next_beat_ns = 0;
+    launch_check_nodes(&launch);
+    assert_int_equal(rig.ended_with, 0);
+    for (int i = 0; i < 2; i++) {
+        launch.attempt = i;
+        launch.next_beat_ns = 0;
+        put(i == 0 ? "end_0" : "end_1", i == 0 ? "failed node 2: it broke" : "stop node 2: bye");
+        launch_check_nodes(&launch);
+        assert_int_equal(rig.ended, CAUSE_NODES);
+        assert_int_equal(rig.ended_with, SIGTERM);
+        assert_int_equal(launch.no_restart, i == 1);
+        says(i == 0 ? "ddprun: node 2: it broke\n" : "ddprun: node 2: bye\n");
+    }
+    store_server_close(launch.server);
+    launch.server = NULL;
+    launch.next_beat_ns = 0;
+    launch_check_nodes(&launch);
+    output_pump(launch.output);
+    assert_non_null(
+        strstr(screen.text[2], "ddprun: the ddprun of node 0 is gone: the connection "));
+}
+
+// ---- Meeting ----------------------------------------------------------------------------------
+
+static void others_come(int round) {
+    if (round > 2) return;
+    add("there_-1", 1);
+}
+
+static void test_all_meet(void **state) {
+    (void)state;
+    Error err = {0};
+    rig.on_wait = others_come;
+    launch.node = 9;
+    launch.nodes = 9;
+    CHECK_OK(launch_rendezvous_nodes(&launch, &err) == 0, err);
+    assert_int_equal(rig.rounds, 2);
+    assert_int_equal(launch.attempt, 0);
+    assert_int_equal(launch.node, 0);
+    assert_int_equal(launch.nodes, 3);
+    char mine[120], host[72];
+    machine_name(host, sizeof host);
+    snprintf(mine, sizeof mine, "%s, pid %d", host, (int)getpid());
+    holds("node_0", mine);
+    holds("size", "--nnodes 3 --nproc-per-node 2 at node 0");
+    // A single node needs no other.
+    launch.attempt = 5;
+    options.nodes = options.min_nodes = 1;
+    assert_int_equal(launch_rendezvous_nodes(&launch, &err), 0);
+    assert_int_equal(launch.attempt, 0);
+    assert_int_equal(rig.rounds, 2);
+}
+
+static void test_a_node_is_missing(void **state) {
+    (void)state;
+    char text[300];
+    Error err = {0};
+    options.start_timeout_s = 0.04;
+    add("alive_1", 1);
+    assert_int_equal(launch_rendezvous_nodes(&launch, &err), -1);
+    assert_int_equal(err.status, STATUS_FAILED);
+    snprintf(
+        text, sizeof text,
+        "node 2 of 3 did not come within 0.04 s: start ddprun there with --nnodes 3 --node-rank "
+        "N --master-addr 127.0.0.1 --master-port %d and the same DDPRUN_TOKEN",
+        launch.port);
+    assert_string_equal(err.message, text);
+    output_pump(launch.output);
+    assert_non_null(strstr(screen.text[2], "ddprun: waiting for node 2: 0 s of at most 0.04 s"));
+    char end_text[400];
+    snprintf(end_text, sizeof end_text, "stop node 0: %s", text);
+    holds("end_-1", end_text);
+    assert_int_equal(launch.cause, CAUSE_NONE);
+}
+
+static void test_two_nodes_are_missing(void **state) {
+    (void)state;
+    Error err = {0};
+    options.start_timeout_s = 0.02;
+    assert_int_equal(launch_rendezvous_nodes(&launch, &err), -1);
+    check_message(&err, "node 1, 2 of 3 did not come within");
+}
+
+static void signal_comes(int round) {
+    if (round == 2) rig.signal = SIGINT;
+}
+
+static void other_node_stops(int round) {
+    if (round == 2) put("end_-1", "stop node 1: two nodes are alike");
+}
+
+static void test_meeting_is_ended(void **state) {
+    (void)state;
+    Error err = {0};
+    rig.on_wait = signal_comes;
+    assert_int_equal(launch_rendezvous_nodes(&launch, &err), SIGINT);
+    assert_int_equal(launch.caught, SIGINT);
+    assert_int_equal(launch.cause, CAUSE_SIGNAL);
+    holds("end_-1", "stop node 0: its ddprun received a signal");
+    end(NULL);
+    begin(NULL);
+    rig.on_wait = other_node_stops;
+    assert_int_equal(launch_rendezvous_nodes(&launch, &err), -1);
+    check_message(&err, "node 1: two nodes are alike");
+    assert_int_equal(launch.cause, CAUSE_NODES);
+    assert_true(launch.no_restart);
+}
+
+// Nodes that were started with other numbers, or as the same node.
+static void test_nodes_disagree(void **state) {
+    (void)state;
+    static const char *const sizes[] = {"--nnodes 2 --nproc-per-node 2 at node 1",
+                                        "--nnodes 3 --nproc-per-node 1 at node 1",
+                                        "--nnodes 3 --nproc-per-node 22 at node 1"};
+    for (int i = 0; i < 4; i++) {
+        Error err = {0};
+        if (i > 0) end(NULL), begin(NULL);
+        options.node = 2;
+        put("size", i < 3 ? sizes[i] : "--nnodes 3 --nproc-per-node 2 at node 1"); // fine
+        if (i == 3) put("node_2", "venus, pid 12");
+        assert_int_equal(launch_rendezvous_nodes(&launch, &err), -1);
+        assert_int_equal(err.status, STATUS_USAGE);
+        if (i < 3) check_message(&err, sizes[i]);
+        check_message(&err, i < 3 ? "and --nnodes 3 --nproc-per-node 2 at node 2 -- start ddprun"
+                                  : "two nodes have --node-rank 2: venus, pid 12, and ");
+        holds("refused_-1", "1");
+        holds("alive_2", "1");
+        holds("there_-1", "");
+    }
+}
+
+// ---- Afterwards -------------------------------------------------------------------------------
+
+static void others_end(int round) {
+    add("ended_4", round <= 2);
+}
+
+static void other_node_ends(int round) {
+    if (round == 2) put("end_4", "failed node 1: rank 3 died");
+}
+
+static void other_node_says_stop(int round) {
+    if (round == 2) put("end_4", "stop node 1: bye");
+}
+
+static void test_end_together(void **state) {
+    (void)state;
+    assert_true(launch_end_together(&launch)); // of one node
+    connect_node();
+    launch.others = memory_zalloc(3 * sizeof *launch.others);
+    launch.attempt = 4;
+    launch.cause = CAUSE_DEATH; // known to all
+    put("end_4", "failed node 0: rank 1 died");
+    rig.on_wait = others_end;
+    assert_true(launch_end_together(&launch));
+    assert_int_equal(rig.rounds, 2);
+    assert_int_equal(launch.cause, CAUSE_DEATH);
+    put("ended_4", "0");
+    rig.on_wait = other_node_says_stop;
+    rig.rounds = 0;
+    assert_false(launch_end_together(&launch));
+    assert_true(launch.no_restart);
+    assert_int_equal(rig.rounds, 2);
+    says("");
+}
+
+static void others_are_done(int round) {
+    add("done_4", round <= 2);
+}
+
+static void await_nodes(void (*on_wait)(int), LaunchCause cause, const char *lines) {
+    put("done_4", "0");
+    rig.on_wait = on_wait;
+    rig.rounds = 0;
+    launch.cause = CAUSE_NONE;
+    launch_await_nodes(&launch);
+    assert_int_equal(launch.cause, cause);
+    says(lines);
+}
+
+static void test_await_nodes(void **state) {
+    (void)state;
+    launch_await_nodes(&launch); // of one node
+    assert_int_equal(launch.cause, CAUSE_NONE);
+    connect_node();
+    launch.others = memory_zalloc(3 * sizeof *launch.others);
+    launch.attempt = 4;
+    await_nodes(others_are_done, CAUSE_NONE, "");
+    assert_int_equal(rig.rounds, 2);
+    await_nodes(signal_comes, CAUSE_SIGNAL, "");
+    holds("end_4", "stop node 0: its ddprun received a signal");
+    put("end_4", "");
+    await_nodes(other_node_ends, CAUSE_NODES, "ddprun: node 1: rank 3 died\n");
+    put("end_4", "");
+    launch.no_restart = false;
+    options.exit_timeout_s = 0.02;
+    await_nodes(NULL, CAUSE_NODES, "ddprun: not all nodes ended in time\n");
+    holds("end_4", "stop node 0: not all nodes ended in time");
+}
+
+static void others_part(int round) {
+    add("parted_-1", round <= 2);
+}
+
+// Node 0 waits for those that came, and for those that it refused.
+static void test_drain(void **state) {
+    (void)state;
+    connect_node();
+    add("there_-1", 2);
+    add("refused_-1", 1);
+    rig.on_wait = others_part;
+    launch_drain_nodes(&launch);
+    assert_int_equal(rig.rounds, 2);
+    holds("parted_-1", "3");
+    put("parted_-1", "0");
+    options.node = 1; // waits for no other
+    launch_drain_nodes(&launch);
+    assert_int_equal(rig.rounds, 2);
+    holds("parted_-1", "1");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        NODE(test_keys),
+        NODE(test_silence_of_nodes),
+        NODE(test_ends_are_published_once),
+        NODE(test_patience),
+        NODE(test_poll_sees_an_end),
+        NODE(test_poll_sees_silence),
+        NODE(test_check_ends_the_ranks),
+        NODE(test_all_meet),
+        NODE(test_a_node_is_missing),
+        NODE(test_two_nodes_are_missing),
+        NODE(test_meeting_is_ended),
+        NODE(test_nodes_disagree),
+        NODE(test_end_together),
+        NODE(test_await_nodes),
+        NODE(test_drain),
+    };
+    return cmocka_run_group_tests(tests, make_screen, free_screen);
+}
