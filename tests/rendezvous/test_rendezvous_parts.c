@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <string.h>
@@ -122,7 +123,13 @@ static void test_heartbeats(void **state) {
     HeartbeatBoard board = {0};
     Error err = {0};
     heartbeat_board_close(&board); // of none
+    close(STDIN_FILENO);           // 0 is a descriptor as good as others
     CHECK_OK(heartbeat_board_open(&board, RANKS, &err) == 0, err);
+    assert_int_equal(board.fd, STDIN_FILENO);
+    heartbeat_board_close(&board);
+    assert_int_equal(open("/dev/null", O_RDONLY), STDIN_FILENO); // and is free again
+    CHECK_OK(heartbeat_board_open(&board, RANKS, &err) == 0, err);
+    assert_int_equal(fcntl(board.fd, F_GETFD), FD_CLOEXEC);
     set_board("%d", board.fd);
     HeartbeatView wanted[RANKS] = {{.phase = ""}};
     for (int attempt = 0; attempt < 2; attempt++) {
@@ -186,6 +193,11 @@ static void test_stale_heartbeat(void **state) {
     set_board("%d", board.fd);
     refuse_board(-1);
     refuse_board(RANKS);
+    const int high = fcntl(board.fd, F_DUPFD, 1 << 20 >> 1); // if this user may have so many
+    if (high >= 0) set_board("%d", high);
+    heartbeat_close(open_line(0));
+    if (high >= 0) close(high);
+    set_board("%d", board.fd);
     heartbeat_close(open_line(RANKS - 1));
     static const char *const bad[] = {"", "x", "%d ", "-%d", "0", "2", "1023", "1048577"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -18,7 +18,7 @@
 #include "ddp/rendezvous/init.h"
 #include "ddp/store/net.h"
 
-enum { RANKS_MAX = 8, LONG_S = 20 };
+enum { RANKS_MAX = 10, LONG_S = 20 };
 
 typedef struct Outcome {
     int status; // 0: the group was made and summed correctly

@@ -4,10 +4,13 @@
  */
 #include "tests/rigs/meeting_ranks.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include "common/base/clock.h"
+#include "common/base/machine.h"
 #include "ddp/group/debug_level.h"
 #include "ddp/rendezvous/meeting_file.h"
 #include "tests/rigs/temp_folder.h"
@@ -51,12 +54,70 @@ static void row_89_common_errors(void **state) {
     refuse_url("tcp://h:1?rank=0&world_size=9999999", -1, -1, "'world_size=9999999' must be a");
     refuse_url("tcp://h:1?rank=0x1&world_size=2", -1, -1, "'rank=0x1' must be a whole number");
     refuse_url("tcp://h:1?rank=&world_size=2", -1, -1, "'rank=' must be a whole number");
+    refuse_url("tcp://h:1?rank=0", -1, 2, "has node-specific arguments(rank, world_size)");
+    refuse_url("tcp://h:1?world_size=2", 0, -1, "has node-specific arguments(rank, world_size)");
+    refuse_url("tcp://h:1?rank=0&world_size=0", -1, -1, "a world of 0 ranks");
+    refuse_url("tcp://h:1?rank=0&world_size=1048577", -1, -1, "from 0 to 1048576");
+    refuse_url("tcp://h:1?ran", 0, 1, "'ran': known parameters are rank and world_size");
     refuse_url("tcp://h:1", 2, 2, "there is no rank 2 in a world of 2");
     refuse_url("tcp://h:1", 0, 0, "a world of 0 ranks");
 }
 
+// The longest of each part, and one that a character is too long for.
+static void row_89_long_urls(void **state) {
+    (void)state;
+    enum { HOST = 255, AUTHORITY = 299, PATH = INIT_PATH_MAX - 1 };
+    char url[2000], name[1100];
+    for (int more = 0; more < 2; more++) {
+        memset(name, 'n', sizeof name);
+        name[HOST + more] = '\0';
+        snprintf(url, sizeof url, "tcp://%s:1", name);
+        if (more)
+            refuse_url(url, 0, 1, "tcp:// rendezvous: host too long");
+        else
+            assert_string_equal(read_url(url, 0, 1).master_addr, name);
+        memset(name, 'n', sizeof name);
+        name[AUTHORITY - 2 + more] = '\0';
+        snprintf(url, sizeof url, "tcp://%s:1", name);
+        refuse_url(url, 0, 1, more ? "nnn...: the URL is too long" : "host too long");
+        memset(name, 'n', sizeof name);
+        name[PATH - 1 + more] = '\0';
+        snprintf(url, sizeof url, "file:///%s", name);
+        if (more)
+            refuse_url(url, 0, 1, "nnn...: the URL is too long");
+        else
+            assert_string_equal(read_url(url, 0, 1).file_path, url + 7);
+        memset(name, 'n', sizeof name);
+        name[80 + more] = '\0';
+        snprintf(url, sizeof url, "%s://", name); // of a scheme 80 characters are said
+        name[80] = '\0';
+        char *says = memory_format("No rendezvous handler for %s:// (%s)", name, name);
+        refuse_url(url, 0, 1, says);
+        free(says);
+    }
+}
+
 static void row_89_tcp(void **state) {
     (void)state;
+    const Rendezvous most = read_url("tcp://h:65535?world_size=1048576&&rank=1048575&", -1, -1);
+    assert_int_equal(most.rank, 1048575);
+    assert_int_equal(most.local_rank, 1048575);
+    assert_int_equal(most.world_size, 1048576);
+    assert_int_equal(most.local_world_size, 1048576);
+    assert_int_equal(most.master_port, 65535);
+    assert_string_equal(read_url("tcp://x]:1", 0, 1).master_addr, "x]");
+    assert_string_equal(read_url("tcp://::1:1", 0, 1).master_addr, "::1");
+    refuse_url("tcp://[]:1", 0, 1, "host missing");
+    refuse_url("tcp://h:65536", 0, 1,
+               "is out of range: 1 to 65535, or 0 for a free one in a world");
+    refuse_url("tcp://h:0x", 0, 1, "port '0x' is out of range");
+    setenv("DDPRUN_TOKEN", "secret", 1);
+    assert_string_equal(read_url("tcp://h:1", 0, 1).token, "secret");
+    char token[STORE_TOKEN_MAX + 2] = "";
+    memset(token, 't', STORE_TOKEN_MAX + 1);
+    setenv("DDPRUN_TOKEN", token, 1);
+    refuse_url("tcp://h:1", 0, 1, "DDPRUN_TOKEN is longer than 64 bytes");
+    unsetenv("DDPRUN_TOKEN");
     refuse_url("tcp://127.0.0.1?rank=0&world_size=1", -1, -1,
                "tcp:// rendezvous: port number miss");
     refuse_url("tcp://127.0.0.1:?rank=0&world_size=1", -1, -1, "port number missing");
@@ -237,6 +298,14 @@ static void row_89_file_is_something_else(void **state) {
     snprintf(text, sizeof text, "%sjoined 1 4 5 b h\nleft 1\njoined 1 4 5 other-boot other-host\n",
              title);
     refuse_file(path, text, "rank 1 is on other-host");
+    // One of this host before it was started anew, and another rank that has left.
+    char host[72], boot[48];
+    machine_name(host, sizeof host);
+    machine_boot_id(boot, sizeof boot);
+    snprintf(text, sizeof text, "%sjoined 1 4 5 other-boot %s\n", title, host);
+    refuse_file(path, text, "is stale: its rank 1 (pid 4) is gone without having left");
+    snprintf(text, sizeof text, "%sjoined 1 1999999999 5 %s %s\nleft 11\n", title, boot, host);
+    refuse_file(path, text, "is stale: its rank 1 (pid 1999999999) is gone");
     assert_int_equal(symlink(path, link), 0);
     Rendezvous me = {.rank = 0, .world_size = 2};
     snprintf(me.file_path, sizeof me.file_path, "%s", link);
@@ -305,6 +374,46 @@ static void row_89_stale_file(void **state) {
     refuse_meeting(&me, LONG_S, "two processes say that they are rank 0");
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
+    free(path);
+}
+
+// Another process that keeps the file locked, and one that has another owner or more readers.
+static void row_89_locked_file(void **state) {
+    char *path = temp_folder_path(state, "m");
+    Error err = {0};
+    struct stat about;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    uint64_t deadline_ns = clock_ns() + 20000000;
+    assert_null(meeting_file_join(path, 1, 2, deadline_ns, &err));
+    assert_true(clock_ns() >= deadline_ns);
+    assert_int_equal(err.status, STATUS_FAILED);
+    must_contain(err.message, "another process keeps it locked");
+    assert_int_equal(flock(fd, LOCK_UN), 0);
+    err = (Error){0};
+    MeetingFile *f = meeting_file_join(path, 1, 2, clock_ns() + 10000000000u, &err);
+    assert_non_null(f);
+    assert_int_equal(fstat(fd, &about), 0);
+    assert_int_equal(about.st_mode & 0777, 0600); // it is to hold the token
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    int port = 0;
+    char token[STORE_TOKEN_MAX + 1];
+    assert_int_equal(meeting_file_await(f, &port, token, clock_ns() + 5000000, &err), -1);
+    must_contain(err.message, "another process keeps it locked");
+    err = (Error){0};
+    assert_int_equal(meeting_file_publish(f, 1, "t", clock_ns() + 5000000, &err), -1);
+    must_contain(err.message, "another process keeps it locked");
+    assert_int_equal(flock(fd, LOCK_UN), 0);
+    meeting_file_leave(f);
+    meeting_file_leave(NULL);
+    assert_int_equal(access(path, F_OK), -1);
+    close(fd);
+    write_file(path, "");
+    if (chown(path, 1, 1) == 0) { // this process may
+        Rendezvous me = {.rank = 0, .world_size = 2};
+        snprintf(me.file_path, sizeof me.file_path, "%s", path);
+        if (geteuid() != 1) refuse_meeting(&me, LONG_S, "this file belongs to another user");
+    }
     free(path);
 }
 
@@ -401,18 +510,13 @@ static void row_90_what_is_said(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(row_89_common_errors),
-        cmocka_unit_test(row_89_tcp),
-        cmocka_unit_test(row_89_file),
-        cmocka_unit_test(row_89_env),
-        cmocka_unit_test(row_89_tcp_meeting),
-        IN_FOLDER(row_89_file_meeting),
-        cmocka_unit_test(row_89_dns_timeout),
-        cmocka_unit_test(row_89_busy_port),
-        IN_FOLDER(row_89_file_is_something_else),
-        IN_FOLDER(row_89_stale_file),
-        IN_FOLDER(row_89_file_timeout),
-        cmocka_unit_test(row_90_debug_level),
+        cmocka_unit_test(row_89_common_errors), cmocka_unit_test(row_89_long_urls),
+        cmocka_unit_test(row_89_tcp),           cmocka_unit_test(row_89_file),
+        cmocka_unit_test(row_89_env),           cmocka_unit_test(row_89_tcp_meeting),
+        IN_FOLDER(row_89_file_meeting),         cmocka_unit_test(row_89_dns_timeout),
+        cmocka_unit_test(row_89_busy_port),     IN_FOLDER(row_89_file_is_something_else),
+        IN_FOLDER(row_89_stale_file),           IN_FOLDER(row_89_locked_file),
+        IN_FOLDER(row_89_file_timeout),         cmocka_unit_test(row_90_debug_level),
         IN_FOLDER(row_90_what_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
