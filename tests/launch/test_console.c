@@ -1,5 +1,5 @@
-/* test_console.c: a console alone (ddp/launch/console.h): lines of several writers, the progress bar
- * below them, and what happens when writes fail.
+/* test_console.c: a console alone (ddp/launch/console.h): lines of several writers, the progress
+ * bar below them, and what happens when writes fail.
  */
 #include "tests/rigs/screen.h"
 

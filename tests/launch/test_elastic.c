@@ -137,7 +137,7 @@ static void test_a_node_asks(void **state) {
     checks(END_NONE, "");
     write_member(2, 4, 3, "mars pid 3");
     checks(END_CHANGED, "mars pid 3 asks to join");
-    launch.attempt = -1; // before the first generation nobody is included
+    launch.attempt = -1; // before the first generation none is included
     for (int m = 0; m < 3; m++) includes(m, false), launch.elastic->members[m].generation = -1;
     launch.elastic->members[0].heard_ns = ago(99);
     checks(END_CHANGED, "mars pid 3 asks to join");

@@ -1,6 +1,6 @@
-/* test_monitor.c: how ddprun detects ranks that are stopped, silent or late (heartbeat_monitor.c), and
- * what it says of ranks that have ended (failure_report.c). The ranks are records of this test, the
- * times of which lie in the past; nothing waits.
+/* test_monitor.c: how ddprun detects ranks that are stopped, silent or late (heartbeat_monitor.c),
+ * and what it says of ranks that have ended (failure_report.c). The ranks are records of this
+ * test, the times of which lie in the past; nothing waits.
  */
 #include "tests/rigs/screen.h"
 

@@ -1,5 +1,6 @@
-/* test_output.c: what ddprun does with the ranks' lines (ddp/launch/output.h): prefixes, last words,
- * bars, log files, and a console that accepts nothing. This test writes into the ranks' pipes.
+/* test_output.c: what ddprun does with the ranks' lines (ddp/launch/output.h): prefixes, last
+ * words, bars, log files, and a console that accepts nothing. This test writes into the ranks'
+ * pipes.
  */
 #include "tests/rigs/screen.h"
 
@@ -89,11 +90,11 @@ static void test_prefixes(void **state) {
     shows(1, "data\n");
     says(&job, 0, 2, "a\n\nb");
     shows(2, "[0]: a\n[0]: \n");
-    says(&job, 1, 1, "first\nsec");
+    says(&job, 1, 1, "first\nmid");
     shows(1, "[1]: first\n");
     says(&job, 2, 2, "err\n");
-    says(&job, 1, 1, "ond\nrest");
-    shows(1, "[1]: second\n");
+    says(&job, 1, 1, "dle\nrest");
+    shows(1, "[1]: middle\n");
     output_say(job.output, "%d of %s", 3, "four");
     job_end(&job);
     shows(1, "[1]: rest");

@@ -1,6 +1,6 @@
-/* test_meeting_backends.c: what the rendezvous asks of a backend (ddp/group/backends.h): a GPU for each
- * rank, an address, an answer from each rank, a store that the group keeps. The backend is shm, with
- * functions of this test in place of its own.
+/* test_meeting_backends.c: what the rendezvous asks of a backend (ddp/group/backends.h): a GPU for
+ * each rank, an address, an answer from each rank, a store that the group keeps. The backend is
+ * shm, with functions of this test in place of its own.
  */
 #include "tests/rigs/meeting_ranks.h"
 

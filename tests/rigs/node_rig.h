@@ -1,6 +1,7 @@
-/* node_rig.h: the launcher of one node without ranks, for tests of how nodes coordinate: a store, the
- * node's connection to it, and a peer's, by which the test writes what other nodes would. Waiting
- * takes no time: it runs the test's `on_wait`. Includes the stand-ins of what ddprun has besides.
+/* node_rig.h: the launcher of one node without ranks, for tests of how nodes coordinate: a store,
+ * the node's connection to it, and a peer's, by which the test writes what other nodes would.
+ * Waiting takes no time: it runs the test's `on_wait`. Includes the stand-ins of what ddprun has
+ * besides.
  */
 #ifndef TESTS_RIGS_NODE_RIG_H
 #define TESTS_RIGS_NODE_RIG_H

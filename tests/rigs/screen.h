@@ -1,5 +1,5 @@
-/* screen.h: ddprun's consoles, descriptors 1 and 2, as texts in memory. The test wraps write, poll and
- * isatty (ld --wrap): what the tested files write to a console is kept here, in screen.text.
+/* screen.h: ddprun's consoles, descriptors 1 and 2, as texts in memory. The test wraps write, poll
+ * and isatty (ld --wrap): what the tested files write to a console is kept here, in screen.text.
  */
 #ifndef TESTS_RIGS_SCREEN_H
 #define TESTS_RIGS_SCREEN_H

@@ -412,6 +412,21 @@ static void test_client_timeout_is_used(void **state) {
 
 // ---- Who may talk
 
+// 128 random bits: neither the half of a token nor a token comes again.
+static void test_made_tokens(void **state) {
+    (void)state;
+    char tokens[2][STORE_TOKEN_MAX + 1];
+    Error err = {0};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(store_make_token(tokens[i], &err), 0);
+        assert_int_equal(strspn(tokens[i], "0123456789abcdef"), 32);
+        assert_int_equal(strlen(tokens[i]), 32);
+        assert_memory_not_equal(tokens[i], tokens[i] + 16, 16);
+    }
+    assert_memory_not_equal(tokens[0], tokens[1], 16);
+    assert_memory_not_equal(tokens[0] + 16, tokens[1] + 16, 16);
+}
+
 static void test_wrong_token(void **state) {
     Served *served = *state;
     const char *wrong[] = {"", "0123456789abcdef0123456789abcdeF", TOKEN "0"};
@@ -489,6 +504,7 @@ int main(void) {
         SERVED(test_timeout_then_reuse),
         cmocka_unit_test(test_request_limits),
         SERVED(test_client_timeout_is_used),
+        cmocka_unit_test(test_made_tokens),
         SERVED(test_wrong_token),
         SERVED(test_full_server),
         cmocka_unit_test(test_table_is_bounded),

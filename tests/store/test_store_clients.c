@@ -2,10 +2,12 @@
 #include "tests/rigs/store_rig.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,18 +43,37 @@ static void test_garbage(void **state) {
     assert_alive(served);
 }
 
-// Who connects and never greets is shut out when its time is over; one after the other, and all of
-// them in one go.
+// The server's clock, which a test may set forward.
+static _Atomic uint64_t set_forward_ns;
+
+uint64_t __real_clock_ns(void);
+uint64_t __wrap_clock_ns(void);
+
+uint64_t __wrap_clock_ns(void) {
+    return __real_clock_ns() + set_forward_ns;
+}
+
+// Who connects and never greets is shut out when its time is over, all of them in one go, also if
+// nothing else happens.
 static void test_silent_strangers(void **state) {
     Served *served = *state;
     int silent[3];
     char byte;
     for (int i = 0; i < 3; i++) silent[i] = raw_connect(served->port);
+    assert_alive(served);
+    set_forward_ns += 4000000000;
+    assert_alive(served); // a round in which the server looks at them
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(recv(silent[i], &byte, 1, MSG_DONTWAIT), -1);
+        assert_int_equal(errno, EAGAIN);
+    }
+    set_forward_ns += 1001000000;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(raw_receive(silent[i], &byte, 1), NET_CLOSED);
         close(silent[i]);
     }
     assert_alive(served);
+    set_forward_ns = 0;
 }
 
 static void test_half_messages(void **state) {
@@ -256,6 +277,31 @@ static void test_concurrent_adds(void **state) {
     assert_holds(served->store, "counter", expected);
 }
 
+// What a server held is free again when it is closed.
+static void test_memory_is_returned(void **state) {
+    (void)state;
+    enum { VALUES = 100 };
+    char *value = calloc(1, STORE_VALUE_MAX);
+    const size_t before = mallinfo2().uordblks;
+    for (int round = 0; round < 2; round++) {
+        Error err = {0};
+        StoreServer *server = store_serve(HOST, 0, TOKEN, &err);
+        Store *store = new_client(store_server_port(server));
+        for (int i = 0; i < VALUES; i++) {
+            char key[16];
+            snprintf(key, sizeof key, "%d", i / 2); // every other replaces one
+            assert_int_equal(store_set(store, key, value, STORE_VALUE_MAX, &err), 0);
+        }
+        store_close(store);
+        store_server_close(server);
+        store_server_close(NULL);
+        store_close(NULL);
+    }
+    const size_t after = mallinfo2().uordblks;
+    assert_true(after < before + STORE_VALUE_MAX);
+    free(value);
+}
+
 // A store in a process of its own that may open `soft` descriptors, at most `hard`, and whose table
 // of descriptors has room for `left` connections (0: all of it is free).
 static pid_t serve_elsewhere(rlim_t soft, rlim_t hard, int left, int *port) {
@@ -381,6 +427,7 @@ int main(void) {
         SERVED(test_forked_process_holds_a_connection),
         SERVED(test_hundreds_of_clients),
         SERVED(test_concurrent_adds),
+        cmocka_unit_test(test_memory_is_returned),
         cmocka_unit_test(test_refuses_beyond_its_limit),
         cmocka_unit_test(test_strangers_are_limited),
         cmocka_unit_test(test_out_of_descriptors),

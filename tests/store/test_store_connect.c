@@ -259,6 +259,17 @@ static void test_sockets(void **state) {
     assert_int_equal(err.status, STATUS_USAGE);
 }
 
+static int poll_errors[3]; // of the next calls of poll; 0: none
+
+int __real_poll(struct pollfd *entries, nfds_t count, int timeout_ms);
+int __wrap_poll(struct pollfd *entries, nfds_t count, int timeout_ms);
+
+int __wrap_poll(struct pollfd *entries, nfds_t count, int timeout_ms) {
+    errno = poll_errors[0];
+    memmove(poll_errors, poll_errors + 1, sizeof poll_errors - sizeof *poll_errors);
+    return errno ? -1 : __real_poll(entries, count, timeout_ms);
+}
+
 static void *send_late(void *socket_fd) {
     usleep(20000);
     assert_int_equal(send(*(int *)socket_fd, "cd", 2, MSG_NOSIGNAL), 2);
@@ -282,6 +293,8 @@ static void test_moves(void **state) {
     assert_int_equal(net_move(from, NET_RECEIVE, text, 4, &moved, deadline), NET_TIMEOUT);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, send_late, &sockets[1]), 0);
+    poll_errors[0] = EINTR;  // waits on
+    poll_errors[1] = ENOMEM; // the socket is asked again
     assert_int_equal(net_move(from, NET_RECEIVE, text, 4, &moved, clock_ns() + 10000000000),
                      NET_DONE);
     pthread_join(thread, NULL);

@@ -343,6 +343,8 @@ static void test_refusal_proves_nothing(void **state) {
     raw_send(fd, zeros, sizeof zeros);
     assert_int_equal(raw_receive(fd, answer, sizeof answer), NET_DONE);
     assert_memory_equal(answer + STORE_MAGIC_BYTES + 4, zeros, sizeof zeros);
+    raw_send(fd, zeros, sizeof zeros); // nor has it a second try
+    assert_int_equal(raw_receive(fd, answer, 1), NET_CLOSED);
     close(fd);
 }
 
