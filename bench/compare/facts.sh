@@ -23,6 +23,7 @@ repeats $repeats
 patience $patience
 warm_up $warm_up
 epochs $epochs
+traced_steps $traced_steps
 link $link_text
 fast_link $fast_text
 untimed $(why_untimed)

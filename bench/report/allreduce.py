@@ -5,7 +5,7 @@ import re
 
 from . import section
 from .results import Results, median, read_csv, unique, write_csv
-from .text import folded, markdown_table, terminal_table
+from .text import NOTHING, folded, markdown_table, terminal_table
 
 SMALL = 4096  # the largest size that counts as small
 TIMES = ("min_us", "p50_us", "p99_us", "bound_us")
@@ -98,7 +98,8 @@ def sentences(found, trips, lost=()):
         lines.append(f"A cache line goes from one core to another and back in {trip:.3f} us. {size(least)} takes so many of these round "
                      f"trips: {', '.join(takes)}.")
     if shares:
-        lines.append(f"The share of the memory bound that is reached from 1 MiB on: {'; '.join(shares)}.")
+        least = min(one["bytes"] for one in found if not math.isnan(one["of"]))
+        lines.append(f"The share of the memory bound that is reached from {size(least)} on: {'; '.join(shares)}.")
     return lines
 
 
@@ -117,8 +118,9 @@ def drawn(found):
 
 def caption(found, lost=()):
     """From what is drawn, and of no backend that stayed disturbed."""
-    if lost:
-        return "Most of these runs stayed disturbed, so that nothing is said of them."
+    found = [one for one in found if one["backend"] not in lost]
+    if not found:
+        return NOTHING
     head, rows = drawn(found)
     best = [max((row for row in rows if row[i] != "NaN"), key=lambda row, i=i: float(row[i])) for i in range(2, len(head))]
     text = ", ".join(f"{float(row[i + 2]):.3g} GB/s through {head[i + 2]} (at {size(int(row[0]))})" for i, row in enumerate(best))

@@ -190,7 +190,8 @@ def limit_line(results):
         return ""
     ideal, step = one.number("step_ms_p50") / world, ddp.number("step_ms_p50")
     if step <= 1.05 * ideal:
-        return f"Nothing limits DDP's step further: it takes {step:.2f} ms, and one device's, shared by {world}, {ideal:.2f}."
+        what = "Nothing limits DDP's step further" if step <= ideal else "What limits DDP further is less than 5 % of its step"
+        return f"{what}: it takes {step:.2f} ms, and one device's, shared by {world}, {ideal:.2f}."
     computing = ("forward_ms", "loss_ms", "backward_ms")
     parts = {
         f"computing takes longer than 1/{world} of one device's": ddp.total(*computing) - one.total(*computing) / world,
@@ -219,7 +220,8 @@ def answer_lines(results):
 def held_text(row, ddp):
     """What a rank holds and moves beside DDP's."""
     held, whole = (round(one.number("peak_bytes_device0") / 1e6, 2) for one in (row, ddp))
-    text = f"a rank holds {held:.2f} MB and DDP's {whole:.2f}, {abs(whole - held):.2f} MB {'less' if held <= whole else 'more'}"
+    change = f"{abs(whole - held):.2f} MB {'less' if held < whole else 'more'}" if held != whole else "as much"
+    text = f"a rank holds {held:.2f} MB and DDP's {whole:.2f}, {change}"
     if row["strategy"] == "zero1":
         return f"with the optimizer divided (ZeRO-1), {text}"
     moved = ddp.number("moved_bytes_per_step")

@@ -48,8 +48,9 @@ def throughput(results):
         best = max(rows, key=lambda row: row.number("samples_per_s_p50"))
         speed = best.number("samples_per_s_p50")
         others = [configuration(row) for row in rows if row is not best and ties(row, best)]
+        faster = [row for row in rows if row.number("samples_per_s_p50") > one.number("samples_per_s_p50") and not ties(row, one)]
         drawn = "the drawn lines" if len(rows) == len(results.summary(model)) else "what was not disturbed"
-        said.append(f"{name}: nothing is faster than one device" if best is one or ties(one, best) else
+        said.append(f"{name}: of {drawn} nothing is faster than one device" if not faster else
                     f"{name}: of {drawn} the fastest is {configuration(best)} with {speed:.0f} samples per second, "
                     f"{speed / one.number('samples_per_s_p50'):.2f} times one device" +
                     (f" ({listed(others)} {'ties' if len(others) == 1 else 'tie'} with it)" if others else ""))
@@ -58,7 +59,7 @@ def throughput(results):
 
 def configuration(row):
     """"DP on 2 devices"."""
-    return f"{NAMES[row['strategy']]} on {row['world_size']} devices"
+    return NAMES[row["strategy"]] + (f" on {row['world_size']} devices" if row["strategy"] != "single" else "")
 
 
 def phases(results):
@@ -149,6 +150,8 @@ def buckets(results):
     known = [row for row in ends if row in rows]
     of = ", of the sizes that were not disturbed," if len(rows) < len(every) else ""
     text = f"Over {results.link} DDP's step of {deep_network(results)} on 2 devices is{of} shortest with buckets of {best['cap_mb']} MB, {ms:.2f} ms"
+    equal = [row["cap_mb"] for row in rows if row is not best and ties(row, best)]
+    text += f" ({listed(equal)} MB {'ties' if len(equal) == 1 else 'tie'} with it)" if equal else ""
     for row in known:
         text += f"; with {row['cap_mb']} MB it takes {100 * (row.number('step_ms_p50') / ms - 1):.0f} % more"
     lost = len(every) - len(rows)
@@ -186,13 +189,16 @@ def grown(results, strategy):
     before, after = (row.number("moved_bytes_per_step") / (1 if through_device_0 else row.number("world_size")) for row in (first, last))
     moved = after - before
     predicted = moved * 8 / (gbit * 1e6)
+    if predicted <= 0:
+        return ""
+    share = f"grows by {100 * more / predicted:.0f} % of that" if more > 0 else "does not grow"
     within = 0.9 * predicted <= more <= 1.1 * predicted
     moves = (f"Device 0 moves {moved / 1e6:.2f} MB more, one device after the other" if through_device_0 else
              f"Each rank's link carries {moved / 1e6:.2f} MB more")
     return (f"Over an emulated link of {gbit:g} Gbit/s, {name}'s step of {results.name(first['model'])} takes {first.number('step_ms_p50'):.1f} ms on "
             f"{first['world_size']} devices and {last.number('step_ms_p50'):.1f} on {last['world_size']}: {abs(more):.1f} ms "
-            f"{'less' if more < 0 else 'more'}. {moves}, which takes {predicted:.1f} ms: the step grows by {100 * more / predicted:.0f} % of "
-            f"that, so the bytes {'' if within else 'do not '}predict it within 10 %.")
+            f"{'less' if more < 0 else 'more'}. {moves}, which takes {predicted:.1f} ms: the step {share}, "
+            f"so the bytes {'' if within else 'do not '}predict it within 10 %.")
 
 
 def overlaps(results, traced):
@@ -255,16 +261,17 @@ def cause_rows(results, traced, probe):
         compute = {name: row.total("forward_ms", "loss_ms", "backward_ms") for name, row in (("one", one), ("dp", dp), ("ddp", ddp))}
         ideal = compute["one"] / world
         busy, moved = ddp.number("communication_ms"), ddp.number("moved_bytes_per_step") / 1e6
-        hosts, updates = ([row.total(*names) for row in (dp, ddp)] for names in (("data_ms", "other_ms"), ("optimizer_ms",)))
+        hosts, updates = ([row.total(*names) for row in (one, dp, ddp)] for names in (("data_ms", "other_ms"), ("optimizer_ms",)))
         table = [
             head,
             ["compute", f"forward, loss and backward: one device's, shared by {world}", f"{ideal:.2f} ms"],
             ["compute", "the same of DP, and its ratio to that", f"{compute['dp']:.2f} ms, {compute['dp'] / ideal:.2f}"],
             ["compute", "the same of DDP, and its ratio to that", f"{compute['ddp']:.2f} ms, {compute['ddp'] / ideal:.2f}"],
             ["exposed communication", "DP: scatter, replicate, gather, reduce", f"{moving_ms(dp):.2f} ms"],
-            ["exposed communication", "DDP: what backward did not hide", f"{waiting_ms(ddp):.2f} ms"],
-            ["host", "taking the batch, and between the phases: of DP, of DDP", "{:.2f}, {:.2f} ms".format(*hosts)],
-            ["replicated work", "the optimizer, as long on N devices as on one: of DP, of DDP", "{:.2f}, {:.2f} ms".format(*updates)],
+            ["exposed communication", "DDP: what backward did not hide, and waits for buffers", f"{waiting_ms(ddp):.2f} ms"],
+            ["host", "taking the batch, and between the phases: of one device, of DP, of DDP", "{:.2f}, {:.2f}, {:.2f} ms".format(*hosts)],
+            ["replicated work", "the optimizer, which steps all weights on a device: of one device, of DP, of DDP",
+             "{:.2f}, {:.2f}, {:.2f} ms".format(*updates)],
             ["memory bandwidth", "bytes that DDP's ranks move together in a step, and how fast while they do",
              f"{moved:.2f} MB, {moved / busy:.1f} GB/s" if busy > 0 else "-"],
         ]

@@ -103,10 +103,11 @@ class Ladder:
             return head + "disturbed by other work; no conclusion."
         sure = [rung for rung in self.rungs[names.index("kept threads") + 1:] if not rung.disturbed]
         saves, costs = (", ".join(f"{rung.name} {sign * rung.saved[1]:.1f}" for rung in sure if sign * rung.saved[1] > dp.ms[1] / 50)
-                        for sign in (1, -1))
+                        or "no rung" for sign in (1, -1))
         untold = ", ".join(rung.name for rung in self.rungs if rung.disturbed)
         return (head + f"DataParallel takes {dp.ms[1]:.1f} ms a step ({self.rungs[0].ms[1]:.1f} with fresh threads), DistributedDataParallel "
-                f"{last.ms[1]:.1f}. Milliseconds saved by: {saves or 'nothing'}; added by: {costs or 'nothing'}."
+                f"{last.ms[1]:.1f}. In ms, where a rung changes more than 2 % of DP's step: saved by {saves}; "
+                f"added by {costs}."
                 + (f" Disturbed: {untold}." if untold else ""))
 
     def bars(self):

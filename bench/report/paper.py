@@ -7,10 +7,9 @@ from pathlib import Path
 
 from . import section
 from .results import Results, are_far_apart, mean, median, network_name, quartiles, read_csv, settled, unique, write_csv
-from .text import columns, listed, markdown_table, terminal_table
+from .text import NOTHING, columns, listed, markdown_table, saved, terminal_table
 
 PAPER = Path(__file__).resolve().parent.parent / "paper"
-NOTHING = "All of these runs stayed **disturbed**, so that nothing is said of their times."
 FIGURES = ("breakdown", "buckets", "worlds", "skip", "convergence")
 PARTS = ("forward_ms", "backward_ms", "communication_ms", "optimizer_ms", "rest_ms")
 HEADS = {"buckets": "emulated link; s by bucket MB", "worlds": "emulated link; s by ranks", "skip": "emulated link; s by every"}
@@ -145,17 +144,18 @@ def breakdown_table(rows):
 
 
 def breakdown_sentence(table):
-    paper = ", ".join(f"{100 * (1 - float(row[6])):.1f}" for row in table[1:] if row[0].endswith(" (paper)"))
-    said = [f"{100 * (1 - float(row[6])):.0f} % for {row[0].removesuffix(' (emulated)')}" for row in table[1:]
+    paper = sorted(100 * (1 - float(row[6])) for row in table[1:] if row[0].endswith(" (paper)"))
+    said = [f"{saved(1 - float(row[6]))} for {row[0].removesuffix(' (emulated)')}" for row in table[1:]
             if row[0].endswith(" (emulated)") and row[7] != "disturbed"]
-    return f"Over emulated links overlapping saves of the step {listed(said)} (in the paper {paper} %)." if said else NOTHING
+    return f"Over emulated links overlapping saves of the step {listed(said)} (in the paper {paper[0]:.1f} to {paper[-1]:.1f} %)." if said else NOTHING
 
 
 def buckets_sentence(found):
     said = []
     for run, seconds in undisturbed(found).items():
         best = min(seconds, key=seconds.get)
-        said.append(f"{best} MB for {run} (every gradient alone takes {100 * (seconds.get('0', 0.0) / seconds[best] - 1):+.0f} %)")
+        alone = f" (every gradient alone takes {100 * (seconds['0'] / seconds[best] - 1):.0f} % more)" if "0" in seconds and best != "0" else ""
+        said.append(f"{best} MB for {run}{alone}")
     return f"Over emulated links the fastest bucket is {listed(said)}; in the paper 25 and 50 MB with NCCL, 5 MB with Gloo." if said else NOTHING
 
 
@@ -169,7 +169,7 @@ def worlds_sentence(found):
 
 
 def skip_sentence(found):
-    said = [f"{100 * (1 - seconds['8'] / seconds['1']):.0f} % for {run}" for run, seconds in undisturbed(found).items()]
+    said = [f"{saved(1 - seconds['8'] / seconds['1'])} for {run}" for run, seconds in undisturbed(found).items()]
     return (f"Synchronising every 8th iteration over emulated links saves {listed(said)}; in the paper 36 % (NCCL) and 59 % (Gloo) on 256 GPUs."
             if said else NOTHING)
 
@@ -192,7 +192,7 @@ def convergence_sentence(table):
     for model, batch in unique((row[0], row[1]) for row in rows):
         most = max((row[5] for row in rows if row[:2] == [model, batch]), key=float)
         said.append(f"{most} ({model}, batch {batch})")
-    paper = " and".join(f" {next(row[6] for row in rows if row[1] == batch)} (batch {batch})" for batch in unique(row[1] for row in rows))
+    paper = " and".join(f" {max((row[6] for row in rows if row[1] == batch), key=float)} (batch {batch})" for batch in unique(row[1] for row in rows))
     return f"At the end the loss of training that skips synchronisations lies at most {listed(said)} above that of training that skips none; in the paper{paper}."
 
 

@@ -11,12 +11,10 @@ import re
 
 from . import section
 from .results import Results, are_far_apart, median, network_name, quartiles, settled, unique, write_csv
-from .text import folded, markdown_table, terminal_table
+from .text import NOTHING, folded, markdown_table, terminal_table
 from .traces import argument, read_events
 
 WARM_UP = 5  # steps that do not count
-
-NOTHING = "All of these runs stayed **disturbed**, so that nothing is said of their times."
 PARTS = ("half of one device", "the optimizer on each", "products of half the batch", "side by side (memory)", "DDP itself", "communication",
          "DDP(2)", "ratio to noop", "speed-up")
 ABOUT = """Two ranks, each on its own cores. A price is the difference to `plain` in the same round, then its median.
@@ -160,7 +158,7 @@ def limit_sentence(prices):
         return NOTHING
     ms = {name: one[1] for name, one in of.items()}
     return (f"DDP(2) takes {ms['DDP(2)']:.2f} ms, {ms['ratio to noop']:.3f} times the same without communication (at most 1.06 is aimed at), and "
-            f"is {ms['speed-up']:.2f} times as fast as one device. What is missing to 2: the optimizer, which every rank runs whole, "
+            f"is {ms['speed-up']:.2f} times as fast as one device. {'What is missing to 2' if ms['speed-up'] < 2 else 'Its parts'}: the optimizer, which every rank runs whole, "
             f"{ms['the optimizer on each']:+.2f} ms; products of half the batch {ms['products of half the batch']:+.2f}; two devices on one memory "
             f"{ms['side by side (memory)']:+.2f}; what DDP does besides {ms['DDP itself']:+.2f}; communication {ms['communication']:+.2f}.")
 

@@ -175,9 +175,8 @@ def call_sentence(found):
     better = [run for run in after if after[run] < before[run] - 1]
     worse = [run for run in after if after[run] > before[run] + 1]
     changes = ", ".join(f"{run} {before[run]:.0f} -> {after[run]:.0f} %" for run in after)
-    verdict = ("it predicts all runs better" if len(better) == len(after) else "it predicts none better" if not better else
-               f"it predicts {plural(len(better), 'run')} better and {len(worse)} worse")
-    return f"With a cost of each call besides, held out in figure 9, {verdict} (the farthest point: {changes})."
+    return (f"With a cost of each call besides, held out in figure 9, the farthest point of {plural(len(better), 'run')} is predicted better by "
+            f"more than one per cent, of {len(worse)} worse: {changes}.")
 
 
 def sweep_sentence(found):
@@ -187,8 +186,9 @@ def sweep_sentence(found):
         apart.setdefault(fit.run, []).append(fit.worst("fitted_s"))
     same = [run for run, errors in apart.items() if max(errors) - min(errors) < 1]
     which = "all runs" if len(same) == len(apart) else "no run" if not same else ", ".join(same)
-    return (f"In figure 7 (16 GPUs) the two costs fit {which} equally well: one number of GPUs cannot tell them apart. "
-            "They differ on 32, where they predict what the second table says.")
+    why = ": there one number of GPUs cannot tell them apart" if same else ""
+    return (f"In figure 7 (16 GPUs) the two costs fit {which} equally well, within one per cent{why}. "
+            "The second table is what they predict for 32.")
 
 
 def limits(fit):

@@ -20,7 +20,11 @@ class Row(dict):
         raise ReportError(f"there is no column {column}")
 
     def number(self, column):
-        return float(self[column] or 0)
+        """0 where the field is empty. No sentence can be made of what is not a finite number."""
+        value = float(self[column] or 0)
+        if not math.isfinite(value):
+            raise ReportError(f"{column} is {self[column]} in a row of {', '.join(list(self.values())[:3])}")
+        return value
 
     def total(self, *columns):
         return sum(self.number(column) for column in columns)

@@ -91,7 +91,7 @@ class Links:
                          for gbit, less in unique((known[0], known[-1])))
         dp, ddp = (self.ms(strategy, known[0][0]) - self.ms(strategy, known[-1][0]) for strategy in ("dp", "ddp"))
         if dp > 0 and ddp > 0:
-            text += f". From the fastest link to the slowest DP's step grows by {dp:.1f} ms and DDP's by {ddp:.1f}: {dp / ddp:.1f} times as much"
+            text += f". From {known[-1][0]} to {known[0][0]} Gbit/s DP's step grows by {dp:.1f} ms and DDP's by {ddp:.1f}: {dp / ddp:.1f} times as much"
         return text[0].upper() + text[1:] + "."
 
     def crossing(self, hook, known):
@@ -113,8 +113,11 @@ class Links:
         where = f"from {known[0][0]} to {known[-1][0]} Gbit/s"
         if not sure:
             text = f"{name} changes nothing beyond the quartiles {where}"
-        elif not pay or not cost:
-            text = f"{name} {'always' if pay else 'never'} pays {where}"
+        elif not pay:
+            text = f"{name} never pays {where}"
+        elif not cost:
+            text = f"{name} always pays {where}" if len(pay) == len(known) else \
+                f"{name} pays at {listed(pay)} Gbit/s, and at no other link {where} does it change anything beyond the quartiles"
         elif float(pay[-1]) < float(cost[0]):
             at = self.crossing(hook, [gbit for gbit, _ in known if float(pay[-1]) <= float(gbit) <= float(cost[0])])
             text = f"Below {at[0]:.2g} Gbit/s {name} pays"

@@ -115,7 +115,7 @@ def disturbed_lines(results):
     unsteady = disturbed(results)
     if unsteady:
         return [f"- **Disturbed.** Something else used the machine during these, and they take part in no conclusion: {', '.join(unsteady)}."]
-    return [] if dropped(results) else ["- Nothing disturbed the machine noticeably."]
+    return [] if dropped(results) or results.lines("disturbed.txt") else ["- Nothing disturbed the machine noticeably."]
 
 
 def batches(results):

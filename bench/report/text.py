@@ -3,6 +3,7 @@
 import re
 import textwrap
 
+NOTHING = "Too many of these runs were **disturbed** by other work: nothing is said of their times."
 NUMBER = re.compile(r"[-+]?[0-9]|-$|disturbed$")
 
 
@@ -13,6 +14,12 @@ def signed(value, digits=2):
 
 def plural(count, noun):
     return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def saved(share):
+    """"12 %" of a step; where it is longer, "-3 % (it takes longer)"."""
+    percent = round(100 * share)
+    return f"{percent} %" + (" (it takes longer)" if percent < 0 else "")
 
 
 def listed(words):

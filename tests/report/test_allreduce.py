@@ -5,6 +5,7 @@ import unittest
 
 from made import Made
 from report import allreduce
+from report.text import NOTHING
 
 
 def output(world, rows, trip="", backend="shm"):
@@ -42,7 +43,7 @@ class AllReduce(unittest.TestCase):
         self.assertEqual(allreduce.sentences(found, trips), [
             "A cache line goes from one core to another and back in 0.250 us. 4 KiB takes so many of these round trips: through shm 2.0 (aim: "
             "at most 2).",
-            "The share of the memory bound that is reached from 1 MiB on: through shm 0.92 to 0.92, 0.92 at 25 MiB (aim: at least 0.90)."])
+            "The share of the memory bound that is reached from 25 MiB on: through shm 0.92 to 0.92, 0.92 at 25 MiB (aim: at least 0.90)."])
 
     def test_two_backends(self):
         found, trips, _ = collected(shm=SHM, mpi=MPI)
@@ -60,7 +61,10 @@ class AllReduce(unittest.TestCase):
         found, trips, lost = collected("shm-sweep-1", "shm-sweep-3", shm=rounds)
         self.assertEqual((found[0]["p50"], lost), (2, ["shm"]))
         self.assertEqual(allreduce.sentences(found, trips, lost), [])
-        self.assertEqual(allreduce.caption(found, lost), "Most of these runs stayed disturbed, so that nothing is said of them.")
+        self.assertEqual(allreduce.caption(found, lost), NOTHING)
+        found, _, lost = collected("mpi-sweep-1", "mpi-sweep-2", shm=SHM, mpi=MPI)
+        self.assertEqual(lost, ["mpi"])
+        self.assertEqual(allreduce.caption(found, lost), "Each link carries at most 15.7 GB/s through shm (at 25 MiB); at 25 MiB memory allows 17.1.")
 
 
 if __name__ == "__main__":

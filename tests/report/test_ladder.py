@@ -41,7 +41,8 @@ class Ladders(unittest.TestCase):
         self.assertEqual(one.trainer_sentence("train_dp"), "kept threads takes 1.000 times train_dp's step, within 5 %: yes; weights equal")
         self.assertEqual(one.trainer_sentence("train_ddp"), "overlap takes 1.000 times train_ddp's step, within 5 %: yes; weights DIFFER")
         self.assertEqual(one.sentence(), "**through memory**: DataParallel takes 40.0 ms a step (50.0 with fresh threads), "
-                         "DistributedDataParallel 20.0. Milliseconds saved by: flat gradients 10.0, overlap 10.0; added by: nothing.")
+                         "DistributedDataParallel 20.0. In ms, where a rung changes more than 2 % of DP's step: saved by flat gradients 10.0, "
+                         "overlap 10.0; added by no rung.")
         self.assertEqual([bar[1:4] + bar[5:] for bar in one.bars()], [
             ["fresh threads", "0.000000", "50.000000", "first"], ["kept threads", "40.000000", "50.000000", "saves"],
             ["flat gradients", "30.000000", "40.000000", "saves"], ["overlap", "20.000000", "30.000000", "saves"],
@@ -50,7 +51,9 @@ class Ladders(unittest.TestCase):
 
     def test_what_adds(self):
         one = ladder([(40, 20, 40, 45, 20)] * 2)
-        self.assertTrue(one.sentence().endswith("Milliseconds saved by: overlap 25.0; added by: flat gradients 5.0."))
+        self.assertTrue(one.sentence().endswith("of DP's step: saved by overlap 25.0; added by flat gradients 5.0."))
+        small = ladder([(40, 20, 40, 39.3, 40)] * 2)
+        self.assertTrue(small.sentence().endswith("of DP's step: saved by no rung; added by no rung."))
         self.assertEqual(one.bars()[2][1:], ["flat gradients", "40.000000", "45.000000", "-5.000000", "takes"])
 
     def test_beside_trainers(self):

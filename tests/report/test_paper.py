@@ -80,7 +80,9 @@ class Paper(unittest.TestCase):
         self.assertIn(["ResNet50 NCCL (paper)", "0.150", "0.390", "0.440", "0.020", "0.000", "0.620", "0.974"], table)
         self.assertEqual((table[3][0], table[3][7]), ("convnet 10gbe (emulated)", "disturbed"))
         self.assertEqual(paper.breakdown_sentence(table), "Over emulated links overlapping saves of the step 30 % for mlp paper-rdma and 20 % for "
-                         "mlp 10gbe (in the paper 38.0, 26.8, 35.2, 21.5 %).")
+                         "mlp 10gbe (in the paper 21.5 to 38.0 %).")
+        slower = [row[:6] + ["1.033", row[7]] if row[0].startswith("mlp paper") else row for row in table]
+        self.assertIn(" saves of the step -3 % (it takes longer) for mlp paper-rdma and 20 % for mlp 10gbe", paper.breakdown_sentence(slower))
         self.assertEqual(paper.breakdown_sentence([row for row in table if "mlp" not in row[0]]), paper.NOTHING)
 
     def test_buckets(self):
@@ -90,7 +92,9 @@ class Paper(unittest.TestCase):
         self.assertEqual(["|".join(row) for row in paper.median_table(found, "link")],
                          ["link|0|1|25", "mlp 10gbe|4.00000|1.50000|2.00000", "mlp paper-rdma|||disturbed", "convnet 10gbe|||disturbed"])
         self.assertEqual(paper.buckets_sentence(found), "Over emulated links the fastest bucket is 1 MB for mlp 10gbe (every gradient alone takes "
-                         "+167 %); in the paper 25 and 50 MB with NCCL, 5 MB with Gloo.")
+                         "167 % more); in the paper 25 and 50 MB with NCCL, 5 MB with Gloo.")
+        for caps, said in ((("0", 1.0), "0 MB for run;"), (("4", 2.0), "4 MB for run;")):  # nothing is said of gradients that are alone
+            self.assertIn(f"is {said} in the paper", paper.buckets_sentence([("run", *caps, False), ("run", "25", 3.0, False)]))
 
     def test_names(self):
         """The tables call the mlp by its hidden layers; without the fact, and in other networks, by the model."""
@@ -106,6 +110,7 @@ class Paper(unittest.TestCase):
                          "Synchronising every 8th iteration over emulated links saves 25 % for mlp 10gbe")
         self.assertTrue(paper.worlds_sentence(found).startswith(
             "With 8 ranks over emulated links an iteration takes, compared with one rank, 0.75 times as long for mlp 10gbe; in the paper"))
+        self.assertIn(" saves -25 % (it takes longer) for mlp 10gbe", paper.skip_sentence(paper.medians(rows(SKIP.replace("8,1,0,3", "8,1,0,5")))))
         lost = paper.medians(rows(SKIP.replace(",0,", ",1,")))
         for sentence in (paper.skip_sentence, paper.worlds_sentence, paper.buckets_sentence):
             self.assertEqual(sentence(lost), paper.NOTHING)
@@ -115,6 +120,8 @@ class Paper(unittest.TestCase):
             mlp,256,1,40,2 mlp,256,1,80,1 mlp,256,4,40,2 mlp,256,4,80,1.05 mlp,256,8,40,2 mlp,256,8,80,0.9"""))
         self.assertEqual(paper.convergence_sentence(table), "At the end the loss of training that skips synchronisations lies at most +0.050 "
                          "(mlp, batch 256) above that of training that skips none; in the paper +0.02 (batch 256).")
+        table[-1][6] = "+0.03"  # the paper's largest, too
+        self.assertTrue(paper.convergence_sentence(table).endswith("in the paper +0.03 (batch 256)."))
 
     def test_lines(self):
         """Positions are ranks; two names that would meet at 10 go as far apart as is needed, the third stays."""

@@ -28,10 +28,10 @@ def links(**of):
 class ByLink(unittest.TestCase):
     def test_ddp_beside_dp(self):
         self.assertEqual(links().sentence(), "Over 1 Gbit/s DDP's step takes 50 % less than DP's (40.0 and 80.0 ms), over 100 Gbit/s DDP's step "
-                         "takes 50 % less than DP's (5.0 and 10.0 ms). From the fastest link to the slowest DP's step grows by 70.0 ms and DDP's "
+                         "takes 50 % less than DP's (5.0 and 10.0 ms). From 100 to 1 Gbit/s DP's step grows by 70.0 ms and DDP's "
                          "by 35.0: 2.0 times as much.")
         self.assertEqual(links(ddp=[88, 22, 10.1]).sentence(), "Over 1 Gbit/s DDP's step takes 10 % more than DP's (88.0 and 80.0 ms), over 100 "
-                         "Gbit/s DDP's step takes as long as DP's (10.1 and 10.0 ms). From the fastest link to the slowest DP's step grows by 70.0 "
+                         "Gbit/s DDP's step takes as long as DP's (10.1 and 10.0 ms). From 100 to 1 Gbit/s DP's step grows by 70.0 "
                          "ms and DDP's by 77.9: 0.9 times as much.")
         self.assertTrue(links(ddp=["40", 10, "5"]).sentence().endswith("Over 10 Gbit/s DDP's step takes 50 % less than DP's (10.0 and 20.0 ms)."))
         self.assertEqual(links(ddp=["40", "10", None]).sentence(), "DP and DDP: disturbed; no conclusion.")
@@ -52,6 +52,8 @@ class ByLink(unittest.TestCase):
             "fp16 never pays from 1 to 100 Gbit/s: a step takes 10 % more at 1 Gbit/s and as long at 100 Gbit/s.", None))
         self.assertEqual(links(fp16=[20, 5, 4]).pays("fp16"), (
             "fp16 always pays from 1 to 100 Gbit/s: a step takes 50 % less at 1 Gbit/s and 20 % less at 100 Gbit/s.", None))
+        self.assertEqual(links(fp16=[20, 10.1, 5]).pays("fp16")[0], "fp16 pays at 1 Gbit/s, and at no other link from 1 to 100 Gbit/s does it change "
+                         "anything beyond the quartiles: a step takes 50 % less at 1 Gbit/s and as long at 100 Gbit/s.")
         self.assertEqual(links(fp16=[40, 10, 5]).pays("fp16")[0], "fp16 changes nothing beyond the quartiles from 1 to 100 Gbit/s: a step takes as "
                          "long at 1 Gbit/s and as long at 100 Gbit/s.")
 
@@ -177,8 +179,8 @@ class Held(unittest.TestCase):
             made.csv("memory.csv", held.HEAD, *held.memory_rows(made.results)).csv("moved.csv", held.MOVED, *held.moved_rows(made.results))
             rows, moved = made.results.rows("memory.csv"), made.results.rows("moved.csv")
             self.assertEqual(held.memory_sentence(rows), "gpt-small on 2 devices, as device 0 holds it: one device 0.00 MB, DP 0.00 MB, DDP 0.00 MB, "
-                             "ZeRO-1 0.00 MB and FSDP 0.00 MB. 4 of 5 rows are within 3 % of the formula, 2.85 % at most, and took the dry run's bytes "
-                             "where they were trained.")
+                             "ZeRO-1 0.00 MB and FSDP 0.00 MB. 4 of 5 rows are within 3 % of the formula and took the dry run's bytes "
+                             "where they were trained; the farthest is 2.85 % off.")
             self.assertEqual(held.moved_sentence(moved), "gpt-small: FSDP moves 1.000 to 1.000 times DDP's bytes (formula 1.286), without reshard 1.000 "
                              "to 1.000 times DDP's bytes (formula 1.000); at most 47.92 % from the formulas.")
             self.assertEqual(held.memory_table(rows)[1], ["gpt-small", "one device", "0.00 MB", "-", "1.0000 to 1.0000"])

@@ -152,7 +152,10 @@ class LineOne(unittest.TestCase):
 
     def test_limits(self):
         with made() as results:
-            self.assertEqual(answer.limit_line(results.results), "Nothing limits DDP's step further: it takes 15.10 ms, and one device's, "
+            self.assertEqual(answer.limit_line(results.results), "What limits DDP further is less than 5 % of its step: it takes 15.10 ms, and "
+                             "one device's, shared by 2, 15.00.")
+            results.summary(ONE, DP2, row("ddp", "mlp", 2, 14.9, forward=5))
+            self.assertEqual(answer.limit_line(results.results), "Nothing limits DDP's step further: it takes 14.90 ms, and one device's, "
                              "shared by 2, 15.00.")
             results.summary(ONE, DP2, row("ddp", "mlp", 2, 20, forward=5, backward=12, exposed=2, optimizer=1))
             self.assertEqual(answer.limit_line(results.results), "What limits DDP further: its step takes 20.00 ms, and one device's, shared "
@@ -185,13 +188,18 @@ class Captions(unittest.TestCase):
     def test_throughput(self):
         self.check("throughput", "mlp: of the drawn lines the fastest is DP on 4 devices with 30000 samples per second, 3.00 times one device; convnet: of what "
                    "was not disturbed the fastest is DDP on 4 devices with 120000 samples per second, 3.20 times one device.")
-        self.check("throughput", "mlp: nothing is faster than one device.", [row("single", "mlp", 1, 5), DP2, DDP2])
+        self.check("throughput", "mlp: of the drawn lines nothing is faster than one device.", [row("single", "mlp", 1, 5), DP2, DDP2])
         self.check("throughput", "mlp: of what was not disturbed the fastest is DP on 2 devices with 16760 samples per second, 1.68 times one device.",
                    [ONE, DP2, *disturb([DDP2])])
         one, dp, ddp = (row(strategy, "mlp", world, 10 * times) for strategy, world, times in (("single", 1, 2), ("dp", 2, 1.01), ("ddp", 2, 1)))
         self.check("throughput", "mlp: of the drawn lines the fastest is DDP on 2 devices with 30000 samples per second, 2.00 times one device (DP on 2 devices ties "
                    "with it).", [one, dp, ddp])
-        self.check("throughput", "mlp: nothing is faster than one device.", [row("single", "mlp", 1, 10.1), row("dp", "mlp", 2, 20), ddp])
+        slow = row("dp", "mlp", 2, 20)
+        self.check("throughput", "mlp: of the drawn lines nothing is faster than one device.", [row("single", "mlp", 1, 10.1), slow, ddp])
+        self.check("throughput", "mlp: of what was not disturbed nothing is faster than one device.", [row("single", "mlp", 1, 10.1), ddp, *disturb([slow])])
+        wide, sure = row("dp", "mlp", 2, (9, 10, 12)), row("ddp", "mlp", 2, 10.4)  # the fastest ties with one device, the second does not
+        self.check("throughput", "mlp: of the drawn lines the fastest is DP on 2 devices with 30000 samples per second, 1.10 times one device (one "
+                   "device ties with it).", [row("single", "mlp", 1, (9.9, 11, 12)), wide, sure])
 
     def test_phases(self):
         self.check("phases", "mlp on 2 devices: moving data and waiting take 13.4 % of DP's step and 2.0 % of DDP's; convnet on 2 devices: "
@@ -252,7 +260,7 @@ class Captions(unittest.TestCase):
         ddp = row("ddp", "mlp", 2, 48, exposed=1, peak_bytes_device0=20.0049e6)
         said = ("mlp, 2 devices: fully sharded (FSDP), a rank holds {} MB and DDP's 20.00, {}, and moves 1.50 times DDP's bytes; a step "
                 "takes 50.00 ms and DDP's 48.00, of which waiting for weights and gradients 2.00 and 1.00.")
-        for peak, held, change in ((12e6, "12.00", "8.00 MB less"), (26e6, "26.00", "6.00 MB more"), (26.0051e6, "26.01", "6.01 MB more")):
+        for peak, held, change in ((12e6, "12.00", "8.00 MB less"), (26e6, "26.00", "6.00 MB more"), (26.0051e6, "26.01", "6.01 MB more"), (20.003e6, "20.00", "as much")):
             fsdp = row("fsdp", "mlp", 2, 50, exposed=2, peak_bytes_device0=peak, moved_bytes_per_step=1.5e6)
             with made([*ROWS[:2], ddp, fsdp]) as results:
                 self.assertEqual(answer.sharded_lines(results.results), [said.format(held, change)])
@@ -272,7 +280,7 @@ class Links(unittest.TestCase):
         flat = "The curve is no U: not both ends lie above its lowest point with quartiles apart."
         self.assertEqual(self.buckets(12, 10, 11, 13), f"{head} 1 MB, 10.00 ms; with 0 MB it takes 20 % more; with 25 MB it takes 30 % more. The "
                          "curve is a U: both ends lie above its lowest point, with quartiles apart.")
-        self.assertEqual(self.buckets(10.4, 10, 11, 13), f"{head} 1 MB, 10.00 ms; with 0 MB it takes 4 % more; with 25 MB it takes 30 % more. {flat}")
+        self.assertEqual(self.buckets(10.4, 10, 10.5, 13), f"{head} 1 MB, 10.00 ms (0 and 4 MB tie with it); with 0 MB it takes 4 % more; with 25 MB it takes 30 % more. {flat}")
         self.assertIn("no U", self.buckets(10.9, 10, 11, 13))  # quartiles overlap
         self.assertIn("is a U", self.buckets(11.1, 10, 11, 13))
         self.assertEqual(self.buckets(12, 10, 11, 8), f"{head} 25 MB, 8.00 ms; with 0 MB it takes 50 % more. {flat}")
@@ -285,9 +293,9 @@ class Links(unittest.TestCase):
         self.assertTrue(self.buckets(12, 10, 11, 13, lost=[25]).endswith("; with 0 MB it takes 20 % more. Whether the curve is a U is not known (1 of 4 sizes disturbed)."))
         self.assertEqual(self.buckets(12, 10, 11, 13, lost=[0, 4, 25]), "Disturbed by other work; no conclusion.")
 
-    def growth(self, ms, disturbed=0, ddp=None):
+    def growth(self, ms, disturbed=0, ddp=None, moved=18e6):
         """DP's step on 2 and 4 devices, and DDP's where it is given: 80 and ms, 50 and ddp."""
-        rows = [["dp", "mlp", 2, 80, 9e6, 0], ["dp", "mlp", 4, ms, 18e6, disturbed]]
+        rows = [["dp", "mlp", 2, 80, 9e6, 0], ["dp", "mlp", 4, ms, moved, disturbed]]
         rows += [["ddp", "mlp", 2, 50, 9e6, 0], ["ddp", "mlp", 4, ddp, 27e6, 0]] if ddp else []
         with made() as results:  # at 1 Gbit/s, 9 MB more on DP's device 0 are 72 ms; 2.25 MB more on each of DDP's links are 18 ms
             results.csv("growth.csv", ["strategy", "model", "world_size", "step_ms_p50", "moved_bytes_per_step", "disturbed", "emulated_link"],
@@ -303,7 +311,10 @@ class Links(unittest.TestCase):
             "carries 2.25 MB more, which takes 18.0 ms: the step grows by 95 % of that, so the bytes predict it within 10 %."])
         for ms in (144.7, 159.3):  # 90 % and 110 % are 144.8 and 159.2
             self.assertTrue(self.growth(ms)[0].endswith("so the bytes do not predict it within 10 %."))
-        self.assertIn("41.0 on 4: 9.0 ms less.", self.growth(155.6, ddp=41)[1])
+        less = self.growth(155.6, ddp=41)[1]
+        self.assertIn("41.0 on 4: 9.0 ms less.", less)
+        self.assertTrue(less.endswith("which takes 18.0 ms: the step does not grow, so the bytes do not predict it within 10 %."))
+        self.assertEqual(self.growth(155.6, moved=8e6), [])  # fewer bytes on more devices
         self.assertTrue(self.growth(155.6, ddp=70)[1].endswith("so the bytes do not predict it within 10 %."))
         self.assertEqual(self.growth(155.6, 1), ["How DP grows with the number of devices: disturbed."])
 
@@ -352,9 +363,9 @@ class Causes(unittest.TestCase):
                 "compute|the same of DP, and its ratio to that|18.00 ms, 1.20",
                 "compute|the same of DDP, and its ratio to that|16.50 ms, 1.10",
                 "exposed communication|DP: scatter, replicate, gather, reduce|1.40 ms",
-                "exposed communication|DDP: what backward did not hide|0.70 ms",
-                "host|taking the batch, and between the phases: of DP, of DDP|0.15, 0.40 ms",
-                "replicated work|the optimizer, as long on N devices as on one: of DP, of DDP|1.10, 1.20 ms",
+                "exposed communication|DDP: what backward did not hide, and waits for buffers|0.70 ms",
+                "host|taking the batch, and between the phases: of one device, of DP, of DDP|0.00, 0.15, 0.40 ms",
+                "replicated work|the optimizer, which steps all weights on a device: of one device, of DP, of DDP|1.00, 1.10, 1.20 ms",
                 "memory bandwidth|bytes that DDP's ranks move together in a step, and how fast while they do|6.00 MB, 2.0 GB/s",
                 "memory bandwidth|a pass through memory by all cores (the probe)|21.0 GB/s",
                 "imbalance|how far apart two ranks end their backward passes (median; mlp-8x512, buckets of 1 MB)|0.35 ms"])

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Sentences of random results: what they say is read out of their words and computed again from summary.csv, by other means than the
+report's. Steps and phases come from a few values, so that ties, zeros, disturbed and missing rows are frequent."""
+
+import random
+import re
+import unittest
+
+from made import Made, row
+from report import answer, captions
+from report.results import ReportError
+
+PHASES = ("data", "scatter", "replicate", "forward", "gather", "loss", "backward", "reduce", "exposed", "optimizer")
+ROUNDS = 120
+
+
+def random_rows(draw):
+    """One device, DP and DDP on 2 and 4, of two networks: rows of summary.csv by (strategy, model, devices)."""
+    rows = {}
+    for model in ("mlp", "convnet"):
+        for strategy, world in (("single", 1), ("dp", 2), ("ddp", 2), ("dp", 4), ("ddp", 4)):
+            if draw.random() < 0.05:
+                continue
+            middle = draw.choice((5, 9, 9.5, 10, 10.3, 200))
+            phases = {phase: draw.choice((0, 0, 0.1, 1, 3)) for phase in PHASES}
+            quartiles = middle - draw.choice((0, 0.2, 1)), middle, middle + draw.choice((0, 0.2, 1, 3))
+            rows[strategy, model, world] = row(strategy, model, world, quartiles, int(draw.random() < 0.1), **phases)
+    return rows
+
+
+class Run(dict):
+    """A row of summary.csv by its columns, as numbers."""
+
+    def tie(self, other):
+        return all(a["step_ms_p25"] <= b["step_ms_p50"] <= a["step_ms_p75"] for a, b in ((self, other), (other, self)))
+
+
+class Random(unittest.TestCase):
+    def each(self, ask):
+        """Calls check(results, runs by strategy, model and devices) for random results."""
+        for seed in range(ROUNDS):
+            draw = random.Random(seed)
+            rows = random_rows(draw)
+            with self.subTest(seed=seed), Made(cores=2, models="mlp convnet", timed="2 4") as made:
+                made.summary(*rows.values())
+                found = {(one["strategy"], one["model"], int(one["world_size"])): Run(
+                    {name: float(value) for name, value in one.items() if name not in ("strategy", "model")}) for one in made.results.rows("summary.csv")}
+                ask(made.results, found)
+
+    def test_differences(self):
+        self.each(self.differences)
+
+    def differences(self, results, runs):
+        lines = answer.answer_lines(results)
+        worlds = [(model, world) for model in ("mlp", "convnet") for world in (2, 4) if {("dp", model, world), ("ddp", model, world)} <= set(runs)]
+        self.assertEqual(len(lines), len(worlds))
+        for model, world in worlds:
+            line = next(line for line in lines if line.startswith(f"{model}, {world} devices: through memory, "))
+            dp, ddp = runs["dp", model, world], runs["ddp", model, world]
+            said = re.search(r"DDP (saves|takes) ([0-9.]+) ms (?:of|more than) DP's ([0-9.]+) per step \(([0-9.]+) %\)", line)
+            if dp["disturbed"] or ddp["disturbed"]:
+                self.assertTrue(line.endswith("disturbed by other work; no conclusion."), line)
+            elif dp.tie(ddp):
+                self.assertIn(f"DP and DDP tie: their steps take {dp['step_ms_p50']:.{1 if dp['step_ms_p50'] >= 100 else 2}f}", line)
+            else:
+                saved = dp["step_ms_p50"] - ddp["step_ms_p50"]
+                self.assertEqual(said[1], "saves" if saved > 0 else "takes", line)
+                self.assertEqual({one["verdict"] for one in results.rows("difference.csv") if (one["model"], one["world_size"]) == (model, str(world))},
+                                 {"saves" if saved > 0 else "loses"})
+                self.assertAlmostEqual(float(said[2]), abs(saved), delta=0.051)
+                self.assertAlmostEqual(float(said[4]), 100 * abs(saved) / dp["step_ms_p50"], delta=0.051)
+                self.reason(line, dp, ddp, saved)
+
+    def reason(self, line, dp, ddp, saved):
+        """The phase that is named weighs most in the step's direction, and the reason speaks of the strategy whose phase is longer."""
+        said = re.search(r"What (saves|costs) most is ([a-z]+): (.*?)\.( With|$)", line)
+        if said:
+            weights = {phase: dp[f"{phase}_ms"] - ddp[f"{phase}_ms"] for phase in PHASES}
+            with_step = {phase: abs(ms) for phase, ms in weights.items() if ms * saved > 0}
+            self.assertEqual((said[1], with_step[said[2]]), ("saves" if saved > 0 else "costs", max(with_step.values())), line)
+            self.assertEqual("DDP" in said[3], weights[said[2]] < 0, line)
+
+    def test_line_one(self):
+        self.each(self.line_one)
+
+    def line_one(self, results, runs):
+        line, dp, ddp = answer.headline(results), runs.get(("dp", "mlp", 2)), runs.get(("ddp", "mlp", 2))
+        if dp is None or ddp is None:
+            self.assertEqual(line, "")
+        elif dp["disturbed"] or ddp["disturbed"]:
+            self.assertIn("no conclusion", line)
+        elif dp.tie(ddp):
+            self.assertIn("DP and DDP tie through memory.", line)
+        else:
+            change = ddp["step_ms_p50"] / dp["step_ms_p50"] - 1
+            self.assertIn(f"DDP's step is {100 * abs(change):.0f} % {'shorter' if change < 0 else 'longer'} than DP's", line)
+            waits, sends = ddp["exposed_ms"] + ddp["replicate_ms"], sum(dp[f"{phase}_ms"] for phase in ("scatter", "replicate", "gather", "reduce"))
+            for pattern, ms in ((r"DDP (?:still )?waits for ([0-9.]+) ms", waits), (r"sends and sums (?:only )?([0-9.]+)", sends)):
+                for said in re.findall(pattern, line):
+                    self.assertAlmostEqual(float(said.rstrip(".")), ms, delta=0.051)
+            if "sends and sums" in line:
+                self.assertGreater((sends - waits) * -change, 0, line)
+
+    def test_throughput(self):
+        self.each(self.throughput)
+
+    def throughput(self, results, runs):
+        for part in captions.throughput(results).rstrip(".").split("; "):
+            model = part.partition(":")[0]
+            quiet = {key: run for key, run in runs.items() if key[1] == model and not run["disturbed"]}
+            one = quiet.get(("single", model, 1))
+            said = re.search(r"the fastest is (DP|DDP|one device)(?: on (\d))?", part)
+            if one is None:
+                self.assertTrue(part.endswith(": disturbed"), part)
+                continue
+            faster = [run for run in quiet.values() if run["samples_per_s_p50"] > one["samples_per_s_p50"] and not run.tie(one)]
+            self.assertEqual("nothing is faster" in part, not faster, part)
+            if said:
+                run = quiet[said[1].lower(), model, int(said[2])]
+                self.assertEqual(run["samples_per_s_p50"], max(run["samples_per_s_p50"] for run in quiet.values()), part)
+                self.assertIn(f"{run['samples_per_s_p50'] / one['samples_per_s_p50']:.2f} times one device", part)
+                self.assertEqual(" with it)" in part, any(other is not run and other.tie(run) for other in quiet.values()), part)
+
+    def test_limits(self):
+        self.each(self.limits)
+
+    def limits(self, results, runs):
+        line, one, ddp = answer.limit_line(results), runs.get(("single", "mlp", 1)), runs.get(("ddp", "mlp", 2))
+        if not line:
+            return
+        self.assertFalse(one["disturbed"] or ddp["disturbed"])
+        step, ideal = ddp["step_ms_p50"], one["step_ms_p50"] / 2
+        self.assertIn(f"takes {step:.2f} ms, and one device's, shared by 2, {ideal:.2f}", line)
+        self.assertEqual("Nothing limits" in line, step <= ideal, line)
+        if "less than 5 %" in line:
+            self.assertTrue(ideal < step < 1.053 * ideal, line)
+
+    def test_not_a_number(self):
+        """A result that is no number is an error, and no sentence."""
+        for number in ("nan", "inf"):
+            with Made(cores=2, models="mlp", timed="2") as made:
+                made.summary(row("single", "mlp", 1, 10), row("dp", "mlp", 2, 9), row("ddp", "mlp", 2, 8))
+                path = made.folder / "summary.csv"
+                path.write_text(path.read_text().replace(",8,", f",{number},"), encoding="utf-8")
+                with self.assertRaisesRegex(ReportError, f"step_ms_p50 is {number} in a row of ddp, mlp, 2"):
+                    captions.throughput(made.results)
+
+
+if __name__ == "__main__":
+    unittest.main()
