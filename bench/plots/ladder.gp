@@ -29,6 +29,8 @@ do for [n = 1:panels] {
         sprintf("%.2f", column("high_ms")) : sprintf("%+.2f", -column("saved_ms"))
     plot file using ((column("low_ms") + column("high_ms")) / 2):"row":"low_ms":"high_ms": \
             (column("row") - 0.36):(column("row") + 0.36):(colour(0)) with boxxyerror linecolor rgb variable, \
+        file using "low_ms":"row":"low_ms":(strcol("kind") eq "takes" ? column("high_ms") : column("low_ms")): \
+            (column("row") - 0.36):(column("row") + 0.36) with boxxyerror fillstyle transparent pattern 4 noborder linecolor rgb "#FFFFFF", \
         file using "high_ms":"row":(text(0)) with labels left offset 0.5, 0, \
         file using (0):"row":"rung" with labels right offset -1, 0
 }

@@ -25,10 +25,11 @@ set tmargin at screen panel_at(75)
 set bmargin at screen panel_at(115 + 32 * n)
 set xlabel "share of the step without overlap"
 
-# The phases' colours; communication has that of what is exposed.
+# Each has a phase's colour and hatch; communication those of what is exposed.
 parts = "forward backward communication optimizer rest"
-array colour[5] = [0x56B4E9, 0x0072B2, 0xF2A6C4, 0x00664B, 0xDDDDDD]
-fill(p) = column("disturbed") > 0 ? (p % 2 ? 0xDDDDDD : 0xC4C4C4) : colour[p]
+like = "forward backward exposed optimizer other"
+kind_of(p) = sum [k = 1:words(kinds)] (word(kinds, k) eq word(like, p) ? k : 0)
+fill(p) = column("disturbed") > 0 ? (p % 2 ? 0xDDDDDD : 0xC4C4C4) : int("0x".phase_colour[kind_of(p)][2:7])
 end_of(p) = p == 5 ? 1.0 : sum [k = 1:p] column(word(parts, k))
 begin_of(p) = p == 1 ? 0.0 : end_of(p - 1)
 middle_of(p) = (begin_of(p) + end_of(p)) / 2
@@ -62,6 +63,9 @@ values = at_mouse('for [p = 1:5] file using (middle_of(p)):"row":(told(p))').\
     at_mouse('file using "overlapped":"row":(told_end(0))')
 plot for [p = 1:5] file using (middle_of(p)):"row":(begin_of(p)):(end_of(p)):(column("row") - 0.36):(column("row") + 0.36): \
         (fill(p)) with boxxyerror linecolor rgb variable, \
+    for [p = 1:5] file using (middle_of(p)):"row":(begin_of(p)):(column("disturbed") > 0 ? begin_of(p) : end_of(p)): \
+        (column("row") - 0.36):(column("row") + 0.36) \
+        with boxxyerror fillstyle transparent pattern hatch[kind_of(p)] noborder linecolor rgb hatch_colour[kind_of(p)], \
     for [p = 1:5] file using (middle_of(p)):"row":(name_in(p)) \
         with labels textcolor rgb (is_on_dark(word(parts, p)) ? "#FEFEFE" : "#010101") font ",12", \
     file using (0.25):"row":(column("disturbed") > 0 ? "disturbed" : "") with labels textcolor rgb "#010101" font ",12", \

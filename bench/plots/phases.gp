@@ -1,6 +1,6 @@
 # phases.gp: where a step's time goes: one bar per strategy and number of devices, one panel per model, each phase a
 # part of the bar; what was disturbed is grey. Reads plots/phases-MODEL.csv (row, label, phase, begin_ms, end_ms,
-# disturbed). key_phases, all phases that can be seen, are in the key.
+# disturbed). key_phases, all phases that can be seen, are in the key (key.gp).
 
 load "plots/settings.gp"
 name = "phases"
@@ -24,6 +24,7 @@ middle(unused) = (column("begin_ms") + column("end_ms")) / 2
 # A letter takes 7 pixels.
 has_name(unused) = (column("end_ms") - column("begin_ms")) / end_max * 450 > 7 * strlen(strcol("phase")) + 6
 name_in(dark) = has_name(0) && (is_on_dark(strcol("phase")) && !(column("disturbed") > 0)) == dark ? strcol("phase") : ""
+hatched_end(unused) = column("disturbed") > 0 ? column("begin_ms") : column("end_ms") # nothing of what is grey
 length(unused) = column("end_ms") - column("begin_ms")
 told(unused) = sprintf("%s: %.3f ms", strcol("phase"), length(0))
 values = at_mouse('file using (length(0) > 0 ? middle(0) : NaN):"row":(told(0))')
@@ -42,6 +43,9 @@ do for [m = 1:words(models)] {
     plot for [p = 1:words(phases)] file using \
             (strcol("phase") eq word(phases, p) ? middle(0) : NaN):"row":"begin_ms":"end_ms": \
             (column("row") - 0.4):(column("row") + 0.4):(or_grey(phase_colour[p])) with boxxyerror linecolor rgb variable, \
+        for [p = 1:words(phases)] file using \
+            (strcol("phase") eq word(phases, p) ? middle(0) : NaN):"row":"begin_ms":(hatched_end(0)): \
+            (column("row") - 0.4):(column("row") + 0.4) with boxxyerror fillstyle transparent pattern hatch[p] noborder linecolor rgb hatch_colour[p], \
         file using (middle(0)):"row":(name_in(1)) with labels textcolor rgb "#FEFEFE" font ",12", \
         file using (middle(0)):"row":(name_in(0)) with labels textcolor rgb "#010101" font ",12", \
         file using (column("begin_ms") == 0 ? 0 : NaN):"row":"label" with labels right offset -1, 0, \
@@ -50,12 +54,9 @@ do for [m = 1:words(models)] {
 }
 
 eval key_panel
-set bmargin at screen 3.0 / height
-set tmargin at screen 50.0 / height
-set key maxrows 2 samplen 1.2 width 1
-# 1 for none: gnuplot evaluates the loop below also where it is empty, as where all runs were disturbed.
-key_colour(phase) = 1 + sum [p = 2:words(phases)] (word(phases, p) eq phase ? p - 1 : 0)
-plot NaN notitle with lines, \
-    for [k = 1:words(key_phases)] keyentry with boxes fillstyle solid \
-        linecolor rgb phase_colour[key_colour(word(key_phases, k))] title word(key_phases, k)
+unset key
+key_names = key_phases
+key_top = 56
+load "plots/key.gp"
+plot NaN notitle with lines
 unset multiplot

@@ -19,7 +19,7 @@ set yrange [3.5:0.5]
 set arrow 1 from memory, 0.5 to memory, 3.5 nohead linewidth 1.5 linecolor rgb black front
 set label 1 sprintf("%g MB", memory) at memory, 0.5 center offset 0, 0.8
 kinds = "weights gradients optimizer batch logits activations"
-array fill[6] = [blue, sky, forest, yellow, purple, orange]
+array fill[6] = [indigo, sky, forest, black, vermilion, pale] # of six lightnesses, for a grey print
 file = "scaling-batches.csv"
 place(unused) = strcol("strategy") eq "dp" ? 1 : strcol("strategy") eq "ddp" ? 2 : 3
 row(unused) = column("fits") == 1 ? place(0) : NaN

@@ -22,7 +22,7 @@ set xrange [0:1.01 * end_max]
 set yrange [row_max + 0.6:0.4]
 set border 1
 set grid xtics noytics
-set key horizontal center bottom at screen 0.5, 8.0 / height reverse Left samplen 1.2 width 1 maxrows 2
+unset key
 unset ytics
 set style fill solid border rgb "white"
 set lmargin at screen 105.0 / width
@@ -38,10 +38,8 @@ if (drawing && exists("ddp_end") && exists("dp_end")) {
     }
 }
 
-kinds = phases." moving"
 middle(unused) = (column("begin_ms") + column("end_ms")) / 2
 of_kind(kind) = strcol("phase") eq kind ? middle(0) : NaN
-waiting_end(unused) = strcol("phase") eq "waiting" ? column("end_ms") : column("begin_ms") # none: no width
 pixels(unused) = (column("end_ms") - column("begin_ms")) / end_max * 580
 # A number needs 14 pixels, a letter of a name 7. Where a bucket's data moved too quickly for that, its number stands
 # to the right, a third of the row lower from one bucket to the next, so that neighbours keep apart.
@@ -51,21 +49,24 @@ beside(unused) = is_bucket(0) && !numbered(0) ? strcol("bucket") : ""
 lower(unused) = column("row") + 0.27 * (int(column("bucket")) % 3 - 1)
 named(dark) = !(strcol("phase") eq "moving" || strcol("phase") eq "waiting") \
     && is_on_dark(strcol("phase")) == dark && pixels(0) > 7 * strlen(strcol("phase")) + 6
-in_key(kind) = strstrt(" ".key_timeline." moving ", " ".kind." ") > 0 ? kind : ""
+key_names = key_timeline." moving waiting"
+key_top = 50
+load "plots/key.gp"
 of_bucket(unused) = column("bucket") >= 0 ? " of bucket ".strcol("bucket") : ""
 told(unused) = sprintf("%s%s: %.3f ms", strcol("phase"), of_bucket(0), column("end_ms") - column("begin_ms"))
 values = at_mouse('spans using (pixels(0) > 1 ? middle(0) : NaN):"row":(told(0))')
 plot for [k = 1:words(kinds)] spans using (of_kind(word(kinds, k))):"row":"begin_ms":"end_ms": \
         (column("row") - 0.4):(column("row") + 0.4) \
-        title in_key(word(kinds, k)) with boxxyerror linewidth 0.4 linecolor rgb phase_colour[k], \
-    spans using (middle(0)):"row":"begin_ms":(waiting_end(0)):(column("row") - 0.4):(column("row") + 0.4) \
-        title "waiting" with boxxyerror fillstyle pattern 4 noborder linecolor rgb "#666666", \
+        with boxxyerror linewidth 0.4 linecolor rgb phase_colour[k], \
+    for [k = 1:words(kinds)] spans using (of_kind(word(kinds, k))):"row":"begin_ms":"end_ms": \
+        (column("row") - 0.4):(column("row") + 0.4) \
+        with boxxyerror fillstyle transparent pattern hatch[k] noborder linecolor rgb hatch_colour[k], \
     "plots/arrows.csv" using "from_ms":(column("from_row") + 0.4):(column("to_ms") - column("from_ms")): \
         (column("to_row") - column("from_row") - 0.8) \
-        notitle with vectors head filled size screen 0.008,20 linewidth 1.2 linecolor rgb black, \
+        with vectors head filled size screen 0.008,20 linewidth 1.2 linecolor rgb black, \
     spans using (middle(0)):"row":(numbered(0) ? strcol("bucket") : "") \
-        notitle with labels textcolor rgb "#FEFEFE" font ",13", \
-    spans using "end_ms":(lower(0)):(beside(0)) notitle with labels left offset 0.3, 0 font ",12", \
-    spans using (middle(0)):"row":(named(1) ? strcol("phase") : "") notitle with labels textcolor rgb "#FEFEFE" font ",12", \
-    spans using (middle(0)):"row":(named(0) ? strcol("phase") : "") notitle with labels textcolor rgb "#010101" font ",12", \
-    tracks using (0):"row":"label" notitle with labels right offset -1, 0 @values
+        with labels textcolor rgb "#FEFEFE" font ",13", \
+    spans using "end_ms":(lower(0)):(beside(0)) with labels left offset 0.3, 0 font ",12", \
+    spans using (middle(0)):"row":(named(1) ? strcol("phase") : "") with labels textcolor rgb "#FEFEFE" font ",12", \
+    spans using (middle(0)):"row":(named(0) ? strcol("phase") : "") with labels textcolor rgb "#010101" font ",12", \
+    tracks using (0):"row":"label" with labels right offset -1, 0 @values

@@ -45,7 +45,7 @@ def prepare(folder, names):
     """Copies the figures' programs, and writes the palette that they load."""
     plots = folder / "plots"
     plots.mkdir(exist_ok=True)
-    for name in ("style", *names):
+    for name in ("style", "key", *names):
         shutil.copy(PLOTS / f"{name}.gp", plots)
     (plots / "palette.gp").write_text(look.gnuplot(), encoding="utf-8")
 

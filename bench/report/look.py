@@ -23,6 +23,8 @@ PHASES = {
     "data": "grey", "scatter": "yellow", "replicate": "vermilion", "forward": "sky", "gather": "purple", "loss": "indigo",
     "backward": "blue", "reduce": "orange", "exposed": "pink", "optimizer": "forest", "other": "pale",
 }
+# gnuplot's pattern over a phase's colour, where a grey print would not tell it from its neighbours; none over the others.
+HATCHES = {"data": 6, "scatter": 7, "replicate": 5, "gather": 7, "reduce": 4, "exposed": 1, "optimizer": 2}
 MOVING = "slate"  # a communicator's thread while bytes move
 ON_DARK = ("loss", "backward", "optimizer", "moving")  # text on these is white
 # What DP's device 0 does for the others while they wait.
@@ -37,6 +39,7 @@ DARK_FIGURE = {
     'rect[fill="#ffffff"]': "fill: #16181c",
     '[fill="black"], [fill="rgb(0,0,0)"], [fill="rgb(68,68,68)"], [fill="rgb(102,102,102)"]': "fill: #ddd",
     'polygon[fill="rgb( 68,  68,  68)"]': "fill: #7d838c",
+    'polygon[fill="rgb(255, 255, 255)"]': "fill: #16181c",  # under the hatch of what waits
     '[color="black"], [color="rgb(  0,   0,   0)"]': "color: #ddd",
     '[color="#FFFFFF"]': "color: #16181c",
     '[fill="rgb(187, 187, 187)"]': "fill: #6c727b",  # what was disturbed stands back here, too
@@ -66,6 +69,12 @@ def phase_colours():
     return {phase: COLOURS[colour] for phase, colour in PHASES.items()}
 
 
+def hatch_colour(phase):
+    """A darker shade of the phase's colour, of a dark one a lighter one."""
+    parts = (int(COLOURS[PHASES[phase]][i:i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(128 + part / 2 if phase in ON_DARK else 0.65 * part):02X}" for part in parts)
+
+
 def chosen(values, otherwise):
     """A value by the strategy's name, in gnuplot's words."""
     return "".join(f'strategy eq "{name}" ? {value} : ' for name, value in values.items() if name != otherwise) + values[otherwise]
@@ -74,11 +83,14 @@ def chosen(values, otherwise):
 def gnuplot():
     """The lines of plots/palette.gp."""
     lines = [f'{name} = "{colour}"' for name, colour in COLOURS.items()]
-    kinds = [COLOURS[colour] for colour in PHASES.values()] + [COLOURS[MOVING]] * 2
+    kinds = [*((COLOURS[colour], HATCHES.get(phase, 0), hatch_colour(phase)) for phase, colour in PHASES.items()),
+             (COLOURS[MOVING], 0, "#000000"), ("#FFFFFF", 4, "#666666")]
+    arrays = {"phase_colour": [f'"{kind[0]}"' for kind in kinds], "hatch": [str(kind[1]) for kind in kinds],
+              "hatch_colour": [f'"{kind[2]}"' for kind in kinds]}
     lines += [
         f'figure_font = "{FONT},{FONT_SIZE}"',
-        f'phases = "{" ".join(PHASES)}"',
-        f"array phase_colour[{len(kinds)}] = [" + ", ".join(f'"{colour}"' for colour in kinds) + "]",
+        f'phases = "{" ".join(PHASES)}"', 'kinds = phases." moving waiting"',
+        *(f"array {name}[{len(kinds)}] = [{', '.join(values)}]" for name, values in arrays.items()),
         f'on_dark = "{" ".join(ON_DARK)}"', LONG_DASH,
     ]
     for what, place, quote in (("colour", 0, '"%s"'), ("dash", 1, "%s"), ("mark", 2, "%s")):

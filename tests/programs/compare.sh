@@ -248,10 +248,10 @@ csv 'BEGIN { split("data scatter replicate forward gather loss backward reduce e
     { for (i in kind) if (kind[i] == of("phase"))
         printf "0 %d %.9g %s %s %s %.9g %.9g\n", i - 1, (of("begin_ms") + of("end_ms")) / 2, of("row"), \
             of("begin_ms"), of("end_ms"), of("row") - 0.4, of("row") + 0.4 }' plots/timeline.csv >wanted-timeline.txt
-csv '{ printf "0 13 %s %.9g %.9g %.9g\n", of("from_ms"), of("from_row") + 0.4, \
+csv '{ printf "0 26 %s %.9g %.9g %.9g\n", of("from_ms"), of("from_row") + 0.4, \
         of("to_ms") - of("from_ms"), of("to_row") - of("from_row") - 0.8 }' plots/arrows.csv >>wanted-timeline.txt
-timeline='$2 < 12 || $2 == 12 && $5 != $6 { print }
-    $2 == 13 { print $1, $2, $3, $4, $5, $6 }'
+timeline='$2 < 13 { print } # the hatches are 13 more
+    $2 == 26 { print $1, $2, $3, $4, $5, $6 }'
 drawn timeline | awk "$timeline" >drawn-timeline.txt
 agree "timeline.svg" wanted-timeline.txt drawn-timeline.txt
 checks=$((checks + 1))

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Tables, names of networks, the runs that a row is made of, and what is drawn beside what is said."""
 
+import itertools
 import os
 import unittest
 
 from made import Made, row
-from report import answer, compare, tables, text
+from report import answer, compare, look, tables, text
 from report.results import Results, network_name, quantile, read_csv
 
 
@@ -88,6 +89,17 @@ class Drawn(unittest.TestCase):
         """The key is whole; a phase that cannot be seen is not in it."""
         rows = read_rows([("forward", 0, 80), ("gather", 80, 82), ("data", 82, 82.1), ("waiting", 83, 100)])
         self.assertEqual(compare.seen_phases(450, [rows]), "forward gather")
+
+    def test_grey(self):
+        """A grey print tells all phases apart, by their lightness or by their hatch; and the strategies by dash and mark."""
+        def lightness(phase):
+            colour = look.COLOURS[look.PHASES[phase]]
+            return sum(share * int(colour[i:i + 2], 16) / 255 for share, i in ((0.3, 1), (0.59, 3), (0.11, 5)))
+        for one, other in itertools.combinations(look.PHASES, 2):
+            hatches = [look.HATCHES.get(phase, 0) for phase in (one, other)]
+            self.assertTrue(abs(lightness(one) - lightness(other)) > 0.12 or hatches[0] != hatches[1], (one, other))
+        for place in (1, 2):
+            self.assertEqual(len({kind[place] for kind in look.STRATEGIES.values()}), len(look.STRATEGIES))
 
     def test_key_of_a_relative_folder(self):
         with Made() as made:
