@@ -4,6 +4,7 @@
  * A tile of c, ROWS times PANEL, stays in 24 of the 32 vector registers: for each p it takes three
  * vectors of b and ROWS single elements of a. A panel of b stays in the first-level cache while it
  * meets the rows of a. A block of those stays in the second-level cache while it meets the panels.
+ * What the next tile and the next panel need is prefetched meanwhile.
  */
 #include "common/device/cpu/kernels.h"
 
@@ -55,8 +56,14 @@ ALWAYS_INLINE void turn(const float *from, size_t stride, float *to, size_t to_s
     for (size_t j = 0; j < WIDE; j++) memcpy(to + j * to_stride, &r[j], sizeof r[j]);
 }
 
-// Columns of b's rows `at` go to [at, width], padded by 0.
-TARGET static void pack_b(const CpuMatrix *b, Range at, Range columns, size_t width, float *to) {
+// b's rows `at` in some of its columns.
+typedef struct Panel {
+    Range at, columns;
+} Panel;
+
+// A panel of b goes to [at, width], padded by 0.
+TARGET static void pack_b(const CpuMatrix *b, Panel panel, size_t width, float *to) {
+    const Range at = panel.at, columns = panel.columns;
     const size_t count = at.end - at.begin, all = columns.end - columns.begin;
     const size_t row = b->transpose ? 1 : b->stride, column = b->transpose ? b->stride : 1;
     const float *from = b->data + at.begin * row + columns.begin * column;
@@ -96,6 +103,13 @@ TARGET static void pack_a(const CpuMatrix *a, Range at, Range rows, float *to) {
 
 // ---- tiles --------------------------------------------------------------------------------------
 
+// A part of the panel that is packed next: rows of b's memory, and the column that they begin at.
+typedef struct Ahead {
+    const float *b;
+    size_t stride, rows;
+    bool transpose;
+} Ahead;
+
 // c (+)= bias + a b, for up to ROWS rows and PANEL columns
 typedef struct Tile {
     const float *a; // element [i, p] is a[i row + p step]
@@ -105,6 +119,7 @@ typedef struct Tile {
     float *c;
     size_t c_stride, rows, columns, k;
     bool accumulate;
+    Ahead ahead;
 } Tile;
 
 ALWAYS_INLINE Wide load(const float *from, size_t left) {
@@ -123,6 +138,23 @@ ALWAYS_INLINE void store(float *to, Wide value, size_t left) {
         for (size_t i = 0; i < WIDE && i < left; i++) to[i] = value[i];
 }
 
+// Prefetches c and a of the next tile, and the part of the next panel, into the first-level and
+// the second-level cache: some cache lines for each WIDE products of a tile. All at its begin would
+// fill the buffers of outstanding lines, and its own loads would wait. Prefetching memory that does
+// not exist (after the last tile) has no effect.
+ALWAYS_INLINE void prefetch(const Tile *t, size_t vectors, size_t p) {
+    const Ahead *next = &t->ahead;
+    const size_t row = p / WIDE;
+    for (size_t v = 0; v < vectors && row < ROWS; v++)
+        __builtin_prefetch(t->c + (ROWS + row) * t->c_stride + v * WIDE, 1);
+    for (size_t i = 0; i < ROWS && t->step == 1; i++)
+        __builtin_prefetch(t->a + (ROWS + i) * t->row + p);
+    for (size_t i = 0; i < next->rows && next->transpose; i++)
+        __builtin_prefetch(next->b + i * next->stride + p, 0, 2);
+    for (size_t v = 0; v < VECTORS && row < next->rows && !next->transpose; v++)
+        __builtin_prefetch(next->b + row * next->stride + v * WIDE, 0, 2);
+}
+
 // `vectors` and `whole` (ROWS rows of whole vectors) are constants. Rows beyond the last one repeat
 // the first, and their sums are dropped.
 ALWAYS_INLINE void tile_sums(const Tile *t, const size_t vectors, const bool whole) {
@@ -134,14 +166,17 @@ ALWAYS_INLINE void tile_sums(const Tile *t, const size_t vectors, const bool who
             sums[i][v] = (Wide){0};
             if (t->bias)
                 sums[i][v] = load(t->bias + v * WIDE, whole ? WIDE : t->columns - v * WIDE);
-            if (whole || i < t->rows) __builtin_prefetch(t->c + i * t->c_stride + v * WIDE, 1);
         }
     }
-    for (size_t p = 0, at = 0; p < t->k; p++, at += t->step, b += vectors * WIDE) {
-        Wide of_b[VECTORS];
-        for (size_t v = 0; v < vectors; v++) wide_load(&of_b[v], b + v * WIDE);
-        for (size_t i = 0; i < ROWS; i++)
-            for (size_t v = 0; v < vectors; v++) sums[i][v] += rows[i][at] * of_b[v];
+    for (size_t p = 0, at = 0; p < t->k;) {
+        const size_t end = t->k - p < WIDE ? t->k : p + WIDE;
+        prefetch(t, vectors, p);
+        for (; p < end; p++, at += t->step, b += vectors * WIDE) {
+            Wide of_b[VECTORS];
+            for (size_t v = 0; v < vectors; v++) wide_load(&of_b[v], b + v * WIDE);
+            for (size_t i = 0; i < ROWS; i++)
+                for (size_t v = 0; v < vectors; v++) sums[i][v] += rows[i][at] * of_b[v];
+        }
     }
     for (size_t i = 0; i < ROWS; i++)
         for (size_t v = 0; v < vectors && (whole || i < t->rows); v++) {
@@ -175,27 +210,34 @@ static size_t part_of(size_t all, size_t most, size_t unit) {
     return (part + unit - 1) / unit * unit;
 }
 
-// Asks for one of `parts` parts of the panel that comes next, while the tiles of this one are
-// computed: packing it would wait for memory.
-ALWAYS_INLINE void prefetch_b(const CpuMatrix *b, Range at, Range columns, size_t part,
-                              size_t parts) {
-    const Range outer = b->transpose ? columns : at, inner = b->transpose ? at : columns;
-    const size_t all = outer.end - outer.begin;
-    for (size_t i = all * part / parts; i < all * (part + 1) / parts; i++) {
-        const float *row = b->data + (outer.begin + i) * b->stride;
-        for (size_t j = inner.begin; j < inner.end; j += WIDE)
-            __builtin_prefetch(row + j, 0, 2); // into the second-level cache
-    }
+static Range columns_from(size_t j, size_t n) {
+    return (Range){j, n - j > PANEL ? j + PANEL : n};
 }
 
-static Range panel_at(size_t j, size_t n) {
-    return (Range){j, n - j > PANEL ? j + PANEL : n};
+// The panel that is packed after this one: the next columns, else the first ones of the next chain,
+// or of the next block's first chain.
+static Panel panel_after(const CpuProduct *of, Panel panel) {
+    if (panel.columns.end < of->n) return (Panel){panel.at, columns_from(panel.columns.end, of->n)};
+    const size_t length = panel.at.end - panel.at.begin;
+    const size_t begin = panel.at.end < of->k ? panel.at.end : 0, left = of->k - begin;
+    return (Panel){{begin, left < length ? of->k : begin + length}, columns_from(0, of->n)};
+}
+
+// Part i of `parts` of a panel.
+ALWAYS_INLINE Ahead part_ahead(const CpuMatrix *b, Panel panel, size_t i, size_t parts) {
+    const Range rows = b->transpose ? panel.columns : panel.at;
+    const size_t column = b->transpose ? panel.at.begin : panel.columns.begin;
+    const size_t all = rows.end - rows.begin, first = all * i / parts;
+    const size_t count = all * (i + 1) / parts - first;
+    return (Ahead){b->data + (rows.begin + first) * b->stride + column, b->stride, count,
+                   b->transpose};
 }
 
 // One chain of each element of a block of rows, over `at` of k. A transposed a is packed if it
 // meets several panels.
 TARGET static void multiply_block(const CpuProduct *of, Range at, Range rows) {
-    float turned[TURNED * PRODUCT_CHAIN], panel[PRODUCT_CHAIN * PANEL] __attribute__((aligned(64)));
+    float turned[TURNED * PRODUCT_CHAIN],
+        packed[PRODUCT_CHAIN * PANEL] __attribute__((aligned(64)));
     const CpuMatrix *a = &of->a;
     const bool packs = a->transpose && of->n > PANEL;
     const size_t tiles = (rows.end - rows.begin + ROWS - 1) / ROWS;
@@ -203,26 +245,25 @@ TARGET static void multiply_block(const CpuProduct *of, Range at, Range rows) {
               .step = packs          ? ROWS
                       : a->transpose ? a->stride
                                      : 1,
-              .b = panel,
+              .b = packed,
               .c_stride = of->c_stride,
               .k = at.end - at.begin,
               .accumulate = of->accumulate || at.begin > 0};
     if (packs) pack_a(a, at, rows, turned);
-    for (Range columns = panel_at(0, of->n); columns.begin < of->n;) {
-        const Range next = panel_at(columns.end, of->n);
-        t.columns = columns.end - columns.begin;
-        t.bias = of->bias && at.begin == 0 ? of->bias + columns.begin : NULL;
+    for (size_t j = 0; j < of->n; j += PANEL) {
+        const Panel panel = {at, columns_from(j, of->n)}, next = panel_after(of, panel);
+        t.columns = panel.columns.end - j;
+        t.bias = of->bias && at.begin == 0 ? of->bias + j : NULL;
         const size_t vectors = (t.columns + WIDE - 1) / WIDE;
-        pack_b(&of->b, at, columns, vectors * WIDE, panel);
+        pack_b(&of->b, panel, vectors * WIDE, packed);
         for (size_t i = 0; i < tiles; i++) {
             const size_t r = rows.begin + i * ROWS;
             t.a = packs ? turned + i * ROWS * t.k : a->data + r * t.row + at.begin * t.step;
-            t.c = of->c + r * of->c_stride + columns.begin;
+            t.c = of->c + r * of->c_stride + j;
             t.rows = rows.end - r < ROWS ? rows.end - r : ROWS;
-            prefetch_b(&of->b, at, next, i, tiles);
+            t.ahead = part_ahead(&of->b, next, i, tiles);
             tile(&t, vectors);
         }
-        columns = next;
     }
 }
 
