@@ -147,6 +147,12 @@ found=$(grep -nE '\<(gzopen|fopen)\([^"]*"r|\<open\(.*O_RDONLY' $(echo "$sources
     grep -vE '^(common/base/(file|machine)|common/device/cpu/blas_memory|ddp/store/port_holder|ddp/group/shm/shm_wait|ddp/launch/spawn)\.c$') || true)
 [ -z "$found" ] || breach "opened past common/base/file.h: $found"
 
+# The program of fully sharded training is train_ddp's but for a few lines of code.
+if [ -e ddp/fsdp/train_fsdp.c ]; then
+    lines=$(diff -w ddp/train_ddp.c ddp/fsdp/train_fsdp.c | grep '^>' | grep -vcE '^> *(\*|/[*/]|$)' || true)
+    [ "$lines" -le 15 ] && [ "$lines" -gt 5 ] || breach "train_fsdp.c: $lines lines differ from train_ddp.c's"
+fi
+
 # status_tests DECLARED TESTED: the tests of a status in another form in the files TESTED, one name in a line.
 status_tests() (
     IFS='

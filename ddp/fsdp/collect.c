@@ -52,23 +52,32 @@ OptimizerSharding *fsdp_sharding(Module *root) {
 typedef struct Collector {
     ProcessGroup *group;
     SafeTensors *content; // of rank 0
-    float *next;          // on rank 0: the next tensor's memory; on others: for their largest shard
+    float *next;          // on rank 0: the next tensor's memory
 } Collector;
+
+// Sends this rank's rows of a tensor, in `memory`, to rank 0.
+static int send_rows(const Collector *to, const Tensor *tensor, const float *memory, Error *err) {
+    const size_t count = tensor_count(tensor), bytes = count * sizeof *memory;
+    if (count == 0) return 0;
+    float *host = memory_zalloc(bytes);
+    device_copy(NULL, host, tensor->device, memory, bytes);
+    const int status = pg_run(to->group, pg_send(host, count, PG_F32, 0), err);
+    free(host);
+    return status;
+}
 
 // Collects a tensor's `memory`, which has the tensor's rows, as entry PREFIX/NAME(.SUFFIX).
 static int collect(Collector *to, const NamedTensor *named, const float *memory, const char *prefix,
                    const char *suffix, Error *err) {
     const Tensor *tensor = named->tensor, whole = tensor_whole(tensor);
-    const int world = pg_size(to->group), rank = pg_rank(to->group);
-    const size_t mine = tensor_count(tensor), rows = whole.shape[0];
-    const size_t row = rows ? tensor_count(&whole) / rows : 0;
-    const size_t chunk = (rows + (size_t)world - 1) / (size_t)world;
-    device_copy(NULL, to->next, tensor->device, memory, mine * sizeof *memory);
-    if (rank != 0) return mine > 0 ? pg_run(to->group, pg_send(to->next, mine, PG_F32, 0), err) : 0;
+    const size_t rows = whole.shape[0], row = rows ? tensor_count(&whole) / rows : 0;
+    const int world = pg_size(to->group);
+    if (pg_rank(to->group) != 0) return send_rows(to, tensor, memory, err);
+    device_copy(NULL, to->next, tensor->device, memory, tensor_bytes(tensor));
     for (int r = 1; r < world; r++) {
-        const size_t first = (size_t)r * chunk < rows ? (size_t)r * chunk : rows;
-        const size_t n = (rows - first < chunk ? rows - first : chunk) * row;
-        float *at = to->next + first * row;
+        const ChunkRows theirs = chunk_rows(rows, world, r);
+        float *at = to->next + theirs.first * row;
+        const size_t n = theirs.count * row;
         if (n > 0 && pg_run(to->group, pg_recv(at, n, PG_F32, r), err) != 0) return -1;
     }
     SafeEntry *entry = &to->content->entries[to->content->count++];
@@ -79,19 +88,6 @@ static int collect(Collector *to, const NamedTensor *named, const float *memory,
              suffix);
     to->next += tensor_count(&whole);
     return 0;
-}
-
-// Floats of host memory that this rank needs for `tensors` tensors of each parameter.
-static size_t floats_needed(const NamedTensors *parameters, size_t tensors, bool all) {
-    size_t floats = 0;
-    for (size_t i = 0; i < parameters->count; i++) {
-        const Tensor *tensor = parameters->items[i].tensor, whole = tensor_whole(tensor);
-        if (all)
-            floats += tensors * tensor_count(&whole);
-        else if (tensor_count(tensor) > floats)
-            floats = tensor_count(tensor);
-    }
-    return floats;
 }
 
 static int collect_states(Collector *to, const Optimizer *optimizer, Error *err) {
@@ -105,12 +101,12 @@ static int collect_states(Collector *to, const Optimizer *optimizer, Error *err)
 
 int collect_shards(Module *root, ProcessGroup *group, FsdpCollected what,
                    const Optimizer *optimizer, SafeTensors *content, Error *err) {
-    const bool main = pg_rank(group) == 0, grads = what == FSDP_GRADIENTS;
+    const bool grads = what == FSDP_GRADIENTS;
     NamedTensors parameters = module_tensors(root, MODULE_PARAMETERS);
     const size_t tensors = optimizer ? 1 + STATES : 1;
+    const size_t floats = pg_rank(group) == 0 ? tensors * module_count(root, MODULE_PARAMETERS) : 0;
     *content = (SafeTensors){0};
-    content->buffer =
-        memory_zalloc((floats_needed(&parameters, tensors, main) + 1) * sizeof(float));
+    content->buffer = memory_zalloc((floats + 1) * sizeof(float));
     content->entries = memory_zalloc((tensors * parameters.count + 1) * sizeof(SafeEntry));
     Collector to = {group, content, content->buffer};
     int status = 0;

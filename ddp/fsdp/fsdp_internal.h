@@ -9,47 +9,41 @@
  *                step and the next backward, of a second unit that is being gathered
  *
  * A *piece* is what one rank contributes to a unit's collective: its shards of all parameters, one
- * after another, each padded to the rows of rank 0's. So a gathered parameter is contiguous in rank
- * order, and its padding is at its end. Pieces are counted in words of 4 bytes; a word of a
- * parameter gathered in 16 bits has two elements. A unit whose pieces do not fit is moved in
- * several collectives (the root's large embedding).
+ * after another (those gathered in 16 bits last), each padded to the rows of rank 0's. So a
+ * gathered parameter is contiguous in rank order, and its padding is at its end. Pieces are counted
+ * in words of 4 bytes; a word of a parameter gathered in 16 bits has two elements. A unit whose
+ * pieces do not fit is moved in several collectives (the root's large embedding).
  */
 #ifndef DDP_FSDP_FSDP_INTERNAL_H
 #define DDP_FSDP_FSDP_INTERNAL_H
 
-#include "common/nn/tape.h"
 #include "ddp/fsdp/collect.h"
 #include "ddp/fsdp/fully_shard.h"
+#include "ddp/fsdp/identities.h"
 #include "ddp/sync_state.h"
 
 typedef struct Fsdp Fsdp;
 typedef struct FsdpUnit FsdpUnit;
 
 typedef struct FsdpParameter {
-    char name[MODULE_PATH]; // within its unit
     Tensor *tensor;
     TensorShard shard; // Tensor.shard while it is sharded: from then on the unit has it
     size_t own_rows;
     size_t padded;             // elements of the shard with padding, the same on all ranks
     bool half;                 // gathered in config.precision
     size_t shard_at, whole_at; // its elements' offsets in unit->shards and in a slot
-    size_t gather_at;          // its words' offset in a gathered piece
-    // In a reduced piece, while a reduction runs. reduced: it is part of it.
-    size_t reduce_at;
-    bool reduced, adds; // adds: to a gradient that the shard has already
-    // Tensor.has_grad of the state in which the tensor is not: of the shard's gradient while the
-    // whole one is shown, and the reverse.
-    bool shard_has_grad, whole_has_grad;
+    // While a reduction runs. reduced: it is part of it. adds: to the shard's earlier gradient.
+    bool reduced, adds;
+    // Tensor.has_grad of the hidden state: of the shard's gradient while the whole one is shown,
+    // and the reverse.
+    bool hidden_has_grad;
 } FsdpParameter;
 
 struct FsdpUnit {
     Fsdp *fsdp;
     Module *module;
     FsdpConfig config;
-    // The module's own, replaced by the unit's.
-    Tensor *(*forward)(Module *self, Tape *tape, Tensor *x);
-    void (*destroy)(Module *self);
-    void *state;
+    ModuleOwn own;
 
     size_t number;             // among the model's units: the bucket's number in traces and totals
     FsdpParameter *parameters; // [count]
@@ -82,8 +76,9 @@ typedef struct FsdpOrder {
 typedef struct FsdpMove {
     FsdpUnit *unit; // NULL: none
     PgWork *work;
+    bool reduces; // or gathers
     size_t first, count;
-    float *memory; // of a gather: arriving or leaving, [W, count]
+    float *memory; // the pieces: arriving or leaving, [W, count]
 } FsdpMove;
 
 struct Fsdp {
@@ -110,6 +105,18 @@ struct Fsdp {
 
 // ---- units.c: memory ------------------------------------------------------------------------
 
+// torch.chunk's rule: the rows of a rank.
+typedef struct ChunkRows {
+    size_t first, count;
+} ChunkRows;
+ChunkRows chunk_rows(size_t rows, int world, int rank);
+static inline size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+static inline size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
 // Makes shards of the module's free parameters. The unit is not attached to the module.
 FsdpUnit *unit_create(Module *module, ProcessGroup *group, const FsdpConfig *config);
 // Frees it; its tensors have no memory afterwards.
@@ -128,28 +135,21 @@ void unit_show_gradients(FsdpUnit *unit);
 
 // ---- moves.c: collectives ---------------------------------------------------------------------
 
-// Starts gathering; waits and shows the whole weights. After a start, unit_gather of another unit
-// drops its result. 0, or -1 with err filled.
-int unit_start_gather(FsdpUnit *unit, Error *err);
+// Starts gathering, unless a gather is in flight; `second`: behind that one, if nothing is reduced.
+// unit_gather waits and shows the whole weights; it drops gathers of other units. 0, or -1 with err
+// filled.
+int unit_start_gather(FsdpUnit *unit, bool second, Error *err);
 int unit_gather(FsdpUnit *unit, Error *err);
-// As unit_start_gather, behind the gather in flight, if any. Precondition: nothing is reduced.
-int unit_start_second(FsdpUnit *unit, Error *err);
 // Starts reducing the unit's whole gradients, which are freed. Precondition: sharded. Completes the
 // reduction in flight, if any. 0, or -1 with err filled.
 int unit_start_reduce(FsdpUnit *unit, Error *err);
 int reduce_finish(Fsdp *fsdp, Error *err);
-// Waits for collectives in flight and drops their results, also after an error.
+// Waits for collectives in flight, also after an error, before their memory is freed.
 void moves_drop(Fsdp *fsdp);
 
 // ---- gather_ahead.c: the order --------------------------------------------------------------
 
-// Before and after a unit's forward, and around its backward. 0, or -1 with err filled.
-int ahead_before_forward(FsdpUnit *unit, const Tape *tape, Error *err);
-// *place: of this forward among those that a backward runs through.
-int ahead_after_forward(FsdpUnit *unit, const Tape *tape, bool was_whole, size_t *place,
-                        Error *err);
-int ahead_before_backward(FsdpUnit *unit, size_t place, Error *err);
-int ahead_after_backward(FsdpUnit *unit, Error *err);
+extern const UnitCalls AHEAD_CALLS; // around a unit's forward and backward
 // An optimizer's step, which starts the first gathers of the next forward as soon as it has updated
 // their units. Precondition: a forward has run.
 int ahead_step(Fsdp *fsdp, Error *err);

@@ -30,11 +30,8 @@ void fsdp_options(Options *options, FsdpOptions *fsdp, DdpOptions *ranks) {
 }
 
 int fsdp_options_check(FsdpOptions *fsdp, const Options *options, Error *err) {
-    static const char WRAPPER[] = "--wrapper FILE decides that itself";
-    const OptionUse uses[] = {
-        {"no-overlap", false, WRAPPER},
-        {"no-reshard-after-forward|unshard-in-step", false, WRAPPER},
-    };
+    const OptionUse uses[] = {{"no-overlap|no-reshard-after-forward|unshard-in-step", false,
+                               "--wrapper FILE decides that itself"}};
     ddp_options_derive(fsdp->ranks);
     fsdp->config.overlap = fsdp->ranks->config.overlap;
     fsdp->config.global_normalization = fsdp->ranks->config.global_normalization;

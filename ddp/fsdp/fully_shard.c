@@ -1,12 +1,7 @@
 /* fully_shard.c: units on the tape, and operations on all units of a model.
  *
- * A unit's forward replaces its module's. Around the module's own forward it records two identities
- * (identities.h):
- *
- *     forward     gather   "reduce_scatter"  module's forward  "all_gather"  free
- *     backward    reduce, free  <----------  its backward  <-------  gather
- *
- * If the input needs no gradient, fsdp_finish_backward reduces and frees. The order of gathers is
+ * A unit's forward replaces its module's, which it calls between two identities (identities.h). If
+ * the input needs no gradient, fsdp_finish_backward reduces and frees. The order of gathers is
  * gather_ahead.c's, collectives are in moves.c, memory in units.c.
  */
 #include "ddp/fsdp/fully_shard.h"
@@ -17,63 +12,43 @@
 #include "common/base/profile.h"
 #include "ddp/agree_kernels.h"
 #include "ddp/fsdp/fsdp_internal.h"
-#include "ddp/fsdp/identities.h"
 #include "ddp/verify_model.h"
 
 FsdpConfig fsdp_config_default(void) {
     return (FsdpConfig){.overlap = true};
 }
 
-// ---- a unit's forward -----------------------------------------------------------------------
-
-static int before_backward(UnitForward *self, Error *err) {
-    return ahead_before_backward(self->unit, self->place, err);
-}
-
-static int after_backward(UnitForward *self, Error *err) {
-    return ahead_after_backward(self->unit, err);
-}
+// ---- a unit ---------------------------------------------------------------------------------
 
 static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
-    FsdpUnit *unit = self->state;
-    const bool was_whole = unit->weights != NULL;
-    UnitForward *saved = tape_alloc(tape, sizeof *saved);
-    *saved = (UnitForward){.wrapper = "fully_shard",
-                           .unit = unit,
-                           .before_backward = before_backward,
-                           .after_backward = after_backward};
-    Error err = {0};
-    const Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
-    identities_exposed(tape, saved, phase, ahead_before_forward(unit, tape, &err), &err);
-    if (tape->error.status != STATUS_OK) return NULL;
-    x = identities_enter(tape, x, saved);
-    self->state = unit->state;
-    Tensor *y = unit->forward(self, tape, x);
-    self->state = unit;
-    y = identities_leave(tape, y, saved);
-    if (ahead_after_forward(unit, tape, was_whole, &saved->place, &err) != 0)
-        tape_fail(tape, saved->wrapper, "%s", err.message);
-    return y;
-}
-
-static FsdpUnit *unit_of(Module *module) {
-    CHECK(module->forward == forward, "a %s is no unit of fully_shard", module->type);
-    return module->state;
+    const FsdpUnit *unit = self->state;
+    return identities_forward(self, tape, x, &AHEAD_CALLS, &unit->own);
 }
 
 Fsdp *fsdp_of(Module *module) {
-    return unit_of(module)->fsdp;
+    CHECK(module->forward == forward, "a %s is no unit of fully_shard", module->type);
+    const FsdpUnit *unit = module->state;
+    return unit->fsdp;
 }
 
 // ---- closing ------------------------------------------------------------------------------------
 
-// Gives the module back its own functions.
+// Gives the module back what its own destroy needs.
 static void detach(FsdpUnit *unit) {
     Module *module = unit->module;
-    module->forward = unit->forward;
-    module->destroy = unit->destroy;
-    module->state = unit->state;
+    module->destroy = unit->own.destroy;
+    module->state = unit->own.state;
     unit_close(unit);
+}
+
+static void close_fsdp(Fsdp *fsdp) {
+    sync_state_close(&fsdp->buffers);
+    free(fsdp->last.units);
+    free(fsdp->now.units);
+    free(fsdp->left.units);
+    free(fsdp->units);
+    free(fsdp->optimizer.parts);
+    free(fsdp);
 }
 
 // Module.destroy of the root and, before it has one, of each unit.
@@ -81,38 +56,31 @@ static void destroy(Module *self) {
     Fsdp *fsdp = fsdp_of(self);
     if (self != fsdp->root->module) return; // the root's destroy follows or has run
     moves_drop(fsdp);
-    sync_state_close(&fsdp->buffers);
     for (size_t i = 0; i < fsdp->count; i++) detach(fsdp->units[i]);
     memory_close(fsdp);
-    free(fsdp->last.units);
-    free(fsdp->now.units);
-    free(fsdp->left.units);
-    free(fsdp->units);
-    free(fsdp->optimizer.parts);
-    free(fsdp);
+    close_fsdp(fsdp);
     if (self->destroy) self->destroy(self); // its own
 }
 
 // ---- construction -------------------------------------------------------------------------------
 
-// Frees the Fsdp of an inner unit, whose units the outer one has taken over.
-static void adopt(Fsdp *outer, Fsdp *inner) {
-    for (size_t i = 0; i < inner->count; i++) {
-        inner->units[i]->fsdp = outer;
-        outer->units = memory_grow(outer->units, outer->count + 1, sizeof(FsdpUnit *));
-        outer->units[outer->count++] = inner->units[i];
-    }
-    sync_state_close(&inner->buffers);
-    free(inner->units);
-    free(inner->optimizer.parts);
-    free(inner);
+static void add_unit(Fsdp *fsdp, FsdpUnit *unit) {
+    unit->fsdp = fsdp;
+    unit->number = fsdp->count;
+    if (!fsdp->device) fsdp->device = unit->config.device;
+    fsdp->units = memory_grow(fsdp->units, fsdp->count + 1, sizeof(FsdpUnit *));
+    fsdp->units[fsdp->count++] = unit;
 }
 
-// Takes over the units inside of the module, in the order of the tree.
+// Takes over the units inside of the module, in the order of the tree, and frees their own Fsdp.
 static void adopt_units(Fsdp *fsdp, const Module *module) {
     for (int i = 0; i < module->child_count; i++) {
         Module *child = module->children[i];
-        if (child->forward == forward && fsdp_of(child) != fsdp) adopt(fsdp, fsdp_of(child));
+        Fsdp *inner = child->forward == forward ? fsdp_of(child) : fsdp;
+        if (inner != fsdp) {
+            for (size_t u = 0; u < inner->count; u++) add_unit(fsdp, inner->units[u]);
+            close_fsdp(inner);
+        }
         adopt_units(fsdp, child);
     }
 }
@@ -125,25 +93,34 @@ static const char *unit_name(const Module *module) {
 static int verify(Module *module, ProcessGroup *group, Error *err) {
     NamedTensors parameters = module_tensors(module, MODULE_PARAMETERS), buffers = {0};
     Tensor *whole = memory_zalloc((parameters.count + 1) * sizeof *whole);
+    const char *scalar = NULL;
     bool trained = false;
     for (size_t i = 0; i < parameters.count; i++) {
         NamedTensor *named = &parameters.items[i];
-        const Tensor *tensor = named->tensor;
         const size_t length = strlen(named->name);
-        if (tensor->shard) // compared, not looked up: a name that is too long is cut
+        whole[i] = *named->tensor;
+        if (whole[i].ndim == 0) scalar = named->name;
+        if (whole[i].shard) { // compared, not looked up: a name that is too long is cut
             snprintf(named->name + length, sizeof named->name - length, " (of an inner unit)");
-        whole[i] = tensor_whole(tensor);
+            whole[i].shape[0] = whole[i].shard->rows;
+            whole[i].shard = NULL;
+        }
         whole[i].device = whole[0].device;
-        whole[i].requires_grad = tensor->requires_grad;
-        whole[i].on_ready = tensor->on_ready;
-        trained = trained || tensor->requires_grad;
+        trained = trained || whole[i].requires_grad;
         named->tensor = &whole[i];
     }
+    int status = 0;
+    if (scalar)
+        status = error_set(err, STATUS_FAILED,
+                           "fully_shard doesn't support scalar parameters. Change %s to a 1D "
+                           "tensor with numel equal to 1.",
+                           scalar);
     // verify_model rejects a model without trained parameters; a unit may have none.
-    int status = trained ? verify_model(&parameters, &buffers, group, err) : 0;
+    else if (trained && verify_model(&parameters, &buffers, group, err) != 0)
+        status = error_prefix(err, "fully_shard of %s", unit_name(module));
     named_tensors_free(&parameters);
     free(whole);
-    return status == 0 ? 0 : error_prefix(err, "fully_shard of %s", unit_name(module));
+    return status;
 }
 
 // Returns the name of a parameter outside of inner units that is a shard already; NULL: none.
@@ -171,16 +148,7 @@ static int check_module(Module *module, Error *err) {
                          "fully_shard of %s: an outer unit has its %s already -- call fully_shard "
                          "for inner modules first, for the root last",
                          unit_name(module), sharded);
-    NamedTensors parameters = module_tensors(module, MODULE_PARAMETERS);
-    int status = 0;
-    for (size_t i = 0; i < parameters.count && status == 0; i++)
-        if (parameters.items[i].tensor->ndim == 0)
-            status = error_set(err, STATUS_FAILED,
-                               "fully_shard doesn't support scalar parameters. Change %s to a 1D "
-                               "tensor with numel equal to 1.",
-                               parameters.items[i].name);
-    named_tensors_free(&parameters);
-    return status;
+    return 0;
 }
 
 // Moves the buffers to the device of the shards, where they are broadcast.
@@ -200,28 +168,16 @@ static void move_buffers(Module *module, Fsdp *fsdp) {
     for (int i = 0; i < module->child_count; i++) move_buffers(module->children[i], fsdp);
 }
 
-// The device of the unit or, if it has no parameter, of a unit inside.
-static Device *device_of(const Fsdp *fsdp) {
-    for (size_t i = fsdp->count; i-- > 0;)
-        if (fsdp->units[i]->config.device) return fsdp->units[i]->config.device;
-    return NULL;
-}
-
 int fully_shard(Module *module, ProcessGroup *group, const FsdpConfig *config, Error *err) {
     if (check_module(module, err) != 0 || verify(module, group, err) != 0) return -1;
     if (agree_kernels(module, group, err) != 0) return -1;
     Fsdp *fsdp = memory_zalloc(sizeof *fsdp);
     FsdpUnit *unit = unit_create(module, group, config);
     *fsdp = (Fsdp){.group = group, .root = unit, .sync = true};
-    unit->fsdp = fsdp;
     adopt_units(fsdp, module);
-    fsdp->units = memory_grow(fsdp->units, fsdp->count + 1, sizeof(FsdpUnit *));
-    fsdp->units[fsdp->count++] = unit;
-    fsdp->device = device_of(fsdp);
+    add_unit(fsdp, unit);
     if (fsdp->device) move_buffers(module, fsdp);
-    unit->forward = module->forward;
-    unit->destroy = module->destroy;
-    unit->state = module->state;
+    unit->own = (ModuleOwn){module->forward, module->destroy, module->state};
     module->forward = forward;
     module->destroy = destroy;
     module->state = unit;
@@ -261,13 +217,4 @@ int fsdp_sync_buffers(Module *root, Error *err) {
 
 ProcessGroup *fsdp_group(Module *root) {
     return fsdp_of(root)->group;
-}
-
-size_t fsdp_unit_count(Module *root) {
-    return fsdp_of(root)->count;
-}
-
-FsdpUnitSize fsdp_unit_size(Module *root, size_t unit) {
-    const FsdpUnit *of = fsdp_of(root)->units[unit];
-    return (FsdpUnitSize){.shard = of->shard_floats, .whole = of->whole_floats};
 }

@@ -114,11 +114,5 @@ int fsdp_collect(Module *root, FsdpCollected what, const Optimizer *optimizer, S
                  Error *err);
 
 ProcessGroup *fsdp_group(Module *root);
-// The unit's parameters: their number of elements, padding included, and bytes when whole.
-typedef struct FsdpUnitSize {
-    size_t shard, whole;
-} FsdpUnitSize;
-size_t fsdp_unit_count(Module *root);
-FsdpUnitSize fsdp_unit_size(Module *root, size_t unit); // in the order of the calls
 
 #endif

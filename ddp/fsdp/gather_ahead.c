@@ -22,27 +22,29 @@ static void append(FsdpOrder *order, FsdpUnit *unit) {
 }
 
 static int gather_ahead(const Fsdp *fsdp, FsdpUnit *next, Error *err) {
-    return fsdp->root->config.overlap && next ? unit_start_gather(next, err) : 0;
+    return fsdp->root->config.overlap && next ? unit_start_gather(next, false, err) : 0;
 }
 
 // ---- forward ----------------------------------------------------------------------------------
 
-static void begin_order(Fsdp *fsdp, const Tape *tape) {
+static void begin_order(Fsdp *fsdp) {
     const FsdpOrder before = fsdp->last;
     fsdp->last = fsdp->now;
     fsdp->now = before;
     fsdp->now.count = 0;
-    if (tape->recording && tape->count == 0) fsdp->left.count = 0;
 }
 
-int ahead_before_forward(FsdpUnit *unit, const Tape *tape, Error *err) {
+static int before_forward(UnitForward *self, Error *err) {
+    FsdpUnit *unit = self->unit;
     Fsdp *fsdp = unit->fsdp;
     const Error *failed = &fsdp->optimizer.error;
-    if (tape_error(tape, err) != 0) return -1; // ranks may still read what a gather would write
+    if (tape_error(self->tape, err) != 0)
+        return -1; // ranks may still read what a gather would write
     if (failed->status != STATUS_OK) return error_set(err, failed->status, "%s", failed->message);
     if (memory_open(fsdp, err) != 0) return -1;
-    if (unit == fsdp->root) begin_order(fsdp, tape);
+    if (unit == fsdp->root) begin_order(fsdp);
     append(&fsdp->now, unit);
+    self->was_whole = unit->weights != NULL;
     if (unit_gather(unit, err) != 0) return -1;
     const size_t place = fsdp->now.count;
     const bool predicted = place < fsdp->last.count && fsdp->last.units[place - 1] == unit;
@@ -62,12 +64,13 @@ static FsdpUnit *first_in_backward(const FsdpOrder *left) {
 }
 
 // A forward that records nothing leaves the unit as it was before.
-int ahead_after_forward(FsdpUnit *unit, const Tape *tape, bool was_whole, size_t *place,
-                        Error *err) {
+static int after_forward(UnitForward *self, Error *err) {
+    FsdpUnit *unit = self->unit;
     Fsdp *fsdp = unit->fsdp;
-    if (tape->recording ? reshards(unit) : !was_whole) unit_reshard(unit);
+    const Tape *tape = self->tape;
+    if (tape->recording ? reshards(unit) : !self->was_whole) unit_reshard(unit);
     if (!tape->recording) return 0;
-    *place = fsdp->left.count;
+    self->place = fsdp->left.count;
     append(&fsdp->left, unit);
     if (unit != fsdp->root || tape->error.status != STATUS_OK) return 0;
     return gather_ahead(fsdp, first_in_backward(&fsdp->left), err);
@@ -75,12 +78,12 @@ int ahead_after_forward(FsdpUnit *unit, const Tape *tape, bool was_whole, size_t
 
 // ---- backward ---------------------------------------------------------------------------------
 
-int ahead_before_backward(FsdpUnit *unit, size_t place, Error *err) {
+static int before_backward(UnitForward *self, Error *err) {
+    FsdpUnit *unit = self->unit;
     const FsdpOrder *left = &unit->fsdp->left;
     if (unit_gather(unit, err) != 0) return -1;
     unit_show_gradients(unit);
-    const bool more = place > 0 && place <= left->count;
-    return gather_ahead(unit->fsdp, more ? left->units[place - 1] : NULL, err);
+    return gather_ahead(unit->fsdp, self->place > 0 ? left->units[self->place - 1] : NULL, err);
 }
 
 // Whether no use of its parameters is still to contribute: false in a unit that was used twice.
@@ -90,11 +93,15 @@ static bool is_complete(const FsdpUnit *unit) {
     return true;
 }
 
-int ahead_after_backward(FsdpUnit *unit, Error *err) {
+static int after_backward(UnitForward *self, Error *err) {
+    FsdpUnit *unit = self->unit;
     const bool reduces = unit->gradients && unit->fsdp->sync && is_complete(unit);
     unit_reshard(unit);
     return reduces ? unit_start_reduce(unit, err) : 0;
 }
+
+const UnitCalls AHEAD_CALLS = {"fully_shard", before_forward, after_forward, before_backward,
+                               after_backward};
 
 // ---- step -------------------------------------------------------------------------------------
 
@@ -122,8 +129,8 @@ static void apply_to(Fsdp *fsdp, const FsdpUnit *second, bool others) {
 int ahead_step(Fsdp *fsdp, Error *err) {
     FsdpUnit *second = fsdp->now.count > 1 ? fsdp->now.units[1] : fsdp->root;
     apply_to(fsdp, second, false);
-    const int failed = unit_start_gather(fsdp->root, err) != 0 ||
-                       (second != fsdp->root && unit_start_second(second, err) != 0);
+    const int failed = unit_start_gather(fsdp->root, false, err) != 0 ||
+                       (second != fsdp->root && unit_start_gather(second, true, err) != 0);
     apply_to(fsdp, second, true);
     return failed ? -1 : 0;
 }

@@ -1,12 +1,15 @@
 /* identities.c: see identities.h. */
 #include "ddp/fsdp/identities.h"
 
+#include "common/base/profile.h"
 #include "common/nn/tuple.h"
 
-void identities_exposed(Tape *tape, const UnitForward *saved, Phase before, int status,
-                        const Error *err) {
-    profile_leave(tape->profile, before);
-    if (status != 0) tape_fail(tape, saved->wrapper, "%s", err->message);
+static void call(Tape *tape, UnitForward *saved, UnitCall *function) {
+    Error err = {0};
+    const Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
+    const int status = function(saved, &err);
+    profile_leave(tape->profile, phase);
+    if (status != 0) tape_fail(tape, saved->calls->wrapper, "%s", err.message);
 }
 
 // Lends an input's gradient, to which later users have contributed, to its identity, so that the
@@ -24,19 +27,15 @@ static void lend_gradients(const UnitForward *saved) {
 
 static void gather_backward(Tape *tape, TapeNode *node) {
     UnitForward *saved = node->saved;
-    Error err = {0};
-    const Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
-    identities_exposed(tape, saved, phase, saved->before_backward(saved, &err), &err);
+    call(tape, saved, saved->calls->before_backward);
     tape_pass_gradient(tape, node, node->inputs[0], true);
     lend_gradients(saved);
 }
 
 static void reduce_backward(Tape *tape, TapeNode *node) {
     UnitForward *saved = node->saved;
-    Error err = {0};
     tape_pass_gradient(tape, node, node->inputs[0], true);
-    const Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
-    identities_exposed(tape, saved, phase, saved->after_backward(saved, &err), &err);
+    call(tape, saved, saved->calls->after_backward);
 }
 
 // Puts an identity in place of each of the tensors[count] that needs a gradient. The others stay:
@@ -59,17 +58,32 @@ static Tensor **list_leaves(Tape *tape, Tensor *x, size_t *count) {
     return leaves;
 }
 
-Tensor *identities_enter(Tape *tape, Tensor *x, UnitForward *saved) {
+static Tensor *enter(Tape *tape, Tensor *x, UnitForward *saved) {
     saved->inputs = list_leaves(tape, x, &saved->count);
     saved->inside = list_leaves(tape, x, &saved->count);
     record_identities(tape, "reduce_scatter", reduce_backward, saved->inside, saved->count, saved);
     return tuple_with_leaves(tape, x, saved->inside);
 }
 
-Tensor *identities_leave(Tape *tape, Tensor *y, UnitForward *saved) {
+static Tensor *leave(Tape *tape, Tensor *y, UnitForward *saved) {
     size_t count;
     if (!y) return NULL;
     Tensor **leaves = list_leaves(tape, y, &count);
     record_identities(tape, "all_gather", gather_backward, leaves, count, saved);
     return tuple_with_leaves(tape, y, leaves);
+}
+
+Tensor *identities_forward(Module *self, Tape *tape, Tensor *x, const UnitCalls *calls,
+                           const ModuleOwn *own) {
+    UnitForward *saved = tape_alloc(tape, sizeof *saved);
+    *saved = (UnitForward){.calls = calls, .unit = self->state, .tape = tape};
+    call(tape, saved, calls->before_forward);
+    if (tape->error.status != STATUS_OK) return NULL;
+    x = enter(tape, x, saved);
+    self->state = own->state;
+    Tensor *y = own->forward(self, tape, x);
+    self->state = saved->unit;
+    y = leave(tape, y, saved);
+    call(tape, saved, calls->after_forward);
+    return tape->error.status == STATUS_OK ? y : NULL;
 }

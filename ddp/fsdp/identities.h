@@ -1,37 +1,49 @@
-/* identities.h: the two operations on the tape around a unit's forward. Each is the identity of
- * every tensor of the unit's input or output, and its backward acts:
+/* identities.h: a unit's forward, between two operations on the tape. Each is the identity of every
+ * tensor of the unit's input or output, and its backward calls the wrapper:
  *
- *     forward     "reduce_scatter"  the unit's forward   "all_gather"
- *     backward    after_backward <-----------------------  before_backward
+ *     forward   before_forward   "reduce_scatter"  module's forward  "all_gather"  after_forward
+ *     backward                     after_backward <------------------  before_backward
  *
  * A tensor that needs no gradient records nothing.
  */
 #ifndef DDP_FSDP_IDENTITIES_H
 #define DDP_FSDP_IDENTITIES_H
 
-#include "common/base/profile.h"
+#include "common/nn/module.h"
 #include "common/nn/tape.h"
 
 typedef struct UnitForward UnitForward;
-struct UnitForward {     // one forward of a unit, from tape_alloc
+// A wrapper's work, charged as exposed communication. Returns 0, or -1 with err filled.
+typedef int UnitCall(UnitForward *self, Error *err);
+
+typedef struct UnitCalls {
     const char *wrapper; // for errors
-    void *unit;
-    size_t place; // among the recorded forwards
-    // Called for each tensor of the output and of the input. 0, or -1 with err filled.
-    int (*before_backward)(UnitForward *self, Error *err);
-    int (*after_backward)(UnitForward *self, Error *err);
-    // Set by identities_enter: the input's tensors, and their identities, which the module sees.
+    UnitCall *before_forward;
+    UnitCall *after_forward; // also after a forward that failed (tape->error)
+    // For each tensor of the output, and of the input.
+    UnitCall *before_backward, *after_backward;
+} UnitCalls;
+
+struct UnitForward { // one forward of a unit, from tape_alloc
+    const UnitCalls *calls;
+    void *unit; // the module's state
+    const Tape *tape;
+    bool was_whole; // before the forward
+    size_t place;   // among the recorded forwards
+    // The input's tensors, and their identities, which the module sees.
     Tensor **inputs, **inside; // [count]
     size_t count;
 };
 
-// Returns the input that the module sees; the output that the caller sees. y NULL: an error is on
-// the tape.
-Tensor *identities_enter(Tape *tape, Tensor *x, UnitForward *saved);
-Tensor *identities_leave(Tape *tape, Tensor *y, UnitForward *saved);
+// What a wrapper has replaced in a module.
+typedef struct ModuleOwn {
+    Tensor *(*forward)(Module *self, Tape *tape, Tensor *x);
+    void (*destroy)(Module *self);
+    void *state;
+} ModuleOwn;
 
-// Ends exposed communication, which began in `before`: charges its time, and reports its error.
-void identities_exposed(Tape *tape, const UnitForward *saved, Phase before, int status,
-                        const Error *err);
+// Module.forward of a unit.
+Tensor *identities_forward(Module *self, Tape *tape, Tensor *x, const UnitCalls *calls,
+                           const ModuleOwn *own);
 
 #endif

@@ -11,22 +11,50 @@
 #include "common/base/memory.h"
 #include "ddp/fsdp/fsdp_internal.h"
 
-static size_t smaller(size_t a, size_t b) {
-    return a < b ? a : b;
+// The part of a parameter's shard that is in a move.
+typedef struct Span {
+    FsdpParameter *parameter;
+    size_t first, count; // elements
+    size_t at;           // in the move's piece, in words
+    size_t next, word;   // the next parameter, and its offset in the whole piece
+} Span;
+
+// Advances *span, which begins as {0}. Returns false after the last one.
+static bool next_span(const FsdpMove *move, Span *span) {
+    const FsdpUnit *unit = move->unit;
+    while (span->next < unit->count) {
+        FsdpParameter *parameter = &unit->parameters[span->next++];
+        if (move->reduces && !parameter->reduced) continue;
+        const size_t per_word = parameter->half && !move->reduces ? 2 : 1, word = span->word;
+        span->word += (parameter->padded + per_word - 1) / per_word;
+        const size_t begin = larger(word, move->first);
+        const size_t end = smaller(span->word, move->first + move->count);
+        if (begin >= end) continue;
+        span->parameter = parameter;
+        span->first = (begin - word) * per_word;
+        span->count = smaller((end - word) * per_word, parameter->padded) - span->first;
+        span->at = begin - move->first;
+        return true;
+    }
+    return false;
 }
 
-// The elements of a parameter's shard whose words are in a move. Returns how many they are;
-// *first: the first one, *at: its word in the move.
-static size_t elements_in(const FsdpMove *move, size_t word, const FsdpParameter *parameter,
-                          bool half, size_t *first, size_t *at) {
-    const size_t per_word = half ? 2 : 1, words = (parameter->padded + per_word - 1) / per_word;
-    const size_t begin = move->first > word ? move->first - word : 0; // in words of the shard
-    const size_t end =
-        smaller(words, move->first + move->count > word ? move->first + move->count - word : 0);
-    if (begin >= end) return 0;
-    *first = begin * per_word;
-    *at = word + begin - move->first;
-    return smaller(end * per_word, parameter->padded) - *first;
+static float *piece_of(const FsdpMove *move, int rank) {
+    return move->memory + (size_t)rank * move->count;
+}
+
+static int start(FsdpMove *move, Collective collective, Error *err) {
+    const FsdpUnit *unit = move->unit;
+    move->work = pg_start(unit->fsdp->group, pg_of_bucket(collective, unit->number), err);
+    if (move->work) return 0;
+    move->unit = NULL;
+    return -1;
+}
+
+static int wait_for(FsdpMove *move, Error *err) {
+    if (pg_work_wait(move->work, NULL, NULL, err) == 0) return 0;
+    move->unit = NULL;
+    return -1;
 }
 
 // ---- gather -----------------------------------------------------------------------------------
@@ -35,44 +63,37 @@ static size_t elements_in(const FsdpMove *move, size_t word, const FsdpParameter
 static void write_piece(const FsdpMove *move, float *piece) {
     const FsdpUnit *unit = move->unit;
     Device *device = unit->fsdp->device;
-    for (size_t i = 0; i < unit->count; i++) {
-        const FsdpParameter *parameter = &unit->parameters[i];
-        size_t first, at;
-        size_t n = elements_in(move, parameter->gather_at, parameter, parameter->half, &first, &at);
-        if (n == 0) continue;
-        const float *from = unit->shards + parameter->shard_at + first;
-        if (parameter->half)
+    for (Span span = {0}; next_span(move, &span);) {
+        const float *from = unit->shards + span.parameter->shard_at + span.first;
+        float *to = piece + span.at;
+        if (span.parameter->half)
             device_kernels(device)->elementwise->narrow(unit->config.precision,
-                                                        (uint16_t *)(void *)(piece + at), from, n);
+                                                        (uint16_t *)(void *)to, from, span.count);
         else
-            device_copy(device, piece + at, device, from, n * sizeof *from);
+            device_copy(device, to, device, from, span.count * sizeof *from);
     }
 }
 
-// Copies rank r's piece to its place in the whole parameters: those in float32 in one call, as far
-// as no 16-bit one lies between them.
-static void read_piece(const FsdpUnit *unit, const FsdpMove *move, const float *piece,
-                       size_t rank) {
+// Copies a rank's piece to its place in the whole parameters. Those in float32, which are the
+// first, are copied in one call.
+static void read_piece(const FsdpMove *move, int rank) {
+    const FsdpUnit *unit = move->unit;
     const Kernels *kernels = device_kernels(unit->fsdp->device);
+    const float *piece = piece_of(move, rank);
     Slice *slices = unit->fsdp->slices;
-    size_t listed = 0, begin = 0; // slices, from word `begin` of the piece
-    for (size_t i = 0; i < unit->count; i++) {
-        const FsdpParameter *parameter = &unit->parameters[i];
-        size_t first, at;
-        size_t n = elements_in(move, parameter->gather_at, parameter, parameter->half, &first, &at);
-        if (n == 0) continue;
-        float *to = unit->weights + parameter->whole_at + rank * parameter->padded + first;
-        if (parameter->half) {
-            kernels->slices->unpack(slices, listed, piece + begin);
+    size_t listed = 0;
+    for (Span span = {0}; next_span(move, &span);) {
+        const FsdpParameter *parameter = span.parameter;
+        float *to =
+            unit->weights + parameter->whole_at + (size_t)rank * parameter->padded + span.first;
+        if (parameter->half)
             kernels->elementwise->widen(unit->config.precision, to,
-                                        (const uint16_t *)(const void *)(piece + at), n);
-            listed = 0;
-            continue;
-        }
-        if (listed == 0) begin = at;
-        slices[listed++] = (Slice){to, n};
+                                        (const uint16_t *)(const void *)(piece + span.at),
+                                        span.count);
+        else
+            slices[listed++] = (Slice){to, span.count};
     }
-    kernels->slices->unpack(slices, listed, piece + begin);
+    kernels->slices->unpack(slices, listed, piece);
 }
 
 static int start_part(FsdpMove *move, FsdpUnit *unit, size_t first, Error *err) {
@@ -83,32 +104,15 @@ static int start_part(FsdpMove *move, FsdpUnit *unit, size_t first, Error *err) 
                        .first = first,
                        .count = smaller(room, unit->piece_words - first),
                        .memory = second ? fsdp->leaving : fsdp->arriving};
-    float *mine = move->memory + (size_t)pg_rank(fsdp->group) * move->count;
+    float *mine = piece_of(move, pg_rank(fsdp->group));
     write_piece(move, mine);
-    const Collective gather = pg_all_gather(mine, move->memory, move->count, PG_F32);
-    move->work = pg_start(fsdp->group, pg_of_bucket(gather, unit->number), err);
-    if (!move->work) move->unit = NULL;
-    return move->work ? 0 : -1;
+    return start(move, pg_all_gather(mine, move->memory, move->count, PG_F32), err);
 }
 
-static int wait_for_gather(Fsdp *fsdp, Error *err) {
-    FsdpMove *move = &fsdp->gathering;
-    if (pg_work_wait(move->work, NULL, NULL, err) == 0) return 0;
-    move->unit = NULL;
-    return -1;
-}
-
-int unit_start_gather(FsdpUnit *unit, Error *err) {
-    FsdpMove *move = &unit->fsdp->gathering;
-    return unit->weights || unit->count == 0 || move->unit ? 0 : start_part(move, unit, 0, err);
-}
-
-int unit_start_second(FsdpUnit *unit, Error *err) {
+int unit_start_gather(FsdpUnit *unit, bool second, Error *err) {
     Fsdp *fsdp = unit->fsdp;
-    if (!fsdp->gathering.unit) return unit_start_gather(unit, err);
-    return unit->weights || unit->count == 0 || fsdp->second.unit
-               ? 0
-               : start_part(&fsdp->second, unit, 0, err);
+    FsdpMove *move = second && fsdp->gathering.unit ? &fsdp->second : &fsdp->gathering;
+    return unit->weights || unit->count == 0 || move->unit ? 0 : start_part(move, unit, 0, err);
 }
 
 static void end_gather(Fsdp *fsdp) {
@@ -119,7 +123,7 @@ static void end_gather(Fsdp *fsdp) {
 // Drops gathers of other units: the forward did not follow the order of the last one.
 static int drop_others(Fsdp *fsdp, const FsdpUnit *unit, Error *err) {
     while (fsdp->gathering.unit && fsdp->gathering.unit != unit) {
-        if (wait_for_gather(fsdp, err) != 0) return -1;
+        if (wait_for(&fsdp->gathering, err) != 0) return -1;
         end_gather(fsdp);
     }
     return 0;
@@ -129,12 +133,11 @@ int unit_gather(FsdpUnit *unit, Error *err) {
     Fsdp *fsdp = unit->fsdp;
     FsdpMove *move = &fsdp->gathering;
     if (unit->weights || unit->count == 0) return 0;
-    if (drop_others(fsdp, unit, err) != 0 || unit_start_gather(unit, err) != 0) return -1;
+    if (drop_others(fsdp, unit, err) != 0 || unit_start_gather(unit, false, err) != 0) return -1;
     unit->weights = slot_take(fsdp, unit);
     for (;;) {
-        if (wait_for_gather(fsdp, err) != 0) break;
-        for (int r = 0; r < pg_size(fsdp->group); r++)
-            read_piece(unit, move, move->memory + (size_t)r * move->count, (size_t)r);
+        if (wait_for(move, err) != 0) break;
+        for (int r = 0; r < pg_size(fsdp->group); r++) read_piece(move, r);
         const size_t done = move->first + move->count;
         if (done == unit->piece_words) {
             end_gather(fsdp);
@@ -150,64 +153,54 @@ int unit_gather(FsdpUnit *unit, Error *err) {
 
 // ---- reduce -----------------------------------------------------------------------------------
 
-// Lays out the reduced piece: the parameters with a gradient. Returns its words.
+// Chooses the parameters of the reduced piece, those with a gradient, and marks the shards'
+// gradients as defined: reduce_finish has their values. Returns the words of the piece.
 static size_t plan_reduce(FsdpUnit *unit) {
     size_t words = 0;
     for (size_t i = 0; i < unit->count; i++) {
         FsdpParameter *parameter = &unit->parameters[i];
-        const Tensor *tensor = parameter->tensor;
-        parameter->reduced = tensor->requires_grad && parameter->whole_has_grad;
-        parameter->whole_has_grad = false;
+        Tensor *tensor = parameter->tensor;
+        parameter->reduced = tensor->requires_grad && parameter->hidden_has_grad;
+        parameter->hidden_has_grad = false;
         if (!parameter->reduced) continue;
         parameter->adds = tensor->has_grad;
-        parameter->reduce_at = words;
+        tensor->has_grad = true;
         words += parameter->padded;
     }
     return words;
 }
 
-// Writes rank r's piece of the gradients.
-static void write_gradients(const FsdpMove *move, float *piece, size_t rank) {
+// Writes a rank's piece of the gradients.
+static void write_gradients(const FsdpMove *move, int rank) {
     const FsdpUnit *unit = move->unit;
-    Fsdp *fsdp = unit->fsdp;
-    size_t slices = 0;
-    for (size_t i = 0; i < unit->count; i++) {
-        const FsdpParameter *parameter = &unit->parameters[i];
-        size_t first, at;
-        if (!parameter->reduced) continue;
-        size_t n = elements_in(move, parameter->reduce_at, parameter, false, &first, &at);
-        float *from = unit->gradients + parameter->whole_at + rank * parameter->padded;
-        if (n > 0) fsdp->slices[slices++] = (Slice){from + first, n};
+    Slice *slices = unit->fsdp->slices;
+    size_t listed = 0;
+    for (Span span = {0}; next_span(move, &span);) {
+        const FsdpParameter *parameter = span.parameter;
+        float *from = unit->gradients + parameter->whole_at + (size_t)rank * parameter->padded;
+        slices[listed++] = (Slice){from + span.first, span.count};
     }
-    device_kernels(fsdp->device)->slices->pack(piece, fsdp->slices, slices);
+    device_kernels(unit->fsdp->device)->slices->pack(piece_of(move, rank), slices, listed);
 }
 
 // Adds this rank's reduced piece to the shards' gradients.
 static void take_gradients(const FsdpMove *move, const float *piece) {
     const FsdpUnit *unit = move->unit;
     Device *device = unit->fsdp->device;
-    for (size_t i = 0; i < unit->count; i++) {
-        const FsdpParameter *parameter = &unit->parameters[i];
-        size_t first, at;
-        if (!parameter->reduced) continue;
-        size_t n = elements_in(move, parameter->reduce_at, parameter, false, &first, &at);
-        if (n == 0) continue;
-        float *to = unit->shard_grads + parameter->shard_at + first;
-        if (parameter->adds)
-            device_kernels(device)->elementwise->accumulate(to, piece + at, n);
+    for (Span span = {0}; next_span(move, &span);) {
+        float *to = unit->shard_grads + span.parameter->shard_at + span.first;
+        if (span.parameter->adds)
+            device_kernels(device)->elementwise->accumulate(to, piece + span.at, span.count);
         else
-            device_copy(device, to, device, piece + at, n * sizeof *to);
+            device_copy(device, to, device, piece + span.at, span.count * sizeof *to);
     }
 }
 
 int reduce_finish(Fsdp *fsdp, Error *err) {
     FsdpMove *move = &fsdp->reducing;
-    FsdpUnit *unit = move->unit;
-    if (!unit) return 0;
-    move->unit = NULL;
-    if (pg_work_wait(move->work, NULL, NULL, err) != 0) return -1;
-    move->unit = unit;
-    take_gradients(move, fsdp->leaving + (size_t)pg_rank(fsdp->group) * move->count);
+    if (!move->unit) return 0;
+    if (wait_for(move, err) != 0) return -1;
+    take_gradients(move, piece_of(move, pg_rank(fsdp->group)));
     move->unit = NULL;
     return 0;
 }
@@ -215,22 +208,15 @@ int reduce_finish(Fsdp *fsdp, Error *err) {
 static int reduce_part(FsdpUnit *unit, size_t first, size_t words, Error *err) {
     Fsdp *fsdp = unit->fsdp;
     FsdpMove *move = &fsdp->reducing;
-    *move = (FsdpMove){
-        .unit = unit, .first = first, .count = smaller(fsdp->reduce_room, words - first)};
-    for (int r = 0; r < pg_size(fsdp->group); r++)
-        write_gradients(move, fsdp->leaving + (size_t)r * move->count, (size_t)r);
-    float *mine = fsdp->leaving + (size_t)pg_rank(fsdp->group) * move->count;
+    *move = (FsdpMove){.unit = unit,
+                       .reduces = true,
+                       .first = first,
+                       .count = smaller(fsdp->reduce_room, words - first),
+                       .memory = fsdp->leaving};
+    for (int r = 0; r < pg_size(fsdp->group); r++) write_gradients(move, r);
+    float *mine = piece_of(move, pg_rank(fsdp->group));
     const ReduceOp op = unit->config.global_normalization ? PG_SUM : PG_AVG;
-    const Collective sum = pg_reduce_scatter(fsdp->leaving, mine, move->count, PG_F32, op);
-    move->work = pg_start(fsdp->group, pg_of_bucket(sum, unit->number), err);
-    if (!move->work) move->unit = NULL;
-    return move->work ? 0 : -1;
-}
-
-// Marks the shards' gradients as defined: their values arrive by reduce_finish.
-static void define_gradients(FsdpUnit *unit) {
-    for (size_t i = 0; i < unit->count; i++)
-        if (unit->parameters[i].reduced) unit->parameters[i].tensor->has_grad = true;
+    return start(move, pg_reduce_scatter(move->memory, mine, move->count, PG_F32, op), err);
 }
 
 int unit_start_reduce(FsdpUnit *unit, Error *err) {
@@ -241,7 +227,6 @@ int unit_start_reduce(FsdpUnit *unit, Error *err) {
     const size_t words = plan_reduce(unit);
     for (size_t first = 0; first < words; first += fsdp->reduce_room)
         if (reduce_finish(fsdp, err) != 0 || reduce_part(unit, first, words, err) != 0) return -1;
-    define_gradients(unit);
     slot_return(fsdp, unit->gradients);
     unit->gradients = NULL;
     return fsdp->root->config.overlap ? 0 : reduce_finish(fsdp, err);
@@ -252,8 +237,6 @@ int unit_start_reduce(FsdpUnit *unit, Error *err) {
 void moves_drop(Fsdp *fsdp) {
     Error ignored = {0};
     FsdpMove *const moves[] = {&fsdp->gathering, &fsdp->second, &fsdp->reducing};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         if (moves[i]->unit) (void)pg_work_wait(moves[i]->work, NULL, NULL, &ignored);
-        *moves[i] = (FsdpMove){0};
-    }
 }

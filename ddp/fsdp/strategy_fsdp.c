@@ -3,6 +3,7 @@
 
 #include "common/nn/tape.h"
 #include "ddp/features/sync_batch_norm.h"
+#include "ddp/fsdp/collect.h"
 #include "ddp/fsdp/fully_shard.h"
 #include "ddp/strategy_ranks.h"
 
@@ -43,7 +44,6 @@ static int save_init(const TrainConfig *config, Module *model, Error *err) {
 int fsdp_fill_model(FsdpOptions *fsdp, const TrainConfig *config, const DataSource *data,
                     Module *model, Error *err) {
     device_close(fsdp->shapes); // every tensor is on the rank's own device now
-    fsdp->shapes = NULL;
     free(fsdp->chosen.items);
     if (train_fill_model(config, data, model, err) != 0) return -1;
     return save_init(config, model, err);
@@ -68,7 +68,6 @@ static int sync_buffers(Strategy *self, Error *err) {
 Strategy *strategy_fsdp(Module *model, const FsdpOptions *fsdp, Device *device, Sampler *sampler) {
     Strategy *strategy = strategy_ranks(model, model, fsdp_group(model), device, sampler);
     strategy->global_mean = fsdp->config.global_normalization;
-    strategy->collective_forward = true;
     strategy->hold_gradients = hold_gradients;
     strategy->finish_backward = finish_backward;
     strategy->sync_buffers = sync_buffers;
@@ -78,11 +77,15 @@ Strategy *strategy_fsdp(Module *model, const FsdpOptions *fsdp, Device *device, 
 // ---- the job ------------------------------------------------------------------------------------
 
 static int save_state(Job *self, const Optimizer *optimizer, SafeTensors *state, Error *err) {
-    return fsdp_collect(self->strategy->model, FSDP_STATE, optimizer, state, err);
+    const Strategy *strategy = self->strategy;
+    return collect_shards(strategy->model, strategy_ranks_group(strategy), FSDP_STATE, optimizer,
+                          state, err);
 }
 
 static int gather_gradients(Job *self, SafeTensors *gradients, Error *err) {
-    return fsdp_collect(self->strategy->model, FSDP_GRADIENTS, NULL, gradients, err);
+    const Strategy *strategy = self->strategy;
+    return collect_shards(strategy->model, strategy_ranks_group(strategy), FSDP_GRADIENTS, NULL,
+                          gradients, err);
 }
 
 static const char *unrecordable(const Job *self) {
@@ -90,12 +93,17 @@ static const char *unrecordable(const Job *self) {
     return "fully_shard";
 }
 
-Job *job_fsdp(Strategy *strategy, const Rendezvous *me) {
+Job *job_sharded(Strategy *strategy, OptimizerSharding *sharding, const Rendezvous *me) {
     Job *job = job_ranks(strategy, me);
+    strategy->collective_forward = true;
     job->name = "fsdp";
-    job->sharding = fsdp_sharding(strategy->model);
+    job->sharding = sharding;
     job->save_state = save_state;
     job->gather_gradients = gather_gradients;
     job->unrecordable = unrecordable;
     return job;
+}
+
+Job *job_fsdp(Strategy *strategy, const Rendezvous *me) {
+    return job_sharded(strategy, fsdp_sharding(strategy->model), me);
 }

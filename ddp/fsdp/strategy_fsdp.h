@@ -24,5 +24,7 @@ Strategy *strategy_fsdp(Module *model, const FsdpOptions *fsdp, Device *device, 
 
 // Returns the Job of that strategy. Owns the strategy, its model, group, device and sampler.
 Job *job_fsdp(Strategy *strategy, const Rendezvous *me);
+// The same for any strategy whose model's parameters are shards, as ddp/fsdp/own has one.
+Job *job_sharded(Strategy *strategy, OptimizerSharding *sharding, const Rendezvous *me);
 
 #endif

@@ -26,27 +26,40 @@ static size_t whole_lines(size_t floats) {
     return memory_whole_lines(floats * sizeof(float)) / sizeof(float);
 }
 
-// Describes the rows of rank `rank`, by torch.chunk's rule, and the parameter's place in the unit.
-static void plan_parameter(FsdpUnit *unit, const NamedTensor *named, ProcessGroup *group) {
-    FsdpParameter *parameter = &unit->parameters[unit->count++];
-    const Tensor *tensor = named->tensor;
-    const size_t world = (size_t)pg_size(group), rank = (size_t)pg_rank(group);
-    const size_t rows = tensor->shape[0], chunk = (rows + world - 1) / world;
-    const size_t first = rank * chunk < rows ? rank * chunk : rows;
-    *parameter = (FsdpParameter){.tensor = named->tensor,
-                                 .shard = {.first = first, .rows = rows},
-                                 .own_rows = rows - first < chunk ? rows - first : chunk,
-                                 .padded = rows ? tensor_count(tensor) / rows * chunk : 0,
-                                 .shard_at = unit->shard_floats,
-                                 .whole_at = unit->whole_floats,
-                                 .gather_at = unit->piece_words};
-    memcpy(parameter->name, named->name, sizeof parameter->name);
-    parameter->half =
-        unit->config.precision != PRECISION_F32 && is_operand(unit->module, named->tensor);
-    unit->shard_floats += parameter->padded;
-    unit->whole_floats += whole_lines(world * parameter->padded);
-    unit->piece_words += parameter->half ? (parameter->padded + 1) / 2 : parameter->padded;
+ChunkRows chunk_rows(size_t rows, int world, int rank) {
+    const size_t chunk = (rows + (size_t)world - 1) / (size_t)world;
+    const size_t first = smaller((size_t)rank * chunk, rows);
+    return (ChunkRows){first, smaller(rows - first, chunk)};
+}
+
+// Describes this rank's rows of the parameter, and appends it to the unit's memory and pieces.
+static void add_parameter(FsdpUnit *unit, Tensor *tensor, bool half, ProcessGroup *group) {
+    const int world = pg_size(group);
+    const size_t rows = tensor->shape[0], most = chunk_rows(rows, world, 0).count;
+    const ChunkRows own = chunk_rows(rows, world, pg_rank(group));
+    const size_t padded = rows ? tensor_count(tensor) / rows * most : 0;
+    unit->parameters[unit->count++] = (FsdpParameter){.tensor = tensor,
+                                                      .shard = {.first = own.first, .rows = rows},
+                                                      .own_rows = own.count,
+                                                      .padded = padded,
+                                                      .half = half,
+                                                      .shard_at = unit->shard_floats,
+                                                      .whole_at = unit->whole_floats};
+    unit->shard_floats += padded;
+    unit->whole_floats += whole_lines((size_t)world * padded);
+    unit->piece_words += half ? (padded + 1) / 2 : padded;
     unit->trained = unit->trained || tensor->requires_grad;
+}
+
+// The module's parameters that no inner unit has and no module outside shares.
+static NamedTensors free_parameters(Module *module) {
+    NamedTensors found = module_tensors(module, MODULE_PARAMETERS);
+    size_t count = 0;
+    for (size_t i = 0; i < found.count; i++)
+        if (!found.items[i].tensor->shard && module_holds_ties(module, found.items[i].tensor))
+            found.items[count++] = found.items[i];
+    found.count = count;
+    return found;
 }
 
 // Shows the shard: its memory and its rows. The gradient's flag is the caller's.
@@ -70,34 +83,31 @@ static void copy_shard(const FsdpUnit *unit, const FsdpParameter *parameter) {
 
 FsdpUnit *unit_create(Module *module, ProcessGroup *group, const FsdpConfig *config) {
     FsdpUnit *unit = memory_zalloc(sizeof *unit);
-    NamedTensors all = module_tensors(module, MODULE_PARAMETERS), free_ones = {0};
+    NamedTensors mine = free_parameters(module);
     *unit = (FsdpUnit){.module = module, .config = *config};
-    unit->parameters = memory_zalloc((all.count + 1) * sizeof *unit->parameters);
-    free_ones.items = memory_zalloc((all.count + 1) * sizeof *free_ones.items);
-    for (size_t i = 0; i < all.count; i++) {
-        const NamedTensor *named = &all.items[i];
-        if (named->tensor->shard || !module_holds_ties(module, named->tensor)) continue;
-        free_ones.items[free_ones.count++] = *named;
-        plan_parameter(unit, named, group);
-    }
-    if (!unit->config.device && unit->count > 0)
-        unit->config.device = unit->parameters[0].tensor->device;
-    Device *device = unit->config.device;
+    unit->parameters = memory_zalloc((mine.count + 1) * sizeof *unit->parameters);
+    for (int half = 0; half < 2; half++)
+        for (size_t i = 0; i < mine.count; i++) {
+            Tensor *tensor = mine.items[i].tensor;
+            const bool rounded = config->precision != PRECISION_F32 && is_operand(module, tensor);
+            if (rounded == half) add_parameter(unit, tensor, half, group);
+        }
     if (unit->count > 0) {
+        Device *device = config->device ? config->device : mine.items[0].tensor->device;
         const size_t bytes = unit->shard_floats * sizeof(float);
+        unit->config.device = device;
         unit->shards = device_alloc(device, bytes);
         device_kernels(device)->elementwise->fill(unit->shards, 0, unit->shard_floats);
         if (unit->trained) unit->shard_grads = device_alloc(device, bytes);
     }
     for (size_t i = 0; i < unit->count; i++) copy_shard(unit, &unit->parameters[i]);
-    module_release_grads(module, &free_ones);
-    module_release_data(module, &free_ones);
+    module_release_grads(module, &mine);
+    module_release_data(module, &mine);
     for (size_t i = 0; i < unit->count; i++) {
-        unit->parameters[i].tensor->device = device;
+        unit->parameters[i].tensor->device = unit->config.device;
         show_shard(unit, &unit->parameters[i]);
     }
-    named_tensors_free(&free_ones);
-    named_tensors_free(&all);
+    named_tensors_free(&mine);
     return unit;
 }
 
@@ -131,43 +141,34 @@ void slot_return(Fsdp *fsdp, const float *memory) {
         if (fsdp->slots[i].memory == memory) fsdp->slots[i].in_use = false;
 }
 
-static size_t larger(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
 // Pieces of the largest unit but the root fit; of a root without units inside, 1 MiB.
 static void choose_rooms(Fsdp *fsdp) {
-    enum { LEAST = 1 << 18 };
-    const FsdpUnit *root = fsdp->root;
-    size_t most = 0;
-    for (size_t i = 0; i < fsdp->count; i++) {
+    enum { ALONE = 1 << 18 };
+    const size_t alone = larger(smaller(fsdp->root->shard_floats, ALONE), 1);
+    size_t most = fsdp->root->count;
+    for (size_t i = 0; i < fsdp->count - 1; i++) {
         const FsdpUnit *unit = fsdp->units[i];
-        fsdp->units[i]->number = i;
         most = larger(most, unit->count);
-        if (unit == root) continue;
         fsdp->slot_floats = larger(fsdp->slot_floats, unit->whole_floats);
         fsdp->gather_room = larger(fsdp->gather_room, unit->piece_words);
         if (unit->trained) fsdp->reduce_room = larger(fsdp->reduce_room, unit->shard_floats);
     }
-    const size_t alone = root->shard_floats < LEAST ? root->shard_floats : LEAST;
-    if (fsdp->gather_room == 0) fsdp->gather_room = larger(alone, 1);
-    if (fsdp->reduce_room == 0) fsdp->reduce_room = larger(alone, 1);
+    fsdp->gather_room = whole_lines(fsdp->gather_room ? fsdp->gather_room : alone);
+    if (fsdp->reduce_room == 0) fsdp->reduce_room = alone;
     fsdp->slices = memory_zalloc((most + 1) * sizeof *fsdp->slices);
 }
 
-static size_t room_bytes(const Fsdp *fsdp, size_t room) {
-    return (size_t)pg_size(fsdp->group) * room * sizeof(float);
+static size_t rooms_bytes(const Fsdp *fsdp) {
+    return (size_t)pg_size(fsdp->group) * (fsdp->gather_room + fsdp->reduce_room) * sizeof(float);
 }
 
 int memory_open(Fsdp *fsdp, Error *err) {
     if (fsdp->arriving) return 0;
     choose_rooms(fsdp);
-    fsdp->arriving = pg_shared_alloc(fsdp->group, room_bytes(fsdp, fsdp->gather_room), err);
+    fsdp->arriving = pg_shared_alloc(fsdp->group, rooms_bytes(fsdp), err);
     if (!fsdp->arriving) return -1;
-    device_count(fsdp->device, room_bytes(fsdp, fsdp->gather_room));
-    fsdp->leaving = pg_shared_alloc(fsdp->group, room_bytes(fsdp, fsdp->reduce_room), err);
-    if (!fsdp->leaving) return -1;
-    device_count(fsdp->device, room_bytes(fsdp, fsdp->reduce_room));
+    fsdp->leaving = fsdp->arriving + (size_t)pg_size(fsdp->group) * fsdp->gather_room;
+    device_count(fsdp->device, rooms_bytes(fsdp));
     return 0;
 }
 
@@ -175,8 +176,7 @@ int memory_open(Fsdp *fsdp, Error *err) {
 void memory_close(Fsdp *fsdp) {
     for (size_t i = 0; i < fsdp->slot_count; i++)
         device_free(fsdp->device, fsdp->slots[i].memory, fsdp->slots[i].floats * sizeof(float));
-    if (fsdp->arriving) device_uncount(fsdp->device, room_bytes(fsdp, fsdp->gather_room));
-    if (fsdp->leaving) device_uncount(fsdp->device, room_bytes(fsdp, fsdp->reduce_room));
+    if (fsdp->arriving) device_uncount(fsdp->device, rooms_bytes(fsdp));
     free(fsdp->slots);
     free(fsdp->slices);
 }
@@ -196,31 +196,31 @@ void unit_show_whole(FsdpUnit *unit) {
     }
 }
 
+static void swap_has_grad(FsdpUnit *unit) {
+    for (size_t i = 0; i < unit->count; i++) {
+        FsdpParameter *parameter = &unit->parameters[i];
+        const bool shown = parameter->tensor->has_grad;
+        parameter->tensor->has_grad = parameter->hidden_has_grad;
+        parameter->hidden_has_grad = shown;
+    }
+}
+
 void unit_show_gradients(FsdpUnit *unit) {
     if (!unit->trained || unit->shows_gradients) return;
     if (!unit->gradients) unit->gradients = slot_take(unit->fsdp, unit);
     for (size_t i = 0; i < unit->count; i++) {
-        FsdpParameter *parameter = &unit->parameters[i];
-        Tensor *tensor = parameter->tensor;
-        if (!tensor->requires_grad) continue;
-        parameter->shard_has_grad = tensor->has_grad;
-        tensor->has_grad = parameter->whole_has_grad;
-        tensor->grad = unit->gradients + parameter->whole_at;
+        const FsdpParameter *parameter = &unit->parameters[i];
+        if (parameter->tensor->requires_grad)
+            parameter->tensor->grad = unit->gradients + parameter->whole_at;
     }
+    swap_has_grad(unit);
     unit->shows_gradients = true;
 }
 
 void unit_reshard(FsdpUnit *unit) {
     if (!unit->weights) return;
-    for (size_t i = 0; i < unit->count; i++) {
-        FsdpParameter *parameter = &unit->parameters[i];
-        Tensor *tensor = parameter->tensor;
-        if (unit->shows_gradients && tensor->requires_grad) {
-            parameter->whole_has_grad = tensor->has_grad;
-            tensor->has_grad = parameter->shard_has_grad;
-        }
-        show_shard(unit, parameter);
-    }
+    for (size_t i = 0; i < unit->count; i++) show_shard(unit, &unit->parameters[i]);
+    if (unit->shows_gradients) swap_has_grad(unit);
     unit->shows_gradients = false;
     slot_return(unit->fsdp, unit->weights);
     unit->weights = NULL;

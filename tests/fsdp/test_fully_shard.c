@@ -252,11 +252,13 @@ static void look_at_units(ProcessGroup *group, const void *argument, Outcome *ou
         EXPECT(fully_shard(module_child(rig->model, units[i]), group, &config, NULL) == 0);
     EXPECT(fully_shard(rig->model, group, &config, NULL) == 0);
     const Fsdp *fsdp = fsdp_of(rig->model);
-    EXPECT(fsdp->count == 3 && fsdp_unit_count(rig->model) == 3);
-    EXPECT(fsdp->units[0]->count == 1 && strcmp(fsdp->units[0]->parameters[0].name, "bias") == 0);
+    EXPECT(fsdp->count == 3);
+    EXPECT(fsdp->units[0]->count == 1);
+    EXPECT(fsdp->units[0]->parameters[0].tensor ==
+           module_parameter(module_child(rig->model, "encoder"), 1));
     EXPECT(fsdp->units[2] == fsdp->root && fsdp->root->count == 2);
     const size_t c = (IMAGE + (size_t)rig->world - 1) / (size_t)rig->world;
-    EXPECT(fsdp_unit_size(rig->model, 2).shard == c * IMAGE + c); // the weight, decoder's bias
+    EXPECT(fsdp->units[2]->shard_floats == c * IMAGE + c); // the weight, decoder's bias
     EXPECT(fsdp_group(rig->model) == group);
 
     rig->tape->recording = false;

@@ -12,9 +12,7 @@ typedef struct OwnUnit {
     size_t number;
     char name[NAME_MAX];
     Module *module;
-    // The module's own, replaced by the unit's.
-    Tensor *(*forward)(Module *self, Tape *tape, Tensor *x);
-    void *state;
+    ModuleOwn own;
     bool in_backward; // before_backward has been called, and after_backward not yet
 } OwnUnit;
 
@@ -74,7 +72,8 @@ static int leave_units(OwnUnits *all, bool last, Error *err) {
 }
 
 // The root's ends a backward that was not finished, as gradients were held.
-static int before_forward(const OwnUnit *unit, Error *err) {
+static int before_forward(UnitForward *saved, Error *err) {
+    const OwnUnit *unit = saved->unit;
     OwnUnits *all = unit->all;
     if (unit->number == all->count - 1 && leave_units(all, false, err) != 0) return -1;
     if (!is_called(unit)) return 0;
@@ -82,9 +81,11 @@ static int before_forward(const OwnUnit *unit, Error *err) {
                         err);
 }
 
-static int after_forward(const OwnUnit *unit, bool follows, Error *err) {
+static int after_forward(UnitForward *saved, Error *err) {
+    const OwnUnit *unit = saved->unit;
     const OwnUnits *all = unit->all;
-    if (!is_called(unit)) return 0;
+    const bool follows = saved->tape->recording;
+    if (saved->tape->error.status != STATUS_OK || !is_called(unit)) return 0;
     return check_status(all->file->after_forward(all->self, unit->number, follows, err),
                         "after_forward", err);
 }
@@ -100,26 +101,12 @@ int own_units_finish(OwnUnits *units, Error *err) {
 
 // ---- a unit's forward ---------------------------------------------------------------------------
 
+static const UnitCalls CALLS = {"own_fsdp", before_forward, after_forward, before_backward,
+                                after_backward};
+
 static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
-    OwnUnit *unit = self->state;
-    UnitForward *saved = tape_alloc(tape, sizeof *saved);
-    *saved = (UnitForward){.wrapper = "own_fsdp",
-                           .unit = unit,
-                           .before_backward = before_backward,
-                           .after_backward = after_backward};
-    Error err = {0};
-    Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
-    identities_exposed(tape, saved, phase, before_forward(unit, &err), &err);
-    if (tape->error.status != STATUS_OK) return NULL;
-    x = identities_enter(tape, x, saved);
-    self->state = unit->state;
-    Tensor *y = unit->forward(self, tape, x);
-    self->state = unit;
-    y = identities_leave(tape, y, saved);
-    if (!y) return NULL;
-    phase = profile_enter(tape->profile, PHASE_EXPOSED);
-    identities_exposed(tape, saved, phase, after_forward(unit, tape->recording, &err), &err);
-    return tape->error.status == STATUS_OK ? y : NULL;
+    const OwnUnit *unit = self->state;
+    return identities_forward(self, tape, x, &CALLS, &unit->own);
 }
 
 // ---- opening and closing ------------------------------------------------------------------------
@@ -157,8 +144,7 @@ static void add_unit(OwnUnits *all, Module *root, Module *module) {
     *unit = (OwnUnit){.all = all,
                       .number = number,
                       .module = module,
-                      .forward = module->forward,
-                      .state = module->state};
+                      .own = {.forward = module->forward, .state = module->state}};
     snprintf(unit->name, sizeof unit->name, "%s %zu", module->type, number);
     all->listed[number] = (OwnFsdpUnit){unit->name, parameters};
     module->forward = forward;
@@ -184,8 +170,8 @@ void own_units_close(OwnUnits *units) {
     if (!units) return;
     if (units->self) units->file->close(units->self);
     for (size_t i = 0; i < units->count; i++) {
-        units->units[i].module->forward = units->units[i].forward;
-        units->units[i].module->state = units->units[i].state;
+        units->units[i].module->forward = units->units[i].own.forward;
+        units->units[i].module->state = units->units[i].own.state;
         named_tensors_free(&units->listed[i].parameters);
     }
     free(units->units);

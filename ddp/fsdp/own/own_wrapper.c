@@ -80,40 +80,16 @@ static int sync_buffers(Strategy *self, Error *err) {
     return sync_state_run(&own_of(self)->buffers, 0, err);
 }
 
-static int save_state(Job *self, const Optimizer *optimizer, SafeTensors *state, Error *err) {
-    const Strategy *strategy = self->strategy;
-    return collect_shards(strategy->model, own_of(strategy)->group, FSDP_STATE, optimizer, state,
-                          err);
-}
-
-static int gather_gradients(Job *self, SafeTensors *gradients, Error *err) {
-    const Strategy *strategy = self->strategy;
-    return collect_shards(strategy->model, own_of(strategy)->group, FSDP_GRADIENTS, NULL, gradients,
-                          err);
-}
-
-static const char *unrecordable(const Job *self) {
-    (void)self;
-    return "own_fsdp";
-}
-
 static Job *job_own(Module *wrapper, const FsdpOptions *fsdp, Device *device, Sampler *sampler,
                     const Rendezvous *me) {
     OwnWrapper *own = wrapper->state;
     Module *model = wrapper->children[0];
     Strategy *strategy = strategy_ranks(model, wrapper, own->group, device, sampler);
     strategy->global_mean = fsdp->config.global_normalization;
-    strategy->collective_forward = true;
     strategy->hold_gradients = hold_gradients;
     strategy->finish_backward = finish_backward;
     strategy->sync_buffers = sync_buffers;
-    Job *job = job_ranks(strategy, me);
-    job->name = "fsdp";
-    job->sharding = sharded_optimizer(&own->optimizer, model, own->group);
-    job->save_state = save_state;
-    job->gather_gradients = gather_gradients;
-    job->unrecordable = unrecordable;
-    return job;
+    return job_sharded(strategy, sharded_optimizer(&own->optimizer, model, own->group), me);
 }
 
 // ---- the program --------------------------------------------------------------------------------
