@@ -12,19 +12,22 @@ enum { STATES = 2 };
 
 // ---- the optimizer ------------------------------------------------------------------------------
 
-// OptimizerSharding.apply: every shard is a whole parameter to the optimizer.
+// The functions of OptimizerSharding have no status. A failure is the group's, whose next collective
+// returns it.
+
+// Every shard is a whole parameter to the optimizer.
 static void apply(void *state) {
-    ShardedOptimizer *self = state;
-    if (self->ahead && self->ahead->now.count > 0 && self->error.status == STATUS_OK)
-        (void)ahead_step(self->ahead, &self->error);
+    const ShardedOptimizer *self = state;
+    if (self->ahead && self->ahead->now.count > 0)
+        ahead_step(self->ahead);
     else
         optimizer_apply(self->sharding.optimizer);
 }
 
 static void add_up(void *state, int64_t *values, size_t count) {
-    ShardedOptimizer *self = state;
-    if (self->error.status == STATUS_OK)
-        (void)pg_run(self->group, pg_all_reduce(values, count, PG_I64, PG_SUM), &self->error);
+    const ShardedOptimizer *self = state;
+    Error ignored = {0};
+    (void)pg_run(self->group, pg_all_reduce(values, count, PG_I64, PG_SUM), &ignored);
 }
 
 OptimizerSharding *sharded_optimizer(ShardedOptimizer *self, Module *root, ProcessGroup *group) {

@@ -13,7 +13,6 @@ typedef struct ShardedOptimizer {
     OptimizerSharding sharding;
     OptimizerPart *parts; // [parameters] of `sharding`: all elements of each shard; NULL: not open
     struct Fsdp *ahead;   // the model whose step gathers for the next forward; NULL: none
-    Error error;          // of a sum, whose function has no status
 } ShardedOptimizer;
 
 // Returns self->sharding for the shards of `root`. Returned again by further calls.

@@ -152,7 +152,7 @@ void moves_drop(Fsdp *fsdp);
 extern const UnitCalls AHEAD_CALLS; // around a unit's forward and backward
 // An optimizer's step, which starts the first gathers of the next forward as soon as it has updated
 // their units. Precondition: a forward has run.
-int ahead_step(Fsdp *fsdp, Error *err);
+void ahead_step(Fsdp *fsdp);
 
 // ---- fully_shard.c ----------------------------------------------------------------------------
 

@@ -14,10 +14,8 @@
 #include "ddp/fsdp/fsdp_internal.h"
 
 static void append(FsdpOrder *order, FsdpUnit *unit) {
-    if (order->count == order->capacity) {
-        order->capacity = order->capacity ? 2 * order->capacity : 64;
-        order->units = memory_grow(order->units, order->capacity, sizeof(FsdpUnit *));
-    }
+    if (order->count == order->capacity)
+        order->units = memory_grow(order->units, ++order->capacity, sizeof(FsdpUnit *));
     order->units[order->count++] = unit;
 }
 
@@ -37,10 +35,8 @@ static void begin_order(Fsdp *fsdp) {
 static int before_forward(UnitForward *self, Error *err) {
     FsdpUnit *unit = self->unit;
     Fsdp *fsdp = unit->fsdp;
-    const Error *failed = &fsdp->optimizer.error;
-    if (tape_error(self->tape, err) != 0)
-        return -1; // ranks may still read what a gather would write
-    if (failed->status != STATUS_OK) return error_set(err, failed->status, "%s", failed->message);
+    // After an error other ranks may still read what a gather would write.
+    if (tape_error(self->tape, err) != 0 || pg_check_sound(fsdp->group, err) != 0) return -1;
     if (memory_open(fsdp, err) != 0) return -1;
     if (unit == fsdp->root) begin_order(fsdp);
     append(&fsdp->now, unit);
@@ -126,11 +122,11 @@ static void apply_to(Fsdp *fsdp, const FsdpUnit *second, bool others) {
 }
 
 // `now` is the order of the last forward. Nothing is reduced between a step and a backward.
-int ahead_step(Fsdp *fsdp, Error *err) {
+void ahead_step(Fsdp *fsdp) {
+    Error ignored = {0}; // the group's: the next gather returns it, too
     FsdpUnit *second = fsdp->now.count > 1 ? fsdp->now.units[1] : fsdp->root;
     apply_to(fsdp, second, false);
-    const int failed = unit_start_gather(fsdp->root, false, err) != 0 ||
-                       (second != fsdp->root && unit_start_gather(second, true, err) != 0);
+    if (unit_start_gather(fsdp->root, false, &ignored) == 0 && second != fsdp->root)
+        (void)unit_start_gather(second, true, &ignored);
     apply_to(fsdp, second, true);
-    return failed ? -1 : 0;
 }

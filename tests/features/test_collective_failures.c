@@ -8,6 +8,7 @@
 #include "tests/rigs/ddp_toy.h"
 
 #include "common/base/memory.h"
+#include "common/nn/clip.h"
 #include "common/tensor_files/safetensors.h"
 #include "ddp/features/comm_hooks.h"
 #include "ddp/features/join_ddp.h"
@@ -90,6 +91,7 @@ typedef enum Feature {
     JOIN_THROWS,
     FULLY_SHARD, // in place of DistributedDataParallel
     FULLY_SHARD_BLOCKING,
+    FULLY_SHARD_EARLY, // a step gathers, too
     FEATURES
 } Feature;
 
@@ -106,6 +108,7 @@ typedef struct Training {
     PowerSgd *power;
     PostLocalSgd local;
     Optimizer *optimizer;
+    GradClip *clip;
     Join *join;
     bool saves; // what the hook carries
 } Training;
@@ -208,14 +211,17 @@ static void expect_whole_or_shards(Rig *rig) {
 static int train_sharded(Training *t, Error *err) {
     Rig *rig = &t->rig;
     FsdpConfig config = fsdp_config_default();
-    config.overlap = t->feature == FULLY_SHARD;
+    config.overlap = t->feature != FULLY_SHARD_BLOCKING;
+    config.unshard_in_step = t->feature == FULLY_SHARD_EARLY;
     rig->model = test_model("branches", 3, rig->device);
     module_add(rig->model, "bn", layer_batch_norm(rig->device, CLASSES)); // has buffers
     for (int i = 0; i < 2; i++)
         if (fully_shard(rig->model->children[i], rig->group, &config, err) != 0) return -1;
     if (fully_shard(rig->model, rig->group, &config, err) != 0) return -1;
-    const OptimizerConfig sgd = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
+    const OptimizerConfig sgd = {
+        .kind = OPTIMIZER_SGD, .momentum = 0.9, .sharding = fsdp_sharding(rig->model)};
     t->optimizer = optimizer_create(rig->model, &sgd);
+    t->clip = grad_clip_open(&t->optimizer->parameters, sgd.sharding);
     for (int step = 0; step < STEPS; step++) {
         rig->model->config[0] = (size_t)step % 2;
         module_zero_grad(rig->model);
@@ -223,6 +229,7 @@ static int train_sharded(Training *t, Error *err) {
         expect_whole_or_shards(rig);
         if (failed) return -1;
         if (fsdp_finish_backward(rig->model, NULL, err) != 0) return -1;
+        grad_clip(t->clip, 0.1);
         optimizer_step(t->optimizer, 0.01);
     }
     SafeTensors content = {0};
@@ -257,6 +264,7 @@ static int train(Training *t, Error *err) {
 
 static void close_training(Training *t) {
     if (t->join) join_abandon(t->join);
+    grad_clip_close(t->clip);
     optimizer_close(t->optimizer);
     power_sgd_close(t->power);
     rig_close(&t->rig);

@@ -62,17 +62,17 @@ paste -sd ' ' moved.txt | awk '{ off = $2 - $4 - 2 * 2 * 2 * 12 * 64 * 64; exit 
     fail "bytes moved by fully_shard, in bf16: $(paste -sd ' ' moved.txt)"
 
 # --- Units: each layer whose parameters are its own, each block, or the root alone. A rank of two gathers half of each.
-units() { # --units, BYTES...
+units() { # --units, UNIT BYTES...
     run "--units $1" "$bin/ddprun" --nproc-per-node 2 "$bin/train_fsdp" --model gpt --layers 1 --heads 2 --embedding 32 --context 16 \
         --global-batch 4 --units "$1" --steps 1 --no-eval --trace trace.json
     found=$(grep -o '"all_gather", "pid": 0.*"bucket": [0-9]*, "bytes": [0-9]*' trace.json |
-        sed 's/.*"bucket": \([0-9]*\), "bytes": \([0-9]*\)/\1 \2/' | sort -nu | cut -d ' ' -f 2 | paste -sd ' ')
+        sed 's/.*"bucket": \([0-9]*\), "bytes": \([0-9]*\)/\1 \2/' | sort -nu | paste -sd ' ')
     [ "$found" = "$2" ] || fail "--units $1 gathers $found"
 }
 norm=$((2 * 32 * 4 / 2)) embeddings=$(((74 + 16) * 32 * 4 / 2)) block=$(((12 * 32 * 32 + 13 * 32) * 4 / 2))
-units layers "$norm $((33 * 96 * 4 / 2)) $((33 * 32 * 4 / 2)) $norm $((33 * 128 * 4 / 2)) $((129 * 32 * 4 / 2)) $norm $embeddings"
-units blocks "$block $((norm + embeddings))"
-units root "$((block + norm + embeddings))"
+units layers "0 $norm 1 $((33 * 96 * 4 / 2)) 2 $((33 * 32 * 4 / 2)) 3 $norm 4 $((33 * 128 * 4 / 2)) 5 $((129 * 32 * 4 / 2)) 6 $norm 7 $embeddings"
+units blocks "0 $block 1 $((norm + embeddings))"
+units root "0 $((block + norm + embeddings))"
 
 # --- fp16: all ranks skip a step if one of them finds an overflow in its shard
 

@@ -22,7 +22,7 @@ data() { # FOLDER TRAIN TEST [PIXELS [LABELS]]
     labels "$3" abcdefghij >"$1/t10k-labels-idx1-ubyte"
 }
 
-job() { "$bin/ddprun" --nproc-per-node 3 sh -c 'cd "$RANK" && exec "$0" "$@"' "$bin/train_ddp" --data data --global-batch 12 "$@"; }
+job() { "$bin/ddprun" --nproc-per-node 3 sh -c 'cd "$RANK" && exec "$0" "$@"' "$bin/${program:-train_ddp}" --data data --global-batch 12 "$@"; }
 differs() { # 'part of the message' OPTIONS...: the job ends with 2, and every rank has these words
     checks=$((checks + 1))
     words=$1 status=0
@@ -47,8 +47,10 @@ differs '--data data: rank 2 does not see the same contents of the training samp
 data 2/data 60 20
 height=6
 data 1/data 60 20
-differs '--data data: rank 1 does not see the same height of training samples as rank 0: 6, not 4'
-height=
+for program in train_ddp train_fsdp; do
+    differs '--data data: rank 1 does not see the same height of training samples as rank 0: 6, not 4'
+done
+height= program=
 data 1/data 60 20
 
 # ---- checkpoints -------------------------------------------------------------------------------------------

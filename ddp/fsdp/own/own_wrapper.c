@@ -29,8 +29,6 @@ static OwnWrapper *own_of(const Strategy *strategy) {
 // ---- the wrapper --------------------------------------------------------------------------------
 
 static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
-    const Error *failed = &((const OwnWrapper *)self->state)->optimizer.error;
-    if (failed->status != STATUS_OK) return tape_fail(tape, "own_fsdp", "%s", failed->message);
     return module_forward(self->children[0], tape, x);
 }
 

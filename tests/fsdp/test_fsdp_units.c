@@ -1,0 +1,443 @@
+/* test_fsdp_units.c: which units of fully_shard are whole when: at most two besides the root, at
+ * every node of a step; which gathers are in flight, also where a prediction is wrong or a forward
+ * fails; and the memory that the units share.
+ */
+#include "tests/rigs/check.h"
+#include "tests/rigs/ranks.h"
+
+#include "tests/rigs/ddp_models.h"
+#include "tests/rigs/ddp_toy.h"
+
+#include "ddp/fsdp/fsdp_internal.h"
+#include "ddp/fsdp/fully_shard.h"
+
+static const OptimizerConfig ADAMW = {
+    .kind = OPTIMIZER_ADAMW, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+
+// ---- the units ----------------------------------------------------------------------------------
+
+static void expect_whole(Rig *rig, const char *when, unsigned wanted) {
+    const Fsdp *fsdp = fsdp_of(rig->model);
+    for (size_t i = 0; i < fsdp->count; i++)
+        if ((fsdp->units[i]->weights != NULL) != (wanted >> i & 1))
+            problem(rig->outcome, "%s: unit %zu is %s", when, i,
+                    fsdp->units[i]->weights ? "whole" : "sharded");
+}
+
+static void evaluate(Rig *rig) {
+    Tape *tape = tape_create(rig->device, NULL);
+    tape->recording = tape->training = false;
+    EXPECT(test_loss(tape, rig->model, 0, 0, 2, 1) != NULL);
+    tape_close(tape);
+}
+
+static size_t whole_lines(size_t floats) {
+    return (floats + 15) / 16 * 16;
+}
+
+// The memory of all units is that of the largest, the head, but the root. A frozen one reduces
+// nothing.
+static void expect_rooms(Rig *rig, bool frozen) {
+    const Fsdp *fsdp = fsdp_of(rig->model);
+    const size_t world = (size_t)rig->world, rows = (CLASSES + world - 1) / world;
+    const size_t weight = rows * IMAGE, bias = (IMAGE + world - 1) / world;
+    EXPECT(fsdp->slot_floats == whole_lines(world * weight) + whole_lines(world * rows));
+    EXPECT(fsdp->gather_room == whole_lines(weight + rows));
+    EXPECT(fsdp->reduce_room == (frozen ? bias : weight + rows));
+}
+
+// The weight that two layers share belongs to the root, the encoder's bias to the encoder. After a
+// recorded forward only the root is whole, by default, also after an evaluation that follows.
+static void look_at_units(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    static const unsigned WHOLE[] = {4, 7, 0}; // by FsdpReshard: bit i is unit i, the last the root
+    const FsdpReshard reshard = *(const FsdpReshard *)argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    FsdpConfig config = fsdp_config_default();
+    config.reshard_after_forward = reshard;
+    const bool frozen = reshard == FSDP_RESHARD_NEVER;
+    rig->model = tied_model(rig->device, 3);
+    for (int i = 0; i < 2; i++)
+        module_parameter(module_child(rig->model, "head"), i)->requires_grad = !frozen;
+    const char *const units[] = {"encoder", "head"};
+    for (int i = 0; i < 2; i++)
+        EXPECT(fully_shard(module_child(rig->model, units[i]), group, &config, NULL) == 0);
+    EXPECT(fully_shard(rig->model, group, &config, NULL) == 0);
+    const Fsdp *fsdp = fsdp_of(rig->model);
+    EXPECT(fsdp->count == 3);
+    EXPECT(fsdp->units[0]->count == 1);
+    EXPECT(fsdp->units[0]->parameters[0].tensor ==
+           module_parameter(module_child(rig->model, "encoder"), 1));
+    EXPECT(fsdp->units[2] == fsdp->root && fsdp->root->count == 2);
+    const size_t c = (IMAGE + (size_t)rig->world - 1) / (size_t)rig->world;
+    EXPECT(fsdp->units[2]->shard_floats == c * IMAGE + c); // the weight, decoder's bias
+    EXPECT(fsdp_group(rig->model) == group);
+
+    evaluate(rig);
+    expect_whole(rig, "after an evaluation", 0);
+    expect_rooms(rig, frozen);
+    Tensor *loss = test_loss(rig->tape, rig->model, 0, 0, 2, 1);
+    expect_whole(rig, "after a forward", WHOLE[reshard]);
+    evaluate(rig);
+    expect_whole(rig, "after an evaluation between forward and backward", WHOLE[reshard]);
+    EXPECT(loss && tape_backward(rig->tape, loss, NULL) == 0);
+    EXPECT(fsdp_finish_backward(rig->model, NULL, NULL) == 0);
+    expect_whole(rig, "after a backward", 0);
+    for (size_t i = 0; i < 3; i++) EXPECT(fsdp->units[i]->number == i); // in traces
+
+    SafeTensors content;
+    EXPECT(fsdp_collect(rig->model, FSDP_GRADIENTS, NULL, &content, NULL) == 0);
+    EXPECT(content.count == (rig->rank == 0 ? frozen ? 3 : 5 : 0));
+    const SafeEntry *entry = safetensors_find(&content, "model/encoder.weight");
+    EXPECT((entry != NULL) == (rig->rank == 0));
+    EXPECT(!entry || (entry->shape[0] == IMAGE && entry->bytes == sizeof(float) * IMAGE * IMAGE));
+    safetensors_free(&content);
+    tape_reset(rig->tape); // of this forward no backward follows
+    EXPECT(test_loss(rig->tape, rig->model, 0, 0, 2, 1) != NULL);
+    rig_close(rig);
+}
+
+static void units_take_what_is_left(void **state) {
+    (void)state;
+    static const FsdpReshard how[] = {FSDP_RESHARD_DEFAULT, FSDP_RESHARD_NEVER,
+                                      FSDP_RESHARD_ALWAYS};
+    for (int i = 0; i < 3; i++)
+        for (int world = 1; world <= 3; world++)
+            play_ranks(AS_THREADS, world, 60, look_at_units, &how[i], NULL);
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+enum { LAYERS = 8, WIDTH = 128, UNIT = WIDTH * (WIDTH + 1) };
+
+typedef struct Watch { // of the device's account, at every node
+    Rig *rig;
+    const Fsdp *fsdp;
+    size_t most;            // bytes
+    size_t ahead, reducing; // looks at which a gather, a reduction was pending
+    void (*original[64])(Tape *, TapeNode *);
+    size_t nodes;
+} Watch;
+
+static _Thread_local Watch *watching; // TapeNode.backward has no context
+
+static void look(void) {
+    const Rig *rig = watching->rig;
+    if (rig->device->bytes > watching->most) watching->most = rig->device->bytes;
+    watching->ahead += watching->fsdp->gathering.unit != NULL;
+    watching->reducing += watching->fsdp->reducing.unit != NULL;
+}
+
+static void watched_backward(Tape *tape, TapeNode *node) {
+    look();
+    watching->original[node - tape->nodes](tape, node);
+    look();
+}
+
+static Tensor *probe_forward(Module *self, Tape *tape, Tensor *x) {
+    (void)self, (void)tape;
+    look();
+    return x;
+}
+
+static Module *deep_model(Device *device) {
+    Module *model = layer_sequential("Deep");
+    char name[MODULE_NAME];
+    module_add(model, "in", layer_linear(device, IMAGE, WIDTH));
+    for (int i = 0; i < LAYERS; i++) {
+        snprintf(name, sizeof name, "fc%d", i);
+        Module *block = module_add(model, name, layer_sequential("Probed"));
+        module_add(block, "probe", module_create("Probe", probe_forward));
+        module_add(block, "fc", layer_linear(device, WIDTH, WIDTH));
+        module_add(block, "probe2", module_create("Probe", probe_forward));
+    }
+    module_add(model, "out", layer_linear(device, WIDTH, CLASSES));
+    module_initialize(model, 5);
+    return model;
+}
+
+static void watched_step(Rig *rig, Watch *watch) {
+    Error *err = &rig->outcome->error;
+    Tape *tape = rig->tape;
+    const float ones[IMAGE] = {1};
+    const int64_t label = 3;
+    tape_reset(tape);
+    module_zero_grad(rig->model);
+    Tensor *x = tape_input(tape, DTYPE_F32, 2, (size_t[]){1, IMAGE}, ones);
+    Tensor *y = module_forward(rig->model, tape, x);
+    Tensor *target = tape_input(tape, DTYPE_I64, 1, (size_t[]){1}, &label);
+    Tensor *loss = op_cross_entropy(tape, y, target, 1);
+    CHECK(tape->count < 64, "%zu nodes", tape->count);
+    for (size_t i = 0; i < tape->count; i++) {
+        watch->original[i] = tape->nodes[i].backward;
+        tape->nodes[i].backward = watched_backward;
+    }
+    EXPECT(loss && tape_backward(tape, loss, err) == 0);
+    EXPECT(fsdp_finish_backward(rig->model, NULL, err) == 0);
+}
+
+// A step starts the gathers of the root and of the first unit, in that order.
+static void expect_first_gathers(Rig *rig, const Fsdp *fsdp, const FsdpConfig *config) {
+    const bool starts = config->overlap && config->unshard_in_step;
+    EXPECT(fsdp->gathering.unit == (starts ? fsdp->root : NULL));
+    EXPECT(fsdp->second.unit == (starts ? fsdp->units[0] : NULL));
+    EXPECT(!starts || fsdp->gathering.memory != fsdp->second.memory);
+}
+
+// Besides its shards the device has the root's whole weights and gradients, and of two units the
+// weights and of two the gradients; each of the eight units is gathered while another computes.
+static void read_account(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const bool overlaps = *(const bool *)argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    Watch watch = {.rig = rig};
+    watching = &watch;
+    FsdpConfig config = fsdp_config_default();
+    if (!overlaps) config.overlap = false;
+    config.unshard_in_step = pg_size(group) == 3;
+    rig->model = deep_model(rig->device);
+    for (int i = 1; i <= LAYERS; i++)
+        EXPECT(fully_shard(rig->model->children[i], group, &config, &outcome->error) == 0);
+    EXPECT(fully_shard(rig->model, group, &config, &outcome->error) == 0);
+    watch.fsdp = fsdp_of(rig->model);
+    OptimizerConfig sharded = ADAMW;
+    sharded.sharding = fsdp_sharding(rig->model);
+    Optimizer *optimizer = optimizer_create(rig->model, &sharded);
+    const size_t shards = rig->device->bytes, root = IMAGE * WIDTH + WIDTH + WIDTH * CLASSES + 10;
+    for (int step = 0; step < 3; step++) {
+        watch.ahead = watch.reducing = 0;
+        watched_step(rig, &watch);
+        EXPECT(!watch.fsdp->second.unit);
+        optimizer_step(optimizer, 0.01);
+        expect_first_gathers(rig, watch.fsdp, &config);
+    }
+    const size_t units = 4 * UNIT, arena = (1 << 14) + UNIT / 8; // one block of activations
+    const size_t limit = (2 * root + units + arena) * sizeof(float);
+    if (watch.most - shards > limit || watch.most - shards < limit / 2)
+        problem(outcome, "%zu bytes besides the shards, not %zu", watch.most - shards, limit);
+    // Forward: the 2 probes of each unit but the last. Backward: 7 looks from the loss to the last
+    // unit, whose gather the end of forward starts, then 6 for each unit whose weights arrive
+    // during another's 3 nodes.
+    const size_t ahead = overlaps ? 2 * (LAYERS - 1) + 7 + 6 * (LAYERS - 1) : 0;
+    if (watch.ahead != ahead)
+        problem(outcome, "a gather was pending at %zu looks, not %zu", watch.ahead, ahead);
+    // From the look after the last unit's reduce_scatter to the end of backward: the 6 of each unit
+    // before it, and 2 around the first layer, which is the root's.
+    const size_t reducing = overlaps ? 1 + 6 * (LAYERS - 1) + 2 : 0;
+    if (watch.reducing != reducing)
+        problem(outcome, "a reduction was pending at %zu looks, not %zu", watch.reducing, reducing);
+    EXPECT(rig->device->bytes <= watch.most);
+    optimizer_close(optimizer);
+    rig_close(rig);
+}
+
+static void two_units_are_whole(void **state) {
+    (void)state;
+    const bool overlaps[] = {true, false};
+    for (int i = 0; i < 2; i++)
+        for (int world = 2; world <= 3; world++)
+            play_ranks(AS_THREADS, world, 60, read_account, &overlaps[i], NULL);
+}
+
+// The first tasks are units, which a step gathers.
+static Optimizer *shard_toy(Rig *rig, int units) {
+    FsdpConfig config = fsdp_config_default();
+    config.unshard_in_step = true;
+    rig->model = toy_model(rig->device, 3, 1);
+    for (int i = 0; i < units; i++)
+        EXPECT(fully_shard(rig->model->children[i], rig->group, &config, NULL) == 0);
+    EXPECT(fully_shard(rig->model, rig->group, &config, NULL) == 0);
+    OptimizerConfig sharded = ADAMW;
+    sharded.sharding = fsdp_sharding(rig->model);
+    return optimizer_create(rig->model, &sharded);
+}
+
+// The output of the model for these factors, or of its child 1 for the second; no gradients.
+static float output_of(Rig *rig, Module *module, const float *factors) {
+    rig->tape->recording = false;
+    tape_reset(rig->tape);
+    const bool whole = module == rig->model;
+    Tensor *x = tape_input(rig->tape, DTYPE_F32, 1, (size_t[]){whole ? 3 : 1},
+                           whole ? factors : &factors[1]);
+    const Tensor *y = module_forward(module, rig->tape, x);
+    EXPECT(tape_error(rig->tape, &rig->outcome->error) == 0);
+    rig->tape->recording = true;
+    return y ? tensor_f32(y)[0] : NAN;
+}
+
+// Gathers that a step has started and the next forward does not use: of the first unit, where
+// forward uses the second unit only, enters it without the root, or uses no unit.
+static void mispredict(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    Rig self = rig_open(group, outcome), *rig = &self;
+    Error *err = &outcome->error;
+    (void)argument;
+    static const float all[] = {4, -8, 12}, second[] = {0, -8, 12}, none[] = {0, 0, 12};
+    Optimizer *optimizer = shard_toy(rig, 2);
+    const Fsdp *fsdp = fsdp_of(rig->model);
+    for (int turn = 0; turn < 2; turn++) {
+        Module *module = turn == 0 ? rig->model : rig->model->children[1];
+        EXPECT(toy_backward(rig, rig->model, all, err) == 0);
+        EXPECT(fsdp_finish_backward(rig->model, NULL, err) == 0);
+        optimizer_step(optimizer, 0.01);
+        EXPECT(fsdp->second.unit && fsdp->second.unit->module == rig->model->children[0]);
+        const float ahead = output_of(rig, module, second);
+        for (int i = 0; i < 70; i++) EXPECT(ahead == output_of(rig, module, second));
+    }
+    EXPECT(toy_backward(rig, rig->model, all, err) == 0);
+    EXPECT(fsdp_finish_backward(rig->model, NULL, err) == 0);
+    optimizer_step(optimizer, 0.01);
+    EXPECT(toy_backward(rig, rig->model, none, err) == 0);
+    EXPECT(fsdp_finish_backward(rig->model, NULL, err) == 0);
+    EXPECT(!fsdp->gathering.unit || fsdp->gathering.memory != fsdp->leaving);
+    optimizer_close(optimizer);
+    rig_close(rig);
+}
+
+static void unused_gathers_are_dropped(void **state) {
+    (void)state;
+    for (int world = 1; world <= 3; world++)
+        play_ranks(AS_THREADS, world, 60, mispredict, NULL, NULL);
+}
+
+// A step gathers the root and the unit that the forward entered after it, if there is one; a step
+// before the first forward gathers nothing.
+static void step_first(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const int units = *(const int *)argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    Error *err = &outcome->error;
+    Optimizer *optimizer = shard_toy(rig, units);
+    const Fsdp *fsdp = fsdp_of(rig->model);
+    optimizer_step(optimizer, 0.01);
+    EXPECT(!fsdp->gathering.unit);
+    EXPECT(fsdp_sharding(rig->model)->optimizer == optimizer); // it is made once
+    EXPECT(toy_backward(rig, rig->model, (const float[]){4, -8, 12}, err) == 0);
+    EXPECT(fsdp_finish_backward(rig->model, NULL, err) == 0);
+    optimizer_step(optimizer, 0.01);
+    EXPECT(fsdp->gathering.unit == fsdp->root);
+    EXPECT(fsdp->second.unit == (units > 0 ? fsdp->units[0] : NULL));
+    optimizer_close(optimizer);
+    rig_close(rig);
+}
+
+static void a_step_gathers_the_first_units(void **state) {
+    (void)state;
+    for (int units = 0; units < 3; units++) play_ranks(AS_THREADS, 2, 60, step_first, &units, NULL);
+}
+
+static Tensor *broken_forward(Module *self, Tape *tape, Tensor *x) {
+    x = op_flatten(tape, x);
+    (void)module_forward(self->children[0], tape, x);
+    (void)tape_fail(tape, "broken", "as told");
+    return module_forward(self->children[1], tape, x);
+}
+
+// After an error on the tape nothing is gathered, neither for the rest of the forward nor for the
+// backward.
+static void fail_forward(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const FsdpConfig config = fsdp_config_default();
+    (void)argument;
+    rig->model = test_model("branches", 3, rig->device);
+    rig->model->forward = broken_forward;
+    for (int i = 0; i < 2; i++)
+        EXPECT(fully_shard(rig->model->children[i], group, &config, NULL) == 0);
+    EXPECT(fully_shard(rig->model, group, &config, NULL) == 0);
+    uint64_t before = 0;
+    for (int i = 0; i < 2; i++) { // the first one allocates, too
+        before = pg_sequence(group);
+        tape_reset(rig->tape);
+        EXPECT(test_loss(rig->tape, rig->model, 0, 0, 2, 1) == NULL);
+        EXPECT(tape_error(rig->tape, &outcome->error) != 0);
+        EXPECT(strstr(outcome->error.message, "as told"));
+        expect_whole(rig, "after a forward that failed", 0);
+    }
+    EXPECT(pg_sequence(group) == before + 1); // unit 0's gather; the root has no parameter
+    rig_close(rig);
+}
+
+static void a_failed_forward_gathers_no_further(void **state) {
+    (void)state;
+    play_ranks(AS_THREADS, 2, 60, fail_forward, NULL, NULL);
+}
+
+// ---- memory of its own --------------------------------------------------------------------------
+
+static void note_closed(Module *self) {
+    ++*(int *)self->state;
+}
+
+// Shards are on config.device with the module's values, buffers, too; then the module has no other
+// memory. Closing it runs the modules' own destroy.
+static void move_to(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    Rig self = rig_open(group, outcome), *rig = &self;
+    (void)argument;
+    Device *other = device_open("cpu:6", NULL);
+    FsdpConfig config = fsdp_config_default();
+    config.device = other;
+    Module *plain = test_model("convnet", 3, rig->device);
+    const size_t bytes = rig->device->bytes;
+    Module *model = test_model("convnet", 3, rig->device), *child = model->children[0];
+    int closed = 0;
+    model->state = child->state = &closed;
+    model->destroy = child->destroy = note_closed;
+    EXPECT(fully_shard(child, group, &config, NULL) == 0);
+    EXPECT(fully_shard(model, group, &config, NULL) == 0);
+    EXPECT(rig->device->bytes == bytes);
+    NamedTensors wanted = module_tensors(plain, MODULE_STATE);
+    NamedTensors moved = module_tensors(model, MODULE_STATE);
+    for (size_t i = 0; i < moved.count; i++) {
+        const Tensor *from = wanted.items[i].tensor, *to = moved.items[i].tensor;
+        const size_t skipped = to->shard ? tensor_first(to) * sizeof(float) : 0;
+        EXPECT(to->device == other);
+        EXPECT(memcmp((const char *)from->data + skipped, to->data, tensor_bytes(to)) == 0);
+    }
+    named_tensors_free(&wanted);
+    named_tensors_free(&moved);
+    module_close(model);
+    EXPECT(closed == 2);
+    device_close(other); // CHECKs that every byte came back
+    rig->model = plain;
+    rig_close(rig);
+}
+
+static void shards_are_on_the_device_of_the_config(void **state) {
+    (void)state;
+    for (int world = 1; world <= 3; world++) play_ranks(AS_THREADS, world, 60, move_to, NULL, NULL);
+}
+
+// A root without units inside, of more than 1 MiB a rank, is gathered and reduced in two parts.
+static void move_in_parts(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    enum { ROOM = 1 << 18, IN = 600, OUT = 1024 };
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const FsdpConfig config = fsdp_config_default();
+    (void)argument;
+    rig->model = matrix_model(rig->device, IN, OUT, 1);
+    EXPECT(fully_shard(rig->model, group, &config, NULL) == 0);
+    const Fsdp *fsdp = fsdp_of(rig->model);
+    const Tensor *weight = &rig->model->parameters[0].tensor;
+    for (int i = 1; i < 3; i++) { // the first one allocates, the second one adds
+        const uint64_t before = pg_sequence(group);
+        EXPECT(matrix_backward(rig, rig->model, 1, IN, (float)(1 + rig->rank), 1, NULL) == 0);
+        EXPECT(fsdp->gather_room == ROOM && fsdp->reduce_room == ROOM);
+        EXPECT(fsdp_finish_backward(rig->model, NULL, NULL) == 0);
+        EXPECT(i == 1 || pg_sequence(group) == before + 4);
+        EXPECT(all_equal(weight->grad, tensor_count(weight), 1.5f * (float)i));
+    }
+    rig_close(rig);
+}
+
+static void a_large_root_moves_in_parts(void **state) {
+    (void)state;
+    play_ranks(AS_THREADS, 2, 60, move_in_parts, NULL, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(units_take_what_is_left),
+        cmocka_unit_test(two_units_are_whole),
+        cmocka_unit_test(unused_gathers_are_dropped),
+        cmocka_unit_test(a_step_gathers_the_first_units),
+        cmocka_unit_test(a_failed_forward_gathers_no_further),
+        cmocka_unit_test(shards_are_on_the_device_of_the_config),
+        cmocka_unit_test(a_large_root_moves_in_parts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
