@@ -219,7 +219,7 @@ static void read_account(ProcessGroup *group, const void *argument, Outcome *out
     const size_t ahead = overlaps ? 2 * (LAYERS - 1) + 7 + 6 * (LAYERS - 1) : 0;
     if (watch.ahead != ahead)
         problem(outcome, "a gather was pending at %zu looks, not %zu", watch.ahead, ahead);
-    // From the look after the last unit's reduce_scatter to the end of backward: the 6 of each unit
+    // From the last unit's reduce_scatter to the end of backward: a look at its end, 6 of each unit
     // before it, and 2 around the first layer, which is the root's.
     const size_t reducing = overlaps ? 1 + 6 * (LAYERS - 1) + 2 : 0;
     if (watch.reducing != reducing)
