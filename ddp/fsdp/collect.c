@@ -12,8 +12,8 @@ enum { STATES = 2 };
 
 // ---- the optimizer ------------------------------------------------------------------------------
 
-// The functions of OptimizerSharding have no status. A failure is the group's, whose next collective
-// returns it.
+// The functions of OptimizerSharding have no status: a failure is the group's, whose next
+// collective returns it.
 
 // Every shard is a whole parameter to the optimizer.
 static void apply(void *state) {
