@@ -388,6 +388,31 @@ static void every_failure_of_mpi_ends_the_call(void **state) {
     assert_true(fails_at(1, "Iallreduce", 1, sum_fast));
 }
 
+// Only sums of floats and doubles, which MPI computes as we do, but for the order.
+static void fast_sums_are_those_that_mpi_has(void **state) {
+    (void)state;
+    static const struct Case {
+        PgType type;
+        ReduceOp op;
+        int calls;
+    } CASES[] = {{PG_F32, PG_SUM, 1}, {PG_F64, PG_AVG, 1}, {PG_F32, PG_MAX, 0}, {PG_F64, PG_MIN, 0},
+                 {PG_I32, PG_SUM, 0}, {PG_F16, PG_SUM, 0}, {PG_BF16, PG_SUM, 0}};
+    Error err = {0};
+    ProcessGroup *group = open_first(WORLD, -1);
+    assert_int_equal(pg_use_fast_sums(group, &err), 0);
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        const uint64_t before = pg_moved_bytes(group);
+        set_fault(me.rank, "Iallreduce", 0); // counts only
+        expect_success(group, pg_all_reduce(values, 1000, CASES[i].type, CASES[i].op));
+        assert_int_equal(fault.calls, CASES[i].calls);
+        if (CASES[i].calls) // a ring's
+            assert_int_equal(pg_moved_bytes(group) - before,
+                             2 * 1000 * pg_type_bytes(CASES[i].type) * (WORLD - 1) / WORLD);
+    }
+    fault.name = NULL;
+    close_group(group);
+}
+
 // ---- memory that cannot be mapped ---------------------------------------------------------------
 
 // Found out at the opening, it means that each rank is a host of its own; later, it is an error.
@@ -462,6 +487,7 @@ int main(void) {
         cmocka_unit_test(a_message_of_another_size),
         cmocka_unit_test(a_rank_that_gives_up_is_heard),
         cmocka_unit_test(every_failure_of_mpi_ends_the_call),
+        cmocka_unit_test(fast_sums_are_those_that_mpi_has),
         cmocka_unit_test(ranks_that_cannot_map_memory),
         cmocka_unit_test(every_broken_group_ends_the_process),
     };

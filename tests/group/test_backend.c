@@ -12,21 +12,22 @@
 #include "common/base/memory.h"
 #include "common/base/sync.h"
 #include "common/base/trace.h"
-#include "ddp/group/backend.h"
-#include "ddp/group/process_group.h"
+#include "ddp/group/group_internal.h"
 
 enum { TIMEOUT_S = 20, DIARY = 2000 };
 
-typedef struct Play { // the backend's state
-    pthread_mutex_t mutex;
-    char diary[DIARY]; // "run 1; abort: why; "
-    int fails_in;      // calls until run fails; 0: never
-    PgCall last;       // of run
+typedef struct Play {            // the backend's state
+    pthread_mutex_t mutex, gate; // gate: run waits for it
+    char diary[DIARY];           // "run 1; abort: why; "
+    int fails_in;                // calls until run fails; 0: never
+    PgCall last;                 // of run
     // Of a backend that enqueues: calls that run has left in flight, and what poll does with them.
     PgCall flying[8];
     int flying_count;
     bool poll_fails, holds; // holds: poll completes nothing
     int joined;
+    bool aborted;
+    PgWork *behind; // a call queued behind one that fails: not polled before it is done
 } Play;
 
 __attribute__((format(printf, 2, 3))) static void note(Play *play, const char *format, ...) {
@@ -48,6 +49,8 @@ static void diary_is(Play *play, const char *expected) {
 
 static int run(void *state, PgCall *call, uint64_t *moved, Error *err) {
     Play *play = state;
+    pthread_mutex_lock(&play->gate);
+    pthread_mutex_unlock(&play->gate);
     note(play, "run %llu; ", (unsigned long long)call->sequence);
     pthread_mutex_lock(&play->mutex);
     play->last = *call;
@@ -62,7 +65,16 @@ static int run(void *state, PgCall *call, uint64_t *moved, Error *err) {
 }
 
 static void abort_play(void *state, const char *message) {
+    ((Play *)state)->aborted = true; // by the thread that polls
     note(state, "abort: %s; ", message);
+}
+
+static void check_place(const Play *play) {
+    if (!play->aborted || !play->behind) return;
+    pthread_mutex_lock(&play->behind->group->mutex);
+    const bool done = play->behind->done;
+    pthread_mutex_unlock(&play->behind->group->mutex);
+    if (!done) note((Play *)play, "polled before failed calls were done; ");
 }
 
 static void close_play(void *state) {
@@ -88,6 +100,7 @@ static void join(void *state, PgCall *call) {
 static int poll(void *state, PgCall *done, bool *busy, Error *err) {
     Play *play = state;
     int status = 0;
+    check_place(play);
     pthread_mutex_lock(&play->mutex);
     if (play->poll_fails) {
         status = error_set(err, STATUS_FAILED, "the device is gone");
@@ -113,6 +126,7 @@ static const PgBackend QUEUED = {.name = "queue",
 static void play_open(Play *play) {
     *play = (Play){.fails_in = 0};
     pthread_mutex_init(&play->mutex, NULL);
+    pthread_mutex_init(&play->gate, NULL);
 }
 
 static ProcessGroup *open_group(Play *play, const PgBackend *backend, int size) {
@@ -365,6 +379,61 @@ static void the_pool_of_works_is_bounded(void **state) {
     pg_close(group);
 }
 
+// Calls that are queued behind one that fails have its error, and do not reach the backend; nor
+// does a poll, before they are done.
+static void calls_behind_a_failed_one_fail(void **state) {
+    (void)state;
+    for (int queued = 0; queued < 2; queued++) {
+        Play play;
+        PgWork *works[4];
+        ProcessGroup *group = open_group(&play, queued ? &QUEUED : &SIMPLE, 3);
+        Error err = {0};
+        play.fails_in = 2;
+        pthread_mutex_lock(&play.gate);
+        for (int w = 0; w < 4; w++) CHECK_OK(works[w] = pg_start(group, pg_barrier(), &err), err);
+        play.behind = works[3];
+        pthread_mutex_unlock(&play.gate);
+        for (int w = 0; w < 4; w++) {
+            uint64_t begin_ns, end_ns;
+            const int status = pg_work_wait(works[w], &begin_ns, &end_ns, &err);
+            if (w > 0) assert_int_equal(status, -1);
+            assert_true(begin_ns > 0);
+            if (w >= 2) assert_true(end_ns == begin_ns); // it never ran
+        }
+        assert_string_equal(err.message, "a cable is loose");
+        diary_is(&play, queued ? "issue; issue; issue; issue; run 1; run 2; abort: a cable is "
+                                 "loose; "
+                               : "run 1; run 2; abort: a cable is loose; ");
+        pg_close(group);
+    }
+}
+
+static uint64_t processor_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+// Its communication thread sleeps, also where it polls, and with calls in flight.
+static void an_idle_group_takes_no_processor(void **state) {
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        Play play;
+        Error err = {0};
+        ProcessGroup *group = open_group(&play, way ? &QUEUED : &SIMPLE, 3);
+        play.holds = way == 2;
+        PgWork *work = pg_start(group, pg_barrier(), &err);
+        assert_int_equal(pg_work_wait(work, NULL, NULL, &err), 0);
+        const uint64_t before = processor_ns();
+        nanosleep(&(struct timespec){.tv_nsec = 60000000}, NULL);
+        assert_true(processor_ns() - before < 30000000);
+        pthread_mutex_lock(&play.mutex);
+        play.holds = false;
+        pthread_mutex_unlock(&play.mutex);
+        pg_close(group);
+    }
+}
+
 // A backend that enqueues: each wait joins its call, which may still be in flight then.
 static void the_device_ends_calls_that_are_in_flight(void **state) {
     (void)state;
@@ -430,7 +499,9 @@ static void a_trace_has_each_call(void **state) {
         Collective sum = pg_all_reduce(x, 6, PG_F32, PG_SUM);
         assert_int_equal(pg_run(group, pg_broadcast(x, 5, PG_F32, 0), &err), 0);
         assert_int_equal(pg_totals(group).bucket_ns, 0);
+        const uint64_t before = clock_ns();
         assert_int_equal(pg_run(group, pg_of_bucket(sum, 3), &err), 0);
+        if (!queued) assert_in_range(pg_totals(group).bucket_ns, 1, clock_ns() - before);
         pg_close(group);
         char *path = temp_folder_path(state, "trace.json"), text[4096];
         assert_int_equal(trace_write(trace, path, &err), 0);
@@ -443,6 +514,8 @@ static void a_trace_has_each_call(void **state) {
         has(text, "\"bytes\": 20");
         has(text, "\"bytes\": 24");
         has(text, "\"bucket\": 3");
+        const char *ready = strstr(text, "bucket is ready");
+        assert_true(ready && !strstr(ready + 1, "bucket is ready")); // one, of the bucket
         trace_close(trace);
     }
 }
@@ -478,6 +551,8 @@ int main(void) {
         cmocka_unit_test(faults_in_the_arguments_break_the_group),
         cmocka_unit_test(a_monitored_barrier_has_its_own_timeout),
         cmocka_unit_test(the_pool_of_works_is_bounded),
+        cmocka_unit_test(calls_behind_a_failed_one_fail),
+        cmocka_unit_test(an_idle_group_takes_no_processor),
         cmocka_unit_test(the_device_ends_calls_that_are_in_flight),
         cmocka_unit_test(a_failure_of_the_device_breaks_the_group),
         cmocka_unit_test_setup_teardown(a_trace_has_each_call, temp_folder_make,

@@ -431,6 +431,7 @@ static void ring(ProcessGroup *group, size_t count, Outcome *outcome) {
     for (size_t i = 0; i < count; i++) out[i] = element(PG_F64, world, rank, i) + 0.5;
     Collective send = pg_send(out, count, PG_F64, next);
     Collective receive = pg_recv(in, count, PG_F64, before);
+    const uint64_t moved = pg_moved_bytes(group);
     if (pg_run(group, rank == 0 ? send : receive, &outcome->error) != 0 ||
         pg_run(group, rank == 0 ? receive : send, &outcome->error) != 0)
         problem(outcome, "ring of %zu: %s", count, outcome->error.message);
@@ -438,6 +439,8 @@ static void ring(ProcessGroup *group, size_t count, Outcome *outcome) {
         for (size_t i = 0; i < count; i++)
             if (in[i] != element(PG_F64, world, before, i) + 0.5)
                 problem(outcome, "ring of %zu: element %zu", count, i);
+    if (pg_moved_bytes(group) - moved != 2 * count * sizeof *in)
+        problem(outcome, "ring of %zu: moved %ju", count, (uintmax_t)pg_moved_bytes(group));
     free(in);
     free(out);
 }
