@@ -112,9 +112,9 @@ static void a_whole_model_with_all_columns(void **state) {
 // ---- the algorithm once more, in double ---------------------------------------------------------
 
 // Parameters whose gradients are given: of full rank, of fewer dimensions than columns travel, with
-// rows of zeros (an embedding's unused tokens), tiny, of three dimensions; a vector and a scalar's
-// worth, which travel whole.
-typedef enum Given { FULL, LOW_RANK, ZERO_ROWS, TINY, CUBE, VECTOR, GIVEN } Given;
+// rows of zeros (an embedding's unused tokens), tiny, nothing but zeros, of three dimensions; and a
+// vector, which travels whole.
+typedef enum Given { FULL, LOW_RANK, ZERO_ROWS, TINY, ZEROS, CUBE, VECTOR, GIVEN } Given;
 enum { ROUNDS = 6, COLUMNS = 2, WORLD = 2, LARGEST = 128 };
 
 static const struct {
@@ -122,7 +122,8 @@ static const struct {
     size_t shape[3], n, m;
 } SHAPES[GIVEN] = {
     [FULL] = {2, {12, 5}, 12, 5}, [LOW_RANK] = {2, {6, 9}, 6, 9}, [ZERO_ROWS] = {2, {8, 4}, 8, 4},
-    [TINY] = {2, {5, 11}, 5, 11}, [CUBE] = {3, {3, 2, 4}, 3, 8},  [VECTOR] = {1, {7}, 7, 1}};
+    [TINY] = {2, {5, 11}, 5, 11}, [ZEROS] = {2, {4, 6}, 4, 6},    [CUBE] = {3, {3, 2, 4}, 3, 8},
+    [VECTOR] = {1, {7}, 7, 1}};
 
 static double random_of(int step, int rank, int given, size_t i) {
     uint64_t salt = (uint64_t)((step * WORLD + rank) * GIVEN + given);
@@ -138,6 +139,8 @@ static float given_gradient(int step, int rank, Given given, size_t i) {
         return (float)(sign * rank_1);
     case ZERO_ROWS:
         return row % 4 == 0 ? 0 : (float)(sign * rank_1);
+    case ZEROS:
+        return 0;
     case TINY:
         return (float)(1e-15 * random_of(step, rank, (int)given, i));
     default:

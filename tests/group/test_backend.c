@@ -549,6 +549,9 @@ static int open_and_close_often(const char *unused) {
         if (pg_run(group, pg_barrier(), &err) != 0 || pg_write_flight(group, NULL, &err) != 0)
             return 1;
         pg_close(group);
+        // Nor does one whose pipe cannot be made leave anything.
+        const PgOptions options = {.timeout_s = TIMEOUT_S, .flight_pipe = "/dev/null/"};
+        if (pg_new(&SIMPLE, &play, 0, 3, &options, &err)) return 1;
     }
     return 0;
 }

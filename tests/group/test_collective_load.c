@@ -132,7 +132,7 @@ static void a_gather_played_out_takes_as_long(void **unused) {
 // ---- groups on a link ---------------------------------------------------------------------------
 
 enum { MANY = 250000 }; // 1 MB: 10 ms and more on the link
-static const LinkSpeed SLOW = {.bytes_per_s = 1e8, .latency_s = 5e-6};
+static const LinkSpeed SLOW = {.bytes_per_s = 1e8, .latency_s = 1e-3};
 
 typedef int Collect(ProcessGroup *group, Collective c, Error *err);
 
@@ -167,7 +167,11 @@ static void on_a_link(ProcessGroup *group, const void *unused, Outcome *outcome)
     ProcessGroup *inner = pg_new_subgroup(group, both, 2, &outcome->error); // has the same link
     if (inner) check_all_reduce(inner, pg_run, outcome);
     pg_close(inner);
-    if (pg_run(group, pg_barrier(), &outcome->error) != 0) problem(outcome, "the barrier failed");
+    const Collective barrier = pg_barrier();
+    const LinkLoad load = collective_load(&barrier, pg_rank(group), pg_size(group));
+    const uint64_t begin = clock_ns();
+    if (pg_run(group, barrier, &outcome->error) != 0) problem(outcome, "the barrier failed");
+    if (clock_ns() - begin < modelled_ns(&load, SLOW)) problem(outcome, "a barrier takes no time");
     link_close(link); // nothing uses it any more; the group is closed after this
 }
 

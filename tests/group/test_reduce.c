@@ -14,7 +14,7 @@
 #include "common/base/rng.h"
 #include "ddp/group/reduce.h"
 
-enum { RANKS_MAX = 6, COUNT_MAX = 3000, ROOM = (COUNT_MAX + 1) * 8, GUARD = 0x5a };
+enum { RANKS_MAX = 6, COUNT_MAX = 3000, ROOM = (COUNT_MAX + 8) * 8, GUARD = 0x5a };
 
 // One element of any type.
 typedef union Element {
@@ -130,7 +130,7 @@ static void try_one(PgType type, ReduceOp op, int ranks, Place place, size_t cou
                     (int)type, (int)op, ranks, (int)place, count, i, b);
         }
         const size_t end = is_target || b < ranks ? count * size : 0;
-        assert_int_equal(buffers[b][end], GUARD);
+        for (size_t i = 0; i < 8; i++) assert_int_equal(buffers[b][end + i], GUARD);
     }
 }
 

@@ -41,7 +41,7 @@ adamw="--model mlp --optimizer adamw --weight-decay 0.1 --schedule constant"
 
     # Steps 8 to 12, from each other's checkpoint, on two ranks instead of three.
     train 2 resumed.ddp $adamw --normalize global --steps 12 --resume three.ddp
-    train 2 resumed.zero $adamw --normalize global --steps 12 --resume three.ddp --zero-optimizer
+    train 2 resumed.zero $adamw --normalize global --steps 12 --resume three.ddp --zero-optimizer --comm-hook none
     train 2 resumed.from_zero $adamw --normalize global --steps 12 --resume three.zero
     train 2 resumed.both $adamw --normalize global --steps 12 --resume three.zero --zero-optimizer
     for other in zero from_zero both; do same resumed.ddp "resumed.$other"; done

@@ -6,6 +6,7 @@
 #include "tests/rigs/ddp_models.h"
 #include "tests/rigs/ranks.h"
 
+#include "tests/rigs/captured.h"
 #include "tests/rigs/ddp_toy.h"
 
 #include "common/nn/tuple.h"
@@ -429,8 +430,37 @@ static void log_samples(ProcessGroup *group, const void *argument, Outcome *outc
     rig_close(rig);
 }
 
+// Under TORCH_DISTRIBUTED_DEBUG=INFO the first iteration prints the data, once; without it none does.
+static void print_data(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const DdpConfig config = ddp_config_default();
+    rig_wrap(rig, toy_model(rig->device, 2, 1), &config);
+    for (int i = 0; i < 3; i++) {
+        module_zero_grad(rig->model);
+        toy_train(rig, (float[]){1, 1});
+    }
+    rig_close(rig);
+}
+
+static void check_printed(const char *level, bool printed) {
+    setenv("TORCH_DISTRIBUTED_DEBUG", level, 1);
+    Captured captured = captured_begin();
+    play_ranks(AS_THREADS, 1, 60, print_data, NULL, NULL);
+    char *text = captured_end(&captured);
+    unsetenv("TORCH_DISTRIBUTED_DEBUG");
+    const char *line = strstr(text, "ddp module=Toy rank=0 world_size=1 backend=shm");
+    assert_true(!!line == printed);
+    if (printed) assert_non_null(strstr(line, "iteration=1 "));
+    if (printed) assert_null(strstr(line + 1, "ddp module="));
+    free(text);
+}
+
 static void row_54_logging_data(void **state) {
     (void)state;
+    check_printed("OFF", false);
+    check_printed("INFO", true);
+    check_printed("DETAIL", true);
     play_both(2, log_training, NULL, NULL);
     play_ranks(AS_THREADS, 2, 60, log_samples, NULL, NULL);
 }

@@ -330,6 +330,33 @@ static void row_78_exception_in_the_body(void **state) {
     play_both(2, error_in_body, NULL, NULL);
 }
 
+// Each part of a Join that communicates returns the error of a broken group.
+static void break_under_join(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const DdpConfig config = ddp_config_default();
+    const JoinConfig join_config = {.throw_on_early_termination = true};
+    const Error cause = {.status = STATUS_FAILED, .message = "the loss is nan"};
+    Error errors[6] = {{0}};
+    rig_wrap(rig, toy_model(rig->device, 1, 1), &config);
+    Join *join = open_join(rig, &join_config);
+    const Joinable ddp = ddp_joinable(rig->wrapper);
+    if (rig->rank == 0) EXPECT(pg_abort(group, &cause));
+    EXPECT(pg_run(group, pg_barrier(), &errors[0]) == -1);
+    EXPECT(ddp.end(ddp.state, true, &errors[1]) == -1);
+    EXPECT(ddp.mirror(ddp.state, &errors[2]) == -1);
+    EXPECT(join_elect(group, true, &errors[3]) == -1);
+    EXPECT(join_notify(join, rig->wrapper, &errors[4]) == -1);
+    EXPECT(join_end(join, &errors[5]) == -1);
+    for (int i = 0; i < 6; i++) EXPECT(strstr(errors[i].message, "rank 0: the loss is nan"));
+    rig_close(rig);
+}
+
+static void row_78_a_broken_group_in_the_body(void **state) {
+    (void)state;
+    play_both(2, break_under_join, NULL, NULL);
+}
+
 // ---- row 79: several joinables ----------------------------------------------------------------
 
 // PyTorch's Counter: all-reduces a one in each iteration, and counts what arrives.
@@ -431,6 +458,7 @@ int main(void) {
         cmocka_unit_test(row_78_throw_on_early_termination),
         cmocka_unit_test(row_78_join_disabled),
         cmocka_unit_test(row_78_exception_in_the_body),
+        cmocka_unit_test(row_78_a_broken_group_in_the_body),
         cmocka_unit_test(row_79_several_joinables),
         cmocka_unit_test(row_79_constructor_errors),
     };
