@@ -430,7 +430,7 @@ static void log_samples(ProcessGroup *group, const void *argument, Outcome *outc
     rig_close(rig);
 }
 
-// Under TORCH_DISTRIBUTED_DEBUG=INFO the first iteration prints the data, once; without it none does.
+// Under TORCH_DISTRIBUTED_DEBUG=INFO the first iteration prints the data; otherwise none does.
 static void print_data(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;

@@ -342,12 +342,12 @@ static void break_under_join(ProcessGroup *group, const void *argument, Outcome 
     Join *join = open_join(rig, &join_config);
     const Joinable ddp = ddp_joinable(rig->wrapper);
     if (rig->rank == 0) EXPECT(pg_abort(group, &cause));
-    EXPECT(pg_run(group, pg_barrier(), &errors[0]) == -1);
-    EXPECT(ddp.end(ddp.state, true, &errors[1]) == -1);
-    EXPECT(ddp.mirror(ddp.state, &errors[2]) == -1);
-    EXPECT(join_elect(group, true, &errors[3]) == -1);
-    EXPECT(join_notify(join, rig->wrapper, &errors[4]) == -1);
-    EXPECT(join_end(join, &errors[5]) == -1);
+    EXPECT(pg_run(group, pg_barrier(), &errors[0]) != 0);
+    EXPECT(ddp.end(ddp.state, true, &errors[1]) != 0);
+    EXPECT(ddp.mirror(ddp.state, &errors[2]) != 0);
+    EXPECT(join_elect(group, true, &errors[3]) != 0);
+    EXPECT(join_notify(join, rig->wrapper, &errors[4]) != 0);
+    EXPECT(join_end(join, &errors[5]) != 0);
     for (int i = 0; i < 6; i++) EXPECT(strstr(errors[i].message, "rank 0: the loss is nan"));
     rig_close(rig);
 }
