@@ -39,15 +39,8 @@ sweep() {
     done <<<"$sweeps"
 }
 
-sweep_all() {
-    local round backend
-    for ((round = 1; round <= rounds; round++)); do
-        for backend in $backends; do
-            begin_section "round $round of $rounds: $backend"
-            sweep "$backend" $round
-        done
-    done
-}
+# shellcheck disable=SC2086 # backends are words
+sweep_all() { each_round sweep $backends; }
 
 # Where MPI is missing the program says so, in the first line that it writes.
 find_mpi() {

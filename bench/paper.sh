@@ -39,29 +39,29 @@ ddp() {
     timed_run "$1" "${command[@]}" "$bin/train_ddp" $(network_of "$3") --no-eval --log-every 1 --out "$out/runs/$1" "${@:4}"
 }
 
-# measure_round ROUND MODEL LINK: each run of the four figures once, two ranks unless the figure says another number.
-measure_round() {
-    local batch=32 rows name=$2-$3 cap world every timed
-    [[ $2 != mlp ]] || batch=64 # rows of a rank
+# measure_case MODEL:LINK ROUND: each run of the four figures once, two ranks unless the figure says another number.
+measure_case() {
+    local batch=32 rows model=${1%:*} name=${1/:/-} cap world every timed
+    [[ $model != mlp ]] || batch=64 # rows of a rank
     rows=$((2 * batch))
-    set -- "$@" --data synthetic:1x28x28:10@4096 --link "$3"
+    set -- "$2" --data synthetic:1x28x28:10@4096 --link "${1#*:}"
     # Figure 6: without and with overlap.
-    ddp "serial-$name-$1" 2 "$2" "${@:4}" --global-batch $rows --steps $steps --bucket-cap-mb 1 --no-overlap
-    ddp "overlapped-$name-$1" 2 "$2" "${@:4}" --global-batch $rows --steps $steps --bucket-cap-mb 1
+    ddp "serial-$name-$1" 2 "$model" "${@:2}" --global-batch $rows --steps $steps --bucket-cap-mb 1 --no-overlap
+    ddp "overlapped-$name-$1" 2 "$model" "${@:2}" --global-batch $rows --steps $steps --bucket-cap-mb 1
     # Figure 7: by the bucket's size.
     for cap in $caps; do
-        ddp "bucket-$name-$cap-$1" 2 "$2" "${@:4}" --global-batch $rows --steps $steps --bucket-cap-mb "$cap"
+        ddp "bucket-$name-$cap-$1" 2 "$model" "${@:2}" --global-batch $rows --steps $steps --bucket-cap-mb "$cap"
     done
     # Figure 9: by the number of ranks, each with as many rows.
     for world in $worlds; do
-        ddp "world-$name-$world-$1" "$world" "$2" "${@:4}" --global-batch $((world * batch)) --steps $steps
+        ddp "world-$name-$world-$1" "$world" "$model" "${@:2}" --global-batch $((world * batch)) --steps $steps
     done
     # Figure 10: gradients of `every` iterations are added up before they are sent (no_sync). A step is `every`
     # iterations; at least six are timed.
     for every in 1 2 4 8; do
         timed=$(((steps - warm_up) / every))
         ((timed >= 6)) || timed=6
-        ddp "skip-$name-$every-$1" 2 "$2" "${@:4}" --global-batch $((every * rows)) --steps $((warm_up + timed)) \
+        ddp "skip-$name-$every-$1" 2 "$model" "${@:2}" --global-batch $((every * rows)) --steps $((warm_up + timed)) \
             --accumulate-steps $every
     done
 }
@@ -81,15 +81,12 @@ measure_convergence() { # MODEL
 }
 
 measure() {
-    local round model link
-    for ((round = 1; round <= rounds; round++)); do
-        for model in $models; do
-            for link in $links; do
-                begin_section "round $round of $rounds, $model over $link"
-                measure_round "$round" "$model" "$link"
-            done
-        done
+    local model link
+    local -a cases=()
+    for model in $models; do
+        for link in $links; do cases+=("$model:$link"); done
     done
+    each_round measure_case "${cases[@]}"
     for model in $models; do
         begin_section "convergence of $model"
         measure_convergence "$model"

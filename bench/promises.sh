@@ -28,16 +28,12 @@ unset OPENBLAS_CORETYPE RANK WORLD_SIZE
 
 open_section {prices,counts}.csv
 
+time_part() { "time_$1" "$2"; } # promises or limits
+
 measure() {
-    local round part
     begin_section "messages and bytes"
     trace_promises
-    for ((round = 1; round <= rounds; round++)); do
-        for part in promises limits; do
-            begin_section "round $round of $rounds: $part"
-            time_$part "$round"
-        done
-    done
+    each_round time_part promises limits
 }
 make_all measure
 write_facts "models $models" "promises-mlp $(names_of mlp)" "promises-convnet $(names_of convnet)" "rounds $rounds" \

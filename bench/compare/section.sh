@@ -26,6 +26,17 @@ make_all() {
     repeat_disturbed_runs "${patience:-0}"
 }
 
+# each_round FUNCTION WHAT...: calls FUNCTION WHAT ROUND for each WHAT, in turns, in each of $rounds rounds; says how far it is.
+each_round() {
+    local round what
+    for ((round = 1; round <= rounds; round++)); do
+        for what in "${@:2}"; do
+            begin_section "round $round of $rounds: $what"
+            "$1" "$what" "$round"
+        done
+    done
+}
+
 # timed_run NAME COMMAND...: a run whose times count, between two probes.
 timed_run() {
     between_probes "$1" run_once "$@"

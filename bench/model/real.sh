@@ -21,13 +21,12 @@ open_section real.csv profile.json
 hidden=512,512,512,512,512,512,512,512
 common="--device cpu --model mlp --hidden $hidden --global-batch 128 --steps $steps --no-eval --log-every 1"
 
-# measure_run NAME: one run between two probes. NAME is STRATEGY-LINK-ROUND; the link may be none, and the strategy
-# noop, which is DDP without its communication.
-measure_run() {
+# measure SERIES ROUND: one run between two probes. SERIES is STRATEGY-LINK; the link may be none, and the strategy noop, which is
+# DDP without its communication.
+measure() {
     local strategy=${1%%-*} link=${1#*-}
-    link=${link%-*}
     # shellcheck disable=SC2086 # options are words
-    set -- "$1" $common --out "$out/runs/$1"
+    set -- "$1-$2" $common --out "$out/runs/$1-$2"
     [[ $link == none ]] || set -- "$@" --link "$link"
     start_ranks 2
     case $strategy in
@@ -43,15 +42,8 @@ rest=1000000,500 # Gbit/s, us: a message takes half a millisecond and its bytes 
 series="dp-none ddp-none fsdp-none noop-none dp-$rest"
 for link in $links; do series="$series dp-$link ddp-$link fsdp-$link"; done
 
-measure_all() {
-    local round one
-    for ((round = 1; round <= rounds; round++)); do
-        for one in $series; do
-            begin_section "round $round of $rounds: ${one%%-*}, link ${one#*-}"
-            measure_run "$one-$round"
-        done
-    done
-}
+# shellcheck disable=SC2086 # series are words
+measure_all() { each_round measure $series; }
 
 # The profile, with a neighbour on the other core.
 # shellcheck disable=SC2016 # the inner shell's

@@ -22,7 +22,7 @@ do for [n = 1:panels] {
     stats file using "high_ms" name "ms" nooutput
     set xrange [0:1.12 * ms_max]
     set yrange [rows + 0.6:0.4]
-    set title networks[n] offset 0, -0.6
+    set title word(networks, n) offset 0, -0.6
     colour(unused) = strcol("kind") eq "first" ? 0xE69F00 : strcol("kind") eq "last" ? 0x0072B2 : \
         strcol("kind") eq "saves" ? 0x009E73 : strcol("kind") eq "takes" ? 0x882255 : 0x999999
     text(unused) = strcol("kind") eq "disturbed" ? "disturbed" : strcol("kind") eq "first" || strcol("kind") eq "last" ? \

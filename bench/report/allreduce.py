@@ -5,7 +5,7 @@ import re
 
 from . import section
 from .results import Results, median, read_csv, unique, write_csv
-from .text import NOTHING, folded, markdown_table, terminal_table
+from .text import NOTHING, QUICK, folded, markdown_table, terminal_table
 
 SMALL = 4096  # the largest size that counts as small
 TIMES = ("min_us", "p50_us", "p99_us", "bound_us")
@@ -45,7 +45,7 @@ def collect(results):
     rows, trips, lost = [], [], []
     for backend in results.words("backends"):
         for sweep in results.words("sweeps"):
-            runs, is_lost = results.counted([f"{backend}-{sweep}-{turn + 1}" for turn in range(int(results.number("rounds")))])
+            runs, is_lost = results.counted(f"{backend}-{sweep}")
             lost += [backend] * is_lost
             for run in runs:
                 mine, back = printed(backend, run.rpartition("-")[2], results.lines(f"runs/{run}/output.txt"))
@@ -135,10 +135,9 @@ def write(folder):
     found = sizes(results.rows("allreduce.csv"))
     head, rows = drawn(found)
     write_csv(results.plots / "allreduce.csv", head, rows)
-    bound_from = next((row[0] for row in rows if row[1] != "NaN"), 0)
-    (results.plots / "settings.gp").write_text(f'backends = "{" ".join(head[2:])}"\nbound_from = {bound_from}\n', encoding="utf-8")
-    if results.fact("quick") == "1":
-        said = ["A quick run: its times mean nothing."]
+    section.settings(results, backends=" ".join(head[2:]), bound_from=next((row[0] for row in rows if row[1] != "NaN"), 0))
+    if results.is_quick:
+        said = [QUICK]
     else:
         said = [f"**Disturbed** in most rounds, and not spoken of: {', '.join(lost)}."] if lost else []
         said += sentences(found, read_csv(results.folder / "trips.csv"), lost)

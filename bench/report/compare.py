@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from . import answer, captions, figures, look, mine, page, player, tables
+from . import answer, captions, figures, look, mine, page, player, section, tables
 from .results import Results, unique, write_csv
 from .text import columns, folded, markdown_table, signed, terminal_table
 from .traces import overlap_of, step_of, with_waiting
@@ -96,27 +96,26 @@ class Comparison:
                   [(f"{at:g}", f"{begin:.9g}", f"{to:g}", f"{end:.9g}") for at, begin, to, end in arrows])
 
     def settings(self):
-        """plots/settings.gp: what the figures need to know beside their data."""
-        results, plots = self.results, self.results.plots
-        words = {
-            "models": " ".join(results.name(model) for model in results.models),
-            "curve_models": " ".join(results.name(model, "curves") for model in results.curve_models),
-            "runs": " ".join(f"{strategy}:{world}" for strategy, world in self.configurations()),
-            "strategies": " ".join(results.strategies),
-            "mine_like": look.NAMES[results.mine["like"]] if results.mine else "",
-            "mine_models": " ".join(results.name(pair.model) for pair in answer.pairs_here(results, "difference-mine")),
-            "worlds": " ".join(map(str, results.timed_worlds)),
-            "answer_world": results.world,
-            "units": results.fact("units", "cores"),
-            "key_phases": key_phases(results),
-            "key_timeline": seen_phases(580, [results.rows("plots/timeline.csv")]),
-            "timeline_model": f"{captions.traced_network(results)}, {self.where}",
-            "link_text": results.link,
-        }
-        lines = [f'{name} = "{value}"' for name, value in words.items()] + [f"cores = {results.cores}", f"has_mine_buckets = {int(results.has('buckets-mine.csv'))}"]
-        lines += [f"{label}_end = {captions.end_of(step[1]):.6f}" for label, step in self.steps.items()]
-        lines += [f"dp_rows = {len(self.steps['dp'][0])}"] if "dp" in self.steps else []
-        (plots / "settings.gp").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        results = self.results
+        section.settings(
+            results,
+            models=" ".join(results.name(model) for model in results.models),
+            curve_models=" ".join(results.name(model, "curves") for model in results.curve_models),
+            runs=" ".join(f"{strategy}:{world}" for strategy, world in self.configurations()),
+            strategies=" ".join(results.strategies),
+            mine_like=look.NAMES[results.mine["like"]] if results.mine else "",
+            mine_models=" ".join(results.name(pair.model) for pair in answer.pairs_here(results, "difference-mine")),
+            has_mine_buckets=int(results.has("buckets-mine.csv")),
+            worlds=" ".join(map(str, results.timed_worlds)),
+            answer_world=str(results.world),
+            units=results.fact("units", "cores"),
+            cores=results.cores,
+            key_phases=key_phases(results),
+            key_timeline=seen_phases(580, [results.rows("plots/timeline.csv")]),
+            timeline_model=f"{captions.traced_network(results)}, {self.where}",
+            link_text=results.link,
+            dp_rows=len(self.steps["dp"][0]) if "dp" in self.steps else 0,
+            **{f"{label}_end": round(captions.end_of(step[1]), 6) for label, step in self.steps.items()})
 
     def wanted(self):
         """The figures that there are data for."""

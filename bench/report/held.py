@@ -23,6 +23,7 @@ MOVED = ["strategy", "world_size", "bytes", "formula_bytes", "to_ddp", "held"]
 SHARDED = ["round", "ddp_ms", "fsdp_ms", "fsdp_over_ddp", "link_ms", "computing_ms", "gathers_ms", "first_ms",
            "exposed_first_ms", "exposed_ms", "hidden", "hidden_later", "early_ms", "hidden_early", "disturbed"]
 WITHIN = 0.03
+FIRST = 5  # the first step that counts
 FOUR = ("dp", "ddp", "zero1", "fsdp")
 
 
@@ -87,11 +88,11 @@ def moved_rows(results):
     return rows
 
 
-def gathers_of(events, warm_up):
+def gathers_of(events, first):
     """Medians over the steps, in ms, of rank 0: computing; gathering; of that the first two, the root's and the first block's; waiting for
     the first two; and waiting for the others. A step begins with the optimizer, in which the next forward's gathers may be started."""
     spans = [(e["name"], e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X" and e["pid"] == 0]
-    begins, steps = sorted(begin for name, begin, _ in spans if name == "optimizer")[warm_up - 1:], []
+    begins, steps = sorted(begin for name, begin, _ in spans if name == "optimizer")[first - 1:], []
     for begin, end in zip(begins, begins[1:]):
         here = [span for span in spans if begin <= span[1] < end]
         gathers, waits = (sorted(span[1:] for span in here if span[0] == name) for name in ("all_gather", "exposed"))
@@ -102,14 +103,14 @@ def gathers_of(events, warm_up):
     return [median(of) / 1e3 for of in zip(*steps)]
 
 
-def sharded_rows(results, warm_up):
+def sharded_rows(results, first=FIRST):
     """Rows of scaling-sharded.csv. hidden: the share of all gathers; hidden_later: of those but the first two; hidden_early: of all, with
     --unshard-in-step."""
     rows = []
     for turn in range(1, int(results.number("sharded")) + 1):
         runs = [f"shard-{name}-{turn}" for name in ("ddp", "fsdp", "link", "early")]
-        ddp, fsdp, link, early = (median([row.number("step_ms") for row in results.steps(run) if row.number("step") >= warm_up]) for run in runs)
-        of_link, of_early = (gathers_of(read_events(results.folder / "runs" / run / "trace.json"), warm_up) for run in runs[2:])
+        ddp, fsdp, link, early = (results.median_ms(run, first) for run in runs)
+        of_link, of_early = (gathers_of(read_events(results.folder / "runs" / run / "trace.json"), first) for run in runs[2:])
         computing, gathers, first, exposed_first, exposed = of_link
         shares = [(whole - waited) / min(computes, whole) for computes, whole, waited in (
             (computing, gathers, exposed_first + exposed), (computing, gathers - first, exposed), (*of_early[:2], sum(of_early[3:])))]

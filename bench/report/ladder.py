@@ -126,16 +126,13 @@ def write(folder):
     results = Results(folder)
     ladders = [Ladder(results, n) for n in range(len(results.words("networks")))]
     write_csv(results.folder / "ladder.csv", LADDER, [[one.network.replace(", ", " ").replace(",", " "), *row] for one in ladders for row in one.rows()])
-    settings = [f"panels = {len(ladders)}", "array networks[panels]"]
     text = []
     for i, one in enumerate(ladders):
-        bars = one.bars()
-        write_csv(results.plots / f"bars-{i + 1}.csv", ["row", "rung", "low_ms", "high_ms", "saved_ms", "kind"], bars)
-        settings += [f'networks[{i + 1}] = "{one.network}"', f"rows = {len(bars)}"]
+        write_csv(results.plots / f"bars-{i + 1}.csv", ["row", "rung", "low_ms", "high_ms", "saved_ms", "kind"], one.bars())
         said = [one.trainer_sentence(program) for program in RUNG_OF] + [one.rounds_sentence()]
         text += ["", f"### {one.network}", "", markdown_table(one.table()), "", *(f"- {line}" for line in said)]
         print("\n".join([*results.fact(f"about-{one.n}").splitlines(), one.lines(), *said, ""]))
-    (results.plots / "settings.gp").write_text("\n".join(settings) + "\n", encoding="utf-8")
+    section.settings(results, panels=len(ladders), networks=" ".join(f"'{one.network}'" for one in ladders), rows=len(ladders[0].rungs) + 1)
     sentences = [one.sentence() for one in ladders]
     lines = ["## From DP to DDP, one ingredient at a time", "", section.draw(results.folder, "ladder", "\n".join(sentences))]
     for line in sentences:

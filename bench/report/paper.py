@@ -7,7 +7,7 @@ from pathlib import Path
 
 from . import section
 from .results import Results, are_far_apart, mean, median, network_name, quartiles, read_csv, settled, unique, write_csv
-from .text import NOTHING, columns, listed, markdown_table, saved, terminal_table
+from .text import NOTHING, QUICK, columns, listed, markdown_table, saved, terminal_table
 
 PAPER = Path(__file__).resolve().parent.parent / "paper"
 FIGURES = ("breakdown", "buckets", "worlds", "skip", "convergence")
@@ -16,7 +16,7 @@ HEADS = {"buckets": "emulated link; s by bucket MB", "worlds": "emulated link; s
 ABOUT = "`at first` and `at the end` are the means of the first and of the last 40 of {iterations} iterations, on the digits."
 
 
-WARM_UP = 3  # steps that do not count
+FIRST = 3  # the first step that counts
 BATCHES, EVERY = (8, 256), (1, 2, 4, 8)  # of convergence, and the iterations between two synchronisations
 WINDOW = 40  # iterations whose losses have one mean
 
@@ -26,12 +26,8 @@ WINDOW = 40  # iterations whose losses have one mean
 
 def rounds_of(results, *values):
     """(model, link, value, round) of all runs that are timed."""
-    return [(model, link, value, turn + 1) for model in results.words("models") for link in results.words("links") for value in values
-            for turn in range(int(results.number("rounds")))]
-
-
-def timed(results, run):
-    return [row for row in results.steps(run) if row.number("step") >= WARM_UP]
+    return [(model, link, value, turn) for model in results.words("models") for link in results.words("links") for value in values
+            for turn in results.rounds]
 
 
 def seconds_rows(results, kind, values):
@@ -39,7 +35,7 @@ def seconds_rows(results, kind, values):
     rows = []
     for model, link, value, turn in rounds_of(results, *values):
         run = f"{kind}-{model}-{link}-{value}-{turn}"
-        seconds = median([row.number("step_ms") for row in timed(results, run)]) / 1000 / (int(value) if kind == "skip" else 1)
+        seconds = results.median_ms(run, FIRST) / 1000 / (int(value) if kind == "skip" else 1)
         rows.append([model, f"{link} (emulated)", value, turn, int(results.is_disturbed(run)), f"{seconds:.6g}"])
     return rows
 
@@ -58,7 +54,7 @@ def breakdown_rows(results):
     rows = []
     for model, link, _, turn in rounds_of(results, ""):
         serial, overlapped = (f"{how}-{model}-{link}-{turn}" for how in ("serial", "overlapped"))
-        numbers = [*mean_parts(timed(results, serial)), sum(mean_parts(timed(results, overlapped)))]
+        numbers = [*mean_parts(results.steps(serial, FIRST)), sum(mean_parts(results.steps(overlapped, FIRST)))]
         rows.append([model, f"{link} (emulated)", turn, int(results.is_disturbed(serial, overlapped)), *(f"{ms:.5f}" for ms in numbers)])
     return rows
 
@@ -265,8 +261,8 @@ def write(folder):
     write_plots(results, found, tables["breakdown"])
     said = {"breakdown": breakdown_sentence(tables["breakdown"]), "buckets": buckets_sentence(found["buckets"]),
             "worlds": worlds_sentence(found["worlds"]), "skip": skip_sentence(found["skip"])}
-    if results.fact("quick") == "1":
-        said = dict.fromkeys(said, "A quick run: its times mean nothing.")
+    if results.is_quick:
+        said = dict.fromkeys(said, QUICK)
     said["convergence"] = convergence_sentence(tables["convergence"])
     text = ["## The DDP paper's figures", "",
             f"Ours are medians over {results.fact('rounds')} round(s) on {results.fact('cores')} cores with emulated links; a `convnet` has few "

@@ -6,7 +6,7 @@ that were undisturbed. Where more were disturbed than not, nothing is claimed.
 
 from . import section
 from .results import Results, median, network_name, quartiles, unique, write_csv
-from .text import folded, markdown_table, terminal_table
+from .text import QUICK, folded, markdown_table, terminal_table
 
 # What is aimed at, the least ratio: with two ranks, on one CPU device and on one GPU.
 WITH_TWO = {("all-reduce", "Open MPI"): 4, ("all-reduce", "Gloo"): 8, ("mlp", "PyTorch DDP"): 2, ("convnet", "PyTorch DDP"): 2.7,
@@ -106,7 +106,7 @@ def caption(found):
 def write(folder):
     results = Results(folder)
     found = pairs(results)
-    said = ["A quick run: its times mean nothing."] if results.fact("quick") == "1" else sentences(found)
+    said = [QUICK] if results.is_quick else sentences(found)
     said.append(gradient_sentence(results.named("gradients.csv")))
     write_csv(results.plots / "peers.csv", ["row", "label", "ratio", "low", "high", "target"], drawn(found))
     figure = [section.draw(results.folder, "peers", caption(found)), "", caption(found)] if drawn(found) else \

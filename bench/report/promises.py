@@ -11,10 +11,10 @@ import re
 
 from . import section
 from .results import Results, are_far_apart, median, network_name, quartiles, settled, unique, write_csv
-from .text import NOTHING, folded, markdown_table, terminal_table
+from .text import NOTHING, QUICK, folded, markdown_table, terminal_table
 from .traces import argument, read_events
 
-WARM_UP = 5  # steps that do not count
+FIRST = 5  # the first step that counts
 PARTS = ("half of one device", "the optimizer on each", "products of half the batch", "side by side (memory)", "DDP itself", "communication",
          "DDP(2)", "ratio to noop", "speed-up")
 ABOUT = """Two ranks, each on its own cores. A price is the difference to `plain` in the same round, then its median.
@@ -32,10 +32,9 @@ def price_rows(results):
     rows = []
 
     def price(part, name, turn, run, column="step_ms"):
-        ms = median([row.number(column) for row in results.steps(run) if row.number("step") >= WARM_UP])
-        rows.append([part, name, turn, int(results.is_disturbed(run.partition("/")[0])), f"{ms:.5f}"])
+        rows.append([part, name, turn, int(results.is_disturbed(run.partition("/")[0])), f"{results.median_ms(run, FIRST, column):.5f}"])
 
-    for turn in range(1, int(results.number("rounds")) + 1):
+    for turn in results.rounds:
         for model in results.words("models"):
             for name in results.words(f"promises-{model}"):
                 price(model, name, turn, f"price-{model}-{name}-{turn}")
@@ -203,7 +202,7 @@ def write(folder):
 
 def show(results):
     """The figures, the tables and the section, of the CSV files."""
-    models, quick = results.words("models"), results.fact("quick") == "1"
+    models = results.words("models")
     prices, counts = Prices(results.rows("prices.csv")), results.rows("counts.csv")
     names = {model: network_name(model, results.fact("hidden")) for model in models}
     drawn = bars(prices, names)
@@ -211,9 +210,9 @@ def show(results):
               [(i + 1, label, *(f"{ms:.4f}" for ms in times), int(lost)) for i, (label, *times, lost) in enumerate(drawn)])
     promises = {model: promise_table(prices, counts, model) for model in models}
     said = {"count": count_sentence(counts), "promise": promise_sentence(drawn), "limit": limit_sentence(prices)}
-    if quick:  # its times mean nothing
+    if results.is_quick:  # its times mean nothing
         said.update(promise="", limit="")
-    lines = ["## What each promise costs", "", "A quick run: its times mean nothing." if quick else "", "",
+    lines = ["## What each promise costs", "", QUICK if results.is_quick else "", "",
              section.draw(results.folder, "promises", said["promise"]), "", said["promise"], ""]
     for model in models:
         lines += [names[model], "", markdown_table(promises[model]), ""]

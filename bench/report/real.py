@@ -11,7 +11,7 @@ from . import section
 from .results import Results, median, scaled, write_csv
 from .text import markdown_table, terminal_table
 
-WARM_UP = 2  # steps that do not count
+FIRST = 3  # the first step that counts
 COMPUTING = ("forward_ms", "loss_ms", "backward_ms")
 FSDP_MOVES = 3  # of all weights or gradients: gathered twice, reduced once
 HEAD = ["link", "strategy", "model_ms", "real_ms", "real_over_model", "disturbed"]
@@ -41,11 +41,10 @@ class Measured:
     def step(self, series, *columns):
         """The median over the rounds that count of a run's median step, or of these columns together, in ms; lost has a series of which
         most rounds were disturbed."""
-        runs, lost = self.results.counted([f"{series}-{turn + 1}" for turn in range(int(self.results.number("rounds")))])
+        runs, lost = self.results.counted(series)
         if lost:
             self.lost.add(series)
-        return median([median([row.total(*columns or ("step_ms",)) for row in self.results.steps(run) if row.number("step") > WARM_UP])
-                       for run in runs])
+        return median([self.results.median_ms(run, FIRST, *columns) for run in runs])
 
     def model(self, strategy, gbit, latency_us, *options):
         """A step by the algebra, in ms."""

@@ -165,16 +165,31 @@ class Results:
         path = self.folder / "runs" / run / file
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
-    def steps(self, run):
-        return self.rows(f"runs/{run}/steps.csv")
+    def steps(self, run, first=0):
+        """The rows of a run's steps.csv, from the step `first` on."""
+        rows = self.rows(f"runs/{run}/steps.csv")
+        return [row for row in rows if row.number("step") >= first] if first else rows
+
+    def median_ms(self, run, first, *columns):
+        """The median over these steps, of the whole step or of columns together."""
+        return median([row.total(*columns or ("step_ms",)) for row in self.steps(run, first)])
+
+    @property
+    def rounds(self):
+        """The numbers of a section's rounds."""
+        return range(1, int(self.number("rounds")) + 1)
+
+    @property
+    def is_quick(self):
+        return self.fact("quick") == "1"
 
     def is_disturbed(self, *runs):
         noted = self.lines("disturbed.txt")
         return any(run in noted for run in runs)
 
-    def counted(self, runs):
-        """The runs of a series that count, whether most were disturbed."""
-        return settled(runs, self.is_disturbed)
+    def counted(self, series):
+        """The runs of a series, SERIES-1 and so on, that count, whether most were disturbed."""
+        return settled([f"{series}-{turn}" for turn in self.rounds], self.is_disturbed)
 
     # ---- what is the same in all parts of a comparison --------------------------------------------------
 

@@ -97,7 +97,7 @@ def write(folder):
         head, *body = panel.plot()
         write_csv(results.plots / f"scale-{i + 1}.csv", head, body)
     drawn = [line for line in panels[0].lines if all(any(not math.isnan(panel.simulated(line, one)) for one in panel.devices) for panel in panels)]
-    (results.plots / "settings.gp").write_text(f'simulated = "{" ".join(drawn)}"\n', encoding="utf-8")
+    section.settings(results, simulated=" ".join(drawn))
     said = sentence(rows)
     lines = [f"## DP, DDP and FSDP on up to {max(panels[0].devices, key=int)} devices", "", said, without, "", section.draw(results.folder, "scale", said), "", ABOUT, *[SIMULATED] * (not without)]
     for panel, title in zip(panels, ("All devices are equally fast", "One device computes 1.5 times as long")):

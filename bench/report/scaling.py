@@ -7,9 +7,9 @@ import math
 
 from . import held, section
 from .results import Results, median, network_name, quartiles, ties, unique, write_csv
-from .text import listed, markdown_table, plural
+from .text import QUICK, listed, markdown_table, plural
 
-WARM_UP = 5  # steps that do not count
+FIRST = 6  # the first step that counts
 NAMES = {"single": "one device", "dp": "DP", "ddp": "DDP", "fp16": "fp16", "powersgd": "PowerSGD", "zero1": "ZeRO-1"}
 HEAD = ["strategy", "world_size", "global_batch", "gbit", "step_ms_p25", "step_ms_p50", "step_ms_p75", "runs", "kept", "disturbed"]
 NUMBERS = {"batches": ["scaling-batches.csv"], "memory": ["scaling-memory.csv", "scaling-traffic.csv"],
@@ -33,13 +33,12 @@ def collect(results):
     half, or where their medians lie more than a quarter apart."""
     rows = []
     for one in results.words("configurations"):
-        runs = [f"step-{one}-{turn + 1}" for turn in range(int(results.number("rounds")))]
-        counted, lost = results.counted(runs)
-        kept = sum(not results.is_disturbed(run) for run in runs)
-        steps = [[row.number("step_ms") for row in results.steps(run) if row.number("step") > WARM_UP] for run in counted]
+        counted, lost = results.counted(f"step-{one}")
+        kept = sum(not results.is_disturbed(f"step-{one}-{turn}") for turn in results.rounds)
+        steps = [[row.number("step_ms") for row in results.steps(run, FIRST)] for run in counted]
         medians = [median(times) for times in steps]
         lost = lost or max(medians) > 1.25 * min(medians)
-        rows.append([*one.split("-"), *(f"{ms:.4f}" for ms in quartiles(sum(steps, []))), len(runs), kept, int(lost)])
+        rows.append([*one.split("-"), *(f"{ms:.4f}" for ms in quartiles(sum(steps, []))), len(results.rounds), kept, int(lost)])
     return sorted(rows, key=lambda row: (float(row[3].replace("none", "0")), int(row[1])))
 
 
@@ -162,7 +161,7 @@ def table(rows):
 
 def write(folder):
     results = Results(folder)
-    batch, gbit, quick = int(results.number("batch")), results.fact("middle"), results.fact("quick") == "1"
+    batch, gbit, quick = int(results.number("batch")), results.fact("middle"), results.is_quick
     write_csv(results.folder / "scaling.csv", HEAD, collect(results))
     write_csv(results.folder / "scaling-memory.csv", held.HEAD, held.memory_rows(results))
     write_csv(results.folder / "scaling-traffic.csv", held.MOVED, held.moved_rows(results) if results.words("sizes") else [])
@@ -172,18 +171,17 @@ def write(folder):
     hooks = {hook: links.pays(hook) for hook in ("fp16", "powersgd")}
     crossings = sorted(([hook, *at] for hook, (_, at) in hooks.items() if at), key=lambda one: one[1])
     write_csv(results.plots / "crossings.csv", ["hook", "gbit", "step_ms"], crossings)
-    (results.plots / "settings.gp").write_text(f'batch = {batch}\nmiddle = "{gbit}"\ncores = {results.cores}\nmemory = {results.number("memory"):g}\n'
-                                               f'crossings = {len(crossings)}\nsizes = "{results.fact("sizes")}"\n'
-                                               f'most = {(results.words("counted") or ["2"])[-1]}\n', encoding="utf-8")
+    section.settings(results, batch=batch, middle=gbit, cores=results.cores, memory=results.number("memory"), crossings=len(crossings),
+                     sizes=results.fact("sizes"), most=int((results.words("counted") or ["2"])[-1]))
     parts = []
     if links.links:
         parts.append(("links", "The step by the link", [links.sentence(), *(text for text, _ in hooks.values())]))
     if any(row["strategy"] == "single" for row in rows):
         parts.append(("devices", "The step by the number of devices", device_sentences(rows, batch, worlds, gbit, results.cores)))
-    lines = ["## By link, number of devices and batch", "", "A quick run: its times mean nothing." if quick else ""]
+    lines = ["## By link, number of devices and batch", "", QUICK if quick else ""]
     parts += [("batches", "The largest batch", [batch_sentence(batches, results.number("memory"))])] if batches else []
     parts += [("memory", "What a device holds, and what a step moves", [held.memory_sentence(holds), held.moved_sentence(moved)])] if holds else []
-    write_csv(results.folder / "scaling-sharded.csv", held.SHARDED, held.sharded_rows(results, WARM_UP))
+    write_csv(results.folder / "scaling-sharded.csv", held.SHARDED, held.sharded_rows(results))
     sharded = results.rows("scaling-sharded.csv")
     parts += [("sharded", "FSDP's step beside DDP's", [held.sharded_sentence(sharded, gbit)])] if sharded else []
     for name, title, said in parts:

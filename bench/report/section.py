@@ -12,6 +12,12 @@ def draw(folder, name, text):
     return f"![{name}]({name}.svg)"
 
 
+def settings(results, **values):
+    """plots/settings.gp: what a figure must know beside its data."""
+    lines = [f'{name} = "{value}"\n' if isinstance(value, str) else f"{name} = {value}\n" for name, value in values.items()]
+    (results.plots / "settings.gp").write_text("".join(lines), encoding="utf-8")
+
+
 def numbers(results, *files):
     """Links to the numbers of a figure or table."""
     return "Numbers: " + ", ".join(f"[{file}]({file})" for file in files if results.has(file)) + "."

@@ -9,7 +9,7 @@ from .results import network_name, scaled
 
 MODEL = Path(__file__).resolve().parent.parent / "model"
 PAGE = ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        "<title>What if?</title>\n<style>@media (prefers-color-scheme: dark) {{ body {{ background: {} }} }}</style></head><body>\n"
+        "<title>What if?</title>\n<style>{}body {{ background: var(--paper) }}</style></head><body>\n"
         "{}\n</body></html>")
 
 
@@ -41,4 +41,4 @@ def write(profile, programs, page=""):
     text = (MODEL / "whatif.html").read_text(encoding="utf-8").rstrip("\n")
     for mark, part in parts.items():
         text = text.replace(mark, part)
-    print(PAGE.format(look.PAGE["paper"][1], text) if page else text)
+    print(PAGE.format(look.css(), text) if page else text)

@@ -83,10 +83,10 @@ if command -v gnuplot >/dev/null; then
         FNR == 1 { file++; next }
         file == 1 { total = $5 + $6 + $7 + $8 + $9; for (c = 1; c <= 4; c++) part[c] = $(4 + c) / total; end = $10 / total }
         file == 2 { for (c = 1; c <= 4; c++) part[c] = $(1 + c); end = $6 }
-        { row++; for (c = 1; c <= 4; c++) print c - 1, row, sprintf("%.3f", part[c]); print 11, row, sprintf("%.3f", end) }' \
+        { row++; for (c = 1; c <= 4; c++) print c - 1, row, sprintf("%.3f", part[c]); print 16, row, sprintf("%.3f", end) }' \
         "$results/breakdown.csv" bench/paper/figure6.csv | sort)" "$(drawn breakdown | awk '
         $2 < 4 { printf "%d %d %.3f\n", $2, $4, $6 - $5 }
-        $2 == 11 { printf "%d %d %.3f\n", $2, $4 + 0.45, $3 }' | sort)"
+        $2 == 16 { printf "%d %d %.3f\n", $2, $4 + 0.45, $3 }' | sort)"
     for batch in 8 256; do
         expect "the losses of batch $batch" "$(awk -F, -v batch=$batch '$2 == batch { printf "%d,%.6g ", $4, $5 }' \
             "$results/convergence.csv")" "$(points $((batch == 256)) 4 convergence)"

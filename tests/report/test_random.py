@@ -7,7 +7,7 @@ import re
 import unittest
 
 from made import Made, row
-from report import answer, captions
+from report import answer, captions, scaling
 from report.results import ReportError
 
 PHASES = ("data", "scatter", "replicate", "forward", "gather", "loss", "backward", "reduce", "exposed", "optimizer")
@@ -21,7 +21,7 @@ def random_rows(draw):
         for strategy, world in (("single", 1), ("dp", 2), ("ddp", 2), ("dp", 4), ("ddp", 4)):
             if draw.random() < 0.05:
                 continue
-            middle = draw.choice((5, 9, 9.5, 10, 10.3, 200))
+            middle = draw.choice((5, 5.1, 9.5, 10, 10.3, 200))
             phases = {phase: draw.choice((0, 0, 0.1, 1, 3)) for phase in PHASES}
             quartiles = middle - draw.choice((0, 0.2, 1)), middle, middle + draw.choice((0, 0.2, 1, 3))
             rows[strategy, model, world] = row(strategy, model, world, quartiles, int(draw.random() < 0.1), **phases)
@@ -36,19 +36,15 @@ class Run(dict):
 
 
 class Random(unittest.TestCase):
-    def each(self, ask):
-        """Calls check(results, runs by strategy, model and devices) for random results."""
+    def test_comparisons(self):
         for seed in range(ROUNDS):
-            draw = random.Random(seed)
-            rows = random_rows(draw)
-            with self.subTest(seed=seed), Made(cores=2, models="mlp convnet", timed="2 4") as made:
-                made.summary(*rows.values())
-                found = {(one["strategy"], one["model"], int(one["world_size"])): Run(
+            with Made(cores=2, models="mlp convnet", timed="2 4") as made:
+                made.summary(*random_rows(random.Random(seed)).values())
+                runs = {(one["strategy"], one["model"], int(one["world_size"])): Run(
                     {name: float(value) for name, value in one.items() if name not in ("strategy", "model")}) for one in made.results.rows("summary.csv")}
-                ask(made.results, found)
-
-    def test_differences(self):
-        self.each(self.differences)
+                for check in (self.differences, self.line_one, self.throughput, self.limits):
+                    with self.subTest(seed=seed, of=check.__name__):
+                        check(made.results, runs)
 
     def differences(self, results, runs):
         lines = answer.answer_lines(results)
@@ -80,9 +76,6 @@ class Random(unittest.TestCase):
             self.assertEqual((said[1], with_step[said[2]]), ("saves" if saved > 0 else "costs", max(with_step.values())), line)
             self.assertEqual("DDP" in said[3], weights[said[2]] < 0, line)
 
-    def test_line_one(self):
-        self.each(self.line_one)
-
     def line_one(self, results, runs):
         line, dp, ddp = answer.headline(results), runs.get(("dp", "mlp", 2)), runs.get(("ddp", "mlp", 2))
         if dp is None or ddp is None:
@@ -101,9 +94,6 @@ class Random(unittest.TestCase):
             if "sends and sums" in line:
                 self.assertGreater((sends - waits) * -change, 0, line)
 
-    def test_throughput(self):
-        self.each(self.throughput)
-
     def throughput(self, results, runs):
         for part in captions.throughput(results).rstrip(".").split("; "):
             model = part.partition(":")[0]
@@ -121,9 +111,6 @@ class Random(unittest.TestCase):
                 self.assertIn(f"{run['samples_per_s_p50'] / one['samples_per_s_p50']:.2f} times one device", part)
                 self.assertEqual(" with it)" in part, any(other is not run and other.tie(run) for other in quiet.values()), part)
 
-    def test_limits(self):
-        self.each(self.limits)
-
     def limits(self, results, runs):
         line, one, ddp = answer.limit_line(results), runs.get(("single", "mlp", 1)), runs.get(("ddp", "mlp", 2))
         if not line:
@@ -134,6 +121,40 @@ class Random(unittest.TestCase):
         self.assertEqual("Nothing limits" in line, step <= ideal, line)
         if "less than 5 %" in line:
             self.assertTrue(ideal < step < 1.053 * ideal, line)
+
+    def test_hooks(self):
+        """Where a communication hook pays: below a bandwidth, always, never, at some links or not beyond the quartiles."""
+        for seed in range(ROUNDS):
+            draw, gbits = random.Random(seed), ("1", "10", "25", "100")
+            runs = {(strategy, gbit): (draw.choice((5, 9, 9.5, 10, 20)), draw.choice((0.2, 1)), draw.random() < 0.1) for strategy in ("ddp", "fp16") for gbit in gbits}
+            with self.subTest(seed=seed), Made() as made:
+                made.csv("scaling.csv", scaling.HEAD, *([strategy, 2, 300, gbit, ms - off, ms, ms + off, 4, 4, int(lost)]
+                                                        for (strategy, gbit), (ms, off, lost) in runs.items()))
+                text, _ = scaling.Links(made.results.rows("scaling.csv"), 300).pays("fp16")
+            self.hook(text, {gbit: self.gain(runs["fp16", gbit], runs["ddp", gbit]) for gbit in gbits if not (runs["fp16", gbit][2] or runs["ddp", gbit][2])})
+
+    def gain(self, mine, other):
+        """1 where it pays, -1 where it costs, 0 where the steps tie."""
+        apart = abs(mine[0] - other[0])
+        return 0 if apart <= min(mine[1], other[1]) else 1 if mine[0] < other[0] else -1
+
+    def hook(self, text, gains):
+        """What the sentence says of where it pays, read back as a test of a link's gain."""
+        below = re.match(r"Below ([0-9.]+) Gbit/s fp16 pays", text)
+        pays = [gbit for gbit, gain in gains.items() if gain > 0]
+        some = re.search(r"(?:fp16 pays|it does) at ([0-9, and]+) Gbit/s", text)
+        if below:
+            self.assertTrue(all(gain >= 0 if float(gbit) < float(below[1]) * 0.95 else gain <= 0 for gbit, gain in gains.items()
+                                if not 0.95 < float(gbit) / float(below[1]) < 1.05), (text, gains))
+            self.assertTrue(pays, text)
+        elif some:
+            self.assertEqual(re.findall(r"[0-9.]+", some[1]), pays, text)
+        elif "always" in text:
+            self.assertEqual(set(gains.values()), {1}, text)
+        elif "never" in text or "nothing beyond the quartiles" in text:
+            self.assertFalse(pays, text)
+        else:
+            self.assertFalse(gains, text)
 
     def test_not_a_number(self):
         """A result that is no number is an error, and no sentence."""

@@ -8,8 +8,8 @@ import json
 import re
 from pathlib import Path
 
+from .. import look
 from ..captions import traced_network
-from ..look import phase_colours
 from ..results import ReportError, Results
 from ..traces import read_events, read_step
 
@@ -38,6 +38,7 @@ def fill(data):
     parts = {"STYLE": HERE / "player.css", "MODEL": MODEL, "STEPS": HERE / "steps.js", "UNITS": HERE / "units.js", "DRAW": HERE / "draw.js",
              "PAGE": HERE / "page.js"}
     text = {mark: path.read_text(encoding="utf-8") for mark, path in parts.items()}
+    text["STYLE"] = look.css() + text["STYLE"]
     text["DATA"] = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     return re.sub(r"@([A-Z]+)@", lambda mark: text[mark[1]], (HERE / "player.html").read_text(encoding="utf-8"))
 
@@ -52,7 +53,7 @@ def write(folder):
     scenes = [read_scene(results, *scene) for scene in
               (("memory", "through memory", "trace-{}.json"), ("link", f"over {gbit:g} Gbit/s", "trace-link-{}.json"))]
     data = {"network": traced_network(results), "profile": json.loads((results.folder / "profile.json").read_text()),
-            "colours": phase_colours(), "mine": results.mine["file"] if results.mine else "",
+            "colours": look.phase_colours(), "mine": results.mine["file"] if results.mine else "",
             "gbit": gbit, "latency_us": latency_us, "scenes": [scene for scene in scenes if scene]}
     if data["scenes"]:
         (results.folder / "player.html").write_text(fill(data), encoding="utf-8")
