@@ -107,6 +107,13 @@ static size_t lowered_pixels(const Lowered *lowered, size_t row) {
     return (left < lowered->rows ? left : lowered->rows) * lowered->view.columns.outputs;
 }
 
+// The part of the next image, of `count` elements, that is prefetched while some of an image's
+// `all` outputs are computed: an equal part.
+static ConvAhead ahead_of(const float *next, size_t count, Range outputs, size_t all) {
+    const size_t begin = count * outputs.begin / all;
+    return (ConvAhead){next + begin, count * outputs.end / all - begin};
+}
+
 // The copy of one plane to one group.
 typedef struct Copy {
     Range rows, columns; // of the group: inside the input. The others are padding.
@@ -206,7 +213,7 @@ static void cpu_conv2d(Compute how, const Window *v, const float *x, const float
     HostProduct p =
         host_begin(how.precision, counts, (HostProduct){x, weight, bias, y, false, how.workspace});
     const View view = forward_view(v);
-    const size_t area = view_taps(&view), plane = v->oh * v->ow;
+    const size_t area = view_taps(&view), plane = v->oh * v->ow, image = v->c * v->h * v->w;
     const WeightOrder order = {v->c * area, area, 0, (int64_t)v->kernel, 1};
     Lowered lowered = lowered_of(&view);
     float *packed = lowered_place(&lowered, p.workspace);
@@ -214,9 +221,11 @@ static void cpu_conv2d(Compute how, const Window *v, const float *x, const float
     ConvSums sums = {lowered.of, packed, p.bias, .outputs = v->k, .stride = plane};
     for (size_t i = 0; i < v->n; i++)
         for (size_t row = 0; row < v->oh; row += lowered.rows) {
-            lowered_fill(&lowered, row, p.a + i * v->c * v->h * v->w);
+            lowered_fill(&lowered, row, p.a + i * image);
             sums.to = p.c + i * v->k * plane + row * v->ow;
             sums.pixels = lowered_pixels(&lowered, row);
+            sums.ahead = ahead_of(p.a + (i + 1) * image, image,
+                                  (Range){row * v->ow, row * v->ow + sums.pixels}, plane);
             conv_fastest()->sums(&sums);
         }
     host_end(how.precision, counts, &p, y, false);
@@ -269,7 +278,7 @@ static void gradient_part(const Window *v, size_t part, const HostProduct *p) {
     const View view = gradient_view(v, part);
     if (view_is_empty(&view)) return;
     const WeightOrder order = gradient_order(v, &view, part);
-    const size_t plane = v->h * v->w;
+    const size_t plane = v->h * v->w, width = view.columns.outputs, image = v->k * v->oh * v->ow;
     const bool whole = v->stride == 1;
     Lowered lowered = lowered_of(&view);
     float *packed = lowered_place(&lowered, p->workspace),
@@ -279,13 +288,16 @@ static void gradient_part(const Window *v, size_t part, const HostProduct *p) {
     for (size_t i = 0; i < v->n; i++)
         for (size_t row = 0; row < view.rows.outputs; row += lowered.rows) {
             float *dx = p->c + i * v->c * plane;
-            lowered_fill(&lowered, row, p->b + i * v->k * v->oh * v->ow);
+            lowered_fill(&lowered, row, p->b + i * image);
             sums.pixels = lowered_pixels(&lowered, row);
+            sums.ahead = ahead_of(p->b + (i + 1) * image, image,
+                                  (Range){row * width, row * width + sums.pixels},
+                                  view.rows.outputs * width);
             sums.to = whole ? dx + row * v->w : pixels;
             sums.stride = whole ? plane : sums.pixels;
             conv_fastest()->sums(&sums);
             dx += (row * v->stride + part / v->stride) * v->w + part % v->stride;
-            if (!whole) spread(v, &sums, view.columns.outputs, dx, p->accumulate);
+            if (!whole) spread(v, &sums, width, dx, p->accumulate);
         }
 }
 
@@ -339,16 +351,20 @@ static size_t weight_room(const Window *v) {
     return blocks_of(v) * CONV_BLOCK * (CONV_CHUNK + v->c * v->kernel * v->kernel);
 }
 
-// Adds a band of one image, dy[k, pixels], to the sums. Channels of dy are `plane` elements apart;
+// Adds a band of pixels of one image, dy[k, oh, ow], to the sums. `next` is the image after it;
 // `turned` is 0 beyond the last channel.
-static void add_band(ConvWeightSums *sums, const float *dy, size_t k, size_t pixels, size_t plane,
-                     float *turned) {
-    for (sums->first = 0; sums->first < pixels; sums->first += CONV_CHUNK) {
-        const size_t left = pixels - sums->first;
-        sums->pixels = left < CONV_CHUNK ? left : CONV_CHUNK;
+static void add_band(ConvWeightSums *sums, const Window *v, const float *next, const float *dy,
+                     Range band, float *turned) {
+    const size_t plane = v->oh * v->ow;
+    for (size_t p = band.begin; p < band.end; p += CONV_CHUNK) {
+        const Range chunk = {p, band.end - p < CONV_CHUNK ? band.end : p + CONV_CHUNK};
+        sums->first = p - band.begin;
+        sums->pixels = chunk.end - p;
+        sums->ahead[0] = ahead_of(next, v->c * v->h * v->w, chunk, plane);
+        sums->ahead[1] = ahead_of(dy + v->k * plane, v->k * plane, chunk, plane);
         for (size_t b = 0; b < sums->blocks; b++) {
-            const size_t first = b * CONV_BLOCK, channels = k - first;
-            turn(turned + first * CONV_CHUNK, dy + first * plane + sums->first,
+            const size_t first = b * CONV_BLOCK, channels = v->k - first;
+            turn(turned + first * CONV_CHUNK, dy + first * plane + p,
                  channels < CONV_BLOCK ? channels : CONV_BLOCK, sums->pixels, plane);
         }
         conv_fastest()->weight_sums(sums);
@@ -363,6 +379,7 @@ static void cpu_conv2d_weight_gradient(Compute how, const Window *v, const float
                                (HostProduct){x, dy, NULL, dweight, accumulate, how.workspace});
     const View view = forward_view(v);
     const size_t filter = v->c * view_taps(&view), plane = v->oh * v->ow;
+    const size_t image = v->c * v->h * v->w;
     Lowered lowered = lowered_of(&view);
     float *turned = lowered_place(&lowered, p.workspace);
     ConvWeightSums sums = {.lowered = lowered.of, .dy = turned, .blocks = blocks_of(v)};
@@ -370,9 +387,9 @@ static void cpu_conv2d_weight_gradient(Compute how, const Window *v, const float
     memset(turned, 0, weight_room(v) * sizeof *turned);
     for (size_t i = 0; i < v->n; i++)
         for (size_t row = 0; row < v->oh; row += lowered.rows) {
-            lowered_fill(&lowered, row, p.a + i * v->c * v->h * v->w);
-            add_band(&sums, p.b + i * v->k * plane + row * v->ow, v->k,
-                     lowered_pixels(&lowered, row), plane, turned);
+            const Range band = {row * v->ow, row * v->ow + lowered_pixels(&lowered, row)};
+            lowered_fill(&lowered, row, p.a + i * image);
+            add_band(&sums, v, p.a + (i + 1) * image, p.b + i * v->k * plane, band, turned);
         }
     for (size_t k = 0; k < v->k; k++)
         for (size_t j = 0; j < filter; j++)

@@ -15,9 +15,10 @@ TARGET static inline Vector NAME(load)(const float *from) {
     return vector;
 }
 
-// One tile's sums over one group of channels. `vectors`: a constant.
+// One tile's sums over one group of channels. `vectors`: a constant. Meanwhile the places of the
+// next outputs' sums are prefetched, too; prefetching memory that does not exist has no effect.
 ALWAYS_INLINE TARGET static inline void NAME(sum_tile)(const ConvSums *of, const ConvTile *tile,
-                                                       const size_t vectors) {
+                                                       ConvStream *ahead, const size_t vectors) {
     const size_t k = tile->k, p = tile->p, taps = of->lowered.taps;
     const float *weights = of->weights + (k * of->lowered.channels + tile->c * CONV_FILTERS) * taps;
     const float *bias = tile->c == 0 ? of->bias : NULL;
@@ -29,6 +30,10 @@ ALWAYS_INLINE TARGET static inline void NAME(sum_tile)(const ConvSums *of, const
             sums[i][v] = (Vector){0} + (bias && i < outputs ? bias[k + i] : 0.0f);
     for (size_t c = tile->c; c < tile->c + tile->channels; c++) {
         const float *from = of->lowered.data + c * of->lowered.plane + p;
+        const size_t next = k + CONV_FILTERS + c - tile->c;
+        stream_prefetch(ahead);
+        for (size_t v = 0; v < vectors && next < k + 2 * CONV_FILTERS; v++)
+            __builtin_prefetch(of->to + next * of->stride + p + v * LANES, 1);
         for (size_t t = 0; t < taps; t++, weights += CONV_FILTERS) {
             const float *x = from + of->lowered.offsets[t];
             Vector pixels[SUM_VECTORS];
@@ -53,32 +58,33 @@ ALWAYS_INLINE TARGET static inline void NAME(sum_tile)(const ConvSums *of, const
         }
 }
 
-TARGET static void NAME(sum_tiles)(const ConvSums *of, const ConvTile *tile, size_t vectors) {
+TARGET static void NAME(sum_tiles)(const ConvSums *of, const ConvTile *tile, ConvStream *ahead,
+                                   size_t vectors) {
     switch (vectors) {
     case 1:
-        NAME(sum_tile)(of, tile, 1);
+        NAME(sum_tile)(of, tile, ahead, 1);
         break;
     case 2:
-        NAME(sum_tile)(of, tile, 2);
+        NAME(sum_tile)(of, tile, ahead, 2);
         break;
 #if SUM_VECTORS >= 3
     case 3:
-        NAME(sum_tile)(of, tile, 3);
+        NAME(sum_tile)(of, tile, ahead, 3);
         break;
 #endif
 #if SUM_VECTORS >= 4
     case 4:
-        NAME(sum_tile)(of, tile, 4);
+        NAME(sum_tile)(of, tile, ahead, 4);
         break;
 #endif
 #if SUM_VECTORS >= 5
     case 5:
-        NAME(sum_tile)(of, tile, 5);
+        NAME(sum_tile)(of, tile, ahead, 5);
         break;
 #endif
 #if SUM_VECTORS >= 6
     case 6:
-        NAME(sum_tile)(of, tile, 6);
+        NAME(sum_tile)(of, tile, ahead, 6);
         break;
 #endif
     }
@@ -87,6 +93,8 @@ TARGET static void NAME(sum_tiles)(const ConvSums *of, const ConvTile *tile, siz
 TARGET static void NAME(sums)(const ConvSums *of) {
     const size_t vectors = (of->pixels + LANES - 1) / LANES, group = conv_group(&of->lowered);
     const size_t tiles = (vectors + SUM_VECTORS - 1) / SUM_VECTORS;
+    const size_t filters = (of->outputs + CONV_FILTERS - 1) / CONV_FILTERS;
+    ConvStream ahead = stream_of(of->ahead, tiles * filters * of->lowered.channels);
     for (size_t i = 0, next, v = 0; i < tiles; i++, v = next) {
         next = vectors * (i + 1) / tiles; // so that all are about equally large
         for (size_t c = 0; c < of->lowered.channels; c += group)
@@ -94,7 +102,7 @@ TARGET static void NAME(sums)(const ConvSums *of) {
                 const size_t left = of->lowered.channels - c;
                 const ConvTile tile = {k, c, left < group ? left : group, v * LANES,
                                        of->pixels - v * LANES};
-                NAME(sum_tiles)(of, &tile, next - v);
+                NAME(sum_tiles)(of, &tile, &ahead, next - v);
             }
     }
 }
@@ -102,7 +110,8 @@ TARGET static void NAME(sums)(const ConvSums *of) {
 // One tile: WEIGHT_TAPS taps (of c and t together) from `tap` on, and `blocks` (a constant) blocks
 // from `block` on. Taps beyond the last one repeat it, and their sums are dropped.
 ALWAYS_INLINE TARGET static inline void NAME(weight_tile)(const ConvWeightSums *of, size_t tap,
-                                                          size_t block, const size_t blocks) {
+                                                          size_t block, ConvStream ahead[2],
+                                                          const size_t blocks) {
     enum { VECTORS = CONV_BLOCK / LANES };
     const size_t all = of->lowered.channels * of->lowered.taps;
     const float *x[WEIGHT_TAPS];
@@ -113,13 +122,18 @@ ALWAYS_INLINE TARGET static inline void NAME(weight_tile)(const ConvWeightSums *
     }
     const float *dy = of->dy + block * CONV_CHUNK * CONV_BLOCK;
     Vector sums[WEIGHT_TAPS][WEIGHT_BLOCKS * VECTORS] = {0};
-    for (size_t p = 0; p < of->pixels; p++) {
-        Vector gradient[WEIGHT_BLOCKS * VECTORS];
-        for (size_t v = 0; v < blocks * VECTORS; v++)
-            gradient[v] =
-                NAME(load)(dy + (v / VECTORS * CONV_CHUNK + p) * CONV_BLOCK + v % VECTORS * LANES);
-        for (size_t i = 0; i < WEIGHT_TAPS; i++)
-            for (size_t v = 0; v < blocks * VECTORS; v++) sums[i][v] += x[i][p] * gradient[v];
+    for (size_t p = 0; p < of->pixels;) {
+        const size_t end = of->pixels - p < LINE ? of->pixels : p + LINE;
+        stream_prefetch(&ahead[0]);
+        stream_prefetch(&ahead[1]);
+        for (; p < end; p++) {
+            Vector gradient[WEIGHT_BLOCKS * VECTORS];
+            for (size_t v = 0; v < blocks * VECTORS; v++)
+                gradient[v] = NAME(load)(dy + (v / VECTORS * CONV_CHUNK + p) * CONV_BLOCK +
+                                         v % VECTORS * LANES);
+            for (size_t i = 0; i < WEIGHT_TAPS; i++)
+                for (size_t v = 0; v < blocks * VECTORS; v++) sums[i][v] += x[i][p] * gradient[v];
+        }
     }
     for (size_t i = 0; i < WEIGHT_TAPS && tap + i < all; i++)
         for (size_t v = 0; v < blocks * VECTORS; v++) {
@@ -132,12 +146,16 @@ ALWAYS_INLINE TARGET static inline void NAME(weight_tile)(const ConvWeightSums *
 
 TARGET static void NAME(weight_sums)(const ConvWeightSums *of) {
     const size_t all = of->lowered.channels * of->lowered.taps;
+    const size_t tiles =
+        (of->blocks + WEIGHT_BLOCKS - 1) / WEIGHT_BLOCKS * ((all + WEIGHT_TAPS - 1) / WEIGHT_TAPS);
+    const size_t times = tiles * ((of->pixels + LINE - 1) / LINE);
+    ConvStream ahead[] = {stream_of(of->ahead[0], times), stream_of(of->ahead[1], times)};
     for (size_t block = 0; block < of->blocks; block += WEIGHT_BLOCKS)
         for (size_t tap = 0; tap < all; tap += WEIGHT_TAPS) {
             if (block + WEIGHT_BLOCKS <= of->blocks)
-                NAME(weight_tile)(of, tap, block, WEIGHT_BLOCKS);
+                NAME(weight_tile)(of, tap, block, ahead, WEIGHT_BLOCKS);
             else
-                NAME(weight_tile)(of, tap, block, 1);
+                NAME(weight_tile)(of, tap, block, ahead, 1);
         }
 }
 

@@ -7,6 +7,28 @@
 
 #define ALWAYS_INLINE __attribute__((always_inline))
 
+enum { LINE = 16 }; // floats of a cache line
+
+// What is left of a ConvAhead, in cache lines, and how many of them are prefetched at a time: few,
+// and often. All at once would fill the buffers of outstanding lines, and the sums' own loads would
+// wait.
+typedef struct ConvStream {
+    const float *at;
+    size_t left, lines;
+} ConvStream;
+
+static ConvStream stream_of(ConvAhead ahead, size_t times) {
+    const size_t all = (ahead.count + LINE - 1) / LINE;
+    return (ConvStream){ahead.from, all, all / (times + 1) + 1};
+}
+
+ALWAYS_INLINE static inline void stream_prefetch(ConvStream *stream) {
+    for (size_t i = 0; i < stream->lines && stream->left > 0; i++, stream->left--) {
+        __builtin_prefetch(stream->at, 0, 2); // into the second-level cache
+        stream->at += LINE;
+    }
+}
+
 typedef struct ConvTile {
     size_t k;           // the first of CONV_FILTERS outputs
     size_t c, channels; // a group of channels

@@ -36,6 +36,12 @@ static inline size_t conv_group(const ConvLowered *lowered) {
     return groups > 1 ? (lowered->channels + groups - 1) / groups : lowered->channels;
 }
 
+// Memory that is read next, a part of the batch's next image. It is prefetched meanwhile.
+typedef struct ConvAhead {
+    const float *from;
+    size_t count;
+} ConvAhead;
+
 // to[k, p] (+)= bias[k] + sum over c, t of weights[k, c, t] lowered[c, offsets[t] + p]
 typedef struct ConvSums {
     ConvLowered lowered;
@@ -44,6 +50,7 @@ typedef struct ConvSums {
     float *to;            // [outputs, pixels]; outputs are `stride` elements apart
     size_t outputs, pixels, stride;
     bool accumulate;
+    ConvAhead ahead;
 } ConvSums;
 
 // to[k, c, t] += sum over p of dy[k, p] lowered[c, offsets[t] + first + p]
@@ -53,6 +60,7 @@ typedef struct ConvWeightSums {
     const float *dy;      // [blocks, CONV_CHUNK, CONV_BLOCK]: output channels side by side
     float *to;            // [blocks, c, t, CONV_BLOCK]
     size_t blocks;
+    ConvAhead ahead[2]; // of the image, and of its dy
 } ConvWeightSums;
 
 typedef struct ConvInstructions {
