@@ -16,11 +16,11 @@ static void synchronize(void *context) {
 }
 
 // Opens profile and trace. On an asynchronous device a phase's time is that of enqueuing its work,
-// so --profile synchronizes the device at the end of each phase: slower, with the phases' real
+// so --profile synchronizes the devices at the end of each phase: slower, with the phases' real
 // times.
 static void open_profile(Run *run) {
     Job *job = run->job;
-    if (run->config->profile && !device_is_synchronous(run->strategy->device)) {
+    if (run->config->profile) {
         run->profile.wait_for_device = synchronize;
         run->profile.wait_context = job;
     }

@@ -41,6 +41,7 @@ ZERO = re.compile(r'(0[.0]*[fuUlL]*|NULL|false|\(\w+\)\{0\}|-1)$')
 EQUALITY = ('memcmp', 'strcmp', 'strncmp')
 SYMMETRIC = ('memory_grow', 'tensor_same_shape', 'fmax', 'fmin', 'fmaxf', 'fminf', 'dot')
 NOISE = re.compile(r'(log_|trace_|profile_|v?f?printf|((?!device_)\w+_)?free\b)')
+UNUSED = re.compile(r'\(void\)\w+(, \(void\)\w+)*$')  # of parameters, for the compiler
 DIRECTIVE = re.compile(r'^[ \t]*#(?:[^\n]*\\\n)*[^\n]*', re.M)
 DEFINITION = re.compile(r'[ \t]*#[ \t]*(?:define[ \t]+\w+(?:\([^)]*\))?|(?:el)?if\b)')
 
@@ -324,6 +325,8 @@ class Source:
         semicolon = re.compile(r'\s*;').match(self.text, end)
         if inner.kind not in (K.CALL_EXPR, K.BINARY_OPERATOR, K.COMPOUND_ASSIGNMENT_OPERATOR,
                               K.UNARY_OPERATOR) or self.in_macro(c) or not semicolon:
+            return
+        if UNUSED.match(text):
             return
         if inner.kind == K.CALL_EXPR and (NOISE.match(text) or text.startswith('va_')):
             return

@@ -148,4 +148,10 @@ expect "no step" "$(value steps alone-again) $(value moved_bytes_per_step alone-
 expect "no score of a step" "$(value final_loss alone-again) $(value final_accuracy alone-again)" "null null"
 expect "its evaluation" "$(value test_loss alone-again) $(value test_accuracy alone-again)" \
     "$(value test_loss samples) $(value test_accuracy samples)"
+# An evaluation's memory is that of one batch, however many there are.
+for count in 8000 16000; do
+    run "$count numbers" "$bin/train_single" --model toy --data synthetic:10:5@$count --steps 1 --no-eval --save weights
+    run "evaluated" "$bin/train_single" --model toy --data synthetic:10:5@$count --evaluate weights --out of-$count
+done
+expect "the bytes of 16000 numbers" "$(value peak_bytes_device0 of-16000)" "$(value peak_bytes_device0 of-8000)"
 tally scores
