@@ -23,7 +23,7 @@ static double *gather_totals(const Run *run, Error *err) {
 static void print_profile(Record *record, const Profile *profile) {
     uint64_t total = 0;
     for (Phase phase = 0; phase < PHASE_COUNT; phase++) total += profile->total[phase];
-    if (profile->steps == 0 || total == 0) return;
+    if (total == 0) return; // no step
     log_say(&record->log, "%-12s %12s %8s%s", "phase", "ms per step", "share",
             record->config->link ? "  (over an emulated link)" : "");
     for (Phase phase = 0; phase < PHASE_COUNT; phase++)

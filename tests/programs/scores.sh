@@ -73,6 +73,18 @@ expect "the evaluation's accuracy" "$(value final_accuracy twice)" "$(value test
 checks=$((checks + 1))
 value test_accuracy twice | grep -qE '^0\.[0-9]*[1-9]' || fail "nothing is right: $(value test_accuracy twice)"
 
+# Where logits are stored in 16 bits, their gradient takes their place: the hits are counted before.
+options="--device ref --model mlp --hidden 8 --steps 12 --log-every 1 --lr 0.5"
+# shellcheck disable=SC2086
+{
+    train float "$bin/train_single" $options
+    train half "$bin/train_single" $options --amp bf16
+}
+checks=$((checks + 1))
+echo "$(column accuracy float)$(column accuracy half)" | awk '{ for (i = 1; i <= 12; i++) {
+    off = $i - $(i + 12); if (off > 0.1 || off < -0.1) exit 1; if ($i > most) most = $i } exit !(most > 0.3) }' ||
+    fail "accuracies: $(column accuracy float), in 16 bits $(column accuracy half)"
+
 # --- Pixels: both, and ignored ones count in neither
 
 options="--model segnet --data shapes:16x16@40 --global-batch 16 --epochs 4 --log-every 1"

@@ -74,7 +74,8 @@ for n in 0 1 2 3 4 5; do
 done
 picture own/test 0 cbaabcaw
 own="--model segnet --data own --ignore-label 255 --global-batch 6"
-run "own pictures" "$bin/train_single" $own --epochs 6 --out own-run
+run "own pictures" "$bin/train_single" $own --epochs 6 --out own-run --dump-images 6
+[ "$(ls own-run/images)" = epoch_0005_sample_00.ppm ] || fail "pictures of one picture: $(ls own-run/images)"
 [ "$(sed -n 's/.*"test_accuracy": \([0-9.]*\).*/\1/p' own-run/summary.json | cut -c1-3)" != 0.0 ] ||
     fail "nothing is learnt from pictures: $(cat own-run/summary.json)"
 run "own pictures, dp" "$bin/train_dp" --devices 2 $own --epochs 2 --no-eval --save own-dp

@@ -60,6 +60,20 @@ same kept/last.safetensors second
 run "another run in the folder" $single $few --seed 3 --out kept --keep-epochs 3
 checks=$((checks + 1))
 [ "$(cd kept && echo model_*.safetensors)" = model_00003.safetensors ] || fail "taken over: $(ls kept)"
+# A run that resumes a checkpoint of its folder keeps the others there; one from elsewhere is another run.
+cp -R kept mine
+run "on in the folder" sh -c 'cd mine && "$0" "$@"' $single $few --epochs 5 --seed 3 --resume last.safetensors --out .
+checks=$((checks + 1))
+[ -e mine/model_00003.safetensors ] && [ -e mine/previous.safetensors ] || fail "its own: $(ls mine)"
+run "from elsewhere" $single $few --epochs 5 --resume second --out mine --no-eval
+checks=$((checks + 1))
+[ "$(cd mine && echo *.safetensors)" = last.safetensors ] || fail "another run's: $(ls mine)"
+# --save-every may save behind an epoch's last batch, before the epoch ends.
+two="--epochs 2 --hidden 16 --schedule constant --no-eval"
+run "an epoch" $single $two --epochs 1 --save-every 25 --out ends
+run "on from its last batch" $single $two --resume ends/previous.safetensors --save on
+run "two epochs at once" $single $two --save at-once
+same on at-once
 refuse 2 "--keep-epochs has no effect: it needs --out" $single --keep-epochs 2
 
 # ---- one of them -------------------------------------------------------------------------------------------

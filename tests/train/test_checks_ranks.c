@@ -89,6 +89,20 @@ static void fewer_tests(DataSource *data) {
 static void turned(DataSource *data) {
     data->train.shape[1] = 5, data->train.shape[2] = 3;
 }
+static void gray(DataSource *data) {
+    data->train.shape[0] = 1;
+}
+static void narrower(DataSource *data) {
+    data->test.shape[2] = 4;
+}
+static void with_targets(DataSource *data) {
+    data->train.target_size = 2;
+}
+static void labels_of_pixels(DataSource *data) {
+    data->train.dense = true;
+    free(data->train.labels);
+    data->train.labels = calloc((size_t)SAMPLES * 3 * 5, sizeof *data->train.labels);
+}
 static void more_classes(DataSource *data) {
     data->train.classes = CLASSES + 1;
 }
@@ -109,6 +123,11 @@ static const struct {
     {fewer_samples, "not see the same number of training samples as rank 0: 397, not 400"},
     {fewer_tests, "not see the same number of test samples as rank 0: 399, not 400"},
     {turned, "not see the same height of training samples as rank 0: 5, not 3"},
+    {gray, "not see the same channels of training samples as rank 0: 1, not 3"},
+    {narrower, "not see the same width of test samples as rank 0: 4, not 5"},
+    {with_targets, "not see the same targets of training samples as rank 0: 2, not 0"},
+    {labels_of_pixels, "not see the same labels of pixels (1: there are some) of training samples "
+                       "as rank 0: 1, not 0"},
     {more_classes, "not see the same number of classes of training samples as rank 0: 4, not 3"},
     {one_pixel, "not see the same contents of the training samples as rank 0"},
     {one_test_pixel, "not see the same contents of the test samples as rank 0"},

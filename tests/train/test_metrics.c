@@ -396,8 +396,18 @@ static void colors_of_labels(void **state) {
     }
 }
 
+// Weights with which a picture's pixels are of several classes.
+static void draw_weights(Module *model) {
+    NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
+    for (size_t i = 0; i < parameters.count; i++)
+        for (size_t j = 0; j < tensor_count(parameters.items[i].tensor); j++)
+            tensor_f32(parameters.items[i].tensor)[j] = rng_normal(i, RNG_STREAM_TEST, j);
+    named_tensors_free(&parameters);
+}
+
 static void pictures_show_input_truth_and_prediction(void **state) {
     Rig rig = rig_open("shapes:8x8@13", "segnet");
+    draw_weights(rig.model);
     const Dataset *set = &rig.source->train;
     Error err = {0};
     CHECK_OK(images_write(*state, 3, rig.model, rig.tape, set, &err) == 0, err);
@@ -409,6 +419,8 @@ static void pictures_show_input_truth_and_prediction(void **state) {
     size_t shape[] = {IMAGES_SAMPLES, 3, SIDE, SIDE};
     Tensor *x = tape_input(rig.tape, DTYPE_F32, 4, shape, batch.samples);
     hits_predict(rig.tape, module_forward(rig.model, rig.tape, x), predicted);
+    assert_memory_not_equal(predicted, predicted + (size_t)SIDE * SIDE,
+                            SIDE * SIDE * sizeof *predicted);
     for (size_t i = 0; i < IMAGES_SAMPLES; i++) {
         uint8_t pixels[3 * 24 * 8], color[3];
         char *path = memory_format("%s/images/epoch_0003_sample_%02zu.ppm", (char *)*state, i);
