@@ -120,13 +120,13 @@ static void the_worst_trial_counts_for_all(void **state) {
     replicas[1].trials[0][1] = 0.75f;
     replicas[0].trials[1][0] = 1; // at most 1: still in use
     replicas[2].trials[2][0] = 0.5f;
-    replicas[1].trials[2][1] = 3;
+    replicas[1].trials[2][1] = 1.5f;
     char *said = agree(rig.model, DEVICES);
     assert_string_equal(said, "note: attention on tensor cores is off for heads of 8: that of "
-                              "device 1 is 3.0e+00 times what rounding explains from the exact "
+                              "device 1 is 1.5e+00 times what rounding explains from the exact "
                               "kernels, which take over on all 3\n");
     free(said);
-    expect_choices(DEVICES, (const float[]){0.75f, 1, 3});
+    expect_choices(DEVICES, (const float[]){0.75f, 1, 1.5f});
     // Of the first two alone; the third stays as it was.
     reset_replicas();
     replicas[2].trials[0][0] = 9;
