@@ -1,5 +1,5 @@
-/* test_attention_choice.c: replicas with two attentions agree on one for each size of heads, and a
- * fast one that is off is named (nn/attention_choice.h). The devices are CPUs that say of themselves
+/* test_attention_choice.c: replicas with two attentions agree on one for each size of heads; a fast
+ * one that is off is named (nn/attention_choice.h). The devices are CPUs that say of themselves
  * what the test wants.
  */
 #include "common/device/device_backend.h"
