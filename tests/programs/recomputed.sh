@@ -70,6 +70,12 @@ options="--model mlp --global-batch 62 --steps 6 --log-every 1"
 }
 recompute dp 62
 recompute ddp 62
+# Both files are whole JSON: every brace and bracket that opens closes, the last one at the end.
+for file in ddp/config.json ddp/summary.json steps-1/config.json steps-1/summary.json; do
+    checks=$((checks + 1))
+    awk '{ gsub(/"[^"]*"/, ""); depth += gsub(/[{[]/, "") - gsub(/[]}]/, ""); if (depth < 1 && !end) end = NR }
+        END { exit !(depth == 0 && end == NR) }' "$file" || fail "$file: $(cat "$file")"
+done
 config steps-1 program '"train_single"'
 config steps-1 strategy '"single"'
 config steps-1 world_size 1
