@@ -1,0 +1,474 @@
+/* test_supervise.c: the supervision of an attempt's ranks (ddp/launch/supervise.c): whom it ends, when,
+ * and which rank it names as the root. Ranks, signals and the clock are this test's: each case is a
+ * list of events, and nothing waits.
+ */
+#include "tests/rigs/check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "ddp/launch/launch.h"
+
+enum { RANKS = 3, PID = 100 }; // local rank r is process PID + r
+
+// ---- What happens -----------------------------------------------------------------------------
+
+typedef enum What { NOTHING, EXITS, DIES, DUMPS, STOPS, CONTINUES, SIGNAL, STARTS } What;
+
+typedef struct Event {
+    int at_ms;
+    What what;
+    int rank, value; // exit status, number of a signal
+} Event;
+
+enum { EVENTS = 6, NEVER = 1 << 30 };
+
+typedef struct Script {
+    Event events[EVENTS];
+    int ends_ms[RANKS]; // after SIGTERM or SIGINT; NEVER: it ignores them
+    bool immortal;      // rank 2, also for SIGKILL
+    bool culprit[RANKS];
+    bool elastic, peer_ended; // in a job of elastic nodes, where another node has ended the attempt
+    int started;              // ranks that are started first; 0: all
+} Script;
+
+static const Script *script;
+static int now_ms, happened; // events that have
+static siginfo_t news[RANKS];
+static int dies_ms[RANKS], dies_of[RANKS]; // after a signal that the launcher has sent
+static bool rest_killed[RANKS], continued[RANKS];
+static int signal_ends[2];
+static char log_text[4000];
+
+static LaunchOptions options;
+static Launch launch;
+static LaunchedRank *keeper; // of the ranks at their end; NULL: none
+
+__attribute__((format(printf, 1, 2))) static void note(const char *format, ...) {
+    const size_t used = strlen(log_text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(log_text + used, sizeof log_text - used, format, arguments);
+    va_end(arguments);
+}
+
+static void change(int r, int code, int status) {
+    news[r] = (siginfo_t){.si_signo = SIGCHLD, .si_code = code, .si_pid = PID + r};
+    news[r].si_status = status;
+}
+
+static void happen(const Event *e) {
+    struct signalfd_siginfo info = {.ssi_signo = (uint32_t)e->value};
+    switch (e->what) {
+    case EXITS:
+        change(e->rank, CLD_EXITED, e->value);
+        break;
+    case DIES:
+        change(e->rank, CLD_KILLED, e->value);
+        break;
+    case DUMPS:
+        change(e->rank, CLD_DUMPED, e->value);
+        break;
+    case STOPS:
+        change(e->rank, CLD_STOPPED, SIGSTOP);
+        break;
+    case CONTINUES:
+        change(e->rank, CLD_CONTINUED, SIGCONT);
+        break;
+    case SIGNAL:
+        assert_int_equal(write(signal_ends[1], &info, sizeof info), sizeof info);
+        break;
+    case STARTS:
+    case NOTHING:
+        break;
+    }
+}
+
+// The next moment at which something happens.
+static int next_ms(void) {
+    int next =
+        happened < EVENTS && script->events[happened].what ? script->events[happened].at_ms : NEVER;
+    for (int r = 0; r < RANKS; r++)
+        if (dies_ms[r] < next) next = dies_ms[r];
+    return next;
+}
+
+static void happen_until(int ms) {
+    while (happened < EVENTS && script->events[happened].what &&
+           script->events[happened].at_ms <= ms)
+        happen(&script->events[happened++]);
+    for (int r = 0; r < RANKS; r++) {
+        if (dies_ms[r] > ms) continue;
+        if (launch.ranks[r].fate == RANK_ALIVE) change(r, CLD_KILLED, dies_of[r]);
+        dies_ms[r] = NEVER;
+    }
+}
+
+// ---- The system -------------------------------------------------------------------------------
+
+uint64_t __wrap_clock_ns(void);
+uint64_t __wrap_clock_ns_after(double seconds);
+int __wrap_poll(struct pollfd *entries, nfds_t count, int timeout_ms);
+int __wrap_kill(pid_t pid, int number);
+int __wrap_waitid(idtype_t type, id_t id, siginfo_t *info, int wanted);
+
+uint64_t __wrap_clock_ns(void) {
+    return (uint64_t)now_ms * 1000000 + 1000000000;
+}
+
+uint64_t __wrap_clock_ns_after(double seconds) {
+    return __wrap_clock_ns() + (uint64_t)(seconds * 1e9 + 0.5);
+}
+
+// At most until the next health check.
+int __wrap_poll(struct pollfd *entries, nfds_t count, int timeout_ms) {
+    assert_in_range(count, 1, 1 + RANKS);
+    assert_int_equal(entries[0].fd, signal_ends[0]);
+    for (nfds_t i = 0; i < count; i++) assert_int_equal(entries[i].events, POLLIN);
+    assert_in_range(timeout_ms, 0, 100);
+    const int next = next_ms(), until = now_ms + timeout_ms;
+    now_ms = next < until ? next > now_ms ? next : now_ms : until;
+    happen_until(now_ms);
+    assert_true(now_ms < 100000);
+    return 0;
+}
+
+// Signals to groups. SIGCONT is not noted, nor is the SIGKILL for what an ended rank left behind.
+int __wrap_kill(pid_t pid, int number) {
+    const int r = -pid - PID;
+    assert_in_range(r, 0, RANKS - 1);
+    const int code = news[r].si_code;
+    const bool ended = code == CLD_EXITED || code == CLD_KILLED || code == CLD_DUMPED;
+    if (ended && number == SIGKILL) rest_killed[r] = true;
+    if (number == SIGCONT) continued[r] = true;
+    if (ended || number == SIGCONT) return 0;
+    assert_int_equal(launch.ranks[r].sent, number);
+    continued[r] = false;
+    note("%d: %d to %d\n", now_ms, number, r);
+    const int after =
+        number == SIGKILL ? (script->immortal && r == 2 ? NEVER : 0) : script->ends_ms[r];
+    if (after == NEVER) return 0;
+    dies_ms[r] = now_ms + after;
+    dies_of[r] = number;
+    return 0;
+}
+
+int __wrap_waitid(idtype_t type, id_t id, siginfo_t *info, int wanted) {
+    const int r = (int)id - PID, code = news[r].si_code;
+    assert_int_equal(type, P_PID);
+    assert_in_range(r, 0, RANKS - 1);
+    assert_true(wanted & WNOHANG);
+    const int kind = code == CLD_STOPPED ? WSTOPPED : code == CLD_CONTINUED ? WCONTINUED : WEXITED;
+    *info = (siginfo_t){.si_pid = 0};
+    if (!code || !(wanted & kind)) return 0;
+    *info = news[r];
+    if (!(wanted & WNOWAIT)) news[r] = (siginfo_t){.si_pid = 0};
+    return 0;
+}
+
+// ---- The rest of ddprun -----------------------------------------------------------------------
+
+void launch_start_some(Launch *of) {
+    const bool may = script->started == 0 || now_ms >= 500;
+    while (of->stage == LAUNCH_RUNNING && of->started < (may ? RANKS : script->started)) {
+        LaunchedRank *rank = &of->ranks[of->started++];
+        rank->fate = RANK_ALIVE;
+        rank->heard_ns = clock_ns();
+        of->alive++;
+    }
+}
+
+void launch_watch_start(Launch *of, int r) {
+    assert_in_range(r, 0, of->started - 1);
+}
+
+void launch_check_health(Launch *of) {
+    assert_int_equal(of->stage, LAUNCH_RUNNING);
+}
+
+void launch_beat(Launch *of) {
+    assert_int_not_equal(of->stage, LAUNCH_RUNNING);
+}
+
+void launch_check_nodes(Launch *of) {
+    assert_int_equal(of->next_beat_ns, 0); // now
+    note("%d: nodes\n", now_ms);
+    if (script->peer_ended) launch_end_ranks(of, CAUSE_NODES, SIGTERM);
+}
+
+void launch_publish_end(Launch *of, LaunchEnd end, const char *why) {
+    (void)of;
+    note("%d: end %d: %s\n", now_ms, (int)end, why);
+}
+
+void report_root(Launch *of) {
+    note("%d: root %d, cause %d\n", now_ms, of->root, (int)of->cause);
+}
+
+const char *report_signal(int number, char text[24]) {
+    snprintf(text, 24, "signal %d", number);
+    return text;
+}
+
+HeartbeatView heartbeat_board_read(const HeartbeatBoard *board, int local_rank) {
+    (void)board;
+    return (HeartbeatView){.culprit = script->culprit[local_rank]};
+}
+
+size_t output_poll(const Output *output, struct pollfd *entries) {
+    (void)output, (void)entries;
+    return 0;
+}
+
+void output_pump(Output *output) {
+    (void)output;
+}
+
+void output_say(Output *output, const char *format, ...) {
+    char text[200];
+    va_list arguments;
+    (void)output;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    note("%d: %s\n", now_ms, text);
+}
+
+void guard_tell(const Guard *guard, pid_t message) {
+    (void)guard;
+    assert_in_range(-message, PID, PID + RANKS - 1);
+    const int r = -message - PID;
+    assert_true(rest_killed[r]); // before its number may be another's
+    assert_true(continued[r]);   // after each signal: it may have been stopped
+    note("%d: %d has ended\n", now_ms, r);
+}
+
+// ---- Cases ------------------------------------------------------------------------------------
+
+// Supervises the ranks of one attempt. Its log is `wanted` (NULL: any), and ends at end_ms.
+static void supervise(const Script *what, int end_ms, const char *wanted) {
+    struct Elastic *elastic = (struct Elastic *)(void *)&options; // only looked at
+    script = what;
+    now_ms = happened = 0;
+    log_text[0] = '\0';
+    memset(news, 0, sizeof news);
+    assert_int_equal(pipe2(signal_ends, O_CLOEXEC | O_NONBLOCK), 0);
+    options = (LaunchOptions){.local_ranks = RANKS, .monitor_s = 0.1, .grace_s = 5};
+    launch = (Launch){.options = &options, .root = -1, .signal_fd = signal_ends[0]};
+    launch.elastic = what->elastic ? elastic : NULL;
+    launch.next_beat_ns = 1;
+    launch.ranks = calloc(RANKS, sizeof *launch.ranks);
+    for (int r = 0; r < RANKS; r++) {
+        launch.ranks[r] = (LaunchedRank){.local_rank = r, .pid = PID + r, .start_fd = -1};
+        dies_ms[r] = NEVER;
+        rest_killed[r] = false;
+        continued[r] = true;
+    }
+    launch_supervise(&launch);
+    close(signal_ends[0]);
+    close(signal_ends[1]);
+    if (wanted) assert_string_equal(log_text, wanted);
+    assert_int_equal(now_ms, end_ms);
+    if (keeper) memcpy(keeper, launch.ranks, RANKS * sizeof *keeper);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(launch.ranks[r].fate == RANK_ALIVE, r == 2 && what->immortal);
+    assert_int_equal(launch.alive, what->immortal);
+    free(launch.ranks);
+}
+
+static void test_all_end_well(void **state) {
+    (void)state;
+    const Script s = {.events = {{1000, EXITS, 1, 0}, {2000, EXITS, 0, 0}, {3050, EXITS, 2, 0}}};
+    supervise(&s, 3050, "1000: 1 has ended\n2000: 0 has ended\n3050: 2 has ended\n");
+    assert_int_equal(launch.cause, CAUSE_NONE);
+    assert_int_equal(launch.root, -1);
+    assert_int_equal(launch.first_good_end_ns, 2000000000); // the first: at 1000 ms
+    // Also one that ends before the others are started.
+    const Script early = {.events = {{100, EXITS, 0, 0}, {900, EXITS, 1, 0}, {950, EXITS, 2, 0}},
+                          .started = 1};
+    supervise(&early, 950, "100: 0 has ended\n900: 1 has ended\n950: 2 has ended\n");
+}
+
+// The root is named 0.1 s after a failure, or 1 s after one that may be a consequence.
+static void test_roots(void **state) {
+    (void)state;
+    Script s = {.events = {{1000, EXITS, 1, 3}}, .ends_ms = {200, 200, 300}};
+    supervise(&s, 1400,
+              "1000: 1 has ended\n1100: root 1, cause 1\n1100: 15 to 0\n1100: 15 to 2\n"
+              "1300: 0 has ended\n1400: 2 has ended\n");
+    assert_int_equal(launch.cause, CAUSE_DEATH);
+    s = (Script){.events = {{1000, EXITS, 0, 1}, {1500, DIES, 2, 9}}};
+    supervise(&s, 1600,
+              "1000: 0 has ended\n1500: 2 has ended\n1600: root 2, cause 1\n"
+              "1600: 15 to 1\n1600: 1 has ended\n");
+    s = (Script){.events = {{1000, EXITS, 2, 1}}};
+    supervise(&s, 2000,
+              "1000: 2 has ended\n2000: root 2, cause 1\n2000: 15 to 0\n2000: 15 to 1\n"
+              "2000: 0 has ended\n2000: 1 has ended\n");
+    s.culprit[2] = true; // it says that it is no consequence
+    supervise(&s, 1100,
+              "1000: 2 has ended\n1100: root 2, cause 1\n1100: 15 to 0\n1100: 15 to 1\n"
+              "1100: 0 has ended\n1100: 1 has ended\n");
+    // Of several the first; of consequences and others the first of the others.
+    s = (Script){.events = {{1000, EXITS, 2, 3}, {1010, EXITS, 0, 3}, {1020, EXITS, 1, 3}}};
+    supervise(&s, 1020,
+              "1000: 2 has ended\n1010: 0 has ended\n1020: 1 has ended\n"
+              "1020: root 2, cause 1\n"); // none is left to wait for
+    s = (Script){.events = {{1000, EXITS, 0, 1}, {1010, EXITS, 1, 1}, {1950, EXITS, 2, 1}}};
+    supervise(&s, 1950,
+              "1000: 0 has ended\n1010: 1 has ended\n1950: 2 has ended\n"
+              "1950: root 0, cause 1\n");
+    s.culprit[2] = true;
+    supervise(&s, 1950,
+              "1000: 0 has ended\n1010: 1 has ended\n1950: 2 has ended\n"
+              "1950: root 2, cause 1\n");
+    s = (Script){.events = {{1000, EXITS, 0, 1}, {1950, EXITS, 1, 3}}};
+    supervise(&s, 2000,
+              "1000: 0 has ended\n1950: 1 has ended\n2000: root 1, cause 1\n"
+              "2000: 15 to 2\n2000: 2 has ended\n"); // not later than decided
+    setenv("DDPC_FLIGHT_DIR", "records", 1);         // which are still written
+    s = (Script){.events = {{1000, DUMPS, 0, 11}}};
+    supervise(&s, 2000,
+              "1000: 0 has ended\n2000: root 0, cause 1\n2000: 15 to 1\n2000: 15 to 2\n"
+              "2000: 1 has ended\n2000: 2 has ended\n");
+    unsetenv("DDPC_FLIGHT_DIR");
+}
+
+// What is kept of each rank for the report.
+static void keep_ranks(const Script *s, int end_ms, LaunchedRank kept[RANKS]) {
+    keeper = kept;
+    supervise(s, end_ms, NULL);
+    keeper = NULL;
+}
+
+static void test_what_is_kept(void **state) {
+    (void)state;
+    LaunchedRank kept[RANKS];
+    const time_t begin = time(NULL);
+    const Script s = {.events = {{100, DUMPS, 0, 11}, {150, STOPS, 2, 0}, {160, EXITS, 1, 0}}};
+    keep_ranks(&s, 200, kept);
+    assert_int_equal(kept[0].fate, RANK_KILLED);
+    assert_int_equal(kept[1].fate, RANK_EXITED);
+    for (int r = 0; r < RANKS; r++) {
+        static const int codes[] = {11, 0, SIGTERM}, sent[] = {0, 0, SIGTERM};
+        static const uint64_t ended[] = {1100000000, 1160000000, 1200000000};
+        assert_int_equal(kept[r].code, codes[r]);
+        assert_int_equal(kept[r].sent, sent[r]);
+        assert_int_equal(kept[r].failed, r != 1);
+        assert_int_equal(kept[r].core_dumped, r == 0);
+        assert_int_equal(kept[r].ended_ns, ended[r]);
+        assert_true(kept[r].ended_at.tv_sec >= begin);
+        assert_int_equal(kept[r].stopped, r == 2);
+        assert_int_equal(kept[r].stopped_at.tv_sec >= begin, r == 2);
+    }
+    assert_int_equal(kept[2].stopped_ns, 1150000000);
+}
+
+// SIGKILL after the grace, once; a rank that survives it is left behind after 30 s.
+static void test_ends_that_take_long(void **state) {
+    (void)state;
+    Script s = {.events = {{1000, EXITS, 1, 3}}, .ends_ms = {NEVER, 0, 0}};
+    supervise(&s, 6100,
+              "1000: 1 has ended\n1100: root 1, cause 1\n1100: 15 to 0\n1100: 15 to 2\n"
+              "1100: 2 has ended\n6100: 9 to 0\n6100: 0 has ended\n");
+    s = (Script){.events = {{1000, EXITS, 1, 3}}, .ends_ms = {0, 0, NEVER}, .immortal = true};
+    supervise(&s, 36100,
+              "1000: 1 has ended\n1100: root 1, cause 1\n1100: 15 to 0\n1100: 15 to 2\n"
+              "1100: 0 has ended\n6100: 9 to 2\n");
+    assert_int_equal(launch.stage, LAUNCH_KILLING);
+}
+
+static void test_stopped_ranks(void **state) {
+    (void)state;
+    Script s = {.events = {{500, STOPS, 2, 0}, {1000, EXITS, 0, 1}}};
+    supervise(&s, 2000,
+              "1000: 0 has ended\n2000: root 2, cause 2\n2000: 15 to 1\n2000: 15 to 2\n"
+              "2000: 1 has ended\n2000: 2 has ended\n");
+    s.events[1].value = 3; // which is no consequence
+    supervise(&s, 1100,
+              "1000: 0 has ended\n1100: root 0, cause 1\n1100: 15 to 1\n1100: 15 to 2\n"
+              "1100: 1 has ended\n1100: 2 has ended\n");
+    s = (Script){.events = {{500, STOPS, 2, 0}, {700, CONTINUES, 2, 0}, {1000, EXITS, 0, 1}}};
+    supervise(&s, 2000,
+              "1000: 0 has ended\n2000: root 0, cause 1\n2000: 15 to 1\n2000: 15 to 2\n"
+              "2000: 1 has ended\n2000: 2 has ended\n");
+    // One that was stopped, and was killed since, is stopped no longer.
+    s = (Script){.events = {{500, STOPS, 2, 0}, {1000, EXITS, 0, 1}, {1500, DIES, 2, 9}}};
+    supervise(&s, 1600,
+              "1000: 0 has ended\n1500: 2 has ended\n1600: root 2, cause 1\n"
+              "1600: 15 to 1\n1600: 1 has ended\n");
+}
+
+static void test_signals(void **state) {
+    (void)state;
+    Script s = {.events = {{1000, SIGNAL, 0, SIGCHLD}, {2000, SIGNAL, 0, SIGINT}},
+                .ends_ms = {100, 100, 100}};
+    supervise(&s, 2100,
+              "2000: received signal 2: ending all ranks\n"
+              "2000: end 3: its ddprun received signal 2\n2000: 2 to 0\n2000: 2 to 1\n"
+              "2000: 2 to 2\n2100: 0 has ended\n2100: 1 has ended\n2100: 2 has ended\n");
+    assert_int_equal(launch.cause, CAUSE_SIGNAL);
+    assert_int_equal(launch.caught, SIGINT);
+    s = (Script){.events = {{1000, SIGNAL, 0, SIGINT},
+                            {1000, SIGNAL, 0, SIGTERM},
+                            {1000, SIGNAL, 0, SIGCHLD},
+                            {3000, SIGNAL, 0, SIGHUP}},
+                 .ends_ms = {NEVER, 0, 100}};
+    supervise(&s, 3000,
+              "1000: received signal 15: ending all ranks\n"
+              "1000: end 3: its ddprun received signal 15\n1000: 15 to 0\n1000: 15 to 1\n"
+              "1000: 15 to 2\n1000: 1 has ended\n1100: 2 has ended\n"
+              "3000: received signal 1: killing the ranks that are left\n3000: 9 to 0\n"
+              "3000: 0 has ended\n");
+    assert_int_equal(launch.caught, SIGHUP);
+    // While SIGKILL is awaited it is sent again; while the root is in doubt the signal comes first.
+    s = (Script){.events = {{1000, SIGNAL, 0, SIGTERM}, {7000, SIGNAL, 0, SIGTERM}},
+                 .ends_ms = {0, 0, NEVER},
+                 .immortal = true};
+    supervise(&s, 37000,
+              "1000: received signal 15: ending all ranks\n"
+              "1000: end 3: its ddprun received signal 15\n1000: 15 to 0\n1000: 15 to 1\n"
+              "1000: 15 to 2\n1000: 0 has ended\n1000: 1 has ended\n6000: 9 to 2\n"
+              "7000: received signal 15: killing the ranks that are left\n7000: 9 to 2\n");
+    s = (Script){.events = {{1000, EXITS, 0, 1}, {1500, SIGNAL, 0, SIGTERM}}};
+    supervise(&s, 1500,
+              "1000: 0 has ended\n1500: received signal 15: ending all ranks\n"
+              "1500: end 3: its ddprun received signal 15\n1500: 15 to 1\n1500: 15 to 2\n"
+              "1500: 1 has ended\n1500: 2 has ended\n");
+    assert_int_equal(launch.root, -1);
+}
+
+// With elastic nodes a consequence may be one of another node's end.
+static void test_elastic_nodes(void **state) {
+    (void)state;
+    Script s = {.events = {{1000, EXITS, 0, 1}}, .elastic = true};
+    supervise(&s, 2000,
+              "1000: 0 has ended\n2000: nodes\n2000: root 0, cause 1\n2000: 15 to 1\n"
+              "2000: 15 to 2\n2000: 1 has ended\n2000: 2 has ended\n");
+    s.peer_ended = true;
+    supervise(&s, 2000,
+              "1000: 0 has ended\n2000: nodes\n2000: 15 to 1\n2000: 15 to 2\n"
+              "2000: 1 has ended\n2000: 2 has ended\n");
+    assert_int_equal(launch.cause, CAUSE_NODES);
+    s.events[0].value = 3;
+    supervise(&s, 1100,
+              "1000: 0 has ended\n1100: root 0, cause 1\n1100: 15 to 1\n1100: 15 to 2\n"
+              "1100: 1 has ended\n1100: 2 has ended\n");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_end_well),  cmocka_unit_test(test_roots),
+        cmocka_unit_test(test_what_is_kept),  cmocka_unit_test(test_ends_that_take_long),
+        cmocka_unit_test(test_stopped_ranks), cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_elastic_nodes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
