@@ -1,6 +1,6 @@
-/* test_supervise.c: the supervision of an attempt's ranks (ddp/launch/supervise.c): whom it ends, when,
- * and which rank it names as the root. Ranks, signals and the clock are this test's: each case is a
- * list of events, and nothing waits.
+/* test_supervise.c: the supervision of an attempt's ranks (ddp/launch/supervise.c): whom it ends,
+ * when, and which rank it names as the root. Ranks, signals and the clock are this test's: each
+ * case is a list of events, and nothing waits.
  */
 #include "tests/rigs/check.h"
 
