@@ -52,15 +52,18 @@ _Noreturn static void stand_guard(int pipe_fd) {
 // ---- The launcher's side
 
 int guard_open(Guard *guard, Error *err) {
-    int ends[2] = {-1, -1};
-    pid_t pid = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return error_set(err, STATUS_FAILED, "cannot open the guard's pipe: %s", strerror(errno));
+    pid_t pid = fork();
     if (pid == 0) stand_guard(ends[0]);
     if (pid < 0) error_set(err, STATUS_FAILED, "cannot start the guard: %s", strerror(errno));
-    if (ends[0] >= 0) close(ends[0]);
-    if (pid < 0 && ends[1] >= 0) close(ends[1]);
-    if (pid < 0) return -1;
+    close(ends[0]);
     *guard = (Guard){.pid = pid, .fd = ends[1]};
-    return 0;
+    if (pid > 0) return 0;
+    close(ends[1]);
+    guard->pid = 0; // not open
+    return -1;
 }
 
 // A failure is ignored: without the guard only the case above, SIGKILL, is unprotected.

@@ -174,7 +174,7 @@ static int check_log(const MeetingFile *f, Error *err) {
                          world_size, f->world_size, f->rank);
     for (const char *line = f->log; *line; line = next_line(line))
         if (check_guest(f, line, err) != 0) return -1;
-    if (!f->log[0] || count_guests(f) > 0) return 0;
+    if (!*f->log || count_guests(f) > 0) return 0;
     return error_set(err, STATUS_USAGE,
                      "file://%s is stale: all have left it: remove the file, or use another path",
                      f->path);
@@ -183,7 +183,7 @@ static int check_log(const MeetingFile *f, Error *err) {
 static int join_locked(MeetingFile *f, Error *err) {
     char boot[48], host[72];
     if (read_log(f, err) != 0 || check_log(f, err) != 0) return -1;
-    if (!f->log[0] && append(f, err, TITLE "%d\n", f->world_size) != 0) return -1;
+    if (!*f->log && append(f, err, TITLE "%d\n", f->world_size) != 0) return -1;
     machine_boot_id(boot, sizeof boot);
     machine_name(host, sizeof host);
     return append(f, err, "joined %d %d %llu %s %s\n", f->rank, (int)getpid(), start_time(getpid()),

@@ -206,6 +206,20 @@ sed -i 1d out.txt
 prints nohup "0000000000000000 1
 1
 /dev/null"
+# With few descriptors it starts its ranks or says why not.
+said=0
+for descriptors in 5 6 7 8 9 10 12 14 15 16 17 18 24; do
+    checks=$((checks + 1))
+    status=0
+    (ulimit -n "$descriptors" && exec timeout 20 "$run" true) >out.txt 2>err.txt || status=$?
+    case $status in
+    0) [ ! -s err.txt ] || fail "$descriptors descriptors: $(cat err.txt)" ;;
+    1 | 2) [ "$(grep -c '^error: .*: Too many open files' err.txt)" = 1 ] && said=$((said + 1)) ||
+        fail "$descriptors descriptors: $(cat err.txt)" ;;
+    *) fail "$descriptors descriptors: status $status, $(cat err.txt)" ;;
+    esac
+done
+[ "$said" -ge 5 ] && [ "$status" = 0 ] || fail "descriptors: refused $said times, at last $status"
 # Without stdin, stdout and stderr, nothing of ddprun's is taken for them.
 "$run" --log-dir closed sh -c 'echo out; echo err >&2' <&- >&- 2>&- || fail "closed descriptors: status $?"
 cat closed/attempt_0/0/stdout.log closed/attempt_0/0/stderr.log >out.txt
