@@ -37,6 +37,9 @@ class Comparison:
         for model in self.results.curve_models:
             self.losses[model] = self.curves(model)
 
+    def is_step_disturbed(self):
+        return self.results.is_disturbed(*(f"timeline-{self.over}{label}" for label in self.steps))
+
     def configurations(self):
         worlds = self.results.words("worlds")
         return [("single", "1")] + [(strategy, world) for strategy in self.results.strategies for world in worlds]
@@ -115,7 +118,8 @@ class Comparison:
             timeline_model=f"{captions.traced_network(results)}, {self.where}",
             link_text=results.link,
             dp_rows=len(self.steps["dp"][0]) if "dp" in self.steps else 0,
-            **{f"{label}_end": round(captions.end_of(step[1]), 6) for label, step in self.steps.items()})
+            **{f"{label}_end": round(captions.end_of(step[1]), 6) for label, step in self.steps.items()
+               if label == "mine" or not self.is_step_disturbed()})  # without ends the timeline has no bracket of what DDP saves
 
     def wanted(self):
         """The figures that there are data for."""
@@ -131,7 +135,7 @@ class Comparison:
         if name == "loss":
             return captions.joined(captions.loss(self.results.name(model, "curves"), rows) for model, rows in self.losses.items() if rows)
         if name == "timeline":
-            return captions.timeline(self.steps, self.where, captions.deep_network(self.results), self.results.is_disturbed(*(f"timeline-{self.over}{label}" for label in self.steps)))
+            return captions.timeline(self.steps, self.where, captions.deep_network(self.results), self.is_step_disturbed())
         if name.startswith("difference"):
             return captions.difference(self.results, name)
         return getattr(captions, name)(self.results)

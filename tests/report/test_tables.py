@@ -3,6 +3,7 @@
 
 import itertools
 import os
+import re
 import unittest
 
 from made import Made, row
@@ -89,6 +90,17 @@ class Drawn(unittest.TestCase):
         """The key is whole; a phase that cannot be seen is not in it."""
         rows = read_rows([("forward", 0, 80), ("gather", 80, 82), ("data", 82, 82.1), ("waiting", 83, 100)])
         self.assertEqual(compare.seen_phases(450, [rows]), "forward gather")
+
+    def test_no_bracket_where_disturbed(self):
+        """The timeline's bracket stands between the ends of the steps, which are not told of runs that were disturbed."""
+        for noted, wanted in ((["timeline-dp"], []), (["speed-mlp-dp-2-1"], ["dp_end = 9.0", "ddp_end = 7.0"])):
+            with Made(models="mlp") as made:
+                (made.folder / "plots").mkdir()
+                made.write("disturbed.txt", noted)
+                drawn = compare.Comparison(made.folder)
+                drawn.steps = {label: ([], [(1, 0, end, "forward", -1)], []) for label, end in (("dp", 9.0), ("ddp", 7.0))}
+                drawn.settings()
+                self.assertEqual([line for line in made.results.lines("plots/settings.gp") if re.match("d+p_end", line)], wanted)
 
     def test_grey(self):
         """A grey print tells all phases apart, by their lightness or by their hatch; and the strategies by dash and mark."""
