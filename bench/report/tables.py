@@ -60,7 +60,7 @@ def curves(comparison):
         for (strategy, world), mine in losses.items():
             record = results.record(f"curve-{model}-{strategy}-{world}")
             shares = ["-" if record.get(key) is None else f"{100 * record[key]:.2f} %" for key in ("test_accuracy", "best_test_accuracy")]
-            table.append([results.name(model, "curves"), shown(strategy), world, results.fact("epochs"), f"{record.get('final_loss') or 0:.3g}",
+            table.append([results.name(model, "curves"), shown(strategy), world, results.fact("epochs"), "-" if record.get("final_loss") is None else f"{record['final_loss']:.3g}",
                           *shares, "-" if strategy == "single" else far_from(mine, losses["single", "1"]),
                           far_from(mine, losses["dp", world]) if strategy not in ("single", "dp") else "-"])
     return table

@@ -53,6 +53,12 @@ class AllReduce(unittest.TestCase):
                          "MiB); at 25 MiB memory allows 17.1.")
         self.assertIn("through shm 2.0 (aim: at most 2), through mpi 20.0.", allreduce.sentences(found, trips)[0])
 
+    def test_small(self):
+        """The largest of the small sizes stands beside the round trip."""
+        lines = output(2, [f"{count} 0.10 {us} 9.00 1.00 1.00 - - 0" for count, us in ((4, 0.2), (4096, 1.0), (8192, 4.0))], "0.500")
+        found, trips, _ = collected(shm=[lines])
+        self.assertIn(" 4 KiB takes so many of these round trips: through shm 2.0 ", allreduce.sentences(found, trips)[0])
+
     def test_disturbed(self):
         """Of three rounds one that was disturbed is left out. If two were, nothing is left out, and nothing said."""
         rounds = [output(2, [f"4096 0.30 {turn}.00 9.00 10.24 15.36 - - 0"], "0.500") for turn in (1, 2, 3)]

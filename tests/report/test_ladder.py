@@ -52,9 +52,16 @@ class Ladders(unittest.TestCase):
     def test_what_adds(self):
         one = ladder([(40, 20, 40, 45, 20)] * 2)
         self.assertTrue(one.sentence().endswith("of DP's step: saved by overlap 25.0; added by flat gradients 5.0."))
+        edge = ladder([(40, 20, 40, 39.2, 39.2 - 0.81)] * 2)  # a fiftieth is 0.8
+        self.assertTrue(edge.sentence().endswith("of DP's step: saved by overlap 0.8; added by no rung."))
         small = ladder([(40, 20, 40, 39.3, 40)] * 2)
         self.assertTrue(small.sentence().endswith("of DP's step: saved by no rung; added by no rung."))
         self.assertEqual(one.bars()[2][1:], ["flat gradients", "40.000000", "45.000000", "-5.000000", "takes"])
+
+    def test_medians(self):
+        """The steps that a sentence names are medians, not quartiles."""
+        one = ladder([(40, 20, kept, 30, last) for kept, last in ((40, 20), (40, 20), (41, 22))])
+        self.assertIn("DataParallel takes 40.0 ms a step (50.0 with fresh threads), DistributedDataParallel 20.0.", one.sentence())
 
     def test_beside_trainers(self):
         """A turn counts beside its trainer only if neither was disturbed; 1.06 is too far, and so is 0.94."""

@@ -87,8 +87,9 @@ class Yours(unittest.TestCase):
             self.assertIn("0.0 % of DDP's, 25.0 % of yours", captions.phases(results))
             self.assertIn("2.00 MB under DDP, 2.00 MB under yours", captions.memory(results))
             made.csv("equivalence.csv", ["model", "a", "b", "required", "what", "max_ulp", "held"], ["mlp", "ddp:2", "mine:2", "bitwise", "weight", 3, 0],
-                     ["mlp", "dp:2", "ddp:2", "bitwise", "weight", 0, 1])
-            self.assertEqual([one[2] for one in tables.equivalence(results)], ["b", "yours:2", "ddp:2"])
+                     ["mlp", "dp:2", "ddp:2", "bitwise", "weight", 0, 1], ["mlp", "ddp:4", "mine:4", "bitwise", "weight", 0, 1],
+                     ["mlp", "dp:4", "ddp:4", "bitwise", "weight", 3, 0])
+            self.assertEqual([one[2] for one in tables.equivalence(results)], ["b", "yours:2", "ddp:2", "yours:4", "ddp:4"])
             self.assertEqual(mine.not_the_same(results), "Yours differs: mlp on 2.")
 
     def test_without_it(self):

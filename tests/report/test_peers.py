@@ -42,6 +42,10 @@ class Peers(unittest.TestCase):
         self.assertEqual(row(pairs, "25 MiB", "4", "Open MPI"), [1, 1, 1, 9, 9, 9, 9, None, "-"])
         self.assertLessEqual(max(map(len, text.terminal_table(peers.table(pairs)).splitlines())), 80)
 
+    def test_digits(self):
+        ratios = [["2", "all-reduce", f"{i} MiB", "Gloo", 0, 1, ratio, 0] for i, ratio in enumerate((99.5, 100, 100.4))]
+        self.assertEqual([line[5] for line in peers.table(found(*ratios))[-3:]], ["99.50", "100", "100"])
+
     def test_sentences(self):
         self.assertEqual(peers.sentences(found()), [
             "Beside PyTorch DDP, ours trains mlp-1024 2.10 times, trains convnet 1.48 times as fast with two ranks.",

@@ -62,6 +62,8 @@ class Counts(unittest.TestCase):
 
     def test_last_step(self):
         self.assertEqual(promises.of_last_step(TRACE), [12, 34])
+        late = {"ph": "X", "name": "all_reduce", "pid": 0, "tid": 1, "ts": 8.5, "dur": 1, "args": {"number": 9, "bytes": 55}}  # while the last but one ends
+        self.assertEqual(promises.of_last_step([*TRACE, late]), [12, 34])
 
     def test_rows(self):
         with Made() as made:

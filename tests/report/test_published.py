@@ -23,6 +23,26 @@ def fits(*held_out, sweep=(0.1, 0.1)):
         return published.fits(made.results)
 
 
+class Profiles(unittest.TestCase):
+    def test_networks(self):
+        """Parameters and tensors as PyTorch's resnet50 and BERT-large have them; multiplications of a picture of 224 by 224."""
+        resnet50, bert = published.resnet50(), published.bert()
+        self.assertEqual([(len(one), sum(count for count, _ in one)) for one in (resnet50, bert)], [(161, 25557032), (391, 335141888)])
+        self.assertEqual(sum(work for _, work in resnet50), 4089184256)
+        self.assertEqual(sum(work for _, work in bert), 24 * 12 * 1024 ** 2 + 1024 ** 2)
+
+    def test_profile(self):
+        """Ten seconds in the proportion 1 to 3 to 1; a gradient is ready by the work from the last layer on."""
+        made = published.profile("a", [(100, 30), (7, 0), (10, 10)], 10, (0.1, 0.3, 0.1))
+        self.assertEqual([round(ms, 9) for ms in (made["forward_s"][0], made["backward_s"][0], made["optimizer_s"])], [2, 6, 2])
+        self.assertEqual(made["tensors"], [{"bytes": 40, "ready": 0.25}, {"bytes": 28, "ready": 0.25}, {"bytes": 400, "ready": 1}])
+
+    def test_runs(self):
+        """The shares that figure 6 gives, of which the paper's file has the others."""
+        for row in published.read_csv(published.PAPER / "figure6.csv"):
+            self.assertEqual(published.RUNS[row["run"]][1:], tuple(row.number(part) for part in ("forward", "backward", "optimizer")))
+
+
 class Published(unittest.TestCase):
     def test_errors(self):
         fit = fits(0.14, 0.14)[0]

@@ -251,6 +251,9 @@ class Captions(unittest.TestCase):
                 "and 4.00, 0.65 times.",
                 said.format(4, "17.00", "20.00", "3.00") + "; times were disturbed by other work, no conclusion.",
                 said.format(8, "16.00", "20.00", "4.00") + "."])
+        short = [row("ddp", "gpt", 2, 4, exposed=0.25, optimizer=0.25), row("zero1", "gpt", 2, 4, optimizer=0.125)]
+        with made(short) as results:
+            self.assertTrue(answer.sharded_lines(results.results)[0].endswith("waiting for gradients and stepping 0.12 and 0.50, 0.25 times."))
         with made() as results:
             self.assertEqual(answer.sharded_lines(results.results), [])
         with made([ONE, DP2, row("fsdp", "mlp", 2, 10)]) as results:  # without DDP's row
@@ -369,6 +372,12 @@ class Causes(unittest.TestCase):
                 "memory bandwidth|bytes that DDP's ranks move together in a step, and how fast while they do|6.00 MB, 2.0 GB/s",
                 "memory bandwidth|a pass through memory by all cores (the probe)|21.0 GB/s",
                 "imbalance|how far apart two ranks end their backward passes (median; mlp-8x512, buckets of 1 MB)|0.35 ms"])
+
+    def test_short_communication(self):
+        fast = row("ddp", "mlp", 2, 19, forward=5.5, loss=1, backward=10, communication_ms=0.5, moved_bytes_per_step=6e6)
+        for ddp, said in ((fast, "6.00 MB, 12.0 GB/s"), ([*fast[:13], 0, *fast[14:]], "-")):
+            with made([*self.rows[:2], ddp]) as results:
+                self.assertTrue(self.table(results)[8].endswith("|" + said))
 
     def test_disturbed(self):
         with made(self.rows[:2] + disturb(self.rows[2:])) as results:

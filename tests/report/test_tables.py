@@ -39,8 +39,26 @@ class Tables(unittest.TestCase):
     def test_speed(self):
         with Made(cores=2) as made:
             made.summary(row("single", "mlp", 1, 8), row("dp", "mlp", 2, 5, 1), row("ddp", "mlp", 2, 2.5), row("ddp", "mlp", 4, 2, timed=0))
-            self.assertEqual([one[6] for one in tables.speed(made.results)[1:]], ["1.00", "disturbed", "3.20", "-"])
-            self.assertEqual(tables.speed(made.results)[4][3:7], ["-"] * 4)
+            found = tables.speed(made.results)
+            self.assertEqual([one[6] for one in found[1:]], ["1.00", "disturbed", "3.20", "-"])
+            self.assertEqual(found[1], ["mlp", "single", "1", "37500", "8.00", "7.84-8.16", "1.00", "2.00", "-", "1.00"])
+            self.assertEqual(found[4], ["mlp", "ddp", "4", *["-"] * 4, "2.00", "1.00", "1.00"])
+
+    def test_curves(self):
+        """A run without a record, as one of the reader's own that failed, has no loss and no accuracy."""
+        with Made(cores=2, worlds="2", epochs=3, curve_models="mlp") as made:
+            for run, losses in (("single-1", (2, 1)), ("dp-2", (2, 1.5)), ("ddp-2", (2.25, 1.5))):
+                made.csv(f"runs/curve-mlp-{run}/steps.csv", ["step", "loss"], *enumerate(losses))
+            made.write("runs/curve-mlp-single-1/summary.json", ['{"final_loss": 0.98765, "test_accuracy": 0.5, "best_test_accuracy": 0.75}'])
+            found = tables.curves(compare.Comparison(made.folder))
+            self.assertEqual(found[1], ["mlp", "single", "1", "3", "0.988", "50.00 %", "75.00 %", "-", "-"])
+            self.assertEqual([one[4:] for one in found[2:]], [["-", "-", "-", "5.0e-01", "-"], ["-", "-", "-", "5.0e-01", "2.5e-01"]])
+
+    def test_why_disturbed(self):
+        for spread, why in ((0.26, "its runs lie 26 % apart"), (0.25, "the probes beside most of its runs found another speed")):
+            with Made(cores=2) as made:
+                made.summary(row("dp", "mlp", 2, 5, 1, spread=spread))
+                self.assertEqual(tables.disturbed(made.results), [f"mlp dp:2 ({why})"])
 
     def test_equivalence(self):
         with Made() as made:
