@@ -83,6 +83,12 @@ class Ladders(unittest.TestCase):
         self.assertEqual(one.sentence(), GONE)
         self.assertEqual([bar[-1] for bar in one.bars()[2:]], ["disturbed"] * 3)
 
+    def test_half_was_disturbed(self):
+        """The other half counts."""
+        one = ladder([(40, 20, 40, 30, 20)] * 2 + [(40, 20, 80, 60, 40)] * 2, "ladder-0-3", "ladder-0-4")
+        self.assertEqual(row(one, "flat gradients"), (30, 10, 4, False))
+        self.assertEqual(one.rounds_sentence(), "4 of 8 rounds count; the others were disturbed.")
+
     def test_most_was_disturbed(self):
         one = ladder([(40, 20, 40, 30, 20)] * 4, *(f"ladder-0-{turn}" for turn in (1, 2, 4)))
         self.assertEqual(row(one, "flat gradients"), (30, 10, 8, True))

@@ -7,7 +7,7 @@ import re
 import unittest
 
 from made import Made, row
-from report import answer, compare, look, tables, text
+from report import answer, compare, held, look, tables, text
 from report.results import Results, network_name, quantile, read_csv
 
 
@@ -43,6 +43,25 @@ class Tables(unittest.TestCase):
             self.assertEqual([one[6] for one in found[1:]], ["1.00", "disturbed", "3.20", "-"])
             self.assertEqual(found[1], ["mlp", "single", "1", "37500", "8.00", "7.84-8.16", "1.00", "2.00", "-", "1.00"])
             self.assertEqual(found[4], ["mlp", "ddp", "4", *["-"] * 4, "2.00", "1.00", "1.00"])
+
+    def test_amounts(self):
+        """Units and digits on both sides of where they change."""
+        self.assertEqual([held.amount(count) for count in (999994999, 1e9, 1.25e9, 5e6)], ["999.99 MB", "1.00 GB", "1.25 GB", "5.00 MB"])
+        for count, said in ((12500, "12.5 k parameters, 50.0 kB"), (12501, "12.5 k parameters, 0.1 MB"), (1126410, "1.1 M parameters, 4.5 MB")):
+            self.assertIn(said, answer.network_text({"name": "a", "parameters": str(count)}))
+        with Made() as made:
+            made.csv("networks.csv", ["part", "model", "hidden", "layers", "parameters"], ["speed", "a", "", 1, 2500], ["speed", "b", "", 1, 2501])
+            self.assertEqual([one[4] for one in tables.networks(made.results)[1:]], ["0.0100", "0.01"])
+
+    def test_batches(self):
+        with Made(cores=2) as made:
+            made.summary(row("single", "mlp", 1, 8), row("dp", "mlp", 2, 5, global_batch=7), row("single", "gpt", 1, 8, global_batch=12))
+            self.assertEqual(tables.batches(made.results), "mlp 300, gpt 12")
+
+    def test_an_empty_file(self):
+        with Made() as made:
+            (made.folder / "empty").write_text("")
+            self.assertEqual([made.results.has(name) for name in ("empty", "none", "facts.txt")], [False, False, True])
 
     def test_curves(self):
         """A run without a record, as one of the reader's own that failed, has no loss and no accuracy."""

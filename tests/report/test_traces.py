@@ -49,6 +49,17 @@ class Traces(unittest.TestCase):
         self.assertEqual(self.read(traces.overlap_of, overlap_trace()),
                          {"ready": [2.0], "moving": [2.5], "backward": 4.0, "exposed": 0.5, "skew": 0.3})
 
+    def test_overlap_of_several_buckets(self):
+        """Of two buckets, the second ready 0.5 ms later; a span of rank 0 that began earlier counts for the begin of its pass."""
+        events = overlap_trace()
+        for step in range(3):
+            at = step * 10000
+            events.append(dict(ph="i", name="bucket is ready", pid=0, tid=0, ts=at + 3500, args=dict(bucket=1)))
+            events += [dict(ph="X", name="all_reduce", pid=rank, tid=1, ts=at + 5800, dur=200, args=dict(number=80 + step, bucket=1)) for rank in (0, 1)]
+            events.insert(0, dict(ph="X", name="backward", pid=0, tid=0, ts=at + 500, dur=100, args=dict(number=step)))
+        found = self.read(traces.overlap_of, events)
+        self.assertEqual([round(ms, 6) for ms in (*found["ready"], *found["moving"], found["backward"])], [2.5, 3.0, 2.5, 0.2, 4.5])
+
     def test_step(self):
         tracks, spans, arrows = self.read(traces.step_of, step_trace(), "DDP")
         self.assertEqual(tracks, [(1, "rank 0 main"), (2, "rank 0 communication"), (3, "rank 1 main"), (4, "rank 1 communication")])
