@@ -294,6 +294,19 @@ static void row_87_pipe_path(void **state) {
     assert_int_equal(access(path, F_OK), 0);
     pg_close(group);
     assert_int_not_equal(access(path, F_OK), 0);
+
+    // Of three threads, if the second cannot open its pipe, no pipe is left.
+    ProcessGroup *groups[3];
+    char *third = temp_folder_path(state, "a2.pipe"), *second = temp_folder_path(state, "a1.pipe");
+    plain = fopen(second, "w");
+    assert_non_null(plain);
+    fclose(plain);
+    assert_int_equal(pg_shm_threads(3, &options, groups, &err), -1);
+    must_contain(err.message, "rank 1: cannot make the pipe");
+    assert_int_not_equal(access(path, F_OK), 0);
+    assert_int_not_equal(access(third, F_OK), 0);
+    free(second);
+    free(third);
     free(prefix);
     free(path);
 }

@@ -7,7 +7,9 @@
  */
 #include "tests/rigs/rank_failures.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 
 #include "common/base/memory.h"
@@ -330,6 +332,15 @@ static void test_addresses(Mode mode) {
     *last = *last == '0' ? '1' : '0';
     refused(wrong, 2, "the memory of something else");
 
+    ShmControl *control = (ShmControl *)(void *)((PgShmSegment *)zero.found)->base;
+    control->slot_bytes++;
+    refused(address, 2, "it was made by another version of this program");
+    control->slot_bytes--;
+    const off_t bytes = (off_t)((PgShmSegment *)zero.found)->bytes;
+    assert_int_equal(ftruncate(((PgShmSegment *)zero.found)->fd, bytes + 1), 0);
+    refused(address, 2, "it was made by another version of this program");
+    assert_int_equal(ftruncate(((PgShmSegment *)zero.found)->fd, bytes), 0);
+
     PgEndpoint twin = zero;
     twin.rank = 2;
     assert_int_equal(pg_opener_shm.reach(&twin, &error), 0);
@@ -349,6 +360,28 @@ static void test_addresses(Mode mode) {
     assert_null(pg_opener_shm.open(&twin, &error));
     must_contain(error.message, "two processes are rank 0");
     pg_close(first);
+}
+
+// Files of this process that are no group's memory; the number in the address is 0, as theirs is.
+static void test_other_files(Mode mode) {
+    (void)mode;
+    const struct Case {
+        off_t bytes; // -1: /dev/null
+        const char *says;
+    } CASES[] = {{-1, "is not the shared memory that was announced"},
+                 {0, "is not the shared memory that was announced"},
+                 {sizeof(ShmControl) - 1, "it is the memory of something else"},
+                 {sizeof(ShmControl), "it is a group of another size"}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        char address[PG_ADDRESS_MAX];
+        const bool plain = CASES[i].bytes >= 0;
+        const int fd = plain ? memfd_create("test", 0) : open("/dev/null", O_RDWR);
+        assert_true(fd >= 0);
+        if (plain) assert_int_equal(ftruncate(fd, CASES[i].bytes), 0);
+        snprintf(address, sizeof address, "/proc/%d/fd/%d 0000000000000000", (int)getpid(), fd);
+        refused(address, 2, CASES[i].says);
+        close(fd);
+    }
 }
 
 typedef struct LargeRank {
@@ -490,6 +523,7 @@ TEST(odd_name)
 TEST(bad_argument)
 TEST(too_many)
 TEST(addresses)
+TEST(other_files)
 TEST(largest_world)
 TEST(nobody_joins)
 TEST(gives_up)
@@ -513,6 +547,7 @@ int main(void) {
             cmocka_unit_test_prestate(run_bad_argument, modes[m]),
             cmocka_unit_test_prestate(run_too_many, modes[m]),
             cmocka_unit_test_prestate(run_addresses, modes[m]),
+            cmocka_unit_test_prestate(run_other_files, modes[m]),
             cmocka_unit_test_prestate(run_largest_world, modes[m]),
             cmocka_unit_test_prestate(run_nobody_joins, modes[m]),
             cmocka_unit_test_prestate(run_gives_up, modes[m]),

@@ -35,10 +35,6 @@ static size_t control_bytes(int world) {
                                (size_t)world * (size_t)world * sizeof(ShmChannel));
 }
 
-static uint64_t control_layout(int world) {
-    return (uint64_t)control_bytes(world) << 16 | (uint64_t)sizeof(RankSlot);
-}
-
 ShmMailbox *shm_mailbox(const PgShm *shm, int rank) {
     return (ShmMailbox *)(void *)(shm->segment->base + mailboxes_offset(shm->world)) + rank;
 }
@@ -59,7 +55,7 @@ static PgShmSegment *create_control(int world, Error *err) {
     if (!segment) return NULL;
     ShmControl *control = (ShmControl *)(void *)segment->base;
     control->nonce = nonce;
-    control->layout = control_layout(world);
+    control->slot_bytes = sizeof *control->slots;
     control->world = world;
     return segment;
 }
@@ -91,7 +87,8 @@ static int shm_reach(PgEndpoint *endpoint, Error *err) {
         wrong = "it is the memory of something else";
     else if (control->world != world)
         wrong = "it is a group of another size";
-    else if (control->layout != control_layout(world) || segment->bytes != control_bytes(world))
+    else if (control->slot_bytes != sizeof *control->slots ||
+             segment->bytes != control_bytes(world))
         wrong = "it was made by another version of this program";
     if (!wrong) return 0;
     endpoint->found = NULL;

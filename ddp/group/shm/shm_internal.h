@@ -72,7 +72,7 @@ typedef struct ShmMailbox { // a rank's outgoing chunks, read by all ranks; doub
 
 typedef struct ShmControl {
     uint64_t nonce;
-    uint64_t layout; // checksum of the sizes: rejects a different build
+    uint64_t slot_bytes; // of a RankSlot: with the segment's size, rejects a different build
     int world;
     SyncWord aborted; // 0, or 1 + the rank whose slot holds the error
     // The segment announced last, for the other ranks to open between two barriers: descriptor fd
