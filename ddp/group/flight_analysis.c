@@ -26,7 +26,7 @@ typedef struct Group {
     size_t size;
     size_t *present; // [count], the places of those with a dump
     size_t count;
-    uint64_t broke_ns;  // when the first rank broke the group; 0: none has
+    uint64_t broke_ns;  // when the first rank broke the group; UINT64_MAX: none has
     uint64_t sequence;  // of the collective under analysis
     const char *call;   // the call of most ranks there
     Standing *standing; // [size], of each rank
@@ -38,7 +38,6 @@ static int compare_sequence(const void *key, const void *entry) {
 }
 
 static const FlightEntry *find_entry(const FlightDump *dump, uint64_t sequence) {
-    if (!dump) return NULL;
     return bsearch(&sequence, dump->entries, dump->count, sizeof(FlightEntry), compare_sequence);
 }
 
@@ -57,8 +56,9 @@ static const char *most_common_call(const Group *g) {
     for (size_t i = 0; i < g->count && most <= g->count / 2; i++) {
         const FlightEntry *entry = find_entry(g->dumps[g->present[i]], g->sequence);
         size_t votes = entry ? count_calls(g, entry->call) : 0;
-        if (votes > most) best = entry->call;
-        if (votes > most) most = votes;
+        if (votes <= most) continue;
+        best = entry->call;
+        most = votes;
     }
     return best;
 }
@@ -68,7 +68,7 @@ static Standing judge(const Group *g, const FlightDump *dump) {
     if (!entry || !entry->started) return NOT_STARTED;
     if (entry->completed) return DONE;
     if (strcmp(entry->call, g->call) != 0) return OTHER_CALL;
-    return g->broke_ns > 0 && entry->started_ns > g->broke_ns ? TOO_LATE : WAITS;
+    return entry->started_ns > g->broke_ns ? TOO_LATE : WAITS;
 }
 
 static bool any(const Group *g, Standing standing) {
@@ -211,7 +211,8 @@ static bool same_group(const FlightDump *a, const FlightDump *b) {
 // The group of dumps[first]: all dumps with its name and its ranks.
 static bool analyse_group(const FlightDumps *dumps, size_t first, FILE *out) {
     const FlightDump *named = &dumps->all[first];
-    Group g = {.name = named->group, .ranks = named->ranks, .size = named->size};
+    Group g = {
+        .name = named->group, .ranks = named->ranks, .size = named->size, .broke_ns = UINT64_MAX};
     g.dumps = memory_zalloc(g.size * sizeof *g.dumps);
     g.present = memory_zalloc(g.size * sizeof *g.present);
     g.standing = memory_zalloc(g.size * sizeof *g.standing); // NO_RECORDS
@@ -220,8 +221,7 @@ static bool analyse_group(const FlightDumps *dumps, size_t first, FILE *out) {
         if (!same_group(dump, named) || g.dumps[dump->place]) continue;
         g.dumps[dump->place] = dump;
         g.present[g.count++] = dump->place;
-        if (dump->error && (g.broke_ns == 0 || dump->dumped_ns < g.broke_ns))
-            g.broke_ns = dump->dumped_ns;
+        if (dump->error && dump->dumped_ns < g.broke_ns) g.broke_ns = dump->dumped_ns;
     }
     bool departed = report_group(out, &g);
     free(g.standing);

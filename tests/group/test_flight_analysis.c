@@ -9,7 +9,7 @@
 #include "common/base/memory.h"
 #include "ddp/group/flight_analysis.h"
 
-enum { RANKS = 4, RECORDS = 4 };
+enum { RANKS = 5, RECORDS = 4 };
 
 typedef struct Record {
     int sequence;
@@ -118,6 +118,14 @@ static const Case CASES[] = {
      {{1000, NULL, {C1, S2}}, {1001, NULL, {C1, OTHER2}}},
      true,
      G "at collective 2 rank 0 started sum, but rank 1 gather\n"},
+    {5,
+     {{1000, NULL, {C1, S2}},
+      {1001, NULL, {C1, S2}},
+      {1002, NULL, {C1, OTHER2}},
+      {1003, NULL, {C1, OTHER2}},
+      {1004, NULL, {C1, OTHER2}}},
+     true,
+     G "at collective 2 ranks 2, 3, 4 started gather, but rank 0 sum, but rank 1 sum\n"},
     // A rank started it after the first had given up; at that time exactly, it was in time.
     {3,
      {{1000, "timeout", {C1, S2}}, {1900, "gone", {C1, AT2(1001)}}, {1002, NULL, {C1, S2}}},
