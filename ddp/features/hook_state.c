@@ -19,7 +19,7 @@ static SafeEntry stack(const SafeEntry *entry, size_t ranks) {
 
 // Returns one block of memory for all ranks' own tensors.
 static char *room_for_all(const HookState *state, size_t ranks) {
-    size_t bytes = 1;
+    size_t bytes = 0;
     for (size_t i = 0; i < state->count; i++)
         if (state->tensors[i].own) bytes += ranks * state->tensors[i].entry.bytes;
     return memory_zalloc(bytes);

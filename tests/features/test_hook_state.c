@@ -5,6 +5,7 @@
 #include "tests/rigs/check.h"
 #include "tests/rigs/ranks.h"
 
+#include "tests/rigs/captured.h"
 #include "tests/rigs/ddp_toy.h"
 
 #include "common/base/rng.h"
@@ -282,6 +283,85 @@ static void row_65_hook_state_on_other_ranks(void **state) {
     play_both(2, take_state, &plan, NULL);
 }
 
+// ---- several tensors --------------------------------------------------------------------------
+
+typedef struct Several {
+    float a[2], b[3];
+    int64_t shared;
+} Several;
+
+// Restores on each rank what rank 0 gathered, with one field changed. Returns what the log says
+// (freed by the caller), or NULL if it is refused, with the words.
+static char *restore_changed(Rig *rig, HookState *state, SafeTensors *content, int tensor,
+                             int dimension, size_t value, const char *words) {
+    Error err = {0};
+    RunLog log = log_open(false);
+    SafeEntry *entry = &content->entries[tensor];
+    const SafeEntry before = *entry;
+    if (dimension < 0)
+        entry->ndim = 0;
+    else
+        entry->shape[dimension] = value;
+    Captured captured = captured_begin();
+    const int status = hook_state_restore(state, "FILE", content, &log, &err);
+    char *said = captured_end(&captured);
+    *entry = before;
+    EXPECT((status != 0) == (words != NULL));
+    if (status == 0) return said;
+    EXPECT(words && strstr(err.message, words));
+    free(said);
+    return NULL;
+}
+
+// Two tensors of this rank's own and a shared one, on a single rank: each is checked by itself.
+static void check_several(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    Rig self = {.group = group, .outcome = outcome}, *rig = &self;
+    Error *err = &outcome->error;
+    Several now = {{1, 2}, {3, 4, 5}, 6};
+    HookTensor tensors[] = {
+        {.memory = now.a, .own = true, .entry = {.name = "a", .ndim = 1, .shape = {2}, .bytes = 8}},
+        {.memory = now.b,
+         .own = true,
+         .entry = {.name = "b", .ndim = 1, .shape = {3}, .bytes = 12}},
+        {.memory = &now.shared, .entry = {.name = "c", .dtype = DTYPE_I64, .bytes = 8}}};
+    HookState state = {"several", group, tensors, 3};
+    SafeTensors content;
+    EXPECT(hook_state_gather(&state, &content, err) == 0 && content.count == 3);
+    EXPECT(content.entries[0].ndim == 2 && content.entries[0].shape[0] == 1);
+    const int64_t saved = 6; // a shared tensor is the hook's memory
+    content.entries[2].data = (char *)&saved;
+    const char *wrong = "has not the shape that several has in this run";
+    restore_changed(rig, &state, &content, 0, 0, 2, wrong); // the other one is of one rank
+    restore_changed(rig, &state, &content, 1, 0, 2, wrong);
+    restore_changed(rig, &state, &content, 0, 0, 0, wrong); // of no rank
+    restore_changed(rig, &state, &content, 1, 1, 2, wrong);
+    restore_changed(rig, &state, &content, 0, -1, 0, wrong);
+    now = (Several){{0}, {0}, 0};
+    char *said = restore_changed(rig, &state, &content, 0, 0, 1, NULL);
+    EXPECT(said && !*said);
+    EXPECT(now.a[0] == 1 && now.a[1] == 2 && now.b[2] == 5 && now.shared == 6);
+    free(said);
+    SafeTensors shared = {.entries = &content.entries[2], .count = 1}; // without own tensors
+    HookState alone = {"alone", group, &tensors[2], 1};
+    now.shared = 0;
+    said = restore_changed(rig, &alone, &shared, 0, 0, 0, NULL);
+    EXPECT(said && !*said && now.shared == 6);
+    free(said);
+    for (int i = 0; i < 2; i++) content.entries[i].shape[0] = 2; // of two ranks
+    said = restore_changed(rig, &state, &content, 0, 0, 2, NULL);
+    EXPECT(said &&
+           strstr(said, "2 ranks saved state of their own for several, and this run has 1"));
+    EXPECT(now.a[0] == 0 && now.a[1] == 0 && now.b[2] == 0 && now.shared == 6);
+    free(said);
+    safetensors_free(&content);
+}
+
+static void row_65_several_tensors_of_a_hook(void **state) {
+    (void)state;
+    play_ranks(AS_THREADS, 1, 60, check_several, NULL, NULL);
+}
+
 // ---- post-local SGD ---------------------------------------------------------------------------
 
 static void post_local_sgd_state(ProcessGroup *group, const void *argument, Outcome *outcome) {
@@ -369,6 +449,7 @@ int main(void) {
         IN_FOLDER(row_65_hook_state_in_checkpoints),
         IN_FOLDER(row_65_hook_state_that_does_not_fit),
         IN_FOLDER(row_65_hook_state_on_other_ranks),
+        cmocka_unit_test(row_65_several_tensors_of_a_hook),
         cmocka_unit_test(row_65_post_local_sgd_state),
         cmocka_unit_test(row_64_post_local_sgd_in_several_buckets),
         cmocka_unit_test(row_65_no_hook_state),

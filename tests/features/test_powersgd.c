@@ -318,10 +318,50 @@ static void every_gradient_is_the_algorithms(void **state) {
     }
 }
 
+// ---- what is compressed -------------------------------------------------------------------------
+
+typedef struct Shape {
+    size_t n, m;
+    double rate;
+    bool compressed; // P and Q, and the error
+} Shape;
+
+static void plan_one(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const Shape *s = argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const DdpConfig config = ddp_config_default();
+    PowerSgdConfig powersgd = power_sgd_config_default();
+    powersgd.min_compression_rate = s->rate;
+    Module *model = module_create("One", given_forward);
+    module_add_parameter(model, rig->device, "p", 2, (size_t[]){s->n, s->m});
+    rig_wrap(rig, model, &config);
+    const size_t before = rig->device->bytes, whole = s->n * s->m;
+    PowerSgd *power = power_sgd_create(ddp_reducer(rig->wrapper), &powersgd, &outcome->error);
+    const size_t floats = s->compressed ? s->n + s->m + whole : whole;
+    EXPECT(rig->device->bytes - before == floats * sizeof(float));
+    power_sgd_close(power);
+    EXPECT(rig->device->bytes == before);
+    rig_close(rig);
+}
+
+// A matrix is compressed if that makes it more than min_compression_rate times smaller.
+static void what_becomes_small_enough_is_compressed(void **state) {
+    (void)state;
+    static const Shape SHAPES_OF_ONE[] = {{4, 4, 2, false},    {4, 4, 1.99, true},
+                                          {5, 4, 2, true},     {4, 5, 2, true},
+                                          {100, 1, 0.5, true}, {100, 1, 1, false}};
+    for (size_t i = 0; i < sizeof SHAPES_OF_ONE / sizeof *SHAPES_OF_ONE; i++)
+        play_ranks(AS_THREADS, 1, 60, plan_one, &SHAPES_OF_ONE[i], NULL);
+    const PowerSgdConfig config = power_sgd_config_default(); // PyTorch's
+    assert_true(config.rank == 1 && config.start_iteration == 1000 && config.seed == 0);
+    assert_true(config.min_compression_rate == 2 && config.error_feedback && config.warm_start);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_model_with_all_columns),
         cmocka_unit_test(every_gradient_is_the_algorithms),
+        cmocka_unit_test(what_becomes_small_enough_is_compressed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
