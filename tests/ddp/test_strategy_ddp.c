@@ -127,7 +127,14 @@ static void one_rank_can_record_sync_batch_norm(void **state) {
     CHECK_OK(wrapper, err);
     Sampler *sampler = sampler_blocked(10, 5, 1, 0, false, false, 0, &err);
     Job *job = job_ddp(strategy_ddp(wrapper, alone.device, sampler), &me);
-    assert_null(job->unrecordable(job));
+    for (int devices = 1; devices <= 3; devices++) {
+        job->devices = devices;
+        const char *why = job->unrecordable(job);
+        if (devices == 1)
+            assert_null(why);
+        else
+            assert_string_equal(why, "SyncBatchNorm");
+    }
     job->close(job);
 }
 
