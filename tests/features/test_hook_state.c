@@ -8,6 +8,7 @@
 #include "tests/rigs/captured.h"
 #include "tests/rigs/ddp_toy.h"
 
+#include "common/base/half.h"
 #include "common/base/rng.h"
 #include "ddp/features/comm_hooks.h"
 #include "ddp/features/hook_state.h"
@@ -443,6 +444,32 @@ static void row_65_no_hook_state(void **state) {
     play_both(1, nothing_to_carry, NULL, NULL);
 }
 
+// A bucket is rounded in blocks, of which the last one is shorter; a hook around another one can be
+// recorded into a graph if that one can.
+static void row_65_every_block_is_rounded(void **state) {
+    (void)state;
+    enum { MANY = 1300 };
+    float values[MANY];
+    Error err = {0};
+    Device *device = device_open("cpu", &err);
+    GradBucket bucket = {.buffer = values, .count = MANY, .device = device};
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        CommHook inner = comm_hook_noop();
+        inner.graph_safe = bf16;
+        CommHook hook = comm_hook_round(inner, bf16 ? PG_BF16 : PG_F16);
+        assert_int_equal(hook.graph_safe, bf16);
+        for (uint64_t i = 0; i < MANY; i++) values[i] = rng_normal(4, RNG_STREAM_TEST, i);
+        assert_int_equal(hook.start(hook.state, &bucket, &err), 0);
+        for (uint64_t i = 0; i < MANY; i++) {
+            const float x = rng_normal(4, RNG_STREAM_TEST, i);
+            assert_true(values[i] ==
+                        (bf16 ? half_from_bf16(half_to_bf16(x)) : half_from_f16(half_to_f16(x))));
+        }
+        hook.close(hook.state);
+    }
+    device_close(device);
+}
+
 int main(void) {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_remove)
     const struct CMUnitTest tests[] = {
@@ -450,6 +477,7 @@ int main(void) {
         IN_FOLDER(row_65_hook_state_that_does_not_fit),
         IN_FOLDER(row_65_hook_state_on_other_ranks),
         cmocka_unit_test(row_65_several_tensors_of_a_hook),
+        cmocka_unit_test(row_65_every_block_is_rounded),
         cmocka_unit_test(row_65_post_local_sgd_state),
         cmocka_unit_test(row_64_post_local_sgd_in_several_buckets),
         cmocka_unit_test(row_65_no_hook_state),

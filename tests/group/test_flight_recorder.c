@@ -311,6 +311,23 @@ static void row_87_pipe_path(void **state) {
     free(path);
 }
 
+// A group whose folder for records has too long a name is not opened.
+static void row_87_long_folder(void **state) {
+    (void)state;
+    char folder[FLIGHT_PATH_MAX + 1];
+    for (int length = FLIGHT_PATH_MAX - 1; length <= FLIGHT_PATH_MAX; length++) {
+        ProcessGroup *group = NULL;
+        Error err = {0};
+        memset(folder, 'x', sizeof folder);
+        folder[length] = '\0';
+        const PgOptions options = {.timeout_s = 30, .flight_folder = folder};
+        assert_int_equal(pg_shm_threads(1, &options, &group, &err),
+                         length < FLIGHT_PATH_MAX ? 0 : -1);
+        if (!group) must_contain(err.message, "rank 0: the folder for flight records: 'xxx");
+        pg_close(group);
+    }
+}
+
 // ---- when the group breaks ------------------------------------------------------------------
 
 typedef struct Trouble {
@@ -509,13 +526,21 @@ static void row_87_forged_line(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(row_87_short),         IN_FOLDER(row_87_long),
-        IN_FOLDER(row_87_stuck),         IN_FOLDER(row_87_pipe),
-        IN_FOLDER(row_87_pipe_path),     IN_FOLDER(row_87_no_pipe),
-        IN_FOLDER(row_87_timeout),       IN_FOLDER(row_87_late),
-        IN_FOLDER(row_87_disagreement),  IN_FOLDER(row_87_killed),
-        IN_FOLDER(row_87_no_records),    IN_FOLDER(row_87_damaged),
-        IN_FOLDER(row_87_large_numbers), IN_FOLDER(row_87_forgotten),
+        IN_FOLDER(row_87_short),
+        IN_FOLDER(row_87_long),
+        IN_FOLDER(row_87_stuck),
+        IN_FOLDER(row_87_pipe),
+        IN_FOLDER(row_87_pipe_path),
+        IN_FOLDER(row_87_no_pipe),
+        cmocka_unit_test(row_87_long_folder),
+        IN_FOLDER(row_87_timeout),
+        IN_FOLDER(row_87_late),
+        IN_FOLDER(row_87_disagreement),
+        IN_FOLDER(row_87_killed),
+        IN_FOLDER(row_87_no_records),
+        IN_FOLDER(row_87_damaged),
+        IN_FOLDER(row_87_large_numbers),
+        IN_FOLDER(row_87_forgotten),
         IN_FOLDER(row_87_forged_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

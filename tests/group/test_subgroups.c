@@ -6,6 +6,8 @@
  */
 #include "tests/rigs/ranks.h"
 
+#include <dirent.h>
+
 #include "common/base/memory.h"
 
 #define EXPECT(condition)                                                                \
@@ -147,6 +149,37 @@ static void test_shared_memory_of_a_subgroup(void **state) {
     for (int world = 2; world <= 5; world++) on_threads_and_processes(shared_memory, world, NULL);
 }
 
+// Of this process, while its other threads wait; on rank 0 only.
+static int descriptors(ProcessGroup *world, Outcome *outcome) {
+    int count = 0;
+    EXPECT(pg_run(world, pg_barrier(), &outcome->error) == 0);
+    if (pg_rank(world) == 0) {
+        DIR *folder = opendir("/proc/self/fd");
+        while (readdir(folder)) count++;
+        closedir(folder);
+    }
+    EXPECT(pg_run(world, pg_barrier(), &outcome->error) == 0);
+    return count;
+}
+
+// Shared memory has a descriptor until the others have opened it, and none afterwards.
+static void no_descriptor_is_left(ProcessGroup *world, const void *argument, Outcome *outcome) {
+    (void)argument;
+    const int before = descriptors(world, outcome);
+    ProcessGroup *pair = subgroup(world, 1 << 0 | 1 << 1, outcome);
+    ProcessGroup *other = subgroup(world, 1 << 0 | 1 << 2, outcome);
+    EXPECT(pg_shared_alloc(world, 5000, &outcome->error));
+    EXPECT(descriptors(world, outcome) == before);
+    pg_close(pair);
+    pg_close(other);
+    EXPECT(descriptors(world, outcome) == before);
+}
+
+static void test_descriptors(void **state) {
+    (void)state;
+    if (!over_mpi) on_threads_and_processes(no_descriptor_is_left, 3, NULL);
+}
+
 // ---- splitting ------------------------------------------------------------------------------
 
 static void split(ProcessGroup *world, const void *argument, Outcome *outcome) {
@@ -275,6 +308,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_overlapping_groups_in_any_order),
         cmocka_unit_test(test_shared_memory_of_a_subgroup),
         cmocka_unit_test(test_split_by_color_and_again),
+        cmocka_unit_test(test_descriptors),
         cmocka_unit_test(test_errors_name_both_numbers_of_a_rank),
         cmocka_unit_test(test_groups_that_cannot_be_made),
     };
