@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-enum { BLOCK = 64, FEW = 4, PAGE = 4096, SHORT = 16 };
+enum { BLOCK = 64, SHORT = 16 };
 
 // Some neighbouring channels.
 typedef struct Block {
@@ -19,15 +19,12 @@ typedef struct Block {
     size_t first, channels;
 } Block;
 
-// Starts from {norm}. False after the last block. Few channels stay in the cache from the first
-// pass to the second, unless their runs share its sets: then a block is as many as are next to each
-// other in memory.
+// Starts from {norm}. False after the last block. A block's channels are one run of memory in each
+// image: fewer channels, whose runs the second pass would find in a cache, are slower.
 static bool block_next(Block *block) {
-    const size_t image = block->norm->c * block->norm->inner * sizeof(float);
-    const size_t most = image % PAGE == 0 ? BLOCK : FEW;
     block->first += block->channels;
     const size_t left = block->norm->c - block->first;
-    block->channels = left < most ? left : most;
+    block->channels = left < BLOCK ? left : BLOCK;
     return left > 0;
 }
 
