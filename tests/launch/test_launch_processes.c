@@ -87,6 +87,17 @@ static void test_two_machines(void **state) {
 
 enum { BY_STATUS, BY_SIGNAL, AND_OTHERS_RESIST };
 
+static int graces; // asked for: each of 5 s, which end sooner here
+
+uint64_t __real_clock_ns_after(double seconds);
+uint64_t __wrap_clock_ns_after(double seconds);
+
+uint64_t __wrap_clock_ns_after(double seconds) {
+    const bool grace = seconds == 5;
+    graces += grace;
+    return __real_clock_ns_after(grace ? 0.3 : seconds);
+}
+
 static int one_fails(ProcessGroup *group, const Rendezvous *me, void *arguments) {
     Shared *shared = arguments;
     Error err = {0};
@@ -107,7 +118,9 @@ static void check_failure(int how, int status, const char *says) {
     shared->failing = 1;
     pid_t own_child = fork(); // the program's own business
     if (own_child == 0) _exit(42);
+    graces = 0;
     assert_int_equal(launch_processes(one_fails, 3, 1, 0, "auto", shared, &err), -1);
+    assert_int_equal(graces, 1);
     assert_int_equal(err.status, status);
     snprintf(who, sizeof who, "rank 1 (pid %d) ", (int)shared->pid[1]);
     must_contain(err.message, who);
