@@ -56,11 +56,10 @@ static bool is_overdue(const Launch *launch, const LaunchedRank *rank) {
     return clock_seconds_since(rank->heard_ns) > limit_s;
 }
 
-// Whether rank a is the likelier culprit than b. In this order: a stopped rank, a rank without any
-// heartbeat, the lower number of collectives, the older heartbeat.
+// Whether rank a is the likelier culprit than b. In this order: a stopped rank, the lower number of
+// collectives, the older heartbeat; a rank without any heartbeat has 0 of both.
 static bool is_likelier(const Launch *launch, const LaunchedRank *a, const LaunchedRank *b) {
     if (a->stopped != b->stopped) return a->stopped;
-    if ((a->beat_ns == 0) != (b->beat_ns == 0)) return a->beat_ns == 0;
     HeartbeatView left = heartbeat_board_read(&launch->board, a->local_rank);
     HeartbeatView right = heartbeat_board_read(&launch->board, b->local_rank);
     if (left.sequence != right.sequence) return left.sequence < right.sequence;

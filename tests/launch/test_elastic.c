@@ -83,7 +83,7 @@ static void test_hearing(void **state) {
     for (int i = 0; i < 3; i++) {
         for (int m = 0; m < 3; m++) e->members[m].heard_ns = ago(9);
         write_member(1, 4 + i, 0, "a node");
-        if (i == 1) e->refreshed_ns = ago(4);
+        if (i == 1) e->refreshed_ns = ago(3);
         if (i == 2) e->refreshed_ns = ago(6);
         (void)elastic_check(&launch, text);
         for (int m = 0; m < 3; m++)
@@ -101,7 +101,7 @@ static void test_a_member_is_lost(void **state) {
     write_member(2, 3, MEMBER_LEFT, "earth pid 2");
     launch.elastic->members[2].heard_ns = ago(99); // one outside is not missed
     checks(END_NONE, "");
-    launch.elastic->members[1].heard_ns = ago(9);
+    launch.elastic->members[1].heard_ns = ago(8);
     checks(END_NONE, "");
     launch.elastic->members[1].heard_ns = ago(11);
     checks(END_CHANGED, "the ddprun on venus pid 1 has been silent for 10 s");
@@ -253,13 +253,11 @@ static void test_too_few(void **state) {
     patience.next_line_ns = 1;
     patience.begin_ns = ago(3);
     elastic_lead(&launch, &patience);
-    says("ddprun: waiting for 1 more node (1 of at least 2 ready): 3 s of at most 300 s "
-         "(--start-timeout)\n");
+    says_waiting("1 more node (1 of at least 2 ready)", " s of at most 300 s (--start-timeout)\n");
     options.min_nodes = 3;
     patience.next_line_ns = 1;
     elastic_lead(&launch, &patience);
-    says("ddprun: waiting for 2 more nodes (1 of at least 3 ready): 3 s of at most 300 s "
-         "(--start-timeout)\n");
+    says_waiting("2 more nodes (1 of at least 3 ready)", " s of at most 300 s (--start-timeout)\n");
     options.min_nodes = 2;
     holds("over", "");
     patience.begin_ns = ago(301);

@@ -112,7 +112,7 @@ static void set_ranks(const Watched *ranks) {
 static void test_silence(void **state) {
     (void)state;
     static const SilenceCase cases[] = {
-        {{{"train", 9, 5, 0, false}, {"train", 9, 5, 0, false}, {"train", 9, 5, 0, false}},
+        {{{"train", 8, 5, 0, false}, {"train", 8, 5, 0, false}, {"train", 8, 5, 0, false}},
          -1,
          CAUSE_NONE,
          0},
@@ -142,7 +142,7 @@ static void test_silence(void **state) {
          CAUSE_NONE,
          0},
         // The start has a time-out of its own, until the phase "init" ends.
-        {{{"init", 19, 1, 0, false}, {"init", 19, 1, 0, false}, {"", 19, 1, 0, false}},
+        {{{"init", 18, 1, 0, false}, {"init", 18, 1, 0, false}, {"", 18, 1, 0, false}},
          -1,
          CAUSE_NONE,
          0},
@@ -155,7 +155,7 @@ static void test_silence(void **state) {
          CAUSE_SILENT,
          0},
         // A rank without any heartbeat counts at the start only.
-        {{{NULL, 99, 0, 0, false}, {NULL, 99, 0, 0, false}, {"train", 9, 5, 0, false}},
+        {{{NULL, 99, 0, 0, false}, {NULL, 99, 0, 0, false}, {"train", 8, 5, 0, false}},
          -1,
          CAUSE_NONE,
          0},
@@ -176,7 +176,7 @@ static void test_silence(void **state) {
          CAUSE_SILENT,
          0},
         // A stopped rank: after the heartbeat's time-out or 30 s, whichever is less.
-        {{{"train", 1, 5, 0, false}, {"train", 99, 5, 9, false}, {"train", 1, 5, 0, false}},
+        {{{"train", 1, 5, 0, false}, {"train", 99, 5, 8, false}, {"train", 1, 5, 0, false}},
          -1,
          CAUSE_NONE,
          0},
@@ -184,7 +184,7 @@ static void test_silence(void **state) {
          1,
          CAUSE_STOPPED,
          0},
-        {{{"train", 1, 4, 0, false}, {"train", 1, 5, 29, false}, {"train", 1, 4, 0, false}},
+        {{{"train", 1, 4, 0, false}, {"train", 1, 5, 28, false}, {"train", 1, 4, 0, false}},
          -1,
          CAUSE_NONE,
          100},
@@ -231,7 +231,7 @@ static void test_clocks_start_anew(void **state) {
     (void)state;
     static const Watched silent[RANKS] = {
         {"train", 99, 5, 0, false}, {"train", 99, 5, .stopped_s = 99}, {"train", 99, 5, 0, false}};
-    static const double checked[] = {0, 4, 6};
+    static const double checked[] = {0, 3, 6};
     for (int i = 0; i < 3; i++) {
         set_ranks(silent);
         failed_root = -1;
@@ -261,7 +261,7 @@ static void test_clocks_start_anew(void **state) {
 
 static void test_lateness(void **state) {
     (void)state;
-    static const double ended[] = {0, 39, 41};
+    static const double ended[] = {0, 38, 41};
     for (int i = 0; i < 3; i++) {
         set_ranks((const Watched[RANKS]){{"train", 1, 5, .gone = true},
                                          {"train", 1, 5, .gone = i == 0},

@@ -277,15 +277,18 @@ static void test_slow_console(void **state) {
     polls(&job, 2, RANKS);
     job_close(&job);
     polls(&job, 2, 0);
-    screen.polls = 0;
     const uint64_t begin = clock_ns();
-    assert_int_equal(output_flush(job.output, 0.02), 0);
-    assert_true(clock_ns() - begin >= 20000000);
+    for (int i = 0; i < 100 && screen.longest_ms == 0; i++) { // until it has come to wait
+        screen.polls = 0;
+        const uint64_t now = clock_ns();
+        assert_int_equal(output_flush(job.output, 0.02), 0);
+        assert_true(clock_ns() - now >= 20000000);
+        assert_in_range(screen.polls, 2, 40); // it does not spin
+    }
     assert_in_range(screen.longest_ms, 1, 20);
-    assert_in_range(screen.polls, 2, 40); // it does not spin
     screen.accepts = true;
     assert_int_equal(output_flush(job.output, 60), 0);
-    assert_true(clock_ns() - begin < 30000000000u); // not until the deadline
+    assert_true(clock_ns() - begin < 50000000000u); // not until the deadline
     polls(&job, 0, 0);
     assert_int_equal(screen.bytes[2], strlen("[2]: err\n"));
     assert_string_equal(screen.text[1] + QUEUED, "\nlater\n[1]: later\n");

@@ -125,6 +125,21 @@ static inline void says(const char *lines) {
     shows(2, lines);
 }
 
+// The one line that it has said since: it waits for `whom`, since 3 s or a little more.
+static inline void says_waiting(const char *whom, const char *most) {
+    char begin[200];
+    double seconds = 0;
+    snprintf(begin, sizeof begin, "ddprun: waiting for %s: ", whom);
+    output_pump(launch.output);
+    const char *text = screen.text[2];
+    assert_memory_equal(text, begin, strlen(begin));
+    assert_int_equal(sscanf(text + strlen(begin), "%lf", &seconds), 1);
+    assert_true(seconds >= 3 && seconds < 20);
+    assert_non_null(strstr(text, most));
+    assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+    screen_clear();
+}
+
 #define NODE(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
 #endif
