@@ -15,7 +15,9 @@ recompute() {
         FILENAME ~ /csv$/ && FNR == 1 { for (i = 1; i <= NF; i++) name[i] = $i; columns = NF; next }
         FILENAME ~ /csv$/ {
             rows++
-            for (i = 1; i <= columns; i++) { sum[name[i]] += $i; last[name[i]] = $i; if (name[i] == "step_ms") time[rows] = $i }
+            for (i = 1; i <= columns; i++) { row[name[i]] = $i; sum[name[i]] += $i; last[name[i]] = $i; if (name[i] == "step_ms") time[rows] = $i }
+            rate = batch / (row["step_ms"] / 1000)
+            if (row["samples_per_s"] - rate > 1e-4 * rate || rate - row["samples_per_s"] > 1e-4 * rate) print "samples_per_s of step " $1
             next
         }
         match($0, /"[a-z_0-9]+": [-0-9.e+]+,?$/) {

@@ -213,6 +213,15 @@ checks=$((checks + 1))
 places=$(sed -n 's/.* loss=\([^ ]*\) .*/\1/p' out.txt | sort -u | wc -l)
 [ "$places" = $((9 * 9 * 2)) ] || fail "--augment makes $places pictures of one, not 162"
 
+# ---- --dump-step: from 0 to the last step, several into names with {step} -----------------------------------
+three="$single --steps 3 --no-eval"
+refuse 2 "--dump-step 3: the run ends with step 2" $three --dump-grads 'g{step}' --dump-step 0,3
+refuse 2 "for several steps the name needs {step}" $three --dump-grads g --dump-step 0,2
+refuse 2 "--dump-step 0,,2: expected steps like 0,1,10" $three --dump-grads 'g{step}' --dump-step 0,,2
+run "two steps' gradients" $three --dump-grads 'g{step}x' --dump-step 0,2 --warmup-steps 1 --warmup-start 0.5
+checks=$((checks + 1))
+[ "$(ls | grep '^g[0-9{]' | paste -sd ' ' -)" = "g0x g2x" ] || fail "gradients of steps 0 and 2: $(ls | grep '^g')"
+
 # ---- the printed loss is the loss that is trained on ------------------------------------------------
 # Rank r's rows of the first batch are batch r of a run that learns nothing. The ranks' numbers of valid
 # pixels differ, so that the mean over all pixels is another number.
