@@ -1,7 +1,8 @@
 /* test_late_device.c: events, uploads, readbacks and sums of a device that does nothing before a
- * wait (rigs/late_device.h): what device.c promises of a GPU's order of work.
+ * wait (rigs/late_device.h): what device.c promises of a GPU's order of work. And names of devices,
+ * and their counts of bytes.
  */
-#include "common/device/device.h"
+#include "common/device/link.h"
 #include "tests/rigs/late_device.h"
 
 enum { COUNT = 100, ROUNDS = 5 };
@@ -196,12 +197,68 @@ static void sums_of_parts(void **state) {
             check_sum(copies, room[i], room[i] >= (size_t)2 * LINE);
 }
 
+// ---- names and bytes ----------------------------------------------------------------------------
+
+static void names_of_devices(void **state) {
+    (void)state;
+    static const char FORM[] = "expected a name like cpu:0";
+    static const struct {
+        const char *name, *words; // in the error; NULL: there is such a device
+    } cases[] = {{"cpu", NULL},
+                 {"cpu:0", NULL},
+                 {"cpu:999", NULL},
+                 {"dry-cpu:7", NULL},
+                 {"cpu:1000", FORM},
+                 {"cpu:", FORM},
+                 {"cpu:1x", FORM},
+                 {":1", FORM},
+                 {"", FORM},
+                 {"elevenchars", "this build has no backend \"elevenchars\""},
+                 {"twelve-chars", FORM}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Error err = {0};
+        Device *device = device_open(cases[i].name, &err);
+        if ((device != NULL) != (cases[i].words == NULL)) fail_msg("%s", cases[i].name);
+        if (!device) check_message(&err, cases[i].words);
+        device_close(device);
+    }
+}
+
+static void bytes_are_counted(void **state) {
+    (void)state;
+    Error err = {0};
+    Device *device = late_open(LATE_EAGER);
+    void *nothing = device_alloc(device, 0), *host = device_host_alloc(device, 0);
+    void *some = device_alloc(device, 100), *more = device_alloc(device, 30);
+    assert_true(nothing && host && device->bytes == 130 && device->peak_bytes == 130);
+    device_free(device, some, 100);
+    assert_true(device->bytes == 30 && device->peak_bytes == 130);
+    device_reset_peak(device);
+    assert_int_equal(device->peak_bytes, 30);
+    device_free(device, more, 30);
+    device_free(device, nothing, 0);
+    device_host_free(device, host);
+    device_close(device);
+    // A transfer crosses a link of both ends; one of them alone has none to cross.
+    Device *linked = device_open("cpu:0", &err), *plain = device_open("cpu:1", &err);
+    char from[8] = "a copy", to[8] = "";
+    device_emulate_link(linked, (LinkSpeed){.bytes_per_s = 1e9, .latency_s = 0});
+    device_copy(linked, to, plain, from, sizeof to);
+    assert_string_equal(to, "a copy");
+    device_copy(plain, to, linked, "another", sizeof to);
+    assert_string_equal(to, "another");
+    device_close(linked);
+    device_close(plain);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(uploads_wait_for_their_events),
         cmocka_unit_test(readbacks_are_of_their_time),
         cmocka_unit_test(copies_are_in_order_and_counted),
         cmocka_unit_test(sums_of_parts),
+        cmocka_unit_test(names_of_devices),
+        cmocka_unit_test(bytes_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
