@@ -102,7 +102,6 @@ int reducer_prepare(Reducer *reducer, bool reduce, Error *err) {
     for (size_t i = 0; i < reducer->slab.parameters.count; i++) reducer->gradients[i].ready = false;
     for (size_t b = 0; b < reducer->slab.plan.bucket_count; b++)
         reducer->pending[b] = reducer->slab.buckets[b].parameter_count;
-    reducer->launched = 0;
     reducer->ready_count = 0;
     reducer->expecting = reduce;
     const ReadyPolicy *policy = &reducer->policy;
@@ -176,8 +175,8 @@ static void finish_buckets(Reducer *reducer) {
         reducer->slab.parameters.items[i].tensor->reducing = false;
 }
 
-// Marks a gradient ready in its bucket. Marking it twice in an iteration is an error.
-static void count_ready(Reducer *reducer, size_t parameter) {
+// Marking a gradient twice in an iteration is an error.
+void reducer_mark_ready(Reducer *reducer, size_t parameter) {
     ReducedGradient *gradient = &reducer->gradients[parameter];
     if (gradient->ready) {
         error_set(&reducer->error, STATUS_FAILED,
@@ -193,11 +192,6 @@ static void count_ready(Reducer *reducer, size_t parameter) {
     reducer->pending[reducer->slab.slices[parameter].bucket]--;
 }
 
-void reducer_mark_ready(Reducer *reducer, size_t parameter) {
-    count_ready(reducer, parameter);
-    launch_full_buckets(reducer, true);
-}
-
 // Tensor.on_ready: this parameter's gradient is complete. Errors are kept for reducer_finish.
 static int gradient_ready(void *context, Tensor *tensor, Error *err) {
     (void)tensor, (void)err;
@@ -208,7 +202,7 @@ static int gradient_ready(void *context, Tensor *tensor, Error *err) {
         return 0;
     // Not expecting: the forward bypassed the wrapper, or ran under no_sync.
     if (!reducer->expecting) return 0;
-    count_ready(reducer, gradient->index);
+    reducer_mark_ready(reducer, gradient->index);
     launch_full_buckets(reducer, true);
     return 0;
 }

@@ -99,7 +99,8 @@ typedef struct ReadyPolicy {
 
 // Takes the policy and closes the previous one. Precondition (a CHECK): no forward yet.
 void reducer_set_policy(Reducer *reducer, ReadyPolicy policy);
-// Marks the parameter ready: its slice of the bucket holds the gradient to reduce.
+// Marks the parameter ready: its slice of the bucket holds the gradient to reduce. A bucket that is
+// full then starts with the next gradient of the backward, or at its end.
 void reducer_mark_ready(Reducer *reducer, size_t parameter);
 
 // ---- further actions of an iteration ----------------------------------------------------------
