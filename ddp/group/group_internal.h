@@ -19,6 +19,7 @@ struct PgWork {
     ProcessGroup *group;
     PgCall call;
     uint64_t end_ns;   // 0: the device still runs the call
+    bool outstanding;  // taken from the pool and not waited for; the owner's thread only
     bool done, failed; // under the group's mutex
     PgWork *next;      // in the queue or in the free list
 };
@@ -50,8 +51,8 @@ struct ProcessGroup {
     Trace *trace; // NULL: none
     int track;
     bool closing;
-    Error error;             // the first error; status != STATUS_OK: the group is broken
-    ProcessGroup *next_open; // in the list of open groups
+    Error error;        // the first error; status != STATUS_OK: the group is broken
+    ProcessGroup *next; // in the list of open or of closed groups
     PgWork works[PG_MAX_WORKS];
 };
 

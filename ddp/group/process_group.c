@@ -9,34 +9,65 @@
 #include "common/base/profile.h"
 #include "ddp/group/group_internal.h"
 
-// ---- the open groups of this process ---------------------------------------------
+// ---- the groups of this process -------------------------------------------------------
 
-// Lets pg_close detect a second close: the closed group's memory is freed and cannot tell.
-static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
-static ProcessGroup *open_groups; // under open_mutex
+// The open ones, in which pg_close detects a second close, and the closed ones. A closed group is
+// broken: a call after pg_close finds that error in memory that is kept for the next group.
+static pthread_mutex_t lists_mutex = PTHREAD_MUTEX_INITIALIZER;
+static ProcessGroup *open_groups, *closed_groups; // under lists_mutex
+
+static const PgBackend closed_backend = {.name = "closed"};
+
+static void push(ProcessGroup **list, ProcessGroup *group) {
+    pthread_mutex_lock(&lists_mutex);
+    group->next = *list;
+    *list = group;
+    pthread_mutex_unlock(&lists_mutex);
+}
 
 void pg_list_open(ProcessGroup *group) {
-    pthread_mutex_lock(&open_mutex);
-    group->next_open = open_groups;
-    open_groups = group;
-    pthread_mutex_unlock(&open_mutex);
+    push(&open_groups, group);
 }
 
 bool pg_unlist_open(const ProcessGroup *group) {
-    pthread_mutex_lock(&open_mutex);
+    pthread_mutex_lock(&lists_mutex);
     ProcessGroup **at = &open_groups;
-    while (*at && *at != group) at = &(*at)->next_open;
+    while (*at && *at != group) at = &(*at)->next;
     bool found = *at;
-    if (found) *at = group->next_open;
-    pthread_mutex_unlock(&open_mutex);
+    if (found) *at = group->next;
+    pthread_mutex_unlock(&lists_mutex);
     return found;
+}
+
+// Returns the memory of a closed group, or new memory.
+static ProcessGroup *take_memory(void) {
+    pthread_mutex_lock(&lists_mutex);
+    ProcessGroup *group = closed_groups;
+    if (group) closed_groups = group->next;
+    pthread_mutex_unlock(&lists_mutex);
+    if (!group) return memory_zalloc(sizeof *group);
+    pthread_mutex_destroy(&group->mutex);
+    memset(group, 0, sizeof *group);
+    return group;
+}
+
+static void keep_closed(ProcessGroup *group) {
+    const int rank = group->rank, size = group->size;
+    memset(group, 0, sizeof *group);
+    group->backend = &closed_backend;
+    group->rank = rank;
+    group->size = size;
+    pthread_mutex_init(&group->mutex, NULL);
+    error_set(&group->error, STATUS_FAILED,
+              "rank %d: the group is closed: a call after pg_close(group)", rank);
+    push(&closed_groups, group);
 }
 
 // ---- making -----------------------------------------------------------------------------------
 
 ProcessGroup *pg_new_around(const PgBackend *backend, void *state, int rank, int size,
                             double timeout_s, FlightRecorder *flight) {
-    ProcessGroup *group = memory_zalloc(sizeof *group);
+    ProcessGroup *group = take_memory();
     group->backend = backend;
     group->state = state;
     group->rank = rank;
@@ -63,7 +94,7 @@ static void free_group(ProcessGroup *group) {
     CHECK(pthread_mutex_destroy(&group->mutex) == 0, "rank %d: the mutex is held", group->rank);
     flight_recorder_close(group->flight);
     free(group->global);
-    free(group);
+    keep_closed(group);
 }
 
 static void write_configured(void *group) {
@@ -158,6 +189,7 @@ int pg_check_sound(ProcessGroup *group, Error *err) {
 
 // Writes from a copy, so that no file access happens with the mutex held.
 int pg_write_flight(ProcessGroup *group, const char *folder, Error *err) {
+    if (!group->flight) return pg_check_sound(group, err); // closed
     FlightAbout about = {group->backend->name, group->rank, group->size, group->global, NULL};
     pthread_mutex_lock(&group->mutex);
     FlightRecorder *copy = flight_recorder_copy(group->flight);
@@ -209,6 +241,7 @@ void *pg_shared_alloc(ProcessGroup *group, size_t bytes, Error *err) {
 }
 
 void *pg_peer_memory(ProcessGroup *group, const void *mine, int rank) {
+    CHECK(rank >= 0 && rank < group->size, "rank %d of %d", rank, group->size);
     if (!group->backend->peer_memory || group->link || group->dry) return NULL;
     return group->backend->peer_memory(group->state, mine, rank);
 }

@@ -103,9 +103,10 @@ int pg_run(ProcessGroup *group, Collective collective, Error *err);
 // outstanding.
 enum { PG_MAX_WORKS = 1024 };
 PgWork *pg_start(ProcessGroup *group, Collective collective, Error *err);
-// Waits for the collective and releases the PgWork. Returns 0, or -1 with err filled. begin_ns and
-// end_ns (either may be NULL) receive the clock_ns at which the communication thread started it and
-// at which it completed; end_ns is 0 while a device still runs it.
+// Waits for the collective and releases the PgWork; a second wait is a failed CHECK. Returns 0, or
+// -1 with err filled. begin_ns and end_ns (either may be NULL) receive the clock_ns at which the
+// communication thread started it and at which it completed; end_ns is 0 while a device still runs
+// it.
 int pg_work_wait(PgWork *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err);
 
 // Allocates memory that the other ranks map too, so that collectives work on it without copying it
@@ -154,6 +155,8 @@ int pg_write_flight(ProcessGroup *group, const char *folder, Error *err);
 
 // Completes the outstanding calls and closes the group for this rank, without waiting for the other
 // ranks: memory of this rank that they map stays valid until they close. NULL: no effect.
+// Afterwards every call that communicates fails with an error, and pg_work_wait and a second
+// pg_close are failed CHECKs. (The next group that is opened may have this one's address.)
 void pg_close(ProcessGroup *group);
 
 // Emulates a network: from now on every collective takes this rank at least as long as over the

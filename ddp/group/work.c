@@ -263,6 +263,7 @@ static PgWork *take_work(ProcessGroup *group, const PgCall *call, Error *err) {
                           group->rank, PG_MAX_WORKS);
     group->spare = work->next;
     work->call = *call;
+    work->outstanding = true;
     work->done = work->failed = false;
     work->next = NULL;
     group->issued++;
@@ -322,7 +323,11 @@ static PgWork *enqueue(ProcessGroup *group, const PgCall *call, Error *err) {
 // Waits for the PgWork, joins its ticket, and returns it to the pool. *call and *end_ns receive the
 // outcome.
 static int take_back(PgWork *work, PgCall *call, uint64_t *end_ns, Error *err) {
+    CHECK(work->outstanding,
+          "pg_work_wait: the work is not outstanding: it was waited for before, or its group is "
+          "closed");
     ProcessGroup *group = work->group;
+    work->outstanding = false;
     pthread_mutex_lock(&group->mutex);
     while (!work->done) wait_over(group);
     // A broken group never completes what it had enqueued on the device.

@@ -529,6 +529,41 @@ TEST(nobody_joins)
 TEST(gives_up)
 TEST(fail_together)
 
+// ---- after pg_close -------------------------------------------------------------------------
+
+// Each fails with the same error, also a call whose arguments are wrong. call: from 0.
+static bool closed_refuses(ProcessGroup *group, int call, Error *err) {
+    float x[3] = {0};
+    const Error cause = {.status = STATUS_FAILED, .message = "late"};
+    if (call == 0) return pg_run(group, pg_all_reduce(x, 3, PG_F32, PG_SUM), err) != 0;
+    if (call == 1) return pg_run(group, pg_broadcast(x, 3, PG_F32, 7), err) != 0;
+    if (call == 2) return !pg_start(group, pg_barrier(), err);
+    if (call == 3) return !pg_shared_alloc(group, 8, err);
+    if (call == 4) return !pg_new_subgroup(group, (int[]){0}, 1, err);
+    if (call == 5) return pg_monitored_barrier(group, 1, true, err) != 0;
+    if (call == 6) return pg_write_flight(group, "/nowhere", err) != 0;
+    return !pg_abort(group, &cause) && pg_check_sound(group, err) != 0;
+}
+
+static void a_closed_group_refuses_every_call(void **state) {
+    (void)state;
+    for (int world = 1; world < 4; world += 2) {
+        const PgOptions options = {.timeout_s = 5};
+        ProcessGroup *groups[3];
+        Error err = {0};
+        assert_int_equal(pg_shm_threads(world, &options, groups, &err), 0);
+        for (int r = world - 1; r >= 0; r--) pg_close(groups[r]);
+        for (int call = 0; call < 8; call++) {
+            err = (Error){0};
+            assert_true(closed_refuses(groups[0], call, &err));
+            assert_string_equal(err.message,
+                                "rank 0: the group is closed: a call after pg_close(group)");
+        }
+        assert_null(pg_peer_memory(groups[0], &err, 0));
+        assert_true(pg_rank(groups[world - 1]) == world - 1 && pg_size(groups[0]) == world);
+    }
+}
+
 int main(void) {
     Mode threads = AS_THREADS, processes = AS_PROCESSES;
     Mode *modes[] = {&processes, &threads};
@@ -543,6 +578,7 @@ int main(void) {
             cmocka_unit_test_prestate(run_unanswered, modes[m]),
             cmocka_unit_test_prestate(run_leaves, modes[m]),
             cmocka_unit_test_prestate(run_dies, modes[m]),
+            cmocka_unit_test(a_closed_group_refuses_every_call),
             cmocka_unit_test_prestate(run_odd_name, modes[m]),
             cmocka_unit_test_prestate(run_bad_argument, modes[m]),
             cmocka_unit_test_prestate(run_too_many, modes[m]),
