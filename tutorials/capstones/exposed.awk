@@ -6,7 +6,7 @@
 #               backward, and from its bytes. So a busy computer changes little.
 #   BUCKETS     of a step
 #   AHEAD       buckets that were handed over before the one before them had arrived, percent of those that could be
-#   UNMARKED    all-reduces of gradients that are marked as no bucket
+#   UNMARKED    all-reduces and reduce-scatters of gradients that are marked as no bucket
 #   BROADCASTS  after the first backward
 BEGIN { CONVFMT = "%.3f" } # times are keys
 function field(key, rest) {
@@ -27,7 +27,7 @@ field("ph") == "X" {
         end[backwards] = from + field("dur")
     }
     if (name == "broadcast" && backwards > 0) broadcasts++
-    if (name != "all_reduce" || field("bytes") <= 100) next
+    if ((name != "all_reduce" && name != "reduce_scatter") || field("bytes") <= 100) next
     if (field("bucket") == "-") { unmarked++; next }
     n++
     at[n] = from

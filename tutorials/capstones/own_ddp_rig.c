@@ -312,28 +312,33 @@ static void check_unused(Rig *rig) {
              err.message[0] ? err.message : "it is empty");
 }
 
+// What rank 0's `seen` is now: the mean of the ranks', or another rank's, is as equal.
+static void take_seen(const Rig *rig, float *root) {
+    Error err = {0};
+    memcpy(root, rig->model->buffers[0].tensor.data, WIDTH * sizeof *root);
+    must_do(pg_run(rig->apart, pg_broadcast(root, WIDTH, PG_F32, 0), &err), &err);
+}
+
 // Buffers are rank 0's in each forward after a reduced backward, and after sync_buffers.
 static void check_buffers(Rig *rig) {
     Error err = {0};
+    float root[WIDTH];
     rig_open(rig, 1 << 20);
+    const float *seen = rig->model->buffers[0].tensor.data;
     for (int step = 0; step < STEPS; step++) {
-        float *seen = rig->model->buffers[0].tensor.data, root[WIDTH];
+        take_seen(rig, root);
         must("before_forward", rig->file->before_forward(rig->self, true, &err), &err);
-        memcpy(root, seen, sizeof root);
-        must_do(pg_run(rig->apart, pg_broadcast(root, WIDTH, PG_F32, 0), &err), &err);
         if (memcmp(root, seen, sizeof root) != 0)
-            miss("In step %d, the buffer `seen` is %g on rank %d and %g on rank 0 after "
-                 "before_forward: it sends rank 0's buffers to all.",
+            miss("In step %d, the buffer `seen` is %g on rank %d after before_forward, and was %g "
+                 "on rank 0 before: it sends rank 0's buffers to all.",
                  step, (double)seen[0], rig->rank, (double)root[0]);
         must("backward", backward(rig, rig->model, step, &err), &err);
         must("finish_backward", rig->file->finish_backward(rig->self, &err), &err);
     }
-    float *seen = rig->model->buffers[0].tensor.data, root[WIDTH];
+    take_seen(rig, root);
     must("sync_buffers", rig->file->sync_buffers(rig->self, &err), &err);
-    memcpy(root, seen, sizeof root);
-    must_do(pg_run(rig->apart, pg_broadcast(root, WIDTH, PG_F32, 0), &err), &err);
     if (memcmp(root, seen, sizeof root) != 0)
-        miss("After sync_buffers, the buffer `seen` is %g on rank %d and %g on rank 0.",
+        miss("After sync_buffers, the buffer `seen` is %g on rank %d, and was %g on rank 0 before.",
              (double)seen[0], rig->rank, (double)root[0]);
     rig_close(rig);
 }
