@@ -138,6 +138,7 @@ Module *ddp_unwrap(Module *wrapper) {
     Module *module = wrapper->children[0];
     wrapper->destroy = NULL;
     wrapper->child_count = 0;
+    module->owned = false;
     module_close(wrapper);
     module_own_grads(module);
     return module;
@@ -153,7 +154,7 @@ ProcessGroup *ddp_group(Module *wrapper) {
     return ddp_of(wrapper)->group;
 }
 Module *ddp_module(Module *wrapper) {
-    return wrapper->children[0];
+    return ddp_of(wrapper) ? wrapper->children[0] : NULL;
 }
 
 int ddp_register_comm_hook(Module *wrapper, CommHook hook, Error *err) {

@@ -30,9 +30,10 @@ typedef struct DdpConfig {
 
 DdpConfig ddp_config_default(void);
 
-// Returns the wrapper, which owns the module; the group stays the caller's. Collective. NULL with
-// err filled on every rank if the models differ: the error names the first differing parameter, the
-// ranks and the shapes; the module then stays the caller's.
+// Returns the wrapper, which owns the module; the group stays the caller's, who closes it after the
+// wrapper, because the gradients are in its memory. Collective. NULL with err filled on every rank
+// if the models differ: the error names the first differing parameter, the ranks and the shapes;
+// the module then stays the caller's.
 Module *distributed_data_parallel(Module *module, ProcessGroup *group, const DdpConfig *config,
                                   Error *err);
 // Closes the wrapper and returns the module, whose gradients are None. For wrapping the module

@@ -95,7 +95,7 @@ static bool must_rebuild(const Reducer *reducer) {
 int reducer_prepare(Reducer *reducer, bool reduce, Error *err) {
     reducer->forward_start = clock_ns();
     if (reducer->expecting && reducer->ready_count > 0) fail_unawaited(reducer);
-    if (report_error(reducer, err) != 0) return -1;
+    if (report_error(reducer, err) != 0 || pg_check_sound(reducer->group, err) != 0) return -1;
     if (reduce && must_rebuild(reducer) && rebuild_buckets(reducer))
         return report_error(reducer, err);
 

@@ -126,7 +126,7 @@ Tensor *dp_scatter(Tape *tape, Tensor *x, ReplicaShards *shards) {
         shards->count++;
     }
     Tensor *token = leaves ? shards_token(tape) : NULL;
-    if (leaves) tape_record(tape, "scatter", scatter_backward, token, count, leaves, shards);
+    if (leaves) tape_record_across(tape, "scatter", scatter_backward, token, count, leaves, shards);
     profile_leave(tape->profile, phase);
     return token;
 }

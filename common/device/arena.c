@@ -65,3 +65,10 @@ void arena_reset(Arena *arena) {
     if (arena->first) arena->first->used = 0;
     arena->current = arena->first;
 }
+
+bool arena_holds(const Arena *arena, const void *address) {
+    const uintptr_t at = (uintptr_t)address;
+    for (const ArenaBlock *block = arena->first; block; block = block->next)
+        if (at - (uintptr_t)block->memory < block->used) return true;
+    return false;
+}

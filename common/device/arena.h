@@ -21,5 +21,7 @@ Arena arena_create(Device *device);
 void arena_close(Arena *arena);
 void *arena_alloc(Arena *arena, size_t bytes); // aligned to MEMORY_ALIGNMENT; undefined contents
 void arena_reset(Arena *arena);                // frees everything allocated so far
+// Whether the address is in memory that was allocated since the last reset. It is not read.
+bool arena_holds(const Arena *arena, const void *address);
 
 #endif

@@ -86,13 +86,26 @@ static Module *create_block(const GptSizes *sizes, Device *device) {
     return module;
 }
 
+static int check_sizes(const GptSizes *sizes, size_t vocabulary, Error *err) {
+    if (sizes->layers > GPT_MAX_LAYERS || sizes->heads > GPT_MAX_HEADS ||
+        sizes->embedding > GPT_MAX_SIZE || sizes->context > GPT_MAX_SIZE ||
+        vocabulary > GPT_MAX_SIZE)
+        return error_set(err, STATUS_USAGE,
+                         "a gpt of %zu layers, %zu heads, embedding %zu, context %zu, vocabulary "
+                         "%zu is too large: at most %d, %d, %d, %d, %d",
+                         sizes->layers, sizes->heads, sizes->embedding, sizes->context, vocabulary,
+                         GPT_MAX_LAYERS, GPT_MAX_HEADS, GPT_MAX_SIZE, GPT_MAX_SIZE, GPT_MAX_SIZE);
+    if (sizes->heads == 0 || sizes->embedding % sizes->heads != 0)
+        return error_set(err, STATUS_USAGE, "an embedding of %zu does not divide among %zu heads",
+                         sizes->embedding, sizes->heads);
+    return 0;
+}
+
 Module *gpt_create(const GptSizes *sizes, size_t vocabulary, Device *device, Error *err) {
     if (!device_kernels(device)->transformer)
         return error_null(err, STATUS_USAGE, "%s has no kernels for a transformer yet",
                           device->name);
-    if (sizes->heads == 0 || sizes->embedding % sizes->heads != 0)
-        return error_null(err, STATUS_USAGE, "an embedding of %zu does not divide among %zu heads",
-                          sizes->embedding, sizes->heads);
+    if (check_sizes(sizes, vocabulary, err) != 0) return NULL;
     Module *gpt = module_create("GPT", gpt_forward), *body = module_create("Transformer", NULL);
     gpt->config[CONFIG_LAYERS] = sizes->layers;
     module_add(gpt, "transformer", body);

@@ -19,9 +19,11 @@ typedef struct GptSizes {
     size_t layers, heads, embedding; // blocks; heads of attention; channels, which heads divides
     size_t context;                  // the longest text, in tokens
 } GptSizes;
+enum { GPT_MAX_LAYERS = 1000, GPT_MAX_HEADS = 1000 };
+enum { GPT_MAX_SIZE = 1 << 16 }; // of embedding, context and vocabulary
 
-// Returns NULL with err filled if the sizes do not fit each other, or if the device lacks the
-// kernels.
+// Returns NULL with err filled if the sizes are too large or do not fit each other, or if the
+// device lacks the kernels.
 Module *gpt_create(const GptSizes *sizes, size_t vocabulary, Device *device, Error *err);
 // Initialises as GPT-2 does. Weights are normal with deviation 0.02, which is divided by sqrt(2
 // layers) where a block adds to x; biases are 0; layer norms have weight 1 and bias 0. An element

@@ -20,8 +20,13 @@ static void free_tensor(ModuleTensor *entry) {
 
 void module_close(Module *module) {
     if (!module) return;
+    CHECK(!module->owned, "module_close: %s \"%s\" is a child: close its parent or wrapper",
+          module->type, module->name);
     if (module->destroy) module->destroy(module);
-    for (int i = 0; i < module->child_count; i++) module_close(module->children[i]);
+    for (int i = 0; i < module->child_count; i++) {
+        module->children[i]->owned = false;
+        module_close(module->children[i]);
+    }
     for (int i = 0; i < module->parameter_count; i++) free_tensor(&module->parameters[i]);
     for (int i = 0; i < module->buffer_count; i++) free_tensor(&module->buffers[i]);
     free(module->children);
@@ -35,6 +40,8 @@ static void set_name(char *field, const char *name) {
 }
 
 Module *module_add(Module *parent, const char *name, Module *child) {
+    CHECK(!child->owned && child != parent, "%s \"%s\" is the child of another module already",
+          child->type, child->name);
     for (int i = 0; i < parent->child_count; i++)
         CHECK(strcmp(parent->children[i]->name, name) != 0, "a %s has a child \"%s\" already",
               parent->type, name);
@@ -42,6 +49,7 @@ Module *module_add(Module *parent, const char *name, Module *child) {
     parent->children = memory_grow(parent->children, count + 1, sizeof *parent->children);
     parent->children[parent->child_count++] = child;
     set_name(child->name, name);
+    child->owned = true;
     return child;
 }
 
@@ -268,6 +276,7 @@ static Module *copy_tree(const Module *module, Device *device, CopyMap *map) {
     Module *replica = memory_zalloc(sizeof *replica);
     *replica = *module;
     replica->destroy = NULL;
+    replica->owned = false;
     for (int i = 0; i < module->parameter_count; i++)
         copy_parameter(&replica->parameters[i], &module->parameters[i], device, map);
     for (int i = 0; i < module->buffer_count; i++)

@@ -38,16 +38,17 @@ struct Module {
     int parameter_count, buffer_count;
     Module **children;
     int child_count;
+    bool owned; // is a parent's child
 };
 
 // Creates a module without children; allocates no device memory. forward NULL: a container, as
 // PyTorch's ModuleList, whose parent reads its tensors or runs its children; module_forward of it
 // is a failed CHECK.
 Module *module_create(const char *type, Tensor *(*forward)(Module *, Tape *, Tensor *));
-// Frees the tree and its tensors' memory.
+// Frees the tree and its tensors' memory. Of a child, which its parent frees, a failed CHECK.
 void module_close(Module *module);
-// Adds a child and returns it; the parent owns it from now on. The name has no dot, and no other
-// child has it.
+// Adds a child and returns it; the parent owns it from now on, and no other module may. The name
+// has no dot, and no other child has it.
 Module *module_add(Module *parent, const char *name, Module *child);
 Module *module_child(const Module *parent, const char *name); // CHECKs that it exists
 // Adds a tensor. The module allocates and owns its data (and, for a parameter, its gradient) in

@@ -86,7 +86,7 @@ static Tensor *on_device_forward(Module *self, Tape *tape, Tensor *x) {
     for (size_t i = 0; i < parameters->count; i++)
         if (is_used(there, parameters->items[i].tensor))
             inputs[count++] = parameters->items[i].tensor;
-    tape_record(tape, "on_device", on_device_backward, y, count, inputs, saved);
+    tape_record_across(tape, "on_device", on_device_backward, y, count, inputs, saved);
     return y;
 }
 

@@ -139,9 +139,12 @@ static Tensor *product(Tape *tape, Tensor *x, Product *p) {
     const Tensor *weight = p->weight, *bias = p->bias;
     ReluMask *relu = p->relu;
     if (!x) return NULL;
-    if (x->ndim != 2 || x->shape[1] != weight->shape[1])
-        return tape_fail(tape, "linear", "input %s does not fit a weight of [%zu, %zu]",
-                         tensor_describe(x).text, weight->shape[0], weight->shape[1]);
+    if (weight->ndim != 2 || x->ndim != 2 || x->shape[1] != weight->shape[1])
+        return tape_fail(tape, "linear", "input %s does not fit a weight of %s",
+                         tensor_describe(x).text, tensor_describe(weight).text);
+    if (bias && tensor_count(bias) != weight->shape[0])
+        return tape_fail(tape, "linear", "a bias of %s does not fit a weight of %s",
+                         tensor_describe(bias).text, tensor_describe(weight).text);
     size_t n = x->shape[0], in = weight->shape[1], out = weight->shape[0];
     const LinearShape of = {n, out, in, relu, 0};
     if (relu && tape->recording) {

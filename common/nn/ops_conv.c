@@ -81,6 +81,10 @@ static void conv2d_backward(Tape *tape, TapeNode *node) {
 
 Tensor *op_conv2d(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, size_t stride, size_t pad) {
     if (!x) return NULL;
+    if (weight->ndim != 4 || weight->shape[2] != weight->shape[3] ||
+        (bias && tensor_count(bias) != weight->shape[0]))
+        return tape_fail(tape, "conv2d", "a weight of %s with a bias of %s: not [k, c, r, r], [k]",
+                         tensor_describe(weight).text, tensor_describe(bias).text);
     ConvSaved *saved = tape_alloc(tape, sizeof *saved);
     Window *window = &saved->window;
     if (!make_window(tape, "conv2d", x, weight->shape[0], weight->shape[2], stride, pad, window))
@@ -153,6 +157,9 @@ void batch_norm_count_batch(const BatchNormState *state) {
 bool batch_norm_check_input(Tape *tape, const char *op, const Tensor *x,
                             const BatchNormState *state) {
     size_t c = tensor_count(state->weight);
+    if (tensor_count(state->bias) != c || tensor_count(state->running_mean) != c ||
+        tensor_count(state->running_var) != c)
+        return tape_fail(tape, op, "the layer's tensors of %zu channels differ in size", c);
     if ((x->ndim == 2 || x->ndim == 4) && x->shape[1] == c) return true;
     return tape_fail(tape, op, "expected [n, %zu] or [n, %zu, h, w], got %s", c, c,
                      tensor_describe(x).text);

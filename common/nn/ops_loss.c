@@ -29,7 +29,8 @@ static Tensor *scalar(Tape *tape) {
     return tape_tensor(tape, DTYPE_F32, 0, NULL);
 }
 
-static bool check_labels(Tape *tape, const Tensor *logits, const Tensor *target) {
+static bool check_labels(Tape *tape, const Tensor *logits, Tensor *target) {
+    if (!tape_check_devices(tape, "cross_entropy", &target, 1)) return false;
     if (logits->ndim != 2 || target->ndim != 1 || target->dtype != DTYPE_I64 ||
         target->shape[0] != logits->shape[0])
         return tape_fail(tape, "cross_entropy", "logits %s do not fit %zu targets",
@@ -122,6 +123,8 @@ static void binary_cross_entropy_backward(Tape *tape, TapeNode *node) {
 Tensor *op_binary_cross_entropy(Tape *tape, Tensor *logits, Tensor *target,
                                 const Tensor *pos_weight, double divisor) {
     if (!logits || !target) return NULL;
+    Tensor *const others[] = {target, (Tensor *)pos_weight};
+    if (!tape_check_devices(tape, "binary_cross_entropy", others, 2)) return NULL;
     if (logits->ndim != 2 || !tensor_same_shape(logits, target) || target->dtype != DTYPE_F32)
         return tape_fail(tape, "binary_cross_entropy", "logits %s do not fit targets %s",
                          tensor_describe(logits).text, tensor_describe(target).text);
@@ -140,7 +143,7 @@ Tensor *op_binary_cross_entropy(Tape *tape, Tensor *logits, Tensor *target,
 }
 
 Tensor *op_one_hot(Tape *tape, Tensor *labels, size_t classes) {
-    if (!labels) return NULL;
+    if (!labels || !tape_check_devices(tape, "one_hot", &labels, 1)) return NULL;
     if (labels->ndim != 1 || labels->dtype != DTYPE_I64)
         return tape_fail(tape, "one_hot", "expected labels [n], got %s",
                          tensor_describe(labels).text);
@@ -167,7 +170,7 @@ static void squared_error_backward(Tape *tape, TapeNode *node) {
 }
 
 Tensor *op_squared_error(Tape *tape, Tensor *x, Tensor *target, double divisor) {
-    if (!x || !target) return NULL;
+    if (!x || !target || !tape_check_devices(tape, "squared_error", &target, 1)) return NULL;
     if (!tensor_same_shape(x, target))
         return tape_fail(tape, "squared_error", "output %s and target %s differ in shape",
                          tensor_describe(x).text, tensor_describe(target).text);

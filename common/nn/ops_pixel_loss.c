@@ -29,7 +29,8 @@ static void pixel_cross_entropy_backward(Tape *tape, TapeNode *node) {
 Tensor *op_pixel_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, const Mining *mining,
                                size_t *kept) {
     *kept = 0;
-    if (!logits || !target) return NULL;
+    if (!logits || !target || !tape_check_devices(tape, "pixel_cross_entropy", &target, 1))
+        return NULL;
     logits = op_float32(tape, logits);
     if (logits->ndim != 4 || target->ndim != 3 || target->dtype != DTYPE_I64 ||
         target->shape[0] != logits->shape[0] || target->shape[1] != logits->shape[2] ||

@@ -37,6 +37,9 @@ static void embedding_backward(Tape *tape, TapeNode *node) {
 
 Tensor *op_embedding(Tape *tape, Tensor *tokens, Tensor *wte, Tensor *wpe) {
     if (!tokens) return NULL;
+    if (wte->ndim != 2 || wpe->ndim != 2 || wte->shape[1] != wpe->shape[1])
+        return tape_fail(tape, "embedding", "wte %s and wpe %s differ in channels",
+                         tensor_describe(wte).text, tensor_describe(wpe).text);
     if (tokens->ndim != 2 || tokens->dtype != DTYPE_I64 || tokens->shape[1] > wpe->shape[0])
         return tape_fail(tape, "embedding", "expected tokens [batch, length up to %zu], got %s %s",
                          wpe->shape[0], dtype_name(tokens->dtype), tensor_describe(tokens).text);
@@ -130,6 +133,9 @@ Tensor *op_add_layer_norm(Tape *tape, Tensor **sum, Tensor *branch, Tensor *weig
     if (fused && !tensor_same_shape(x, branch))
         return tape_fail(tape, "layer_norm", "a branch %s does not fit %s",
                          tensor_describe(branch).text, tensor_describe(x).text);
+    if (tensor_count(bias) != tensor_count(weight))
+        return tape_fail(tape, "layer_norm", "a bias of %s does not fit a weight of %s",
+                         tensor_describe(bias).text, tensor_describe(weight).text);
     if (x->ndim != 2 || x->shape[1] != tensor_count(weight))
         return tape_fail(tape, "layer_norm", "input %s does not fit %zu channels",
                          tensor_describe(x).text, tensor_count(weight));

@@ -24,11 +24,13 @@ const char *optimizer_state_name(const Optimizer *optimizer, int which) {
 }
 
 static Tensor *parameter_of(const Optimizer *optimizer, size_t i) {
+    CHECK(i < optimizer->parameters.count, "parameter %zu of %zu", i, optimizer->parameters.count);
     return optimizer->parameters.items[i].tensor;
 }
 
 OptimizerPart optimizer_part(const Optimizer *optimizer, size_t i) {
     const OptimizerSharding *sharding = optimizer->config.sharding;
+    CHECK(i < optimizer->parameters.count, "parameter %zu of %zu", i, optimizer->parameters.count);
     return sharding ? sharding->parts[i] : (OptimizerPart){0, optimizer->counts[i]};
 }
 

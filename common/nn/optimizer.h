@@ -90,7 +90,8 @@ struct Optimizer {
     void *list;       // [parameters.count] SgdTensor or AdamTensor: a kernel call's argument
 };
 
-// Values that PyTorch refuses are failed CHECKs with its words.
+// The module must outlive the optimizer. Values that PyTorch refuses are failed CHECKs with its
+// words.
 Optimizer *optimizer_create(Module *module, const OptimizerConfig *config);
 void optimizer_close(Optimizer *optimizer);
 // Updates the parameters that have a gradient. Precondition: a wrapper's backward is finished

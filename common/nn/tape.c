@@ -124,8 +124,33 @@ static bool wants_grad(const Tensor *input) {
     return input && input->requires_grad;
 }
 
+// A CPU device may be opened twice.
+static bool same_device(const Device *a, const Device *b) {
+    return a == b || (device_is_cpu(a) && strcmp(a->name, b->name) == 0);
+}
+
+bool tape_check_devices(Tape *tape, const char *op, Tensor *const *tensors, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const Tensor *x = tensors[i];
+        if (!x || same_device(x->device, tape->device)) continue;
+        tape_fail(tape, op,
+                  "Expected all tensors to be on the same device, but found at least two devices, "
+                  "%s and %s: of the operands, %s is on %s",
+                  tape->device->name, x->device->name, tensor_describe(x).text, x->device->name);
+        return false;
+    }
+    return true;
+}
+
 TapeNode *tape_record(Tape *tape, const char *op, void (*backward)(Tape *, TapeNode *),
                       Tensor *output, size_t input_count, Tensor *const *inputs, void *saved) {
+    if (!tape_check_devices(tape, op, inputs, input_count)) return NULL;
+    return tape_record_across(tape, op, backward, output, input_count, inputs, saved);
+}
+
+TapeNode *tape_record_across(Tape *tape, const char *op, void (*backward)(Tape *, TapeNode *),
+                             Tensor *output, size_t input_count, Tensor *const *inputs,
+                             void *saved) {
     if (!tape_check_values(tape, op, inputs, input_count)) return NULL;
     bool wanted = false;
     for (size_t i = 0; i < input_count; i++) wanted = wanted || wants_grad(inputs[i]);
@@ -321,10 +346,11 @@ static void count_uses(Tape *tape, const Tensor *root) {
 
 // Fills the gradient of a loss; the caller fills that of any other output.
 static int check_output(Tape *tape, Tensor *output, Error *err) {
-    if (!output) {
-        CHECK(tape->error.status != STATUS_OK, "there is no output, and nothing has failed");
-        return tape_error(tape, err);
-    }
+    CHECK(output || tape->error.status != STATUS_OK, "there is no output, and nothing has failed");
+    if (tape_error(tape, err) != 0) return -1;
+    CHECK(arena_holds(&tape->notes, output) || output->has_grad,
+          "tape_backward: the output is not of this tape: it was computed before tape_reset, or on "
+          "another tape");
     if (output->has_grad || output->items) return 0;
     CHECK(tensor_count(output) == 1,
           "tape_backward: an output of %zu elements, and no gradient of it (tape_make_grad)",

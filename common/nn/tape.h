@@ -117,9 +117,17 @@ void *tape_scratch(Tape *tape, size_t bytes);
 
 // Records that output was computed from the inputs, and returns the node. If the tape is not
 // recording or no input requires a gradient, it records nothing, output requires no gradient, and
-// NULL is returned.
+// NULL is returned. Fails if an input is on another device or no longer has its values
+// (tape_check_values). tape_record_across: the inputs may be on any device.
 TapeNode *tape_record(Tape *tape, const char *op, void (*backward)(Tape *, TapeNode *),
                       Tensor *output, size_t input_count, Tensor *const *inputs, void *saved);
+TapeNode *tape_record_across(Tape *tape, const char *op, void (*backward)(Tape *, TapeNode *),
+                             Tensor *output, size_t input_count, Tensor *const *inputs,
+                             void *saved);
+// Whether the tensors (NULL: absent) are on the tape's device; if not, fails in the name of op with
+// PyTorch's words. tape_record calls it with the inputs; an operation, with tensors that it does
+// not record.
+bool tape_check_devices(Tape *tape, const char *op, Tensor *const *tensors, size_t count);
 
 // ---- operations in place ------------------------------------------------------------------------
 // An operation may overwrite its input's memory if nothing reads the input's values afterwards: no
@@ -153,8 +161,10 @@ int tape_error(const Tape *tape, Error *err); // 0, or -1 with err filled (a cop
 //   a tensor with a gradient (tape_make_grad)         as the caller filled it
 //   a tuple                                           as the caller filled it, in each tensor that
 //                                                     contributes
-//   NULL: the forward failed                          none; returns the forward's error
+//   any, NULL too, of a forward that failed           none; returns the forward's error
 //
+// A loss of before tape_reset, or of another tape, is a failed CHECK. A second backward of the same
+// output adds the same gradients again, as with PyTorch's retain_graph.
 // Returns 0, or -1 with err filled. Source: torch.autograd.backward(tensors, grad_tensors).
 int tape_backward(Tape *tape, Tensor *output, Error *err);
 float *tape_make_grad(Tape *tape, Tensor *output);

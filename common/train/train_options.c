@@ -34,11 +34,13 @@ static void model_options(Options *o, TrainConfig *c) {
     options_add_title(o, "Model and data");
     options_add_choice(o, "model", &c->model, model_names(), "the network");
     options_add_string(o, "hidden", &c->hidden, "N,N", "mlp: sizes of the hidden layers");
-    options_add_count(o, "layers", &c->gpt.layers, 0, 1000, "gpt: blocks (0: the model's)");
-    options_add_count(o, "heads", &c->gpt.heads, 0, 1000, "gpt: heads of attention");
-    options_add_count(o, "embedding", &c->gpt.embedding, 0, 1 << 16, "gpt: channels");
-    options_add_count(o, "context", &c->gpt.context, 0, 1 << 16, "gpt: context length in tokens");
-    options_add_count(o, "vocabulary", &c->vocabulary, 0, 1 << 16,
+    options_add_count(o, "layers", &c->gpt.layers, 0, GPT_MAX_LAYERS,
+                      "gpt: blocks (0: the model's)");
+    options_add_count(o, "heads", &c->gpt.heads, 0, GPT_MAX_HEADS, "gpt: heads of attention");
+    options_add_count(o, "embedding", &c->gpt.embedding, 0, GPT_MAX_SIZE, "gpt: channels");
+    options_add_count(o, "context", &c->gpt.context, 0, GPT_MAX_SIZE,
+                      "gpt: context length in tokens");
+    options_add_count(o, "vocabulary", &c->vocabulary, 0, GPT_MAX_SIZE,
                       "gpt: tokens that it knows (0: those of --data; GPT-2's are 50257)");
     options_add_string(
         o, "data", &c->data, "NAME|FILE|DIR",

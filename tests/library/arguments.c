@@ -115,6 +115,31 @@ static void close_twice(void) {
     pg_close(group);
 }
 
+static void close_and(void (*use)(ProcessGroup *group)) {
+    ProcessGroup *group = thread_group();
+    pg_close(group);
+    use(group);
+}
+
+static void reduce_in(ProcessGroup *group) {
+    (void)pg_run(group, pg_all_reduce(dummy, 1, PG_F32, PG_SUM), &err);
+}
+
+static PgWork *start_in(ProcessGroup *group) {
+    return must_get(pg_start(group, pg_barrier(), &err), &err);
+}
+
+static void wait_for(PgWork *work, int times) {
+    for (int i = 0; i < times; i++) must_do(pg_work_wait(work, NULL, NULL, &err), &err);
+}
+
+static void wait_after_close(void) {
+    ProcessGroup *group = thread_group();
+    PgWork *work = start_in(group);
+    pg_close(group);
+    wait_for(work, 1);
+}
+
 static int rank_main(ProcessGroup *group, const Rendezvous *me, void *arguments) {
     return (void)group, (void)me, (void)arguments, 0;
 }
@@ -159,6 +184,32 @@ static void backward_of(Tensor *loss) {
     (void)tape_backward(training(), loss, &err);
 }
 
+static Tensor *some_loss(Tape *tape) {
+    Module *model = layer_linear(device(), 2, 2);
+    Tensor *x = tape_input(tape, DTYPE_F32, 2, (size_t[]){2, 2}, dummy);
+    return op_mean(tape, module_forward(model, tape, x));
+}
+
+static void backward_after_reset(void) {
+    Tensor *loss = some_loss(training());
+    tape_reset(training());
+    backward_of(loss);
+}
+
+static Optimizer *sgd_of_two(void) {
+    return optimizer_create(layer_linear(device(), 2, 2),
+                            &(OptimizerConfig){.kind = OPTIMIZER_SGD});
+}
+
+static void gpt_of(GptSizes sizes, size_t vocabulary) {
+    (void)gpt_create(&sizes, vocabulary, device(), &err);
+}
+
+static void peer_of(int rank) {
+    ProcessGroup *group = thread_group();
+    (void)pg_peer_memory(group, must_get(pg_shared_alloc(group, 8, &err), &err), rank);
+}
+
 static Module *wrapped(void) {
     Device *list[] = {device()};
     return data_parallel(layer_linear(list[0], 2, 2), list, 1, &err);
@@ -189,6 +240,27 @@ static Module *ddp_of_one(void) {
     return must_get(
         distributed_data_parallel(layer_linear(device(), 2, 2), thread_group(), &config, &err),
         &err);
+}
+
+static void close_wrapped(void) {
+    module_close(ddp_module(ddp_of_one()));
+}
+
+static void add_to_two(void) {
+    Module *child = module_create("M", forward);
+    module_add(module_create("M", forward), "a", child);
+    module_add(module_create("M", forward), "b", child);
+}
+
+static void add_to_itself(void) {
+    Module *module = module_create("M", forward);
+    module_add(module, "a", module);
+}
+
+static void forward_after_close(void) {
+    Module *wrapper = ddp_of_one();
+    pg_close(ddp_group(wrapper));
+    after(module_forward(wrapper, training(), picture()));
 }
 
 static void set_static_graph_late(void) {
@@ -335,7 +407,30 @@ static void without_error(void) {
     CALL(83, "weight is not reduced yet: call ddp_finish_backward", step_with(NULL))               \
     CALL(84, NULL, step_with(ddp_finish_backward))                                                 \
     CALL(85, NULL, step_with(drop_gradients)) /* nothing to step with */                           \
-    CALL(86, "static_graph must be set before the first forward", set_static_graph_late())
+    CALL(86, "static_graph must be set before the first forward", set_static_graph_late())         \
+    CALL(87, "the group is closed: a call after pg_close", close_and(reduce_in))                   \
+    CALL(88, NULL, wait_for(start_in(thread_group()), 1))                                          \
+    CALL(89, "waited for before", wait_for(start_in(thread_group()), 2))                           \
+    CALL(90, "its group is closed", wait_after_close())                                            \
+    CALL(91, "computed before tape_reset", backward_after_reset())                                 \
+    CALL(92, "or on another tape", backward_of(some_loss(tape_create(device(), NULL))))            \
+    CALL(93, NULL, backward_of(some_loss(training())))                                             \
+    CALL(94, "parameter 2 of 2", (void)optimizer_part(sgd_of_two(), 2))                            \
+    CALL(95, "parameter 99 of 2", optimizer_step_parameter(sgd_of_two(), 99))                      \
+    CALL(96, "rank 1 of 1", (void)peer_of(1))                                                      \
+    CALL(97, "rank -1 of 1", (void)peer_of(-1))                                                    \
+    CALL(98, "a Linear is no DistributedDataParallel",                                             \
+         (void)ddp_module(layer_linear(device(), 2, 2)))                                           \
+    CALL(99, "is too large", gpt_of((GptSizes){(size_t)-1, 1, 8, 8}, 8))                           \
+    CALL(100, "is too large", gpt_of((GptSizes){1, (size_t)-1, 8, 8}, 8))                          \
+    CALL(101, "is too large", gpt_of((GptSizes){1, 1, (size_t)1 << 62, 8}, 8))                     \
+    CALL(102, "is too large", gpt_of((GptSizes){1, 1, 8, (size_t)-1}, 8))                          \
+    CALL(103, "is too large", gpt_of((GptSizes){1, 1, 8, 8}, (size_t)-1))                          \
+    CALL(104, NULL, gpt_of((GptSizes){1, 1, 8, 8}, 8))                                             \
+    CALL(105, "Linear \"\" is a child: close its parent", close_wrapped())                         \
+    CALL(106, "the child of another module already", add_to_two())                                 \
+    CALL(107, "the child of another module already", add_to_itself())                              \
+    CALL(108, "the group is closed: a call after pg_close", forward_after_close())
 
 #define DEFINE(number, word, ...)     \
     static void call_##number(void) { \

@@ -29,7 +29,7 @@ static int teardown(void **state) {
 
 // "f2,3": float32 [2, 3]; "i2": int64 [2]; "f": a float32 scalar; all of zeros. NULL: NULL.
 static Tensor *operand(const char *text) {
-    size_t shape[TENSOR_MAX_DIMS];
+    size_t shape[TENSOR_MAX_DIMS] = {0};
     int ndim = 0;
     if (!text) return NULL;
     for (const char *at = text + 1; *at; ndim++) {
@@ -155,7 +155,9 @@ static const Case CASES[] = {
      1,
      {"f2,3", "f4,3", "f4"},
      {{0, "f2,4", "input [2, 4] does not fit a weight of [4, 3]"},
-      {0, "f2,3,1", "input [2, 3, 1] does not fit"}}},
+      {0, "f2,3,1", "input [2, 3, 1] does not fit"},
+      {1, "f4,3,1", "does not fit a weight of [4, 3, 1]"},
+      {2, "f3", "a bias of [3] does not fit a weight of [4, 3]"}}},
     {linear_relu, 1, {"f2,3", "f4,3", "f4"}, {{0, "f2,4", "input [2, 4] does not fit"}}},
     {linear_add,
      2,
@@ -169,7 +171,13 @@ static const Case CASES[] = {
      {{0, "f1,2,9", "expected an image [n, c, h, w], got [1, 2, 9]"},
       {0, "f1,3,3,3", "3 channels, the weight wants 2"},
       {0, "f1,2,2,3", "a window of 3 with padding 0 is larger than the input [1, 2, 2, 3]"},
-      {0, "f1,2,3,2", "larger than the input [1, 2, 3, 2]"}}},
+      {0, "f1,2,3,2", "larger than the input [1, 2, 3, 2]"},
+      {2, "f3", "a weight of [4, 2, 3, 3] with a bias of [3]: not [k, c, r, r], [k]"}}},
+    {conv2d,
+     1,
+     {"f1,2,3,3", "f4,2,3,3"}, // no bias
+     {{1, "f4,2,9", "a weight of [4, 2, 9]"},
+      {1, "f4,2,3,2", "a weight of [4, 2, 3, 2] with a bias of None"}}},
     {conv2d_of_stride_0, 1, {NULL, "f4,2,3,3"}, {{0, "f1,2,3,3", "the stride is 0"}}},
     {batch_norm,
      1,
@@ -220,12 +228,16 @@ static const Case CASES[] = {
      {{0, "f2,2", "expected tokens [batch, length up to 2], got F32 [2, 2]"},
       {0, "i4", "got I64 [4]"},
       {0, "i2,2,1", "got I64 [2, 2, 1]"},
-      {0, "i2,3", "got I64 [2, 3]"}}},
+      {0, "i2,3", "got I64 [2, 3]"},
+      {1, "f5,2", "wte [5, 2] and wpe [2, 3] differ in channels"},
+      {1, "f15", "wte [15] and wpe [2, 3] differ"}}},
+    {embedding, 1, {"i2,2", "f5,3", "f2,3"}, {{2, "f6", "wte [5, 3] and wpe [6] differ"}}},
     {layer_norm,
      1,
      {"f2,3", "f3", "f3"},
      {{0, "f2,4", "input [2, 4] does not fit 3 channels"},
-      {0, "f2,3,1", "input [2, 3, 1] does not fit 3 channels"}}},
+      {0, "f2,3,1", "input [2, 3, 1] does not fit 3 channels"},
+      {2, "f4", "a bias of [4] does not fit a weight of [3]"}}},
     {attention,
      1,
      {"f4,12"},
@@ -300,6 +312,51 @@ static void each_operand_must_fit(void **state) {
     }
 }
 
+// The parts of a batch norm's state, one too short at a time.
+static void a_batch_norm_has_tensors_of_one_size(void **state) {
+    (void)state;
+    for (int wrong = 0; wrong < 3; wrong++) {
+        tape_reset(tape);
+        Tensor *of[] = {operand("f3"), operand("f3"), operand("f3")};
+        BatchNormState norm = {operand("f3"), of[0], of[1], of[2], operand("i"), 0.1f, 1e-5f};
+        assert_non_null(op_batch_norm(tape, operand("f2,3"), &norm));
+        of[wrong] = operand("f2");
+        norm = (BatchNormState){norm.weight, of[0], of[1], of[2], operand("i"), 0.1f, 1e-5f};
+        check_failure(op_batch_norm(tape, operand("f2,3"), &norm),
+                      "batch_norm on cpu:0: the layer's tensors of 3 channels differ in size");
+    }
+}
+
+// Calls the operation with operand `which` on another device. Returns tape_error's status.
+static int call_far(const Case *c, int which, Device *far, Error *err) {
+    Tensor *x[MAX_OPERANDS] = {NULL};
+    tape_reset(tape);
+    for (int i = 0; i < MAX_OPERANDS; i++) x[i] = operand(c->fitting[i]);
+    if (x[which]) x[which]->device = far;
+    (void)c->call(x);
+    assert_int_equal(tape->count, 0);
+    *err = (Error){0};
+    return tape_error(tape, err);
+}
+
+// PyTorch's words for an operand of another device. The same device may be opened twice.
+static void operands_are_on_the_tapes_device(void **state) {
+    (void)state;
+    Error err = {0};
+    Device *other = device_open("cpu:1", &err), *again = device_open("cpu:0", &err);
+    CHECK_OK(other && again, err);
+    for (size_t k = 0; k < sizeof CASES / sizeof *CASES; k++)
+        for (int i = 0; CASES[k].fitting[0] && i < MAX_OPERANDS && CASES[k].fitting[i]; i++) {
+            assert_int_equal(call_far(&CASES[k], i, again, &err), 0);
+            assert_int_equal(call_far(&CASES[k], i, other, &err), -1);
+            check_message(&err, "Expected all tensors to be on the same device, but found at least "
+                                "two devices, cpu:0 and cpu:1: of the operands, ");
+        }
+    tape_reset(tape);
+    device_close(other);
+    device_close(again);
+}
+
 // NULL in, NULL out: the error is the tape's, of the operation that failed.
 static void null_is_passed_on(void **state) {
     (void)state;
@@ -355,6 +412,8 @@ static void values_must_be_in_range(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_operand_must_fit),
+        cmocka_unit_test(a_batch_norm_has_tensors_of_one_size),
+        cmocka_unit_test(operands_are_on_the_tapes_device),
         cmocka_unit_test(null_is_passed_on),
         cmocka_unit_test(values_must_be_in_range),
     };

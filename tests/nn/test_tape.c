@@ -309,6 +309,21 @@ static void errors_stick_and_name_op_and_device(void **state) {
     check_message(&err, "linear on cpu:0: input [2, 3] does not fit a weight of [4, 5]");
 }
 
+// By it tape_backward refuses a loss of before tape_reset (arguments.c).
+static void an_arena_knows_what_it_holds(void **state) {
+    (void)state;
+    Arena arena = arena_create(NULL);
+    int elsewhere;
+    for (size_t bytes = 64; bytes <= 1 << 20; bytes <<= 14) {
+        char *first = arena_alloc(&arena, bytes), *second = arena_alloc(&arena, bytes);
+        assert_true(arena_holds(&arena, first) && arena_holds(&arena, second + bytes - 1));
+        assert_false(arena_holds(&arena, &elsewhere) || arena_holds(&arena, NULL));
+        arena_reset(&arena);
+        assert_false(arena_holds(&arena, first) || arena_holds(&arena, second));
+    }
+    arena_close(&arena);
+}
+
 // ---- operations in place ------------------------------------------------------------------------
 
 static Tensor *product_of(uint64_t stream) { // whose backward does not read what it has computed
@@ -380,6 +395,7 @@ int main(void) {
         WITH_TAPE(a_step_repeats_without_new_memory),
         WITH_TAPE(without_recording_nothing_is_kept),
         WITH_TAPE(errors_stick_and_name_op_and_device),
+        WITH_TAPE(an_arena_knows_what_it_holds),
         WITH_TAPE(in_place_where_nothing_reads_the_input),
         WITH_TAPE(a_tensor_that_was_overwritten_is_refused),
     };
