@@ -399,6 +399,10 @@ static void test_stopped_ranks(void **state) {
     supervise(&s, 2000,
               "1000: 0 has ended\n2000: root 0, cause 1\n2000: 15 to 1\n2000: 15 to 2\n"
               "2000: 1 has ended\n2000: 2 has ended\n");
+    s = (Script){.events = {{500, STOPS, 0, 0}, {1000, EXITS, 1, 1}}};
+    supervise(&s, 2000,
+              "1000: 1 has ended\n2000: root 0, cause 2\n2000: 15 to 0\n2000: 15 to 2\n"
+              "2000: 0 has ended\n2000: 2 has ended\n");
     // One that was stopped, and was killed since, is stopped no longer.
     s = (Script){.events = {{500, STOPS, 2, 0}, {1000, EXITS, 0, 1}, {1500, DIES, 2, 9}}};
     supervise(&s, 1600,

@@ -85,6 +85,54 @@ static void test_full_queue(void **state) {
     close(listener);
 }
 
+static int poll_errors[3]; // of the next calls of poll; 0: none
+
+int __real_poll(struct pollfd *entries, nfds_t count, int timeout_ms);
+int __wrap_poll(struct pollfd *entries, nfds_t count, int timeout_ms);
+
+int __wrap_poll(struct pollfd *entries, nfds_t count, int timeout_ms) {
+    errno = poll_errors[0];
+    memmove(poll_errors, poll_errors + 1, sizeof poll_errors - sizeof *poll_errors);
+    return errno ? -1 : __real_poll(entries, count, timeout_ms);
+}
+
+static bool connects_at_once, meets_itself;
+
+int __real_connect(int fd, const struct sockaddr *address, socklen_t bytes);
+int __wrap_connect(int fd, const struct sockaddr *address, socklen_t bytes);
+int __real_getpeername(int fd, struct sockaddr *address, socklen_t *bytes);
+int __wrap_getpeername(int fd, struct sockaddr *address, socklen_t *bytes);
+
+int __wrap_connect(int fd, const struct sockaddr *address, socklen_t bytes) {
+    struct pollfd entry = {.fd = fd, .events = POLLOUT};
+    const int status = __real_connect(fd, address, bytes);
+    if (!connects_at_once) return status;
+    assert_int_equal(__real_poll(&entry, 1, 10000), 1);
+    return 0;
+}
+
+int __wrap_getpeername(int fd, struct sockaddr *address, socklen_t *bytes) {
+    return meets_itself ? getsockname(fd, address, bytes) : __real_getpeername(fd, address, bytes);
+}
+
+// A connection that stands at once, and one whose other end is its own.
+static void test_ways_to_connect(void **state) {
+    (void)state;
+    Error err = {0};
+    const int listener = net_listen(HOST, 0, &err);
+    for (int way = 0; way < 4; way++) {
+        connects_at_once = way % 2;
+        meets_itself = way / 2;
+        err = (Error){0};
+        const int fd = net_connect(HOST, net_port(listener), clock_ns() + 10000000000, &err);
+        assert_int_equal(fd >= 0, !meets_itself);
+        if (fd >= 0) close(fd);
+        if (meets_itself) check_message(&err, strerror(ECONNREFUSED));
+    }
+    connects_at_once = meets_itself = false;
+    close(listener);
+}
+
 // A server at an address of IPv6 has its port, and a client reaches it.
 static void test_ipv6(void **state) {
     (void)state;
@@ -259,17 +307,6 @@ static void test_sockets(void **state) {
     assert_int_equal(err.status, STATUS_USAGE);
 }
 
-static int poll_errors[3]; // of the next calls of poll; 0: none
-
-int __real_poll(struct pollfd *entries, nfds_t count, int timeout_ms);
-int __wrap_poll(struct pollfd *entries, nfds_t count, int timeout_ms);
-
-int __wrap_poll(struct pollfd *entries, nfds_t count, int timeout_ms) {
-    errno = poll_errors[0];
-    memmove(poll_errors, poll_errors + 1, sizeof poll_errors - sizeof *poll_errors);
-    return errno ? -1 : __real_poll(entries, count, timeout_ms);
-}
-
 static void *send_late(void *socket_fd) {
     usleep(20000);
     assert_int_equal(send(*(int *)socket_fd, "cd", 2, MSG_NOSIGNAL), 2);
@@ -332,6 +369,7 @@ int main(void) {
         SERVED(test_arguments),
         SERVED(test_signals_stay_unblocked),
         cmocka_unit_test(test_full_queue),
+        cmocka_unit_test(test_ways_to_connect),
         cmocka_unit_test(test_ipv6),
         cmocka_unit_test(test_nobody_there),
         cmocka_unit_test(test_connect_before_serve),
