@@ -278,7 +278,7 @@ static void test_slow_console(void **state) {
     job_close(&job);
     polls(&job, 2, 0);
     const uint64_t begin = clock_ns();
-    for (int i = 0; i < 100 && screen.longest_ms == 0; i++) { // until it has come to wait
+    for (int i = 0; i < 100 && screen.longest_ms == 0; i++) { // until it waits
         screen.polls = 0;
         const uint64_t now = clock_ns();
         assert_int_equal(output_flush(job.output, 0.02), 0);

@@ -12,7 +12,7 @@
 #include "common/base/clock.h"
 #include "ddp/launch/launch.h"
 
-static LaunchCause ended; // of the attempt; CAUSE_NONE: it goes on
+static LaunchCause ended; // of the attempt; CAUSE_NONE: it continues
 
 void launch_end_ranks(Launch *launch, LaunchCause cause, int signal_number) {
     assert_int_equal(signal_number, SIGTERM);

@@ -398,6 +398,26 @@ static void test_request_limits(void **state) {
     assert_true(store_read_request(header, &request));
 }
 
+// The bytes of version 2: a client and a server of different builds understand each other.
+static void test_bytes_of_the_protocol(void **state) {
+    (void)state;
+    static const uint8_t wanted[STORE_REQUEST_BYTES] = {1, 2, 3, 4, 5, 1, 0, 0, 6, 0,
+                                                        0, 0, 7, 1, 0, 0, 8, 0, 2, 0};
+    uint8_t header[STORE_REQUEST_BYTES];
+    store_write_request(header, &(StoreRequest){.id = 0x04030201,
+                                                .op = STORE_OP_WAIT,
+                                                .no_wait = true,
+                                                .key_bytes = 6,
+                                                .value_bytes = 0x107,
+                                                .expected_bytes = 0x20008});
+    assert_memory_equal(header, wanted, sizeof header);
+    const int numbers[] = {STORE_OP_SET,  STORE_OP_GET,      STORE_OP_ADD, STORE_OP_COMPARE_SET,
+                           STORE_MISSING, STORE_NOT_INTEGER, STORE_FULL,   STORE_BAD_REQUEST,
+                           STORE_DONE,    STORE_WRONG_TOKEN, STORE_NO_ROOM};
+    static const int in_version_2[] = {1, 2, 3, 4, 1, 2, 3, 4, 0, 5, 6};
+    assert_memory_equal(numbers, in_version_2, sizeof numbers);
+}
+
 static void test_client_timeout_is_used(void **state) {
     Served *served = *state;
     Error err = {0};
@@ -503,6 +523,7 @@ int main(void) {
         SERVED(test_wait_without_time),
         SERVED(test_timeout_then_reuse),
         cmocka_unit_test(test_request_limits),
+        cmocka_unit_test(test_bytes_of_the_protocol),
         SERVED(test_client_timeout_is_used),
         cmocka_unit_test(test_made_tokens),
         SERVED(test_wrong_token),
