@@ -29,8 +29,13 @@ static void reads_numbers_and_names(void **unused) {
     for (char *rest = names, *name; (name = strtok_r(rest, "|", &rest)); count++)
         assert_int_equal(link_parse(name, &speed, &err), 0);
     assert_int_equal(count, 4);
-    const char *bad[] = {"",      "10",    "10,",    ",5",    "0,5",   "-1,5",    "10,-1",
-                         "10,5x", "nan,5", "10,nan", "inf,5", "1e7,5", "ethernet"};
+    assert_int_equal(link_parse("0.001,0", &speed, &err), 0); // both ends of both ranges
+    assert_true(fabs(speed.bytes_per_s - 1.25e5) < 1e-6 && speed.latency_s == 0);
+    assert_int_equal(link_parse("1e6,1e6", &speed, &err), 0);
+    assert_true(fabs(speed.bytes_per_s - 1.25e14) < 1e3 && fabs(speed.latency_s - 1) < 1e-12);
+    const char *bad[] = {"9.9e-4,5", "1000001,5", "5,1000001", "",        "10",    "10,",
+                         ",5",       "0,5",       "-1,5",      "10,-1",   "10,5x", "nan,5",
+                         "10,nan",   "inf,5",     "1e7,5",     "ethernet"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         Error refused = {0};
         assert_int_equal(link_parse(bad[i], &speed, &refused), -1);
@@ -47,6 +52,11 @@ static void one_transfer_takes_latency_and_bytes(void **unused) {
     assert_int_equal(link_reserve(a, b, 0, 100), 100 + 1000 + 5000);
     link_close(a);
     link_close(b);
+    // Two thirds of a nanosecond are one.
+    DeviceLink *c = link_create((LinkSpeed){1.5e9, 0}), *d = link_create((LinkSpeed){1.5e9, 0});
+    assert_int_equal(link_reserve(c, d, 1, 100), 101);
+    link_close(c);
+    link_close(d);
 }
 
 // DataParallel's gather and broadcast: what all exchange with device 0 queues up there.
