@@ -6,36 +6,36 @@
 
 static void call(Tape *tape, UnitForward *saved, UnitCall *function) {
     Error err = {0};
+    if (function(saved, &err) != 0) tape_fail(tape, saved->calls->wrapper, "%s", err.message);
+}
+
+static void call_exposed(Tape *tape, UnitForward *saved, UnitCall *function) {
     const Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
-    const int status = function(saved, &err);
+    call(tape, saved, function);
     profile_leave(tape->profile, phase);
-    if (status != 0) tape_fail(tape, saved->calls->wrapper, "%s", err.message);
 }
 
 // Lends an input's gradient, to which later users have contributed, to its identity, so that the
 // module's operations add to it in place, with the rounding that they have without a unit.
-static void lend_gradients(const UnitForward *saved) {
+static void lend_gradients(Tape *tape, const UnitForward *saved) {
     for (size_t i = 0; i < saved->count; i++) {
         Tensor *input = saved->inputs[i], *inside = saved->inside[i];
-        if (inside == input || !input->has_grad || inside->pending_uses == 0) continue;
-        inside->grad = input->grad;
-        inside->has_grad = true;
-        input->grad = NULL;
-        input->has_grad = false;
+        if (inside != input && input->has_grad && inside->pending_uses > 0)
+            (void)tape_grad_take(tape, &(TapeNode){.output = input}, inside);
     }
 }
 
 static void gather_backward(Tape *tape, TapeNode *node) {
     UnitForward *saved = node->saved;
-    call(tape, saved, saved->calls->before_backward);
+    call_exposed(tape, saved, saved->calls->before_backward);
     tape_pass_gradient(tape, node, node->inputs[0], true);
-    lend_gradients(saved);
+    lend_gradients(tape, saved);
 }
 
 static void reduce_backward(Tape *tape, TapeNode *node) {
     UnitForward *saved = node->saved;
     tape_pass_gradient(tape, node, node->inputs[0], true);
-    call(tape, saved, saved->calls->after_backward);
+    call_exposed(tape, saved, saved->calls->after_backward);
 }
 
 // Puts an identity in place of each of the tensors[count] that needs a gradient. The others stay:
@@ -67,7 +67,6 @@ static Tensor *enter(Tape *tape, Tensor *x, UnitForward *saved) {
 
 static Tensor *leave(Tape *tape, Tensor *y, UnitForward *saved) {
     size_t count;
-    if (!y) return NULL;
     Tensor **leaves = list_leaves(tape, y, &count);
     record_identities(tape, "all_gather", gather_backward, leaves, count, saved);
     return tuple_with_leaves(tape, y, leaves);
@@ -77,7 +76,7 @@ Tensor *identities_forward(Module *self, Tape *tape, Tensor *x, const UnitCalls 
                            const ModuleOwn *own) {
     UnitForward *saved = tape_alloc(tape, sizeof *saved);
     *saved = (UnitForward){.calls = calls, .unit = self->state, .tape = tape};
-    call(tape, saved, calls->before_forward);
+    call_exposed(tape, saved, calls->before_forward);
     if (tape->error.status != STATUS_OK) return NULL;
     x = enter(tape, x, saved);
     self->state = own->state;

@@ -13,7 +13,7 @@
 #include "common/nn/tape.h"
 
 typedef struct UnitForward UnitForward;
-// A wrapper's work, charged as exposed communication. Returns 0, or -1 with err filled.
+// Returns 0, or -1 with err filled. All but after_forward are charged as exposed communication.
 typedef int UnitCall(UnitForward *self, Error *err);
 
 typedef struct UnitCalls {

@@ -146,8 +146,7 @@ int unit_gather(FsdpUnit *unit, Error *err) {
         }
         if (start_part(move, unit, done, err) != 0) break;
     }
-    slot_return(fsdp, unit->weights);
-    unit->weights = NULL;
+    unit->weights = NULL; // its slot stays taken: the group is broken
     return -1;
 }
 

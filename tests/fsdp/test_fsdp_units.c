@@ -8,6 +8,7 @@
 #include "tests/rigs/ddp_models.h"
 #include "tests/rigs/ddp_toy.h"
 
+#include "common/base/profile.h"
 #include "ddp/fsdp/fsdp_internal.h"
 #include "ddp/fsdp/fully_shard.h"
 
@@ -91,8 +92,13 @@ static void look_at_units(ProcessGroup *group, const void *argument, Outcome *ou
     EXPECT((entry != NULL) == (rig->rank == 0));
     EXPECT(!entry || (entry->shape[0] == IMAGE && entry->bytes == sizeof(float) * IMAGE * IMAGE));
     safetensors_free(&content);
-    tape_reset(rig->tape); // of this forward no backward follows
-    EXPECT(test_loss(rig->tape, rig->model, 0, 0, 2, 1) != NULL);
+    tape_reset(rig->tape); // of this forward no backward follows, or one that is not finished
+    loss = test_loss(rig->tape, rig->model, 0, 0, 2, 1);
+    EXPECT(loss != NULL);
+    if (reshard == FSDP_RESHARD_ALWAYS) {
+        EXPECT(tape_backward(rig->tape, loss, NULL) == 0);
+        EXPECT(fsdp->reducing.unit == fsdp->units[1]);
+    }
     rig_close(rig);
 }
 
@@ -100,9 +106,10 @@ static void units_take_what_is_left(void **state) {
     (void)state;
     static const FsdpReshard how[] = {FSDP_RESHARD_DEFAULT, FSDP_RESHARD_NEVER,
                                       FSDP_RESHARD_ALWAYS};
+    static const int worlds[] = {1, 2, 3, 6}; // of six ranks the last one has no row of the head
     for (int i = 0; i < 3; i++)
-        for (int world = 1; world <= 3; world++)
-            play_ranks(AS_THREADS, world, 60, look_at_units, &how[i], NULL);
+        for (int w = 0; w < 4; w++)
+            play_ranks(AS_THREADS, worlds[w], 60, look_at_units, &how[i], NULL);
 }
 
 // ---- memory -------------------------------------------------------------------------------------
@@ -287,6 +294,20 @@ static void mispredict(ProcessGroup *group, const void *argument, Outcome *outco
     EXPECT(toy_backward(rig, rig->model, none, err) == 0);
     EXPECT(fsdp_finish_backward(rig->model, NULL, err) == 0);
     EXPECT(!fsdp->gathering.unit || fsdp->gathering.memory != fsdp->leaving);
+    // Held gradients are reduced after a step, whose second gather has the memory of reductions.
+    module_zero_grad(rig->model);
+    fsdp_set_requires_gradient_sync(rig->model, false);
+    EXPECT(toy_backward(rig, rig->model, all, err) == 0);
+    EXPECT(fsdp_finish_backward(rig->model, NULL, err) == 0);
+    optimizer_step(optimizer, 0.01);
+    EXPECT(fsdp->second.unit);
+    fsdp_set_requires_gradient_sync(rig->model, true);
+    EXPECT(fsdp_finish_backward(rig->model, NULL, err) == 0);
+    EXPECT(!fsdp->second.unit);
+    for (int k = 0; k < 3; k++) {
+        const Tensor *task = rig_parameter(rig, k);
+        EXPECT(task->has_grad && all_equal(task->grad, tensor_count(task), all[k] / 4));
+    }
     optimizer_close(optimizer);
     rig_close(rig);
 }
@@ -297,29 +318,57 @@ static void unused_gathers_are_dropped(void **state) {
         play_ranks(AS_THREADS, world, 60, mispredict, NULL, NULL);
 }
 
-// A step gathers the root and the unit that the forward entered after it, if there is one; a step
-// before the first forward gathers nothing.
+typedef struct Phases {
+    Profile profile;
+    size_t exposed; // how many phases of exposed communication have ended
+} Phases;
+
+static void count_exposed(void *context) {
+    Phases *phases = context;
+    phases->exposed += phases->profile.current == PHASE_EXPOSED;
+}
+
+// A step gathers the root and the unit that the forward entered after it, of those that have
+// parameters; a step before the first forward gathers nothing. The end of a forward gathers the
+// last unit. Exposed, which the player of a trace counts on, are the begin of each unit's forward
+// and backward, and the end of the backward pass.
 static void step_first(ProcessGroup *group, const void *argument, Outcome *outcome) {
-    const int units = *(const int *)argument;
+    const int units = *(const int *)argument; // of the 3 tasks; the others are the root's
+    static const float all[] = {4, -8, 12}, third[] = {0, 0, 12};
     Rig self = rig_open(group, outcome), *rig = &self;
     Error *err = &outcome->error;
     Optimizer *optimizer = shard_toy(rig, units);
     const Fsdp *fsdp = fsdp_of(rig->model);
+    Phases phases = {{.wait_for_device = count_exposed, .wait_context = &phases}, 0};
+    Profile *profile = rig->tape->profile = &phases.profile;
+    profile_begin_step(profile);
+    (void)profile_enter(profile, PHASE_BACKWARD);
     optimizer_step(optimizer, 0.01);
     EXPECT(!fsdp->gathering.unit);
     EXPECT(fsdp_sharding(rig->model)->optimizer == optimizer); // it is made once
-    EXPECT(toy_backward(rig, rig->model, (const float[]){4, -8, 12}, err) == 0);
-    EXPECT(fsdp_finish_backward(rig->model, NULL, err) == 0);
+    Tensor *x = tape_input(rig->tape, DTYPE_F32, 1, (size_t[]){3}, all);
+    Tensor *loss = module_forward(rig->model, rig->tape, x);
+    EXPECT(fsdp->gathering.unit == (units > 0 ? fsdp->units[units - 1] : NULL));
+    EXPECT(loss && tape_backward(rig->tape, loss, err) == 0);
+    EXPECT(fsdp_finish_backward(rig->model, profile, err) == 0);
+    EXPECT(profile->current == PHASE_BACKWARD);
+    EXPECT(phases.exposed == 2 * fsdp->count + 1);
+    EXPECT(fsdp->left.count == 0);
     optimizer_step(optimizer, 0.01);
-    EXPECT(fsdp->gathering.unit == fsdp->root);
-    EXPECT(fsdp->second.unit == (units > 0 ? fsdp->units[0] : NULL));
+    const bool own = fsdp->root->count > 0;
+    EXPECT(fsdp->gathering.unit == fsdp->units[own ? units : 0]);
+    EXPECT(fsdp->second.unit == (own && units > 0 ? fsdp->units[0] : NULL));
+    (void)output_of(rig, rig->model, all);
+    (void)output_of(rig, rig->model, third);
+    EXPECT(units < 3 || !fsdp->gathering.unit); // another unit than the last time predicts none
     optimizer_close(optimizer);
     rig_close(rig);
 }
 
 static void a_step_gathers_the_first_units(void **state) {
     (void)state;
-    for (int units = 0; units < 3; units++) play_ranks(AS_THREADS, 2, 60, step_first, &units, NULL);
+    for (int units = 0; units <= 3; units++)
+        play_ranks(AS_THREADS, 2, 60, step_first, &units, NULL);
 }
 
 static Tensor *broken_forward(Module *self, Tape *tape, Tensor *x) {
@@ -348,6 +397,7 @@ static void fail_forward(ProcessGroup *group, const void *argument, Outcome *out
         EXPECT(tape_error(rig->tape, &outcome->error) != 0);
         EXPECT(strstr(outcome->error.message, "as told"));
         expect_whole(rig, "after a forward that failed", 0);
+        EXPECT(!fsdp_of(rig->model)->gathering.unit);
     }
     EXPECT(pg_sequence(group) == before + 1); // unit 0's gather; the root has no parameter
     rig_close(rig);
@@ -394,6 +444,12 @@ static void move_to(ProcessGroup *group, const void *argument, Outcome *outcome)
     module_close(model);
     EXPECT(closed == 2);
     device_close(other); // CHECKs that every byte came back
+    NamedTensors buffers = module_tensors(plain, MODULE_BUFFERS); // are moved no further
+    const void *data = buffers.items[0].tensor->data;
+    config.device = rig->device;
+    EXPECT(fully_shard(plain, group, &config, NULL) == 0);
+    EXPECT(buffers.items[0].tensor->data == data);
+    named_tensors_free(&buffers);
     rig->model = plain;
     rig_close(rig);
 }
@@ -401,6 +457,90 @@ static void move_to(ProcessGroup *group, const void *argument, Outcome *outcome)
 static void shards_are_on_the_device_of_the_config(void **state) {
     (void)state;
     for (int world = 1; world <= 3; world++) play_ranks(AS_THREADS, world, 60, move_to, NULL, NULL);
+}
+
+static Tensor *toy_of(Device *device, Module *model, size_t rows) {
+    char name[MODULE_NAME];
+    snprintf(name, sizeof name, "task%d", model->child_count);
+    Module *task = module_add(model, name, module_create("Task", task_forward));
+    return module_add_parameter(task, device, "p", 2, (size_t[]){rows, 2});
+}
+
+// A step gathers the first unit in the memory of reductions. If it is frozen, and larger than what
+// is reduced, it comes in parts.
+static void gather_frozen(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    enum { ROWS = 64 };
+    Rig self = rig_open(group, outcome), *rig = &self;
+    Error *err = &outcome->error;
+    static const float all[] = {4, -8, 12}, first[] = {4, 0, 0};
+    FsdpConfig config = fsdp_config_default();
+    (void)argument;
+    config.unshard_in_step = true;
+    rig->model = module_create("Toy", toy_forward);
+    for (int k = 0; k < 3; k++) {
+        Tensor *p = toy_of(rig->device, rig->model, k == 0 ? ROWS : 2);
+        p->requires_grad = k > 0;
+        for (size_t i = 0; i < tensor_count(p); i++) tensor_f32(p)[i] = (float)i;
+    }
+    for (int k = 0; k < 2; k++)
+        EXPECT(fully_shard(rig->model->children[k], group, &config, err) == 0);
+    EXPECT(fully_shard(rig->model, group, &config, err) == 0);
+    const Fsdp *fsdp = fsdp_of(rig->model);
+    OptimizerConfig sharded = ADAMW;
+    sharded.sharding = fsdp_sharding(rig->model);
+    Optimizer *optimizer = optimizer_create(rig->model, &sharded);
+    EXPECT(toy_backward(rig, rig->model, all, err) == 0);
+    EXPECT(fsdp_finish_backward(rig->model, NULL, err) == 0);
+    optimizer_step(optimizer, 0.01);
+    EXPECT(fsdp->second.unit == fsdp->units[0]);
+    EXPECT(fsdp->second.count == fsdp->reduce_room);
+    EXPECT(fsdp->reduce_room < fsdp->units[0]->piece_words);
+    EXPECT(output_of(rig, rig->model, first) == 4 * (ROWS * 2 - 1) / 2.0f);
+    optimizer_close(optimizer);
+    rig_close(rig);
+}
+
+static void a_frozen_unit_is_gathered_in_parts(void **state) {
+    (void)state;
+    for (int world = 1; world <= 3; world++)
+        play_ranks(AS_THREADS, world, 60, gather_frozen, NULL, NULL);
+}
+
+// With 16 bits the weights of linear and convolution layers are gathered in half as many words,
+// rounded up for each; biases, other layers and weights with several users are not.
+static void count_words(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    Rig self = rig_open(group, outcome), *rig = &self;
+    FsdpConfig config = fsdp_config_default();
+    (void)argument;
+    config.precision = PRECISION_BF16;
+    rig->model = tied_model(rig->device, 3);
+    module_add(rig->model, "conv", layer_conv2d(rig->device, 1, 3, 3, 1, 1, true));
+    module_add(rig->model, "bn", layer_batch_norm(rig->device, 4));
+    module_add(rig->model, "table", matrix_model(rig->device, 3, 6, 1));
+    const struct {
+        const char *module;
+        size_t words[2]; // of 1 rank, of 2
+    } wanted[] = {{"conv", {14 + 3, 9 + 2}},
+                  {"bn", {8, 4}},
+                  {"table", {18, 9}},
+                  {"head", {CLASSES * IMAGE / 2 + CLASSES, (CLASSES * IMAGE / 2 + CLASSES) / 2}}};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        Module *module = module_child(rig->model, wanted[i].module);
+        EXPECT(fully_shard(module, group, &config, NULL) == 0);
+        const size_t words = fsdp_of(module)->root->piece_words;
+        if (words != wanted[i].words[rig->world - 1])
+            problem(outcome, "%s: %zu words", wanted[i].module, words);
+    }
+    EXPECT(fully_shard(rig->model, group, &config, NULL) == 0);
+    const size_t root = IMAGE * IMAGE + 2 * IMAGE; // the tied weight, and both layers' biases
+    EXPECT(fsdp_of(rig->model)->root->piece_words == root / (size_t)rig->world);
+    rig_close(rig);
+}
+
+static void products_are_gathered_in_16_bits(void **state) {
+    (void)state;
+    for (int world = 1; world <= 2; world++)
+        play_ranks(AS_THREADS, world, 60, count_words, NULL, NULL);
 }
 
 // A root without units inside, of more than 1 MiB a rank, is gathered and reduced in two parts.
@@ -437,6 +577,8 @@ int main(void) {
         cmocka_unit_test(a_step_gathers_the_first_units),
         cmocka_unit_test(a_failed_forward_gathers_no_further),
         cmocka_unit_test(shards_are_on_the_device_of_the_config),
+        cmocka_unit_test(a_frozen_unit_is_gathered_in_parts),
+        cmocka_unit_test(products_are_gathered_in_16_bits),
         cmocka_unit_test(a_large_root_moves_in_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -260,16 +260,86 @@ static void units_with_two_outputs_or_the_same_input(void **state) {
     module_close(model);
 }
 
+// Every other time without its bias.
+static Tensor *unbiased_forward(Module *self, Tape *tape, Tensor *x) {
+    Tensor *bias = self->config[5]++ % 2 ? module_parameter(self, 1) : NULL;
+    return op_linear(tape, x, module_parameter(self, 0), bias);
+}
+
+static Tensor *twice_forward(Module *self, Tape *tape, Tensor *x) {
+    return module_forward(self->children[0], tape, module_forward(self->children[0], tape, x));
+}
+
+// A unit is complete when the last use of each of its parameters has contributed.
+static void units_are_complete_with_all_parameters(void **state) {
+    (void)state;
+    Error err = {0};
+    Module *model = module_create("Twice", twice_forward);
+    module_add(model, "linear", layer_linear(device, WIDTH, WIDTH))->forward = unbiased_forward;
+    module_initialize(model, 1);
+    calls[0] = '\0';
+    OwnUnits *units = own_units_open(model, model->children, 1, &FILE_OF_USER, NULL, PG_AVG, &err);
+    CHECK_OK(units, err);
+    assert_int_equal(step(model, units, true, &err), 0);
+    assert_string_equal(calls, "open2 f1 f0 F0+ f0 F0+ F1+ g1 g0 G0 g0 G0! G1! finish0 ");
+    own_units_close(units);
+    module_close(model);
+}
+
+static Tensor *given[4]; // to the unit below
+
+// Uses the first of a tuple: beside it are a tensor with a gradient, the batch, and None.
+static Tensor *first_forward(Module *self, Tape *tape, Tensor *x) {
+    assert_true(self->state == given);
+    for (int i = 0; i < 4; i++) // identities of those that need a gradient
+        assert_int_equal(x->items[i] == given[i], i > 1);
+    return module_forward(self->children[0], tape, x->items[0]);
+}
+
+static Tensor *around_forward(Module *self, Tape *tape, Tensor *x) {
+    given[0] = module_forward(self->children[0], tape, x);
+    given[1] = module_forward(self->children[1], tape, x);
+    given[2] = x;
+    Tensor *y = module_forward(self->children[2], tape, tuple_keep(tape, given, 4));
+    y = op_add(tape, y, given[1]);
+    for (size_t i = 0; i < tape->count; i++)
+        if (strcmp(tape->nodes[i].op, "all_gather") == 0 ||
+            strcmp(tape->nodes[i].op, "reduce_scatter") == 0)
+            assert_int_equal(tape->nodes[i].reads, 0);
+    return y;
+}
+
+// The gradient of a tensor that a unit is given and does not use comes from its other users.
+static void units_leave_alone_what_they_do_not_use(void **state) {
+    (void)state;
+    Error err = {0};
+    Module *model = module_create("Around", around_forward);
+    Module *first = module_create("First", first_forward);
+    module_add(first, "inside", layer_linear(device, WIDTH, WIDTH));
+    first->state = given;
+    module_add(model, "used", layer_linear(device, WIDTH, WIDTH));
+    module_add(model, "beside", layer_linear(device, WIDTH, WIDTH));
+    module_add(model, "unit", first);
+    module_initialize(model, 1);
+    OwnUnits *units = own_units_open(model, model->children, 3, &FILE_OF_USER, NULL, PG_AVG, &err);
+    CHECK_OK(units, err);
+    assert_int_equal(step(model, units, true, &err), 0);
+    const Tensor *bias = module_parameter(module_child(model, "beside"), 1);
+    assert_true(bias->has_grad && bias->grad[0] != 0);
+    own_units_close(units);
+    module_close(model);
+}
+
 // The first call that fails is the last one; its own words are kept, or it is named.
 static void a_function_that_fails_ends_the_step(void **state) {
     (void)state;
     static const struct {
         const char *call, *function;
     } cases[] = {
-        {"open5", "open"},         {"f4", "before_forward"},      {"f2", "before_forward"},
-        {"F0+", "after_forward"},  {"F4+", "after_forward"},      {"g4", "before_backward"},
-        {"g2", "before_backward"}, {"G2", "after_backward"},      {"G0!", "after_backward"},
-        {"G4!", "after_backward"}, {"finish0", "finish_backward"}};
+        {"open5", "open"},         {"f4", "before_forward"},  {"f2", "before_forward"},
+        {"F0+", "after_forward"},  {"F2+", "after_forward"},  {"F4+", "after_forward"},
+        {"g4", "before_backward"}, {"g2", "before_backward"}, {"G2", "after_backward"},
+        {"G0!", "after_backward"}, {"G4!", "after_backward"}, {"finish0", "finish_backward"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int why = 0; why < 2; why++) {
             char wanted[80];
@@ -280,6 +350,7 @@ static void a_function_that_fails_ends_the_step(void **state) {
             OwnUnits *units = open_all(model, &err);
             assert_int_equal(units != NULL, i > 0);
             if (units) assert_int_equal(step(model, units, true, &err), -1);
+            if (!units) assert_true(model->forward == forward); // as before
             snprintf(wanted, sizeof wanted, "own_fsdp.%s failed and did not say why",
                      cases[i].function);
             check_message(&err, why ? "why" : wanted);
@@ -312,6 +383,8 @@ int main(void) {
         cmocka_unit_test(the_root_may_have_no_parameters),
         cmocka_unit_test(held_gradients_are_complete_in_the_last_backward),
         cmocka_unit_test(units_with_two_outputs_or_the_same_input),
+        cmocka_unit_test(units_are_complete_with_all_parameters),
+        cmocka_unit_test(units_leave_alone_what_they_do_not_use),
         cmocka_unit_test(a_function_that_fails_ends_the_step),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

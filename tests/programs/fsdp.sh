@@ -128,6 +128,7 @@ refuse 2 '--sync-batch-norm has no effect: the model has no batch norm' one --sy
 refuse 2 '--unshard-in-step has no effect: --no-overlap' one --unshard-in-step --no-overlap
 refuse 2 'unknown option --zero-optimizer' one --zero-optimizer
 refuse 2 'unknown option --bucket-cap-mb' one --bucket-cap-mb 1
+refuse 2 'ddp.first: holds another model' one --load-init ddp.first
 run "a world of one" one --model mlp
 
 tally fsdp

@@ -7,7 +7,7 @@
 job() {
     # shellcheck disable=SC2016 # the ranks expand it
     "$bin/ddprun" --nproc-per-node 3 sh -c '[ "$RANK" = 1 ] || shift "$1"; shift; exec "$0" --steps 2 --no-eval "$@"' \
-        "$bin/train_ddp" "$#" "$@"
+        "$bin/${program:-train_ddp}" "$#" "$@"
 }
 differs() { # 'the message' OPTIONS...: the job ends with 2, and the console has these words once
     checks=$((checks + 1))
@@ -21,7 +21,10 @@ differs() { # 'the message' OPTIONS...: the job ends with 2, and the console has
 }
 differs '--zero-optimizer is off at rank 0 and on at rank 1' --zero-optimizer
 differs '--hidden is 256,128 at rank 0 and 8 at rank 1' --hidden 8
-differs '--lr is 0.08 at rank 0 and 0.1 at rank 1' --lr 0.1
+for program in train_ddp train_fsdp; do
+    differs '--lr is 0.08 at rank 0 and 0.1 at rank 1' --lr 0.1
+done
+program=
 differs '--summary is off at rank 0 and on at rank 1' --summary
 differs '--sync-batch-norm is off at rank 0 and on at rank 1' --sync-batch-norm
 differs '--comm-hook is none at rank 0 and powersgd at rank 1' --comm-hook powersgd

@@ -2,6 +2,7 @@
 #include "ddp/fsdp/own/own_units.h"
 
 #include "common/base/memory.h"
+#include "common/base/profile.h"
 #include "common/own/own_file.h"
 #include "ddp/fsdp/identities.h"
 
@@ -84,10 +85,12 @@ static int before_forward(UnitForward *saved, Error *err) {
 static int after_forward(UnitForward *saved, Error *err) {
     const OwnUnit *unit = saved->unit;
     const OwnUnits *all = unit->all;
-    const bool follows = saved->tape->recording;
-    if (saved->tape->error.status != STATUS_OK || !is_called(unit)) return 0;
-    return check_status(all->file->after_forward(all->self, unit->number, follows, err),
-                        "after_forward", err);
+    const Tape *tape = saved->tape;
+    if (tape->error.status != STATUS_OK || !is_called(unit)) return 0;
+    const Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
+    int status = all->file->after_forward(all->self, unit->number, tape->recording, err);
+    profile_leave(tape->profile, phase);
+    return check_status(status, "after_forward", err);
 }
 
 void own_units_hold_gradients(OwnUnits *units, bool hold) {
@@ -111,28 +114,30 @@ static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
 
 // ---- opening and closing ------------------------------------------------------------------------
 
+static bool lists(const NamedTensors *list, const Tensor *tensor) {
+    for (size_t i = 0; i < list->count; i++)
+        if (list->items[i].tensor == tensor) return true;
+    return false;
+}
+
 static bool is_taken(const OwnUnits *all, const Tensor *parameter) {
     for (size_t u = 0; u < all->count; u++)
-        for (size_t i = 0; i < all->listed[u].parameters.count; i++)
-            if (all->listed[u].parameters.items[i].tensor == parameter) return true;
+        if (lists(&all->listed[u].parameters, parameter)) return true;
     return false;
 }
 
 // The module's parameters that no unit has and that no module outside shares, by their names in the
 // model.
 static NamedTensors free_parameters(const OwnUnits *all, Module *root, Module *module) {
-    NamedTensors every = module_tensors(root, MODULE_PARAMETERS), mine = {0};
+    NamedTensors mine = module_tensors(root, MODULE_PARAMETERS);
     NamedTensors inside = module_tensors(module, MODULE_PARAMETERS);
-    mine.items = memory_zalloc((inside.count + 1) * sizeof *mine.items);
-    for (size_t i = 0; i < every.count; i++) {
-        bool in = false;
-        for (size_t j = 0; j < inside.count && !in; j++)
-            in = inside.items[j].tensor == every.items[i].tensor;
-        if (in && !is_taken(all, every.items[i].tensor) &&
-            module_holds_ties(module, every.items[i].tensor))
-            mine.items[mine.count++] = every.items[i];
+    size_t count = 0;
+    for (size_t i = 0; i < mine.count; i++) {
+        const Tensor *tensor = mine.items[i].tensor;
+        if (lists(&inside, tensor) && !is_taken(all, tensor) && module_holds_ties(module, tensor))
+            mine.items[count++] = mine.items[i];
     }
-    named_tensors_free(&every);
+    mine.count = count;
     named_tensors_free(&inside);
     return mine;
 }
