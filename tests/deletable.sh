@@ -36,8 +36,12 @@ fail() {
     failures=$((failures + 1))
 }
 
+# Ninja, where it is: make spends a third of this test's processor time on looking for what has changed.
+generator=''
+! command -v ninja >/dev/null || generator='-G Ninja'
 build() {
-    { cmake -S . -B build -DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS="-O0 -Werror" -DWITH_TESTS=OFF \
+    # shellcheck disable=SC2086 # the generator is two words or none
+    { cmake -S . -B build $generator -DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS="-O0 -Werror" -DWITH_TESTS=OFF \
         -DWITH_CUDA=OFF &&
         cmake --build build -j "$(nproc)" --target train_ddp; } >"$work/log" 2>&1
 }

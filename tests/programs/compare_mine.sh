@@ -6,8 +6,12 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 needs_report
 bin=$("$top/tests/programs/steady.sh" "$bin" "$work/bin")
 own=$top/tests/own
+CC=$own/quick_cc
+export CC
 
-compare() { # STATUS FILE OPTION...: into out/
+# compare STATUS FILE OPTION...: into out/. With --resume the built-in strategies' runs of the call before stay: their commands
+# are the same; another FILE's are made.
+compare() {
     checks=$((checks + 1))
     wanted=$1 file=$2 status=0
     shift 2
@@ -41,29 +45,29 @@ checks=$((checks + 1)) status=0
 "$top/tests/programs/report_page.sh" "$bin" "$work/out" >page.txt 2>&1 || status=$?
 [ $status = 0 ] || [ $status = 77 ] || fail "the page: $(cat page.txt)"
 [ $status = 0 ] || echo "there is no chromium: no look at the page"
-compare 0 "$own/dp_packed.c" --only-equivalence
+compare 0 "$own/dp_packed.c" --only-equivalence --resume
 has out.txt 'Yours: held in all 15 comparisons with train_dp.'
 has out/equivalence.csv ',dp:2,mine:2,'
-compare 0 "$own/fsdp_flat.c" --only-equivalence
+compare 0 "$own/fsdp_flat.c" --only-equivalence --resume
 has out.txt 'Yours: held in all 15 comparisons with train_fsdp.'
 has out/equivalence.csv ',fsdp:1,mine:1,'
 checks=$((checks + 2)) # where it is measured: beside fsdp over the link, and without buckets
 measured() { bash -c 'source "$1/bench/compare/link.sh"; mine=FILE mine_like=$3; "$2"' sh "$top" "$@" | paste -sd ' ' -; }
 [ "$(measured link_strategies fsdp) | $(measured bucket_strategies fsdp)" = 'dp ddp fsdp mine | ddp' ] || fail "$(measured link_strategies fsdp)"
 [ "$(measured link_strategies ddp) | $(measured bucket_strategies ddp)" = 'dp ddp mine | ddp mine' ] || fail "$(measured link_strategies ddp)"
-compare 0 "$own/sum_ring.c" --only-equivalence
+compare 0 "$own/sum_ring.c" --only-equivalence --resume
 has out.txt 'Yours: held in all 20 comparisons with train_ddp.'
 grep -q ',ddp:3 uneven,mine:3 uneven,.*,tolerance,' out/equivalence.csv || fail "a ring adds in another order: $(tail -n 1 out/equivalence.csv)"
 
 # ---- other numbers, a failure, a refusal -------------------------------------------------------------------
 sed 's/PG_F32, ddp->op/PG_F32, PG_SUM/' "$own/ddp_overlap.c" >sum.c
 cmp -s sum.c "$own/ddp_overlap.c" && fail "nothing was planted"
-compare 1 sum.c --only-equivalence
+compare 1 sum.c --only-equivalence --resume
 has out.txt 'Equivalence: held in all'
 has out.txt 'Yours: BROKEN in 10 of 20 comparisons with train_ddp.' # over one rank it is the average; uneven batches take sums
 awk '{ print } /^#include/ && !done { done = 1; print "#include <stdlib.h>\n__attribute__((constructor)) static void three(void) { const char *n = getenv(\"WORLD_SIZE\"); if (n && *n == (char)51) abort(); }" }' \
     "$own/ddp_overlap.c" >fails.c
-compare 1 fails.c --only-equivalence
+compare 1 fails.c --only-equivalence --resume
 has out.txt 'Equivalence: held in all'
 has out.txt 'Yours: BROKEN in 1 of 16 comparisons'
 has out.txt 'Yours: these runs failed: equivalence:toy:3.'

@@ -18,8 +18,9 @@ limited() (
 # nor the system's. The first that is listed is the student's own.
 foreign() {
     own=$(dirname "$("$cc" -print-file-name=include)")
-    sed -e '1s/^it: *//' -e 's/\\ /\a/g' -e 's/\\$//' "$1" | tr -s ' ' '\n' | tr '\a' ' ' | grep . | tail -n +2 | while IFS= read -r name; do
-        real=$(realpath "$name" 2>/dev/null) || real=$name
+    sed -e '1s/^it: *//' -e 's/\\ /\a/g' -e 's/\\$//' "$1" | tr -s ' ' '\n' | tr '\a' ' ' | grep . | tail -n +2 >"$1.names"
+    # One realpath for all names: a line for each, also for a file that is gone.
+    tr '\n' '\0' <"$1.names" | xargs -0 -r realpath -m -- | paste -d '\n' - "$1.names" | while IFS= read -r real && IFS= read -r name; do
         case $real in "$scratch/headers"/* | /usr/include/* | /usr/lib/* | /usr/local/include/* | "$own"/*) ;; *)
             echo "$name"
             break
