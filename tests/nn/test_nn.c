@@ -270,6 +270,8 @@ static void schedules_warm_up_and_end(void **state) {
     check_close(schedule_lr(&s, 0), 0.5, 1e-12, "the warm-up starts here");
     check_close(schedule_lr(&s, 3), 2 * (0.25 + 0.75 * 3 / 4), 1e-12, "its last step");
     check_close(schedule_lr(&s, 4), 2, 1e-12, "after it");
+    s.warmup_steps = 0;
+    check_close(schedule_lr(&s, 0), 2, 1e-12, "a start of no warm-up");
 }
 
 int main(void) {

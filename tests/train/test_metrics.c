@@ -368,6 +368,30 @@ static void a_global_mean_divides_by_all_ranks_pixels(void **state) {
     rig_close(&rig);
 }
 
+// ---- predictions ------------------------------------------------------------------------------
+
+static void predictions_of_a_tape_without_other_work(void **state) {
+    (void)state;
+    Error err = {0};
+    Device *device = device_open("cpu:0", &err);
+    CHECK_OK(device, err);
+    Tape *tape = tape_create(device, NULL);
+    float values[2 * 3 * SIDE * SIDE];
+    int32_t predicted[2 * SIDE * SIDE];
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        values[i] = rng_normal(5, RNG_STREAM_TEST, i);
+    const size_t shape[] = {2, 3, SIDE, SIDE}, plane = (size_t)SIDE * SIDE;
+    hits_predict(tape, tape_input(tape, DTYPE_F32, 4, shape, values), predicted);
+    for (size_t i = 0; i < 2 * plane; i++) {
+        const float *of = values + i / plane * 3 * plane + i % plane;
+        for (size_t k = 0; k < 3; k++)
+            assert_true(of[k * plane] <= of[(size_t)predicted[i] * plane]);
+    }
+    assert_true(tape->scratch_bytes >= sizeof predicted);
+    tape_close(tape);
+    device_close(device);
+}
+
 // ---- pictures ---------------------------------------------------------------------------------
 
 // Reads "P6\n24 8\n255\n" and the pixels.
@@ -449,6 +473,7 @@ int main(void) {
         cmocka_unit_test(a_batch_of_ignored_pixels_has_loss_and_gradient_0),
         cmocka_unit_test(an_ignored_image_changes_neither_loss_nor_metrics),
         cmocka_unit_test(a_global_mean_divides_by_all_ranks_pixels),
+        cmocka_unit_test(predictions_of_a_tape_without_other_work),
         cmocka_unit_test(mining_keeps_at_least_its_share),
         cmocka_unit_test(binary_cross_entropy_weighs_the_true_class),
         cmocka_unit_test_setup_teardown(pictures_show_input_truth_and_prediction, temp_folder_make,
