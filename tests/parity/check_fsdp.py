@@ -14,6 +14,7 @@ A scalar parameter is refused by both, with the same words.
 import gzip
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -169,7 +170,7 @@ def refuse_scalars(folder):
     else:
         sys.exit("PyTorch takes a scalar parameter")
     dist.destroy_process_group()
-    source = (ROOT / "ddp/fsdp/fully_shard.c").read_text().replace('"\n                               "', "")
+    source = re.sub(r'"\n *"', "", (ROOT / "ddp/fsdp/fully_shard.c").read_text()) # strings are joined
     if words not in source:
         sys.exit(f"PyTorch says: {words}")
 
