@@ -6,8 +6,8 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 needs_report
 bin=$("$top/tests/programs/steady.sh" "$bin" "$work/bin")
 own=$top/tests/own
-CC=$own/quick_cc
-export CC
+PATH=$own:$PATH CC=quick_cc # whose folder may have a space
+export PATH CC
 
 # compare STATUS FILE OPTION...: into out/. With --resume the built-in strategies' runs of the call before stay: their commands
 # are the same; another FILE's are made.

@@ -94,7 +94,7 @@ struct PgWork {
     ProcessGroup *group;
     PgCall call;
     Cell<uint64_t> end_ns;
-    Cell<bool> done, failed;
+    Cell<bool> outstanding, done, failed;
     Cell<PgWork *> next;
 };
 

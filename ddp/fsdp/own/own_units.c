@@ -129,15 +129,15 @@ static bool is_taken(const OwnUnits *all, const Tensor *parameter) {
 // The module's parameters that no unit has and that no module outside shares, by their names in the
 // model.
 static NamedTensors free_parameters(const OwnUnits *all, Module *root, Module *module) {
-    NamedTensors mine = module_tensors(root, MODULE_PARAMETERS);
+    NamedTensors every = module_tensors(root, MODULE_PARAMETERS), mine = {0};
     NamedTensors inside = module_tensors(module, MODULE_PARAMETERS);
-    size_t count = 0;
-    for (size_t i = 0; i < mine.count; i++) {
-        const Tensor *tensor = mine.items[i].tensor;
+    mine.items = memory_zalloc((inside.count + 1) * sizeof *mine.items); // not as large as every
+    for (size_t i = 0; i < every.count; i++) {
+        const Tensor *tensor = every.items[i].tensor;
         if (lists(&inside, tensor) && !is_taken(all, tensor) && module_holds_ties(module, tensor))
-            mine.items[count++] = mine.items[i];
+            mine.items[mine.count++] = every.items[i];
     }
-    mine.count = count;
+    named_tensors_free(&every);
     named_tensors_free(&inside);
     return mine;
 }
