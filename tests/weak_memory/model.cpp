@@ -177,9 +177,7 @@ static int run_call(ProcessGroup *group, PgCall *call, Cell<uint64_t> *end_ns) {
     return group->backend->run(group->state, call, &error) ? pg_break(group, &error) : 0;
 }
 
-#define CHECK(condition, ...) RL_ASSERT(condition)
 #include "work.cut"
-#undef CHECK
 
 // ---- scenarios ----------------------------------------------------------------------------------
 

@@ -19,6 +19,8 @@ enum {
 enum { LOST_CHECK_NS = 1, POLL_S = 0, WATCH_S = 0, PG_MAX_WORKS = MOST_WORKS };
 enum { PG_ALL_REDUCE, PG_ALL_GATHER, PG_BROADCAST, PG_BARRIER };
 
+#define CHECK(condition, ...) RL_ASSERT(condition)
+
 typedef struct Error {
     Cell<int> status;
     Cell<const char *> message;
