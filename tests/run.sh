@@ -79,7 +79,7 @@ openmpi | mpich) set -- "$@" -L mpi ;; # the slow ones, too
 # ThreadSanitizer sees threads, not what processes do to each other: the scripts that start whole jobs
 # would only be slow, and so would the kernels, the roundings and the files, which start no thread.
 tsan)
-    jobs='training|allreduce|allreduce_section|promises|scaling|measuring|ranges|paper|segnet|checkpoint_kill|ddprun'
+    jobs='training|allreduce|allreduce_section|promises|scaling|measuring|ranges|paper|segnet|checkpoint_kill|ddprun|ddprun_options'
     jobs="$jobs|chaos|compare|compare_mine|compare_interrupted|player|traces|help|bits|bits_table"
     jobs="$jobs|random_bits_quick|trainer_options|same_files|option_mixes|fsdp|random_fsdp_quick|memory_limit"
     jobs="$jobs|installed.*|gpu_modules|own_refused|zero_optimizer|text|dry_run|foreign_weights|manual.*|link|ladder"
