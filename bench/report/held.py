@@ -111,9 +111,9 @@ def sharded_rows(results, first=FIRST):
         runs = [f"shard-{name}-{turn}" for name in ("ddp", "fsdp", "link", "early")]
         ddp, fsdp, link, early = (results.median_ms(run, first) for run in runs)
         of_link, of_early = (gathers_of(read_events(results.folder / "runs" / run / "trace.json"), first) for run in runs[2:])
-        computing, gathers, first, exposed_first, exposed = of_link
+        computing, gathers, two, exposed_two, exposed = of_link
         shares = [(whole - waited) / min(computes, whole) for computes, whole, waited in (
-            (computing, gathers, exposed_first + exposed), (computing, gathers - first, exposed), (*of_early[:2], sum(of_early[3:])))]
+            (computing, gathers, exposed_two + exposed), (computing, gathers - two, exposed), (*of_early[:2], sum(of_early[3:])))]
         rows.append([turn, *(f"{value:.4f}" for value in (ddp, fsdp, fsdp / ddp, link, *of_link, *shares[:2], early, shares[2])),
                      int(results.is_disturbed(*runs))])
     return rows

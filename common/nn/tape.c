@@ -346,8 +346,8 @@ static void count_uses(Tape *tape, const Tensor *root) {
 
 // Fills the gradient of a loss; the caller fills that of any other output.
 static int check_output(Tape *tape, Tensor *output, Error *err) {
-    CHECK(output || tape->error.status != STATUS_OK, "there is no output, and nothing has failed");
     if (tape_error(tape, err) != 0) return -1;
+    CHECK(output, "there is no output, and nothing has failed");
     CHECK(arena_holds(&tape->notes, output) || output->has_grad,
           "tape_backward: the output is not of this tape: it was computed before tape_reset, or on "
           "another tape");

@@ -201,15 +201,17 @@ class Held(unittest.TestCase):
                        span("reduce_scatter", begin + 8000, 1000), span("exposed", begin + 8000, 1000), span("optimizer", begin + 9000, 900),
                        span("all_gather", begin, 9000, pid=1)]
         self.assertEqual(held.gathers_of(events, 1), [6, 4, 2, 2, 0.5])
-        with Made(sharded=1) as made:
-            made.write("runs/shard-link-1/trace.json", [json.dumps(events)])
+        with Made(sharded=2) as made:
             early = [e for e in events if e["pid"] == 0 and not (e["name"] == "all_gather" and e["ts"] % 10000 < 2000)]
             early += [span("all_gather", begin + at, 1000) for begin in range(-10000, 30000, 10000) for at in (9500, 10500)]
-            made.write("runs/shard-early-1/trace.json", [json.dumps(early)])
-            for name, ms in (("ddp", 10), ("fsdp", 11), ("link", 12), ("early", 11.5)):
-                made.csv(f"runs/shard-{name}-1/steps.csv", ["step", "step_ms"], [0, 99], [1, ms], [2, ms])
-            self.assertEqual(held.sharded_rows(made.results, 1), [[1, "10.0000", "11.0000", "1.1000", "12.0000", "6.0000", "4.0000", "2.0000",
-                                                                   "2.0000", "0.5000", "0.3750", "0.7500", "11.5000", "0.5000", 0]])
+            for turn in (1, 2):
+                made.write(f"runs/shard-link-{turn}/trace.json", [json.dumps(events)])
+                made.write(f"runs/shard-early-{turn}/trace.json", [json.dumps(early)])
+                for name, ms in (("ddp", 10), ("fsdp", 11), ("link", 12), ("early", 11.5)):
+                    made.csv(f"runs/shard-{name}-{turn}/steps.csv", ["step", "step_ms"], [0, 99], [1, ms], [2, ms])
+            row = ["10.0000", "11.0000", "1.1000", "12.0000", "6.0000", "4.0000", "2.0000", "2.0000", "0.5000", "0.3750", "0.7500", "11.5000",
+                   "0.5000", 0]
+            self.assertEqual(held.sharded_rows(made.results, 1), [[1, *row], [2, *row]])
 
     def test_sharded(self):
         said = ("Through memory FSDP's step takes {} times as long as DDP's (aim: at most 1.15). Over 10 Gbit/s {} % of its 3.00 ms of gathers are "

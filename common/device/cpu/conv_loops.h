@@ -32,7 +32,7 @@ ALWAYS_INLINE TARGET static inline void NAME(sum_tile)(const ConvSums *of, const
         const float *from = of->lowered.data + c * of->lowered.plane + p;
         const size_t next = k + CONV_FILTERS + c - tile->c;
         stream_prefetch(ahead);
-        for (size_t v = 0; v < vectors && next < k + 2 * CONV_FILTERS; v++)
+        for (size_t v = 0; v < vectors && next < k + (size_t)2 * CONV_FILTERS; v++)
             __builtin_prefetch(of->to + next * of->stride + p + v * LANES, 1);
         for (size_t t = 0; t < taps; t++, weights += CONV_FILTERS) {
             const float *x = from + of->lowered.offsets[t];
