@@ -70,19 +70,29 @@ static void erase_bar(Console *console) {
     console->bar->drawn = false;
 }
 
+// Ends the line that the other console of this terminal has not ended.
+static void end_line_of_other(Console *console) {
+    Console *other = console->bar->unfinished;
+    if (!console->terminal || !other || other == console) return;
+    console_push(console, "\n", 1);
+    other->writer = NULL;
+}
+
 void console_write(Console *console, const void *writer, const char *prefix, const char *data,
                    size_t bytes) {
     if (bytes == 0) return;
     erase_bar(console);
+    end_line_of_other(console);
     if (console->writer && console->writer != writer) console_push(console, "\n", 1);
     if (console->writer != writer) console_push(console, prefix, strlen(prefix));
     console_push(console, data, bytes);
     console->writer = data[bytes - 1] == '\n' ? NULL : writer;
+    if (console->terminal) console->bar->unfinished = console->writer ? console : NULL;
 }
 
 void console_draw_bar(Console *console) {
     const Bar *bar = console->bar;
-    if (bar->drawn || bar->bytes == 0 || console->writer) return;
+    if (bar->drawn || bar->bytes == 0 || bar->unfinished) return;
     console_push(console, ERASE_LINE, strlen(ERASE_LINE));
     console_push(console, bar->text, bar->bytes);
     console->bar->drawn = true;
@@ -101,7 +111,7 @@ void console_set_bar(Console *console, const char *text, size_t bytes) {
     bytes -= skipped;
     Bar *bar = console->bar;
     if (bytes == 0) console_clear_bar(console);
-    if (bytes == 0 || bytes > BAR_MAX || console->writer) return;
+    if (bytes == 0 || bytes > BAR_MAX || bar->unfinished) return;
     if (bytes == bar->bytes && memcmp(text, bar->text, bytes) == 0) return;
     memcpy(bar->text, text, bytes);
     bar->bytes = bytes;

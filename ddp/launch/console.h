@@ -16,6 +16,7 @@ typedef struct Bar {
     char text[BAR_MAX];
     size_t bytes; // 0: no bar
     bool drawn;
+    struct Console *unfinished; // the terminal's last line is unfinished, by this console's writer
 } Bar;
 
 // A queue of bytes: data[begin] to data[end - 1].

@@ -68,6 +68,28 @@ static void draw_bar(Console *console, const char *shown) {
     shows(console->fd, shown);
 }
 
+// stderr ends its line before stdout's, if both are one terminal, and then has a prefix again.
+static void test_unfinished_beside_the_other(void **state) {
+    (void)state;
+    for (int terminal = 0; terminal <= 1; terminal++) {
+        Bar bar = {.bytes = 0};
+        Console out = {.fd = 1, .terminal = terminal, .bar = &bar};
+        Console err = {.fd = 2, .terminal = true, .bar = &bar};
+        screen_begin(terminal);
+        console_write(&err, &err, "[1]: ", "half", 4);
+        console_pump(&err);
+        shows(2, "[1]: half");
+        set_bar(&err, "\rbar", ""); // not over that line
+        write_line(&out, "line\n", terminal ? "\nline\n" : "line\n");
+        console_write(&err, &err, "[1]: ", "more\n", 5);
+        console_pump(&err);
+        shows(2, terminal ? "[1]: more\n" : "more\n");
+        set_bar(&err, "\rbar", ERASE "bar");
+        free(out.queue.data);
+        free(err.queue.data);
+    }
+}
+
 // One bar below the lines of two consoles, which are one terminal.
 static void test_bar(void **state) {
     (void)state;
@@ -203,6 +225,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_queue),
         cmocka_unit_test(test_writers),
+        cmocka_unit_test(test_unfinished_beside_the_other),
         cmocka_unit_test(test_bar),
         cmocka_unit_test(test_longest_bar),
         cmocka_unit_test(test_bar_beside_a_file),
