@@ -23,14 +23,18 @@ const char *optimizer_state_name(const Optimizer *optimizer, int which) {
     return which == 0 && optimizer->config.momentum > 0 ? "momentum_buffer" : NULL;
 }
 
-static Tensor *parameter_of(const Optimizer *optimizer, size_t i) {
+static void check_index(const Optimizer *optimizer, size_t i) {
     CHECK(i < optimizer->parameters.count, "parameter %zu of %zu", i, optimizer->parameters.count);
+}
+
+static Tensor *parameter_of(const Optimizer *optimizer, size_t i) {
+    check_index(optimizer, i);
     return optimizer->parameters.items[i].tensor;
 }
 
 OptimizerPart optimizer_part(const Optimizer *optimizer, size_t i) {
     const OptimizerSharding *sharding = optimizer->config.sharding;
-    CHECK(i < optimizer->parameters.count, "parameter %zu of %zu", i, optimizer->parameters.count);
+    check_index(optimizer, i);
     return sharding ? sharding->parts[i] : (OptimizerPart){0, optimizer->counts[i]};
 }
 

@@ -70,7 +70,7 @@ static void erase_bar(Console *console) {
     console->bar->drawn = false;
 }
 
-// Ends the line that the other console of this terminal has not ended.
+// Ends the unfinished line of the other console of this terminal.
 static void end_line_of_other(Console *console) {
     Console *other = console->bar->unfinished;
     if (!console->terminal || !other || other == console) return;

@@ -16,7 +16,7 @@ typedef struct Bar {
     char text[BAR_MAX];
     size_t bytes; // 0: no bar
     bool drawn;
-    struct Console *unfinished; // the terminal's last line is unfinished, by this console's writer
+    struct Console *unfinished; // whose writer has not ended the last line; NULL: it is ended
 } Bar;
 
 // A queue of bytes: data[begin] to data[end - 1].
@@ -42,7 +42,8 @@ typedef struct Console {
 
 int console_columns(const Console *console); // of the terminal; 0: not a terminal
 
-// Queues bytes of `writer`, with the prefix unless they continue its unfinished line.
+// Queues bytes of `writer`, with the prefix unless they continue its unfinished line. Another
+// writer's unfinished line is ended first, on a terminal that of the other console, too.
 void console_write(Console *console, const void *writer, const char *prefix, const char *data,
                    size_t bytes);
 // Replaces the bar's text; leading '\r' and erase sequences are dropped.

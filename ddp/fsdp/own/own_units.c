@@ -127,11 +127,11 @@ static bool is_taken(const OwnUnits *all, const Tensor *parameter) {
 }
 
 // The module's parameters that no unit has and that no module outside shares, by their names in the
-// model.
+// model. The list is kept, so it has room for the module's parameters, not for the model's.
 static NamedTensors free_parameters(const OwnUnits *all, Module *root, Module *module) {
     NamedTensors every = module_tensors(root, MODULE_PARAMETERS), mine = {0};
     NamedTensors inside = module_tensors(module, MODULE_PARAMETERS);
-    mine.items = memory_zalloc((inside.count + 1) * sizeof *mine.items); // not as large as every
+    mine.items = memory_zalloc((inside.count + 1) * sizeof *mine.items);
     for (size_t i = 0; i < every.count; i++) {
         const Tensor *tensor = every.items[i].tensor;
         if (lists(&inside, tensor) && !is_taken(all, tensor) && module_holds_ties(module, tensor))
