@@ -62,7 +62,7 @@ worlds=$(tr -s ' ' '\n' <<<"$world" | sort -nu | awk '$1 > 1' | paste -sd ' ' -)
 [[ -z $link || ($device != cuda && " $worlds " == *" 2 "*) ]] ||
     fail_usage "--link is for CPU devices, and for a --world that has 2"
 programs="train_single train_dp train_ddp train_fsdp ddprun compare_tensors"
-[[ $only_equivalence == 1 ]] || programs="$programs bench_probe bench_profile bench_scale" # for figures
+[[ $only_equivalence == 1 ]] || programs="$programs bench_probe bench_profile" # for figures
 # shellcheck disable=SC2086 # the programs are words
 get_ready $programs
 # A report and its figures are worth an installation, and no failure.
@@ -72,7 +72,7 @@ check_devices
 check_mine
 name_links
 open_section {summary,equivalence}{,-link}.csv {difference,difference-link,buckets}{,-mine}.csv {failed,growth,repeats,networks}.csv report.{md,html} \
-    {player,whatif}.html profile.{json,txt} runs/rows.csv{,.log}
+    player.html profile.{json,txt} runs/rows.csv{,.log}
 keep_mine
 started=$SECONDS
 plan $([[ $only_equivalence == 1 ]] || echo measure_speed measure_link trace_steps train_curves) check_equivalence
@@ -86,7 +86,7 @@ if [[ $only_equivalence == 0 ]]; then
     summarize_link
     list_networks >"$out/networks.csv"
     train_curves
-    write_what_if
+    save_profile
 fi
 check_equivalence
 [[ ${#mine_failed[@]} == 0 ]] || list_failed >"$out/failed.csv"

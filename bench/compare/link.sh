@@ -130,10 +130,8 @@ summarize_buckets() {
             of("disturbed") }'
 }
 
-# What the model in bench/model says of other numbers of devices and other networks, from this machine's profile of
-# the deep network: a part of the report.
-write_what_if() {
+# The profile of the deep network on one device of this machine, from which player.html computes other steps.
+save_profile() {
     has_link || return 0
     "$bin/bench_profile" --hidden $deep --rows 150 --rounds 10 --save "$out/profile.json" >"$out/profile.txt" 9<&-
-    ! command -v python3 >/dev/null || PYTHONPATH=bench python3 -B -m report whatif "$out/profile.json" "$bin" >"$out/whatif.html"
 }

@@ -1,5 +1,5 @@
 /* profile_file.h: a StepProfile as a JSON file, which bench_profile writes, and bench_scale and the
- * page whatif.html read.
+ * page player.html read.
  *
  *   {"name": "mlp 512,512", "rows": [32, 64],
  *    "forward_s": [fixed, per_row], "loss_s": [fixed, per_row], "backward_s": [fixed, per_row],

@@ -1,5 +1,5 @@
 // step_model.js: bench/model/step_model.c in a browser, line by line, in the same order of operations, so that both
-// print the same digits (tests/programs/model_page.sh). whatif.html and the step that plays bring it in.
+// print the same digits (tests/programs/model_page.sh). player.html brings it in.
 //
 // stepModel(PROFILE): the functions of one network, whose profile `bench_profile --save` has written. A cluster is
 //   {devices, rows, link: {bytes_per_s, latency_s}, bucket_cap_mb, algorithm: "ring" | "tree", call_s, copy_s, sum_s,

@@ -6,7 +6,7 @@ import sys
 from .results import ReportError
 
 # Modules whose function write takes the arguments, of which the first is DIR or a file.
-COMMANDS = ("allreduce", "compare", "ladder", "paper", "peers", "player", "promises", "published", "readme", "real", "scale", "scaling", "whatif")
+COMMANDS = ("allreduce", "compare", "ladder", "paper", "peers", "player", "promises", "published", "readme", "real", "scale", "scaling")
 
 
 def main():

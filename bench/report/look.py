@@ -1,4 +1,4 @@
-"""Palette, dashes, fonts and the phases' names: gnuplot's style, the page's CSS and the what-if page are made of these.
+"""Palette, dashes, fonts and the phases' names: gnuplot's style, the page's CSS and player.html are made of these.
 
 The colours are Okabe and Ito's, which people with any colour vision tell apart; the ones that Okabe and Ito lack are Paul Tol's.
 """

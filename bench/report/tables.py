@@ -8,7 +8,7 @@ from .text import plural, short_number
 
 def networks(results):
     """One name for each network, everywhere: what it is made of, and where it is used."""
-    used = {"speed": "speed, phases, memory", "curves": "loss", "equivalence": "bits", "timeline": "the step, overlap, buckets, what-if"}
+    used = {"speed": "speed, phases, memory", "curves": "loss", "equivalence": "bits", "timeline": "the step, overlap, buckets, the model"}
     found = {}
     for row in results.rows("networks.csv"):
         name = results.name(row["model"], row["part"])

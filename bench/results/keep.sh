@@ -23,7 +23,7 @@ keep_page() {
 }
 
 keep_page bench/out report.md report
-sed -i -E 's,\[section\]\(\.\./out-([a-z]+)/,[\1](../out-\1/,; s,\.\./out-([a-z]+)/section\.md,\1.md,g; /\[section\]\(whatif\.html\)/d' "$to/report.md"
+sed -i -E 's,\[section\]\(\.\./out-([a-z]+)/,[\1](../out-\1/,; s,\.\./out-([a-z]+)/section\.md,\1.md,g' "$to/report.md"
 cp bench/out/{report.html,profile.json,summary.csv,repeats.csv,difference.csv} "$to"
 for file in {summary,difference}-link.csv {growth,buckets,networks}.csv facts.txt player.html; do
     [[ ! -f bench/out/$file ]] || cp bench/out/$file "$to"

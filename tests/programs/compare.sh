@@ -45,7 +45,7 @@ done
 checks=$((checks + 2))
 grep -q '^key_phases = "[a-z ]*forward [a-z ]*backward' plots/settings.gp && grep -q '>optimizer<' phases.svg || fail "phases.svg lacks its key"
 [ "$(grep -c '<figure ' report.html)" = 7 ] || fail "not seven figures in report.html"
-grep -q 'id="what-if"' report.html || fail "no what-if"
+grep -q 'href="player.html#scene=model"' report.html && grep -q 'id="devices"' player.html || fail "no steps of more devices"
 grep -q 'href="player.html#scene=link"' report.html && grep -q '"id":"memory".*"id":"link"' player.html || fail "no step that plays, of both traces"
 grep -qF -- "--trace 'a b;" commands.txt || fail "commands.txt: $(head -n 3 commands.txt)"
 

@@ -12,7 +12,6 @@ The reference result (bench/results/here) was made on another machine.
 - [Real](../out-real/section.md)
 ![speed](speed.svg) [timeline.csv](plots/timeline.csv)
 [section](../out-real/section.md)
-[section](whatif.html)
 ENDED
 echo "[real.csv](real.csv)" >bench/out-real/section.md && echo real >bench/out-real/real.csv
 echo "![b](paper-b.svg) [summary.csv](summary.csv)" >bench/out-paper/section.md

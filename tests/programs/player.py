@@ -297,28 +297,33 @@ def test_units():
 
 def test_address():
     wrong = ["#scene=none&t=x&gbit=&cap=-3", "#t=1e99", "#%"]
-    first, below, computed, without, *states = yield [
+    first, below, computed, without, more, tree, *states = yield [
         Question("page.html", "document.querySelector('[value=link]').click(); input('time', 1234); answer(state())"),
         Question("page.html", "document.querySelector('[value=fsdp]').click(); input('time', 99); answer([...state(), Boolean(page.scene.fsdp)])"),
         Question("page.html", "input('gbit', -0.5); input('cap', -1.3); input('time', 77); answer(state())"),
         Question("swapped.html", "answer([Boolean(page.scene.ddp), document.querySelector('[value=fsdp]').disabled])", "#below=fsdp"),
+        Question("page.html", "input('devices', 6); input('latency', 0.5); input('rows', 3.3); answer([...state(), find('more-says').textContent])", "#scene=link"),
+        Question("page.html", "input('algorithm', 'tree'); input('time', 5); answer(state())", "#scene=model"),
         *(Question("page.html", "answer(state())", address) for address in wrong)]
+    check("settings of the model leave a trace's scene, and the address keeps them", more[0] == "link" and "On 64 devices" in more[5] and
+          more[4] == "#scene=link&t=0.000&devices=64&latency=3.16&rows=10", more)
+    check("the algorithm is kept", tree[4] == "#scene=model&t=0.005&algorithm=tree", tree)
     check("the address keeps the scene and the time", first[4] == "#scene=link&t=1.234", first)
     check("the address keeps what is below DP", below[4:] == ["#scene=memory&t=0.099&below=fsdp", True], below)
     check("without FSDP's traces DDP is shown", without == [True, True])
     check("of what is computed, too", computed[4] == "#scene=model&t=0.077&gbit=0.32&cap=0.05", computed)
     for address, state in zip(wrong, states):
         check(f"an address that says nothing: {address}", state[0] == "memory")
-    left = first, below[:5], computed
+    left = first, below[:5], computed, more[:5], tree
     for state, again in zip(left, (yield [Question("page.html", "answer(state())", state[4]) for state in left])):
         check("and gives it back", again == state, (state, again))
 
 
 def test_model():
     cases = (10, 1), (0.37, 0.02)
-    script = """answer([JSON.parse(find('player').dataset.numbers), page.scene.dp.step, page.scene.ddp.step,
+    script = """answer([JSON.parse(find('more').dataset.numbers), page.scene.dp.step, page.scene.ddp.step,
         rects('ddp').filter(r => r.dataset.phase === 'moving').length])"""
-    answers = yield [Question("page.html", script, f"#scene=model&gbit={gbit}&cap={cap}") for gbit, cap in cases]
+    answers = yield [Question("page.html", script, f"#scene=model&devices=2&gbit={gbit}&cap={cap}") for gbit, cap in cases]
     for (gbit, cap), (numbers, *lengths) in zip(cases, answers):
         out = must_run(BIN / "bench_scale", "--profile", "profile.json", "--devices", 2, "--gbit", gbit, "--latency-us", 20,
                        "--bucket-cap-mb", cap, "--rows", 16, "--buckets")
@@ -341,8 +346,10 @@ def test_looks():
     script = """
         answer([document.documentElement.scrollWidth - innerWidth, getComputedStyle(document.body).backgroundColor,
             document.querySelector("svg text").getAttribute("fill"),
-            [...document.querySelectorAll(".pictures svg text")].filter(t => t.getBoundingClientRect().right > innerWidth + 1 || t.getBoundingClientRect().left < -1).length,
-            innerWidth])
+            [...document.querySelectorAll(".pictures svg text, .bars svg text")].filter(t => t.getBoundingClientRect().right > innerWidth + 1 || t.getBoundingClientRect().left < -1).length,
+            innerWidth, Math.min(...[...document.querySelectorAll("svg text, p, label, li, button")].map(e => parseFloat(getComputedStyle(e).fontSize) *
+                (e.closest("svg") ? e.closest("svg").getBoundingClientRect().height / Number(e.closest("svg").getAttribute("height")) || 1 : 1))),
+            document.querySelectorAll("#more .bars rect").length])
     """
     saved, *looks = yield [Question("page.html", """
         save = (blob, kind) => blob.arrayBuffer().then(b => { const view = new DataView(b);
@@ -350,7 +357,8 @@ def test_looks():
         savePNG();
     """, "#scene=link&t=1&below=fsdp"), *(Question("page.html", script, f"#scene=link&t=1&below={below}", flags, width) for width, below, flags in cases)]
     for (width, _, flags), found in zip(cases, looks):
-        check(f"{width} pixels {flags}: nothing is wider than the page", found[0] <= 0 and found[3:] == [0, width], found)
+        check(f"{width} pixels {flags}: nothing is wider than the page", found[0] <= 0 and found[3:5] == [0, width], found)
+        check(f"{width} pixels {flags}: no letter is smaller than 11 pixels, and the bars are there", found[5] >= 11 and found[6] > 4, found)
         check(f"{width} pixels {flags}: dark and light", (found[1:3] == ["rgb(22, 24, 28)", "#dddddd"]) == bool(flags), found)
     check("the still is 1920 by 1080 and holds its patterns", saved[1:3] == [1920, 1080] and saved[3] > 50 and
           'width="1920" height="1080"' in saved[0] and "fill-all_gather" in saved[0] and "FSDP: " in saved[0], saved)

@@ -77,7 +77,9 @@ class Player(unittest.TestCase):
     def test_no_page(self):
         trace = {"traceEvents": two_ranks()}
         self.assertIsNone(self.page(trace_dp=trace, trace_ddp=trace))
-        self.assertIsNone(self.page(profile=PROFILE, trace_dp=trace))
+        for less in ({}, dict(trace_dp=trace)):  # what is computed needs no trace
+            self.assertIn('"network":"mlp-8","profile":{"rows":[8,16]', self.page(profile=PROFILE, **less))
+            self.assertIn('"scenes":[]', self.page(profile=PROFILE, **less))
         warm_up = {"traceEvents": [event for event in two_ranks() if event["args"].get("number", 0) < 2]}
         for broken in ("", "[]", '{"traceEvents": [{"ph": "X"}]}', '{"traceEvents": [7]}', warm_up):
             with self.assertRaises(ReportError, msg=broken) as raised:

@@ -1,7 +1,7 @@
 """player.html: one step of DataParallel above one of DistributedDataParallel or of fully sharded training, played from their traces.
 
-The page has everything inside and loads nothing: its data, the model (bench/model/step_model.js), which computes steps
-over other links from the network's profile, and its script. It is made where there are a profile and the traces.
+The page has everything inside and loads nothing: its data, the model (bench/model/step_model.js), which computes steps over
+other links and of other numbers of devices from the network's profile, and its script. Without traces it has what is computed.
 """
 
 import json
@@ -9,7 +9,6 @@ import re
 from pathlib import Path
 
 from .. import look
-from ..captions import traced_network
 from ..results import ReportError, Results
 from ..traces import read_events, read_step
 
@@ -36,7 +35,7 @@ def read_scene(results, name, text, files):
 def fill(data):
     """The page: its template with the style, the model, the data and the script."""
     parts = {"STYLE": HERE / "player.css", "MODEL": MODEL, "STEPS": HERE / "steps.js", "UNITS": HERE / "units.js", "DRAW": HERE / "draw.js",
-             "PAGE": HERE / "page.js"}
+             "MORE": HERE / "more.js", "PAGE": HERE / "page.js"}
     text = {mark: path.read_text(encoding="utf-8") for mark, path in parts.items()}
     text["STYLE"] = look.css() + text["STYLE"]
     text["DATA"] = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
@@ -52,8 +51,8 @@ def write(folder):
     gbit, latency_us = (float(number) for number in (link.groups() if link else (10, 20)))
     scenes = [read_scene(results, *scene) for scene in
               (("memory", "through memory", "trace-{}.json"), ("link", f"over {gbit:g} Gbit/s", "trace-link-{}.json"))]
-    data = {"network": traced_network(results), "profile": json.loads((results.folder / "profile.json").read_text()),
+    profile = json.loads((results.folder / "profile.json").read_text())
+    data = {"network": results.fact("traced") or profile.get("name", ""), "profile": profile,
             "colours": look.phase_colours(), "mine": results.mine["file"] if results.mine else "",
             "gbit": gbit, "latency_us": latency_us, "scenes": [scene for scene in scenes if scene]}
-    if data["scenes"]:
-        (results.folder / "player.html").write_text(fill(data), encoding="utf-8")
+    (results.folder / "player.html").write_text(fill(data), encoding="utf-8")

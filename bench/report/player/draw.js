@@ -89,10 +89,15 @@ function drawSpan(parent, part, span, scale) {
     (bucket >= 0 ? (part.units ? ", unit " : ", bucket ") + bucket : "") + ", " + ms(end - begin));
   let label = {moving: String(bucket), idle: "waits", waiting: "", other: ""}[phase] ?? (bucket >= 0 ? String(bucket) : phase);
   if (part.units && width <= 7.2 * label.length + 6) label = unitLabel(part, span);
-  if (label && width > 7.2 * label.length + 6) // on a ground of its own, without the pattern
-    write(parent, x + width / 2, y + 20, label, {...CENTRED, fill: inkOn(phase), stroke: colourOf(phase), "stroke-width": 4,
-      "paint-order": "stroke", "stroke-linejoin": "round", "pointer-events": "none"});
+  labelIn(parent, x, width, y + 20, label, phase);
   return rect;
+}
+
+// A label in a box of this phase that is wide enough for it, on a ground of its own, without the pattern.
+function labelIn(parent, x, width, y, label, phase) {
+  if (label && width > 7.2 * label.length + 6)
+    write(parent, x + width / 2, y, label, {...CENTRED, fill: inkOn(phase), stroke: colourOf(phase), "stroke-width": 4,
+      "paint-order": "stroke", "stroke-linejoin": "round", "pointer-events": "none"});
 }
 
 function markNow(rect, now) {

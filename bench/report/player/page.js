@@ -1,11 +1,12 @@
 // page.js: what a reader does on player.html, and what the page then shows. Read steps.js for the numbers and draw.js for
-// the pictures; the last section here connects buttons, sliders and keys.
+// the pictures, and more.js for other numbers of devices; the last section here connects buttons, sliders and keys.
 "use strict";
 const find = id => document.getElementById(id);
 const night = matchMedia("(prefers-color-scheme: dark)"), calm = matchMedia("(prefers-reduced-motion: reduce)");
 const TITLES = {dp: "DataParallel", ddp: "DistributedDataParallel", fsdp: "Fully sharded training", mine: "Yours" + (data.mine ? " (" + data.mine + ")" : "")};
-const page = {whole: null, scene: null, below: "ddp", time: 0, event: -1, gbit: data.gbit, cap: 1, playing: false, drawnAt: 0, showTime: []};
-// whole: a scene with both strategies below DP, of which `scene` has one; time: microseconds of the step; event: the event that the time was set by, or -1; drawnAt: when, while it plays
+const page = {whole: null, scene: null, below: "ddp", time: 0, event: -1, settings: {}, playing: false, drawnAt: 0, showTime: []};
+// whole: a scene with both strategies below DP, of which `scene` has one; time: microseconds of the step; event: the event that the time was set by, or -1;
+// settings: what the sliders set, and the algorithm; drawnAt: when, while it plays
 
 // ---- what is shown --------------------------------------------------------------------------------------------------
 
@@ -18,11 +19,13 @@ function showScene(whole) {
     radio.checked = Boolean(scene[radio.value]);
     radio.disabled = !whole[radio.value];
   }
-  for (const id of ["gbit", "cap"]) {
-    find(id).value = Math.log10(Math.max(page[id], 0.001)); // the slider ends before 0
-    find(id).setAttribute("aria-valuetext", short(page[id]));
-    find(id + "-shown").textContent = short(page[id]);
+  for (const [id, {whole, at}] of Object.entries(SETTINGS)) {
+    const value = page.settings[id], text = whole ? String(value) : short(value);
+    find(id).value = at(value); // a slider may end before the value
+    find(id).setAttribute("aria-valuetext", text);
+    find(id + "-shown").textContent = text;
   }
+  find("algorithm").value = page.settings.algorithm;
   find("time").max = Math.ceil(scene.end);
   find("about").textContent = "Network: " + data.network + ", " + megabytes(allBytes) + " MB of gradients; the bytes move " +
     scene.name + ".";
@@ -30,7 +33,6 @@ function showScene(whole) {
     find(name).hidden = !scene[name];
     if (scene[name]) find(name + "-title").textContent = title + ": a step takes " + ms(scene[name].step);
   }
-  if (scene.numbers) find("player").dataset.numbers = JSON.stringify(scene.numbers);
   showEvents();
   showAll();
 }
@@ -59,6 +61,7 @@ function showAll() {
     const [svg, width] = picture(name, "rows", rowsHeight(part), "The rows of " + part.name + "'s step");
     return drawRows(svg, part, page.scene.end, width);
   });
+  showMore();
   showTime();
 }
 
@@ -144,12 +147,13 @@ function nextPicture(now) {
   else requestAnimationFrame(nextPicture);
 }
 
-// ---- the address: #scene=link&t=12.345 (milliseconds), &below=fsdp, and of what is computed &gbit=2.5&cap=0.5 --------
+// ---- the address: #scene=link&t=12.345 (milliseconds), &below=fsdp, and settings as &gbit=2.5&cap=0.5&algorithm=tree --
 
 function keepAddress() {
   const kept = new URLSearchParams({scene: page.scene.id, t: (page.time / 1000).toFixed(3)});
   if (page.scene.fsdp) kept.set("below", "fsdp");
-  if (page.scene.id === "model") for (const id of ["gbit", "cap"]) kept.set(id, page[id]);
+  for (const id in SETTINGS) if (page.settings[id] !== SETTINGS[id].usual) kept.set(id, page.settings[id]);
+  if (page.settings.algorithm !== "ring") kept.set("algorithm", page.settings.algorithm);
   history.replaceState(null, "", "#" + kept);
 }
 
@@ -157,13 +161,14 @@ function readAddress() {
   const asked = new URLSearchParams(location.hash.slice(1));
   const number = (name, least, most, usual) => asked.get(name) && isFinite(asked.get(name)) ?
     Math.min(most, Math.max(least, Number(asked.get(name)))) : usual;
-  page.gbit = number("gbit", 0.001, 10000, data.gbit);
-  page.cap = number("cap", 0, 1000, 1);
+  for (const [id, {least, most, usual, whole}] of Object.entries(SETTINGS))
+    page.settings[id] = whole ? Math.round(number(id, least, most, usual)) : number(id, least, most, usual);
+  page.settings.algorithm = asked.get("algorithm") === "tree" ? "tree" : "ring";
   page.time = 1000 * number("t", 0, 1e9, 0);
   page.event = -1;
   page.below = asked.get("below") === "fsdp" ? "fsdp" : "ddp";
-  showScene(asked.get("scene") === "model" ? computed(page.gbit, page.cap) :
-    data.scenes.find(scene => scene.id === asked.get("scene")) || data.scenes[0]);
+  const traced = data.scenes.find(scene => scene.id === asked.get("scene")) || data.scenes[0];
+  showScene(asked.get("scene") === "model" || !traced ? computed(page.settings) : traced);
 }
 
 // ---- stills: all parts in one picture of 1920 by 1080, for a projector - ---------------------------------------------
@@ -237,15 +242,16 @@ function pressKey(event) {
 }
 
 for (const scene of data.scenes) addScene(scene.id, scene.name, () => scene);
-addScene("model", "as computed", () => computed(page.gbit, page.cap));
+addScene("model", "as computed", () => computed(page.settings));
 for (const radio of document.querySelectorAll("[name=below]")) radio.addEventListener("change", () => {
   page.below = radio.value;
   change(page.whole);
 });
 find("cap").max = Math.log10(allBytes / 1048576); // all gradients
-for (const id of ["gbit", "cap"]) stops(id, "input", () => {
-  page[id] = Math.round(100 * Math.pow(10, Number(find(id).value))) / 100;
-  change(computed(page.gbit, page.cap));
+// Of the sliders, those for link and buckets switch to what is computed; the others set what is computed, or the bars alone.
+for (const id of [...Object.keys(SETTINGS), "algorithm"]) stops(id, "input", () => {
+  page.settings[id] = id === "algorithm" ? find(id).value : SETTINGS[id].of(Number(find(id).value));
+  change(["gbit", "cap"].includes(id) || page.scene.id === "model" ? computed(page.settings) : page.whole);
 });
 find("play").addEventListener("click", () => play(!page.playing));
 stops("next", "click", () => goToEvent(1));

@@ -40,7 +40,7 @@ function layOut(seconds, tracks, phases) {
   return part;
 }
 
-function layOutDP(a) {
+function layOutDP(a, rows) {
   const half = a.gather / 2; // outputs to device 0, and later their gradients back
   const main = [["scatter", a.scatter], ["replicate", a.replicate], ["forward", a.forward], ["gather", half],
     ["loss", a.loss], ["gather", half], ["backward", a.backward], ["reduce", a.reduce], ["optimizer", a.optimizer]];
@@ -48,7 +48,7 @@ function layOutDP(a) {
     ["backward", a.backward]];
   const tracks = [{kind: "drives", device: 0, label: "main thread"},
     ...DEVICES.map(k => ({kind: "device", device: k, label: "device " + k}))];
-  return layOut(a.step, tracks, [main, device, device]);
+  return {...layOut(a.step, tracks, [main, device, device]), rows};
 }
 
 function layOutDDP(b, buckets) {
@@ -65,13 +65,27 @@ function layOutDDP(b, buckets) {
   return part;
 }
 
-// The scene that the model computes: the traces' two devices and rows, over this link, with buckets of this cap (MiB).
-function computed(gbit, cap) {
-  const cluster = {devices: 2, rows: data.profile.rows[1], bucket_cap_mb: cap, algorithm: "ring", copy_s: 0, sum_s: 0,
-    link: {bytes_per_s: gbit * GBIT, latency_s: data.latency_us * 1e-6}};
-  const numbers = {dp: model.dp(cluster), ddp: model.ddp(cluster), fsdp: model.fsdp(cluster), buckets: model.makeBuckets(cluster)};
-  return {id: "model", name: "over " + short(gbit) + " Gbit/s, computed", numbers,
-    dp: layOutDP(numbers.dp), ddp: layOutDDP(numbers.ddp, numbers.buckets), fsdp: layOutFSDP(numbers.fsdp, model.walk(cluster))};
+// What the sliders set: the limits and the usual value, and a value by its slider's place (of) and back (at).
+const power = base => ({of: x => Math.round(100 * Math.pow(base, x)) / 100, at: y => Math.log(Math.max(y, 0.001)) / Math.log(base)});
+const SETTINGS = {
+  gbit: {least: 0.001, most: 10000, usual: data.gbit, ...power(10)},
+  cap: {least: 0, most: 1000, usual: 1, ...power(10)}, // MiB
+  devices: {least: 1, most: 4096, usual: 8, whole: true, of: x => Math.pow(2, x), at: Math.log2},
+  latency: {least: 0, most: 1e6, usual: data.latency_us, ...power(10)}, // microseconds, as that of a collective (call)
+  call: {least: 0, most: 1e6, usual: 0, of: x => x, at: y => y},
+  rows: {least: 1, most: 1e6, usual: data.profile.rows[1], whole: true, of: x => Math.round(Math.pow(2, x)), at: Math.log2},
+};
+
+// The model's cluster of these settings and an algorithm.
+const clusterOf = ({gbit, cap, devices, latency, call, rows, algorithm}) => ({devices, rows, bucket_cap_mb: cap, algorithm,
+  call_s: call * 1e-6, copy_s: 0, sum_s: 0, link: {bytes_per_s: gbit * GBIT, latency_s: latency * 1e-6}});
+
+// The scene that the model computes of the settings, on two devices.
+function computed(settings) {
+  const cluster = clusterOf({...settings, devices: 2});
+  return {id: "model", name: "over " + short(settings.gbit) + " Gbit/s, computed",
+    dp: layOutDP(model.dp(cluster), cluster.rows), ddp: layOutDDP(model.ddp(cluster), model.makeBuckets(cluster)),
+    fsdp: layOutFSDP(model.fsdp(cluster), model.walk(cluster))};
 }
 
 // ---- what follows from a part ---------------------------------------------------------------------------------------
@@ -187,7 +201,7 @@ function transferAt(part, time) {
     right: true, left: true};
   const at = spansAt(part, time), main = at[drivenBy(part)];
   if (!main) return unnumbered(at.filter(span => span && span[PHASE] === "moving"), time);
-  const rows = data.profile.rows[1], done = passed(main[BEGIN], main[END], time);
+  const rows = part.rows || data.profile.rows[1], done = passed(main[BEGIN], main[END], time);
   const after = part.spans.some(span => span[PHASE] === "loss" && span[END] <= time); // the loss is computed
   return {
     scatter: {what: "inputs", bytes: rows * data.profile.sample_bytes, done, right: true},
@@ -207,7 +221,7 @@ function unnumbered(spans, time) {
 
 // ---- words ----------------------------------------------------------------------------------------------------------
 
-const short = x => x >= 100 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : x.toPrecision(2);
+const short = x => x === 0 ? "0" : x >= 100 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : x.toPrecision(2);
 const ms = time => (time / 1000).toFixed(2) + " ms";
 const megabytes = bytes => (bytes / 1e6).toFixed(bytes < 95e3 ? 3 : 1);
 const ofBytes = moved => "(" + megabytes(moved.done * moved.bytes) + " of " + megabytes(moved.bytes) + " MB)";
