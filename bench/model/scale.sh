@@ -51,7 +51,7 @@ scale_all() {
     local one straggler
     for straggler in 1 1.5; do
         for one in $cases; do
-            begin_section "${one#*-}, ${one%%-*} level(s), slowest device $straggler times as long"
+            begin_section "${one#*-}, ${one%%-*} level$([[ $one == 1-* ]] || echo s), slowest device $straggler times as long"
             scale "$one" $straggler
         done
     done

@@ -86,7 +86,7 @@ measure_world() {
 measure_worlds() {
     local world
     for world in $worlds; do
-        begin_section "$world rank(s): $rounds rounds or more"
+        begin_section "$world rank$([[ $world == 1 ]] || echo s): $rounds rounds or more"
         measure_world "$world"
     done
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from . import section
 from .results import Results, are_far_apart, mean, median, network_name, quartiles, read_csv, settled, unique, write_csv
-from .text import NOTHING, QUICK, columns, listed, markdown_table, saved, terminal_table
+from .text import NOTHING, QUICK, columns, listed, markdown_table, plural, saved, terminal_table
 
 PAPER = Path(__file__).resolve().parent.parent / "paper"
 FIGURES = ("breakdown", "buckets", "worlds", "skip", "convergence")
@@ -265,7 +265,7 @@ def write(folder):
         said = dict.fromkeys(said, QUICK)
     said["convergence"] = convergence_sentence(tables["convergence"])
     text = ["## The DDP paper's figures", "",
-            f"Ours are medians over {results.fact('rounds')} round(s) on {results.fact('cores')} cores with emulated links; a `convnet` has few "
+            f"Ours are medians over {plural(len(results.rounds), 'round')} on {plural(results.cores, 'core')} with emulated links; a `convnet` has few "
             "gradients", f"for its computing, the `{network_name('mlp', results.fact('hidden'))}` many."]
     for figure in FIGURES:
         text += ["", section.draw(results.folder, f"paper-{figure}", said[figure]), "",

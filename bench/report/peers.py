@@ -6,7 +6,7 @@ that were undisturbed. Where more were disturbed than not, nothing is claimed.
 
 from . import section
 from .results import Results, median, network_name, quartiles, unique, write_csv
-from .text import QUICK, folded, markdown_table, terminal_table
+from .text import QUICK, folded, markdown_table, plural, terminal_table
 
 # What is aimed at, the least ratio: with two ranks, on one CPU device and on one GPU.
 WITH_TWO = {("all-reduce", "Open MPI"): 4, ("all-reduce", "Gloo"): 8, ("mlp", "PyTorch DDP"): 2, ("convnet", "PyTorch DDP"): 2.7,
@@ -75,7 +75,7 @@ def sentences(found):
     aims = [pair for pair in found if pair.aim]
     if aims:
         count = {verdict: sum(pair.verdict == verdict for pair in aims) for verdict in ("reached", "disturbed")}
-        text = f"Of {len(aims)} aims {count['reached']} {'was' if count['reached'] == 1 else 'were'} reached"
+        text = f"Of {plural(len(aims), 'aim')} {count['reached']} {'was' if count['reached'] == 1 else 'were'} reached"
         if count["disturbed"]:
             text += f", and {count['disturbed']} cannot be told, because the machine was disturbed"
         missed = ", ".join(f"{pair.what} beside {pair.peer} ({pair.ratio:.3g} of {pair.aim})" for pair in aims if pair.verdict == "missed")

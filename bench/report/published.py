@@ -12,7 +12,7 @@ from pathlib import Path
 
 from . import section
 from .results import Results, read_csv, scaled, unique, write_csv
-from .text import listed, markdown_table, plural, signed
+from .text import are, listed, markdown_table, plural, signed
 
 PAPER = Path(__file__).resolve().parent.parent / "paper"
 # The paper's runs: the network, and how figure 6 divides its step on one GPU: forward, backward, optimizer.
@@ -162,9 +162,9 @@ def fits(results):
 
 
 def fit_sentence(fit):
-    far = fit.farthest("held_out_s")
-    return (f"{fit.run}, figure {fit.figure}: fitted, {fit.near('fitted_s')} of {len(fit.points)} points are within {NEAR} % (the farthest "
-            f"{fit.worst('fitted_s'):.0f} % off); held out, {fit.near('held_out_s')} are (the farthest, {place(far)}, "
+    far, near, held = fit.farthest("held_out_s"), fit.near("fitted_s"), fit.near("held_out_s")
+    return (f"{fit.run}, figure {fit.figure}: fitted, {near} of {plural(len(fit.points), 'point')} {are(near)} within {NEAR} % (the farthest "
+            f"{fit.worst('fitted_s'):.0f} % off); held out, {held} {are(held)} (the farthest, {place(far)}, "
             f"{fit.worst('held_out_s'):.0f} % off).")
 
 

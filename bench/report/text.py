@@ -17,6 +17,10 @@ def plural(count, noun):
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
+def are(count):
+    return "is" if count == 1 else "are"
+
+
 def saved(share):
     """"12 %" of a step; where it is longer, "-3 % (it takes longer)"."""
     percent = round(100 * share)

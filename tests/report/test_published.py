@@ -47,7 +47,7 @@ class Published(unittest.TestCase):
     def test_errors(self):
         fit = fits(0.14, 0.14)[0]
         self.assertEqual(published.fit_sentence(fit), "A, figure 9: fitted, 2 of 2 points are within 15 % (the farthest 10 % off); held out, "
-                         "1 are (the farthest, 4 GPUs, 30 % off).")
+                         "1 is (the farthest, 4 GPUs, 30 % off).")
         self.assertEqual(published.place(fits(1, 1)[2].points[0]), "buckets of 25 MB")
 
     def test_numbers(self):
