@@ -130,7 +130,7 @@ describe() { # WORD NAME LOG FOLDER
 judge() { # MARK LOG
     case $status in
     0) word=ok text=$(grep -av '^#' "$2" | tail -n 1) ;; # "#": a table's notes
-    77) word=skipped text=$(tail -n 1 "$2") ;;
+    77) word=skipped text=$(last_words "$2") ;;
     *) word=FAILED text="status $status: $(last_words "$2")" ;;
     esac
     [[ -n $(processes_of "$1") ]] || return 0

@@ -31,6 +31,7 @@ cat err
 for rank in 0 1; do
     kill -0 "$(cat "pid$rank")" 2>/dev/null && kill -9 "$(cat "pid$rank")" && fail "rank $rank was still alive"
 done
+[[ $status != 77 ]] || { grep -m 1 error: err && exit 77; } # no NCCL that fits
 [[ $status == 137 ]] || fail "status $status, not 137" # 128 + 9: how the rank ended
 step=$(grep -ao '[^"/]*\.optimizer' last | head -n 1 | cut -d . -f 2)
 [[ -n $step ]] || fail "there is no checkpoint"

@@ -283,22 +283,30 @@ static void test_ranks_that_may_share_a_gpu(void **state) {
     unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
 }
 
-// An NCCL that lacks functions is refused before any of them is called.
+// An NCCL that may lack functions is refused before any is called; one of another patch does.
 static void test_versions(void **state) {
     (void)state;
     need_emulator();
+    const char *const refused[][2] = {
+        {"21805", "NCCL 2.18.5 was found at run time, 2.19 or later is needed"},
+        {"21903", "built with NCCL 2.20.5 and finds 2.19.3 at run time: 2.20 or a newer 2.x is"},
+        {"30000", "built with NCCL 2.20.5 and finds 3.0.0 at run time: 2.20 or a newer 2.x is"}};
+    const char *const taken[] = {"22000", "22005", "22100"};
     Outcome outcomes[RANKS_MAX];
     Play play = {.world = 2, .timeout_s = 20, .body = nothing};
-    setenv("DDPC_EMULATED_NCCL_VERSION", "21805", 1);
-    play_all(&play, outcomes);
-    for (int r = 0; r < 2; r++)
-        if (outcomes[r].error.status != STATUS_SKIPPED ||
-            !strstr(outcomes[r].error.message,
-                    "NCCL 2.18.5 was found at run time, 2.19 or later is needed"))
-            fail_msg("rank %d: %s", r, outcomes[r].error.message);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        setenv("DDPC_EMULATED_NCCL_VERSION", refused[i][0], 1);
+        play_all(&play, outcomes);
+        for (int r = 0; r < 2; r++)
+            if (outcomes[r].error.status != STATUS_SKIPPED ||
+                !strstr(outcomes[r].error.message, refused[i][1]))
+                fail_msg("rank %d: %s", r, outcomes[r].error.message);
+    }
     play.body = add_up;
-    setenv("DDPC_EMULATED_NCCL_VERSION", "21900", 1);
-    play_well(&play, NULL);
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        setenv("DDPC_EMULATED_NCCL_VERSION", taken[i], 1);
+        play_well(&play, NULL);
+    }
     unsetenv("DDPC_EMULATED_NCCL_VERSION");
 }
 

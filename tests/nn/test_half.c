@@ -362,7 +362,8 @@ static HeadResult head_step(Head *head, bool in_place) {
     return result;
 }
 
-// With and without padding, in place and through float32: equal bits, and near the CPU's.
+// With and without padding, in place and through float32: equal but for the order of sums, as
+// cuBLASLt chooses a kernel by the number of columns; and near the CPU's.
 static void a_padded_head_is_a_head(void **state) {
     (void)state;
     Head cpu, device, plain;
@@ -387,8 +388,8 @@ static void a_padded_head_is_a_head(void **state) {
             assert_non_null(again);
             if (in_place) assert_int_equal(got.hits, wanted.hits);
             assert_true(got.loss == usual.loss);
-            assert_memory_equal(got.dx, usual.dx, sizeof got.dx);
-            assert_memory_equal(got.dweight, usual.dweight, sizeof got.dweight);
+            compare(got.dx, usual.dx, ROWS * IN, 1e-6, "dx, padded");
+            compare(got.dweight, usual.dweight, CLASSES * IN, 1e-6, "dweight, padded");
             double bound = p == PRECISION_BF16 ? 0.04 : 0.005;
             compare(got.dx, wanted.dx, ROWS * IN, bound, "dx");
             compare(got.dweight, wanted.dweight, CLASSES * IN, bound, "dweight");

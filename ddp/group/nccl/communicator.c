@@ -28,12 +28,13 @@ static int read_version(int *version, Error *err) {
         return error_set(err, STATUS_SKIPPED,
                          "NCCL %d.%d.%d was found at run time, 2.19 or later is needed",
                          *version / 10000, *version / 100 % 100, *version % 100);
-    if (*version / 10000 == NCCL_MAJOR && *version >= NCCL_VERSION_CODE) return 0;
+    int major = *version / 10000, minor = *version / 100 % 100;
+    if (major == NCCL_MAJOR && minor >= NCCL_MINOR) return 0; // a patch changes no function
     return error_set(err, STATUS_SKIPPED,
                      "this program was built with NCCL %d.%d.%d and finds %d.%d.%d at run time: "
-                     "the same or a newer 2.x is needed (LD_LIBRARY_PATH)",
-                     NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, *version / 10000, *version / 100 % 100,
-                     *version % 100);
+                     "%d.%d or a newer %d.x is needed (LD_LIBRARY_PATH)",
+                     NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, major, minor, *version % 100, NCCL_MAJOR,
+                     NCCL_MINOR, NCCL_MAJOR);
 }
 
 // ---- addresses ---------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ extern "C" {
 #endif
 
 #define NCCL_MAJOR        2
-#define NCCL_MINOR        19
-#define NCCL_PATCH        0
-#define NCCL_VERSION_CODE 21900
+#define NCCL_MINOR        20 // it declares what 2.19 does
+#define NCCL_PATCH        5
+#define NCCL_VERSION_CODE 22005
 
 #define NCCL_UNIQUE_ID_BYTES 128
 typedef struct {
