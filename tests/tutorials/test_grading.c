@@ -93,6 +93,23 @@ static void ask_for_no_rank(GradeRank *me) {
     (void)watched_pg_run(me->group, pg_broadcast(&value, 1, PG_I64, me->world), &me->err);
 }
 
+// The first refusal is the one that is told.
+static void ask_twice(GradeRank *me) {
+    ask_for_no_rank(me);
+    (void)watched_pg_run(me->group, pg_recv(NULL, 1, PG_I64, -1), &me->err);
+}
+
+// Only rank 0, or only rank 0 of two that have failed, stands in a receive.
+static void receive_alone(GradeRank *me) {
+    int64_t value = 0;
+    if (me->rank == 0) (void)watched_pg_run(me->group, pg_recv(&value, 1, PG_I64, 1), &me->err);
+}
+
+static void receive_while_another_fails(GradeRank *me) {
+    receive_alone(me);
+    if (me->rank == 1) error_set(&me->err, STATUS_FAILED, "nothing came");
+}
+
 static void receive_first(GradeRank *me) {
     int64_t value = 0;
     const int other = 1 - me->rank;
@@ -169,6 +186,23 @@ static void ignore_the_wait(GradeRank *me) {
     if (work) (void)watched_pg_work_wait(work, NULL, NULL, &me->err);
 }
 
+// Rank 1 goes on after a failure, so that rank 2, whose first collective that is, has company.
+static void go_on(GradeRank *me) {
+    float *data = ((Shared *)me->context)->data[me->rank];
+    int64_t value = 0;
+    const Collective exchange =
+        me->rank == 0 ? pg_send(&value, 1, PG_I64, 1) : pg_recv(&value, 1, PG_I64, 0);
+    if (me->rank < 2) me->status = watched_pg_run(me->group, exchange, &me->err);
+    Error err = {0};
+    PgWork *work = watched_pg_start(me->group, pg_all_reduce(data, BIG, PG_F32, PG_SUM), &err);
+    if (!work || watched_pg_work_wait(work, NULL, NULL, &err) != 0) {
+        GRADE_EXPECT(me->grade, strstr(err.message, "connection"), "rank %d: %s", me->rank,
+                     err.message);
+        me->err = err;
+        me->status = -1;
+    }
+}
+
 // ---- checks -------------------------------------------------------------------------------------
 
 static Shared shared;
@@ -223,7 +257,10 @@ static void ranks_are_judged_by_what_they_did(void **state) {
          "its type has: it moves several bytes for each, and a bool is one. (rank 0 of 2)"},
         {misalign_what_is_sent, "its type has"},
         {misalign_what_is_received, "its type has"},
-        {ask_for_no_rank, "No group runs this call: "},
+        {ask_for_no_rank, "No group runs this call: rank 0 of 2: broadcast("},
+        {ask_twice, "No group runs this call: rank 0 of 2: broadcast("},
+        {receive_alone, "Not all ranks took part in the same collectives"},
+        {receive_while_another_fails, "Not all ranks took part in the same collectives"},
         {receive_first, "2 ranks wait in a receive, and none of them sends"},
         {stay_away, "Not all ranks took part in the same collectives"},
         {return_more, "it returned 3: the caller takes that for a failure. (2 ranks, rank 1)"},
@@ -262,6 +299,22 @@ static void every_collective_fails_once(void **state) {
     expect(outcome_of(check_broken, give_no_reason, -1), "It returned -1, and err says nothing");
     expect(outcome_of(check_broken, wait_for_null, -1), "NULL was waited for");
     expect(outcome_of(check_broken, ignore_the_wait, -1), "and it returned 0, not -1");
+    world = 3;
+    expect(outcome_of(check_broken, go_on, -1), "");
+    world = 2;
+}
+
+static void a_full_log_takes_no_more(void **state) {
+    (void)state;
+    static WatchLog log = {.refused = "as before"};
+    watch_begin(&log);
+    for (size_t i = 0; i < WATCH_MOST + 2; i++) watched_device_copy(NULL, &wide, NULL, &world, 4);
+    watch_begin(NULL);
+    assert_int_equal(log.count, WATCH_MOST);
+    assert_int_equal(watch_events(&log, WATCH_COPY), WATCH_MOST);
+    assert_int_equal(log.events[WATCH_MOST - 1].bytes, 4);
+    assert_string_equal(log.refused, "as before");
+    assert_false(log.waited_for_null || log.misaligned);
 }
 
 static void ends_are_said(void **state) {
@@ -380,6 +433,42 @@ static void an_exercise_is_printed(void **state) {
     free(text);
 }
 
+static void as_many_checks_as_fit_are_read(void **state) {
+    (void)state;
+    Grader graders[2] = {{"full", {{0}}}, {"behind it", {{"one", 1, NULL, pass}}}};
+    for (int i = 0; i < GRADE_MOST_CHECKS; i++)
+        graders[0].checks[i] = (GradeCheck){"a check", 1, NULL, pass};
+    assert_int_equal(grader_points(graders), GRADE_MOST_CHECKS);
+}
+
+static char *room; // of the exercise, shared
+
+static void note_room(Grade *grade) {
+    strcpy(room, grade_room(grade));
+}
+
+// A check may need one that stands before it only.
+static void a_needed_check_stands_before(void **state) {
+    (void)state;
+    const Grader wrong[] = {
+        {"later", {{"0", 1, NULL, note_room}, {"1", 1, "2", pass}, {"2", 2, NULL, pass}}},
+        {"itself", {{"0", 1, NULL, note_room}, {"1", 1, "1", pass}}}};
+    room = grade_shared(100);
+    for (int i = 0; i < 2; i++) {
+        int status = 0;
+        const pid_t child = fork();
+        if (child == 0) {
+            close(STDOUT_FILENO);
+            close(STDERR_FILENO);
+            signal(SIGABRT, SIG_DFL);
+            _exit(grader_run(&wrong[i], "no file", false));
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+        assert_int_equal(rmdir(room), 0);
+    }
+}
+
 static void blocks_are_counted(void **state) {
     (void)state;
     const long before = watch_blocks();
@@ -407,8 +496,11 @@ int main(void) {
         cmocka_unit_test(right_ranks_pass),
         cmocka_unit_test(ranks_are_judged_by_what_they_did),
         cmocka_unit_test(every_collective_fails_once),
+        cmocka_unit_test(a_full_log_takes_no_more),
         cmocka_unit_test(ends_are_said),
         cmocka_unit_test(an_exercise_is_printed),
+        cmocka_unit_test(as_many_checks_as_fit_are_read),
+        cmocka_unit_test(a_needed_check_stands_before),
         cmocka_unit_test(blocks_are_counted),
         cmocka_unit_test(ulps_are_counted_across_zero),
     };

@@ -128,7 +128,6 @@ void grade_become(Grade *grade, Role role) {
 
 bool grade_plays(Grade *grade) {
     int ends[2];
-    if (grade->role == ROLE_PLAYER) flush(grade); // should the next call not return
     if (grade->role != ROLE_JUDGE) return true;
     if (grade->player) return false;
     int failed = pipe2(ends, O_CLOEXEC);

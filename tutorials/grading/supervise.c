@@ -66,7 +66,7 @@ static void hear_output(Supervised *check) {
     }
     const size_t before = check->heard;
     check->heard += (size_t)length;
-    if (before >= OUTPUT_MAX) return;
+    if (before > OUTPUT_MAX) return;
     size_t shown = check->heard > OUTPUT_MAX ? OUTPUT_MAX - before : (size_t)length;
     fwrite(text, 1, shown, stderr);
     if (check->heard > OUTPUT_MAX)

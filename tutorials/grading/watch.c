@@ -30,8 +30,7 @@ static bool is_misaligned(const Collective *collective) {
 }
 
 static void write_down(WatchEvent event) {
-    const bool moves = event.kind == WATCH_RUN || event.kind == WATCH_START;
-    if (current_log && moves && is_misaligned(&event.collective)) current_log->misaligned = true;
+    if (current_log && is_misaligned(&event.collective)) current_log->misaligned = true;
     if (current_log && current_log->count < WATCH_MOST)
         current_log->events[current_log->count++] = event;
 }
