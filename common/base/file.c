@@ -51,7 +51,7 @@ int file_follow_links(const char *path, char target[FILE_PATH_MAX], Error *err) 
     Path link;
     if (strlen(path) >= FILE_PATH_MAX) return too_long(path, err);
     strcpy(target, path);
-    for (int links = 0; links < MOST_LINKS; links++) {
+    for (int links = 0; links <= MOST_LINKS; links++) {
         ssize_t length = readlink(target, link, sizeof link);
         if (length < 0) return 0; // not a link, or no such file
         const char *slash = strrchr(target, '/');

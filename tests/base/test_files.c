@@ -1,0 +1,490 @@
+/* test_files.c: what is around whole files: names that are links, temporary files of dead and living
+ * writers, files that are read, folders, locks, and shared objects. flock fails here as it is told to.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/lock.h"
+#include "common/base/machine.h"
+#include "common/base/shared_object.h"
+#include "tests/rigs/temp_folder.h"
+
+static int flock_cause;           // errno of the next calls of flock; 0: it works
+static const char *flock_unlinks; // the next call removes this file first
+static uint64_t skipped_ns, tick; // the clock is ahead by this, and by `tick` more at each look
+
+int __real_flock(int fd, int operation);
+int __wrap_flock(int fd, int operation);
+int __wrap_flock(int fd, int operation) {
+    if (flock_unlinks) unlink(flock_unlinks);
+    flock_unlinks = NULL;
+    if (flock_cause == 0) return __real_flock(fd, operation);
+    errno = flock_cause;
+    return -1;
+}
+
+uint64_t __real_clock_ns(void);
+uint64_t __wrap_clock_ns(void);
+uint64_t __wrap_clock_ns(void) {
+    skipped_ns += tick;
+    return __real_clock_ns() + skipped_ns;
+}
+
+static void put(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void assert_holds(const char *path, const char *wanted) {
+    char text[512] = "";
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    assert_string_equal(text, wanted);
+}
+
+static void assert_error(Error *err, int status, const char *wanted) {
+    assert_string_equal(err->message, wanted);
+    assert_int_equal(err->status, status);
+    *err = (Error){0};
+}
+
+static void in_folder(void **state) {
+    skipped_ns = tick = 0;
+    assert_int_equal(chdir(*state), 0);
+}
+
+// ---- writing ------------------------------------------------------------------------------------
+
+static int write_file(const char *path, const char *text, Error *err) {
+    AtomicFile file;
+    if (file_begin(&file, path, err) != 0) return -1;
+    fputs(text, file.file);
+    const int failed = file_commit(&file, err);
+    file_abandon(&file); // nothing is left to abandon
+    return failed;
+}
+
+static void links_are_followed(void **state) {
+    char target[FILE_PATH_MAX], absolute[FILE_PATH_MAX], name[16], before[16] = "end";
+    Error err = {0};
+    in_folder(state);
+    snprintf(absolute, sizeof absolute, "%s/sub/there", (const char *)*state);
+    assert_int_equal(mkdir("sub", 0700) | symlink("sub/here", "link"), 0);
+    assert_int_equal(symlink("there", "sub/here") | symlink(absolute, "sub/absolute"), 0);
+    assert_int_equal(file_follow_links("link", target, &err), 0);
+    assert_string_equal(target, "sub/there");
+    assert_int_equal(file_follow_links("sub/absolute", target, &err), 0);
+    assert_string_equal(target, absolute);
+    assert_int_equal(write_file("link", "text", &err), 0);
+    assert_holds("sub/there", "text");
+    for (int i = 1; i <= 41; i++) { // as many as the kernel follows, and one more
+        snprintf(name, sizeof name, "%d", i);
+        assert_int_equal(symlink(before, name), 0);
+        strcpy(before, name);
+    }
+    assert_int_equal(write_file("40", "far", &err), 0);
+    assert_holds("end", "far");
+    assert_int_equal(write_file("41", "farther", &err), -1);
+    assert_error(&err, STATUS_USAGE, "cannot write 41: Too many levels of symbolic links");
+}
+
+#define XS "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+
+static void long_paths_are_refused(void **state) {
+    char path[FILE_PATH_MAX + 1], target[FILE_PATH_MAX], wanted[100];
+    Error err = {0};
+    snprintf(wanted, sizeof wanted, "%s...: the path is too long", XS);
+    memset(path, 'x', FILE_PATH_MAX);
+    path[FILE_PATH_MAX] = '\0';
+    in_folder(state);
+    assert_int_equal(file_follow_links(path, target, &err), -1);
+    assert_error(&err, STATUS_USAGE, wanted);
+    assert_int_equal(file_make_folder(path, &err), -1);
+    assert_error(&err, STATUS_USAGE, wanted);
+    assert_int_equal(file_open(path, NULL, &err), -1);
+    assert_error(&err, STATUS_USAGE, wanted);
+    file_sweep(path); // is left alone
+    path[FILE_PATH_MAX - 1] = '\0';
+    assert_int_equal(file_follow_links(path, target, &err), 0);
+    assert_string_equal(target, path);
+    // A link of at most 4095 bytes beside "sub/".
+    memset(path, 'x', FILE_PATH_MAX);
+    for (int i = 100; i < FILE_PATH_MAX; i += 100) path[i] = '/';
+    assert_int_equal(mkdir("sub", 0700), 0);
+    path[FILE_PATH_MAX - 1 - 4] = '\0';
+    assert_int_equal(symlink(path, "sub/fits"), 0);
+    assert_int_equal(file_follow_links("sub/fits", target, &err), 0);
+    path[FILE_PATH_MAX - 1 - 4] = 'x';
+    path[FILE_PATH_MAX - 4] = '\0';
+    assert_int_equal(symlink(path, "sub/long"), 0);
+    assert_int_equal(file_follow_links("sub/long", target, &err), -1);
+    assert_error(&err, STATUS_USAGE, "sub/long...: the path is too long");
+}
+
+// The numbers of a process's temporary files end at 99.
+static void temporary_files_have_numbers(void **state) {
+    const mode_t mask = umask(0);
+    char name[64];
+    struct stat info;
+    AtomicFile file;
+    Error err = {0};
+    in_folder(state);
+    for (int n = 0; n < 99; n++) {
+        snprintf(name, sizeof name, "data.%ld.%d.tmp", (long)getpid(), n);
+        put(name, "another thread's");
+    }
+    assert_int_equal(file_begin(&file, "data", &err), 0);
+    assert_non_null(strstr(file.temporary, ".99.tmp"));
+    assert_int_equal(stat(file.temporary, &info), 0);
+    assert_int_equal(info.st_mode & 07777, 0666);
+    AtomicFile other;
+    assert_int_equal(file_begin(&other, "data", &err), -1);
+    assert_error(&err, STATUS_USAGE, "cannot write data: File exists");
+    assert_null(other.file);
+    file_abandon(&other);
+    file_abandon(&file);
+    umask(mask);
+}
+
+// Another process takes it for a dead one's before it is locked, and removes it.
+static void a_removed_temporary_is_made_again(void **state) {
+    char name[64];
+    Error err = {0};
+    AtomicFile file;
+    in_folder(state);
+    snprintf(name, sizeof name, "data.%ld.0.tmp", (long)getpid());
+    flock_unlinks = name;
+    assert_int_equal(file_begin(&file, "data", &err), 0);
+    assert_non_null(strstr(file.temporary, ".1.tmp"));
+    file_abandon(&file);
+    flock_cause = ENOLCK; // a file system without locks
+    assert_int_equal(write_file("data", "new", &err), 0);
+    flock_cause = 0;
+    assert_holds("data", "new");
+}
+
+static void dead_writers_files_are_swept(void **state) {
+    static const char *const removed[] = {"data.1.2.tmp", "data.123456.99.tmp"};
+    static const char *const kept[] = {"data.1.2.tmpx", "data.1.tmp",  "data..2.tmp",
+                                       "data.1.2.tm",   "dat.1.2.tmp", "data.a.2.tmp",
+                                       "data2.1.2.tmp", "sub.1.2.tmp", "data.1.3.tmp"};
+    const size_t many = sizeof kept / sizeof *kept;
+    Error err = {0};
+    in_folder(state);
+    for (size_t i = 0; i < sizeof removed / sizeof *removed; i++) put(removed[i], "");
+    for (size_t i = 0; i + 2 < many; i++) put(kept[i], "");
+    assert_int_equal(mkdir("sub.1.2.tmp", 0700) | symlink("data", "data.1.3.tmp"), 0);
+    AtomicFile living;
+    assert_int_equal(file_begin(&living, "data", &err), 0);
+    assert_int_equal(write_file("data", "new", &err), 0);
+    for (size_t i = 0; i < sizeof removed / sizeof *removed; i++)
+        assert_int_not_equal(access(removed[i], F_OK), 0);
+    for (size_t i = 0; i < many; i++) assert_int_equal(access(kept[i], F_OK), 0);
+    assert_int_equal(access(living.temporary, F_OK), 0);
+    file_abandon(&living);
+    char *path = temp_folder_path(state, "data");
+    put("data.1.2.tmp", "");
+    file_sweep(path);
+    assert_int_not_equal(access("data.1.2.tmp", F_OK), 0);
+    free(path);
+    file_sweep("none/data");
+}
+
+static void descriptor_0_is_like_any_other(void **state) {
+    Error err = {0};
+    const int kept = dup(STDIN_FILENO);
+    in_folder(state);
+    put("data.1.2.tmp", "");
+    close(STDIN_FILENO);
+    assert_int_equal(write_file("data", "new", &err), 0);
+    assert_int_not_equal(access("data.1.2.tmp", F_OK), 0);
+    const int fd = file_open("data", NULL, &err);
+    assert_int_equal(fd, STDIN_FILENO);
+    close(fd);
+    FILE *stream = file_open_stream("data", NULL, &err);
+    assert_non_null(stream);
+    fclose(stream);
+    FileLock *lock = lock_take("lock", "data", &err);
+    assert_non_null(lock);
+    lock_release(lock);
+    dup2(kept, STDIN_FILENO);
+    close(kept);
+}
+
+static void the_cause_names_a_limit(void **state) {
+    (void)state;
+    char text[FILE_CAUSE_ROOM];
+    struct rlimit before, small;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    assert_string_equal(file_cause(ENOSPC, text), "No space left on device");
+    if (before.rlim_cur == RLIM_INFINITY)
+        assert_string_equal(file_cause(EFBIG, text), "File too large");
+    small.rlim_cur = 3 << 10;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    assert_string_equal(
+        file_cause(EFBIG, text),
+        "File too large: files are limited to 3 KiB (ulimit -f) -- raise the limit");
+    assert_string_equal(file_cause(ENOSPC, text), "No space left on device");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+}
+
+// ---- reading ------------------------------------------------------------------------------------
+
+static void only_regular_files_are_read(void **state) {
+    static const struct {
+        const char *name, *message;
+    } cases[] = {
+        {"none", "none: No such file or directory"},
+        {"", "'': No such file or directory"},
+        {"folder", "folder: is a folder, not a regular file"},
+        {"fifo", "fifo: is a FIFO, not a regular file"},
+        {"socket", "socket: is a socket, not a regular file"},
+        {"/dev/null", "/dev/null: is a device, not a regular file"},
+        {"data/x", "data/x: Not a directory"},
+    };
+    Error err = {0};
+    size_t bytes = 0;
+    in_folder(state);
+    put("data", "seven b");
+    assert_int_equal(mkdir("folder", 0700) | mkfifo("fifo", 0600), 0);
+    const int end = socket(AF_UNIX, SOCK_STREAM, 0);
+    const struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "socket"};
+    assert_int_equal(bind(end, (const struct sockaddr *)&address, sizeof address), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(file_open(cases[i].name, &bytes, &err), -1);
+        assert_error(&err, STATUS_USAGE, cases[i].message);
+        assert_null(file_open_stream(cases[i].name, &bytes, &err));
+        assert_error(&err, STATUS_USAGE, cases[i].message);
+    }
+    close(end);
+    const int fd = file_open("data", &bytes, &err);
+    assert_true(fd >= 0 && bytes == 7);
+    close(fd);
+    assert_true(file_exists("%s%s", "da", "ta") && !file_exists("%s", "none"));
+}
+
+static void folders_are_made(void **state) {
+    struct stat info;
+    Error err = {0};
+    in_folder(state);
+    assert_int_equal(file_make_folder("", &err), -1);
+    assert_error(&err, STATUS_USAGE, "cannot make '': a folder needs a name");
+    assert_int_equal(file_make_folder("a", &err) | file_make_folder("b/c", &err), 0);
+    assert_int_equal(stat("b/c", &info), 0);
+    assert_true(S_ISDIR(info.st_mode));
+    assert_int_equal(file_make_folder("/proc/none", &err), -1);
+    assert_error(&err, STATUS_USAGE,
+                 "cannot make the folder /proc/none: No such file or directory");
+}
+
+// ---- locks --------------------------------------------------------------------------------------
+
+static const char LOCK[] = "data.lock";
+
+static void take_away(void **state, const char *text, const char *message) {
+    Error err = {0};
+    in_folder(state);
+    if (text) put(LOCK, text);
+    assert_null(lock_take(LOCK, "data", &err));
+    assert_error(&err, STATUS_USAGE, message);
+    if (text) assert_holds(LOCK, text);
+}
+
+static void a_lock_names_its_holder(void **state) {
+    char wanted[400], host[256], command[82] = "";
+    Error err = {0};
+    struct stat info;
+    const mode_t mask = umask(0);
+    in_folder(state);
+    FILE *file = fopen("/proc/self/cmdline", "r");
+    const size_t length = fread(command, 1, 80, file);
+    fclose(file);
+    for (size_t i = 0; i + 1 < length; i++)
+        if (command[i] == '\0') command[i] = ' ';
+    machine_name(host, sizeof host);
+    put(LOCK,
+        "process 7 on a host that is no more, with a very long command of many words indeed\n");
+    for (int round = 0; round < 2; round++) { // a dead process's, and none
+        FileLock *lock = lock_take(LOCK, "data", &err);
+        assert_non_null(lock);
+        assert_true(lock_is_held(lock));
+        snprintf(wanted, sizeof wanted, "process %ld on %s: %s\n", (long)getpid(), host, command);
+        assert_holds(LOCK, wanted);
+        assert_int_equal(stat(LOCK, &info), 0);
+        if (round == 1) assert_int_equal(info.st_mode & 07777, 0666);
+        tick = 2000000000; // the second that it waits
+        snprintf(
+            wanted, sizeof wanted,
+            "data: in use by process %ld on %s: %s; wait until it ends, or choose another name",
+            (long)getpid(), host, command);
+        take_away(state, NULL, wanted);
+        tick = 0;
+        lock_release(lock);
+        assert_int_not_equal(access(LOCK, F_OK), 0);
+    }
+    lock_release(NULL);
+    umask(mask);
+}
+
+static void a_holder_is_told_as_a_line(void **state) {
+    static const struct {
+        const char *text, *told;
+        size_t length;
+    } cases[] = {
+        {"process 1", "process 1", 9},
+        {"process 1 \n\n", "process 1 ", 12},
+        {"process 1\0\033b\n\0", "process 1 ?b", 13},
+        {"\n", "another process", 1},
+        {"", "another process", 0},
+    };
+    Error err = {0};
+    in_folder(state);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char wanted[200];
+        const int holder = open(LOCK, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        assert_true(write(holder, cases[i].text, cases[i].length) == (ssize_t)cases[i].length);
+        assert_int_equal(flock(holder, LOCK_EX), 0);
+        tick = 2000000000;
+        assert_null(lock_take(LOCK, "data", &err));
+        tick = 0;
+        snprintf(wanted, sizeof wanted,
+                 "data: in use by %s; wait until it ends, or choose another name", cases[i].told);
+        assert_error(&err, STATUS_USAGE, wanted);
+        close(holder);
+    }
+}
+
+static void others_files_are_no_locks(void **state) {
+    take_away(state, "mine", "data: cannot make data.lock: File exists");
+    take_away(state, "process", "data: cannot make data.lock: File exists");
+    take_away(state, "processed meat", "data: cannot make data.lock: File exists");
+    assert_int_equal(unlink(LOCK) | symlink("elsewhere", LOCK), 0);
+    take_away(state, NULL, "data: cannot make data.lock: Too many levels of symbolic links");
+    assert_int_equal(unlink(LOCK) | mkfifo(LOCK, 0600), 0);
+    take_away(state, NULL, "data: cannot make data.lock: File exists");
+    assert_int_equal(unlink(LOCK) | mkdir(LOCK, 0700), 0);
+    take_away(state, NULL, "data: cannot make data.lock: Is a directory");
+    assert_int_equal(rmdir(LOCK), 0);
+    flock_cause = EBADF;
+    take_away(state, NULL, "data: cannot make data.lock: Bad file descriptor");
+    flock_cause = 0;
+}
+
+// On a file system without locks there is none, and nobody is kept out.
+static void without_locks_none_is_held(void **state) {
+    static const int causes[] = {ENOLCK, EOPNOTSUPP, ENOSYS, EINVAL};
+    Error err = {0};
+    in_folder(state);
+    for (int i = 0; i < 4; i++) {
+        flock_cause = causes[i];
+        FileLock *first = lock_take(LOCK, "data", &err), *second = lock_take(LOCK, "data", &err);
+        flock_cause = 0;
+        assert_true(first && second && !lock_is_held(first) && !lock_is_held(second));
+        lock_release(second);
+        assert_int_equal(access(LOCK, F_OK), 0); // it may be another's
+        lock_release(first);
+    }
+}
+
+static void a_lock_without_a_name_is_none(void **state) {
+    Error err = {0};
+    in_folder(state);
+    flock_unlinks = LOCK; // its holder ends between the two calls
+    FileLock *lock = lock_take(LOCK, "data", &err);
+    assert_non_null(lock);
+    assert_int_equal(access(LOCK, F_OK), 0);
+    assert_int_equal(unlink(LOCK), 0);
+    put(LOCK, "another's");
+    lock_release(lock);
+    assert_holds(LOCK, "another's");
+}
+
+// A process that dies holds its lock a little longer.
+static void a_dying_holder_is_waited_for(void **state) {
+    Error err = {0};
+    int ends[2];
+    in_folder(state);
+    assert_int_equal(pipe(ends), 0);
+    const pid_t holder = fork();
+    if (holder == 0) {
+        FileLock *lock = lock_take(LOCK, "data", &err);
+        if (!lock || write(ends[1], "x", 1) != 1) _exit(1);
+        usleep(100000);
+        _exit(0);
+    }
+    char byte;
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+    FileLock *lock = lock_take(LOCK, "data", &err);
+    assert_string_equal(err.message, "");
+    lock_release(lock);
+    assert_int_equal(waitpid(holder, NULL, 0), holder);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+// ---- shared objects -----------------------------------------------------------------------------
+
+static void symbols_are_found(void **state) {
+    (void)state;
+    char folder[FILE_PATH_MAX], path[FILE_PATH_MAX], small[FILE_PATH_MAX];
+    Error err = {0};
+    const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    assert_true(length > 0);
+    path[length] = '\0';
+    *strrchr(path, '/') = '\0';
+    assert_true(shared_object_own_folder(folder, sizeof folder));
+    assert_string_equal(folder, path);
+    assert_true(shared_object_own_folder(small, strlen(path) + 1));
+    assert_false(shared_object_own_folder(small, strlen(path)));
+    assert_non_null(shared_object_find("libm.so.6", "fabs", &err));
+    assert_null(shared_object_find("libm.so.6", "no_such", &err));
+    assert_error(&err, STATUS_FAILED, "libm.so.6 has no no_such: is it of another build?");
+    assert_null(shared_object_find("no_such.so", "fabs", &err));
+    assert_non_null(strstr(err.message, "no_such.so"));
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_remove)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(links_are_followed),
+        IN_FOLDER(long_paths_are_refused),
+        IN_FOLDER(temporary_files_have_numbers),
+        IN_FOLDER(a_removed_temporary_is_made_again),
+        IN_FOLDER(dead_writers_files_are_swept),
+        IN_FOLDER(descriptor_0_is_like_any_other),
+        cmocka_unit_test(the_cause_names_a_limit),
+        IN_FOLDER(only_regular_files_are_read),
+        IN_FOLDER(folders_are_made),
+        IN_FOLDER(a_lock_names_its_holder),
+        IN_FOLDER(a_holder_is_told_as_a_line),
+        IN_FOLDER(others_files_are_no_locks),
+        IN_FOLDER(without_locks_none_is_held),
+        IN_FOLDER(a_lock_without_a_name_is_none),
+        IN_FOLDER(a_dying_holder_is_waited_for),
+        cmocka_unit_test(symbols_are_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
