@@ -70,6 +70,9 @@ static void test_error_keeps_the_first(void **state) {
     err = (Error){0};
     error_set(&err, STATUS_USAGE, "%s: gone", "a\nerror: b\x1b[2J\x7f");
     assert_string_equal(err.message, "a?error: b?[2J?: gone");
+    err = (Error){0}; // U+0080 and U+009F are controls, U+00A0 and U+0100 are not
+    error_set(&err, STATUS_USAGE, "a\xc2\x80 b\xc2\x9f c\xc2\xa0 d\xc4\x80 e\xc2");
+    assert_string_equal(err.message, "a?? b?? c\xc2\xa0 d\xc4\x80 e\xc2");
 }
 
 static void test_error_long_messages_are_cut(void **state) {
@@ -83,7 +86,7 @@ static void test_error_long_messages_are_cut(void **state) {
     free(text);
 }
 
-typedef enum Ending { ENDS_WITH_ERROR, ENDS_WITHOUT_STATUS, ENDS_WELL } Ending;
+typedef enum Ending { ENDS_WITH_ERROR, ENDS_WITHOUT_STATUS, ENDS_WELL, ENDS_UNBUFFERED } Ending;
 
 static void undo(void) {
     _exit(99); // nothing that was put off to the regular end is done
@@ -93,8 +96,9 @@ static void undo(void) {
 static _Noreturn void end_process(const char *out, const char *said, Ending ending) {
     Error err = {.status = ending == ENDS_WITH_ERROR ? STATUS_USAGE : STATUS_OK, .message = "why"};
     if (!freopen(out, "w", stdout) || !freopen(said, "w", stderr) || atexit(undo) != 0) _exit(98);
+    if (ending == ENDS_UNBUFFERED) setvbuf(stdout, NULL, _IONBF, 0);
     printf("the last word");
-    if (ending != ENDS_WELL) error_exit(&err);
+    if (ending < ENDS_WELL) error_exit(&err);
     process_end(STATUS_OK);
 }
 
@@ -124,6 +128,8 @@ static void test_process_ends_at_once(void **state) {
     assert_int_equal(status_of_ending(out, said, ENDS_WELL), STATUS_OK);
     assert_reads(out, "the last word");
     assert_int_equal(status_of_ending("/dev/full", said, ENDS_WELL), STATUS_FAILED);
+    assert_int_equal(status_of_ending(out, said, ENDS_UNBUFFERED), STATUS_OK);
+    assert_int_equal(status_of_ending("/dev/full", said, ENDS_UNBUFFERED), STATUS_FAILED);
     free(out);
     free(said);
 }

@@ -58,11 +58,27 @@ static void test_format_number(void **state) {
     assert_string_equal(format_number(-1e-300).text, "-1e-300");
 }
 
+// At most 80 bytes, of whole characters.
+static void test_format_quote(void **state) {
+    (void)state;
+    char text[90], wanted[90];
+    memset(text, 'a', sizeof text);
+    text[80] = '\0';
+    assert_string_equal(format_quote(text).text, text);
+    strcpy(text + 80, "b");
+    snprintf(wanted, sizeof wanted, "%.80s…", text);
+    assert_string_equal(format_quote(text).text, wanted);
+    memcpy(text + 78, "€b", 5); // its last byte is the 81st
+    snprintf(wanted, sizeof wanted, "%.78s…", text);
+    assert_string_equal(format_quote(text).text, wanted);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_format_append),
         cmocka_unit_test(test_format_read_number),
         cmocka_unit_test(test_format_number),
+        cmocka_unit_test(test_format_quote),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/error.h"
 #include "common/base/memory.h"
 #include "tests/rigs/sanitizers.h"
 
@@ -54,10 +55,44 @@ static void test_overrun_is_seen(void **state) {
     assert_true(overrun_ends_process(64));
 }
 
+// Nothing larger is asked of the system, and the process ends with a line.
+static void test_too_much_ends_process(void **state) {
+    (void)state;
+    static const struct {
+        size_t count, bytes; // count 0: memory_zalloc
+        const char *said;
+    } cases[] = {
+        {0, SIZE_MAX / 2, "error: out of memory: 1 x 9223372036854775807 bytes asked for\n"},
+        {SIZE_MAX / 8 + 1, 8, "error: out of memory: 2305843009213693952 x 8 bytes asked for\n"},
+        {1, SIZE_MAX / 2, "error: out of memory: 1 x 9223372036854775807 bytes asked for\n"},
+    };
+    if (UNDER_ASAN) skip(); // its own allocator ends the process
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char said[200] = "";
+        int ends[2], status = 0;
+        assert_int_equal(pipe(ends), 0);
+        fflush(NULL);
+        const pid_t pid = fork();
+        if (pid == 0) {
+            dup2(ends[1], STDERR_FILENO);
+            if (cases[i].count == 0) free(memory_zalloc(cases[i].bytes));
+            free(memory_grow(NULL, cases[i].count, cases[i].bytes));
+            _exit(0);
+        }
+        close(ends[1]);
+        assert_true(read(ends[0], said, sizeof said - 1) >= 0);
+        close(ends[0]);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_string_equal(said, cases[i].said);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == STATUS_FAILED);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_overrun_is_seen),
+        cmocka_unit_test(test_too_much_ends_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,6 +102,7 @@ typedef struct BadLine {
 
 static const BadLine bad_lines[] = {
     {{"--stops", "3"}, "unknown option --stops; did you mean --steps?"},
+    {{"--stxys", "3"}, "unknown option --stxys (--help lists them)"}, // two of five letters
     {{"--stops=3"}, "unknown option --stops; did you mean --steps?"},
     {{"--noshuffle"}, "unknown option --noshuffle; did you mean --no-shuffle?"},
     {{"--zebra"}, "unknown option --zebra (--help lists them)"},
@@ -154,6 +155,81 @@ static const BadLine bad_lines[] = {
     {{"--pair", "0.5,1.5"}, "--pair: '0.5,1.5' is out of range (0 to 1)"},
     {{"--pair", "inf,0.5"}, "--pair: 'inf,0.5' is not a finite number"},
 };
+
+// Options of which other programs have other names, in the order in which they are sought.
+static Options make_known_options(void) {
+    static int number;
+    static const char *text;
+    static double pair[2];
+    static bool flag;
+    static enum { CPU, CUDA, FP16 } word;
+    Options options = {.program = "prog", .takes_command = true};
+    for (int i = 0; i < 4; i++) {
+        static const char *const names[] = {"global-batch", "devices", "nproc-per-node", "nnodes"};
+        options_add_int(&options, names[i], &number, 0, 9, "a number");
+    }
+    options_add_string(&options, "resume", &text, "FILE", "where from");
+    options_add_string(&options, "lr", &text, "F", "a rate");
+    options_add_pair(&options, "betas", pair, 0, 1, "two numbers");
+    options_add_flag(&options, "sync-batch-norm", &flag, "or not");
+    options_add_enum(&options, "device", &word, "cpu|cuda", "where");
+    options_add_enum(&options, "amp", &word, "none|bf16|fp16", "how");
+    options_add_enum(&options, "schedule", &word, "constant|step", "when");
+    return options;
+}
+
+static void test_other_names_are_known(void **state) {
+    (void)state;
+    static const BadLine lines[] = {
+        {{"--batch_size=3"},
+         "unknown option --batch_size; did you mean --global-batch (the samples of all devices "
+         "together)?"},
+        {{"-b"},
+         "unknown option -b; did you mean --global-batch (the samples of all devices together)?"},
+        {{"--global-batch-size"},
+         "unknown option --global-batch-size; did you mean --global-batch?"},
+        {{"--beta2"}, "unknown option --beta2; did you mean --betas F,F?"},
+        {{"--cpu"}, "unknown option --cpu; did you mean --device cpu?"},
+        {{"--learning_rat"}, "unknown option --learning_rat; did you mean --lr?"}, // nearly another
+        {{"--sync-btchnrm"}, "unknown option --sync-btchnrm; did you mean --sync-batch-norm?"},
+        {{"--lt"}, "unknown option --lt; did you mean --lr?"},
+        {{"--xy"}, "unknown option --xy (--help lists them; the program's own follow its name)"},
+        {{"--nodez"}, "unknown option --nodez; did you mean --nnodes?"},
+        {{"--ckpx"}, "unknown option --ckpx; did you mean --resume?"}, // four letters of four
+        {{"--cpx"}, "unknown option --cpx (--help lists them; the program's own follow its name)"},
+        // Two rows have the name: the one whose option the program has counts.
+        {{"--world-size"},
+         "unknown option --world-size; did you mean --nproc-per-node (the ranks on each node)?"},
+        {{"--gpus"}, "unknown option --gpus; did you mean --devices?"},
+        {{"--workers"}, "unknown option --workers; did you mean --nproc-per-node?"},
+        {{"--shuffle"},
+         "unknown option --shuffle: samples are shuffled unless --no-shuffle is given"},
+        {{"--rank"},
+         "unknown option --rank: ddprun tells each rank by RANK in its environment: leave it out"},
+        {{"--wd"}, "unknown option --wd (--help lists them; the program's own follow its name)"},
+        {{"--device", "gpu"}, "--device: 'gpu' is none of cpu, cuda; did you mean cuda?"},
+        {{"--amp", "half"}, "--amp: 'half' is none of none, bf16, fp16; did you mean fp16?"},
+        {{"--amp", "no"}, "--amp: 'no' is none of none, bf16, fp16; did you mean none?"},
+        {{"--amp", "gpu"}, "--amp: 'gpu' is none of none, bf16, fp16"},
+        {{"--schedule", "none"},
+         "--schedule: 'none' is none of constant, step; did you mean constant?"},
+        {{"--schedule", "linear"}, "--schedule: 'linear' is none of constant, step"},
+        {{"--schedule", "stxp"},
+         "--schedule: 'stxp' is none of constant, step; did you mean step?"},
+        {{"--schedule", "cnostatn"},
+         "--schedule: 'cnostatn' is none of constant, step; did you mean constant?"},
+        {{"--schedule", "xxnsxant"}, "--schedule: 'xxnsxant' is none of constant, step"},
+        {{"--schedule", "ztpe"}, "--schedule: 'ztpe' is none of constant, step"},
+        {{"--schedule", "est"}, "--schedule: 'est' is none of constant, step"},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        Error err;
+        Options options = make_known_options();
+        assert_int_equal(parse(&options, &err, lines[i].args), -1);
+        assert_string_equal(err.message, lines[i].message);
+        assert_int_equal(err.status, STATUS_USAGE);
+    }
+}
 
 static void test_errors_name_the_option(void **state) {
     (void)state;
@@ -274,13 +350,10 @@ static void test_help_ends_with_0(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values_of_every_type),
-        cmocka_unit_test(test_errors_name_the_option),
-        cmocka_unit_test(test_positional),
-        cmocka_unit_test(test_given_without_effect),
-        cmocka_unit_test(test_command),
-        cmocka_unit_test(test_help_shows_defaults),
-        cmocka_unit_test(test_help_ends_with_0),
+        cmocka_unit_test(test_values_of_every_type),  cmocka_unit_test(test_errors_name_the_option),
+        cmocka_unit_test(test_other_names_are_known), cmocka_unit_test(test_positional),
+        cmocka_unit_test(test_given_without_effect),  cmocka_unit_test(test_command),
+        cmocka_unit_test(test_help_shows_defaults),   cmocka_unit_test(test_help_ends_with_0),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
