@@ -39,12 +39,13 @@ void profile_begin_step(Profile *profile) {
     if (!profile) return;
     memset(profile->step, 0, sizeof profile->step);
     profile->step_communication = 0;
-    profile->current = PHASE_OTHER;
     profile->since_ns = clock_ns();
 }
 
 uint64_t profile_end_step(Profile *profile) {
     if (!profile) return 0;
+    CHECK(profile->current == PHASE_OTHER, "a step ends in the phase %s",
+          phase_name(profile->current));
     charge_phase(profile);
     uint64_t length = 0;
     for (int phase = 0; phase < PHASE_COUNT; phase++) {

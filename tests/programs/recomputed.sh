@@ -3,10 +3,11 @@
 # number of steps from which the first two do not count; config.json names the program, its strategy and its ranks.
 . "$(dirname "$0")/checks.sh"
 
-# recompute FOLDER BATCH: prints every number of summary.json that does not follow from steps.csv.
+# recompute FOLDER BATCH [' PHASE...']: prints every number of summary.json that does not follow from steps.csv, and which
+# of a step's phases, and of these, took no time.
 recompute() {
     checks=$((checks + 1))
-    awk -F, -v batch="$2" '
+    awk -F, -v batch="$2" -v more="${3:-}" '
         function differ(a, b) { return a - b > 2e-6 * (1 + b) || b - a > 2e-6 * (1 + b) }
         function expect(key, wanted) {
             if (!(key in summary)) print "no " key
@@ -50,6 +51,8 @@ recompute() {
                 }
             }
             if (phases < 10) print "only " phases " phases"
+            for (i = split("other data forward loss backward optimizer" more, phase, " "); i > 0; i--)
+                if (!(summary["phase " phase[i]] > 0)) print "no time in the phase " phase[i]
         }' "$1/steps.csv" "$1/summary.json" >wrong.txt
     [ ! -s wrong.txt ] || fail "$1: $(cat wrong.txt)"
 }
@@ -70,8 +73,8 @@ options="--model mlp --global-batch 62 --steps 6 --log-every 1"
     run dp "$bin/train_dp" --devices 2 $options --out dp
     run ddp "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" $options --out ddp
 }
-recompute dp 62
-recompute ddp 62
+recompute dp 62 ' scatter replicate gather reduce'
+recompute ddp 62 ' exposed'
 # Both files are whole JSON: every brace and bracket that opens closes, the last one at the end.
 for file in ddp/config.json ddp/summary.json steps-1/config.json steps-1/summary.json; do
     checks=$((checks + 1))
