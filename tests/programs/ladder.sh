@@ -83,10 +83,12 @@ checks=$((checks + 1))
 [ "$(grep -c ' equal$' three/ladder.txt)" = 13 ] || fail "three devices: $(cat three/ladder.txt)"
 
 # Every gradient in a bucket of its own; and untrained weights are no proof.
-run "rungs alone" "$bin/ddprun" --nproc-per-node 2 "$bin/bench_ladder" --hidden 24,16 --data digits \
+# (The launcher gives a rank the width of a terminal only if there is one.)
+run "rungs alone" "$bin/ddprun" --nproc-per-node 2 env DDPRUN_COLUMNS=80 "$bin/bench_ladder" --hidden 24,16 --data digits \
     --global-batch 40 --rounds 1 --steps 1 --bucket-cap-mb 0
 checks=$((checks + 1))
 [ "$(grep -c ' equal$' out.txt)" = 11 ] || fail "$(cat out.txt)"
+grep -q 'rounds 1/1 \[=*\] 100%' err.txt || fail "no bar of rounds: $(cat err.txt)"
 status=0
 "$bin/ddprun" --nproc-per-node 2 "$bin/bench_ladder" --hidden 24,16 --data digits --global-batch 40 --rounds 1 \
     --steps 1 --lr 0 >out.txt 2>err.txt || status=$?
@@ -103,7 +105,13 @@ while [ ! -e "$work/cut off/runs/train_dp-0-1/command.txt" ] && [ $tries -lt 600
     tries=$((tries + 1))
     sleep 0.1
 done
-kill -INT "-$job"
+# Bash may lose a signal that comes between two commands: a reader would press the keys once more.
+tries=0
+until grep -q '^interrupted' err.txt || [ $tries -ge 9 ]; do
+    kill -INT "-$job" || break
+    tries=$((tries + 1))
+    sleep 0.3
+done
 status=0
 wait $job || status=$?
 [ "$status" = 130 ] && grep -q '^interrupted after [1-6] of 6 runs; there is no report$' err.txt || fail "Ctrl-C: status $status, $(cat err.txt)"

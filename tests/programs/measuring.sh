@@ -95,6 +95,8 @@ run bench_probe "$bin/bench_probe" --threads 3 --products 9 --passes 1
 near "$(awk -v r="$(field gflops)" -v ms="$(field products_ms)" 'BEGIN { print r * ms * 1e6 }')" $((3 * 9 * 2 * 384 * 384 * 384)) 1 "work of products"
 near "$(awk -v r="$(field triad_gbps)" -v ms="$(field passes_ms)" 'BEGIN { print r * ms * 1e6 }')" $((3 * 3 * 4 * 8388608)) 1 "bytes of passes"
 grep -q '^threads=3 ' out.txt || fail "bench_probe: $(cat out.txt)"
+run "bench_probe of all cores" "$bin/bench_probe" --products 1 --passes 1
+grep -q "^threads=$(env -u OMP_NUM_THREADS nproc) " out.txt || fail "bench_probe of all cores: $(cat out.txt)"
 
 # ---- bench_operations: each kernel's launches, shape, operations and bytes, computed again from the sizes -----------
 ! command -v python3 >/dev/null || run bench_operations python3 -B "$here/operations.py" "$bin"
