@@ -1,5 +1,5 @@
-/* test_files.c: what is around whole files: names that are links, temporary files of dead and living
- * writers, files that are read, folders, locks, and shared objects. flock fails here as it is told to.
+/* test_files.c: names that are links, temporary files of dead and living writers, files that are
+ * read, folders, locks, and shared objects. flock fails here as it is told to.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -392,7 +392,7 @@ static void others_files_are_no_locks(void **state) {
     flock_cause = 0;
 }
 
-// On a file system without locks there is none, and nobody is kept out.
+// On a file system without locks there is none, and no process is kept out.
 static void without_locks_none_is_held(void **state) {
     static const int causes[] = {ENOLCK, EOPNOTSUPP, ENOSYS, EINVAL};
     Error err = {0};

@@ -93,7 +93,7 @@ static void ask_for_no_rank(GradeRank *me) {
     (void)watched_pg_run(me->group, pg_broadcast(&value, 1, PG_I64, me->world), &me->err);
 }
 
-// The first refusal is the one that is told.
+// The first refusal is told.
 static void ask_twice(GradeRank *me) {
     ask_for_no_rank(me);
     (void)watched_pg_run(me->group, pg_recv(NULL, 1, PG_I64, -1), &me->err);
@@ -186,7 +186,8 @@ static void ignore_the_wait(GradeRank *me) {
     if (work) (void)watched_pg_work_wait(work, NULL, NULL, &me->err);
 }
 
-// Rank 1 goes on after a failure, so that rank 2, whose first collective that is, has company.
+// Ranks 0 and 1 continue after a failure, so that rank 2, whose first collective is the sum, is not
+// alone in it.
 static void go_on(GradeRank *me) {
     float *data = ((Shared *)me->context)->data[me->rank];
     int64_t value = 0;

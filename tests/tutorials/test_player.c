@@ -1,5 +1,5 @@
-/* test_player.c: one check as processes: the judge, its player, what passes between them, what each of
- * them may do, and who ends whom. A student's file stands for itself as the C library's libm.
+/* test_player.c: one check as processes: the judge, its player, what passes between them, what each
+ * may do, and who ends whom. The C library's libm is the student's file.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/sync.h"
 #include "tutorials/grading/box.h"
 #include "tutorials/grading/grader.h"
 
@@ -34,7 +35,8 @@ static struct Told {
     size_t fence, fences;          // the fence that is written behind; at fences: none
     size_t output;                 // bytes
     struct rlimit given;           // of descriptors, before
-    pid_t processes[3];
+    SyncWord processes[2];
+    size_t read; // of fences
     char room[64];
 } * told;
 
@@ -190,7 +192,7 @@ static void write_behind_one(Grade *grade) {
     const bool plays = grade_plays(grade);
     for (size_t i = 0; i < told->fences; i++) {
         char *memory = grade_fenced(grade, 10);
-        told->processes[0] += memory[9];
+        told->read += (size_t)memory[9];
         if (plays && i == told->fence) memory[10 + 63] = 1;
     }
     grade_out(grade, NULL, 0);
@@ -403,13 +405,12 @@ static void wait_until(bool (*holds)(void)) {
 }
 
 static bool all_are_there(void) {
-    return __atomic_load_n(&told->processes[0], __ATOMIC_ACQUIRE) != 0 &&
-           __atomic_load_n(&told->processes[1], __ATOMIC_ACQUIRE) != 0;
+    return sync_load(&told->processes[0]) != 0 && sync_load(&told->processes[1]) != 0;
 }
 
 static void play_for_ever(Grade *grade) {
     const bool plays = grade_plays(grade);
-    __atomic_store_n(&told->processes[plays], getpid(), __ATOMIC_RELEASE);
+    sync_store(&told->processes[plays], (uint32_t)getpid());
     while (plays) pause();
     grade_out(grade, NULL, 0);
 }
@@ -444,7 +445,7 @@ static void leave_processes(Grade *grade) {
         close(grade->verdict);
         setsid();
         if (i == 0 && fork() != 0) _exit(0);
-        __atomic_store_n(&told->processes[i], getpid(), __ATOMIC_RELEASE);
+        sync_store(&told->processes[i], (uint32_t)getpid());
         for (;;) pause();
     }
     while (!all_are_there()) usleep(1000);
@@ -463,7 +464,8 @@ static void nothing_is_left(void **state) {
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    for (int i = 0; i < 2; i++) assert_true(kill(told->processes[i], 0) != 0 && errno == ESRCH);
+    for (int i = 0; i < 2; i++)
+        assert_true(kill((pid_t)sync_load(&told->processes[i]), 0) != 0 && errno == ESRCH);
     assert_true(access(told->room, F_OK) != 0 && errno == ENOENT);
 }
 
