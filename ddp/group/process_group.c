@@ -13,16 +13,20 @@
 
 // The open ones, in which pg_close detects a second close, and the closed ones. A closed group is
 // broken: a call after pg_close finds that error in memory that is kept for the next group.
-static pthread_mutex_t lists_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lists_mutex = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
 static ProcessGroup *open_groups, *closed_groups; // under lists_mutex
 
 static const PgBackend closed_backend = {.name = "closed"};
+
+static void unlock_lists(void) {
+    CHECK(pthread_mutex_unlock(&lists_mutex) == 0, "the lists of groups are not locked");
+}
 
 static void push(ProcessGroup **list, ProcessGroup *group) {
     pthread_mutex_lock(&lists_mutex);
     group->next = *list;
     *list = group;
-    pthread_mutex_unlock(&lists_mutex);
+    unlock_lists();
 }
 
 void pg_list_open(ProcessGroup *group) {
@@ -35,7 +39,7 @@ bool pg_unlist_open(const ProcessGroup *group) {
     while (*at && *at != group) at = &(*at)->next;
     bool found = *at;
     if (found) *at = group->next;
-    pthread_mutex_unlock(&lists_mutex);
+    unlock_lists();
     return found;
 }
 
@@ -44,9 +48,9 @@ static ProcessGroup *take_memory(void) {
     pthread_mutex_lock(&lists_mutex);
     ProcessGroup *group = closed_groups;
     if (group) closed_groups = group->next;
-    pthread_mutex_unlock(&lists_mutex);
+    unlock_lists();
     if (!group) return memory_zalloc(sizeof *group);
-    pthread_mutex_destroy(&group->mutex);
+    CHECK(pthread_mutex_destroy(&group->mutex) == 0, "the mutex of a closed group is held");
     memset(group, 0, sizeof *group);
     return group;
 }

@@ -59,16 +59,14 @@ PgShmSegment *segment_open(int pid, int fd, size_t bytes, Error *err) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
     int mine = open(path, O_RDWR | O_CLOEXEC);
-    struct stat status;
-    if (mine < 0 || fstat(mine, &status)) {
-        error_set(
+    if (mine < 0)
+        return error_null(
             err, STATUS_FAILED,
             "cannot open the shared memory of process %d (%s: %s): ranks must run on one host, "
             "as one user, in one PID namespace",
             pid, path, strerror(errno));
-        if (mine >= 0) close(mine);
-        return NULL;
-    }
+    struct stat status = {0};
+    (void)fstat(mine, &status); // after a failure it is no regular file
     size_t found = (size_t)status.st_size;
     if (!S_ISREG(status.st_mode) || found == 0 || (bytes && found != bytes)) {
         close(mine);
