@@ -344,10 +344,8 @@ void reducer_close(Reducer *reducer) {
     if (reducer->policy.close) reducer->policy.close(reducer->policy.state);
     while (reducer->iteration_count > 0)
         reducer_remove_iteration(reducer, reducer->iterations[0].state);
-    for (size_t i = 0; i < reducer->slab.parameters.count; i++) {
+    for (size_t i = 0; i < reducer->slab.parameters.count; i++)
         reducer->slab.parameters.items[i].tensor->on_ready = NULL;
-        reducer->slab.parameters.items[i].tensor->on_ready_context = NULL;
-    }
     gradient_slab_close(&reducer->slab);
     free(reducer->gradients);
     free(reducer->pending);

@@ -13,6 +13,7 @@
 
 #include "tests/rigs/ddp_toy.h"
 
+#include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "ddp/reducer.h"
 
@@ -26,6 +27,7 @@ typedef struct Scene {
     char diary[400];
     int fails_at; // the bucket whose start fails, or (100 + it) whose finish does; -1: none
     bool silent;  // it fails without saying why
+    bool untimed; // the hook does not say when a bucket was done
     Error err;
 } Scene;
 
@@ -65,7 +67,7 @@ static int diary_start(void *state, GradBucket *bucket, Error *err) {
 static int diary_finish(void *state, GradBucket *bucket, Error *err) {
     Scene *scene = state;
     note(scene, "finish %zu; ", bucket->index);
-    int status = pg_work_wait(bucket->work, NULL, &bucket->done_ns, err);
+    int status = pg_work_wait(bucket->work, NULL, scene->untimed ? NULL : &bucket->done_ns, err);
     return scene->fails_at == 100 + (int)bucket->index ? cut_the_cable(scene, err) : status;
 }
 
@@ -389,29 +391,167 @@ static void a_failing_hook_ends_the_training(void **state) {
     for (int way = 0; way < 8; way++) play_ranks(AS_THREADS, 2, 60, fail_in_hook, &way, NULL);
 }
 
-// A rank gives up between the first step and the second, which begins with a broadcast of the order
-// of readiness: that fails on all ranks, and so does every later step.
-static void give_up_before_the_rebuild(ProcessGroup *group, const void *argument,
-                                       Outcome *outcome) {
-    (void)argument;
+// A rank gives up before the second step, which begins with a broadcast of the order of readiness, or
+// before the third, or under no_sync: the next forward fails on all ranks, and so does every later
+// step.
+static void give_up_before_a_forward(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const int way = *(const int *)argument; // 0: before the rebuild, 1: after it, 2: under no_sync
     const ReducerConfig config = {.bucket_cap_mb = 0, .overlap = true, .op = PG_AVG};
     Scene *scene = open_scene(group, outcome, &config);
     EXPECT_IN(scene, step(scene, "dcba") == 0);
-    Error cause = {0};
+    if (way == 1) EXPECT_IN(scene, step(scene, "dcba") == 0);
+    Error cause = {0}, none = {0};
     error_set(&cause, STATUS_FAILED, "the disk is full");
     if (scene->rig.rank == 1) EXPECT_IN(scene, pg_abort(group, &cause));
+    if (way > 0) EXPECT_IN(scene, pg_run(group, pg_barrier(), &none) != 0); // it has heard of it
     for (int again = 0; again < 2; again++) {
         scene->err = (Error){0};
-        EXPECT_IN(scene, reducer_prepare(scene->reducer, true, &scene->err) != 0);
+        EXPECT_IN(scene, reducer_prepare(scene->reducer, way < 2, &scene->err) != 0);
         EXPECT_IN(scene, strstr(scene->err.message, "the disk is full"));
-        EXPECT_IN(scene, !scene->reducer->rebuilt);
+        EXPECT_IN(scene, scene->reducer->rebuilt == (way == 1));
+        EXPECT_IN(scene, !scene->reducer->expecting);
     }
     close_scene(scene);
 }
 
-static void a_rebuild_that_fails_ends_the_training(void **state) {
+static void a_forward_on_a_broken_group_ends_the_training(void **state) {
     (void)state;
-    play(give_up_before_the_rebuild);
+    for (int way = 0; way < 3; way++)
+        play_ranks(AS_THREADS, 2, 60, give_up_before_a_forward, &way, NULL);
+}
+
+// Without memory for the gradients there is no Reducer, and the parameters are as they were.
+static void create_on_a_broken_group(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    const ReducerConfig config = {.bucket_cap_mb = 0, .overlap = true, .op = PG_AVG};
+    Rig self = rig_open(group, outcome), *rig = &self;
+    Error cause = {.status = STATUS_FAILED, .message = "the disk is full"}, err = {0};
+    rig->model = toy_model(rig->device, PARAMETERS, 0);
+    const size_t bytes = rig->device->bytes;
+    NamedTensors parameters = module_tensors(rig->model, MODULE_PARAMETERS);
+    module_release_grads(rig->model, &parameters);
+    (void)pg_abort(group, &cause);
+    EXPECT(!reducer_create(parameters, group, &config, &err));
+    EXPECT(strstr(err.message, "the disk is full"));
+    for (int k = 0; k < PARAMETERS; k++) {
+        const Tensor *tensor = rig_parameter(rig, k);
+        EXPECT(!tensor->on_ready && !tensor->grad && !tensor->has_grad && !tensor->reducing);
+    }
+    module_own_grads(rig->model);
+    EXPECT(rig->device->bytes == bytes);
+    rig_close(rig);
+}
+
+static void without_memory_there_is_no_reducer(void **state) {
+    (void)state;
+    play_ranks(AS_THREADS, 1, 60, create_on_a_broken_group, NULL, NULL);
+}
+
+// ---- the end ------------------------------------------------------------------------------------
+
+typedef struct Calls {
+    int fulls, reduced, closed;
+} Calls;
+
+static void count_full(void *state, const GradBucket *bucket) {
+    (void)bucket;
+    ((Calls *)state)->fulls++;
+}
+static void count_reduced(void *state, const GradBucket *bucket) {
+    (void)bucket;
+    ((Calls *)state)->reduced++;
+}
+static void count_closed(void *state) {
+    ((Calls *)state)->closed++;
+}
+
+// Three actions hang on the buckets, some without one of the two calls. One is removed, another one
+// that was never added is not, and the rest are closed with the Reducer; from then on the parameters
+// are free.
+static void hang_and_remove(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    const ReducerConfig config = {.bucket_cap_mb = 0, .overlap = true, .op = PG_AVG};
+    Scene *scene = open_scene(group, outcome, &config);
+    Calls calls[4] = {{0}};
+    const DdpIteration plans[] = {
+        {.name = "full", .state = &calls[0], .bucket_full = count_full, .close = count_closed},
+        {.name = "reduced", .state = &calls[1], .bucket_reduced = count_reduced},
+        {.name = "both",
+         .state = &calls[2],
+         .bucket_full = count_full,
+         .bucket_reduced = count_reduced,
+         .close = count_closed}};
+    for (int i = 0; i < 3; i++) reducer_add_iteration(scene->reducer, plans[i]);
+    reducer_remove_iteration(scene->reducer, &calls[3]);
+    for (int i = 0; i < 3; i++)
+        EXPECT_IN(scene, reducer_find_iteration(scene->reducer, plans[i].name) == &calls[i]);
+    EXPECT_IN(scene, !reducer_find_iteration(scene->reducer, "none"));
+    EXPECT_IN(scene, step(scene, "dcba") == 0 && step(scene, "dcba") == 0);
+    EXPECT_IN(scene, calls[0].fulls == 1 + PARAMETERS && calls[0].reduced == 0);
+    EXPECT_IN(scene, calls[1].fulls == 0 && calls[1].reduced == 1 + PARAMETERS);
+    EXPECT_IN(scene, calls[2].fulls == 1 + PARAMETERS && calls[2].reduced == 1 + PARAMETERS);
+    reducer_remove_iteration(scene->reducer, &calls[0]);
+    EXPECT_IN(scene, calls[0].closed == 1 && scene->reducer->iteration_count == 2);
+    EXPECT_IN(scene, reducer_find_iteration(scene->reducer, "both") == &calls[2]);
+    EXPECT_IN(scene, reducer_find_iteration(scene->reducer, "reduced") == &calls[1]);
+    // Closed in the middle of a step, when some buckets are in flight.
+    module_zero_grad(scene->rig.model);
+    EXPECT_IN(scene, reducer_prepare(scene->reducer, true, &scene->err) == 0);
+    gradient_of(scene, D);
+    EXPECT_IN(scene, rig_parameter(&scene->rig, D)->reducing && scene->reducer->launched == 1);
+    reducer_close(scene->reducer);
+    EXPECT_IN(scene, calls[0].closed == 1 && calls[1].closed == 0 && calls[2].closed == 1);
+    for (int k = 0; k < PARAMETERS; k++) {
+        const Tensor *tensor = rig_parameter(&scene->rig, k);
+        EXPECT_IN(scene, !tensor->on_ready && !tensor->grad && !tensor->has_grad);
+        EXPECT_IN(scene, !tensor->reducing);
+    }
+    module_own_grads(scene->rig.model);
+    rig_close(&scene->rig);
+    free(scene);
+}
+
+static void what_hangs_on_it_is_closed_with_it(void **state) {
+    (void)state;
+    play(hang_and_remove);
+}
+
+// Each step has its own times, in this order, also where the hook does not say when a bucket was
+// done.
+static void time_steps(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    const ReducerConfig config = {.bucket_cap_mb = TWO_A_BUCKET, .overlap = true, .op = PG_AVG};
+    Scene *scene = open_scene(group, outcome, &config);
+    const Reducer *reducer = scene->reducer;
+    for (int i = 0; i < 5; i++) {
+        const uint64_t begin = clock_ns();
+        scene->untimed = i >= 3;
+        module_zero_grad(scene->rig.model);
+        EXPECT_IN(scene, reducer_prepare(scene->reducer, true, &scene->err) == 0);
+        const uint64_t prepared = clock_ns();
+        reducer_forward_done(scene->reducer);
+        const uint64_t between = clock_ns();
+        uint64_t launched = 0; // the first bucket; in the first step it is the only one
+        for (int k = PARAMETERS - 1; k >= 0; k--) {
+            gradient_of(scene, k);
+            if (k == (i == 0 ? A : C)) launched = clock_ns();
+        }
+        EXPECT_IN(scene, reducer_finish(scene->reducer, NULL, &scene->err) == 0);
+        EXPECT_IN(scene, reducer->forward_start >= begin && reducer->forward_start <= prepared);
+        EXPECT_IN(scene, reducer->forward_end >= prepared && reducer->forward_end <= between);
+        EXPECT_IN(scene, reducer->first_launch >= between && reducer->first_launch <= launched);
+        EXPECT_IN(scene, reducer->backward_end >= launched);
+        EXPECT_IN(scene, reducer->last_done >= reducer->first_launch);
+        EXPECT_IN(scene, reducer->last_done <= reducer->finish_end);
+        EXPECT_IN(scene, !scene->untimed || reducer->last_done >= reducer->backward_end);
+        EXPECT_IN(scene, reducer->finish_end >= reducer->backward_end);
+    }
+    close_scene(scene);
+}
+
+static void each_step_has_its_own_times(void **state) {
+    (void)state;
+    play(time_steps);
 }
 
 // Both orders of the end of backward and the last bucket; buckets that begin after either.
@@ -450,7 +590,10 @@ int main(void) {
         cmocka_unit_test(an_unused_parameter_is_named),
         cmocka_unit_test(a_gradient_that_is_ready_twice_is_named),
         cmocka_unit_test(a_failing_hook_ends_the_training),
-        cmocka_unit_test(a_rebuild_that_fails_ends_the_training),
+        cmocka_unit_test(a_forward_on_a_broken_group_ends_the_training),
+        cmocka_unit_test(without_memory_there_is_no_reducer),
+        cmocka_unit_test(what_hangs_on_it_is_closed_with_it),
+        cmocka_unit_test(each_step_has_its_own_times),
         cmocka_unit_test(times_are_between_the_five_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
