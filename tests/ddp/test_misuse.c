@@ -127,7 +127,6 @@ static Rig wrap_alone(Outcome *outcome) {
 
 static void finish_first(void *rig) {
     (void)ddp_finish_backward(((Rig *)rig)->wrapper, NULL, NULL);
-    (void)reducer_finish(ddp_reducer(((Rig *)rig)->wrapper), NULL, NULL);
 }
 
 static void set_policy_late(void *rig) {
