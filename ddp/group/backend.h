@@ -53,8 +53,8 @@ typedef struct PgBackend {
     // The address of rank `rank`'s counterpart of `mine` in this rank's shared memory; NULL: not
     // accessible.
     void *(*peer_memory)(void *state, const void *mine, int rank); // NULL: none is accessible
-    // Creates a group of the call's members. *member: its state for this rank; NULL if this rank is
-    // none.
+    // Creates a group of the call's members. *member, NULL before: its state for this rank, if this
+    // rank is one.
     int (*new_subgroup)(void *state, const PgCall *call, void **member, Error *err);
     // Makes the other ranks fail with this message at once, unless they have failed already.
     void (*abort)(void *state, const char *message);

@@ -39,11 +39,11 @@ static void *watch_call(void *context) {
 
 CallWatch *call_watch_begin(const char *reason, const char *what, double seconds) {
     CallWatch *watch = memory_zalloc(sizeof *watch);
-    watch->reason = reason;
-    watch->what = what;
-    watch->seconds = seconds;
-    pthread_mutex_init(&watch->mutex, NULL);
-    pthread_cond_init(&watch->returned, NULL);
+    *watch = (CallWatch){.mutex = PTHREAD_MUTEX_INITIALIZER,
+                         .returned = PTHREAD_COND_INITIALIZER,
+                         .reason = reason,
+                         .what = what,
+                         .seconds = seconds};
     int status = pthread_create(&watch->thread, NULL, watch_call, watch);
     CHECK(status == 0, "no thread to watch over %s: %s", what, strerror(status));
     return watch;

@@ -1,174 +1,9 @@
 /* test_mpi_faults.c: what ranks of backend mpi say when a call goes wrong: a rank that is away,
  * disagrees, or gives up, and an MPI function that fails. A rank reports its own error or, where
- * another rank failed first, that rank's, and then for whom it waits itself.
- *
- * tests/clusters/mpi_faults.sh starts four ranks, two on each of two hosts that are none
- * (fake_hosts.c). This file stands between the backend and MPI (MPI's profiling interface): a
- * chosen call of a function fails, or stops until the others are done. A process with a broken
- * group is ended after a while (mpi_ends.sh); here that while never ends.
+ * another rank failed first, that rank's, and then for whom it waits itself. tests/clusters/
+ * mpi_faults.sh starts four ranks, two on each of two hosts.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include <errno.h>
-#include <fcntl.h>
-#include <mpi.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "common/base/clock.h"
-#include "common/base/sync.h"
-#include "ddp/group/backends.h"
-#include "ddp/group/group_internal.h"
-#include "ddp/rendezvous/init.h"
-
-#define PATIENCE_S 0.3 // of a rank whose peers do not come
-#define LONG_S     60  // of all others
-
-enum { WORLD = 4, COUNT = 64 * 1024 }; // floats: three chunks of a host's half (hosts.c)
-
-static Rendezvous me;
-
-static struct {
-    const char *name; // of the function to fail; NULL: none
-    int at, calls;    // its call of that number; calls so far
-    bool stops;       // it waits until the others are done, and does not fail
-} fault;
-
-static SyncWord lingering; // threads that would end the process
-static uint32_t broken;    // groups of this rank
-
-// ---- between the backend and MPI ----------------------------------------------------------------
-
-// Sleeps between two polls, as the backend does: MPI's own barrier spins.
-static void all_are_here(void) {
-    MPI_Request request;
-    int done = 0;
-    PMPI_Ibarrier(MPI_COMM_WORLD, &request);
-    while (PMPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) usleep(50);
-}
-
-static bool fails(const char *name) {
-    if (!fault.name || strcmp(fault.name, name) != 0 || ++fault.calls != fault.at) return false;
-    if (fault.stops) all_are_here();
-    return !fault.stops;
-}
-
-#define FAILING(NAME, PARAMETERS, ARGUMENTS)                         \
-    int NAME PARAMETERS {                                            \
-        return fails(#NAME + 4) ? MPI_ERR_OTHER : P##NAME ARGUMENTS; \
-    }
-FAILING(MPI_Isend,
-        (const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
-         MPI_Request *request),
-        (data, count, type, to, tag, comm, request))
-FAILING(MPI_Irecv,
-        (void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
-         MPI_Request *request),
-        (data, count, type, from, tag, comm, request))
-FAILING(MPI_Iallreduce,
-        (const void *send, void *receive, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
-         MPI_Request *request),
-        (send, receive, count, type, op, comm, request))
-FAILING(MPI_Testall, (int count, MPI_Request requests[], int *done, MPI_Status statuses[]),
-        (count, requests, done, statuses))
-FAILING(MPI_Test, (MPI_Request * request, int *done, MPI_Status *status), (request, done, status))
-FAILING(MPI_Comm_group, (MPI_Comm comm, MPI_Group *group), (comm, group))
-FAILING(MPI_Group_incl, (MPI_Group all, int count, const int ranks[], MPI_Group *group),
-        (all, count, ranks, group))
-FAILING(MPI_Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made),
-        (comm, group, tag, made))
-FAILING(MPI_Comm_set_errhandler, (MPI_Comm comm, MPI_Errhandler handler), (comm, handler))
-FAILING(MPI_Comm_rank, (MPI_Comm comm, int *rank), (comm, rank))
-FAILING(MPI_Comm_size, (MPI_Comm comm, int *size), (comm, size))
-FAILING(MPI_Comm_free, (MPI_Comm * comm), (comm))
-FAILING(MPI_Bcast, (void *data, int count, MPI_Datatype type, int root, MPI_Comm comm),
-        (data, count, type, root, comm))
-FAILING(MPI_Allgather,
-        (const void *send, int send_count, MPI_Datatype send_type, void *receive, int receive_count,
-         MPI_Datatype receive_type, MPI_Comm comm),
-        (send, send_count, send_type, receive, receive_count, receive_type, comm))
-
-// Another rank's memory is opened as /proc/PID/fd/N.
-int open(const char *path, int flags, ...) {
-    va_list arguments;
-    va_start(arguments, flags);
-    const mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
-    va_end(arguments);
-    if (strncmp(path, "/proc/", 6) == 0 && strstr(path, "/fd/") && fails("open")) {
-        errno = EACCES;
-        return -1;
-    }
-    return openat(AT_FDCWD, path, flags, mode);
-}
-
-// The backend's naps are short; the patience with a broken group is seconds.
-int nanosleep(const struct timespec *time, struct timespec *left) {
-    if (time->tv_sec < 5) return clock_nanosleep(CLOCK_MONOTONIC, 0, time, left);
-    uint32_t before = sync_load(&lingering);
-    while (!sync_claim(&lingering, before, before + 1)) before = sync_load(&lingering);
-    sync_wake(&lingering);
-    for (;;) pause();
-}
-
-static void set_fault(int rank, const char *name, int at) {
-    fault.name = me.rank == rank ? name : NULL;
-    fault.at = at;
-    fault.calls = 0;
-    fault.stops = false;
-}
-
-// ---- groups -------------------------------------------------------------------------------------
-
-static ProcessGroup *open_group(int world, Error *err) {
-    const PgOptions options = {.timeout_s = LONG_S};
-    return pg_opener_mpi.open(&(PgEndpoint){.rank = me.rank, .world = world, .options = &options},
-                              err);
-}
-
-// Of the first `world` ranks; NULL on the others. One rank is impatient, once its group is open.
-static ProcessGroup *open_first(int world, int impatient) {
-    Error err = {0};
-    if (me.rank >= world) return NULL;
-    ProcessGroup *group = open_group(world, &err);
-    if (!group) fail_msg("%s", err.message);
-    if (me.rank == impatient) group->timeout_s = PATIENCE_S;
-    return group;
-}
-
-static void close_group(ProcessGroup *group) {
-    broken += group && pg_check_sound(group, NULL) != 0;
-    pg_close(group);
-}
-
-// The words are parts of the error ("a|b"), and every later call has the same error.
-static void check_words(ProcessGroup *group, const Error *err, const char *words) {
-    char copy[512], *rest = copy;
-    Error again = {0};
-    assert_int_equal(err->status == STATUS_OK, 0);
-    snprintf(copy, sizeof copy, "%s", words);
-    for (char *part = strtok_r(copy, "|", &rest); part; part = strtok_r(NULL, "|", &rest))
-        if (!strstr(err->message, part))
-            fail_msg("rank %d: \"%s\" does not say \"%s\"", me.rank, err->message, part);
-    assert_int_equal(pg_run(group, pg_barrier(), &again), -1);
-    assert_string_equal(again.message, err->message);
-}
-
-static void expect_failure(ProcessGroup *group, Collective collective, const char *words) {
-    Error err = {0};
-    assert_int_equal(pg_run(group, collective, &err), -1);
-    check_words(group, &err, words);
-}
-
-static void expect_success(ProcessGroup *group, Collective collective) {
-    Error err = {0};
-    if (pg_run(group, collective, &err) != 0) fail_msg("rank %d: %s", me.rank, err.message);
-}
+#include "tests/clusters/mpi_between.h"
 
 // ---- ranks that are away ------------------------------------------------------------------------
 
@@ -305,23 +140,54 @@ static void a_message_of_another_size(void **state) {
     all_are_here();
 }
 
-// Rank 0 gives up; rank 1 hears it and says for whom it waits, in the order of their numbers.
+// Rank 0 gives up; rank 1 hears it and says for whom it waits, in the order of their numbers. A
+// failure while it listens changes nothing.
 static void a_rank_that_gives_up_is_heard(void **state) {
     (void)state;
-    ProcessGroup *group = open_first(3, -1);
-    Error own = {0}, late = {0};
-    error_set(&own, STATUS_FAILED, "the loss is nan");
-    error_set(&late, STATUS_FAILED, "another error");
-    if (me.rank == 0) assert_true(pg_abort(group, &own));
-    if (me.rank == 1)
-        expect_failure(group, pg_barrier(),
-                       "rank 0: the loss is nan. Rank 1 itself waits for rank 0, 2");
-    if (me.rank < 2) assert_false(pg_abort(group, &late));
-    all_are_here();
-    if (group && me.rank == 2)
-        expect_failure(group, pg_recv(&own, 1, PG_U8, 0), "rank 0: the loss is nan");
-    close_group(group);
-    all_are_here();
+    static const char *const DEAF[] = {NULL, "Iprobe", "Recv"};
+    for (int i = 0; i < 3; i++) {
+        ProcessGroup *group = open_first(3, -1);
+        Error own = {0}, late = {0};
+        error_set(&own, STATUS_FAILED, "the loss is nan");
+        error_set(&late, STATUS_FAILED, "another error");
+        if (me.rank == 0) assert_true(pg_abort(group, &own));
+        set_fault(1, DEAF[i], 1);
+        if (me.rank == 1)
+            expect_failure(group, pg_barrier(),
+                           "rank 0: the loss is nan. Rank 1 itself waits for rank 0, 2");
+        if (me.rank == 1 && DEAF[i]) assert_true(fault.calls > 0);
+        fault.name = NULL;
+        if (me.rank < 2) assert_false(pg_abort(group, &late));
+        all_are_here();
+        if (group && me.rank == 2)
+            expect_failure(group, pg_recv(&own, 1, PG_U8, 0), "rank 0: the loss is nan");
+        close_group(group);
+        all_are_here();
+    }
+}
+
+// Rank 0 cannot tell rank 1, but the others.
+static void a_rank_that_cannot_be_told(void **state) {
+    (void)state;
+    static const char *const FAILS[] = {"Isend", "Testall"};
+    for (int i = 0; i < 2; i++) {
+        ProcessGroup *group = open_first(3, -1);
+        Error own = {0};
+        error_set(&own, STATUS_FAILED, "the loss is nan");
+        set_fault(0, FAILS[i], 1);
+        if (me.rank == 0) assert_true(pg_abort(group, &own));
+        if (me.rank == 0) assert_true(fault.calls > 0);
+        fault.name = NULL;
+        all_are_here();
+        if (group && me.rank == 2)
+            expect_failure(group, pg_recv(&own, 1, PG_U8, 0), "rank 0: the loss is nan");
+        all_are_here();
+        if (me.rank == 1 && i == 0) assert_int_equal(pg_check_sound(group, NULL), 0);
+        if (me.rank == 1) pg_abort(group, &own);
+        all_are_here();
+        close_group(group);
+        all_are_here();
+    }
 }
 
 // ---- functions of MPI that fail -----------------------------------------------------------------
@@ -468,6 +334,21 @@ static void every_failure_of_mpi_opens_no_group(void **state) {
     all_are_here();
 }
 
+// A group whose records have no folder is closed again.
+static void a_group_without_records_is_not_opened(void **state) {
+    (void)state;
+    char folder[FLIGHT_PATH_MAX + 1];
+    Error err = {0};
+    memset(folder, 'x', sizeof folder);
+    folder[FLIGHT_PATH_MAX] = '\0';
+    const PgOptions options = {.timeout_s = LONG_S, .flight_folder = folder};
+    const int comms = comms_left();
+    assert_null(pg_opener_mpi.open(
+        &(PgEndpoint){.rank = me.rank, .world = me.world_size, .options = &options}, &err));
+    if (!strstr(err.message, "is too long")) fail_msg("%s", err.message);
+    assert_int_equal(comms_left(), comms);
+}
+
 // Each of the groups that broke has begun to wait for the end of the process.
 static void every_broken_group_ends_the_process(void **state) {
     (void)state;
@@ -479,6 +360,7 @@ static void every_broken_group_ends_the_process(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_failure_of_mpi_opens_no_group),
+        cmocka_unit_test(a_group_without_records_is_not_opened),
         cmocka_unit_test(a_rank_that_is_away_is_named),
         cmocka_unit_test(a_monitored_barrier_names_the_first_or_all),
         cmocka_unit_test(a_rank_that_stops_has_begun_it),
@@ -486,6 +368,7 @@ int main(void) {
         cmocka_unit_test(ranks_that_disagree),
         cmocka_unit_test(a_message_of_another_size),
         cmocka_unit_test(a_rank_that_gives_up_is_heard),
+        cmocka_unit_test(a_rank_that_cannot_be_told),
         cmocka_unit_test(every_failure_of_mpi_ends_the_call),
         cmocka_unit_test(fast_sums_are_those_that_mpi_has),
         cmocka_unit_test(ranks_that_cannot_map_memory),

@@ -52,16 +52,12 @@ static int find_local_ranks(PgMpi *mpi, int (*answers)[2], Error *err) {
 // Sets hosts.blocked if the ranks of each host can map each other's memory. Ranks in two containers
 // of one machine cannot, though MPI reports one host.
 static int try_memory(PgMpi *mpi, Error *err) {
+    static const PgCall joining = {.operation = PG_BARRIER, .deadline_ns = UINT64_MAX};
     Error refused = {0};
-    PgCall joining = {.operation = PG_BARRIER,
-                      .collective = pg_barrier(),
-                      .deadline_ns = UINT64_MAX,
-                      .timeout_s = mpi->timeout_s};
-    mpi->call = &joining;
+    mpi->call = &joining; // the opening's CallWatch has the deadline
     PgShmSegment *probe = mpi_share(mpi, segment_whole_pages(1), &refused);
     int32_t mine = probe != NULL, all = 0;
     segment_release(probe);
-    mpi->call = NULL;
     if (MPI(MPI_Allreduce(&mine, &all, 1, MPI_INT32_T, MPI_MIN, mpi->comm), err) != 0) return -1;
     mpi->hosts.blocked = all != 0;
     return 0;
@@ -114,7 +110,6 @@ PgShmSegment *mpi_share(PgMpi *mpi, size_t stride, Error *err) {
     const size_t local_size = (size_t)mpi->hosts.local_size;
     SegmentAddress *addresses = memory_zalloc(local_size * sizeof *addresses);
     Error error = {0};
-    mpi->count = 0;
     PgShmSegment *segment = open_segment(mpi, stride * local_size, addresses, &error);
     if (error.status != STATUS_OK) {
         // The addresses are not freed: messages into them may be in flight.

@@ -178,7 +178,6 @@ int mpi_send(PgMpi *mpi, Error *err) {
     const Collective *c = &mpi->call->collective;
     const size_t bytes = c->count * pg_type_bytes(c->type);
     mpi->message_out = (MpiMessage){.count = c->count, .type = (int64_t)c->type};
-    mpi->count = 0;
     mpi->moved += bytes;
     if (mpi_check(mpi, err) != 0 ||
         mpi_post_send(mpi, &mpi->message_out, sizeof mpi->message_out, c->root, TAG_MESSAGE, err) !=
@@ -192,7 +191,6 @@ int mpi_receive(PgMpi *mpi, Error *err) {
     const Collective *c = &mpi->call->collective;
     const size_t bytes = c->count * pg_type_bytes(c->type);
     MpiMessage *message = &mpi->message_in;
-    mpi->count = 0;
     mpi->moved += bytes;
     if (mpi_check(mpi, err) != 0 ||
         mpi_post_receive(mpi, message, sizeof *message, c->root, TAG_MESSAGE, err) != 0 ||

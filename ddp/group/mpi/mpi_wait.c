@@ -142,12 +142,12 @@ int mpi_check(PgMpi *mpi, Error *err) {
 
 int mpi_add_requests(PgMpi *mpi, int count, int peer) {
     const int first = mpi->count;
-    if (first + count > mpi->room) {
-        mpi->room = 2 * (first + count) + 64;
+    mpi->count += count;
+    if (mpi->count > mpi->room) {
+        mpi->room = mpi->count;
         mpi->requests = memory_grow(mpi->requests, (size_t)mpi->room, sizeof *mpi->requests);
         mpi->peers = memory_grow(mpi->peers, (size_t)mpi->room, sizeof *mpi->peers);
     }
-    mpi->count += count;
     for (int i = first; i < mpi->count; i++) {
         mpi->requests[i] = MPI_REQUEST_NULL;
         mpi->peers[i] = peer;
@@ -216,7 +216,6 @@ int mpi_swap(PgMpi *mpi, void *entries, size_t bytes, int count, int tag, Error 
 }
 
 int mpi_meet(PgMpi *mpi, uint64_t allocation, uint64_t offset, bool *direct, Error *err) {
-    mpi->count = 0;
     mpi->headers[mpi->rank] = (MpiHeader){.call = pg_fingerprint(mpi->call),
                                           .allocation = allocation,
                                           .offset = offset,

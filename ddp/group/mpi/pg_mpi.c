@@ -125,9 +125,7 @@ static PgMpi *open_state(MPI_Comm comm, const int *ranks, int count, int tag, do
                          Error *err) {
     PgMpi *mpi = memory_zalloc(sizeof *mpi);
     MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
-    pthread_mutex_init(&mpi->mutex, NULL);
-    mpi->timeout_s = timeout_s;
-    mpi->world = count;
+    *mpi = (PgMpi){.world = count, .timeout_s = timeout_s, .mutex = PTHREAD_MUTEX_INITIALIZER};
     mpi->headers = memory_zalloc((size_t)count * sizeof *mpi->headers);
     mpi->sources = memory_zalloc(((size_t)count + 1) * sizeof *mpi->sources);
     mpi->buffers = memory_zalloc((size_t)count * sizeof *mpi->buffers);
@@ -148,7 +146,6 @@ static int new_subgroup(void *state, const PgCall *call, void **member, Error *e
     const uint64_t members = call->collective.count;
     int count = 0, ranks[PG_SUBGROUP_PARENT_MAX];
     bool direct;
-    *member = NULL;
     mpi->call = call;
     for (int r = 0; r < mpi->world; r++)
         if (pg_member_rank(members, r) >= 0) ranks[count++] = r;

@@ -57,7 +57,6 @@ void mpi_end_soon(void) {
     pthread_t thread;
     int status = pthread_create(&thread, NULL, linger, NULL);
     CHECK(status == 0, "no thread to end the process: %s", strerror(status));
-    pthread_detach(thread);
 }
 
 // Runs at exit() and at the return from main. MPI_Finalize waits for the other ranks, which may run
