@@ -1,5 +1,5 @@
-/* test_misuse.c: what a caller does wrong is a failed CHECK that names it, and what is next to it is
- * allowed: numbers of ranks and tensors, calls in the wrong order, calls with what is closed.
+/* test_misuse.c: a mistake of the caller is a failed CHECK that names it, and the values next to it
+ * are allowed: numbers of ranks and tensors, calls in the wrong order, calls with what is closed.
  */
 #include "tests/rigs/failed_check.h"
 #include "tests/rigs/play_backend.h"

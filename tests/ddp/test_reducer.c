@@ -391,9 +391,9 @@ static void a_failing_hook_ends_the_training(void **state) {
     for (int way = 0; way < 8; way++) play_ranks(AS_THREADS, 2, 60, fail_in_hook, &way, NULL);
 }
 
-// A rank gives up before the second step, which begins with a broadcast of the order of readiness, or
-// before the third, or under no_sync: the next forward fails on all ranks, and so does every later
-// step.
+// A rank gives up before the second step, which begins with a broadcast of the order of readiness,
+// or before the third, or under no_sync: the next forward fails on all ranks, and so does every
+// later step.
 static void give_up_before_a_forward(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const int way = *(const int *)argument; // 0: before the rebuild, 1: after it, 2: under no_sync
     const ReducerConfig config = {.bucket_cap_mb = 0, .overlap = true, .op = PG_AVG};
@@ -466,8 +466,8 @@ static void count_closed(void *state) {
 }
 
 // Three actions hang on the buckets, some without one of the two calls. One is removed, another one
-// that was never added is not, and the rest are closed with the Reducer; from then on the parameters
-// are free.
+// that was never added is not, and the rest are closed with the Reducer, which releases the
+// parameters.
 static void hang_and_remove(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     const ReducerConfig config = {.bucket_cap_mb = 0, .overlap = true, .op = PG_AVG};

@@ -1,5 +1,5 @@
 /* test_strategy_ddp.c: the device that each rank of train_ddp opens, and its notes, on a host with
- * any number of GPUs; the options that depend on the model; the choice of attention's kernels; jobs.
+ * any number of GPUs; the options that depend on the model; attention's kernels; jobs.
  */
 #include "tests/rigs/captured.h"
 #include "tests/rigs/check.h"

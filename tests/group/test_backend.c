@@ -1,5 +1,5 @@
-/* test_backend.c: the group's queue, its communication thread and its records, on a backend that the
- * test plays: rank 0 of three. Single calls: test_backend_calls.c. Real backends:
+/* test_backend.c: the group's queue, its communication thread and its records, on a backend that
+ * the test plays: rank 0 of three. Single calls: test_backend_calls.c. Real backends:
  * test_process_group.c.
  */
 #include "tests/rigs/check.h"

@@ -1,5 +1,5 @@
-/* test_backend_calls.c: the group's part of a single call (arguments, numbers, deadlines, failures),
- * on a backend that the test plays: rank 0 of three. Several calls: test_backend.c.
+/* test_backend_calls.c: the group's part of one call (arguments, numbers, deadlines, failures), on a
+ * backend that the test plays: rank 0 of three. Several calls: test_backend.c.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/play_backend.h"
@@ -225,7 +225,7 @@ static void the_observer_is_told_the_phase(void **state) {
     play_open(&play);
     pg_enter(NULL, "train", 1);
     ProcessGroup *group = open_group(&play, &SIMPLE, 3);
-    pg_enter(group, "train", 2); // nobody observes
+    pg_enter(group, "train", 2); // no observer
     pg_close(group);
     const PgOptions options = {.timeout_s = TIMEOUT_S,
                                .observer = {.context = &seen, .enters = enters}};

@@ -22,7 +22,7 @@ static float x[16];
 
 // ---- the words of an error ----------------------------------------------------------------------
 
-// Each aspect alone, and all of them. (The numbers of a subgroup's ranks in the job: the last case.)
+// Each aspect alone, and all of them; in a subgroup with the ranks' numbers in the job.
 static void a_disagreement_names_each_aspect(void **state) {
     (void)state;
     const int global[] = {4, 5, 6, 9};

@@ -1,5 +1,5 @@
-/* play_backend.h: a backend that the test plays: it notes each call in a diary, and fails, holds back
- * or delays calls as told. The group is rank 0 of several; no other rank exists.
+/* play_backend.h: a backend that the test plays: it notes each call in a diary, and fails, holds
+ * back or delays calls as told. The group is rank 0 of several; no other rank exists.
  */
 #ifndef TESTS_RIGS_PLAY_BACKEND_H
 #define TESTS_RIGS_PLAY_BACKEND_H
@@ -50,7 +50,7 @@ static inline void diary_is(Play *play, const char *expected) {
     pthread_mutex_unlock(&play->mutex);
 }
 
-static inline int run(void *state, PgCall *call, uint64_t *moved, Error *err) {
+static inline int play_run(void *state, PgCall *call, uint64_t *moved, Error *err) {
     Play *play = state;
     if (call->recorded || play->slow) nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     pthread_mutex_lock(&play->gate);
@@ -85,19 +85,19 @@ static inline void close_play(void *state) {
     note(state, "close; ");
 }
 
-static inline void *shared_alloc(void *state, const PgCall *call, Error *err) {
+static inline void *play_shared_alloc(void *state, const PgCall *call, Error *err) {
     Play *play = state;
     note(play, "allocate %zu%s; ", call->collective.count, call->dry ? " dry" : "");
     if (play->fails_in != 1) return play->memory;
     return error_null(err, STATUS_FAILED, "no memory");
 }
 
-static inline void *peer_memory(void *state, const void *mine, int rank) {
+static inline void *play_peer_memory(void *state, const void *mine, int rank) {
     (void)state;
     return (float *)mine + rank;
 }
 
-static inline int new_subgroup(void *state, const PgCall *call, void **member, Error *err) {
+static inline int play_new_subgroup(void *state, const PgCall *call, void **member, Error *err) {
     note(state, "members %zx; ", call->collective.count);
     (void)err;
     *member = call->collective.count & 1 ? state : NULL; // of rank 0
@@ -105,14 +105,14 @@ static inline int new_subgroup(void *state, const PgCall *call, void **member, E
 }
 
 static const PgBackend SIMPLE = {.name = "play",
-                                 .run = run,
-                                 .shared_alloc = shared_alloc,
-                                 .peer_memory = peer_memory,
-                                 .new_subgroup = new_subgroup,
+                                 .run = play_run,
+                                 .shared_alloc = play_shared_alloc,
+                                 .peer_memory = play_peer_memory,
+                                 .new_subgroup = play_new_subgroup,
                                  .abort = abort_play,
                                  .close = close_play};
 
-static inline int issue(void *state, PgCall *call, Error *err) {
+static inline int play_issue(void *state, PgCall *call, Error *err) {
     Play *play = state;
     (void)err;
     note(play, "issue; ");
@@ -122,13 +122,13 @@ static inline int issue(void *state, PgCall *call, Error *err) {
     return 0;
 }
 
-static inline void join(void *state, PgCall *call) {
+static inline void play_join(void *state, PgCall *call) {
     Play *play = state;
     assert_ptr_equal(call->ticket, state);
     play->joined++;
 }
 
-static inline int poll(void *state, PgCall *done, bool *busy, Error *err) {
+static inline int play_poll(void *state, PgCall *done, bool *busy, Error *err) {
     Play *play = state;
     int status = 0;
     check_place(play);
@@ -148,12 +148,12 @@ static inline int poll(void *state, PgCall *done, bool *busy, Error *err) {
 }
 
 static const PgBackend QUEUED = {.name = "queue",
-                                 .run = run,
+                                 .run = play_run,
                                  .abort = abort_play,
                                  .close = close_play,
-                                 .issue = issue,
-                                 .join = join,
-                                 .poll = poll};
+                                 .issue = play_issue,
+                                 .join = play_join,
+                                 .poll = play_poll};
 
 static inline void play_open(Play *play) {
     *play = (Play){.fails_in = 0};

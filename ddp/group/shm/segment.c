@@ -34,11 +34,8 @@ static PgShmSegment *segment_map(int fd, size_t bytes, Error *err) {
     // Huge pages save page-table walks; without them everything works.
     if (bytes >= HUGE_PAGE_BYTES) madvise(base, bytes, MADV_HUGEPAGE);
     PgShmSegment *segment = memory_zalloc(sizeof *segment);
-    *segment = (PgShmSegment){.base = base,
-                              .bytes = bytes,
-                              .fd = fd,
-                              .mutex = PTHREAD_MUTEX_INITIALIZER,
-                              .users = 1};
+    *segment = (PgShmSegment){
+        .base = base, .bytes = bytes, .fd = fd, .mutex = PTHREAD_MUTEX_INITIALIZER, .users = 1};
     return segment;
 }
 
