@@ -1,5 +1,5 @@
-/* test_backend_calls.c: the group's part of one call (arguments, numbers, deadlines, failures), on a
- * backend that the test plays: rank 0 of three. Several calls: test_backend.c.
+/* test_backend_calls.c: the group's part of one call (arguments, numbers, deadlines, failures), on
+ * a backend that the test plays: rank 0 of three. Several calls: test_backend.c.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/play_backend.h"
