@@ -33,7 +33,9 @@ int main(int argc, char **argv) {
     workload_step(&step);
     size_t count;
     const EntryTime *times = kernel_clock_times(clock, &count);
-    printf("# capability: %d\nentry,calls,seconds\n", device->capability);
+    char about[256];
+    device->kernels->describe(about, sizeof about);
+    printf("# device: %s\n# capability: %d\nentry,calls,seconds\n", about, device->capability);
     for (size_t i = 0; i < count; i++)
         printf("%s,%zu,%.9f\n", times[i].entry, times[i].calls, times[i].seconds);
     kernel_clock_close(clock);

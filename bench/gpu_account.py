@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a training step should take on a GPU, by counting: no GPU is needed.
 
-    bench/gpu_account.py BIN_DIR [--card h100|a100|t4|rtx3060] [--batch N]   GPT-2 124M in bf16, from its own step
+    bench/gpu_account.py BIN_DIR [--card h100|h200|a100|t4|rtx3060] [--batch N]   GPT-2 124M in bf16, from its own step
     bench/gpu_account.py --list FILE [--card ...]                            another program's step: bench/account/*.csv
     bench/gpu_account.py BIN_DIR --measure DEVICE [--card ...]               beside the times that this GPU takes
 
@@ -15,7 +15,7 @@ waves. Shared loads, registers and shared memory are the compiler's (account/ker
 are account/cards.csv's. Columns: milliseconds of a step, and what limits the kernel.
 
 --measure runs BIN_DIR/bench_kernels. A row has all kernels of one entry of the kernel tables, which are timed together; the
-card is the first that has the device's capability (h100 if none has).
+card is the one that the device's name says, or the first that has its capability (h100 if none has).
 """
 
 import argparse
@@ -33,7 +33,7 @@ TILES = ((128, 256), (256, 128), (128, 128), (64, 128), (128, 64))  # of a produ
 SMALL_TILE = {(128, 256): 1, (256, 128): 1, (128, 128): 0.9, (64, 128): 0.75, (128, 64): 0.75}  # of the rate: less reuse
 PRODUCT = 2 * 16 * 8 * 16  # floating-point operations of mma.m16n8k16
 OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
-ARCHITECTURES = dict(h100="90", a100="80", t4="75", rtx3060="86")
+ARCHITECTURES = dict(h100="90", h200="90", a100="80", t4="75", rtx3060="86")
 
 
 # Kernels that another kernel's entry launches, too, or that have another name than their entry.
@@ -199,9 +199,17 @@ def show_measured(table, times):
 
 
 def measured_times(command):
-    """Milliseconds by entry, and the device's capability."""
+    """Milliseconds by entry, the device's description and its capability."""
     text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return ({row["entry"]: float(row["seconds"]) * 1e3 for row in rows_of(text)}, f"{stated(text, 'capability', 0):.0f}")
+    device = next((line.partition(": ")[2] for line in text.splitlines() if line.startswith("# device: ")), "")
+    return ({row["entry"]: float(row["seconds"]) * 1e3 for row in rows_of(text)}, device,
+            f"{stated(text, 'capability', 0):.0f}")
+
+
+def card_of(device, capability):
+    """The card that the description names, or the first of this capability; None."""
+    named = [name for name in ARCHITECTURES if name in device.partition(",")[0].lower().replace(" ", "")]
+    return next(iter(named + [name for name, of in ARCHITECTURES.items() if of == capability]), None)
 
 
 def main():
@@ -219,9 +227,9 @@ def main():
     host, card, times = None, options.card or "h100", None
     sizes = ["--batch", str(options.batch), *(QUICK if options.quick else ())]
     if options.measure:
-        times, capability = measured_times([f"{options.bin}/bench_kernels", "--device", options.measure, *sizes])
-        card = options.card or next((name for name, of in ARCHITECTURES.items() if of == capability), card)
-        print(f"{card}, capability {capability}")
+        times, device, capability = measured_times([f"{options.bin}/bench_kernels", "--device", options.measure, *sizes])
+        card = options.card or card_of(device, capability) or card
+        print(f"{card}: {device}, capability {capability}")
     if options.list:
         text = options.list.read_text()
         host = stated(text, "host", None)

@@ -17,7 +17,7 @@ within() {
 within llm_c 25
 within pytorch_eager 25
 
-for card in h100 a100 rtx3060 t4; do
+for card in h200 h100 a100 rtx3060 t4; do
     run "$card" "$account" "$bin" --card "$card"
     sed -n 's/^step_ms=\([0-9.]*\) .*/\1/p' out.txt >>steps
     if [ "$card" = h100 ]; then cp out.txt h100; fi
