@@ -57,24 +57,29 @@ static void check_product(CpuProduct of) {
     free(c), free(before);
 }
 
-enum { MOST = 600, GAP = 3 };
+enum { MOST = 600, GAP = 3, SHARING = 512 }; // SHARING: rows so far apart are copied
 
-// All four layouts, with and without bias, written and added.
-static void check_sizes(size_t m, size_t n, size_t k) {
-    float *a = normal((m + GAP) * (k + GAP), 1), *b = normal((k + GAP) * (n + GAP), 2);
+// All four layouts, with and without bias, written and added. Between rows of memory there are
+// `gap` elements.
+static void check_gap(size_t m, size_t n, size_t k, size_t gap) {
+    float *a = normal((m + gap) * (k + gap), 1), *b = normal((k + gap) * (n + gap), 2);
     float *bias = normal(n, 3);
     for (int i = 0; i < 8; i++) {
         const bool left = i & 1, right = i & 2, add = i & 4;
         check_product((CpuProduct){.m = m,
                                    .n = n,
                                    .k = k,
-                                   .a = {a, (left ? m : k) + GAP, left},
-                                   .b = {b, (right ? k : n) + GAP, right},
+                                   .a = {a, (left ? m : k) + gap, left},
+                                   .b = {b, (right ? k : n) + gap, right},
                                    .bias = (i + (int)n) % 3 ? bias : NULL,
-                                   .c_stride = n + GAP,
+                                   .c_stride = n + gap,
                                    .accumulate = add});
     }
     free(a), free(b), free(bias);
+}
+
+static void check_sizes(size_t m, size_t n, size_t k) {
+    check_gap(m, n, k, GAP);
 }
 
 static void products_are_chains(void **state) {
@@ -82,8 +87,10 @@ static void products_are_chains(void **state) {
     if (!product_runs_here()) skip();
     for (size_t n = 1; n <= 130; n += 1 + n % 3) check_sizes(n % 19 + 1, n, n % 70);
     for (size_t k = 0; k <= MOST; k += k % 7 + 29) check_sizes(9, 53, k);
-    check_sizes(531, 17, 5); // more than a block of rows
-    check_sizes(270, 97, 3); // and of columns of a transposed a
+    check_sizes(531, 17, 5);                // more than a block of rows
+    check_sizes(270, 97, 3);                // and of columns of a transposed a
+    check_gap(531, 197, 5, SHARING - 5);    // rows of a that are copied, in two blocks
+    check_gap(11, 197, 509, SHARING - 509); // and in three chains
     check_sizes(0, 5, 3);
     check_sizes(5, 0, 3);
 }

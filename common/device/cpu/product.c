@@ -5,6 +5,10 @@
  * vectors of b and ROWS single elements of a. A panel of b stays in the first-level cache while it
  * meets the rows of a. A block of those stays in the second-level cache while it meets the panels.
  * What the next tile and the next panel need is prefetched meanwhile.
+ *
+ * Rows of a that lie a multiple of 2 KiB apart share few places of the first-level cache, where
+ * they would displace each other and the panel. A block of those is copied, so that they follow
+ * each other.
  */
 #include "common/device/cpu/kernels.h"
 
@@ -16,9 +20,11 @@ enum {
     VECTORS = 3, // of a panel
     PANEL = VECTORS * WIDE,
     ROWS = 8,
-    STEP = 8,     // rows of a transposed a that are packed side by side
-    TURNED = 256, // columns of a transposed a in a block
-    BLOCK = 512,  // rows of any other a
+    STEP = 8,      // rows of a transposed a that are packed side by side
+    TURNED = 256,  // columns of a transposed a in a block
+    BLOCK = 512,   // rows of any other a
+    SHARING = 512, // rows so many elements apart share places of the cache
+    MANY = 4,      // panels: what meets more of them is worth a copy
 };
 
 bool product_runs_here(void) {
@@ -101,6 +107,13 @@ TARGET static void pack_a(const CpuMatrix *a, Range at, Range rows, float *to) {
     }
 }
 
+// Rows of any other a go to [rows, at].
+TARGET static void copy_a(const CpuMatrix *a, Range at, Range rows, float *to) {
+    const size_t count = at.end - at.begin;
+    for (size_t i = rows.begin; i < rows.end; i++, to += count)
+        memcpy(to, a->data + i * a->stride + at.begin, count * sizeof *to);
+}
+
 // ---- tiles --------------------------------------------------------------------------------------
 
 // A part of the panel that is packed next: rows of b's memory, and the column that they begin at.
@@ -118,7 +131,7 @@ typedef struct Tile {
     const float *bias;
     float *c;
     size_t c_stride, rows, columns, k;
-    bool accumulate;
+    bool accumulate, packed; // packed: the next tile of a follows this one
     Ahead ahead;
 } Tile;
 
@@ -147,7 +160,7 @@ ALWAYS_INLINE void prefetch(const Tile *t, size_t vectors, size_t p) {
     const size_t row = p / WIDE;
     for (size_t v = 0; v < vectors && row < ROWS; v++)
         __builtin_prefetch(t->c + (ROWS + row) * t->c_stride + v * WIDE, 1);
-    for (size_t i = 0; i < ROWS && t->step == 1; i++)
+    for (size_t i = 0; i < ROWS && t->step == 1 && !t->packed; i++)
         __builtin_prefetch(t->a + (ROWS + i) * t->row + p);
     for (size_t i = 0; i < next->rows && next->transpose; i++)
         __builtin_prefetch(next->b + i * next->stride + p, 0, 2);
@@ -233,32 +246,47 @@ ALWAYS_INLINE Ahead part_ahead(const CpuMatrix *b, Panel panel, size_t i, size_t
                    b->transpose};
 }
 
-// One chain of each element of a block of rows, over `at` of k. A transposed a is packed if it
-// meets several panels.
-TARGET static void multiply_block(const CpuProduct *of, Range at, Range rows) {
-    float turned[TURNED * PRODUCT_CHAIN],
-        packed[PRODUCT_CHAIN * PANEL] __attribute__((aligned(64)));
+// Sets the tile's a to the block's first rows, and returns how far its next tiles are apart. A
+// transposed a is packed into `to` if it meets several panels.
+TARGET static size_t begin_a(const CpuProduct *of, Range at, Range rows, float *to, Tile *t) {
     const CpuMatrix *a = &of->a;
-    const bool packs = a->transpose && of->n > PANEL;
+    const size_t panels = (of->n + PANEL - 1) / PANEL;
+    t->row = a->transpose ? 1 : a->stride;
+    t->step = a->transpose ? a->stride : 1;
+    t->a = a->data + rows.begin * t->row + at.begin * t->step;
+    if (a->transpose && panels > 1) {
+        pack_a(a, at, rows, to);
+        t->step = ROWS;
+        t->packed = true;
+    } else if (!a->transpose && panels > MANY && a->stride % SHARING == 0) {
+        copy_a(a, at, rows, to);
+        t->row = t->k;
+        t->packed = true;
+    }
+    if (t->packed) t->a = to;
+    return ROWS * (t->packed ? t->k : t->row);
+}
+
+// One chain of each element of a block of rows, over `at` of k.
+TARGET static void multiply_block(const CpuProduct *of, Range at, Range rows) {
+    float packed_a[BLOCK * PRODUCT_CHAIN],
+        packed_b[PRODUCT_CHAIN * PANEL] __attribute__((aligned(64)));
     const size_t tiles = (rows.end - rows.begin + ROWS - 1) / ROWS;
-    Tile t = {.row = a->transpose ? 1 : a->stride,
-              .step = packs          ? ROWS
-                      : a->transpose ? a->stride
-                                     : 1,
-              .b = packed,
+    Tile t = {.b = packed_b,
               .c_stride = of->c_stride,
               .k = at.end - at.begin,
               .accumulate = of->accumulate || at.begin > 0};
-    if (packs) pack_a(a, at, rows, turned);
+    const size_t apart = begin_a(of, at, rows, packed_a, &t);
+    const float *a = t.a;
     for (size_t j = 0; j < of->n; j += PANEL) {
         const Panel panel = {at, columns_from(j, of->n)}, next = panel_after(of, panel);
         t.columns = panel.columns.end - j;
         t.bias = of->bias && at.begin == 0 ? of->bias + j : NULL;
         const size_t vectors = (t.columns + WIDE - 1) / WIDE;
-        pack_b(&of->b, panel, vectors * WIDE, packed);
+        pack_b(&of->b, panel, vectors * WIDE, packed_b);
         for (size_t i = 0; i < tiles; i++) {
             const size_t r = rows.begin + i * ROWS;
-            t.a = packs ? turned + i * ROWS * t.k : a->data + r * t.row + at.begin * t.step;
+            t.a = a + i * apart;
             t.c = of->c + r * of->c_stride + j;
             t.rows = rows.end - r < ROWS ? rows.end - r : ROWS;
             t.ahead = part_ahead(&of->b, next, i, tiles);
