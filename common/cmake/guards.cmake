@@ -1,6 +1,7 @@
 # Writes FILE, the library's outermost layer, from HEADERS (paths below SOURCE, one space between them): for each public
 # function a wrapper that checks its pointer arguments and then calls the function. A NULL that the header does not allow
-# ends the program with a line that names the function and the argument. A NULL err is replaced by an Error of the wrapper.
+# ends the program with a line that names the function and the argument, and so does a device, a tape, a module, an optimizer or
+# a loader that is closed (common/base/object.h). A NULL err is replaced by an Error of the wrapper.
 # Inside the library the functions are called NAME_inside (SYMBOLS, for objcopy), so that only calls from outside are checked.
 #
 # NULLABLE: the arguments that may be NULL (may_be_null.txt). Functions with an __attribute__ check for themselves.
@@ -30,6 +31,7 @@ foreach(header IN LISTS headers)
     string(REGEX REPLACE ", *" ";" list "${list}")
     set(arguments "")
     set(checks "")
+    set(open_checks "")
     foreach(parameter IN LISTS list)
       string(REGEX MATCH "([a-zA-Z0-9_]+)(\\[[^]]*\\])*$" last "${parameter}")
       set(argument "${CMAKE_MATCH_1}")
@@ -44,6 +46,9 @@ foreach(header IN LISTS headers)
           string(APPEND allowed "// ${name}.${argument} may be NULL\n")
         endif()
       endforeach()
+      if(parameter MATCHES "^(const )?(Device|Tape|Module|Optimizer|Loader) \\*[a-z_]+$" AND NOT name MATCHES "_close$")
+        string(APPEND open_checks "    if (${argument} && !object_is_open(${argument})) closed_argument(\"${name}\", \"${argument}\")@\n")
+      endif()
       if(NOT parameter MATCHES "[*[]" OR may_be_null)
         continue()
       elseif(parameter STREQUAL "Error *err")
@@ -52,6 +57,7 @@ foreach(header IN LISTS headers)
         string(APPEND checks "    if (!${argument}) null_argument(\"${name}\", \"${argument}\")@\n")
       endif()
     endforeach()
+    string(APPEND checks "${open_checks}")
     if(checks STREQUAL "")
       continue()
     endif()
@@ -67,9 +73,15 @@ foreach(header IN LISTS headers)
 endforeach()
 string(REPLACE "@" ";" guards "${guards}")
 file(WRITE ${FILE} "// Written by common/cmake/guards.cmake.\n#include <ddpc/ddpc.h>
+_Bool object_is_open(const void *object);
 
 static _Noreturn void null_argument(const char *function, const char *argument) {
     fprintf(stderr, \"%s: CHECK(%s) failed: the argument %s is NULL\\n\", function, argument, argument);
+    abort();
+}
+
+static _Noreturn void closed_argument(const char *function, const char *argument) {
+    fprintf(stderr, \"%s: CHECK(open) failed: the argument %s is closed already\\n\", function, argument);
     abort();
 }
 

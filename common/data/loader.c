@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "common/base/memory.h"
+#include "common/base/object.h"
 
 struct Loader {
     const Dataset *set;
@@ -97,7 +98,7 @@ Loader *loader_create(const Dataset *set, Sampler *sampler, const Augment *augme
                       Device *device) {
     CHECK(depth <= LOADER_MAX_DEPTH, "loader_create: depth %zu", depth);
     CHECK(set->bytes || set->floats || set->tokens, "loader_create: the data set has no samples");
-    Loader *loader = memory_zalloc(sizeof *loader);
+    Loader *loader = object_open("loader", sizeof *loader);
     loader->set = set;
     loader->device = device;
     loader->sampler = sampler;
@@ -126,6 +127,7 @@ Loader *loader_create(const Dataset *set, Sampler *sampler, const Augment *augme
 
 void loader_close(Loader *loader) {
     if (!loader) return;
+    object_check_open(loader, "loader_close");
     if (loader->depth > 0) {
         pthread_mutex_lock(&loader->lock);
         loader->closing = true;
@@ -143,7 +145,7 @@ void loader_close(Loader *loader) {
         device_host_free(loader->device, loader->ring[i].targets);
     }
     free(loader->ring);
-    free(loader);
+    object_close(loader);
 }
 
 size_t loader_capacity(const Loader *loader) {

@@ -10,6 +10,7 @@
 
 #include "common/base/format.h"
 #include "common/base/memory.h"
+#include "common/base/object.h"
 #include "common/data/randperm.h"
 
 int sampler_begin(Sampler *wanted, size_t samples, size_t global_batch, int world, int rank,
@@ -39,7 +40,7 @@ int sampler_begin(Sampler *wanted, size_t samples, size_t global_batch, int worl
 }
 
 Sampler *sampler_create(const Sampler *wanted) {
-    Sampler *sampler = memory_zalloc(sizeof *sampler);
+    Sampler *sampler = object_open("sampler", sizeof *sampler);
     *sampler = *wanted;
     size_t room = wanted->samples + (size_t)wanted->world;
     sampler->indices = memory_zalloc(room * sizeof *sampler->indices);
@@ -51,10 +52,11 @@ Sampler *sampler_create(const Sampler *wanted) {
 
 void sampler_close(Sampler *sampler) {
     if (!sampler) return;
+    object_check_open(sampler, "sampler_close");
     free(sampler->indices);
     free(sampler->start);
     free(sampler->global);
-    free(sampler);
+    object_close(sampler);
 }
 
 int sampler_drop_incomplete(Sampler *sampler, Error *err) {

@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/format.h"
 #include "common/base/memory.h"
+#include "common/base/object.h"
 #include "common/device/device_backend.h"
 #include "common/device/link.h"
 #include "common/device/worker.h"
@@ -36,25 +37,26 @@ Device *device_open(const char *name, Error *err) {
         error_prefix(err, "device %s", name);
         return NULL;
     }
-    Device *device = memory_zalloc(sizeof *device);
+    Device *device = object_open("device", sizeof *device);
     snprintf(device->name, sizeof device->name, "%s:%d", kind, index);
     device->index = index;
     device->kernels = backend->kernels;
     device->backend = backend;
     if (!backend->open || backend->open(device, err) == 0) return device;
-    free(device);
+    object_close(device);
     return NULL;
 }
 
 void device_close(Device *device) {
     if (!device) return;
+    object_check_open(device, "device_close");
     worker_close(device);
     CHECK(device->bytes == 0, "%s closes with %zu bytes still allocated", device->name,
           device->bytes);
     for (int i = 0; i < 2; i++) device_event_close(device->added[i]);
     if (device->backend->close) device->backend->close(device);
     link_close(device->link);
-    free(device);
+    object_close(device);
 }
 
 int device_available(const char *kind) {

@@ -4,9 +4,10 @@
 #include <string.h>
 
 #include "common/base/memory.h"
+#include "common/base/object.h"
 
 Module *module_create(const char *type, Tensor *(*forward)(Module *, Tape *, Tensor *)) {
-    Module *module = memory_zalloc(sizeof *module);
+    Module *module = object_open("module", sizeof *module);
     module->type = type;
     module->forward = forward;
     return module;
@@ -20,6 +21,7 @@ static void free_tensor(ModuleTensor *entry) {
 
 void module_close(Module *module) {
     if (!module) return;
+    object_check_open(module, "module_close");
     CHECK(!module->owned, "module_close: %s \"%s\" is a child: close its parent or wrapper",
           module->type, module->name);
     if (module->destroy) module->destroy(module);
@@ -30,7 +32,7 @@ void module_close(Module *module) {
     for (int i = 0; i < module->parameter_count; i++) free_tensor(&module->parameters[i]);
     for (int i = 0; i < module->buffer_count; i++) free_tensor(&module->buffers[i]);
     free(module->children);
-    free(module);
+    object_close(module);
 }
 
 static void set_name(char *field, const char *name) {
@@ -273,7 +275,7 @@ static void copy_parameter(ModuleTensor *copy, const ModuleTensor *entry, Device
 
 static Module *copy_tree(const Module *module, Device *device, CopyMap *map) {
     CHECK(!module->state, "a %s has state and cannot be replicated", module->type);
-    Module *replica = memory_zalloc(sizeof *replica);
+    Module *replica = object_open("module", sizeof *replica);
     *replica = *module;
     replica->destroy = NULL;
     replica->owned = false;

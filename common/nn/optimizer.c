@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/memory.h"
+#include "common/base/object.h"
 #include "common/nn/half_copy.h"
 
 enum { STATES = 2 };
@@ -29,7 +30,10 @@ static void check_index(const Optimizer *optimizer, size_t i) {
 
 static Tensor *parameter_of(const Optimizer *optimizer, size_t i) {
     check_index(optimizer, i);
-    return optimizer->parameters.items[i].tensor;
+    Tensor *parameter = optimizer->parameters.items[i].tensor;
+    CHECK(parameter->device, "%s is gone: the optimizer's module was closed before it",
+          optimizer->parameters.items[i].name);
+    return parameter;
 }
 
 OptimizerPart optimizer_part(const Optimizer *optimizer, size_t i) {
@@ -126,7 +130,7 @@ Optimizer *optimizer_create(Module *module, const OptimizerConfig *config) {
     CHECK(config->beta2 >= 0 && config->beta2 < 1, "Invalid beta parameter at index 1: %g",
           config->beta2);
     CHECK(config->eps >= 0, "Invalid epsilon value: %g", config->eps);
-    Optimizer *optimizer = memory_zalloc(sizeof *optimizer);
+    Optimizer *optimizer = object_open("optimizer", sizeof *optimizer);
     optimizer->config = *config;
     optimizer->parameters = module_tensors(module, MODULE_PARAMETERS);
     size_t count = optimizer->parameters.count;
@@ -152,6 +156,7 @@ Optimizer *optimizer_create(Module *module, const OptimizerConfig *config) {
 
 void optimizer_close(Optimizer *optimizer) {
     if (!optimizer) return;
+    object_check_open(optimizer, "optimizer_close");
     close_halves(optimizer);
     for (int s = 0; s < STATES; s++) {
         for (size_t i = 0; i < optimizer->parameters.count; i++) {
@@ -167,7 +172,7 @@ void optimizer_close(Optimizer *optimizer) {
     free(optimizer->steps);
     free(optimizer->counts);
     named_tensors_free(&optimizer->parameters);
-    free(optimizer);
+    object_close(optimizer);
 }
 
 // ---- the scalars of a step ----------------------------------------------------------------------

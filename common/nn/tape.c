@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/base/memory.h"
+#include "common/base/object.h"
 #include "common/base/profile.h"
 
 typedef struct GradBuffer {
@@ -19,7 +20,7 @@ typedef struct GradBuffer {
 } GradBuffer;
 
 Tape *tape_create(Device *device, Profile *profile) {
-    Tape *tape = memory_zalloc(sizeof *tape);
+    Tape *tape = object_open("tape", sizeof *tape);
     tape->device = device;
     tape->arena = arena_create(device);
     tape->notes = arena_create(NULL);
@@ -31,6 +32,7 @@ Tape *tape_create(Device *device, Profile *profile) {
 
 void tape_close(Tape *tape) {
     if (!tape) return;
+    object_check_open(tape, "tape_close");
     for (size_t i = 0; i < tape->fork_count; i++) tape_close(tape->forks[i]);
     arena_close(&tape->arena);
     arena_close(&tape->notes);
@@ -39,7 +41,7 @@ void tape_close(Tape *tape) {
     free(tape->forks);
     free(tape->buffers);
     free(tape->nodes);
-    free(tape);
+    object_close(tape);
 }
 
 void tape_reset(Tape *tape) {
@@ -64,6 +66,7 @@ Tape *tape_fork(Tape *tape, Device *device) {
         tape_close(*fork);
         *fork = tape_create(device, NULL);
     }
+    (*fork)->forked = true;
     (*fork)->recording = tape->recording;
     (*fork)->training = tape->training;
     (*fork)->precision = tape->precision;
@@ -142,9 +145,25 @@ bool tape_check_devices(Tape *tape, const char *op, Tensor *const *tensors, size
     return true;
 }
 
+static bool check_tapes(Tape *tape, const char *op, Tensor *const *inputs, size_t count) {
+    const bool needed = tape->recording && !tape->forked;
+    for (size_t i = 0; needed && i < count; i++) {
+        const Tensor *x = inputs[i];
+        if (!wants_grad(x) || !x->base || arena_holds(&tape->notes, x)) continue;
+        tape_fail(tape, op,
+                  "input %zu, %s, is an activation of another tape, to which backward would not "
+                  "return: record both on one tape",
+                  i, tensor_describe(x).text);
+        return false;
+    }
+    return true;
+}
+
 TapeNode *tape_record(Tape *tape, const char *op, void (*backward)(Tape *, TapeNode *),
                       Tensor *output, size_t input_count, Tensor *const *inputs, void *saved) {
-    if (!tape_check_devices(tape, op, inputs, input_count)) return NULL;
+    if (!tape_check_devices(tape, op, inputs, input_count) ||
+        !check_tapes(tape, op, inputs, input_count))
+        return NULL;
     return tape_record_across(tape, op, backward, output, input_count, inputs, saved);
 }
 

@@ -85,6 +85,7 @@ struct Tape {
     // reset with it.
     Tape **forks;
     size_t fork_count, forks_in_use;
+    bool forked; // by tape_fork: its inputs may be activations of the tape that it is of
 };
 
 Tape *tape_create(Device *device, Profile *profile);
@@ -117,8 +118,9 @@ void *tape_scratch(Tape *tape, size_t bytes);
 
 // Records that output was computed from the inputs, and returns the node. If the tape is not
 // recording or no input requires a gradient, it records nothing, output requires no gradient, and
-// NULL is returned. Fails if an input is on another device or no longer has its values
-// (tape_check_values). tape_record_across: the inputs may be on any device.
+// NULL is returned. Fails if an input is on another device, no longer has its values
+// (tape_check_values), or is an activation of another tape, whose backward this one's would not
+// run. tape_record_across: the inputs may be on any device and tape.
 TapeNode *tape_record(Tape *tape, const char *op, void (*backward)(Tape *, TapeNode *),
                       Tensor *output, size_t input_count, Tensor *const *inputs, void *saved);
 TapeNode *tape_record_across(Tape *tape, const char *op, void (*backward)(Tape *, TapeNode *),

@@ -263,6 +263,27 @@ static void forward_after_close(void) {
     after(module_forward(wrapper, training(), picture()));
 }
 
+static void unwrap_twice(void) {
+    Module *wrapper = ddp_of_one();
+    (void)ddp_unwrap(wrapper);
+    (void)ddp_unwrap(wrapper);
+}
+
+// `module`'s optimizer, after the module was closed.
+static Optimizer *outlives(Module *module) {
+    Optimizer *sgd = optimizer_create(module, &(OptimizerConfig){.kind = OPTIMIZER_SGD});
+    module_close(module);
+    return sgd;
+}
+
+// A loss on another tape, of an activation of the first one.
+static void backward_across(void) {
+    Tape *other = tape_create(device(), NULL);
+    Tensor *x = tape_input(other, DTYPE_F32, 2, (size_t[]){2, 2}, dummy);
+    Tensor *y = module_forward(layer_linear(device(), 2, 2), other, x);
+    backward_of(op_mean(training(), y));
+}
+
 static void set_static_graph_late(void) {
     Module *wrapper = ddp_of_one();
     (void)module_forward(wrapper, training(),
@@ -430,7 +451,31 @@ static void without_error(void) {
     CALL(105, "Linear \"\" is a child: close its parent", close_wrapped())                         \
     CALL(106, "the child of another module already", add_to_two())                                 \
     CALL(107, "the child of another module already", add_to_itself())                              \
-    CALL(108, "the group is closed: a call after pg_close", forward_after_close())
+    CALL(108, "the group is closed: a call after pg_close", forward_after_close())                 \
+    CALL(109, "tape_close: the tape is closed already", Tape *tape = tape_create(device(), NULL);  \
+         tape_close(tape), tape_close(tape))                                                       \
+    CALL(110, "device_close: the device is closed already", Device *cpu = device();                \
+         device_close(cpu), device_close(cpu))                                                     \
+    CALL(111, "module_close: the module is closed already", Module *wrapper = ddp_of_one();        \
+         module_close(wrapper), module_close(wrapper))                                             \
+    CALL(112, "optimizer_close: the optimizer is closed already", Optimizer *sgd = sgd_of_two();   \
+         optimizer_close(sgd), optimizer_close(sgd))                                               \
+    CALL(113, "ddp_unwrap: CHECK(open) failed: the argument wrapper is closed", unwrap_twice())    \
+    CALL(114, "weight is gone: the optimizer's module was closed before it",                       \
+         optimizer_step(outlives(layer_linear(device(), 2, 2)), 0.1))                              \
+    CALL(115, "weight is gone: the optimizer's module was closed before it",                       \
+         optimizer_close(outlives(layer_linear(device(), 2, 2))))                                  \
+    CALL(116, "weight is gone: the optimizer's module was closed before it",                       \
+         optimizer_step(outlives(ddp_of_one()), 0.1))                                              \
+    CALL(117, "is an activation of another tape", backward_across())                               \
+    CALL(118, "sampler_close: the sampler is closed already", Sampler *rows = dummy_sampler();     \
+         sampler_close(rows), sampler_close(rows))                                                 \
+    CALL(119, "loader_close: the loader is closed already",                                        \
+         Loader *loader = loader_create(&(Dataset){.floats = (float *)dummy, .count = 10},         \
+                                        dummy_sampler(), NULL, 0, device());                       \
+         loader_close(loader), loader_close(loader))                                               \
+    CALL(120, "the argument device is closed", Device *cpu = device();                             \
+         device_close(cpu), (void)layer_linear(cpu, 2, 2))
 
 #define DEFINE(number, word, ...)     \
     static void call_##number(void) { \

@@ -13,6 +13,7 @@
 #define TESTS_RIGS_LATE_DEVICE_H
 
 #include "common/base/memory.h"
+#include "common/base/object.h"
 #include "common/device/device_backend.h"
 #include "tests/rigs/check.h"
 
@@ -196,7 +197,7 @@ static inline Device *late_open(LateCopies copies) {
                                     .copy_ahead = late_copy_ahead,
                                     .upload = late_upload,
                                     .download = late_download};
-    Device *device = memory_zalloc(sizeof *device);
+    Device *device = object_open("device", sizeof *device);
     snprintf(device->name, sizeof device->name, "late:0");
     device->backend = &late->backend;
     device->kernels = &late->kernels;
