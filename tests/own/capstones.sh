@@ -22,7 +22,7 @@ grep -q ', hint 1 of ' out.txt || fail "no hint: $(cat out.txt)"
 
 every=8 # of the wrong versions that quick judges
 case $name in
-own-ddp) right='ddp_overlap.c ddp_in_place.c ddp_frontier.c' solution=ddp_overlap.c ;;
+own-ddp) right='ddp_overlap.c ddp_in_place.c ddp_frontier.c' solution=ddp_overlap.c every=9 ;;
 own-fsdp) right='fsdp_tensors.c fsdp_flat.c fsdp_direct.c' solution=fsdp_tensors.c every=20 ;;
 own-dp) right='dp_one_node.c dp_packed.c dp_kept.c' solution=dp_one_node.c ;;
 own-all-reduce) right='sum_ring.c sum_direct.c sum_halving.c' solution=sum_ring.c ;;

@@ -32,7 +32,8 @@ typedef struct Rig {
     Tape *tape;
     bool frozen, tied, unused, turned; // the model's kind; turned: by an odd rank, another order
     ReduceOp op;
-    int parts; // backwards of a step
+    int parts;           // backwards of a step
+    uint64_t reductions; // collectives of the last step's backward and finish_backward
 } Rig;
 
 static bool on_root; // this is rank 0
@@ -57,12 +58,14 @@ static void must(const char *function, int status, const Error *err) {
 
 // ---- the model ----------------------------------------------------------------------------------
 
-// Two branches, added; a turned model runs the second first. The buffer counts, by other numbers on
-// each rank.
+// Two branches, added; a turned model runs the second first. The buffers, floats and an integer,
+// count, by other numbers on each rank.
 static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
     const bool turned = self->config[0] != 0;
     float *seen = self->buffers[0].tensor.data;
     for (int i = 0; i < WIDTH && tape->training; i++) seen[i] += (float)self->config[1];
+    int64_t *calls = self->buffers[1].tensor.data;
+    if (tape->training) *calls += (int64_t)self->config[1];
     Tensor *y = module_forward(module_child(self, "a"), tape, x);
     Tensor *left = turned ? NULL : module_forward(module_child(self, "b"), tape, y);
     Tensor *right = module_forward(module_child(self, "c"), tape, y);
@@ -76,6 +79,7 @@ static Module *build(const Rig *rig) {
     model->config[0] = rig->turned && rig->rank % 2 == 1;
     model->config[1] = (size_t)rig->rank + 1;
     module_add_buffer(model, rig->device, "seen", DTYPE_F32, 1, (size_t[]){WIDTH});
+    module_add_buffer(model, rig->device, "calls", DTYPE_I64, 0, NULL);
     for (int i = 0; i < 4; i++)
         module_add(model, names[i], layer_linear_relu(rig->device, WIDTH, WIDTH));
     if (rig->unused) module_add(model, "never_used", layer_linear(rig->device, 7, 3));
@@ -95,10 +99,18 @@ static float number_of(int rank, size_t tensor, size_t i) {
 static void fill(const Rig *rig, int rank, const NamedTensors *tensors) {
     (void)rig;
     for (size_t t = 0; t < tensors->count; t++) {
-        float *values = tensors->items[t].tensor->data;
-        for (size_t i = 0; i < tensor_count(tensors->items[t].tensor); i++)
-            values[i] = number_of(rank, t, i);
+        const Tensor *tensor = tensors->items[t].tensor;
+        for (size_t i = 0; i < tensor_count(tensor); i++)
+            if (tensor->dtype == DTYPE_I64)
+                ((int64_t *)tensor->data)[i] = 100 * ((int64_t)rank + 1);
+            else
+                tensor_f32(tensor)[i] = number_of(rank, t, i);
     }
+}
+
+static double first_of(const Tensor *tensor, const void *values) {
+    return tensor->dtype == DTYPE_I64 ? (double)*(const int64_t *)values
+                                      : (double)*(const float *)values;
 }
 
 // ---- open and close -----------------------------------------------------------------------------
@@ -106,10 +118,10 @@ static void fill(const Rig *rig, int rank, const NamedTensors *tensors) {
 static void check_state(const Rig *rig, const char *after, int which) {
     for (size_t t = 0; t < rig->tensors.count; t++) {
         const Tensor *tensor = rig->tensors.items[t].tensor;
-        const bool buffer = strcmp(rig->tensors.items[t].name, "seen") == 0;
-        const float *values = tensor->data, *root = rig->twins.items[t].tensor->data;
+        const void *root = rig->twins.items[t].tensor->data;
+        const bool buffer = !strchr(rig->tensors.items[t].name, '.');
         if (!(which & (buffer ? MODULE_BUFFERS : MODULE_PARAMETERS))) continue;
-        if (memcmp(values, root, tensor_bytes(tensor)) == 0) continue;
+        if (memcmp(tensor->data, root, tensor_bytes(tensor)) == 0) continue;
         miss(
             "After %s, rank %d's %s%s begins with %g, and rank 0's with %g: every rank starts from "
             "rank 0's parameters and buffers.",
@@ -117,7 +129,7 @@ static void check_state(const Rig *rig, const char *after, int which) {
             buffer                   ? " (a buffer)"
             : !tensor->requires_grad ? " (frozen, but a parameter)"
                                      : "",
-            (double)values[0], (double)root[0]);
+            first_of(tensor, tensor->data), first_of(tensor, root));
     }
 }
 
@@ -208,6 +220,10 @@ static void check_gradients(const Rig *rig, int step) {
         const Tensor *tensor = rig->tensors.items[t].tensor, *twin = rig->twins.items[t].tensor;
         const char *name = rig->tensors.items[t].name;
         const size_t count = tensor_count(tensor);
+        if (tensor->requires_grad != twin->requires_grad)
+            miss("In step %d, requires_grad of %s is %d, and was %d: which parameters are trained "
+                 "is the trainer's choice.",
+                 step, name, tensor->requires_grad, twin->requires_grad);
         if (!twin->requires_grad || !twin->has_grad) continue;
         float *all = memory_zalloc((size_t)rig->size * count * sizeof *all);
         must_do(pg_run(rig->apart, pg_all_gather(twin->grad, all, count, PG_F32), &err), &err);
@@ -245,17 +261,38 @@ static void rig_step(Rig *rig, int step, int parts) {
     for (int part = 0; part < parts; part++) {
         const bool reduces = part == parts - 1;
         must("before_forward", rig->file->before_forward(rig->self, reduces, &err), &err);
+        rig->reductions = pg_sequence(rig->group);
         must("backward", backward(rig, rig->model, step * 10 + part, &err), &err);
         must_do(backward(rig, rig->twin, step * 10 + part, &err), &err);
         if (!reduces) check_held(rig, part);
     }
     must("finish_backward", rig->file->finish_backward(rig->self, &err), &err);
+    rig->reductions = pg_sequence(rig->group) - rig->reductions;
     check_gradients(rig, step);
+}
+
+// A bucket is full as soon as it has bucket_bytes, so it exceeds them by less than its last
+// gradient. (Sends and receives are not counted: a file that uses nothing else has no reductions.)
+static void check_buckets(const Rig *rig, size_t bucket_bytes) {
+    size_t total = 0, largest = 0;
+    for (size_t t = 0; t < rig->tensors.count; t++) {
+        const Tensor *tensor = rig->tensors.items[t].tensor;
+        if (!tensor->requires_grad) continue;
+        total += tensor_bytes(tensor);
+        if (tensor_bytes(tensor) > largest) largest = tensor_bytes(tensor);
+    }
+    const size_t most = bucket_bytes ? bucket_bytes + largest - sizeof(float) : largest;
+    const size_t least = (total + most - 1) / most;
+    if (rig->reductions == 0 || rig->reductions >= least) return;
+    miss("With bucket_bytes %zu, %zu bytes of gradients travelled in %d collectives, and need at "
+         "least %zu: a bucket takes gradients until it has at least bucket_bytes.",
+         bucket_bytes, total, (int)rig->reductions, least);
 }
 
 static void run_steps(Rig *rig, size_t bucket_bytes, int parts) {
     rig_open(rig, bucket_bytes);
     for (int step = 0; step < STEPS; step++) rig_step(rig, step, parts);
+    check_buckets(rig, bucket_bytes);
     rig_close(rig);
 }
 
@@ -310,36 +347,60 @@ static void check_unused(Rig *rig) {
     if (!strstr(err.message, "never_used"))
         miss("finish_backward's error does not name never_used.weight, which got no gradient: %s",
              err.message[0] ? err.message : "it is empty");
+    rig_close(rig);
 }
 
-// What rank 0's `seen` is now: the mean of the ranks', or another rank's, is as equal.
-static void take_seen(const Rig *rig, float *root) {
+typedef struct Buffers {
+    float seen[WIDTH];
+    int64_t calls;
+} Buffers;
+
+// What rank 0's buffers are now: the mean of the ranks', or another rank's, is as equal.
+static Buffers take_buffers(const Rig *rig) {
     Error err = {0};
-    memcpy(root, rig->model->buffers[0].tensor.data, WIDTH * sizeof *root);
-    must_do(pg_run(rig->apart, pg_broadcast(root, WIDTH, PG_F32, 0), &err), &err);
+    Buffers root = {.calls = *(int64_t *)rig->model->buffers[1].tensor.data};
+    memcpy(root.seen, rig->model->buffers[0].tensor.data, sizeof root.seen);
+    must_do(pg_run(rig->apart, pg_broadcast(&root, sizeof root, PG_U8, 0), &err), &err);
+    return root;
+}
+
+// when: "In step 1, after before_forward".
+static void compare_buffers(const Rig *rig, const Buffers *root, const char *when) {
+    const void *wanted[] = {root->seen, &root->calls};
+    for (int i = 0; i < 2; i++) {
+        const ModuleTensor *buffer = &rig->model->buffers[i];
+        const Tensor *tensor = &buffer->tensor;
+        if (memcmp(wanted[i], tensor->data, tensor_bytes(tensor)) == 0) continue;
+        miss("%s, the buffer `%s` (%s) is %g on rank %d, and was %g on rank 0 before: rank 0's "
+             "buffers, of each type, go to all.",
+             when, buffer->name, dtype_name(tensor->dtype), first_of(tensor, tensor->data),
+             rig->rank, first_of(tensor, wanted[i]));
+    }
 }
 
 // Buffers are rank 0's in each forward after a reduced backward, and after sync_buffers.
 static void check_buffers(Rig *rig) {
     Error err = {0};
-    float root[WIDTH];
     rig_open(rig, 1 << 20);
-    const float *seen = rig->model->buffers[0].tensor.data;
+    float *weight = module_parameter(module_child(rig->model, "a"), 0)->data;
     for (int step = 0; step < STEPS; step++) {
-        take_seen(rig, root);
+        char when[64];
+        snprintf(when, sizeof when, "In step %d, after before_forward", step);
+        const Buffers root = take_buffers(rig);
+        *weight += (float)rig->rank;
+        const float mine = *weight;
         must("before_forward", rig->file->before_forward(rig->self, true, &err), &err);
-        if (memcmp(root, seen, sizeof root) != 0)
-            miss("In step %d, the buffer `seen` is %g on rank %d after before_forward, and was %g "
-                 "on rank 0 before: it sends rank 0's buffers to all.",
-                 step, (double)seen[0], rig->rank, (double)root[0]);
+        compare_buffers(rig, &root, when);
+        if (*weight != mine)
+            miss("%s, rank %d's a.weight is no longer its own: parameters travel once, in open. "
+                 "Equal gradients keep them equal, and each step would send as many bytes again.",
+                 when, rig->rank);
         must("backward", backward(rig, rig->model, step, &err), &err);
         must("finish_backward", rig->file->finish_backward(rig->self, &err), &err);
     }
-    take_seen(rig, root);
+    const Buffers root = take_buffers(rig);
     must("sync_buffers", rig->file->sync_buffers(rig->self, &err), &err);
-    if (memcmp(root, seen, sizeof root) != 0)
-        miss("After sync_buffers, the buffer `seen` is %g on rank %d, and was %g on rank 0 before.",
-             (double)seen[0], rig->rank, (double)root[0]);
+    compare_buffers(rig, &root, "After sync_buffers");
     rig_close(rig);
 }
 
@@ -390,6 +451,7 @@ static void check_lost(Rig *rig) {
              "or pg_work_wait has filled.",
              err.message);
     (void)pg_run(rig->apart, pg_barrier(), &(Error){0});
+    rig_close(rig);
 }
 
 static const struct {
