@@ -110,6 +110,14 @@ static void receive_while_another_fails(GradeRank *me) {
     if (me->rank == 1) error_set(&me->err, STATUS_FAILED, "nothing came");
 }
 
+// Both fail, and neither in a receive.
+static void disagree(GradeRank *me) {
+    int64_t value = 0;
+    (void)watched_pg_run(
+        me->group, me->rank == 0 ? pg_barrier() : pg_broadcast(&value, 1, PG_I64, 0), &me->err);
+    if (me->err.status == STATUS_OK) error_set(&me->err, STATUS_FAILED, "nothing came");
+}
+
 static void receive_first(GradeRank *me) {
     int64_t value = 0;
     const int other = 1 - me->rank;
@@ -260,6 +268,7 @@ static void ranks_are_judged_by_what_they_did(void **state) {
         {misalign_what_is_received, "its type has"},
         {ask_for_no_rank, "No group runs this call: rank 0 of 2: broadcast("},
         {ask_twice, "No group runs this call: rank 0 of 2: broadcast("},
+        {disagree, "Not all ranks took part in the same collectives"},
         {receive_alone, "Not all ranks took part in the same collectives"},
         {receive_while_another_fails, "Not all ranks took part in the same collectives"},
         {receive_first, "2 ranks wait in a receive, and none of them sends"},

@@ -34,6 +34,7 @@ static struct Told {
     size_t calls, leaking, leaked; // the calls before `leaking` leave `leaked` blocks each
     size_t fence, fences;          // the fence that is written behind; at fences: none
     size_t output;                 // bytes
+    int ranks;                     // that start before
     struct rlimit given;           // of descriptors, before
     SyncWord processes[2];
     size_t read; // of fences
@@ -217,13 +218,50 @@ static char *text_of(size_t bytes) {
     return text;
 }
 
-// Half of the bytes at once to standard output, the rest to standard error.
+static void do_nothing_as_rank(GradeRank *me) {
+    (void)me;
+}
+
+// Half of the bytes at once to standard output, the rest to standard error. The word before them is
+// in stdio's buffer while ranks start.
 static void be_loud(Grade *grade) {
+    if (told->ranks) printf("once");
+    if (told->ranks) grade_ranks(grade, told->ranks, do_nothing_as_rank, told);
+    fflush(NULL);
     char *text = text_of(told->output);
     const size_t half = told->output / 2, rest = told->output - half;
     GRADE_EXPECT(grade, write(STDOUT_FILENO, text, half) == (ssize_t)half, "not all was taken");
     GRADE_EXPECT(grade, write(STDERR_FILENO, text + half, rest) == (ssize_t)rest, "nor of this");
     free(text);
+}
+
+// What be_loud says to whoever runs the grader, in text[most].
+static size_t hear(char *text, size_t most) {
+    FILE *file = tmpfile();
+    int status = 0;
+    assert_non_null(file);
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(fileno(file), STDERR_FILENO);
+        _exit(outcome_of(be_loud).result);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, RESULT_PASS);
+    rewind(file);
+    const size_t got = fread(text, 1, most, file);
+    fclose(file);
+    return got;
+}
+
+static void output_is_said_once(void **state) {
+    (void)state;
+    char text[100] = "";
+    told->output = 0;
+    told->ranks = 3;
+    hear(text, sizeof text - 1);
+    told->ranks = 0;
+    assert_string_equal(text, "once");
 }
 
 static void output_is_shown_up_to_a_limit(void **state) {
@@ -232,28 +270,16 @@ static void output_is_shown_up_to_a_limit(void **state) {
     static const size_t sizes[] = {0, 1000, LIMIT - 1, LIMIT, LIMIT + 1, 200000};
     static char shown[ROOM];
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        FILE *file = tmpfile();
-        int status = 0;
-        assert_non_null(file);
         told->output = sizes[i];
-        const pid_t child = fork();
-        if (child == 0) {
-            dup2(fileno(file), STDERR_FILENO);
-            _exit(outcome_of(be_loud).result);
-        }
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_int_equal(status, RESULT_PASS);
         const size_t wanted = sizes[i] < LIMIT ? sizes[i] : LIMIT;
         char *text = text_of(wanted);
-        rewind(file);
-        const size_t got = fread(shown, 1, sizeof shown, file);
+        const size_t got = hear(shown, sizeof shown);
         assert_true(got >= wanted);
         assert_memory_equal(shown, text, wanted);
         static const char note[] = "\n(output after the first 16384 bytes is not shown)\n";
         assert_int_equal(got - wanted, sizes[i] > LIMIT ? strlen(note) : 0);
         assert_memory_equal(shown + wanted, note, got - wanted);
         free(text);
-        fclose(file);
     }
 }
 
@@ -346,6 +372,18 @@ static void a_player_is_confined(void **state) {
         expect(outcome_of(examine_box), "");
     }
     told->given = (struct rlimit){0};
+}
+
+// Pipes and rules may then have the descriptor 0.
+static void a_closed_input_is_no_matter(void **state) {
+    (void)state;
+    const int kept = dup(STDIN_FILENO);
+    close(STDIN_FILENO);
+    const Outcome right = outcome_of(hand_over), confined = outcome_of(examine_box);
+    dup2(kept, STDIN_FILENO);
+    close(kept);
+    expect(right, "");
+    expect(confined, "");
 }
 
 static void leave_the_box_out(Grade *grade) {
@@ -476,8 +514,10 @@ int main(void) {
         cmocka_unit_test(early_ends_are_misses),
         cmocka_unit_test(leaks_cost_the_last_check),
         cmocka_unit_test(the_last_64_fences_are_kept),
+        cmocka_unit_test(output_is_said_once),
         cmocka_unit_test(output_is_shown_up_to_a_limit),
         cmocka_unit_test(a_player_is_confined),
+        cmocka_unit_test(a_closed_input_is_no_matter),
         cmocka_unit_test(the_box_is_described),
         cmocka_unit_test(a_killed_grader_ends_its_processes),
         cmocka_unit_test(nothing_is_left),

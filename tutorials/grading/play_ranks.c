@@ -80,7 +80,6 @@ static void run_rank(Grade grade, const Play *play, PgEndpoint *endpoint) {
     watch_break(play->broken, play->in_wait);
     watch_begin(rank.log);
     play->run(&rank);
-    watch_begin(NULL);
     check_fences(&grade);
     check_blocks(&grade);
     seat->rank = rank;

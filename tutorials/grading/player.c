@@ -89,8 +89,8 @@ static void put_frame(const Grade *grade, FrameKind kind, const void *data, size
 static void give_verdict(const Grade *grade, const char *sentence) __attribute__((noreturn));
 static void give_verdict(const Grade *grade, const char *sentence) {
     fflush(NULL);
-    bool given = write_all(grade->verdict, sentence, strlen(sentence) + 1);
-    _exit(given ? 0 : 1);
+    (void)write_all(grade->verdict, sentence, strlen(sentence) + 1);
+    _exit(0);
 }
 
 static void miss_by_end(Grade *grade) __attribute__((noreturn));
