@@ -3,7 +3,9 @@
 #include "tests/rigs/check.h"
 
 #include "common/nn/clip.h"
+#include "common/nn/layers.h"
 #include "common/nn/models.h"
+#include "common/nn/ops.h"
 #include "common/nn/optimizer.h"
 #include "common/nn/tape.h"
 
@@ -105,6 +107,24 @@ static void segnet_has_a_class_for_every_pixel(void **state) {
     assert_true(model_is_dense("segnet") && !model_is_dense("convnet") && !model_is_dense("vgg"));
     tape_close(tape);
     module_close(model);
+}
+
+// Kernel, stride and padding differ.
+static void pools_have_their_windows(void **state) {
+    (void)state;
+    Module *const pools[] = {layer_max_pool(3, 2, 1), layer_avg_pool(3, 2, 1)};
+    Tape *tape = tape_create(device, NULL);
+    Tensor *x = tape_tensor(tape, DTYPE_F32, 4, (size_t[]){1, 2, 7, 9});
+    for (size_t i = 0; i < tensor_count(x); i++) tensor_f32(x)[i] = (float)(i * 5 % 11);
+    const Tensor *const wanted[] = {op_max_pool(tape, x, 3, 2, 1), op_avg_pool(tape, x, 3, 2, 1)};
+    for (int i = 0; i < 2; i++) {
+        const Tensor *y = module_forward(pools[i], tape, x);
+        CHECK_OK(y, tape->error);
+        assert_true(tensor_same_shape(y, wanted[i]));
+        assert_memory_equal(y->data, wanted[i]->data, tensor_bytes(y));
+        module_close(pools[i]);
+    }
+    tape_close(tape);
 }
 
 static void a_replica_has_the_shape_and_no_memory(void **state) {
@@ -280,6 +300,7 @@ int main(void) {
         WITH_DEVICE(names_are_pytorchs),
         WITH_DEVICE(initial_weights_are_uniform_in_one_over_root_fan_in),
         WITH_DEVICE(segnet_has_a_class_for_every_pixel),
+        WITH_DEVICE(pools_have_their_windows),
         WITH_DEVICE(a_replica_has_the_shape_and_no_memory),
         WITH_DEVICE(bad_models_get_one_line),
         WITH_DEVICE(a_parameter_without_gradient_is_left_alone),
