@@ -47,9 +47,9 @@ class Sections(unittest.TestCase):
         self.each_seed(self.some_peers)
 
     def some_peers(self, draw):
-        whats = [("train", "mlp"), ("train", "convnet"), ("all-reduce", "25 MiB")]
+        named = [("train", "mlp"), ("train", "convnet"), ("all-reduce", "25 MiB")]
         rows = [[kind, what, world, peer, turn, draw.choice((1, 2, 4)), draw.choice((1.5, 2, 5, 20)), int(draw.random() < 0.3)]
-                for world in (1, 2, 4) for kind, what in whats for peer in (("Gloo", "Open MPI") if kind != "train" else ("PyTorch DDP",) if world > 1 else ("PyTorch",))
+                for world in (1, 2, 4) for kind, what in named for peer in (("Gloo", "Open MPI") if kind != "train" else ("PyTorch DDP",) if world > 1 else ("PyTorch",))
                 if (kind == "train" or world > 1) and draw.random() < 0.9 for turn in range(draw.choice((1, 3, 4)))]
         with Made() as made:
             made.csv("peers.csv", "kind,what,world,peer,round,ours_ms,theirs_ms,disturbed".split(","), *rows)

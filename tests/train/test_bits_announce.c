@@ -1,5 +1,5 @@
 /* test_bits_announce.c: which equal bits a run promises in its first lines (bits_announce): each
- * condition alone, beside the nearest run without it. That the promises are kept: tests/programs/bits.sh.
+ * condition alone, beside the nearest run without it. bits.sh shows that the promises are kept.
  */
 #include "tests/rigs/check.h"
 

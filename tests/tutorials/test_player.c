@@ -235,7 +235,7 @@ static void be_loud(Grade *grade) {
     free(text);
 }
 
-// What be_loud says to whoever runs the grader, in text[most].
+// What be_loud says to the user, in text[most].
 static size_t hear(char *text, size_t most) {
     FILE *file = tmpfile();
     int status = 0;
