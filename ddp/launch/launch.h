@@ -92,11 +92,12 @@ typedef struct Launch {
     Output *output;
     HeartbeatBoard board;
     Guard guard;
-    StoreServer *server;                // on node 0
-    Store *store;                       // of the nodes' launchers; NULL with one node
-    OtherNode *others;                  // [options->nodes]; used on node 0
-    struct Elastic *elastic;            // NULL: the nodes are fixed
-    uint64_t next_beat_ns, answered_ns; // of node 0's store: last answer
+    StoreServer *server;     // on node 0
+    Store *store;            // of the nodes' launchers; NULL with one node
+    OtherNode *others;       // [options->nodes]; used on node 0
+    struct Elastic *elastic; // NULL: the nodes are fixed
+    uint64_t next_beat_ns;   // when this launcher beats again
+    uint64_t answered_ns;    // when node 0's store last answered a beat
     int signal_fd;
     sigset_t old_mask;
     struct rlimit old_descriptors;

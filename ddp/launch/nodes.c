@@ -120,7 +120,6 @@ LaunchEnd nodes_poll(Launch *launch, char text[NODES_TEXT_MAX]) {
         snprintf(text, NODES_TEXT_MAX, "the ddprun of node 0 is gone: %.900s", err.message);
         return END_STOPPED;
     }
-    launch->answered_ns = clock_ns();
     const char *why = strchr(end, ' ');
     if (!why && launch->options->node != 0) return END_NONE;
     if (!why) return launch->elastic ? elastic_check(launch, text) : check_others(launch, text);
@@ -143,8 +142,8 @@ void launch_check_nodes(Launch *launch) {
 // ---- Waiting
 
 Patience patience_begin(double most_s) {
-    return (Patience){most_s, clock_ns(),
-                      clock_ns_after(most_s / 4 < LINE_S ? most_s / 4 : LINE_S)};
+    const uint64_t now = clock_ns();
+    return (Patience){most_s, now, now + (uint64_t)(fmin(most_s / 4, LINE_S) * 1e9)};
 }
 
 bool patience_is_over(const Patience *patience) {
@@ -267,8 +266,7 @@ static int meet_all(Launch *launch, Error *err) {
         return -1;
     }
     if (await_all(launch, "there", &patience, err)) return 0;
-    if (launch->caught) return launch->caught;
-    if (launch->cause == CAUSE_NODES) return -1;
+    if (launch->cause != CAUSE_NONE) return launch->caught ? launch->caught : -1;
     char missing[200];
     list_missing(launch, missing, sizeof missing);
     error_set(

@@ -149,7 +149,7 @@ static bool stream_pump(Output *output, Stream *stream) {
         emit_lines(output, stream, bytes_count(&stream->line) > LINE_MAX_BYTES);
         return true;
     }
-    if (n == 0 || (errno != EAGAIN && errno != EINTR)) stream_end(output, stream);
+    if (n == 0 || errno != EAGAIN) stream_end(output, stream);
     return false;
 }
 

@@ -120,8 +120,8 @@ static void note_end(Launch *launch, LaunchedRank *rank, const siginfo_t *info) 
 static void reap_rank(Launch *launch, LaunchedRank *rank) {
     siginfo_t info = {0};
     int news = WEXITED | WSTOPPED | WCONTINUED;
-    if (waitid(P_PID, (id_t)rank->pid, &info, news | WNOHANG | WNOWAIT) != 0) return;
-    if (info.si_pid == 0) return;
+    int status = waitid(P_PID, (id_t)rank->pid, &info, news | WNOHANG | WNOWAIT);
+    if (status != 0 || info.si_pid == 0) return;
     if (info.si_code == CLD_STOPPED || info.si_code == CLD_CONTINUED) {
         rank->stopped = info.si_code == CLD_STOPPED;
         rank->stopped_ns = clock_ns();
@@ -195,7 +195,7 @@ static void decide(Launch *launch) {
         launch_check_health(launch);
     else if (launch->stage == LAUNCH_DOUBTING && (due || launch->alive == 0))
         judge(launch);
-    else if (launch->stage == LAUNCH_ENDING && due && launch->alive > 0)
+    else if (launch->stage == LAUNCH_ENDING && due)
         kill_ranks(launch);
     if (launch->stage != LAUNCH_RUNNING) launch_beat(launch);
 }

@@ -181,6 +181,22 @@ static void test_drain(void **state) {
     free(text);
 }
 
+// A child of the rank's may keep writing: a drain ends after 1 MiB, of which no line is too long.
+static void test_drain_is_bounded(void **state) {
+    (void)state;
+    Error err = {0};
+    Job job = {open_output((LaunchOptions){0}, false), {0}};
+    CHECK_OK(output_begin(job.output, 0, 0, &err) == 0, err);
+    output_connect(job.output, 1, open("/dev/zero", O_RDONLY | O_CLOEXEC),
+                   open("/dev/null", O_RDONLY | O_CLOEXEC));
+    polls(&job, 0, 2);
+    output_drain(job.output, 1);
+    polls(&job, 0, 1); // nothing is queued, and the empty one has been closed
+    output_end(job.output);
+    polls(&job, 1, 0);
+    output_close(job.output);
+}
+
 // The same error line of several ranks is shown once in an attempt.
 static void test_repeated_errors(void **state) {
     (void)state;
@@ -209,6 +225,11 @@ static void test_repeated_errors(void **state) {
         job_end(&job);
         shows(2, "");
     }
+    job_begin(&job, 2, 0); // one without a newline, or of nothing else
+    says(&job, 0, 2, "error: ");
+    says(&job, 1, 2, "error: ");
+    job_end(&job);
+    shows(2, "[0]: error: ");
     output_close(job.output);
 }
 
@@ -315,6 +336,8 @@ static void test_bars(void **state) {
     (void)state;
     Job job = {open_output((LaunchOptions){0}, true), {0}};
     job_begin(&job, 0, 0);
+    output_drain(job.output, 0); // which has said nothing yet
+    last(&job, 0, "");
     assert_true(output_bar_columns(job.output, 0) > 0);
     assert_int_equal(output_bar_columns(job.output, 1), 0);
     says(&job, 0, 2, "\r10%");
@@ -348,9 +371,13 @@ static void test_bars(void **state) {
     shows(2, "[0]: plain\n" ERASE "60%");
     says(&job, 0, 2, "\r\r\n");
     shows(2, ERASE "[0]: 60%\r\r\n"); // a bar that a newline ends stays as a line
-    says(&job, 0, 2, "\r70%");
-    shows(2, ERASE "70%");
-    job_end(&job); // no bar stays
+    static const char LONG_BAR[] =
+        "70% of a bar as long as a line of a terminal that has 80 columns";
+    says(&job, 0, 2, "\r");
+    says(&job, 0, 2, LONG_BAR);
+    shows(2, ERASE "70% of a bar as long as a line of a terminal that has 80 columns");
+    polls(&job, 0, ALL); // a bar that is drawn waits for nothing
+    job_end(&job);       // no bar stays
     shows(2, ERASE);
     job_begin(&job, 1, RANKS); // of node 1: rank 0 is elsewhere
     assert_int_equal(output_bar_columns(job.output, 0), 0);
@@ -401,6 +428,7 @@ static void test_log_files(void **state) {
     job_begin(&job, 7, RANKS);
     screen.error[0] = SHORT;
     says(&job, 0, 1, "out 0\n");
+    says(&job, 0, 1, "\n");                          // a single byte
     assert_int_equal(fcntl(0, F_GETFD), FD_CLOEXEC); // the first file
     says(&job, 0, 2, "err 0\n");
     says(&job, 1, 1, "out 1\n");
@@ -420,7 +448,7 @@ static void test_log_files(void **state) {
     assert_int_equal(stat(first, &about), 0);
     assert_int_equal(about.st_mode & 0777, 0666);
     free(first);
-    holds(state, "attempt_7/3/stdout.log", "out 0\n");
+    holds(state, "attempt_7/3/stdout.log", "out 0\n\n");
     holds(state, "attempt_7/3/stderr.log", "err 0\n");
     holds(state, "attempt_7/4/stdout.log", NULL);
     holds(state, "attempt_7/4/stderr.log", "err 1\npart");
@@ -433,6 +461,7 @@ static void test_log_files(void **state) {
     shows(2, "[4]: shown\n");
     job_end(&job);
     holds(state, "attempt_8/4/stderr.log", "");
+    holds(state, "attempt_8/3/stdout.log", ""); // descriptor 0 is no other's
     umask(before);
     output_close(job.output);
     free(folder);
@@ -534,13 +563,21 @@ static void test_bad_routing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_prefixes),     cmocka_unit_test(test_last_words),
-        cmocka_unit_test(test_drain),        cmocka_unit_test(test_repeated_errors),
-        cmocka_unit_test(test_filter),       cmocka_unit_test(test_longest_line),
-        cmocka_unit_test(test_slow_console), cmocka_unit_test(test_lost_lines),
-        cmocka_unit_test(test_bars),         IN_FOLDER(test_without_bar),
-        IN_FOLDER(test_log_files),           IN_FOLDER(test_log_file_in_the_way),
-        cmocka_unit_test(test_routing),      cmocka_unit_test(test_bad_routing),
+        cmocka_unit_test(test_prefixes),
+        cmocka_unit_test(test_last_words),
+        cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_drain_is_bounded),
+        cmocka_unit_test(test_repeated_errors),
+        cmocka_unit_test(test_filter),
+        cmocka_unit_test(test_longest_line),
+        cmocka_unit_test(test_slow_console),
+        cmocka_unit_test(test_lost_lines),
+        cmocka_unit_test(test_bars),
+        IN_FOLDER(test_without_bar),
+        IN_FOLDER(test_log_files),
+        IN_FOLDER(test_log_file_in_the_way),
+        cmocka_unit_test(test_routing),
+        cmocka_unit_test(test_bad_routing),
     };
     return cmocka_run_group_tests(tests, make_screen, free_screen);
 }

@@ -43,8 +43,12 @@ static const Script *script;
 static int now_ms, happened; // events that have
 static siginfo_t news[RANKS];
 static int dies_ms[RANKS], dies_of[RANKS]; // after a signal that the launcher has sent
-static bool rest_killed[RANKS], continued[RANKS];
+static bool rest_killed[RANKS], continued[RANKS], watched[RANKS];
+static int polls, pumps, health_checks, beats, watches[RANKS]; // calls of an attempt
 static int signal_ends[2];
+static bool waits_only; // then poll only notes what it is asked
+static int asked_ms;
+static struct pollfd asked[4];
 static char log_text[4000];
 
 static LaunchOptions options;
@@ -129,6 +133,13 @@ uint64_t __wrap_clock_ns_after(double seconds) {
 
 // At most until the next health check.
 int __wrap_poll(struct pollfd *entries, nfds_t count, int timeout_ms) {
+    if (waits_only) {
+        asked_ms = timeout_ms;
+        memset(asked, 0, sizeof asked);
+        memcpy(asked, entries, count * sizeof *entries);
+        return 0;
+    }
+    assert_int_equal(pumps, polls++); // the output is written each time
     assert_in_range(count, 1, 1 + RANKS);
     assert_int_equal(entries[0].fd, signal_ends[0]);
     for (nfds_t i = 0; i < count; i++) assert_int_equal(entries[i].events, POLLIN);
@@ -167,6 +178,7 @@ int __wrap_waitid(idtype_t type, id_t id, siginfo_t *info, int wanted) {
     assert_true(wanted & WNOHANG);
     const int kind = code == CLD_STOPPED ? WSTOPPED : code == CLD_CONTINUED ? WCONTINUED : WEXITED;
     *info = (siginfo_t){.si_pid = 0};
+    if (wanted & WNOWAIT) watched[r] = false;
     if (!code || !(wanted & kind)) return 0;
     *info = news[r];
     if (!(wanted & WNOWAIT)) news[r] = (siginfo_t){.si_pid = 0};
@@ -187,14 +199,18 @@ void launch_start_some(Launch *of) {
 
 void launch_watch_start(Launch *of, int r) {
     assert_in_range(r, 0, of->started - 1);
+    watched[r] = true;
+    watches[r]++;
 }
 
 void launch_check_health(Launch *of) {
     assert_int_equal(of->stage, LAUNCH_RUNNING);
+    health_checks++;
 }
 
 void launch_beat(Launch *of) {
     assert_int_not_equal(of->stage, LAUNCH_RUNNING);
+    beats++;
 }
 
 void launch_check_nodes(Launch *of) {
@@ -229,6 +245,7 @@ size_t output_poll(const Output *output, struct pollfd *entries) {
 
 void output_pump(Output *output) {
     (void)output;
+    pumps++;
 }
 
 void output_say(Output *output, const char *format, ...) {
@@ -245,9 +262,35 @@ void guard_tell(const Guard *guard, pid_t message) {
     (void)guard;
     assert_in_range(-message, PID, PID + RANKS - 1);
     const int r = -message - PID;
+    assert_true(watched[r]);     // after its end: why it did not start is known
     assert_true(rest_killed[r]); // before its number may be another's
     assert_true(continued[r]);   // after each signal: it may have been stopped
     note("%d: %d has ended\n", now_ms, r);
+}
+
+// ---- Waiting ----------------------------------------------------------------------------------
+
+// Until the moment, rounded up to milliseconds, but at most until the next health check; the ranks
+// that have been forked and do not yet run are polled.
+static void test_wait(void **state) {
+    (void)state;
+    static const struct {
+        int64_t from_now_ns;
+        int ms;
+    } waits[] = {{-5000000, 0}, {0, 0},          {1, 1},           {1000000, 1},
+                 {1000001, 2},  {99000001, 100}, {100000001, 100}, {INT64_MAX, 100}};
+    LaunchedRank ranks[3] = {{.start_fd = 70}, {.start_fd = -1}, {.start_fd = 72}};
+    options = (LaunchOptions){.monitor_s = 0.1};
+    launch = (Launch){.options = &options, .ranks = ranks, .started = 2, .signal_fd = 60};
+    waits_only = true;
+    for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
+        launch_wait(&launch, clock_ns() + (uint64_t)waits[i].from_now_ns);
+        assert_int_equal(asked_ms, waits[i].ms);
+        assert_int_equal(asked[0].fd, 60);
+        assert_int_equal(asked[1].fd, 70);
+        assert_int_equal(asked[2].events, 0); // there are two
+    }
+    waits_only = false;
 }
 
 // ---- Cases ------------------------------------------------------------------------------------
@@ -256,7 +299,7 @@ void guard_tell(const Guard *guard, pid_t message) {
 static void supervise(const Script *what, int end_ms, const char *wanted) {
     struct Elastic *elastic = (struct Elastic *)(void *)&options; // only looked at
     script = what;
-    now_ms = happened = 0;
+    now_ms = happened = polls = pumps = health_checks = beats = 0;
     log_text[0] = '\0';
     memset(news, 0, sizeof news);
     assert_int_equal(pipe2(signal_ends, O_CLOEXEC | O_NONBLOCK), 0);
@@ -264,8 +307,11 @@ static void supervise(const Script *what, int end_ms, const char *wanted) {
     launch = (Launch){.options = &options, .root = -1, .signal_fd = signal_ends[0]};
     launch.elastic = what->elastic ? elastic : NULL;
     launch.next_beat_ns = 1;
-    launch.ranks = calloc(RANKS, sizeof *launch.ranks);
-    for (int r = 0; r < RANKS; r++) {
+    launch.ranks = calloc(RANKS + 1, sizeof *launch.ranks);
+    launch.ranks[RANKS] = (LaunchedRank){.pid = PID + RANKS, .fate = RANK_ALIVE, .failed = true};
+    for (int r = 0; r < RANKS; r++) { // the one behind them is none
+        watched[r] = false;
+        watches[r] = 0;
         launch.ranks[r] = (LaunchedRank){.local_rank = r, .pid = PID + r, .start_fd = -1};
         dies_ms[r] = NEVER;
         rest_killed[r] = false;
@@ -277,9 +323,14 @@ static void supervise(const Script *what, int end_ms, const char *wanted) {
     if (wanted) assert_string_equal(log_text, wanted);
     assert_int_equal(now_ms, end_ms);
     if (keeper) memcpy(keeper, launch.ranks, RANKS * sizeof *keeper);
-    for (int r = 0; r < RANKS; r++)
+    for (int r = 0; r < RANKS; r++) {
         assert_int_equal(launch.ranks[r].fate == RANK_ALIVE, r == 2 && what->immortal);
+        assert_int_equal(news[r].si_code, 0); // reaped
+        assert_true(watches[r] > 0);
+    }
     assert_int_equal(launch.alive, what->immortal);
+    assert_int_equal(pumps, polls);
+    assert_int_equal(beats > 0, launch.stage != LAUNCH_RUNNING);
     free(launch.ranks);
 }
 
@@ -289,6 +340,7 @@ static void test_all_end_well(void **state) {
     supervise(&s, 3050, "1000: 1 has ended\n2000: 0 has ended\n3050: 2 has ended\n");
     assert_int_equal(launch.cause, CAUSE_NONE);
     assert_int_equal(launch.root, -1);
+    assert_in_range(health_checks, 30, polls); // each 100 ms
     assert_int_equal(launch.first_good_end_ns, 2000000000); // the first: at 1000 ms
     // Also one that ends before the others are started.
     const Script early = {.events = {{100, EXITS, 0, 0}, {900, EXITS, 1, 0}, {950, EXITS, 2, 0}},
@@ -321,6 +373,10 @@ static void test_roots(void **state) {
     supervise(&s, 1020,
               "1000: 2 has ended\n1010: 0 has ended\n1020: 1 has ended\n"
               "1020: root 2, cause 1\n"); // none is left to wait for
+    s = (Script){.events = {{1000, EXITS, 1, 3}, {1000, EXITS, 2, 3}, {1000, EXITS, 0, 3}}};
+    supervise(&s, 1000, // at one moment: the lowest
+              "1000: 0 has ended\n1000: 1 has ended\n1000: 2 has ended\n"
+              "1000: root 0, cause 1\n");
     s = (Script){.events = {{1000, EXITS, 0, 1}, {1010, EXITS, 1, 1}, {1950, EXITS, 2, 1}}};
     supervise(&s, 1950,
               "1000: 0 has ended\n1010: 1 has ended\n1950: 2 has ended\n"
@@ -469,9 +525,13 @@ static void test_elastic_nodes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_end_well),  cmocka_unit_test(test_roots),
-        cmocka_unit_test(test_what_is_kept),  cmocka_unit_test(test_ends_that_take_long),
-        cmocka_unit_test(test_stopped_ranks), cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_wait),
+        cmocka_unit_test(test_all_end_well),
+        cmocka_unit_test(test_roots),
+        cmocka_unit_test(test_what_is_kept),
+        cmocka_unit_test(test_ends_that_take_long),
+        cmocka_unit_test(test_stopped_ranks),
+        cmocka_unit_test(test_signals),
         cmocka_unit_test(test_elastic_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,8 +52,13 @@ ssize_t __wrap_write(int fd, const void *data, size_t bytes) {
 }
 
 int __wrap_poll(struct pollfd *entries, nfds_t count, int timeout_ms) {
-    if (!screen.begun || entries[0].events != POLLOUT)
+    if (!screen.begun || entries[0].events != POLLOUT || entries[0].fd > 2)
         return __real_poll(entries, count, timeout_ms);
+    for (nfds_t i = 0; i < count; i++) {
+        assert_in_range(entries[i].fd, 1, 2);
+        assert_int_equal(entries[i].events, POLLOUT);
+    }
+    assert_true(count > 0 && timeout_ms >= 0);
     if (screen.accepts) return 1;
     screen.polls++;
     if (timeout_ms > screen.longest_ms) screen.longest_ms = timeout_ms;
