@@ -30,7 +30,6 @@ static void read_heartbeats(Launch *launch) {
         launch->checked_ns && clock_seconds_since(launch->checked_ns) > SUSPENDED_S;
     for (int r = 0; r < launch->options->local_ranks; r++) {
         LaunchedRank *rank = &launch->ranks[r];
-        if (rank->fate != RANK_ALIVE) continue;
         uint64_t beat_ns = heartbeat_board_read(&launch->board, r).beat_ns;
         if (beat_ns != rank->beat_ns || was_suspended) rank->heard_ns = now;
         if (was_suspended) rank->stopped_ns = now;

@@ -18,16 +18,14 @@
 #include "common/base/clock.h"
 #include "ddp/store/port_holder.h"
 
+// False: the deadline has passed, as 0 always has.
 static bool wait_ready(int socket_fd, short events, uint64_t deadline_ns) {
     for (;;) {
         uint64_t now = clock_ns();
         if (now >= deadline_ns) return false;
         uint64_t left_ms = (deadline_ns - now) / 1000000 + 1;
         struct pollfd entry = {.fd = socket_fd, .events = events};
-        int ready = poll(&entry, 1, left_ms > 60000 ? 60000 : (int)left_ms);
-        if (ready > 0) return true;
-        if (ready < 0 && errno != EINTR)
-            return true; // the next call on the socket returns the error
+        if (poll(&entry, 1, left_ms > 60000 ? 60000 : (int)left_ms) > 0) return true;
     }
 }
 
@@ -42,9 +40,9 @@ NetResult net_move(int socket_fd, NetDirection direction, void *data, size_t byt
             *moved += (size_t)n;
         } else if (n == 0) {
             return NET_CLOSED;
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        } else if (errno == EAGAIN) {
             short events = direction == NET_SEND ? POLLOUT : POLLIN;
-            if (deadline_ns == 0 || !wait_ready(socket_fd, events, deadline_ns)) return NET_TIMEOUT;
+            if (!wait_ready(socket_fd, events, deadline_ns)) return NET_TIMEOUT;
         } else if (errno == ECONNRESET || errno == EPIPE) {
             return NET_CLOSED;
         } else if (errno != EINTR) {

@@ -47,7 +47,9 @@ static int begin(void **state) {
     options = (LaunchOptions){
         .local_ranks = RANKS, .heartbeat_s = 10, .start_timeout_s = 20, .exit_timeout_s = 40};
     launch = (Launch){.options = &options, .root = -1, .alive = RANKS, .started = RANKS};
-    launch.ranks = memory_zalloc(RANKS * sizeof *launch.ranks);
+    launch.ranks = memory_zalloc((RANKS + 1) * sizeof *launch.ranks);
+    launch.ranks[RANKS] =
+        (LaunchedRank){.fate = RANK_ALIVE, .stopped = true, .stopped_ns = 1}; // is none
     strcpy(launch.host, "mars");
     for (int r = 0; r < RANKS; r++)
         launch.ranks[r] = (LaunchedRank){
@@ -66,6 +68,7 @@ static int end(void **state) {
     (void)state;
     heartbeat_board_close(&launch.board);
     unsetenv("DDPRUN_HEARTBEAT");
+    assert_int_equal(launch.ranks[RANKS].stopped_ns, 1);
     free(launch.ranks);
     return 0;
 }
@@ -148,6 +151,10 @@ static const SilenceCase silence_cases[] = {
      1,
      CAUSE_SILENT,
      0},
+    {{{"t", 1, 5, 0, false}, {"t", 11, 4, 0, false}, {"init", 11, 5, 0, false}},
+     1,
+     CAUSE_SILENT,
+     0},
     {{{"train", 1, 5, 0, false}, {"train", 1, 5, 0, false}, {"", 21, 1, 0, false}},
      2,
      CAUSE_SILENT,
@@ -206,10 +213,14 @@ static const SilenceCase silence_cases[] = {
      -1,
      CAUSE_NONE,
      0},
-    {{{"train", 1e6, 5, 0, false}, {"init", 1e6, 1, 0, false}, {"train", 1, 5, 1e6, false}},
+    {{{"train", 99, 5, 0, false}, {"init", 99, 1, 0, false}, {"train", 1, 5, 99, false}},
      -1,
      CAUSE_NONE,
      -1},
+    {{{"train", 3, 5, 0, false}, {"train", 3, 4, 0, false}, {"train", 3, 5, 0, false}},
+     1,
+     CAUSE_SILENT,
+     0.5},
 };
 
 static void test_silence(void **state) {
@@ -273,6 +284,9 @@ static void test_lateness(void **state) {
         assert_int_equal(launch.cause, i < 2 ? CAUSE_NONE : CAUSE_LATE);
         assert_int_equal(nodes_checked, i < 2 ? i + 1 : 2);
     }
+    launch.ranks[0].fate = RANK_ALIVE;
+    launch_check_health(&launch);
+    assert_int_equal(failed_root, 0);
 }
 
 // ---- What is said -----------------------------------------------------------------------------
@@ -345,6 +359,10 @@ static void test_root(void **state) {
     beat(1, "train", 0);
     check_root(CAUSE_DEATH, ROOT " exited with status 1 at 14:03:22.123 in phase train, step 17, "
                                  "collective 3 all_reduce; last stderr: last");
+    beat(1, "t", 0); // of one letter
+    check_root(CAUSE_DEATH, ROOT " exited with status 1 at 14:03:22.123 in phase t, step 17, "
+                                 "collective 3 all_reduce; last stderr: last");
+    beat(1, "train", 0);
     root->stopped_at.tv_nsec = 9000000;
     check_root(CAUSE_STOPPED, ROOT " was stopped by a signal (SIGSTOP?) at 14:03:22.009 in phase "
                                    "train, step 17, collective 3 all_reduce; last stderr: last");
@@ -359,6 +377,63 @@ static void test_root(void **state) {
     double seconds = 0;
     assert_int_equal(sscanf(said(), "ddprun: " ROOT " has been silent for %lf s in ", &seconds), 1);
     assert_true(seconds >= 2.5 && seconds < 100);
+    close_output();
+}
+
+// What the root wrote last is still in its pipe; rank 0 is a root as others are.
+static void test_root_0(void **state) {
+    (void)state;
+    int out[2], ends[2];
+    open_output((const char *[RANKS]){"", "x\n", "other\n"}, NULL);
+    assert_int_equal(pipe2(out, O_CLOEXEC | O_NONBLOCK), 0);
+    assert_int_equal(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    output_connect(launch.output, 0, out[0], ends[0]);
+    assert_int_equal(__real_write(ends[1], "x", 1), 1);
+    launch.root = 0;
+    for (int r = 0; r < RANKS; r++) {
+        launch.ranks[r].ended_at = AT;
+        launch.ranks[r].fate = RANK_EXITED;
+        launch.ranks[r].failed = true;
+        launch.ranks[r].code = 5;
+    }
+    launch.cause = CAUSE_DEATH;
+    report_root(&launch);
+    static const char ROOT_0[] = "rank 6 (pid 4711, local rank 0, host mars) exited with status 5 "
+                                 "at 14:03:22.123; last stderr: x";
+    assert_string_equal(published_text, ROOT_0);
+    (void)output_flush(launch.output, 0);
+    screen_clear();
+    report_others(&launch);
+    assert_string_equal(said(), "ddprun: rank 7 (pid 4712) exited with status 5 at 14:03:22.123\n"
+                                "ddprun: rank 8 (pid 4713) exited with status 5 at 14:03:22.123; "
+                                "last stderr: other\n");
+    close(out[1]);
+    close(ends[1]);
+    close_output();
+}
+
+// A usage error of rank 0 that the console shows, and those of others that are the same.
+static void test_usage_error_of_rank_0(void **state) {
+    (void)state;
+    static const char *const error = "error: mine\n";
+    open_output((const char *[RANKS]){error, error, "none\n"}, NULL);
+    for (int r = 0; r < RANKS; r++) {
+        launch.ranks[r].ended_at = AT;
+        launch.ranks[r].fate = RANK_EXITED;
+        launch.ranks[r].code = STATUS_USAGE;
+    }
+    static const char LAST[] = "ddprun: rank 8 (pid 4713) exited with status 2 at 14:03:22.123\n";
+    for (int root = 0; root >= -1; root--) { // -1: of another node
+        char text[200];
+        launch.root = root;
+        report_others(&launch);
+        snprintf(text, sizeof text, "%s%s%s",
+                 root < 0 ? "ddprun: rank 6 (pid 4711) exited with status 2 at 14:03:22.123\n" : "",
+                 root < 0 ? "ddprun: rank 7 (pid 4712) exited with status 2 at 14:03:22.123\n" : "",
+                 LAST);
+        assert_string_equal(said(), text);
+        screen_clear();
+    }
     close_output();
 }
 
@@ -443,6 +518,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_silence), WATCHED(test_clocks_start_anew),
         WATCHED(test_lateness),         WATCHED(test_root),
+        WATCHED(test_root_0),           WATCHED(test_usage_error_of_rank_0),
         WATCHED(test_usage_error),      WATCHED(test_others),
     };
     return cmocka_run_group_tests(tests, make_screen, free_screen);

@@ -126,6 +126,14 @@ static inline void holds(const char *key, const char *text) {
     assert_string_equal(value, text);
 }
 
+// Behind the members is memory that is none of them, whatever it holds.
+static inline void add_ghost(void) {
+    Elastic *e = launch.elastic;
+    e->members = memory_grow(e->members, (size_t)e->count + 1, sizeof *e->members);
+    e->members[e->count] = (ElasticMember){
+        .beats = 1, .heard_ns = clock_ns(), .ready_for = 9, .generation = -1, .name = "ghost"};
+}
+
 // What ddprun has said since the last call.
 static inline void says(const char *lines) {
     output_pump(launch.output);

@@ -90,7 +90,28 @@ static int poll_errors[3]; // of the next calls of poll; 0: none
 int __real_poll(struct pollfd *entries, nfds_t count, int timeout_ms);
 int __wrap_poll(struct pollfd *entries, nfds_t count, int timeout_ms);
 
+// The clock stands, and poll notes its time-out and sets the clock to `deadline_ns`.
+static struct {
+    uint64_t now_ns, deadline_ns; // now_ns 0: the clock runs
+    int polls, timeout_ms, events;
+} still;
+
+uint64_t __real_clock_ns(void);
+uint64_t __wrap_clock_ns(void);
+
+uint64_t __wrap_clock_ns(void) {
+    return still.now_ns ? still.now_ns : __real_clock_ns();
+}
+
 int __wrap_poll(struct pollfd *entries, nfds_t count, int timeout_ms) {
+    if (still.now_ns) {
+        assert_int_equal(count, 1);
+        still.polls++;
+        still.timeout_ms = timeout_ms;
+        still.events = entries[0].events;
+        still.now_ns = still.deadline_ns;
+        return 0;
+    }
     errno = poll_errors[0];
     memmove(poll_errors, poll_errors + 1, sizeof poll_errors - sizeof *poll_errors);
     return errno ? -1 : __real_poll(entries, count, timeout_ms);
@@ -313,6 +334,45 @@ static void *send_late(void *socket_fd) {
     return NULL;
 }
 
+// Until the deadline, at least a millisecond and at most a minute at a time.
+static void test_waits(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t left_ns;
+        int ms;
+    } cases[] = {{0, 0},
+                 {1, 1},
+                 {999999, 1},
+                 {1000000, 2},
+                 {1000000 * UINT64_C(59998), 59999},
+                 {1000000 * UINT64_C(59999), 60000},
+                 {1000000 * UINT64_C(60000) - 1, 60000},
+                 {1000000 * UINT64_C(60000), 60000},
+                 {1000000 * UINT64_C(3600000), 60000},
+                 {1000000 * UINT64_C(50000000000), 60000}};
+    int sockets[3];
+    assert_true(make_sockets(HOST, sockets));
+    enum { LARGE = 64 << 20 };
+    char *large = memory_zalloc(LARGE);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (NetDirection direction = NET_SEND; direction <= NET_RECEIVE; direction++) {
+            size_t moved = 0;
+            still.now_ns = 5;
+            still.deadline_ns = 5 + cases[i].left_ns;
+            still.polls = still.timeout_ms = 0;
+            assert_int_equal(
+                net_move(sockets[1], direction, large, LARGE, &moved, still.deadline_ns),
+                NET_TIMEOUT);
+            assert_int_equal(still.polls, cases[i].ms > 0);
+            assert_int_equal(still.timeout_ms, cases[i].ms);
+            if (still.polls)
+                assert_int_equal(still.events, direction == NET_SEND ? POLLOUT : POLLIN);
+        }
+    still.now_ns = 0;
+    for (int i = 0; i < 3; i++) close(sockets[i]);
+    free(large);
+}
+
 // A message in two parts, with a deadline that passes between them.
 static void test_moves(void **state) {
     (void)state;
@@ -378,6 +438,7 @@ int main(void) {
         SERVED(test_binds_narrowly),
         cmocka_unit_test(test_server_gone),
         cmocka_unit_test(test_sockets),
+        cmocka_unit_test(test_waits),
         cmocka_unit_test(test_moves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
