@@ -439,14 +439,14 @@ static void *serve_clients(void *argument) {
 // ---- Opening and closing
 
 // Raises the soft limit of descriptors to the hard one: each rank needs one.
-static size_t raise_descriptor_limit(void) {
+static rlim_t raise_descriptor_limit(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 256;
     if (limit.rlim_cur < limit.rlim_max) {
         struct rlimit raised = {.rlim_cur = limit.rlim_max, .rlim_max = limit.rlim_max};
         if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
     }
-    return limit.rlim_cur > 1u << 20 ? 1u << 20 : (size_t)limit.rlim_cur;
+    return limit.rlim_cur;
 }
 
 static void server_free(StoreServer *server) {
@@ -497,9 +497,9 @@ StoreServer *store_serve(const char *host, int port, const char *token, Error *e
     server->stop_fd = server->epoll_fd = -1;
     server->table = store_table_open();
     strcpy(server->token, token);
-    size_t room = raise_descriptor_limit();
-    room = room > (size_t)4 * DESCRIPTORS_KEPT ? room - DESCRIPTORS_KEPT - STRANGERS_MAX : room / 2;
-    server->client_limit = room < CLIENTS_MAX ? room : CLIENTS_MAX;
+    rlim_t room = raise_descriptor_limit();
+    room = room > 4 * DESCRIPTORS_KEPT ? room - DESCRIPTORS_KEPT - STRANGERS_MAX : room / 2;
+    server->client_limit = (size_t)(room < CLIENTS_MAX ? room : CLIENTS_MAX);
     server->listener = net_listen(host, port, err);
     if (server->listener >= 0) {
         server->port = net_port(server->listener);

@@ -302,6 +302,30 @@ static void test_memory_is_returned(void **state) {
     free(value);
 }
 
+// Nor does a client that is idle keep what a large value needed.
+static void test_large_buffers_are_returned(void **state) {
+    Served *served = *state;
+    enum { CLIENTS = 30 };
+    int fds[CLIENTS];
+    const size_t bytes = STORE_REQUEST_BYTES + 1 + STORE_VALUE_MAX;
+    uint8_t *message = calloc(1, bytes), reply[STORE_REPLY_BYTES];
+    for (int i = 0; i < CLIENTS; i++) fds[i] = raw_greeted(served);
+    const size_t before = mallinfo2().uordblks;
+    for (int i = 0; i < CLIENTS; i++)
+        for (uint8_t op = STORE_OP_SET; op <= STORE_OP_GET; op++) {
+            const uint32_t value = op == STORE_OP_SET ? STORE_VALUE_MAX : 0;
+            store_write_request(message, &(StoreRequest){1, op, true, 1, value, 0});
+            raw_send(fds[i], message, STORE_REQUEST_BYTES + 1 + value);
+            assert_int_equal(raw_receive(fds[i], reply, sizeof reply), NET_DONE);
+            if (value == 0)
+                assert_int_equal(raw_receive(fds[i], message, STORE_VALUE_MAX), NET_DONE);
+        }
+    assert_alive(served);
+    assert_true(mallinfo2().uordblks < before + CLIENTS * STORE_VALUE_MAX / 2);
+    for (int i = 0; i < CLIENTS; i++) close(fds[i]);
+    free(message);
+}
+
 // A store in a process of its own that may open `soft` descriptors, at most `hard`, and whose table
 // of descriptors has room for `left` connections (0: all of it is free).
 static pid_t serve_elsewhere(rlim_t soft, rlim_t hard, int left, int *port) {
@@ -428,6 +452,7 @@ int main(void) {
         SERVED(test_hundreds_of_clients),
         SERVED(test_concurrent_adds),
         cmocka_unit_test(test_memory_is_returned),
+        SERVED(test_large_buffers_are_returned),
         cmocka_unit_test(test_refuses_beyond_its_limit),
         cmocka_unit_test(test_strangers_are_limited),
         cmocka_unit_test(test_out_of_descriptors),
