@@ -192,8 +192,7 @@ static StoreStatus add_to_key(StoreServer *server, StoreBytes key, int64_t amoun
     char text[32] = "0";
     if (store_table_get(server->table, key, &old)) {
         if (old.bytes == 0 || old.bytes >= sizeof text) return STORE_NOT_INTEGER;
-        memcpy(text, old.data, old.bytes);
-        text[old.bytes] = '\0';
+        memcpy(text, old.data, old.bytes); // zeros follow
     }
     char *end = text;
     errno = 0;

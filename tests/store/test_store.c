@@ -125,6 +125,18 @@ static void test_add_to_text(void **state) {
         check_message(&err, "holds no integer there, or the sum does not fit");
         assert_holds(served->store, "n", text);
     }
+    static const struct {
+        const char *text;
+        size_t bytes;
+    } others[] = {{"", 1}, {"9223372036854775808", 19}, {"-9223372036854775809", 20}};
+    for (size_t i = 0; i < 3; i++) // a NUL, and what only a sum could bring back into 64 bits
+        for (int64_t amount = -2; amount <= 2; amount += 2) {
+            int64_t sum;
+            Error err = {0};
+            assert_int_equal(store_set(served->store, "n", others[i].text, others[i].bytes, &err),
+                             0);
+            assert_int_equal(store_add(served->store, "n", amount, &sum, &err), -1);
+        }
 }
 
 static void test_compare_set(void **state) {
@@ -317,6 +329,26 @@ static void test_every_write_wakes(void **state) {
     assert_int_equal(net_move(never, NET_RECEIVE, now, 1, &moved, 0), NET_TIMEOUT);
     close(never);
     assert_alive(served);
+}
+
+// A client that was woken and asks again is no hindrance to one that waits since then.
+static void test_woken_client_asks_again(void **state) {
+    Served *served = *state;
+    Error err = {0};
+    uint8_t message[STORE_REQUEST_BYTES + 1], reply[STORE_REPLY_BYTES + 1];
+    const int first = raw_park(served, STORE_OP_GET, "a");
+    assert_alive(served);
+    assert_int_equal(store_set(served->store, "a", "1", 1, &err), 0);
+    assert_int_equal(raw_receive(first, reply, STORE_REPLY_BYTES + 1), NET_DONE);
+    const int second = raw_park(served, STORE_OP_GET, "b");
+    assert_alive(served);
+    store_write_request(message, &(StoreRequest){.id = 4, .op = STORE_OP_WAIT, .key_bytes = 1});
+    message[STORE_REQUEST_BYTES] = 'a';
+    raw_send(first, message, sizeof message);
+    assert_int_equal(raw_receive(first, reply, STORE_REPLY_BYTES), NET_DONE);
+    assert_int_equal(store_set(served->store, "b", "2", 1, &err), 0);
+    assert_woken(second, "2");
+    close(first);
 }
 
 // A time of 0 or less asks whether the key is there.
@@ -520,6 +552,7 @@ int main(void) {
         SERVED(test_get_waits_for_set),
         SERVED(test_one_reply_to_each_request),
         SERVED(test_every_write_wakes),
+        SERVED(test_woken_client_asks_again),
         SERVED(test_wait_without_time),
         SERVED(test_timeout_then_reuse),
         cmocka_unit_test(test_request_limits),
