@@ -190,6 +190,12 @@ static int count_descriptors(void) {
     return count;
 }
 
+// The server's thread closes its ends when it sees that the client's are closed.
+static void close_until(int before) {
+    for (int i = 0; i < 2000 && count_descriptors() != before; i++) usleep(1000);
+    assert_int_equal(count_descriptors(), before);
+}
+
 // A server that cannot be started leaves nothing open, and says why.
 static void test_server_cannot_start(void **state) {
     (void)state;
@@ -293,8 +299,7 @@ static void test_client_cannot_connect(void **state) {
         assert_int_equal(err.status, STATUS_FAILED);
         check_message(&err, "no store within 0.01 s: ");
         check_message(&err, strerror(ENOBUFS));
-        assert_alive(served); // which has seen it go
-        assert_int_equal(count_descriptors(), before);
+        close_until(before);
     }
     Error err = {0};
     let_fail(RANDOM, 0, ENOSYS);
@@ -359,8 +364,8 @@ static void test_request_is_not_sent(void **state) {
         store_close(clone);
         store_close(store);
     }
+    close_until(before);
     assert_alive(served);
-    assert_int_equal(count_descriptors(), before);
 }
 
 // Replies that no server of this version sends.

@@ -83,6 +83,7 @@ static void deceive(Listener *l, int client) {
     hear(l, client, STORE_HELLO_BYTES);
     if (l->trick == FOREIGN) {
         raw_send(client, "SSH-2.0-OpenSSH", l->said);
+        hear(l, client, 1); // until the client goes
         return;
     }
     store_write_hello(hello, nonce);
@@ -235,6 +236,7 @@ static void test_another_server(void **state) {
             assert_refused(&l, 0.1, STATUS_FAILED, "no store within 0.1 s");
         else
             assert_refused(&l, LONG_S, STATUS_USAGE, "is not a store");
+        assert_int_equal(l.client.bytes, STORE_HELLO_BYTES); // and no proof
     }
     Listener newer = {.trick = NEWER};
     assert_refused(&newer, LONG_S, STATUS_USAGE, "is not a store");
