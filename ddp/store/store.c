@@ -143,7 +143,6 @@ Store *store_connect(const char *host, int port, const char *token, double timeo
         return error_null(err, STATUS_USAGE, "the job's token is longer than %d bytes",
                           STORE_TOKEN_MAX);
     Store *store = memory_zalloc(sizeof *store);
-    store->socket_fd = -1;
     store->host = memory_format("%s", host);
     store->port = port;
     store->timeout_s = timeout_s;

@@ -340,7 +340,7 @@ static void test_all_end_well(void **state) {
     supervise(&s, 3050, "1000: 1 has ended\n2000: 0 has ended\n3050: 2 has ended\n");
     assert_int_equal(launch.cause, CAUSE_NONE);
     assert_int_equal(launch.root, -1);
-    assert_in_range(health_checks, 30, polls); // each 100 ms
+    assert_in_range(health_checks, 30, polls);              // each 100 ms
     assert_int_equal(launch.first_good_end_ns, 2000000000); // the first: at 1000 ms
     // Also one that ends before the others are started.
     const Script early = {.events = {{100, EXITS, 0, 0}, {900, EXITS, 1, 0}, {950, EXITS, 2, 0}},

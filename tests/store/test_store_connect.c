@@ -47,6 +47,7 @@ static void test_arguments(void **state) {
     store_close(store);
     store_server_close(server);
     assert_null(store_connect(HOST, served->port, TOKEN, 0, &err));
+    assert_int_equal(err.status, STATUS_USAGE);
     assert_int_equal(net_check_host(HOST, &err), 0);
     err = (Error){0};
     assert_int_equal(net_check_host("no such host", &err), -1);
