@@ -1,5 +1,5 @@
-/* test_store_calls.c: the store when calls of the system fail, one after the other, how it waits, and
- * what it asks epoll to watch.
+/* test_store_calls.c: the store when calls of the system fail, one after the other, how it waits,
+ * and what it asks epoll to watch.
  */
 #include "tests/rigs/store_rig.h"
 
