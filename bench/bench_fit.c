@@ -28,10 +28,12 @@ static const double lowest[NUMBERS] = {1, 1, 0.25, 0.1}, highest[NUMBERS] = {500
 typedef struct Point {
     int devices;
     double seconds, bucket_cap_mb;
-    StepProfile profile; // its tensors are this point's buckets
+    BucketTime *buckets; // [bucket_count], assigned once for all predictions
+    size_t bucket_count;
 } Point;
 
 typedef struct Points {
+    StepProfile profile; // of one device
     Point at[MAX_POINTS];
     int count, node_size, left_out; // left_out: the index of the held-out point, or NO_POINT
     Cost cost;
@@ -52,9 +54,8 @@ static double predict(const Points *points, const Fit *fit, const Point *point) 
     cluster.link = (ModelLink){fit->number[GBIT] * 1e9 / 8, fit->number[LATENCY_US] * 1e-6};
     cluster.inside = cluster.link;
     cluster.call_s = fit->number[CALL_US] * 1e-6;
-    cluster.bucket_cap_mb = 0; // its tensors are buckets already
     cluster.straggler = point->devices > 1 ? fit->number[SLOWDOWN] : 1;
-    return model_ddp(&point->profile, &cluster).step;
+    return model_ddp(&points->profile, &cluster, point->buckets, point->bucket_count).step;
 }
 
 // ---- the search --------------------------------------------------------------------------------
@@ -135,19 +136,11 @@ static Fit find_fit(const Points *points) {
 
 // ---- in and out --------------------------------------------------------------------------------
 
-// The profile with one tensor for each bucket that such a cap makes.
-static StepProfile put_in_buckets(const StepProfile *profile, double bucket_cap_mb) {
+static void assign_buckets(const StepProfile *profile, Point *point) {
     Cluster cluster = cluster_default();
-    cluster.bucket_cap_mb = bucket_cap_mb;
-    const double backward = model_row_time(profile->backward, cluster.rows);
-    BucketTime *buckets = memory_zalloc(profile->tensor_count * sizeof *buckets);
-    StepProfile put = *profile;
-    put.tensor_count = model_buckets(profile, &cluster, buckets);
-    put.tensors = memory_zalloc(put.tensor_count * sizeof *put.tensors);
-    for (size_t b = 0; b < put.tensor_count; b++)
-        put.tensors[b] = (ModelTensor){buckets[b].bytes, buckets[b].ready / backward, UNIT_ALONE};
-    free(buckets);
-    return put;
+    cluster.bucket_cap_mb = point->bucket_cap_mb;
+    point->buckets = memory_zalloc(profile->tensor_count * sizeof *point->buckets);
+    point->bucket_count = model_buckets(profile, &cluster, point->buckets);
 }
 
 static bool read_point(Points *points, const char *line) {
@@ -215,20 +208,18 @@ int main(int argc, char **argv) {
     options_add_enum(&options, "cost", &points.cost, "message|call|both",
                      "what an all-reduce costs besides its bytes");
     Error err = {0};
-    StepProfile profile = {0};
     must_do(options_parse(&options, argc, argv, &err), &err);
     if (!profile_path || !points_path) {
         must_do(error_set(&err, STATUS_USAGE, "--profile FILE and --points FILE are needed"), &err);
         return STATUS_USAGE;
     }
     must_do(read_points(&points, points_path, &err), &err);
-    must_do(profile_file_read(&profile, profile_path, &err), &err);
-    for (int i = 0; i < points.count; i++)
-        points.at[i].profile = put_in_buckets(&profile, points.at[i].bucket_cap_mb);
+    must_do(profile_file_read(&points.profile, profile_path, &err), &err);
+    for (int i = 0; i < points.count; i++) assign_buckets(&points.profile, &points.at[i]);
     const Fit fit = find_fit(&points);
     print_fit(&fit);
     print_points(&points, &fit);
-    for (int i = 0; i < points.count; i++) step_profile_free(&points.at[i].profile);
-    step_profile_free(&profile);
+    for (int i = 0; i < points.count; i++) free(points.at[i].buckets);
+    step_profile_free(&points.profile);
     return STATUS_OK;
 }

@@ -40,9 +40,9 @@ device=cpu model="" world="1 2 4" repeats="" out=bench/out hosts="" link=""
 read_options bench/compare.sh "$@"
 
 if [[ $quick == 1 ]]; then
-    models=${model:-mlp convnet} repeats=${repeats:-3} measured_steps=30 traced_steps=10 epochs=6 patience=${patience:-15}
+    models=${model:-mlp convnet} repeats=${repeats:-3} measured_steps=20 link_steps=8 traced_steps=6 epochs=6 patience=${patience:-15}
 else
-    models=${model:-mlp convnet resnet20} repeats=${repeats:-5} measured_steps=60 traced_steps=20 epochs=30 patience=${patience:-240}
+    models=${model:-mlp convnet resnet20} repeats=${repeats:-5} measured_steps=60 link_steps=30 traced_steps=20 epochs=30 patience=${patience:-240}
 fi
 # Not segnet: its ranks' means are over different numbers of pixels, so that average and global differ by more than bits.
 need_words --model "$models" "$(model_names | sed 's/|segnet//')"

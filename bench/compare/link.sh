@@ -40,11 +40,11 @@ link_run() {
     local -a options=(--model mlp --hidden $deep --data digits --global-batch 300 --no-eval)
     IFS=- read -r part what strategy world _ <<<"$1"
     case $1 in
-    link-*) speed_run "$1" "$strategy" 2 "$what" --link "$slow_link" --steps $((measured_steps / 2)) ;;
+    link-*) speed_run "$1" "$strategy" 2 "$what" --link "$slow_link" --steps "$link_steps" ;;
     growth-*) speed_run "$1" "$strategy" "$world" "$what" --link $growth_link --steps $((warm_up + 6)) ;;
     buckets-*)
         train "$1" "$strategy" 2 "${options[@]}" --link "$slow_link" --bucket-cap-mb "$what" \
-            --steps $((measured_steps / 2)) --log-every 1
+            --steps "$link_steps" --log-every 1
         ;;
     timeline-*) # GPUs are waited for as in measure_phases
         strategy=${1##*-}

@@ -1,6 +1,6 @@
 # measure.sh: the runs whose speed, loss and timeline are shown, and their CSV files.
-# Sourced by compare.sh after runs.sh; uses its models, worlds, repeats, measured_steps, traced_steps
-# and epochs.
+# Sourced by compare.sh after runs.sh; uses its models, worlds, repeats, measured_steps,
+# traced_steps and epochs.
 
 warm_up=2 # steps at the start of a run that do not count
 cores=$(nproc)

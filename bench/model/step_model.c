@@ -88,27 +88,35 @@ static double model_sum(const Cluster *cluster, double bytes) {
     return cluster->devices == 1 ? 0 : cluster->sum_s * bytes;
 }
 
-size_t model_buckets(const StepProfile *profile, const Cluster *cluster, BucketTime *buckets) {
+// Sets when each bucket is ready, and when its all-reduce begins and ends.
+static void time_buckets(const StepProfile *profile, const Cluster *cluster, BucketTime *buckets,
+                         size_t count) {
     double backward = model_row_time(profile->backward, cluster->rows) * cluster->straggler;
     double free_at = 0, summed = 0; // seconds of backward's core spent on buckets before `next`
     size_t next = 0;
+    for (size_t b = 0; b < count; b++) {
+        BucketTime *bucket = &buckets[b];
+        double computed = cluster->overlap ? bucket->share * backward : backward;
+        for (; next < b && buckets[next].begin < computed + summed; next++)
+            summed += cluster->overlap ? model_sum(cluster, buckets[next].bytes) : 0;
+        bucket->ready = computed + summed;
+        bucket->begin = larger(bucket->ready, free_at);
+        bucket->end = free_at = bucket->begin + larger(model_all_reduce(cluster, bucket->bytes),
+                                                       model_sum(cluster, bucket->bytes));
+    }
+}
+
+size_t model_buckets(const StepProfile *profile, const Cluster *cluster, BucketTime *buckets) {
     BucketPlan plan = plan_buckets(profile, cluster->bucket_cap_mb);
     const size_t count = plan.bucket_count;
     for (size_t b = 0; b < count; b++) {
-        BucketTime bucket = {.tensors = plan.start[b + 1] - plan.start[b]};
+        buckets[b] = (BucketTime){.tensors = plan.start[b + 1] - plan.start[b]};
         for (size_t i = plan.start[b]; i < plan.start[b + 1]; i++)
-            bucket.bytes += profile->tensors[plan.order[i]].bytes;
-        double computed = profile->tensors[plan.order[plan.start[b + 1] - 1]].ready * backward;
-        if (!cluster->overlap) computed = backward;
-        for (; next < b && buckets[next].begin < computed + summed; next++)
-            summed += cluster->overlap ? model_sum(cluster, buckets[next].bytes) : 0;
-        bucket.ready = computed + summed;
-        bucket.begin = larger(bucket.ready, free_at);
-        bucket.end = free_at = bucket.begin + larger(model_all_reduce(cluster, bucket.bytes),
-                                                     model_sum(cluster, bucket.bytes));
-        buckets[b] = bucket;
+            buckets[b].bytes += profile->tensors[plan.order[i]].bytes;
+        buckets[b].share = profile->tensors[plan.order[plan.start[b + 1] - 1]].ready;
     }
     buckets_free(&plan);
+    time_buckets(profile, cluster, buckets, count);
     return count;
 }
 
@@ -257,9 +265,9 @@ static StepParts model_dp(const StepProfile *profile, const Cluster *cluster) {
     return p;
 }
 
-StepParts model_ddp(const StepProfile *profile, const Cluster *cluster) {
-    BucketTime *buckets = memory_zalloc(profile->tensor_count * sizeof *buckets);
-    size_t count = model_buckets(profile, cluster, buckets);
+StepParts model_ddp(const StepProfile *profile, const Cluster *cluster, BucketTime *buckets,
+                    size_t count) {
+    time_buckets(profile, cluster, buckets, count);
     StepParts p = {.forward = model_row_time(profile->forward, cluster->rows) * cluster->straggler,
                    .loss = model_row_time(profile->loss, cluster->rows) * cluster->straggler,
                    .backward =
@@ -267,6 +275,13 @@ StepParts model_ddp(const StepProfile *profile, const Cluster *cluster) {
                    .optimizer = profile->optimizer * cluster->straggler};
     p.exposed = larger(0, buckets[count - 1].end - p.backward);
     p.step = add_up(&p);
+    return p;
+}
+
+static StepParts assign_and_step(const StepProfile *profile, const Cluster *cluster) {
+    BucketTime *buckets = memory_zalloc(profile->tensor_count * sizeof *buckets);
+    const size_t count = model_buckets(profile, cluster, buckets);
+    const StepParts p = model_ddp(profile, cluster, buckets, count);
     free(buckets);
     return p;
 }
@@ -296,7 +311,7 @@ static StepParts model_fsdp(const StepProfile *profile, const Cluster *cluster) 
 
 StepParts model_step(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy) {
     if (strategy == MODEL_DP) return model_dp(profile, cluster);
-    return strategy == MODEL_DDP ? model_ddp(profile, cluster) : model_fsdp(profile, cluster);
+    return strategy == MODEL_DDP ? assign_and_step(profile, cluster) : model_fsdp(profile, cluster);
 }
 
 // ---- break-even --------------------------------------------------------------------------------

@@ -93,6 +93,7 @@ typedef struct StepParts {
 // A bucket's way through the step: seconds since backward began.
 typedef struct BucketTime {
     double bytes, ready, begin, end;
+    double share; // of backward, after which its tensors are complete
     size_t tensors;
 } BucketTime;
 
@@ -115,7 +116,9 @@ double model_fsdp_exposed(const StepProfile *profile, const Cluster *cluster, do
 double model_messages(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy);
 
 StepParts model_single(const StepProfile *profile, double rows);
-StepParts model_ddp(const StepProfile *profile, const Cluster *cluster);
+// A step with these buckets, [count] of model_buckets; sets ready, begin and end to this cluster's.
+StepParts model_ddp(const StepProfile *profile, const Cluster *cluster, BucketTime *buckets,
+                    size_t count);
 StepParts model_step(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy);
 
 // The Gbit/s at which W devices train as many rows a second as one device does; on a slower network

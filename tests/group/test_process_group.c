@@ -16,7 +16,7 @@
 
 // Several chunks of a mailbox, and no round number:
 // the last of two ranks of a host sums one element more than whole chunks (ddp/group/mpi/hosts.c).
-enum { MANY = UNDER_TSAN || UNDER_ASAN ? 5 * 2 * 15360 + 1 : 10 * 2 * 15360 + 1 };
+enum { MANY = 5 * 2 * 15360 + 1 };
 
 typedef struct Case {
     bool shared, async;

@@ -4,6 +4,7 @@
 top=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/checks.sh"
 needs_report
+built=$bin/..
 bin=$("$top/tests/programs/steady.sh" "$bin" "$work/bin")
 own=$top/tests/own
 PATH=$own:$PATH CC=quick_cc # whose folder may have a space
@@ -19,6 +20,8 @@ compare() {
         status=$?
     [ "$status" = "$wanted" ] || fail "$file: status $status, not $wanted: $(tail -n 5 out.txt err.txt)"
 }
+# compile FILE SO: of a source each rank of each run compiles a copy, which the first comparison tests.
+compile() { quick_cc -std=gnu11 -fPIC -shared -ffp-contract=off -I"$built/include" -I"$built/include/ddpc" -o "$2" "$1" -lm; }
 has() { grep -qF -- "$2" "$1" || fail "$1 has no \"$2\": $(tail -n 5 "$1")"; }
 rows() { awk -F, '$1 == "mine"' "$1" | wc -l; }
 
@@ -45,29 +48,34 @@ checks=$((checks + 1)) status=0
 "$top/tests/programs/report_page.sh" "$bin" "$work/out" >page.txt 2>&1 || status=$?
 [ $status = 0 ] || [ $status = 77 ] || fail "the page: $(cat page.txt)"
 [ $status = 0 ] || echo "there is no chromium: no look at the page"
-compare 0 "$own/dp_packed.c" --only-equivalence --resume
+compile "$own/dp_packed.c" dp.so
+compare 0 dp.so --only-equivalence --resume
 has out.txt 'Yours: held in all 15 comparisons with train_dp.'
 has out/equivalence.csv ',dp:2,mine:2,'
-compare 0 "$own/fsdp_flat.c" --only-equivalence --resume
+compile "$own/fsdp_flat.c" fsdp.so
+compare 0 fsdp.so --only-equivalence --resume
 has out.txt 'Yours: held in all 15 comparisons with train_fsdp.'
 has out/equivalence.csv ',fsdp:1,mine:1,'
 checks=$((checks + 2)) # where it is measured: beside fsdp over the link, and without buckets
 measured() { bash -c 'source "$1/bench/compare/link.sh"; mine=FILE mine_like=$3; "$2"' sh "$top" "$@" | paste -sd ' ' -; }
 [ "$(measured link_strategies fsdp) | $(measured bucket_strategies fsdp)" = 'dp ddp fsdp mine | ddp' ] || fail "$(measured link_strategies fsdp)"
 [ "$(measured link_strategies ddp) | $(measured bucket_strategies ddp)" = 'dp ddp mine | ddp mine' ] || fail "$(measured link_strategies ddp)"
-compare 0 "$own/sum_ring.c" --only-equivalence --resume
+compile "$own/sum_ring.c" sum.so
+compare 0 sum.so --only-equivalence --resume
 has out.txt 'Yours: held in all 20 comparisons with train_ddp.'
 grep -q ',ddp:3 uneven,mine:3 uneven,.*,tolerance,' out/equivalence.csv || fail "a ring adds in another order: $(tail -n 1 out/equivalence.csv)"
 
 # ---- other numbers, a failure, a refusal -------------------------------------------------------------------
 sed 's/PG_F32, ddp->op/PG_F32, PG_SUM/' "$own/ddp_overlap.c" >wrong.c
 cmp -s wrong.c "$own/ddp_overlap.c" && fail "nothing was planted"
-compare 1 wrong.c --only-equivalence --resume
+compile wrong.c wrong.so
+compare 1 wrong.so --only-equivalence --resume
 has out.txt 'Equivalence: held in all'
 has out.txt 'Yours: BROKEN in 10 of 20 comparisons with train_ddp.' # over one rank it is the average; uneven batches take sums
 awk '{ print } /^#include/ && !done { done = 1; print "#include <stdlib.h>\n__attribute__((constructor)) static void three(void) { const char *n = getenv(\"WORLD_SIZE\"); if (n && *n == (char)51) abort(); }" }' \
-    "$own/ddp_overlap.c" >wrong.c # the same name: what it contains says that its runs are old
-compare 1 wrong.c --only-equivalence --resume
+    "$own/ddp_overlap.c" >wrong.c
+compile wrong.c wrong.so # the same name: what it contains says that its runs are old
+compare 1 wrong.so --only-equivalence --resume
 has out.txt 'Equivalence: held in all'
 has out.txt 'Yours: BROKEN in 1 of 16 comparisons'
 has out.txt 'Yours: these runs failed: equivalence:toy:3.'

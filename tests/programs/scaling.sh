@@ -57,15 +57,15 @@ if command -v gnuplot >/dev/null; then
     expect "what DP holds" "$(awk -F, '$1 == "dp" && $3 { print $4 / 1e6 / 2, 1 }' "$results/scaling-batches.csv")" \
         "$(drawn scaling-batches 0 | head -n 1)"
 fi
-scale 0 --links "1 10 100" --worlds "2 3" --resume
-grep -q '^kept from before: step-fp16-2-60-1-1$' "$out/log" || expect "--resume" "a run that was kept" "$(cat "$out/log")"
-# A train_dp that holds more than its dry run said.
+# A train_dp whose dry run says another peak than it then takes: the other runs are kept, and both parts see it.
 rm "$bin/train_dp"
-printf '#!/bin/sh\n"%s" "$@" | sed "s/^peak_bytes=/&1/"\n' "$1/train_dp" >"$bin/train_dp"
+printf '#!/bin/sh\n"%s" "$@" | sed "s/^\\(peak_bytes=[0-9]*\\)[0-9]/\\19/"\n' "$1/train_dp" >"$bin/train_dp"
 chmod +x "$bin/train_dp"
-rm -r "$results"/runs/hold-gpt-small-dp-2-dry
+rm -r "$results"/runs/{hold-gpt-small-dp-2-dry,dry-dp-*}
 scale 1 --links "1 10 100" --worlds "2 3" --resume
-scale 1 --only batches --memory-mb 20
+grep -q '^kept from before: step-fp16-2-60-1-1$' "$out/log" || expect "--resume" "a run that was kept" "$(cat "$out/log")"
+expect "batches whose peak differs" "dp dp" "$(awk -F, 'NR > 1 && $10 != $11 { print $1 }' "$results/scaling-batches.csv" | paste -sd ' ' -)"
+expect "memory that differs" "gpt-small,dp,2" "$(grep ',0$' "$results/scaling-memory.csv" | cut -d, -f1-3)"
 ln -sf "$1/train_dp" "$bin/train_dp"
 scale 0 --only links --links 10
 expect "--only links" "4 0" "$(find "$results/runs" -name 'step-*' | wc -l) $(find "$results" -name scaling-batches.csv | wc -l)"

@@ -77,7 +77,7 @@ differ backward alone
 
 # ---- step 6: what DataParallel brings with it --------------------------------------------------------------
 field() { sed -n "s/.*$1=\([-0-9.]*\).*/\1/p" out.txt | sed -n "${2}p"; } # field NAME LINE: of the last run
-run 'a large output' "$bin/tutorial_06" --devices 2 --data synthetic:1x8x8:5000 --steps 2 --no-eval
+run 'a large output' "$bin/tutorial_06" --devices 2 --data synthetic:1x8x8:5000@120 --steps 2 --no-eval
 [ "$(field peak_bytes 1)" -gt $(($(field peak_bytes 2) + 2400000)) ] || fail "device 0 is no fuller: $(cat out.txt)"
 run 'a small last batch' "$bin/tutorial_06" --devices 8 --global-batch 64 --epochs 1 --no-eval
 says 'shares=4.4.4.4.4.4.4.0$'

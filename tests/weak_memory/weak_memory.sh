@@ -15,7 +15,7 @@ if [ "${1:-}" = --tree ]; then
 fi
 cxx=${CXX:-g++}
 command -v "$cxx" >/dev/null || { echo "no $cxx: install g++" && exit 77; }
-echo '#include <relacy/relacy.hpp>' | "$cxx" -E -x c++ - >/dev/null 2>&1 ||
+printf '#if !__has_include(<relacy/relacy.hpp>)\n#error\n#endif\n' | "$cxx" -E -x c++ - >/dev/null 2>&1 ||
     { echo "Relacy is not installed: apt-get install relacy-dev" && exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -42,8 +42,8 @@ cut_out ddp/group/work.c queues next_work do_work communication_thread pg_stop_t
     enqueue take_back
 mkdir -p "$work/include/common/base"
 touch "$work/include/stdatomic.h" "$work/include/common/base/clock.h" # relacy_c.h replaces them
-# -fpermissive: C converts a void pointer without a cast.
-"$cxx" -std=gnu++17 -O1 -w -fpermissive -I "$work/include" -I "$work" -I "$here" -I "$tree" \
+# -fpermissive: C converts a void pointer without a cast. -Og: compiled and explored in the least processor time.
+"$cxx" -std=gnu++17 -Og -w -fpermissive -I "$work/include" -I "$work" -I "$here" -I "$tree" \
     "$here/model.cpp" -o "$work/weak_memory"
 cd "$work"
 status=0
