@@ -21,7 +21,7 @@ foreign() {
     sed -e '1s/^it: *//' -e 's/\\ /\a/g' -e 's/\\$//' "$1" | tr -s ' ' '\n' | tr '\a' ' ' | grep . | tail -n +2 >"$1.names"
     # One realpath for all names: a line for each, also for a file that is gone.
     tr '\n' '\0' <"$1.names" | xargs -0 -r realpath -m -- | paste -d '\n' - "$1.names" | while IFS= read -r real && IFS= read -r name; do
-        case $real in "$scratch/headers"/* | /usr/include/* | /usr/lib/* | /usr/local/include/* | "$own"/*) ;; *)
+        case $real in "$headers"/* | /usr/include/* | /usr/lib/* | /usr/local/include/* | "$own"/*) ;; *)
             echo "$name"
             break
             ;;
