@@ -30,10 +30,10 @@ ALWAYS_INLINE TARGET static inline void NAME(sum_tile)(const ConvSums *of, const
             sums[i][v] = (Vector){0} + (bias && i < outputs ? bias[k + i] : 0.0f);
     for (size_t c = tile->c; c < tile->c + tile->channels; c++) {
         const float *from = of->lowered.data + c * of->lowered.plane + p;
-        const size_t next = k + CONV_FILTERS + c - tile->c;
         stream_prefetch(ahead);
-        for (size_t v = 0; v < vectors && next < k + (size_t)2 * CONV_FILTERS; v++)
-            __builtin_prefetch(of->to + next * of->stride + p + v * LANES, 1);
+        for (size_t i = c - tile->c; i < CONV_FILTERS; i += tile->channels)
+            for (size_t v = 0; v < vectors; v++)
+                __builtin_prefetch(of->to + (k + CONV_FILTERS + i) * of->stride + p + v * LANES, 1);
         for (size_t t = 0; t < taps; t++, weights += CONV_FILTERS) {
             const float *x = from + of->lowered.offsets[t];
             Vector pixels[SUM_VECTORS];
