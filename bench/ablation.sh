@@ -17,11 +17,6 @@
 #   --rounds N          of a turn; each takes all rungs (default: 3; with --quick 2)
 #   --steps N           of a rung in a round, whose median counts (default: 8)
 #   --patience SECONDS  how long disturbed runs are made once more (default: 120; with --quick 10)
-#   --out DIR           where the results go (default: bench/out-ladder)
-#   --resume            go on with a call that was interrupted (the same options)
-#   --install           install missing packages with sudo (root does so unasked)
-#   --bin DIR           use the programs in DIR, build nothing
-#   --help              this text
 #
 # The first rung starts new threads in each forward, as PyTorch's DataParallel does; train_dp keeps its threads, so that
 # its step is the second rung's. The last rung's is train_ddp's.
@@ -32,7 +27,7 @@
 # bench/ladder/rungs.c. Without gnuplot there is no figure.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/compare/begin.sh"
 
-world=2 link=10gbe turns="" steps=8 out=bench/out-ladder
+world=2 link=10gbe steps=8 out=bench/out-ladder
 model=mlp hidden=512,512,512,512,512,512,512,512 data=synthetic:1x28x28:10@4096 global_batch=256 bucket_cap_mb=1
 read_options bench/ablation.sh "$@"
 turns=${turns:-$((quick ? 3 : 12))} rounds=${rounds:-$((quick ? 2 : 3))} patience=${patience:-$((quick ? 10 : 120))}
@@ -60,9 +55,10 @@ measure() {
     timed_run "$name" "${command[@]}" $(network_of "$model") --data "$data" --global-batch "$global_batch" --lr 0.02 "${@:4}"
 }
 
-# take_turn TURN N: both trainers and some rounds of the ladder over network N.
+# take_turn N:NETWORK TURN: both trainers and some rounds of the ladder over network N.
 take_turn() {
     local program
+    set -- "$2" "${1%%:*}"
     for program in dp ddp; do
         start $program "$world"
         [[ $program == dp ]] || command+=(--normalize global --bucket-cap-mb "$bucket_cap_mb")
@@ -75,13 +71,9 @@ take_turn() {
 
 # The networks take part in each turn.
 take_turns() {
-    local turn n
-    for ((turn = 1; turn <= turns; turn++)); do
-        for n in "${!networks[@]}"; do
-            begin_section "turn $turn of $turns over ${networks[$n]}: $total steps of the trainers and all rungs"
-            take_turn "$turn" "$n"
-        done
-    done
+    local n numbered=()
+    for n in "${!networks[@]}"; do numbered+=("$n:${networks[$n]}"); done
+    each_round take_turn "${numbered[@]}"
 }
 
 # same_weights N PROGRAM: prints "equal" if a trainer has the weights of the rungs over network N, to the bit; else DIFFER.

@@ -11,10 +11,6 @@
 #   --world N      number of ranks (default: 2)
 #   --rounds N     how often each backend is measured (default: 3)
 #   --patience SECONDS  how long disturbed runs are made once more (default: 60)
-#   --out DIR      where the results go (default: bench/out-allreduce)
-#   --resume       go on with a call that was interrupted (the same options)
-#   --bin DIR      use the programs in DIR, build nothing
-#   --help         this text
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/compare/begin.sh"
 
 world=2 rounds=3 patience=60 out=bench/out-allreduce

@@ -23,12 +23,7 @@
 #                      takes it (default: 10gbe; CPU devices only)
 #   --repeats N        repeats of every speed measurement (default: 5; with --quick 3)
 #   --patience SECONDS how long disturbed runs are made once more (default: 240; with --quick 15)
-#   --out DIR          where the results go (default: bench/out)
-#   --install          install missing packages with sudo (root does so unasked)
-#   --resume           go on with a comparison that was interrupted (the same options)
 #   --only-equivalence  compare gradients and weights only
-#   --bin DIR          use the programs in DIR, build nothing
-#   --help             this text
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/compare/begin.sh"
 for part in mine measure link equivalence facts; do
     # shellcheck source=/dev/null

@@ -14,10 +14,6 @@
 #   --quick        one round of a few steps: tries the command, and measures nothing
 #   --rounds N     rounds in which each runs once (default: 5)
 #   --patience SECONDS  how long disturbed runs are made once more (default: 60)
-#   --out DIR      where the results go (default: bench/out-paper)
-#   --resume       go on with a call that was interrupted (the same options)
-#   --bin DIR      use the programs in DIR, build nothing
-#   --help         this text
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/compare/begin.sh"
 
 rounds=5 patience=60 out=bench/out-paper

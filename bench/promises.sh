@@ -11,10 +11,6 @@
 #   --quick        one round of a few small steps: tries the command and counts, and measures no speed
 #   --rounds N     rounds in which each runs once (default: 5)
 #   --patience SECONDS  how long disturbed runs are made once more (default: 90; with --quick 0)
-#   --out DIR      where the results go (default: bench/out-promises)
-#   --resume       go on with a call that was interrupted (the same options)
-#   --bin DIR      use the programs in DIR, build nothing
-#   --help         this text
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/compare/begin.sh"
 source bench/promises/measure.sh
 

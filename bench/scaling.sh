@@ -25,10 +25,6 @@
 #   --memory-mb N    millions of bytes on device 0 in the part batches (default: 128; with --quick 1)
 #   --rounds N       how often each step is measured (default: 4)
 #   --patience SECONDS  how long disturbed runs are made once more (default: 60; with --quick 0)
-#   --out DIR        where the results go (default: bench/out-scaling)
-#   --resume         go on with a call that was interrupted (the same options)
-#   --bin DIR        use the programs in DIR, build nothing
-#   --help           this text
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/compare/begin.sh"
 
 rounds=4 memory_mb="" out=bench/out-scaling
@@ -156,14 +152,13 @@ shard_round() {
     shard "shard-early-$1" fsdp --link $middle,20 --trace "$out/runs/shard-early-$1/trace.json" --unshard-in-step
 }
 
-all_rounds() {
-    local round one
-    for ((round = 1; round <= rounds; round++)); do
-        begin_section "round $round of $rounds"
-        [[ $only != *sharded* ]] || shard_round $round
-        for one in "${wanted[@]}"; do measure "$one" $round; done
-    done
+take_round() { # PARTS ROUND
+    local one
+    [[ $1 != *sharded* ]] || shard_round "$2"
+    for one in "${wanted[@]}"; do measure "$one" "$2"; done
 }
+
+all_rounds() { each_round take_round "$only"; }
 
 mapfile -t wanted < <(configurations)
 if [[ $only == *batches* ]]; then

@@ -11,7 +11,7 @@ for part in devices options progress results runs section disturbed; do
     source "bench/compare/$part.sh"
 done
 # shellcheck disable=SC2034 # the commands' and the functions'
-quick=0 install=0 resume=0 planning=0 rounds="" patience="" bin="" groups=build
+quick=0 install=0 resume=0 planning=0 rounds="" patience="" turns="" bin="" groups=build
 
 # get_ready PROGRAM...: ends the command if --bin lacks a program; takes the folder of --out, then installs what the groups of
 # setup.sh need and builds the programs, unless --bin was given.

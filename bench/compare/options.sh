@@ -1,7 +1,8 @@
 # options.sh: how bench's commands read their options. Sourced by them after runs.sh; uses here, the folder in which
 # the command was called.
 #
-# The comment with which a command begins is what --help shows, and the list of its options, a line or a bracket for each:
+# The comment with which a command begins, and common_options, are what --help shows, and the list of its options, a line or a
+# bracket for each:
 #
 #   --quick      a flag: the variable quick becomes 1
 #   --world N    an option with a value, for the variable world
@@ -9,16 +10,34 @@
 #
 # The variables hold the defaults before. asked becomes the command as it was typed.
 
+# The options of all commands; $out is the usual folder.
+common_options() {
+    cat <<END
+
+options of every command of bench:
+  --out DIR          where the results go (default: $out)
+  --resume           go on with a call that was interrupted (the same options)
+  --install          install missing packages with sudo (root does so unasked)
+  --bin DIR          use the programs in DIR, build nothing
+  --help             this text
+END
+}
+
+# The comment of the command.
+described() {
+    sed '1d; /^[^#]/,$d; s/^# \{0,1\}//' "$script" && common_options
+}
+
 read_options() { # COMMAND ARGUMENT...
     local script option word
     local -A takes=()
     script=$(cd "$here" && readlink -f "$0")
     while read -r option word; do takes[$option]=${word:-nothing}; done < <(
-        sed '/^[^#]/,$d' "$script" | grep -oE '(^#   |\[)--[a-z-]+( [^] ]+)?' | sed 's/^[^-]*//')
+        described | grep -oE '(^  |\[)--[a-z-]+( [^] ]+)?' | sed 's/^[^-]*//')
     command_name=$1 asked=$(quoted "$@")
     shift
     while [[ $# -gt 0 ]]; do
-        [[ $1 != --help && $1 != -h ]] || { sed '1d; /^[^#]/,$d; s/^# \{0,1\}//' "$script" || exit 1; exit 0; }
+        [[ $1 != --help && $1 != -h ]] || { described || exit 1; exit 0; }
         case ${1:+${takes[$1]:-}} in
         "") fail_usage "unknown option $1" ;;
         nothing) set_option "$1" 1 ;;

@@ -26,12 +26,13 @@ make_all() {
     repeat_disturbed_runs "${patience:-0}"
 }
 
-# each_round FUNCTION WHAT...: calls FUNCTION WHAT ROUND for each WHAT, in turns, in each of $rounds rounds; says how far it is.
+# each_round FUNCTION WHAT...: calls FUNCTION WHAT ROUND for each WHAT, in turns, in each of $rounds rounds (of ablation.sh's $turns);
+# says how far it is.
 each_round() {
-    local round what
-    for ((round = 1; round <= rounds; round++)); do
+    local round what all=${turns:-$rounds}
+    for ((round = 1; round <= all; round++)); do
         for what in "${@:2}"; do
-            begin_section "round $round of $rounds: $what"
+            begin_section "round $round of $all: $what"
             "$1" "$what" "$round"
         done
     done

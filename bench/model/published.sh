@@ -2,7 +2,7 @@
 # published.sh: the model of a step beside what the DDP paper published (PVLDB 13, 2020): the scaling of figure 9, and
 # the bucket sizes of figure 7.
 #
-#   bench/model/published.sh [--out DIR] [--bin DIR]
+#   bench/model/published.sh [options]
 #
 # A profile of ResNet-50 and of BERT-large is made of what the paper says of one GPU: its step, cut as in figure 6; the
 # tensors are those of the networks, ready by their share of the work. Numbers are fitted to the points of each run by

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # real.sh: the model of a step beside real steps of train_dp, train_ddp and train_fsdp on the emulated link.
 #
-#   bench/model/real.sh [--out DIR] [--rounds N] [--links "GBIT,US ..."] [--steps N] [--patience SECONDS] [--bin DIR] [--resume]
+#   bench/model/real.sh [--rounds N] [--links "GBIT,US ..."] [--steps N] [--patience SECONDS]
 #
 # Two devices, mlp with eight hidden layers of 512, 64 rows a device, a bucket cap of 1 MiB. The profile is taken
 # with a neighbour that computes on the other core, as the ranks will have one. Rounds are interleaved, and medians
 # are compared; what the model takes from steps of two devices: bench/report/real.py. A probe before and after each run
 # tells which were disturbed: these are made once more while there is time.
 # Prints a table and writes real.csv, profile.json and section.html, which bench/compare.sh's report
-# takes in, to DIR (bench/out-real). --resume continues an interrupted call. Nothing fails by time.
+# takes in, to DIR (bench/out-real). Nothing fails by time.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../compare/begin.sh"
 
 out=bench/out-real rounds=5 links="100,5 10,10 2.5,25 1,50" steps=40 patience=120

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
 # scale.sh: what DP's, DDP's and FSDP's step would take on 1 to 4,096 devices like this machine's, by the model and by SimGrid.
 #
-#   bench/model/scale.sh [--out DIR] [--profile FILE] [--devices LIST] [--bin DIR] [--install] [--resume]
+#   bench/model/scale.sh [--profile FILE] [--devices LIST]
 #
 # Takes a profile of one device here (bench_profile; --profile FILE: that one) and works out each step for an all-reduce
 # by ring, tree and hierarchical rings, on a network of one level (10 Gbit/s and 10 us for every device) and of two
 # (nodes of 8 with 200 Gbit/s and 3 us inside), with and without one device that computes 1.5 times as long. Where
 # libsimgrid is, each step is simulated message by message, too, but for those of more messages than minutes allow.
 # Writes scale.csv, scale.svg and section.html, which bench/compare.sh's report takes in, to DIR (bench/out-scale).
-# --resume continues an interrupted call.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../compare/begin.sh"
 
 out=bench/out-scale profile= devices=1,2,4,8,16,32,64,128,256,512,1024,2048,4096

@@ -14,12 +14,8 @@
 #   --world "N M"      numbers of ranks (default: 1 2 4; with cuda, as many as there are GPUs)
 #   --rounds N         rounds that must be undisturbed (default: 5)
 #   --quick            two rounds of a few small steps: tries the command, and measures no speed
-#   --out DIR          where the results go (default: bench/out-peers)
-#   --resume           go on with a call that was interrupted (the same options); a world is made whole or anew
-#   --bin DIR          use the programs in DIR, build nothing
 #   --install-peers    make a virtual environment with PyTorch, and install Open MPI (as root)
 #   --venv DIR         where (default: ~/.cache/ddpc/peers)
-#   --help             this text
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../compare/begin.sh"
 
 device=cpu model="mlp convnet resnet20" world="1 2 4" install_peers=0 out=bench/out-peers
