@@ -175,7 +175,7 @@ ask "plans" 300 "$bin/gpu_probe" convolutions
 
 # 13. PyTorch's GPT-2, DP and DDP beside ours, then its single process.
 peers=(bash "$root/bench/peers/compare.sh" --bin "$bin" --device cuda $([[ $quick == 0 ]] || echo --quick --model mlp))
-gpt2=(bash "$here/with_torch.sh" "$root/bench/peers/gpt_step.py" "$bin" --device cuda)
+gpt2=(bash "$here/with_torch.sh" "$root/bench/peers/peers.py" gpt "$bin" --device cuda)
 if [[ $quick == 1 ]]; then gpt2+=(--quick); else gpt2+=(--size gpt2); fi
 ask "peers gpt2" 600 "${gpt2[@]}"
 if [[ $cards -ge 2 ]]; then

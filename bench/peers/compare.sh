@@ -73,7 +73,7 @@ status=0 deadline=3600 live=1 # a world takes minutes, and shows how far it is
 
 # measure_world N: all rounds of N ranks
 measure_world() {
-    run_once "world-$1" "$python" bench/peers/peers.py --bin "$bin" --out "$out/runs/world-$1" \
+    run_once "world-$1" "$python" bench/peers/peers.py world --bin "$bin" --out "$out/runs/world-$1" \
         --mpi "$out/mpi_allreduce" --device "$device" --model "$model" --world "$1" --rounds "$rounds" \
         $([[ $quick == 0 ]] || echo --quick) || status=1
     [[ $planning == 1 || -f $out/runs/world-$1/facts.txt ]] || exit 1

@@ -1,11 +1,22 @@
 #!/usr/bin/env python3
-"""Our programs beside PyTorch's DDP and DataParallel, Open MPI and Gloo, in turns. compare.sh starts it, once for
-each world size.
+"""Our programs beside PyTorch's DDP and DataParallel, Open MPI and Gloo, in turns.
+
+    bench/peers/peers.py world --bin DIR ...        all pairs of one world size, as compare.sh calls it
+    bench/peers/peers.py gpt BIN_DIR [--size small|wide|gpt2] [--ranks N [--sharded]] [--device cuda [--amp bf16|fp16]] [--rounds N]
 
 Each round runs ours and the peer one after the other, the order changing from round to round, so that what
-disturbs the machine meets both; what counts is the ratio within the round. Both begin from the same weights
-on the same batches, with one thread per rank on the same cores, and the gradients of the first step are
-compared tensor by tensor in the very runs that are timed. The first steps of a run do not count. On one GPU ours is
+disturbs the machine meets both; what counts is the ratio within the round. Both have one thread per rank on the same cores.
+The first steps of a run do not count.
+
+gpt: a step of forward, cross-entropy, backward and AdamW with nanoGPT's groups, beside PyTorch's (scaled_dot_product_attention,
+fused AdamW). On one CPU rank ours is bench_step --model gpt, on a GPU train_single with its steps replayed from a graph. On several
+it is train_ddp, whose step has its loader too, and PyTorch's is DistributedDataParallel over Gloo, or over NCCL on GPUs, each rank
+with its share of the texts; --sharded takes train_fsdp and PyTorch's fully_shard of each block and of the root. On GPUs the precision
+is bf16 (fp16 below capability 8.0), and PyTorch waits for the device once in a run of steps. The ratio is ours over theirs; printed
+last is the median over the rounds. 77: there is no torch, or no GPU for --device cuda.
+
+world: both begin from the same weights on the same batches, and the gradients of the first step are
+compared tensor by tensor in the very runs that are timed. On one GPU ours is
 replayed from a CUDA graph, PyTorch waits for the device once in BLOCK steps, and train_ddp's single rank stands beside train_single.
 
 A round is disturbed if a probe before or after it (a matrix product on the cores of the ranks) ran slower
@@ -26,6 +37,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -44,6 +56,8 @@ BUCKET = 25 * 1024 * 1024  # bytes: DDP's default bucket
 # input within rounding of 0 can fall on the other side of a relu, and moves a gradient by more.
 TOLERANCE = {"mlp": 1e-4, "convnet": 1e-4, "resnet20": 0.1}
 BF16_TOLERANCE = 0.5  # products of 8 bits, through relu and batch norm: 0.33 was seen
+SIZES = dict(small=(4, 4, 128, 64, 12), wide=(6, 6, 384, 256, 8), gpt2=(12, 12, 768, 1024, 8))  # of a GPT: those of GPT_NAMES, and texts
+GPT_NAMES = ("layers", "heads", "embedding", "context")
 
 
 def say(text):
@@ -71,6 +85,27 @@ def run(command, timeout=300):
     if done.returncode != 0:
         sys.exit(f"error: this failed: {' '.join(command)}\n{done.stderr}")
     return done.stdout
+
+
+def run_ours(arguments, world, program, out, *options):
+    """One of our trainers on so many devices, which logs every step in the folder out."""
+    start = on_first_core(arguments.device) if world == 1 else []
+    if world > 1 and program != "train_dp":
+        bind = ["--bind", "cores"] if arguments.device == "cpu" else []
+        start = [f"{arguments.bin}/ddprun", *bind, "--nproc-per-node", world]
+    run([*start, f"{arguments.bin}/{program}", "--device", arguments.device, "--log-every", 1, "--no-eval", "--out", out, *options])
+
+
+def median_ms(out, warm_up):
+    with open(pathlib.Path(out, "steps.csv"), newline="") as file:
+        return statistics.median([float(row["step_ms"]) for row in csv.DictReader(file)][warm_up:])
+
+
+def time_both(pair, number):
+    """The milliseconds of ours and of theirs; which of them is first changes from round to round."""
+    sides = [("ours", pair.time_ours), ("theirs", pair.time_theirs)]
+    times = {side: measure() for side, measure in (sides if number % 2 == 0 else reversed(sides))}
+    return times["ours"], times["theirs"]
 
 
 class TorchRanks:
@@ -134,26 +169,18 @@ class Training:
         self.run_ours(1, "--save-init", self.folder / "init", "--dump-grads", self.folder / "ours.grads")
 
     def run_ours(self, steps, *options, program="train_single"):
-        device, binary = self.arguments.device, self.arguments.bin
-        if self.world == 1:
-            command = [*on_first_core(device), f"{binary}/{program}"]
-        elif self.strategy == "dp":
-            command = [f"{binary}/train_dp", "--devices", self.world]
-        else:
-            command = [f"{binary}/ddprun", "--bind", "cores", "--nproc-per-node", self.world,
-                       f"{binary}/train_ddp", "--sampler", "blocked"]
+        if self.world > 1:
+            program = f"train_{self.strategy}"
+            options = [*options, *(["--devices", self.world] if self.strategy == "dp" else ["--sampler", "blocked"])]
         hidden = ["--hidden", ",".join(map(str, self.hidden))] if self.hidden else []
         precision = ["--amp", self.amp] if self.amp else []
-        run([*command, "--model", self.what, *hidden, *precision, "--data", self.data, "--device", device, "--no-shuffle",
-             "--global-batch", self.batch, "--steps", steps, "--lr", LR,
-             "--momentum", MOMENTUM, "--weight-decay", 0, "--log-every", 1, "--no-eval",
-             "--out", self.folder / "ours", *options])
+        run_ours(self.arguments, self.world, program, self.folder / "ours", "--model", self.what, *hidden, *precision, "--data", self.data,
+                 "--no-shuffle", "--global-batch", self.batch, "--steps", steps, "--lr", LR, "--momentum", MOMENTUM, "--weight-decay", 0, *options)
 
     def time_ours(self, **program):
         how = ["--cuda-graph"] if self.on_one_gpu else ["--dump-grads", self.folder / "ours.grads"]
         self.run_ours(self.steps, "--load-init", self.folder / "init", *how, **program)
-        with open(self.folder / "ours/steps.csv", newline="") as file:
-            return statistics.median([float(row["step_ms"]) for row in csv.DictReader(file)][WARM_UP:])
+        return median_ms(self.folder / "ours", WARM_UP)
 
     def time_theirs(self):
         answers = self.torch.ask(do="train", model=self.what, shape=self.shape, classes=CLASSES,
@@ -250,12 +277,9 @@ class Rounds:
     def measure(self, pair, gradients):
         number = len(self.results[pair])
         before = self.probe()
-        times = {}
-        sides = [("ours", pair.time_ours), ("theirs", pair.time_theirs)]
-        for side, measure in sides if number % 2 == 0 else reversed(sides):
-            times[side] = measure()
+        ours, theirs = time_both(pair, number)
         self.agree = pair.check(number, gradients) and self.agree
-        self.results[pair].append((min(before, self.probe()), times["ours"], times["theirs"]))
+        self.results[pair].append((min(before, self.probe()), ours, theirs))
 
     def is_disturbed(self, result):
         return result[0] < UNDISTURBED * statistics.median(self.probes)
@@ -300,14 +324,7 @@ def pairs_of(arguments, torch, world, strategy):
     return pairs
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    for name in ("bin", "out", "device", "model", "mpi"):
-        parser.add_argument(f"--{name}", required=True)
-    parser.add_argument("--world", type=int, required=True)
-    parser.add_argument("--rounds", type=int, required=True)
-    parser.add_argument("--quick", action="store_true")
-    arguments = parser.parse_args()
+def measure_world(arguments):
     agree, world = True, arguments.world
     out = pathlib.Path(arguments.out)
     with open(out / "peers.csv", "w") as peers, open(out / "gradients.csv", "w") as tensors:
@@ -324,6 +341,93 @@ def main():
                 facts = [f"PyTorch {torch.version}, one thread per rank", pairs[0].describe_blas()]
     (out / "facts.txt").write_text("\n".join(facts) + "\n")
     sys.exit(0 if agree else 1)
+
+
+# ---- a GPT's step -------------------------------------------------------------------------------------------------------
+
+
+class GptStep:
+    """A GPT on so many ranks, by us and, with torch, by PyTorch."""
+
+    def __init__(self, arguments):
+        on_gpu, quick = arguments.device == "cuda", arguments.quick
+        self.arguments, self.torch, self.more = arguments, None, ""
+        self.sizes = (1, 2, 16, 8, 2) if quick else SIZES[arguments.size]
+        self.texts = self.sizes[-1] * (arguments.ranks if on_gpu else 1)
+        self.vocabulary = 50304 if arguments.size == "gpt2" and not quick else 76
+        self.warm_up = 6 if on_gpu else 1  # a graph is recorded after four steps
+        self.steps = 2 if quick else 20 if on_gpu else 30 if arguments.size == "small" else 5
+
+    def time_ours(self):
+        ranks, on_gpu = self.arguments.ranks, self.arguments.device == "cuda"
+        sizes = [word for name, size in zip(GPT_NAMES, self.sizes) for word in (f"--{name}", size)]
+        if ranks == 1 and not on_gpu:
+            out = run([*on_first_core("cpu"), f"{self.arguments.bin}/bench_step", "--model", "gpt", "--rounds", self.steps, "--batch", self.texts, *sizes])
+            words = dict(word.split("=", 1) for word in out.splitlines()[-1].split())
+            self.more = f" step_to_sgemm={words['step_to_sgemm']}"  # the share of sgemm's rate
+            return float(words["step_ms_p50"])
+        program = "train_fsdp" if self.arguments.sharded else "train_ddp" if ranks > 1 else "train_single"
+        how = [*(["--vocabulary", self.vocabulary, "--amp", self.arguments.amp] if on_gpu else []), *(["--cuda-graph"] if ranks == 1 else [])]
+        with tempfile.TemporaryDirectory() as out:
+            run_ours(self.arguments, ranks, program, out, "--model", "gpt", *sizes, "--data", "text", "--global-batch", self.texts, "--steps",
+                     self.warm_up + self.steps, "--optimizer", "adamw", "--lr", "1e-3", "--weight-decay", "0.1", *how)
+            return median_ms(out, self.warm_up)
+
+    def time_theirs(self):
+        return max(answer["ms"] for answer in self.torch.ask(do="gpt_steps", steps=self.steps, warm_up=self.warm_up))
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(77)
+
+
+def measure_gpt(arguments, error):
+    try:
+        import torch  # takes seconds, and measure_world needs none
+    except ImportError as missing:
+        skip(missing)
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        skip("PyTorch sees no GPU")
+    if arguments.device == "cuda" and not arguments.amp:
+        arguments.amp = "bf16" if torch.cuda.get_device_capability()[0] >= 8 else "fp16"
+    pair, ratios = GptStep(arguments), []
+    if arguments.sharded and (arguments.device != "cpu" or arguments.ranks < 2):
+        error("--sharded is of several CPU ranks")
+    if arguments.amp and arguments.device == "cpu":
+        error("--amp is of GPUs")
+    if arguments.ranks < 1 or pair.texts % arguments.ranks:
+        error(f"--ranks {arguments.ranks}: {pair.texts} texts do not divide among them")
+    strategy = "fsdp" if arguments.sharded else "ddp"
+    with tempfile.TemporaryDirectory() as arguments.out, TorchRanks(arguments, arguments.ranks, strategy) as pair.torch:
+        pair.torch.ask(do="start_gpt", vocabulary=pair.vocabulary, sizes=pair.sizes[:4], texts=pair.texts // arguments.ranks, amp=arguments.amp)
+        for number in range(2 if arguments.quick else arguments.rounds):
+            ours, theirs = time_both(pair, number)
+            ratios.append(ours / theirs)
+            print(f"ours_ms={ours:.2f} pytorch_ms={theirs:.2f} ratio={ratios[-1]:.3f}{pair.more}", flush=True)
+    print(f"ratio_p50={statistics.median(ratios):.3f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    world, gpt = commands.add_parser("world"), commands.add_parser("gpt")
+    for name, kind in (("bin", str), ("out", str), ("device", str), ("model", str), ("mpi", str), ("world", int), ("rounds", int)):
+        world.add_argument(f"--{name}", required=True, type=kind)
+    gpt.add_argument("bin", help="where bench_step, train_single, ddprun, train_ddp and train_fsdp are")
+    gpt.add_argument("--size", choices=list(SIZES), default="small", help="gpt-small, six layers of 384, or GPT-2 (124 million parameters)")
+    gpt.add_argument("--ranks", type=int, default=1, help="devices, of which each has a process if they are several")
+    gpt.add_argument("--sharded", action="store_true", help="train_fsdp beside fully_shard, on CPU ranks")
+    gpt.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: every rank has as many texts")
+    gpt.add_argument("--amp", choices=["bf16", "fp16"], help="of GPUs (default: bf16, or fp16 where the card lacks it)")
+    gpt.add_argument("--rounds", type=int, default=9)
+    for command in (world, gpt):
+        command.add_argument("--quick", action="store_true", help="two rounds of a few small steps: tries the command, and measures no speed")
+    arguments = parser.parse_args()
+    if arguments.command == "gpt":
+        measure_gpt(arguments, gpt.error)
+    else:
+        measure_world(arguments)
 
 
 if __name__ == "__main__":

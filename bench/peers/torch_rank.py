@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One rank of PyTorch, which does what peers.py or gpt_step.py asks of it: a line of JSON in, a line of JSON out.
+"""One rank of PyTorch, which does what peers.py asks of it: a line of JSON in, a line of JSON out.
 
     torch_rank.py RANK WORLD STRATEGY DEVICE FOLDER     strategy: ddp, fsdp, or dp (one process for all devices)
 
@@ -40,7 +40,7 @@ class Rank:
 
     def batches(self, path, batch):
         """This rank's rows of each global batch, which DataParallel's one process has whole."""
-        from safetensors.torch import load_file  # here and in train, because gpt_step.py needs none
+        from safetensors.torch import load_file  # here and in train, because a GPT needs none
         data = load_file(path)
         x, y = data["x"].to(self.device), data["target"].to(self.device)
         share = batch // self.world if self.has_ranks else batch
