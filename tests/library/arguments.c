@@ -225,6 +225,13 @@ static void add_pair(const char *first, const char *second) {
     module_add(parent, second, module_create("List", NULL));
 }
 
+// So many times the weight of one layer is to be that of another, with other inputs.
+static void tie(size_t in, size_t others_in, int times) {
+    Device *cpu = device();
+    Module *module = layer_linear(cpu, in, 2), *owner = layer_linear(cpu, others_in, 2);
+    for (int i = 0; i < times; i++) module_tie_parameter(module, "weight", owner, "weight");
+}
+
 static void adjust(OptimizerConfig config) {
     (void)optimizer_create(layer_linear(device(), 2, 2), &config);
 }
@@ -475,7 +482,18 @@ static void without_error(void) {
                                         dummy_sampler(), NULL, 0, device());                       \
          loader_close(loader), loader_close(loader))                                               \
     CALL(120, "the argument device is closed", Device *cpu = device();                             \
-         device_close(cpu), (void)layer_linear(cpu, 2, 2))
+         device_close(cpu), (void)layer_linear(cpu, 2, 2))                                         \
+    CALL(121, NULL, tie(2, 2, 1))                                                                  \
+    CALL(122, "weight of a Linear cannot share weight of a Linear", tie(2, 3, 1))                  \
+    CALL(123, "weight of a Linear cannot share weight of a Linear", tie(2, 2, 2))                  \
+    CALL(124, "cannot share", Module *own = layer_linear(device(), 2, 2);                          \
+         module_tie_parameter(own, "weight", own, "weight"))                                       \
+    CALL(125, "cannot share",                                                                      \
+         module_tie_parameter(layer_linear(device(), 2, 2), "weight",                              \
+                              layer_linear(device(), 2, 2), "weight"))                             \
+    CALL(126, "a Linear has no parameter \"gain\"",                                                \
+         module_tie_parameter(layer_linear(device(), 2, 2), "gain", layer_linear(device(), 2, 2),  \
+                              "weight"))
 
 #define DEFINE(number, word, ...)     \
     static void call_##number(void) { \
