@@ -165,6 +165,9 @@ for cost in message call both; do
     head -n $((least - 1)) noisy.csv >few.csv
     refuse 2 "few.csv: expected more than $((least - 1)) points" "$bin/bench_fit" --profile profile.json --points few.csv --cost $cost
 done
+printf '4096,0.1,1000000\n1,0.1,-1\n2,0.1\n3,0.05,0\n' >edge.csv
+run "points at the edges" "$bin/bench_fit" --profile profile.json --points edge.csv
+fitted edge.csv
 for wrong in '2;0.1' '2,0.1,x' '0,0.1' '2,0' '2,0.1,-2' '2,0.1,1000001' '4097,0.1' '2,0.1,3,4' "$(yes 2,0.1 | head -n 65)"; do
     echo "$wrong" >points.csv
     refuse 2 'expected at most 64 lines like' "$bin/bench_fit" --profile profile.json --points points.csv
