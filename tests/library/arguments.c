@@ -493,7 +493,17 @@ static void without_error(void) {
                               layer_linear(device(), 2, 2), "weight"))                             \
     CALL(126, "a Linear has no parameter \"gain\"",                                                \
          module_tie_parameter(layer_linear(device(), 2, 2), "gain", layer_linear(device(), 2, 2),  \
-                              "weight"))
+                              "weight"))                                                           \
+    CALL(127, NULL, adjust((OptimizerConfig){.nesterov = true, .momentum = 0.1}))                  \
+    CALL(128, "Invalid momentum value: -0.1", adjust((OptimizerConfig){.momentum = -0.1}))         \
+    CALL(129, "Invalid weight_decay value: -1", adjust((OptimizerConfig){.weight_decay = -1}))     \
+    CALL(130, "Invalid beta parameter at index 0: 1", adjust((OptimizerConfig){.beta1 = 1}))       \
+    CALL(131, "Invalid beta parameter at index 0: -1", adjust((OptimizerConfig){.beta1 = -1}))     \
+    CALL(132, "Invalid beta parameter at index 1: 1", adjust((OptimizerConfig){.beta2 = 1}))       \
+    CALL(133, "Invalid beta parameter at index 1: -1", adjust((OptimizerConfig){.beta2 = -1}))     \
+    CALL(134, "Invalid epsilon value: -1", adjust((OptimizerConfig){.eps = -1}))                   \
+    CALL(135, "config->kind is 3", adjust((OptimizerConfig){.kind = (OptimizerKind)3}))            \
+    CALL(136, NULL, adjust((OptimizerConfig){.kind = OPTIMIZER_ADAMW}))
 
 #define DEFINE(number, word, ...)     \
     static void call_##number(void) { \

@@ -2,11 +2,14 @@
  * schedules. */
 #include "tests/rigs/check.h"
 
+#include <stdlib.h>
+
 #include "common/nn/clip.h"
 #include "common/nn/layers.h"
 #include "common/nn/models.h"
 #include "common/nn/ops.h"
 #include "common/nn/optimizer.h"
+#include "common/nn/summary.h"
 #include "common/nn/tape.h"
 
 static Device *device;
@@ -106,6 +109,31 @@ static void segnet_has_a_class_for_every_pixel(void **state) {
     assert_true(y->shape[2] == 12 && y->shape[3] == 12);
     assert_true(model_is_dense("segnet") && !model_is_dense("convnet") && !model_is_dense("vgg"));
     tape_close(tape);
+    module_close(model);
+}
+
+static void a_summary_names_each_layer(void **state) {
+    (void)state;
+    Module *model = layer_sequential("Pair"), *second = layer_linear(device, 3, 4);
+    module_add(model, "first", layer_linear(device, 3, 4));
+    Module *inner = module_add(model, "", layer_sequential("Inner"));
+    module_add(inner, "second", second);
+    module_add(inner, "norm", layer_batch_norm(device, 4));
+    module_tie_parameter(second, "weight", model->children[0], "weight");
+    char *text = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&text, &length);
+    summary_print(model, stream);
+    fclose(stream);
+    char wanted[600];
+    snprintf(wanted, sizeof wanted,
+             "%-24s %-12s %-44s %12s\n%-24s %-12s %-44s %12d\n%-24s %-12s %-44s %12d\n"
+             "%-24s %-12s %-44s %12d\n28 parameters (112 bytes), 9 elements in buffers\n",
+             "name", "type", "parameters", "elements", "first", "Linear", "weight [4, 3], bias [4]",
+             16, "second", "Linear", "weight shared, bias [4]", 4, "norm", "BatchNorm",
+             "weight [4], bias [4]", 8);
+    assert_string_equal(text, wanted);
+    free(text);
     module_close(model);
 }
 
@@ -300,6 +328,7 @@ int main(void) {
         WITH_DEVICE(names_are_pytorchs),
         WITH_DEVICE(initial_weights_are_uniform_in_one_over_root_fan_in),
         WITH_DEVICE(segnet_has_a_class_for_every_pixel),
+        WITH_DEVICE(a_summary_names_each_layer),
         WITH_DEVICE(pools_have_their_windows),
         WITH_DEVICE(a_replica_has_the_shape_and_no_memory),
         WITH_DEVICE(bad_models_get_one_line),
