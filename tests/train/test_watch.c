@@ -1,0 +1,108 @@
+/* test_watch.c: what a run tells the launcher's watch (JobWatch): each phase, at its step; a failure,
+ * its own or another process's.
+ */
+#include "tests/rigs/check.h"
+#include "tests/rigs/temp_folder.h"
+
+#include "common/base/format.h"
+#include "common/train/setup.h"
+#include "common/train/trainer.h"
+
+static char told[2048];    // "train 0, train 1, checkpoint 2"
+static const char *failed; // of another process, from its step on; NULL: none
+static uint64_t failed_at, now;
+
+static void note_phase(const JobWatch *self, const char *phase, uint64_t step) {
+    (void)self;
+    now = step;
+    format_append(told, sizeof told, "%s%s %ju", *told ? ", " : "", phase, (uintmax_t)step);
+}
+
+static int check_failure(const JobWatch *self, Error *err) {
+    (void)self;
+    return failed && now >= failed_at ? error_set(err, STATUS_FAILED, "%s", failed) : 0;
+}
+
+static void note_end(const JobWatch *self, const Error *cause) {
+    (void)self;
+    format_append(told, sizeof told, "%sgave up: %s", *told ? ", " : "", cause->message);
+}
+
+static const JobWatch watch = {.enter = note_phase, .check = check_failure, .give_up = note_end};
+
+// Runs the trainer. Returns its status, with the error in message[200].
+static int run(const TrainConfig *config, char *message) {
+    TrainConfig own = *config;
+    Options options = {.program = "test_watch"};
+    Error err = {0};
+    told[0] = '\0';
+    train_options(&options, &own);
+    DataSource *data = must_get(train_open_data(&own, &err), &err);
+    Device *device = must_get(device_open("cpu:0", &err), &err);
+    Module *model = must_get(train_create_model(&own, data, device, 0, &err), &err);
+    Sampler *sampler =
+        must_get(sampler_whole(data->train.count, own.global_batch, true, false, 0, &err), &err);
+    Job *job = job_single(strategy_single(model, device, sampler));
+    job->watch = &watch;
+    const int status = trainer_run(&own, &options, data, job, &err);
+    snprintf(message, 200, "%.199s", err.message);
+    job->close(job);
+    dataset_close(data);
+    return status;
+}
+
+static TrainConfig small(void) {
+    TrainConfig config = train_config_default();
+    config.model = "toy";
+    config.data = "synthetic:10:5@40";
+    config.global_batch = 20; // two steps an epoch
+    config.epochs = 2;
+    return config;
+}
+
+static void each_phase_is_told(void **state) {
+    char message[200], *save = temp_folder_path(state, "save");
+    TrainConfig config = small();
+    assert_int_equal(run(&config, message), 0);
+    assert_string_equal(told, "train 0, train 1, evaluate 2, evaluate 2, train 2, train 3, "
+                              "evaluate 4, evaluate 4, shutdown 4");
+    config.no_eval = true;
+    config.save = save;
+    config.save_every = 3;
+    assert_int_equal(run(&config, message), 0);
+    assert_string_equal(told, "train 0, train 1, checkpoint 2, train 2, checkpoint 3, train 3, "
+                              "checkpoint 4, shutdown 4");
+    TrainConfig text = train_config_default();
+    text.model = "gpt";
+    text.gpt = (GptSizes){.layers = 1, .heads = 1, .embedding = 8, .context = 8};
+    text.steps = 1;
+    text.sample = 2;
+    text.no_eval = true;
+    assert_int_equal(run(&text, message), 0);
+    assert_string_equal(told, "train 0, sample 1, sample 1, shutdown 1");
+    free(save);
+}
+
+static void failures_are_told_once(void **state) {
+    (void)state;
+    char message[200];
+    TrainConfig config = small();
+    config.no_eval = true;
+    failed = "rank 1 has gone";
+    failed_at = 1;
+    assert_int_equal(run(&config, message), -1);
+    failed = NULL;
+    assert_string_equal(message, "rank 1 has gone");
+    assert_string_equal(told, "train 0, train 1, gave up: rank 1 has gone");
+    config.schedule.lr = 1e30;
+    assert_int_equal(run(&config, message), -1);
+    assert_non_null(strstr(message, "training has diverged"));
+    assert_non_null(strstr(told, "gave up: the loss is "));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(each_phase_is_told, temp_folder_make, temp_folder_remove),
+        cmocka_unit_test(failures_are_told_once)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
