@@ -313,7 +313,7 @@ static void take_away(void **state, const char *text, const char *message) {
 }
 
 static void a_lock_names_its_holder(void **state) {
-    char wanted[400], host[256], command[82] = "";
+    char wanted[500], host[256], command[82] = "";
     Error err = {0};
     struct stat info;
     const mode_t mask = umask(0);

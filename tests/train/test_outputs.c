@@ -1,5 +1,5 @@
-/* test_outputs.c: which files a run locks (outputs_claim), by whatever names, and what is said where a
- * file system has no locks.
+/* test_outputs.c: which files a run locks (outputs_claim), under which names, and the lines about a
+ * file system without locks.
  */
 #include "tests/rigs/check.h"
 

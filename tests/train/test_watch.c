@@ -1,5 +1,5 @@
-/* test_watch.c: what a run tells the launcher's watch (JobWatch): each phase, at its step; a failure,
- * its own or another process's.
+/* test_watch.c: what a run tells the launcher's watch (JobWatch): each phase with its step, and a
+ * failure, its own or another process's.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/temp_folder.h"
