@@ -5,6 +5,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/base/machine.h"
 #include "common/base/trace.h"
 #include "tests/rigs/temp_folder.h"
 
@@ -53,6 +54,65 @@ static void write_trace(const char *path, int pid, uint64_t at_ns) {
     trace_mark(trace);
     assert_int_equal(trace_write(trace, path, &err), 0);
     trace_close(trace);
+}
+
+#define FILE_FORMAT                                                                   \
+    "{\n"                                                                             \
+    "  \"displayTimeUnit\": \"ms\",\n"                                                \
+    "  \"otherData\": {\n"                                                            \
+    "    \"dropped_spans\": 1,\n"                                                     \
+    "    \"clock\": \"%s\",\n"                                                        \
+    "    \"marks_us\": []\n"                                                          \
+    "  },\n"                                                                          \
+    "  \"traceEvents\": [\n"                                                          \
+    "    {\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 5, \"tid\": 0, "        \
+    "\"args\": {\"name\": \"ddp\"}},\n"                                               \
+    "    {\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 5, \"tid\": 0, "         \
+    "\"args\": {\"name\": \"main\"}},\n"                                              \
+    "    {\"ph\": \"M\", \"name\": \"thread_sort_index\", \"pid\": 5, \"tid\": 0, "   \
+    "\"args\": {\"sort_index\": 0}},\n"                                               \
+    "    {\"ph\": \"X\", \"name\": \"number\", \"pid\": 5, \"tid\": 0, \"ts\": 1.5, " \
+    "\"dur\": 1.5, \"args\": {\"number\": 0}},\n"                                     \
+    "    {\"ph\": \"X\", \"name\": \"bucket\", \"pid\": 5, \"tid\": 0, \"ts\": 4, "   \
+    "\"dur\": 0, \"args\": {\"bucket\": 0}},\n"                                       \
+    "    {\"ph\": \"X\", \"name\": \"bytes\", \"pid\": 5, \"tid\": 0, \"ts\": 9, "    \
+    "\"dur\": 0, \"args\": {\"bytes\": 1}},\n"                                        \
+    "    {\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 5, \"tid\": 1, "         \
+    "\"args\": {\"name\": \"comm\"}},\n"                                              \
+    "    {\"ph\": \"M\", \"name\": \"thread_sort_index\", \"pid\": 5, \"tid\": 1, "   \
+    "\"args\": {\"sort_index\": 1}},\n"                                               \
+    "    {\"ph\": \"X\", \"name\": \"sum\", \"pid\": 5, \"tid\": 1, \"ts\": 7, "      \
+    "\"dur\": 2, \"args\": {\"number\": 6, \"bucket\": 2, \"bytes\": 8}},\n"          \
+    "    {\"ph\": \"i\", \"name\": \"bucket is ready\", \"pid\": 5, \"tid\": 0, "     \
+    "\"ts\": 5, \"s\": \"t\", \"args\": {\"bucket\": 2}},\n"                          \
+    "    {\"ph\": \"s\", \"name\": \"bucket\", \"pid\": 5, \"tid\": 0, \"ts\": 5, "   \
+    "\"cat\": \"bucket\", \"id\": 21474836480},\n"                                    \
+    "    {\"ph\": \"f\", \"name\": \"bucket\", \"pid\": 5, \"tid\": 1, \"ts\": 7, "   \
+    "\"cat\": \"bucket\", \"id\": 21474836480, \"bp\": \"e\"}\n"                      \
+    "  ]\n"                                                                           \
+    "}"
+
+// Everything that a file has, of spans with and without each of their arguments.
+static void test_the_whole_file(void **state) {
+    Error err = {0};
+    char *path = temp_folder_path(state, "trace.json"), clock[64], wanted[4096];
+    size_t bytes;
+    Trace *trace = trace_open(5, "ddp");
+    const int first = trace_track(trace, "main", 3), second = trace_track(trace, "comm", 1);
+    trace_span(trace, first, "number", 0, 1500, 3000);
+    trace_add(trace, first, &(TraceSpan){"bucket", -1, 4000, 4000, 0, 0, 0});
+    trace_add(trace, first, &(TraceSpan){"bytes", -1, 9000, 8000, 1, -1, 0});
+    trace_add(trace, second, &(TraceSpan){"sum", 6, 7000, 9000, 8, 2, 5000});
+    trace_span(trace, second, "too many", 1, 9000, 9001);
+    assert_int_equal(trace_write(trace, path, &err), 0);
+    trace_close(trace);
+    machine_boot_id(clock, sizeof clock);
+    snprintf(wanted, sizeof wanted, FILE_FORMAT, clock);
+    char *text = read_whole(path, &bytes);
+    text[bytes - 1] = '\0';
+    assert_string_equal(text, wanted);
+    free(text);
+    free(path);
 }
 
 // An arrow leads from the moment a bucket was ready, on the first track, to its all-reduce.
@@ -125,6 +185,41 @@ static void test_merge_of_two_machines(void **state) {
     free(both);
 }
 
+// How many spans were dropped is counted where it is a number that can be.
+static void test_dropped_spans_add_up(void **state) {
+    static const struct {
+        const char *dropped;
+        double sum;
+    } cases[] = {{"1", 4}, {"0", 3}, {"-1", 3}, {"\"2\"", 3}, {"1e15", 3}, {"999", 1002}};
+    static const char ONE[] = TRACE("here", "1, 2", "1");
+    char *one = temp_folder_path(state, "one"), *other = temp_folder_path(state, "other");
+    char *both = temp_folder_path(state, "both"), text[200];
+    const char *files[] = {one, other};
+    write_whole(one, ONE, strlen(ONE));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Error err = {0};
+        snprintf(
+            text, sizeof text,
+            "{\"traceEvents\": [], \"otherData\": {\"dropped_spans\": %s, \"clock\": \"here\", "
+            "\"marks_us\": [1, 2, 3, 4, 5, 6, 7, 8, 9]}}",
+            cases[i].dropped);
+        write_whole(other, text, strlen(text));
+        assert_int_equal(trace_merge(both, files, 2, &err), 0);
+        cJSON *root = read_trace(both);
+        const cJSON *about = cJSON_GetObjectItem(root, "otherData");
+        assert_true(number(about, "dropped_spans") == cases[i].sum);
+        assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(about, "clock")), "here");
+        assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(about, "marks_us")), 2);
+        cJSON_Delete(root);
+    }
+    Error err = {0};
+    assert_int_equal(trace_merge("no such folder/both", files, 2, &err), -1);
+    assert_non_null(strstr(err.message, "cannot write no such folder/both: "));
+    free(one);
+    free(other);
+    free(both);
+}
+
 static void test_merge_refuses(void **state) {
     static const char ONE[] = TRACE("here", "1, 2", "1"), NO_MARKS[] = TRACE("there", "", "1");
     char *one = temp_folder_path(state, "one"), *other = temp_folder_path(state, "other");
@@ -146,11 +241,14 @@ static void test_merge_refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_the_whole_file, temp_folder_make, temp_folder_remove),
         cmocka_unit_test_setup_teardown(test_arrows_to_buckets, temp_folder_make,
                                         temp_folder_remove),
         cmocka_unit_test_setup_teardown(test_merge_of_one_machine, temp_folder_make,
                                         temp_folder_remove),
         cmocka_unit_test_setup_teardown(test_merge_of_two_machines, temp_folder_make,
+                                        temp_folder_remove),
+        cmocka_unit_test_setup_teardown(test_dropped_spans_add_up, temp_folder_make,
                                         temp_folder_remove),
         cmocka_unit_test_setup_teardown(test_merge_refuses, temp_folder_make, temp_folder_remove),
     };
