@@ -60,8 +60,8 @@ def sizes(rows):
     """A row for each backend (shm before mpi) and size, made of medians over the rounds. Without a bound it and the share are NaN."""
     table = []
     for backend in sorted({row["backend"] for row in rows}, reverse=True):
-        for count in sorted({int(row["bytes"]) for row in rows if row["backend"] == backend}):
-            mine = [row for row in rows if row["backend"] == backend and int(row["bytes"]) == count]
+        for count in sorted({row.whole("bytes") for row in rows if row["backend"] == backend}):
+            mine = [row for row in rows if row["backend"] == backend and row.whole("bytes") == count]
             low, p50, high, bound = (math.nan if mine[0][name] == "NaN" else median([row.number(name) for row in mine]) for name in TIMES)
             world = mine[0].number("world")
             algbw = count / p50 / 1e3

@@ -65,8 +65,10 @@ def pairs(rows):
     """The pairs of difference.csv, in its order."""
     found = {}
     for row in rows:
-        key = row["model"], int(row["world_size"])
+        key = row["model"], row.whole("world_size")
         strategies = [name.removesuffix("_ms") for name in row if name in ("dp_ms", "ddp_ms", "fsdp_ms", "mine_ms")]
+        if len(strategies) != 2:
+            raise ReportError(f"{row.place}it has the steps of {len(strategies)} strategies, and not of two")
         found.setdefault(key, Pair(*key, strategies)).add(row)
     for pair in found.values():
         pair.check()
@@ -105,7 +107,7 @@ def network_text(network):
     """"mlp-1024 (1.1 M parameters, 4.5 MB of gradients)"."""
     if not network["parameters"]:
         return network["name"]
-    count = float(network["parameters"])
+    count = network.number("parameters")
     size = f"{4 * count / 1e6:.1f} MB" if count > 12500 else f"{4 * count / 1e3:.1f} kB"
     return f"{network['name']} ({short_number(count)} parameters, {size} of gradients)"
 

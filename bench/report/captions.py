@@ -15,7 +15,7 @@ def more_or_less(ms, digits=2):
 
 def of_world(results, model, but=SHARDED):
     """The rows of DP and DDP on as many devices as the figures speak of."""
-    return {row["strategy"]: row for row in results.summary(model, but) if int(row["world_size"]) == results.world}
+    return {row["strategy"]: row for row in results.summary(model, but) if row.whole("world_size") == results.world}
 
 
 def difference(results, file="difference"):

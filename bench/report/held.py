@@ -151,10 +151,10 @@ def moved_sentence(rows):
 
 def memory_table(rows):
     """A row for each model and strategy, a column for each number of devices: the bytes, and their ratio to the formula."""
-    worlds = sorted({int(row["world_size"]) for row in rows})
+    worlds = sorted({row.whole("world_size") for row in rows})
     table = [["model", "strategy", *(f"{world} device{'s' * (world > 1)}" for world in worlds), "over formula"]]
     for model, strategy in dict.fromkeys((row["model"], row["strategy"]) for row in rows):
-        mine = {int(row["world_size"]): row for row in rows if (row["model"], row["strategy"]) == (model, strategy)}
+        mine = {row.whole("world_size"): row for row in rows if (row["model"], row["strategy"]) == (model, strategy)}
         ratios = [row.number("dry_bytes") / row.number("formula_bytes") for row in mine.values()]
         table.append([model, NAMES[strategy], *(amount(mine[world].number("dry_bytes")) if world in mine else "-" for world in worlds),
                       f"{min(ratios):.4f} to {max(ratios):.4f}"])

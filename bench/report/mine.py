@@ -62,7 +62,7 @@ def failure(results, row):
     what = {"speed": "a timed run", "curve": "the training to its end", "equivalence": "a comparison of numbers", "link": "a run over the link",
             "growth": "a run over the slow link", "buckets": "a run with other buckets", "timeline": "the traced run"}.get(row["part"], row["part"])
     where = results.name(row["model"], row["part"])
-    return f"Yours failed: {what} of {where} on {plural(int(row['world_size']), 'device')}: {row['why'].rstrip('.')}. It has no row there."
+    return f"Yours failed: {what} of {where} on {plural(row.whole('world_size'), 'device')}: {row['why'].rstrip('.')}. It has no row there."
 
 
 def not_the_same(results):

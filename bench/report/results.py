@@ -1,30 +1,44 @@
 """Reads a folder of results: CSV files, the records of runs, and facts.txt, which the measuring command wrote."""
 
 import csv
+import io
 import json
 import math
 import subprocess
 from pathlib import Path
 
-from .look import SHARDED
+from .look import NAMES, SHARDED
 
 
 class ReportError(Exception):
     """The results contradict each other, or a file of them is not as it should be."""
 
 
+def finite(text, what):
+    """The number that a field holds, 0 if it is empty. No sentence can be made of what is not a finite number."""
+    try:
+        value = float(text or 0)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ReportError(f"{what} is {str(text)[:40]}, which is no number")
+    return value
+
+
 class Row(dict):
     """A row of a CSV file, by the names of its columns."""
 
+    place = ""  # "FILE, line 3: "
+
     def __missing__(self, column):
-        raise ReportError(f"there is no column {column}")
+        raise ReportError(f"{self.place}there is no column {column}")
 
     def number(self, column):
-        """0 where the field is empty. No sentence can be made of what is not a finite number."""
-        value = float(self[column] or 0)
-        if not math.isfinite(value):
-            raise ReportError(f"{column} is {self[column]} in a row of {', '.join(list(self.values())[:3])}")
-        return value
+        """0 where the field is empty."""
+        return finite(self[column], f"{self.place}{column}")
+
+    def whole(self, column):
+        return int(self.number(column))
 
     def total(self, *columns):
         return sum(self.number(column) for column in columns)
@@ -78,12 +92,25 @@ def unique(values):
     return list(dict.fromkeys(values))
 
 
+def text_of(path):
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ReportError(f"{path} is no text: {error}") from None
+
+
 def read_csv(path):
     """The rows of a CSV file; none if there is no such file."""
+    rows = []
     if not Path(path).is_file():
-        return []
-    with open(path, newline="", encoding="utf-8") as file:
-        return [Row(row) for row in csv.DictReader(file)]
+        return rows
+    reader = csv.DictReader(io.StringIO(text_of(path), newline=""), restkey="")
+    for row in reader:
+        rows.append(Row(row))
+        rows[-1].place = f"{path}, line {reader.line_num}: "
+        if "" in row or None in row.values():
+            raise ReportError(f"{rows[-1].place}it has other columns than the {len(reader.fieldnames)} of line 1: is the file cut off?")
+    return rows
 
 
 def write_csv(path, header, rows):
@@ -96,7 +123,7 @@ def read_facts(path):
     """"key value" lines; a key that stands in several has its values in a line each."""
     facts = {}
     if Path(path).is_file():
-        for line in Path(path).read_text(encoding="utf-8").splitlines():
+        for line in text_of(path).splitlines():
             key, _, value = line.partition(" ")
             facts[key] = facts[key] + "\n" + value if key in facts else value
     return facts
@@ -139,11 +166,18 @@ class Results:
         self.plots = self.folder / "plots"
 
     def rows(self, name):
-        return read_csv(self.folder / name)
+        rows = read_csv(self.folder / name)
+        for row in rows if name.startswith("summary") else ():
+            if row["strategy"] not in NAMES:
+                raise ReportError(f"{row.place}there is no strategy {row['strategy'][:40]!r}")
+        return rows
 
     def named(self, name, column="model"):
         """The rows of a section's file with its networks' names; facts.txt has the hidden layers of its mlp."""
-        return [Row({**row, column: network_name(row[column], self.fact("hidden"))}) for row in self.rows(name)]
+        rows = self.rows(name)
+        for row in rows:
+            row[column] = network_name(row[column], self.fact("hidden"))
+        return rows
 
     def has(self, name):
         return (self.folder / name).is_file() and (self.folder / name).stat().st_size > 0
@@ -152,18 +186,24 @@ class Results:
         return self.facts.get(key, default)
 
     def number(self, key, default=0.0):
-        return float(self.facts.get(key) or default)
+        return finite(self.facts.get(key) or default, f"{self.folder / 'facts.txt'}: {key}")
 
     def words(self, key):
         return self.facts.get(key, "").split()
 
+    def numbers(self, key):
+        return [finite(word, f"{self.folder / 'facts.txt'}: {key}") for word in self.words(key)]
+
     def lines(self, name):
         path = self.folder / name
-        return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        return text_of(path).splitlines() if path.is_file() else []
 
     def record(self, run, file="summary.json"):
         path = self.folder / "runs" / run / file
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        try:
+            return json.loads(text_of(path)) if path.is_file() else {}
+        except json.JSONDecodeError as error:
+            raise ReportError(f"{path}: {error}") from None
 
     def steps(self, run, first=0):
         """The rows of a run's steps.csv, from the step `first` on."""
@@ -223,8 +263,8 @@ class Results:
     @property
     def timed_worlds(self):
         if "timed" in self.facts:
-            return [int(world) for world in self.words("timed")]
-        return sorted({int(row["world_size"]) for row in self.rows("summary.csv")
+            return [int(world) for world in self.numbers("timed")]
+        return sorted({row.whole("world_size") for row in self.rows("summary.csv")
                        if row["strategy"] == "dp" and row.is_true("timed")})
 
     @property
@@ -242,7 +282,7 @@ class Results:
     @property
     def probe(self):
         """(GFLOP/s, GB/s): what most probes of all cores found; None where there were none."""
-        rates = [float(rate) for rate in self.words("probe")]
+        rates = self.numbers("probe")
         return tuple(rates) if len(rates) == 2 else None
 
     @property
@@ -258,8 +298,9 @@ class Results:
         """The network's row of networks.csv, with its name; of the model alone where the file does not have it."""
         for row in self.rows("networks.csv"):
             if row["model"] == model and row["part"] == part:
-                return {**row, "name": network_name(model, row["hidden"])}
-        return {"name": model, "hidden": "", "layers": "", "parameters": ""}
+                row["name"] = network_name(model, row["hidden"])
+                return row
+        return Row(name=model, hidden="", layers="", parameters="")
 
     def name(self, model, part="speed"):
         return self.network(model, part)["name"]
@@ -270,6 +311,6 @@ class Results:
 
     def row_of(self, strategy, model, world, file="summary.csv"):
         for row in self.rows(file):
-            if (row["strategy"], row["model"], int(row["world_size"])) == (strategy, model, int(world)):
+            if (row["strategy"], row["model"], row.whole("world_size")) == (strategy, model, int(world)):
                 return row
         return None

@@ -15,7 +15,7 @@ def networks(results):
         found.setdefault(name, (row, []))[1].append(used.get(row["part"], row["part"]))
     table = [["network", "hidden layers", "layers with parameters", "parameters", "MB of gradients", "used for"]]
     for name, (row, parts) in found.items():
-        count = float(row["parameters"])
+        count = row.number("parameters")
         table.append([name, sizes_text(row["hidden"]), row["layers"], short_number(count), f"{4 * count / 1e6:.2f}" if count > 2500 else f"{4 * count / 1e6:.4f}",
                       "; ".join(parts)])
     return table
@@ -87,8 +87,8 @@ def dropped(results):
     """The rows some of whose runs were disturbed and dropped."""
     made = results.repeats
     return [f"{results.name(row['model'])}, {NAMES[row['strategy']]}"
-            + (": " if row["strategy"] == "single" else f", {plural(int(row['world_size']), 'device')}: ") +
-            f"{int(row.number('repeats'))} of {made} kept"
+            + (": " if row["strategy"] == "single" else f", {plural(row.whole('world_size'), 'device')}: ") +
+            f"{row.whole('repeats')} of {made} kept"
             for row in results.rows("summary.csv") if row.is_true("timed") and row.number("repeats") < made]
 
 

@@ -7,7 +7,7 @@ import re
 import unittest
 
 from made import Made, row
-from report import answer, captions, scaling
+from report import answer, captions, scaling, tables
 from report.results import ReportError
 
 PHASES = ("data", "scatter", "replicate", "forward", "gather", "loss", "backward", "reduce", "exposed", "optimizer")
@@ -158,13 +158,37 @@ class Random(unittest.TestCase):
 
     def test_not_a_number(self):
         """A result that is no number is an error, and no sentence."""
-        for number in ("nan", "inf"):
+        for number in ("nan", "inf", "1e999", "fast"):
             with Made(cores=2, models="mlp", timed="2") as made:
                 made.summary(row("single", "mlp", 1, 10), row("dp", "mlp", 2, 9), row("ddp", "mlp", 2, 8))
                 path = made.folder / "summary.csv"
                 path.write_text(path.read_text().replace(",8,", f",{number},"), encoding="utf-8")
-                with self.assertRaisesRegex(ReportError, f"step_ms_p50 is {number} in a row of ddp, mlp, 2"):
+                with self.assertRaisesRegex(ReportError, f"^{path}, line 4: step_ms_p50 is {number}, which is no number$"):
                     captions.throughput(made.results)
+
+    def test_broken_files(self):
+        """Fields that are wrong, and a file that is cut off anywhere: sentences, or an error that names the file."""
+        with Made(cores=2, models="mlp", timed="2") as made:
+            made.summary(row("single", "mlp", 1, 10), row("dp", "mlp", 2, 9), row("ddp", "mlp", 2, 8))
+            made.csv("networks.csv", ["model", "part", "hidden", "layers", "parameters"], ["mlp", "speed", "256", 3, 55050])
+            for name in ("summary.csv", "networks.csv", "facts.txt"):
+                path, draw, refused = made.folder / name, random.Random(5), 0
+                whole = path.read_text(encoding="utf-8")
+                for _ in range(30):
+                    words = re.split("([, \n])", whole)
+                    words[draw.randrange(0, len(words), 2)] = draw.choice(("", "x", "nan", "-1e999", "\0", '"'))
+                    broken = draw.choice(("".join(words), whole[:draw.randrange(len(whole))]))
+                    path.write_text(broken, encoding="utf-8")
+                    try:
+                        for of in (answer.headline, answer.answer_lines, captions.throughput, captions.phases, captions.memory, tables.networks, tables.speed):
+                            of(made.results)
+                    except ReportError as error:
+                        refused += 1
+                        self.assertIn(name, str(error), broken)
+                    except Exception as error:
+                        raise AssertionError(f"{name}: {broken}") from error
+                self.assertGreater(refused, 0, name)
+                path.write_text(whole, encoding="utf-8")
 
 
 if __name__ == "__main__":

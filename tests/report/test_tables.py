@@ -8,7 +8,7 @@ import unittest
 
 from made import Made, row
 from report import answer, compare, held, look, tables, text
-from report.results import Results, network_name, quantile, read_csv
+from report.results import Results, Row, network_name, quantile, read_csv
 
 
 class Tables(unittest.TestCase):
@@ -48,7 +48,7 @@ class Tables(unittest.TestCase):
         """Units and digits on both sides of where they change."""
         self.assertEqual([held.amount(count) for count in (999994999, 1e9, 1.25e9, 5e6)], ["999.99 MB", "1.00 GB", "1.25 GB", "5.00 MB"])
         for count, said in ((12500, "12.5 k parameters, 50.0 kB"), (12501, "12.5 k parameters, 0.1 MB"), (1126410, "1.1 M parameters, 4.5 MB")):
-            self.assertIn(said, answer.network_text({"name": "a", "parameters": str(count)}))
+            self.assertIn(said, answer.network_text(Row(name="a", parameters=str(count))))
         with Made() as made:
             made.csv("networks.csv", ["part", "model", "hidden", "layers", "parameters"], ["speed", "a", "", 1, 2500], ["speed", "b", "", 1, 2501])
             self.assertEqual([one[4] for one in tables.networks(made.results)[1:]], ["0.0100", "0.01"])
