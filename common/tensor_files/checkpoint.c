@@ -367,7 +367,8 @@ static char *find_optimizer(const char *path, const char *name) {
 static int read_state(const char *path, Pair *pair, Error *err) {
     const char *name = safetensors_meta(&pair->weights, "optimizer_file");
     const char *digits = safetensors_meta(&pair->weights, "optimizer_crc32");
-    if (!name || strchr(name, '/') || !digits || !safetensors_meta(&pair->weights, "crc32"))
+    if (!name || !*name || strchr(name, '/') || !digits ||
+        !safetensors_meta(&pair->weights, "crc32"))
         return error_set(err, STATUS_USAGE,
                          "%s: names no optimizer file beside it, or lacks a checksum", path);
     pair->optimizer_path = find_optimizer(path, name);

@@ -53,7 +53,7 @@ static int load(Run *run, const char *path, SafeTensors *state, Error *err) {
     if (progress->batch > strategy->sampler->batch_count)
         return error_set(err, STATUS_USAGE, "%s: stands at batch %llu of an epoch of %zu", path,
                          (unsigned long long)progress->batch, strategy->sampler->batch_count);
-    if (step_scaler_load(run->step, progress, err) != 0) return -1;
+    if (step_scaler_load(run->step, progress, err) != 0) return error_prefix(err, "%s", path);
     progress->devices = now.devices;
     memcpy(progress->notes, now.notes, sizeof progress->notes);
     run->saves.owns_folder = run->saves.owns_last = config->out && lies_in(path, config->out);
