@@ -219,15 +219,6 @@ def short_ms(ms):
     return f"{ms:.{2 if ms >= 1 else 3}f}"
 
 
-def overlap_rows(found):
-    rows = [["link", "all-reduces ms", "hidden ms", "hidden", "could be hidden", "backward inflated"]]
-    for label, one in found:
-        rows.append([label, "-", "-", DISTURBED, "-", "-"] if one is None else [
-            label, short_ms(one["all"]), short_ms(one["hidden"]), percent(one["hidden"], one["all"]),
-            percent(one["can_hide"], one["all"]), f"{one['inflated']:.2f}"])
-    return rows
-
-
 def percent(part, whole):
     return f"{100 * part / whole if whole else 0:.0f} %"
 

@@ -332,11 +332,9 @@ class Links(unittest.TestCase):
     def test_overlap(self):
         found = {"all": 8.0, "can_hide": 5.0, "hidden": 4.5, "inflated": 2.0}
         fast = {"all": 0.977, "can_hide": 0.977, "hidden": 0.9447, "inflated": 2.0}  # of two digits each, 0.94 and 0.98 would make 96 %
-        self.assertEqual(captions.overlap_rows([("shared memory", fast)])[1][1:4], ["0.977", "0.945", "97 %"])
+        self.assertIn("overlap hides 0.945 of 0.977 ms of all-reduces, 97 %.", captions.overlap_sentences([("shared memory", fast)])[0])
         less = {**found, "hidden": 4.0}
         slow = "emulated link of 10 Gbit/s and 20 us"
-        self.assertEqual(captions.overlap_rows([("shared memory", found), (slow, None)])[1:], [
-            ["shared memory", "8.00", "4.50", "56 %", "62 %", "2.00"], [slow, "-", "-", "disturbed", "-", "-"]])
         meanwhile = " reached. Meanwhile the backward pass takes 2.00 times as long as alone."
         self.assertEqual(captions.overlap_sentences([("shared memory", found), (slow, less), (slow, None)]), [
             "Through shared memory overlap hides 4.50 of 8.00 ms of all-reduces, 56 %. At most 62 % could be hidden, and the aim, 90 % of "
