@@ -19,7 +19,7 @@ read_options bench/promises.sh "$@"
 patience=${patience:-$((quick ? 0 : 90))}
 get_ready train_single train_ddp train_fsdp ddprun bench_probe
 models="mlp convnet" steps=35 batch=256 hidden=1024,1024
-[[ $quick == 0 ]] || { rounds=1 steps=8 batch=32 hidden=128,128; }
+[[ $quick == 0 ]] || { rounds=1 steps=8 batch=32 hidden=128,128 data=synthetic:1x28x28:10@512; }
 unset OPENBLAS_CORETYPE RANK WORLD_SIZE
 
 open_section {prices,counts}.csv

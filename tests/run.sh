@@ -56,9 +56,9 @@ SETUP_PRESET=$preset
 [ "$preset" != aarch64 ] || [ -e "$build/sysroot" ] || tests/aarch64/sysroot.sh "$root/$build/sysroot"
 setup_configure . "$build"
 
-# Tests that keep two cores busy say so (PROCESSORS). CTest fills two more than there are cores: many tests wait most of
-# their time, for a deadline or for a program's one core, and on two cores no two of those with two would overlap.
-set -- --test-dir "$build" --output-on-failure --no-tests=error -j "$(($(nproc) + 2))"
+# Tests that keep two cores busy say so (PROCESSORS). CTest fills four more than there are cores: many tests wait most of
+# their time, for a deadline or for a program's one core, and on two cores no three of those with two would overlap.
+set -- --test-dir "$build" --output-on-failure --no-tests=error -j "$(($(nproc) + 4))"
 case $preset in
 # (`compare` and `player` are about figures, the tutorials' tests about graders, and `help` runs each example of
 # each --help: the programs that they start have tests of their own. `installed` links programs that know nothing

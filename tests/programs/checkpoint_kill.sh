@@ -14,8 +14,8 @@ fail() {
     exit 1
 }
 
-# The n-th of a fixed series of pauses, 0 to 0.15 s.
-pause() { awk -v n="$1" 'BEGIN { srand(n); rand(); printf "%.3f", 0.15 * rand() }'; }
+# The n-th of a fixed series of pauses, 0 to 0.08 s.
+pause() { awk -v n="$1" 'BEGIN { srand(n); rand(); printf "%.3f", 0.08 * rand() }'; }
 
 alive() { kill -0 "$1" 2>/dev/null; }
 
@@ -70,15 +70,15 @@ last_rank() {
 }
 
 third=$((kills / 3))
-killed_and_resumed single $((kills - 2 * third)) "$bin/train_single" --model convnet --epochs 20 --log-every 1
+killed_and_resumed single $((kills - 2 * third)) "$bin/train_single" --model convnet --epochs 10 --log-every 1
 # The ranks die with ddprun: it is their parent.
-killed_and_resumed ddp "$third" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --epochs 60 --log-every 1
+killed_and_resumed ddp "$third" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --epochs 30 --log-every 1
 # Both ranks have something to save: errors and factors of PowerSGD.
-killed_and_resumed hook "$third" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --epochs 60 --log-every 1 \
+killed_and_resumed hook "$third" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --epochs 30 --log-every 1 \
     --comm-hook powersgd --powersgd-start 100
 
 # One launcher that restarts all ranks whenever one of them is killed.
-set -- "$bin/ddprun" --nproc-per-node 2 --max-restarts 2 "$bin/train_ddp" --epochs 60 --log-every 1
+set -- "$bin/ddprun" --nproc-per-node 2 --max-restarts 2 "$bin/train_ddp" --epochs 30 --log-every 1
 rm -rf out.txt ddp-killed
 "$@" --out ddp-killed --save-every 4 --resume auto >out.txt 2>err.txt &
 launcher=$!

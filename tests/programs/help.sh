@@ -60,9 +60,11 @@ grep -E "^(Example: |  )($names) [^[]*$" help.txt | sed 's/^Example: //; s/^ *//
 while read -r example; do
     wanted=0
     case $example in
+    *train_fsdp*--steps*) example="$example --steps 2 --no-eval" ;;
     *train_*--steps*) example="$example --steps 2" ;;
     *train_*) example="$example --epochs 1" ;;
     bench_profile*) example="$example --rounds 1" ;;
+    bench_allreduce*) example="$example --iterations 2" ;;
     flight_report*) wanted=1 ;; # one of the ranks has left
     esac
     checks=$((checks + 1))

@@ -65,7 +65,7 @@ mkdir -p race/fast/$step race/slow/$step
 cp "$tutorials/$step"/exercises/0[1-3]-*[a-z].c race/fast/$step/
 rm race/fast/$step/*.grade.c race/fast/$step/*.stub.c
 cp race/fast/$step/* race/slow/$step/
-sed -i 's/^    for (size_t i = 0; i < count; i++) {/    for (volatile long w = 0; w < 200000000; w++) continue;\n&/' race/slow/$step/02-sum-shards.c
+sed -i 's/^    for (size_t i = 0; i < count; i++) {/    for (volatile long w = 0; w < 60000000; w++) continue;\n&/' race/slow/$step/02-sum-shards.c
 run 'a race' "$tutorials/class" race --speed
 awk 'NR == 2 { first = $1; fast = $4 } NR == 3 { exit !(first == "fast" && $1 == "slow" && $4 < fast) }' out.txt ||
     fail "no race: $(cat out.txt)"
