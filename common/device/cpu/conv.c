@@ -82,9 +82,14 @@ static Lowered lowered_of(const View *view) {
     return lowered;
 }
 
-// Elements of a lowered image's memory, its offsets included.
+static size_t round_up(size_t count, size_t to) {
+    return (count + to - 1) / to * to;
+}
+
+// Elements of a lowered image's memory, its offsets included: whole cache lines, so that vectors in
+// the memory behind it do not cross lines.
 static size_t lowered_room(const Lowered *lowered) {
-    return lowered->of.channels * lowered->of.plane + CONV_SLACK + lowered->of.taps;
+    return round_up(lowered->of.channels * lowered->of.plane + CONV_SLACK + lowered->of.taps, WIDE);
 }
 
 // Places the lowered image in `room` and returns the memory behind it.
@@ -172,10 +177,6 @@ typedef struct WeightOrder {
     size_t output, channel;
     int64_t first, row, column;
 } WeightOrder;
-
-static size_t round_up(size_t count, size_t to) {
-    return (count + to - 1) / to * to;
-}
 
 // packed[outputs / CONV_FILTERS, channels, taps, CONV_FILTERS] = weight
 static void pack(const View *view, const WeightOrder *order, const float *weight, size_t outputs,
