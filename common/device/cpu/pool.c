@@ -165,6 +165,8 @@ static void store_pairs(float *row, FourFloats left, FourFloats right) {
     memcpy(row + 4, &high, sizeof high);
 }
 
+enum { AHEAD = 512 }; // so many elements ahead of what is stored, memory is prefetched
+
 // The gradient of one row of common windows, at least four, stored to two rows of the plane.
 static void max_pool_gradient_row_2x2(const Window *v, const int32_t *chosen, const float *dy,
                                       float *plane, size_t first) {
@@ -180,6 +182,8 @@ static void max_pool_gradient_row_2x2(const Window *v, const int32_t *chosen, co
         gradient += 0.0f; // -0 becomes 0, as in a sum
         for (int t = 0; t < 4; t++)
             of[t] = (FourFloats)((FourPlaces)gradient & (best == places[t]));
+        __builtin_prefetch(plane + at + AHEAD, 1);
+        __builtin_prefetch(plane + at + v->w + AHEAD, 1);
         store_pairs(plane + at, of[0], of[1]);
         store_pairs(plane + at + v->w, of[2], of[3]);
     }
