@@ -33,7 +33,7 @@ static size_t mebibytes(double count) {
 static BucketPlan plan_buckets(const Reducer *reducer, bool capped, const size_t *indices) {
     double cap = reducer->config.bucket_cap_mb;
     size_t limits[] = {mebibytes(cap < 0 ? 1 : cap), mebibytes(cap < 0 ? 25 : cap)};
-    if (!capped) limits[0] = limits[1] = BUCKET_UNLIMITED;
+    if (!capped) limits[0] = BUCKET_UNLIMITED; // never full: there is no second one
     return buckets_assign(reducer->slab.sizes, reducer->slab.parameters.count, limits, 2, indices);
 }
 

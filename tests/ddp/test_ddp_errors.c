@@ -30,7 +30,10 @@ static Device *open_device(ProcessGroup *group) {
 static Module *changed_model(const char *change, Device *device) {
     Module *model = layer_sequential("Model");
     bool wide = strcmp(change, "shape") == 0;
-    module_add(model, strcmp(change, "name") == 0 ? "fc9" : "fc1",
+    module_add(model,
+               strcmp(change, "name") == 0     ? "fc9"
+               : strcmp(change, "letter") == 0 ? "gc1"
+                                               : "fc1",
                layer_linear(device, wide ? 4 : 3, 2));
     Module *norm = module_add(model, "bn1", layer_batch_norm(device, 2));
     if (strcmp(change, "buffer") == 0)
@@ -64,6 +67,7 @@ static void row_24_27_28_every_rank_names_the_difference(void **state) {
     static const Change changes[] = {
         {"shape", WHERE "fc1.weight [2, 4] where rank 0 has fc1.weight [2, 3]"},
         {"name", WHERE "fc9.weight [2, 3] where rank 0 has fc1.weight [2, 3]"},
+        {"letter", WHERE "gc1.weight [2, 3] where rank 0 has fc1.weight [2, 3]"},
         {"buffer", WHERE "buffer extra [] I64 where rank 0 has buffer bn1.running_mean [2]"},
         {"frozen", WHERE "bn1.bias [2] without gradient where rank 0 has bn1.bias [2]"},
         {"count", "DDP expects same model across all ranks, but Rank 0 has 4 params, while rank 1 "

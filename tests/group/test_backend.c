@@ -114,6 +114,7 @@ static void a_call_that_is_issued_while_the_group_breaks(void **state) {
     ProcessGroup *group = open_group(&play, &QUEUED, 3);
     assert_int_equal(pg_run(group, pg_barrier(), &err), 0); // starts the thread
     play.breaks = group;
+    play.records = true; // nor does it wait to be recorded
     PgWork *work = pg_start(group, pg_barrier(), &err);
     CHECK_OK(work, err);
     pthread_mutex_lock(&group->mutex);

@@ -123,6 +123,7 @@ static void check_completed(const cJSON *e, int id, int sequence, const char *ca
 static void check_short(const char *folder) {
     cJSON *dump = read_dump(folder, "world", 1);
     check_text(dump, "process_group", "world");
+    check_text(dump, "version", "1");
     check_text(dump, "backend", "shm");
     assert_int_equal((int)number(dump, "rank"), 1);
     check_list(dump, "ranks", "[0,1,2]");
@@ -235,6 +236,9 @@ static void ask_through_pipe(ProcessGroup *group, const void *argument, Outcome 
     Error *err = &outcome->error;
     expect_success(pg_run(group, pg_barrier(), err), "barrier", outcome);
     int fd = open(pipe, O_WRONLY | O_NONBLOCK);
+    struct stat status;
+    if (stat(pipe, &status) != 0 || (status.st_mode & ALLPERMS) != (S_IRUSR | S_IWUSR))
+        problem(outcome, "others than the user may use %s", pipe);
     if (fd < 0 || write(fd, "\n", 1) != 1) problem(outcome, "cannot write to %s", pipe);
     close(fd);
     for (int i = 0; i < 3000 && !text; i++) {

@@ -8,6 +8,7 @@
 #include "tests/rigs/sanitizers.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -183,6 +184,22 @@ static void a_segment_is_open_until_it_is_sealed(void **state) {
     segment_release(twice);
     segment_release(NULL);
     assert_int_equal(descriptors(), before);
+}
+
+// Descriptor 0 is one like any other.
+static void a_segment_of_a_process_without_input(void **state) {
+    (void)state;
+    Error err = {0};
+    const int input = dup(STDIN_FILENO);
+    close(STDIN_FILENO);
+    PgShmSegment *made = segment_create(1, &err);
+    CHECK_OK(made, err);
+    assert_int_equal(made->fd, STDIN_FILENO);
+    segment_seal(made);
+    assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), -1);
+    segment_release(made);
+    if (input >= 0) assert_int_equal(dup2(input, STDIN_FILENO), STDIN_FILENO);
+    if (input >= 0) close(input);
 }
 
 // The kernel refuses the size, or the addresses. Nothing is left open.
@@ -464,6 +481,7 @@ int main(void) {
         cmocka_unit_test(a_call_is_named_by_its_number),
         cmocka_unit_test(blocks_are_whole_pages),
         cmocka_unit_test(a_segment_is_open_until_it_is_sealed),
+        cmocka_unit_test(a_segment_of_a_process_without_input),
         cmocka_unit_test(memory_that_cannot_be_had),
         cmocka_unit_test(a_buffer_is_found_in_this_ranks_block),
         cmocka_unit_test(copies_of_nothing_and_onto_itself),

@@ -7,13 +7,10 @@
  */
 #include "tests/rigs/rank_failures.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 
 #include "common/base/memory.h"
-#include "ddp/group/backends.h"
 #include "ddp/group/shm/shm_internal.h"
 
 // ---- disagreement ---------------------------------------------------------------------------
@@ -148,47 +145,98 @@ static void test_absent(Mode mode) {
                    "rank 1 last finished 2 broadcast|rank 3 last finished 2 broadcast");
 }
 
-// A receive without a sender, and a send whose channel stays full.
+// A receive without a sender, and a send whose channel stays full: of rank 0 or 1 with the other.
+typedef struct Unanswered {
+    bool sends;
+    int rank;
+} Unanswered;
+
 static void unanswered(ProcessGroup *group, const void *argument, Outcome *outcome) {
-    bool sends = *(const bool *)argument;
+    const Unanswered *u = argument;
+    const int peer = 1 - u->rank;
     size_t bytes = 1 << 20;
     unsigned char *x = memory_zalloc(bytes);
-    Collective call = sends ? pg_send(x, bytes, PG_U8, 1) : pg_recv(x, bytes, PG_U8, 1);
-    if (pg_rank(group) == 0)
+    Collective call = u->sends ? pg_send(x, bytes, PG_U8, peer) : pg_recv(x, bytes, PG_U8, peer);
+    if (pg_rank(group) == u->rank)
         expect_failure(group, call, outcome);
-    else
+    else if (u->rank == 0)
         wait_for_failure(group, outcome);
+    else
+        sleep_ms(900);
     free(x);
 }
 
 static void test_unanswered(Mode mode) {
     Outcome outcomes[RANKS_MAX];
-    for (int s = 0; s < 2; s++) {
-        bool sends = s;
-        play_ranks(mode, 2, 1.0, unanswered, &sends, outcomes);
-        must_contain(outcomes[0].error.message, sends ? "send(U8, 1048576, to rank 1): rank 1 did"
-                                                      : "recv(U8, 1048576, from rank 1): rank 1 d");
-        must_contain(outcomes[0].error.message, "not arrive within 1.0 s");
+    for (int way = 0; way < 4; way++) {
+        const Unanswered u = {.sends = way & 1, .rank = way / 2};
+        char says[200];
+        play_ranks(mode, 2, 0.5, unanswered, &u, outcomes);
+        snprintf(says, sizeof says,
+                 "%s rank %d): rank %d did not arrive within 0.5 s; rank %d has finished no coll",
+                 u.sends ? "send(U8, 1048576, to" : "recv(U8, 1048576, from", 1 - u.rank,
+                 1 - u.rank, 1 - u.rank);
+        must_contain(outcomes[u.rank].error.message, says);
     }
 }
 
-// Rank 2 closes its group; what was complete stays complete, what comes fails at once.
+// A rank closes its group; what was complete stays complete, what comes fails at once.
 static void leaves(ProcessGroup *group, const void *argument, Outcome *outcome) {
-    (void)argument;
     float *x = pg_shared_alloc(group, 4096, &outcome->error);
     if (pg_run(group, pg_all_reduce(x, 1024, PG_F32, PG_SUM), &outcome->error) != 0)
         problem(outcome, "all_reduce: %s", outcome->error.message);
-    if (pg_rank(group) == 2) return;
+    if (pg_rank(group) == *(const int *)argument) return;
     expect_failure(group, pg_all_reduce(x, 1024, PG_F32, PG_SUM), outcome);
     x[1023] = 1; // this rank's memory is still there
 }
 
 static void test_leaves(Mode mode) {
+    for (int rank = 0; rank <= 2; rank += 2) {
+        Outcome outcomes[RANKS_MAX];
+        char says[120];
+        play_ranks(mode, 3, 60, leaves, &rank, outcomes);
+        snprintf(says, sizeof says,
+                 "collective 3 all_reduce(F32, 1024, sum): rank %d has closed its group;|"
+                 "last finished 2 all_reduce",
+                 rank);
+        check_messages(rank == 0 ? outcomes + 1 : outcomes, 2, says);
+    }
+}
+
+// Rank 0 stays away after a call that gave no rank a result: the others say which was its last.
+static void away_after(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    Error err = {0};
+    const bool subgroup = *(const bool *)argument;
+    if (subgroup) (void)pg_new_subgroup(group, (int[]){0}, 1, &err);
+    if (!subgroup) (void)pg_shared_alloc(group, 8, &err);
+    if (pg_rank(group) == 0) sleep_ms(900);
+    expect_failure(group, pg_barrier(), outcome);
+}
+
+static void test_away_after(Mode mode) {
+    for (int i = 0; i < 2; i++) {
+        Outcome outcomes[RANKS_MAX];
+        const bool subgroup = i;
+        play_ranks(mode, 2, 0.5, away_after, &subgroup, outcomes);
+        check_messages(outcomes, 2,
+                       subgroup ? "collective 2 barrier: rank 0 did not arrive within 0.5 s; "
+                                  "rank 0 last finished 1 new_subgroup"
+                                : "collective 2 barrier: rank 0 did not arrive within 0.5 s; "
+                                  "rank 0 last finished 1 shared_alloc");
+    }
+}
+
+// More than there are addresses, counted for all ranks.
+static void too_much_memory(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    if (pg_shared_alloc(group, SIZE_MAX / 4, &outcome->error)) problem(outcome, "got memory");
+    check_sticky(group, outcome);
+}
+
+static void test_too_much_memory(Mode mode) {
     Outcome outcomes[RANKS_MAX];
-    play_ranks(mode, 3, 60, leaves, NULL, outcomes);
-    check_messages(outcomes, 2,
-                   "collective 3 all_reduce(F32, 1024, sum): rank 2 has closed its group;|"
-                   "last finished 2 all_reduce");
+    play_ranks(mode, 3, 60, too_much_memory, NULL, outcomes);
+    check_messages(outcomes, 3, "shared memory: the size overflows");
 }
 
 // ---- death (processes only) -----------------------------------------------------------------
@@ -293,143 +341,6 @@ static void test_too_many(Mode mode) {
     must_contain(outcomes[0].error.message, "more than 1024 collectives are outstanding");
 }
 
-// ---- joining --------------------------------------------------------------------------------
-
-static void refused(const char *address, int world, const char *says) {
-    Error error = {0};
-    PgEndpoint endpoint = {.world = world};
-    snprintf(endpoint.address, sizeof endpoint.address, "%s", address);
-    assert_int_equal(pg_opener_shm.reach(&endpoint, &error), -1);
-    assert_null(endpoint.found);
-    must_contain(error.message, says);
-}
-
-static void test_addresses(Mode mode) {
-    (void)mode;
-    Error error = {0};
-    const PgOptions options = {.timeout_s = 1};
-    PgEndpoint zero = {.world = PG_SHM_MAX_WORLD + 1, .options = &options};
-    const char *address = zero.address;
-    char wrong[PG_ADDRESS_MAX + 8];
-    assert_int_equal(pg_opener_shm.create(&zero, &error), -1);
-    must_contain(error.message, "1 to 64 ranks, not 65");
-    zero.world = 0;
-    error = (Error){0};
-    assert_int_equal(pg_opener_shm.create(&zero, &error), -1);
-    must_contain(error.message, "1 to 64 ranks, not 0");
-    error = (Error){0};
-    zero.world = 2;
-    assert_int_equal(pg_opener_shm.create(&zero, &error), 0);
-
-    refused("", 2, "not the address of an shm group");
-    refused("/etc/passwd", 2, "not the address of an shm group");
-    snprintf(wrong, sizeof wrong, "%s x", address);
-    refused(wrong, 2, "not the address of an shm group");
-    refused("/proc/1/fd/999999 0123456789abcdef", 2, "one PID namespace");
-    refused(address, 3, "a group of another size");
-    snprintf(wrong, sizeof wrong, "%s", address);
-    char *last = &wrong[strlen(wrong) - 1];
-    *last = *last == '0' ? '1' : '0';
-    refused(wrong, 2, "the memory of something else");
-
-    ShmControl *control = (ShmControl *)(void *)((PgShmSegment *)zero.found)->base;
-    control->slot_bytes++;
-    refused(address, 2, "it was made by another version of this program");
-    control->slot_bytes--;
-    const off_t bytes = (off_t)((PgShmSegment *)zero.found)->bytes;
-    assert_int_equal(ftruncate(((PgShmSegment *)zero.found)->fd, bytes + 1), 0);
-    refused(address, 2, "it was made by another version of this program");
-    assert_int_equal(ftruncate(((PgShmSegment *)zero.found)->fd, bytes), 0);
-
-    PgEndpoint twin = zero;
-    twin.rank = 2;
-    assert_int_equal(pg_opener_shm.reach(&twin, &error), 0);
-    assert_null(pg_opener_shm.open(&twin, &error));
-    must_contain(error.message, "rank 2: the group has 2 ranks");
-    pg_opener_shm.release(&zero);
-    refused(address, 2, "cannot open the shared memory"); // nothing is left of it
-
-    // A rank's place that is taken.
-    error = (Error){0};
-    zero.world = 1;
-    assert_int_equal(pg_opener_shm.create(&zero, &error), 0);
-    twin = zero;
-    assert_int_equal(pg_opener_shm.reach(&twin, &error), 0);
-    ProcessGroup *first = pg_opener_shm.open(&zero, &error);
-    assert_non_null(first);
-    assert_null(pg_opener_shm.open(&twin, &error));
-    must_contain(error.message, "two processes are rank 0");
-    pg_close(first);
-}
-
-// Files of this process that are no group's memory; the number in the address is 0, as theirs is.
-static void test_other_files(Mode mode) {
-    (void)mode;
-    const struct Case {
-        off_t bytes; // -1: /dev/null
-        const char *says;
-    } CASES[] = {{-1, "is not the shared memory that was announced"},
-                 {0, "is not the shared memory that was announced"},
-                 {sizeof(ShmControl) - 1, "it is the memory of something else"},
-                 {sizeof(ShmControl), "it is a group of another size"}};
-    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        char address[PG_ADDRESS_MAX];
-        const bool plain = CASES[i].bytes >= 0;
-        const int fd = plain ? memfd_create("test", 0) : open("/dev/null", O_RDWR);
-        assert_true(fd >= 0);
-        if (plain) assert_int_equal(ftruncate(fd, CASES[i].bytes), 0);
-        snprintf(address, sizeof address, "/proc/%d/fd/%d 0000000000000000", (int)getpid(), fd);
-        refused(address, 2, CASES[i].says);
-        close(fd);
-    }
-}
-
-typedef struct LargeRank {
-    ProcessGroup *group;
-    float value;
-    Error error;
-} LargeRank;
-
-static void *sum_in_large_world(void *context) {
-    LargeRank *rank = context;
-    rank->value = (float)pg_rank(rank->group);
-    Collective sum = pg_all_reduce(&rank->value, 1, PG_F32, PG_SUM);
-    if (pg_run(rank->group, sum, &rank->error) != 0) rank->value = -1;
-    pg_close(rank->group);
-    return NULL;
-}
-
-static void test_largest_world(Mode mode) {
-    (void)mode;
-    enum { WORLD = PG_SHM_MAX_WORLD };
-    ProcessGroup *groups[WORLD];
-    LargeRank ranks[WORLD];
-    pthread_t threads[WORLD];
-    Error error = {0};
-    const PgOptions options = {.timeout_s = 60};
-    assert_int_equal(pg_shm_threads(WORLD, &options, groups, &error), 0);
-    for (int r = 0; r < WORLD; r++) {
-        ranks[r] = (LargeRank){.group = groups[r]};
-        assert_int_equal(pthread_create(&threads[r], NULL, sum_in_large_world, &ranks[r]), 0);
-    }
-    for (int r = 0; r < WORLD; r++) pthread_join(threads[r], NULL);
-    for (int r = 0; r < WORLD; r++) {
-        if (ranks[r].error.status) fail_msg("rank %d: %s", r, ranks[r].error.message);
-        assert_true(ranks[r].value == WORLD * (WORLD - 1) / 2);
-    }
-}
-
-// Alone in a group of three.
-static void test_nobody_joins(Mode mode) {
-    (void)mode;
-    Error error = {0};
-    PgEndpoint endpoint = {.world = 3, .options = &(PgOptions){.timeout_s = 0.2}};
-    assert_int_equal(pg_opener_shm.create(&endpoint, &error), 0);
-    assert_null(pg_opener_shm.open(&endpoint, &error));
-    must_contain(error.message, "joining a group of 3: rank 1, 2 did not arrive within 0.2 s; "
-                                "rank 1 never joined");
-}
-
 // ---- giving up ----------------------------------------------------------------------------
 
 // Rank 1 has an error of its own while the others wait for it. Later errors change nothing.
@@ -518,14 +429,12 @@ TEST(different_message)
 TEST(absent)
 TEST(unanswered)
 TEST(leaves)
+TEST(away_after)
+TEST(too_much_memory)
 TEST(dies)
 TEST(odd_name)
 TEST(bad_argument)
 TEST(too_many)
-TEST(addresses)
-TEST(other_files)
-TEST(largest_world)
-TEST(nobody_joins)
 TEST(gives_up)
 TEST(fail_together)
 
@@ -577,15 +486,13 @@ int main(void) {
             cmocka_unit_test_prestate(run_absent, modes[m]),
             cmocka_unit_test_prestate(run_unanswered, modes[m]),
             cmocka_unit_test_prestate(run_leaves, modes[m]),
+            cmocka_unit_test_prestate(run_away_after, modes[m]),
+            cmocka_unit_test_prestate(run_too_much_memory, modes[m]),
             cmocka_unit_test_prestate(run_dies, modes[m]),
             cmocka_unit_test(a_closed_group_refuses_every_call),
             cmocka_unit_test_prestate(run_odd_name, modes[m]),
             cmocka_unit_test_prestate(run_bad_argument, modes[m]),
             cmocka_unit_test_prestate(run_too_many, modes[m]),
-            cmocka_unit_test_prestate(run_addresses, modes[m]),
-            cmocka_unit_test_prestate(run_other_files, modes[m]),
-            cmocka_unit_test_prestate(run_largest_world, modes[m]),
-            cmocka_unit_test_prestate(run_nobody_joins, modes[m]),
             cmocka_unit_test_prestate(run_gives_up, modes[m]),
             cmocka_unit_test_prestate(run_fail_together, modes[m])};
         failed += cmocka_run_group_tests_name(m == 0 ? "processes" : "threads", tests, NULL, NULL);

@@ -283,7 +283,10 @@ static void coalesced(ProcessGroup *group, const void *argument, Outcome *outcom
     EXPECT(sync.staging_bytes == 256);
     for (int root = rig->world - 1; root >= 0; root--) {
         fill_many(&sync.tensors, rig->rank); // different on all ranks, each time
+        const uint64_t before = pg_sequence(group);
         EXPECT(sync_state_run(&sync, root, &outcome->error) == 0);
+        // As many tensors a call as 256 bytes hold: {4, 8, 12, 24}, {240}, {480}, {0, 0, 256}, ...
+        EXPECT(pg_sequence(group) - before == (rig->world == 1 ? 0 : 9));
         EXPECT(holds_many(&sync.tensors, root));
     }
     sync_state_close(&sync);

@@ -1,0 +1,262 @@
+/* test_shm.c: the shm backend's own: how a group is found and joined, and how many barriers each
+ * collective takes. What the collectives compute: test_process_group.c.
+ */
+#include "tests/rigs/rank_failures.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include "ddp/group/backends.h"
+#include "ddp/group/group_internal.h"
+#include "ddp/group/shm/shm_internal.h"
+
+// ---- joining --------------------------------------------------------------------------------
+
+static void refused(const char *address, int world, const char *says) {
+    Error error = {0};
+    PgEndpoint endpoint = {.world = world};
+    snprintf(endpoint.address, sizeof endpoint.address, "%s", address);
+    assert_int_equal(pg_opener_shm.reach(&endpoint, &error), -1);
+    assert_null(endpoint.found);
+    must_contain(error.message, says);
+}
+
+static int mapped_segments(void) {
+    char line[512];
+    int count = 0;
+    FILE *file = fopen("/proc/self/maps", "r");
+    while (fgets(line, sizeof line, file)) count += strstr(line, "memfd:ddp.c") != NULL;
+    fclose(file);
+    return count;
+}
+
+static void addresses_of_groups(void **state) {
+    (void)state;
+    Error error = {0};
+    const PgOptions options = {.timeout_s = 1};
+    PgEndpoint zero = {.world = PG_SHM_MAX_WORLD + 1, .options = &options};
+    const char *address = zero.address;
+    char wrong[PG_ADDRESS_MAX + 8];
+    assert_int_equal(pg_opener_shm.create(&zero, &error), -1);
+    must_contain(error.message, "1 to 64 ranks, not 65");
+    zero.world = 0;
+    error = (Error){0};
+    assert_int_equal(pg_opener_shm.create(&zero, &error), -1);
+    must_contain(error.message, "1 to 64 ranks, not 0");
+    error = (Error){0};
+    zero.world = 2;
+    assert_int_equal(pg_opener_shm.create(&zero, &error), 0);
+
+    refused("", 2, "not the address of an shm group");
+    refused("/etc/passwd", 2, "not the address of an shm group");
+    snprintf(wrong, sizeof wrong, "%s x", address);
+    refused(wrong, 2, "not the address of an shm group");
+    refused("/proc/1/fd/999999 0123456789abcdef", 2, "one PID namespace");
+    refused(address, 3, "a group of another size");
+    snprintf(wrong, sizeof wrong, "%s", address);
+    char *last = &wrong[strlen(wrong) - 1];
+    *last = *last == '0' ? '1' : '0';
+    refused(wrong, 2, "the memory of something else");
+
+    ShmControl *control = (ShmControl *)(void *)((PgShmSegment *)zero.found)->base;
+    control->slot_bytes++;
+    refused(address, 2, "it was made by another version of this program");
+    control->slot_bytes--;
+    const off_t bytes = (off_t)((PgShmSegment *)zero.found)->bytes;
+    assert_int_equal(ftruncate(((PgShmSegment *)zero.found)->fd, bytes + 1), 0);
+    refused(address, 2, "it was made by another version of this program");
+    assert_int_equal(ftruncate(((PgShmSegment *)zero.found)->fd, bytes), 0);
+
+    PgEndpoint twin = zero;
+    const int mapped = mapped_segments();
+    twin.rank = 2;
+    assert_int_equal(pg_opener_shm.reach(&twin, &error), 0);
+    assert_null(pg_opener_shm.open(&twin, &error));
+    must_contain(error.message, "rank 2: the group has 2 ranks");
+    assert_null(twin.found);
+    assert_int_equal(mapped_segments(), mapped);
+    pg_opener_shm.release(&zero);
+    refused(address, 2, "cannot open the shared memory"); // nothing is left of it
+
+    // A rank's place that is taken.
+    error = (Error){0};
+    zero.world = 1;
+    assert_int_equal(pg_opener_shm.create(&zero, &error), 0);
+    twin = zero;
+    assert_int_equal(pg_opener_shm.reach(&twin, &error), 0);
+    ProcessGroup *first = pg_opener_shm.open(&zero, &error);
+    assert_non_null(first);
+    assert_null(pg_opener_shm.open(&twin, &error));
+    must_contain(error.message, "two processes are rank 0");
+    pg_close(first);
+}
+
+// Files of this process that are no group's memory; the number in the address is 0, as theirs is.
+static void files_that_are_no_group(void **state) {
+    (void)state;
+    const struct Case {
+        off_t bytes; // -1: /dev/null
+        const char *says;
+    } CASES[] = {{-1, "is not the shared memory that was announced"},
+                 {0, "is not the shared memory that was announced"},
+                 {sizeof(ShmControl) - 1, "it is the memory of something else"},
+                 {sizeof(ShmControl), "it is a group of another size"}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        char address[PG_ADDRESS_MAX];
+        const bool plain = CASES[i].bytes >= 0;
+        const int fd = plain ? memfd_create("test", 0) : open("/dev/null", O_RDWR);
+        assert_true(fd >= 0);
+        if (plain) assert_int_equal(ftruncate(fd, CASES[i].bytes), 0);
+        snprintf(address, sizeof address, "/proc/%d/fd/%d 0000000000000000", (int)getpid(), fd);
+        refused(address, 2, CASES[i].says);
+        close(fd);
+    }
+}
+
+typedef struct LargeRank {
+    ProcessGroup *group;
+    float value;
+    Error error;
+} LargeRank;
+
+static void *sum_in_large_world(void *context) {
+    LargeRank *rank = context;
+    rank->value = (float)pg_rank(rank->group);
+    Collective sum = pg_all_reduce(&rank->value, 1, PG_F32, PG_SUM);
+    if (pg_run(rank->group, sum, &rank->error) != 0) rank->value = -1;
+    pg_close(rank->group);
+    return NULL;
+}
+
+static void the_largest_world(void **state) {
+    (void)state;
+    enum { WORLD = PG_SHM_MAX_WORLD };
+    ProcessGroup *groups[WORLD];
+    LargeRank ranks[WORLD];
+    pthread_t threads[WORLD];
+    Error error = {0};
+    const PgOptions options = {.timeout_s = 60};
+    assert_int_equal(pg_shm_threads(WORLD, &options, groups, &error), 0);
+    for (int r = 0; r < WORLD; r++) {
+        ranks[r] = (LargeRank){.group = groups[r]};
+        assert_int_equal(pthread_create(&threads[r], NULL, sum_in_large_world, &ranks[r]), 0);
+    }
+    for (int r = 0; r < WORLD; r++) pthread_join(threads[r], NULL);
+    for (int r = 0; r < WORLD; r++) {
+        if (ranks[r].error.status) fail_msg("rank %d: %s", r, ranks[r].error.message);
+        assert_true(ranks[r].value == WORLD * (WORLD - 1) / 2);
+    }
+}
+
+// Alone in a group of three.
+static void no_rank_joins(void **state) {
+    (void)state;
+    Error error = {0};
+    PgEndpoint endpoint = {.world = 3, .options = &(PgOptions){.timeout_s = 0.2}};
+    assert_int_equal(pg_opener_shm.create(&endpoint, &error), 0);
+    assert_null(pg_opener_shm.open(&endpoint, &error));
+    must_contain(error.message, "joining a group of 3: rank 1, 2 did not arrive within 0.2 s; "
+                                "rank 1 never joined; has finished no collective, "
+                                "rank 2 never joined; has finished no collective");
+}
+
+// ---- barriers ---------------------------------------------------------------------------------
+
+enum { WORLD = 3, HALF = 256 * 1024 / 4, PIECE = HALF / WORLD, MANY = 70000 };
+
+static float mine[WORLD][WORLD * MANY], other[WORLD][WORLD * MANY]; // of each rank
+
+typedef struct Way {
+    Collective collective;
+    uint32_t barriers;
+} Way;
+
+static void check_ways(ProcessGroup *group, const Way *ways, size_t count, Outcome *outcome) {
+    const PgShm *shm = group->state;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t before = shm->barriers;
+        if (pg_run(group, ways[i].collective, &outcome->error) != 0)
+            problem(outcome, "way %zu: %s", i, outcome->error.message);
+        else if (shm->barriers - before != ways[i].barriers)
+            problem(outcome, "way %zu: %u barriers", i, shm->barriers - before);
+    }
+}
+
+// Of private memory: one barrier for 16 bytes of a rank, otherwise one and one more for each half of
+// a mailbox, which holds all pieces of a call that sends one to each rank.
+static void private_ways(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    float *x = mine[pg_rank(group)], *y = other[pg_rank(group)];
+    (void)argument;
+    const Way ways[] = {
+        {pg_barrier(), 1},
+        {pg_all_reduce(x, 4, PG_F32, PG_SUM), 1},
+        {pg_all_reduce(x, 5, PG_F32, PG_SUM), 2},
+        {pg_all_reduce(x, 16, PG_U8, PG_MAX), 1},
+        {pg_all_reduce(x, 17, PG_U8, PG_MAX), 2},
+        {pg_all_reduce(x, HALF, PG_F32, PG_AVG), 2},
+        {pg_all_reduce(x, HALF + 1, PG_F32, PG_AVG), 3},
+        {pg_all_reduce(x, 2 * HALF + 1, PG_F32, PG_AVG), 4},
+        {pg_reduce(x, HALF, PG_F32, PG_SUM, 1), 2},
+        {pg_reduce(x, HALF + 1, PG_F32, PG_SUM, 1), 3},
+        {pg_broadcast(x, 4, PG_F32, 2), 1},
+        {pg_broadcast(x, HALF, PG_F32, 2), 2},
+        {pg_broadcast(x, HALF + 1, PG_F32, 2), 3},
+        {pg_all_gather(x, y, 4, PG_F32), 1},
+        {pg_all_gather(x, y, HALF, PG_F32), 2},
+        {pg_all_gather(x, y, HALF + 1, PG_F32), 3},
+        {pg_gather(x, y, HALF, PG_F32, 0), 2},
+        {pg_gather(x, y, HALF + 1, PG_F32, 0), 3},
+        {pg_scatter(y, x, 1, PG_F32, 0), 1},
+        {pg_scatter(y, x, 2, PG_F32, 0), 2},
+        {pg_scatter(y, x, PIECE, PG_F32, 0), 2},
+        {pg_scatter(y, x, PIECE + 1, PG_F32, 0), 3},
+        {pg_reduce_scatter(y, x, 1, PG_F32, PG_SUM), 1},
+        {pg_reduce_scatter(y, x, 2, PG_F32, PG_SUM), 2},
+        {pg_reduce_scatter(y, x, PIECE, PG_F32, PG_SUM), 2},
+        {pg_reduce_scatter(y, x, PIECE + 1, PG_F32, PG_SUM), 3},
+    };
+    check_ways(group, ways, sizeof ways / sizeof *ways, outcome);
+}
+
+// Of shared memory: two barriers, if all ranks give the same place, and no rank writes where another
+// one reads. Otherwise as above.
+static void shared_ways(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    const size_t rank = (size_t)pg_rank(group);
+    float *x = pg_shared_alloc(group, (WORLD + 2) * MANY * sizeof *x, &outcome->error);
+    float *send = x + MANY, *own = mine[rank], *behind = send + WORLD * MANY;
+    if (!x) problem(outcome, "%s", outcome->error.message);
+    const Way ways[] = {
+        {pg_all_reduce(x, MANY, PG_F32, PG_SUM), 2},
+        {pg_all_reduce(x + rank, MANY, PG_F32, PG_SUM), 3}, // another place on each rank
+        {pg_all_reduce(rank ? x : own, MANY, PG_F32, PG_SUM), 3},
+        {pg_all_reduce(x, 4, PG_F32, PG_SUM), 1},
+        {pg_reduce(x, MANY, PG_F32, PG_SUM, 2), 2},
+        {pg_broadcast(x, MANY, PG_F32, 1), 2},
+        {pg_all_gather(x + rank * MANY, x, MANY, PG_F32), 2},
+        {pg_all_gather(x + MANY * 3, x, MANY, PG_F32), 3},
+        {pg_gather(x + rank * MANY, x, MANY, PG_F32, 0), 3},
+        {pg_reduce_scatter(send, send + rank * MANY, MANY, PG_F32, PG_SUM), 2},
+        {pg_reduce_scatter(send, own, MANY, PG_F32, PG_SUM), 2},
+        {pg_reduce_scatter(send, x, MANY, PG_F32, PG_SUM), 2},      // ends where send begins
+        {pg_reduce_scatter(send, x + 1, MANY, PG_F32, PG_SUM), 5},  // overlaps rank 0's piece
+        {pg_reduce_scatter(send, behind, MANY, PG_F32, PG_SUM), 2}, // begins where send ends
+        {pg_reduce_scatter(send, behind - 1, MANY, PG_F32, PG_SUM), 5},
+    };
+    check_ways(group, ways, sizeof ways / sizeof *ways, outcome);
+}
+
+static void barriers_of_each_collective(void **state) {
+    (void)state;
+    play_ranks(AS_THREADS, WORLD, 60, private_ways, NULL, NULL);
+    play_ranks(AS_THREADS, WORLD, 60, shared_ways, NULL, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(addresses_of_groups),         cmocka_unit_test(files_that_are_no_group),
+        cmocka_unit_test(the_largest_world),           cmocka_unit_test(no_rank_joins),
+        cmocka_unit_test(barriers_of_each_collective),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
