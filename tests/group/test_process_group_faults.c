@@ -159,10 +159,8 @@ static void unanswered(ProcessGroup *group, const void *argument, Outcome *outco
     Collective call = u->sends ? pg_send(x, bytes, PG_U8, peer) : pg_recv(x, bytes, PG_U8, peer);
     if (pg_rank(group) == u->rank)
         expect_failure(group, call, outcome);
-    else if (u->rank == 0)
-        wait_for_failure(group, outcome);
     else
-        sleep_ms(900);
+        wait_for_failure_of(group, u->rank, outcome);
     free(x);
 }
 
@@ -171,9 +169,9 @@ static void test_unanswered(Mode mode) {
     for (int way = 0; way < 4; way++) {
         const Unanswered u = {.sends = way & 1, .rank = way / 2};
         char says[200];
-        play_ranks(mode, 2, 0.5, unanswered, &u, outcomes);
+        play_ranks(mode, 2, 0.3, unanswered, &u, outcomes);
         snprintf(says, sizeof says,
-                 "%s rank %d): rank %d did not arrive within 0.5 s; rank %d has finished no coll",
+                 "%s rank %d): rank %d did not arrive within 0.3 s; rank %d has finished no coll",
                  u.sends ? "send(U8, 1048576, to" : "recv(U8, 1048576, from", 1 - u.rank,
                  1 - u.rank, 1 - u.rank);
         must_contain(outcomes[u.rank].error.message, says);
@@ -209,7 +207,7 @@ static void away_after(ProcessGroup *group, const void *argument, Outcome *outco
     const bool subgroup = *(const bool *)argument;
     if (subgroup) (void)pg_new_subgroup(group, (int[]){0}, 1, &err);
     if (!subgroup) (void)pg_shared_alloc(group, 8, &err);
-    if (pg_rank(group) == 0) sleep_ms(900);
+    if (pg_rank(group) == 0) wait_for_failure_of(group, 1, outcome);
     expect_failure(group, pg_barrier(), outcome);
 }
 
@@ -217,11 +215,11 @@ static void test_away_after(Mode mode) {
     for (int i = 0; i < 2; i++) {
         Outcome outcomes[RANKS_MAX];
         const bool subgroup = i;
-        play_ranks(mode, 2, 0.5, away_after, &subgroup, outcomes);
+        play_ranks(mode, 2, 0.3, away_after, &subgroup, outcomes);
         check_messages(outcomes, 2,
-                       subgroup ? "collective 2 barrier: rank 0 did not arrive within 0.5 s; "
+                       subgroup ? "collective 2 barrier: rank 0 did not arrive within 0.3 s; "
                                   "rank 0 last finished 1 new_subgroup"
-                                : "collective 2 barrier: rank 0 did not arrive within 0.5 s; "
+                                : "collective 2 barrier: rank 0 did not arrive within 0.3 s; "
                                   "rank 0 last finished 1 shared_alloc");
     }
 }

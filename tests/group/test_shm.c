@@ -182,8 +182,8 @@ static void check_ways(ProcessGroup *group, const Way *ways, size_t count, Outco
     }
 }
 
-// Of private memory: one barrier for 16 bytes of a rank, otherwise one and one more for each half of
-// a mailbox, which holds all pieces of a call that sends one to each rank.
+// Of private memory: one barrier for 16 bytes of a rank, otherwise one and one more for each half
+// of a mailbox, which holds all pieces of a call that sends one to each rank.
 static void private_ways(ProcessGroup *group, const void *argument, Outcome *outcome) {
     float *x = mine[pg_rank(group)], *y = other[pg_rank(group)];
     (void)argument;
@@ -218,8 +218,8 @@ static void private_ways(ProcessGroup *group, const void *argument, Outcome *out
     check_ways(group, ways, sizeof ways / sizeof *ways, outcome);
 }
 
-// Of shared memory: two barriers, if all ranks give the same place, and no rank writes where another
-// one reads. Otherwise as above.
+// Of shared memory: two barriers, if all ranks give the same place, and no rank writes where
+// another one reads. Otherwise as above.
 static void shared_ways(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     const size_t rank = (size_t)pg_rank(group);

@@ -45,11 +45,14 @@ static inline void expect_failure(ProcessGroup *group, Collective collective, Ou
     check_failure(group, pg_run(group, collective, &outcome->error), outcome);
 }
 
-// A rank that stays away until rank 0 has failed.
+// A rank that stays away until rank `rank` has failed.
+static inline void wait_for_failure_of(ProcessGroup *group, int rank, Outcome *outcome) {
+    Outcome *its = outcome - pg_rank(group) + rank;
+    if (sync_wait(&its->failed, 1, NULL, clock_ns() + 60000000000u, SYNC_SPINS) != SYNC_DONE)
+        problem(outcome, "rank %d did not fail", rank);
+}
 static inline void wait_for_failure(ProcessGroup *group, Outcome *outcome) {
-    Outcome *first = outcome - pg_rank(group);
-    if (sync_wait(&first->failed, 1, NULL, clock_ns() + 60000000000u, SYNC_SPINS) != SYNC_DONE)
-        problem(outcome, "rank 0 did not fail");
+    wait_for_failure_of(group, 0, outcome);
 }
 
 // Every rank has the same message, and it has all the parts (separated by '|').
