@@ -77,7 +77,7 @@ void flight_trigger_close(FlightTrigger *trigger) {
     }
     unlink(trigger->path);
     close(trigger->pipe_fd);
-    if (trigger->stop_fd >= 0) close(trigger->stop_fd);
+    close(trigger->stop_fd);
     free(trigger->path);
     free(trigger);
 }
