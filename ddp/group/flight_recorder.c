@@ -227,7 +227,7 @@ static void say_last(const FlightRecorder *recorder, const FlightAbout *about) {
 void flight_write_broken(const FlightRecorder *recorder, const FlightAbout *about) {
     Error err = {0};
     if (recorder->say) say_last(recorder, about);
-    if (recorder->folder[0] && flight_write(recorder, about, recorder->folder, &err) != 0)
+    if (*recorder->folder && flight_write(recorder, about, recorder->folder, &err) != 0)
         fprintf(stderr, "rank %d: the flight records are lost: %s\n",
                 global_rank(about, about->rank), err.message);
 }

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "ddp/group/backends.h"
 #include "ddp/group/group_internal.h"
@@ -160,6 +161,35 @@ static void no_rank_joins(void **state) {
                                 "rank 2 never joined; has finished no collective");
 }
 
+// ---- memory that cannot be mapped ---------------------------------------------------------------
+
+// Rank 1 may open no more files, so it cannot map what rank 0 has made. All ranks end with its
+// words, and nothing stays mapped but the group itself.
+static void map_in_vain(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const bool subgroup = *(const bool *)argument;
+    const int before = mapped_segments();
+    ProcessGroup *inner = NULL;
+    void *memory = NULL;
+    if (pg_rank(group) == 1) setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, 4096});
+    if (subgroup) inner = pg_new_subgroup(group, (int[]){0, 1, 2}, 3, &outcome->error);
+    if (!subgroup) memory = pg_shared_alloc(group, 8, &outcome->error);
+    if (pg_rank(group) == 1) setrlimit(RLIMIT_NOFILE, &(struct rlimit){1024, 4096});
+    if (inner || memory) problem(outcome, "rank 1 maps what it cannot open");
+    if (subgroup && mapped_segments() != before) problem(outcome, "a member's memory stays mapped");
+    check_sticky(group, outcome);
+}
+
+static void a_rank_that_cannot_open_memory(void **state) {
+    (void)state;
+    if (UNDER_TSAN || UNDER_ASAN) skip(); // whose runtimes open files, and processes
+    for (int i = 0; i < 2; i++) {
+        const bool subgroup = i;
+        Outcome outcomes[RANKS_MAX];
+        play_ranks(AS_PROCESSES, 3, 60, map_in_vain, &subgroup, outcomes);
+        check_messages(outcomes, 3, "cannot open the shared memory of process |Too many open");
+    }
+}
+
 // ---- barriers ---------------------------------------------------------------------------------
 
 enum { WORLD = 3, HALF = 256 * 1024 / 4, PIECE = HALF / WORLD, MANY = 70000 };
@@ -254,8 +284,11 @@ static void barriers_of_each_collective(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(addresses_of_groups),         cmocka_unit_test(files_that_are_no_group),
-        cmocka_unit_test(the_largest_world),           cmocka_unit_test(no_rank_joins),
+        cmocka_unit_test(addresses_of_groups),
+        cmocka_unit_test(files_that_are_no_group),
+        cmocka_unit_test(the_largest_world),
+        cmocka_unit_test(no_rank_joins),
+        cmocka_unit_test(a_rank_that_cannot_open_memory),
         cmocka_unit_test(barriers_of_each_collective),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -122,9 +122,12 @@ static int share_segment(PgShm *shm, PgShmSegment **segment, bool opens, size_t 
         return -1;
     }
     if (created || !opens) return 0;
+    Error own = {0};
     *segment = shm->threads ? segment_share(control->segment)
-                            : segment_open(control->pid, control->fd, bytes, err);
-    return *segment ? 0 : -1;
+                            : segment_open(control->pid, control->fd, bytes, &own);
+    if (*segment) return 0;
+    // If another rank has failed first, that error is the cause: the creator may have left.
+    return shm_check_abort(shm, err) != 0 ? -1 : error_set(err, own.status, "%s", own.message);
 }
 
 static void *shm_shared_alloc(void *state, const PgCall *call, Error *err) {
