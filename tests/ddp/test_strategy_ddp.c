@@ -168,6 +168,23 @@ static void buffers_are_needed_for_their_option(void **state) {
     }
 }
 
+// Each option that turns something off, or chooses, alone.
+static void options_become_the_configuration(void **state) {
+    (void)state;
+    for (int k = 0; k < 16; k++) {
+        DdpOptions ddp = ddp_options_default();
+        ddp.no_overlap = k & 1;
+        ddp.no_broadcast_buffers = k & 2;
+        ddp.normalize = k & 4 ? "global" : "average";
+        ddp.sampler = k & 8 ? "blocked" : "interleaved";
+        ddp_options_derive(&ddp);
+        assert_int_equal(ddp.config.overlap, !(k & 1));
+        assert_int_equal(ddp.config.broadcast_buffers, !(k & 2));
+        assert_int_equal(ddp.config.global_normalization, !!(k & 4));
+        assert_int_equal(ddp.blocked, !!(k & 8));
+    }
+}
+
 static int no_sum(ProcessGroup *group, float *values, size_t count, Error *err) {
     (void)group, (void)values, (void)count, (void)err;
     return -1;
@@ -379,6 +396,7 @@ int main(void) {
         cmocka_unit_test(a_single_rank_is_noted),
         cmocka_unit_test(one_rank_can_record_sync_batch_norm),
         cmocka_unit_test(buffers_are_needed_for_their_option),
+        cmocka_unit_test(options_become_the_configuration),
         cmocka_unit_test(a_sum_of_ones_own_needs_the_hosts_memory),
         cmocka_unit_test(ranks_agree_on_attentions_kernels),
         cmocka_unit_test(a_job_has_its_groups_ranks),

@@ -110,6 +110,7 @@ static void write_short(ProcessGroup *group, const void *argument, Outcome *outc
 static void check_completed(const cJSON *e, int id, int sequence, const char *call) {
     assert_int_equal((int)number(e, "record_id"), id);
     assert_int_equal((int)number(e, "collective_seq_id"), sequence);
+    assert_int_equal((int)number(e, "p2p_seq_id"), sequence == 0); // the first of its kind
     check_text(e, "call", call);
     check_text(e, "state", "completed");
     assert_true(cJSON_IsTrue(cJSON_GetObjectItem(e, "retired")));

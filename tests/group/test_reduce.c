@@ -27,12 +27,16 @@ typedef union Element {
     unsigned char bytes[8];
 } Element;
 
-// Small and large numbers of both signs, now and then a NaN or an infinity.
+// Small and large numbers of both signs, now and then a NaN, an infinity or a zero.
 static Element draw(PgType type, int rank, size_t i) {
     const float x =
         rng_uniform(7, (uint64_t)rank, i, -1, 1) * (float)(1 << (i + (size_t)rank) % 12);
     const size_t special = (i * 7 + (size_t)rank * 3) % 41;
-    const float value = special == 0 ? NAN : special == 1 ? INFINITY : special == 2 ? 0 : x;
+    const float value = special == 0                   ? NAN
+                        : special == 1                 ? INFINITY
+                        : special == 2 || special == 8 ? 0
+                        : special == 5 ? -0.0f // beside a rank with 0, on either side
+                                       : x;
     switch (type) {
     case PG_F32:
         return (Element){.f32 = value};
