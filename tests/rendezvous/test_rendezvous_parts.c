@@ -92,6 +92,63 @@ static void test_own_address(void **state) {
 
 // ---- The heartbeat page ---------------------------------------------------------------------
 
+static const char *failing; // the next call that fails, with ENOSPC
+
+int __real_memfd_create(const char *name, unsigned flags);
+int __wrap_memfd_create(const char *name, unsigned flags);
+int __real_ftruncate(int fd, off_t bytes);
+int __wrap_ftruncate(int fd, off_t bytes);
+void *__real_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset);
+
+static bool fails(const char *name) {
+    errno = ENOSPC;
+    return failing && strcmp(failing, name) == 0;
+}
+
+int __wrap_memfd_create(const char *name, unsigned flags) {
+    return fails("memfd_create") ? -1 : __real_memfd_create(name, flags);
+}
+
+int __wrap_ftruncate(int fd, off_t bytes) {
+    return fails("ftruncate") ? -1 : __real_ftruncate(fd, bytes);
+}
+
+void *__wrap_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset) {
+    return fails("mmap") ? MAP_FAILED : __real_mmap(at, bytes, access, flags, fd, offset);
+}
+
+// How often this process has a heartbeat page in its memory.
+static int mapped_pages(void) {
+    char line[400];
+    int count = 0;
+    FILE *file = fopen("/proc/self/maps", "re");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) count += strstr(line, "ddprun-heartbeat") != NULL;
+    fclose(file);
+    return count;
+}
+
+static void test_no_board(void **state) {
+    (void)state;
+    static const char *const calls[] = {"memfd_create", "ftruncate", "mmap"};
+    const int next = dup(STDIN_FILENO); // the number of the next descriptor, and of each after it
+    close(next);
+    for (int i = 0; i < 3; i++) {
+        HeartbeatBoard board = {0};
+        Error err = {0};
+        failing = calls[i];
+        assert_int_equal(heartbeat_board_open(&board, 2, &err), -1);
+        failing = NULL;
+        check_message(&err, "cannot make the page for heartbeats: ");
+        check_message(&err, strerror(ENOSPC));
+        assert_null(board.page);
+        const int again = dup(STDIN_FILENO);
+        assert_int_equal(again, next);
+        close(again);
+    }
+}
+
 static void set_board(const char *format, int fd) {
     char text[40];
     snprintf(text, sizeof text, format, fd);
@@ -122,8 +179,10 @@ static void test_heartbeats(void **state) {
     enum { RANKS = 3 };
     HeartbeatBoard board = {0};
     Error err = {0};
+    assert_int_equal(dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO), STDIN_FILENO);
     heartbeat_board_close(&board); // of none
-    close(STDIN_FILENO);           // 0 is a descriptor as good as others
+    assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), 0);
+    close(STDIN_FILENO); // 0 is a descriptor as good as others
     CHECK_OK(heartbeat_board_open(&board, RANKS, &err) == 0, err);
     assert_int_equal(board.fd, STDIN_FILENO);
     heartbeat_board_close(&board);
@@ -141,6 +200,8 @@ static void test_heartbeats(void **state) {
         }
         heartbeat_enter(ranks[2], "a phase: \ttoo long", 7); // cut, and safe for a terminal
         strcpy(wanted[2].phase, "a?phase:??too?l");
+        const char *line = (const char *)board.page + 3 * 128; // its last byte is never written
+        assert_memory_equal(line, "a phase: \ttoo l", 16);
         wanted[2].step = 7;
         heartbeat_enter(ranks[0], "exactly15bytes.", 1);
         strcpy(wanted[0].phase, "exactly15bytes.");
@@ -163,8 +224,13 @@ static void test_heartbeats(void **state) {
         wanted[0].step = 2;
         assert_view(&board, 0, &wanted[0]);
         assert_true(heartbeat_board_read(&board, 0).beat_ns > second);
+        assert_int_equal(mapped_pages(), 1 + RANKS);
         for (int r = 0; r < RANKS; r++) heartbeat_close(ranks[r]);
+        assert_int_equal(mapped_pages(), 1);
+        char *behind = (char *)board.page + 128 * (1 + RANKS);
+        *behind = 7;
         heartbeat_board_clear(&board);
+        assert_int_equal(*behind, 7);
     }
     memset(wanted, 0, sizeof wanted);
     for (int r = 0; r < RANKS; r++) assert_view(&board, r, &wanted[r]);
@@ -209,6 +275,12 @@ static void test_stale_heartbeat(void **state) {
     }
     set_board("%d", ends[0]);
     refuse_board(0);
+    const int kept = dup(STDERR_FILENO); // a standard descriptor is no page, whatever it is
+    assert_int_equal(dup2(board.fd, STDERR_FILENO), STDERR_FILENO);
+    set_board("%d", STDERR_FILENO);
+    refuse_board(0);
+    assert_int_equal(dup2(kept, STDERR_FILENO), STDERR_FILENO);
+    close(kept);
     // Another size than its ranks need, another magic.
     set_board("%d", board.fd);
     uint64_t *header = board.page, magic = header[0];
@@ -231,7 +303,9 @@ static void test_stale_heartbeat(void **state) {
     Heartbeat *none = (Heartbeat *)&board;
     assert_int_equal(heartbeat_open(0, &none, &err), 0); // without a launcher
     assert_null(none);
+    assert_int_equal(mapped_pages(), 1);
     heartbeat_board_close(&board);
+    assert_int_equal(mapped_pages(), 0);
     close(ends[0]);
     close(ends[1]);
 }
@@ -247,6 +321,10 @@ static void test_compare_settings(void **state) {
         {"lr 0.1\n", "lr 0.1\n", NULL},
         {"lr 0.1\nsteps 5\n", "lr 0.1\nsteps 5\n", NULL},
         {"lr 0.1\nsteps 5", "lr 0.1\nsteps 5", NULL},
+        {"lr 0.1\nsteps 5", "lr 0.1\nsteps 5\n", NULL},
+        {"lr 0.1\nsteps 5\n", "lr 0.1\nsteps 5", NULL},
+        {"x 1\n", "x 2\n", "x is 1 at rank 3 and 2 at rank 5"},
+        {" 1\n", " 2\n", "different options, as different programs do: ' 1' and ' 2'"},
         {"lr 0.1\n", "lr 0.2\n", "lr is 0.1 at rank 3 and 0.2 at rank 5 -- start all ranks"},
         {"lr 0.1\n", "lr 0.12\n", "lr is 0.1 at rank 3 and 0.12 at rank 5"},
         {"lr 0.12\nx 1\n", "lr 0.1\nx 1\n", "lr is 0.12 at rank 3 and 0.1 at rank 5"},
@@ -267,9 +345,8 @@ static void test_compare_settings(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_own_address),
-        cmocka_unit_test(test_heartbeats),
-        cmocka_unit_test(test_stale_heartbeat),
+        cmocka_unit_test(test_own_address),      cmocka_unit_test(test_no_board),
+        cmocka_unit_test(test_heartbeats),       cmocka_unit_test(test_stale_heartbeat),
         cmocka_unit_test(test_compare_settings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
