@@ -61,6 +61,9 @@ static void row_89_common_errors(void **state) {
     refuse_url("tcp://h:1?ran", 0, 1, "'ran': known parameters are rank and world_size");
     refuse_url("tcp://h:1", 2, 2, "there is no rank 2 in a world of 2");
     refuse_url("tcp://h:1", 0, 0, "a world of 0 ranks");
+    refuse_url("tcp://h:1?x", 0, 1, "'x': known parameters are rank and world_size");
+    refuse_url("tcp://h:1?rank=0", -1, 0, "has node-specific arguments(rank, world_size)");
+    refuse_url("tcp://h:1?world_size=0", 0, -1, "has node-specific arguments(rank, world_size)");
 }
 
 // The longest of each part, and one that a character is too long for.
@@ -127,7 +130,13 @@ static void row_89_tcp(void **state) {
     refuse_url("tcp://127.0.0.1:23456", -1, 4, "rank parameter missing");
     refuse_url("tcp://127.0.0.1:65536", 0, 2, "port '65536' is out of range");
     refuse_url("tcp://127.0.0.1:-1", 0, 2, "port '-1' is out of range");
-    refuse_url("tcp://127.0.0.1:0", 0, 2, "port '0' is out of range");
+    refuse_url("tcp://127.0.0.1:0", 0, 2, "port '0' is out of range: 1 to 65535");
+    for (int world = 1; world <= 2; world++) { // what is said of port 0 depends on the world
+        Rendezvous none;
+        Error err = {0};
+        assert_int_equal(init_from_url(&none, "tcp://h:65536", 0, world, &err), -1);
+        assert_int_equal(strstr(err.message, "or 0 for a free one") != NULL, world == 1);
+    }
     refuse_url("tcp://:23456", 0, 2, "host missing");
     Rendezvous r = read_url("tcp://10.0.0.7:23456?rank=1&world_size=4", -1, -1);
     assert_int_equal(r.rank, 1);
@@ -144,6 +153,8 @@ static void row_89_file(void **state) {
     (void)state;
     refuse_url("file://", 0, 1, "file:// rendezvous: path missing");
     refuse_url("file://?rank=0&world_size=1", -1, -1, "path missing");
+    refuse_url("file://t/x", 0, 1, "'t' would be a host: write file:///path");
+    assert_string_equal(read_url("file:///", 0, 1).file_path, "/");
     refuse_url("file://tmp/x", 0, 1, "'tmp' would be a host: write file:///path");
     refuse_url("file:///x?world_size=1", -1, -1, "file:// rendezvous: rank parameter missing");
     refuse_url("file:///x?rank=0", -1, -1, "world size parameter missing");

@@ -1,0 +1,321 @@
+/* test_meeting_file.c: the file of file:// (ddp/rendezvous/meeting_file.h): its lines, its lock, and
+ * calls of the system that fail. How ranks meet at it, and what is no such file:
+ * tests/semantics/test_semantics_init.c.
+ */
+#include "tests/rigs/check.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/machine.h"
+#include "ddp/rendezvous/meeting_file.h"
+#include "tests/rigs/temp_folder.h"
+
+// ---- Calls that fail --------------------------------------------------------------------------
+
+typedef enum Call { NONE, FLOCK, PREAD, WRITE, FSTAT, FCHMOD, STAT } Call;
+
+static Call failing;
+static int fails_with; // errno; 0: a write that is short
+static int fine_before, times;
+static const char *moved_path; // unlinked and made anew when the lock is taken; NULL: none
+static int locks, sleeps;      // calls
+
+static bool fails(Call call) {
+    if (call != failing || fine_before-- > 0 || times-- <= 0) return false;
+    errno = fails_with;
+    return true;
+}
+
+static void let_fail(Call call, int before, int error) {
+    fine_before = before;
+    times = 1;
+    fails_with = error;
+    failing = call;
+}
+
+#define REAL(type, name, ...) type __real_##name(__VA_ARGS__), __wrap_##name(__VA_ARGS__)
+
+REAL(int, flock, int fd, int operation);
+REAL(ssize_t, pread, int fd, void *data, size_t bytes, off_t offset);
+REAL(ssize_t, write, int fd, const void *data, size_t bytes);
+REAL(int, fstat, int fd, struct stat *about);
+REAL(int, fchmod, int fd, mode_t mode);
+REAL(int, stat, const char *path, struct stat *about);
+REAL(int, nanosleep, const struct timespec *time, struct timespec *left);
+
+int __wrap_flock(int fd, int operation) {
+    if (fails(FLOCK)) return -1;
+    if (operation == LOCK_UN) return __real_flock(fd, operation);
+    locks++;
+    if (moved_path) { // the last rank of an earlier job leaves
+        assert_int_equal(unlink(moved_path), 0);
+        moved_path = NULL;
+    }
+    return __real_flock(fd, operation);
+}
+
+ssize_t __wrap_pread(int fd, void *data, size_t bytes, off_t offset) {
+    return fails(PREAD) ? -1 : __real_pread(fd, data, bytes, offset);
+}
+
+ssize_t __wrap_write(int fd, const void *data, size_t bytes) {
+    if (!fails(WRITE)) return __real_write(fd, data, bytes);
+    return fails_with ? -1 : (ssize_t)bytes - 1;
+}
+
+int __wrap_fstat(int fd, struct stat *about) {
+    return fails(FSTAT) ? -1 : __real_fstat(fd, about);
+}
+
+int __wrap_fchmod(int fd, mode_t mode) {
+    return fails(FCHMOD) ? -1 : __real_fchmod(fd, mode);
+}
+
+int __wrap_stat(const char *path, struct stat *about) {
+    return fails(STAT) ? -1 : __real_stat(path, about);
+}
+
+int __wrap_nanosleep(const struct timespec *time, struct timespec *left) {
+    assert_int_equal(time->tv_sec, 0);
+    assert_true(time->tv_nsec == 1000000 || time->tv_nsec == 5000000); // for the lock, for rank 0
+    sleeps++;
+    return __real_nanosleep(time, left);
+}
+
+static int count_descriptors(void) {
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    assert_non_null(folder);
+    while (readdir(folder)) count++;
+    closedir(folder);
+    return count;
+}
+
+static uint64_t soon(void) {
+    return clock_ns() + 20000000000u;
+}
+
+static MeetingFile *join(const char *path, int rank) {
+    Error err = {0};
+    MeetingFile *f = meeting_file_join(path, rank, 2, soon(), &err);
+    CHECK_OK(f, err);
+    return f;
+}
+
+static void check_text(const char *path, const char *wanted) {
+    char text[2000] = "";
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    assert_string_equal(text, wanted);
+}
+
+// ---- Its lines --------------------------------------------------------------------------------
+
+// The line of this process as rank `rank`.
+static void write_joined(char *text, size_t capacity, int rank) {
+    char boot[48], host[72], stat_line[1024] = "";
+    unsigned long long start = 0;
+    machine_boot_id(boot, sizeof boot);
+    machine_name(host, sizeof host);
+    FILE *file = fopen("/proc/self/stat", "re");
+    assert_non_null(file);
+    assert_non_null(fgets(stat_line, sizeof stat_line, file));
+    fclose(file);
+    const char *at = strrchr(stat_line, ')') + 1;
+    for (int field = 2; field < 22; field++) at = strchr(at, ' ') + 1;
+    start = strtoull(at, NULL, 10);
+    assert_true(start > 0);
+    snprintf(text, capacity, "joined %d %d %llu %s %s\n", rank, (int)getpid(), start, boot, host);
+}
+
+static void test_lines(void **state) {
+    char *path = temp_folder_path(state, "m"), one[300], two[300], wanted[1000];
+    char token[STORE_TOKEN_MAX + 1] = "";
+    int port = 0;
+    Error err = {0};
+    const int before = count_descriptors();
+    write_joined(one, sizeof one, 1);
+    write_joined(two, sizeof two, 0);
+    MeetingFile *first = join(path, 1);
+    snprintf(wanted, sizeof wanted, "ddp.c meeting, world size 2\n%s", one);
+    check_text(path, wanted);
+    sleeps = 0;
+    assert_int_equal(meeting_file_await(first, &port, token, clock_ns() + 30000000, &err), -1);
+    assert_int_equal(err.status, STATUS_FAILED);
+    check_message(&err, ": rank 0 has not come in time");
+    assert_in_range(sleeps, 1, 7); // each 5 ms
+    MeetingFile *second = join(path, 0);
+    err = (Error){0};
+    CHECK_OK(meeting_file_publish(second, 4321, "a-token", soon(), &err) == 0, err);
+    strcat(strcat(wanted, two), "store 4321 a-token\n");
+    check_text(path, wanted);
+    CHECK_OK(meeting_file_await(first, &port, token, 1, &err) == 0, err); // is there: no waiting
+    assert_int_equal(port, 4321);
+    assert_string_equal(token, "a-token");
+    meeting_file_leave(first);
+    strcat(wanted, "left 1\n");
+    check_text(path, wanted);
+    meeting_file_leave(second);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(count_descriptors(), before);
+    free(path);
+}
+
+// A token of as many characters as it may have; a store's line without a token is none.
+static void test_tokens(void **state) {
+    char *path = temp_folder_path(state, "m"), longest[STORE_TOKEN_MAX + 1] = "";
+    char token[STORE_TOKEN_MAX + 1] = "";
+    int port = 0;
+    Error err = {0};
+    MeetingFile *f = join(path, 1);
+    CHECK_OK(meeting_file_publish(f, 1, "", soon(), &err) == 0, err);
+    assert_int_equal(meeting_file_await(f, &port, token, clock_ns(), &err), -1);
+    meeting_file_leave(f);
+    memset(longest, 't', STORE_TOKEN_MAX);
+    f = join(path, 1);
+    err = (Error){0};
+    CHECK_OK(meeting_file_publish(f, 2, longest, soon(), &err) == 0, err);
+    CHECK_OK(meeting_file_await(f, &port, token, clock_ns(), &err) == 0, err);
+    assert_string_equal(token, longest);
+    meeting_file_leave(f);
+    free(path);
+}
+
+// One that has ended, and waits for its parent, is gone.
+static void test_zombie(void **state) {
+    char *path = temp_folder_path(state, "m");
+    Error err = {0};
+    siginfo_t info;
+    const pid_t pid = fork();
+    if (pid == 0) _exit(meeting_file_join(path, 1, 2, soon(), &err) ? 0 : 1);
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    assert_null(meeting_file_join(path, 0, 2, soon(), &err));
+    assert_int_equal(err.status, STATUS_USAGE);
+    check_message(&err, "is stale: its rank 1 (pid ");
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    free(path);
+}
+
+// ---- Calls ------------------------------------------------------------------------------------
+
+static void test_calls_that_fail(void **state) {
+    static const struct {
+        Call call;
+        int before, error;
+        const char *says;
+    } cases[] = {{FLOCK, 0, ENOLCK, "cannot lock it: No locks available"},
+                 {PREAD, 0, EIO, "cannot read it: Input/output error"},
+                 {WRITE, 0, ENOSPC, "cannot write to it: No space left on device"},
+                 {WRITE, 1, ENOSPC, "cannot write to it: No space left on device"},
+                 {WRITE, 1, 0, "cannot write to it: "},
+                 {FSTAT, 0, EIO, "cannot open it: Input/output error"},
+                 {FCHMOD, 0, EPERM, "cannot close it to others: Operation not permitted"}};
+    char *path = temp_folder_path(state, "m");
+    const int before = count_descriptors();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Error err = {0};
+        let_fail(cases[i].call, cases[i].before, cases[i].error);
+        assert_null(meeting_file_join(path, 0, 2, soon(), &err));
+        failing = NONE;
+        assert_int_equal(err.status, STATUS_USAGE);
+        check_message(&err, path);
+        check_message(&err, cases[i].says);
+        assert_int_equal(count_descriptors(), before);
+        assert_int_equal(unlink(path), 0);
+    }
+    MeetingFile *f = join(path, 1);
+    char token[STORE_TOKEN_MAX + 1];
+    int port;
+    Error err = {0};
+    let_fail(PREAD, 0, EIO);
+    assert_int_equal(meeting_file_await(f, &port, token, soon(), &err), -1);
+    check_message(&err, "cannot read it: Input/output error");
+    failing = NONE;
+    meeting_file_leave(f);
+    free(path);
+}
+
+// An interrupted lock is asked for again; a file that is removed between open and lock is left for
+// the one that takes its place, also if it cannot be looked at.
+static void test_lock_and_look(void **state) {
+    char *path = temp_folder_path(state, "m");
+    const int before = count_descriptors();
+    for (int i = 0; i < 4; i++) {
+        locks = 0;
+        if (i == 0) let_fail(FLOCK, 0, EINTR);
+        if (i == 1) moved_path = path;
+        if (i == 2) let_fail(STAT, 0, EIO);
+        if (i == 3) let_fail(FSTAT, 1, EIO); // the second look, under the lock
+        MeetingFile *f = join(path, 1);
+        failing = NONE;
+        assert_int_equal(locks, i == 0 ? 1 : 2);
+        assert_int_equal(count_descriptors(), before + 1);
+        assert_int_equal(access(path, F_OK), 0);
+        meeting_file_leave(f);
+        assert_int_equal(access(path, F_OK), -1);
+        assert_int_equal(count_descriptors(), before);
+    }
+    free(path);
+}
+
+// The lock is released after each call, and taken for each: others may join between them.
+static void test_lock_is_released(void **state) {
+    char *path = temp_folder_path(state, "m"), token[STORE_TOKEN_MAX + 1];
+    Error err = {0};
+    int port;
+    MeetingFile *f = join(path, 1);
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(__real_flock(fd, LOCK_EX | LOCK_NB), 0);
+        assert_int_equal(__real_flock(fd, LOCK_UN), 0);
+        locks = 0;
+        if (i == 0) (void)meeting_file_await(f, &port, token, clock_ns(), &err);
+        if (i == 1) assert_int_equal(meeting_file_publish(f, 1, "t", soon(), &err), 0);
+        assert_int_equal(locks, i < 2);
+    }
+    meeting_file_leave(f);
+    close(fd);
+    free(path);
+}
+
+// A leave that cannot write its line leaves the file: the next job says that it is stale.
+static void test_leave_fails(void **state) {
+    static const Call calls[] = {FLOCK, WRITE, PREAD};
+    char *path = temp_folder_path(state, "m");
+    const int before = count_descriptors();
+    for (int i = 0; i < 3; i++) {
+        MeetingFile *f = join(path, 1);
+        let_fail(calls[i], 0, EIO);
+        meeting_file_leave(f);
+        failing = NONE;
+        assert_int_equal(count_descriptors(), before);
+        assert_int_equal(access(path, F_OK), 0);
+        assert_int_equal(unlink(path), 0);
+    }
+    free(path);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_remove)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_lines),         IN_FOLDER(test_tokens),
+        IN_FOLDER(test_zombie),        IN_FOLDER(test_calls_that_fail),
+        IN_FOLDER(test_lock_and_look), IN_FOLDER(test_lock_is_released),
+        IN_FOLDER(test_leave_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
