@@ -110,7 +110,7 @@ static int await_verdict(Meeting *m, const char *key, char *payload, size_t capa
     if (check_verdict(text, err) != 0) return -1;
     if (strncmp(text, "ok ", 3) != 0 || strlen(text + 3) >= capacity)
         return error_set(err, STATUS_FAILED, "rank 0 published something else: '%.80s'", text);
-    memcpy(payload, text + 3, strlen(text + 3) + 1);
+    strcpy(payload, text + 3);
     return 0;
 }
 

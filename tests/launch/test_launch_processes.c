@@ -3,6 +3,8 @@
  */
 #include "tests/rigs/meeting_ranks.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -10,7 +12,7 @@
 #include "ddp/launch/launch_processes.h"
 
 typedef struct Shared { // by the test and all ranks
-    int local_rank[RANKS_MAX], sum[RANKS_MAX];
+    int local_rank[RANKS_MAX], local_world[RANKS_MAX], sum[RANKS_MAX];
     pid_t pid[RANKS_MAX];
     int port, failing, how;
     char message[RANKS_MAX][200];
@@ -37,8 +39,9 @@ static int add_up(ProcessGroup *group, const Rendezvous *me, void *arguments) {
     if (pg_run(group, pg_all_reduce(&sum, 1, PG_I32, PG_SUM), &err) != 0) return 1;
     shared->sum[me->rank] = sum;
     shared->local_rank[me->rank] = me->local_rank;
+    shared->local_world[me->rank] = me->local_world_size;
     shared->pid[me->rank] = getpid();
-    return pg_rank(group) == me->rank && me->local_world_size <= me->world_size ? 0 : 1;
+    return pg_rank(group) == me->rank ? 0 : 1;
 }
 
 static void test_one_machine(void **state) {
@@ -46,11 +49,14 @@ static void test_one_machine(void **state) {
     for (int world = 1; world <= 5; world++) {
         Shared *shared = new_shared();
         Error err = {0};
+        const int before = open_descriptors();
         if (launch_processes(add_up, world, 1, 0, "auto", shared, &err) != 0)
             fail_msg("%s", err.message);
+        assert_int_equal(open_descriptors(), before);
         for (int r = 0; r < world; r++) {
             assert_int_equal(shared->sum[r], (1 << world) - 1);
             assert_int_equal(shared->local_rank[r], r);
+            assert_int_equal(shared->local_world[r], world);
             assert_true((shared->pid[r] == getpid()) == (world == 1));
         }
         munmap(shared, sizeof *shared);
@@ -79,15 +85,61 @@ static void test_two_machines(void **state) {
     for (int r = 0; r < 4; r++) {
         assert_int_equal(shared->sum[r], 15);
         assert_int_equal(shared->local_rank[r], r % 2);
+        assert_int_equal(shared->local_world[r], 2);
     }
+    munmap(shared, sizeof *shared);
+}
+
+// What a rank takes over: buffered output is written once, signals are as before, and the page of a
+// ddprun is not the ranks'.
+static FILE *both_write;
+
+static int look_around(ProcessGroup *group, const Rendezvous *me, void *arguments) {
+    Shared *shared = arguments;
+    Error err = {0};
+    sigset_t blocked;
+    alarm(60);
+    sigprocmask(SIG_SETMASK, NULL, &blocked);
+    shared->sum[me->rank] = sigismember(&blocked, SIGUSR1) - 2 * sigismember(&blocked, SIGCHLD);
+    fprintf(both_write, "rank %d\n", me->rank);
+    return pg_run(group, pg_barrier(), &err) != 0;
+}
+
+static void test_what_a_rank_takes_over(void **state) {
+    (void)state;
+    Shared *shared = new_shared();
+    char text[100] = "";
+    Error err = {0};
+    sigset_t blocked, before;
+    int file = memfd_create("text", MFD_CLOEXEC);
+    assert_int_equal(fcntl(file, F_SETFL, O_APPEND), 0);
+    both_write = fdopen(file, "a");
+    fputs("once\n", both_write);
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &blocked, &before);
+    setenv("DDPRUN_HEARTBEAT", "no page", 1);
+    if (launch_processes(look_around, 2, 1, 0, "auto", shared, &err) != 0)
+        fail_msg("%s", err.message);
+    unsetenv("DDPRUN_HEARTBEAT");
+    sigprocmask(SIG_SETMASK, &before, &blocked);
+    assert_true(sigismember(&blocked, SIGUSR1) && !sigismember(&blocked, SIGCHLD));
+    for (int r = 0; r < 2; r++) assert_int_equal(shared->sum[r], 1);
+    assert_true(pread(file, text, sizeof text - 1, 0) > 0);
+    assert_int_equal(strlen(text), strlen("once\nrank 0\nrank 1\n"));
+    must_contain(text, "once\n");
+    must_contain(text, "rank 0\n");
+    must_contain(text, "rank 1\n");
+    fclose(both_write);
     munmap(shared, sizeof *shared);
 }
 
 // ---- a rank fails ---------------------------------------------------------------------------
 
-enum { BY_STATUS, BY_SIGNAL, AND_OTHERS_RESIST };
+enum { BY_STATUS, BY_SIGNAL, AND_OTHERS_RESIST, AND_OTHERS_NOTE };
 
-static int graces; // asked for: each of 5 s, which end sooner here
+static int graces; // asked for: each of 5 s, here of grace_s
+static double grace_s;
 
 uint64_t __real_clock_ns_after(double seconds);
 uint64_t __wrap_clock_ns_after(double seconds);
@@ -95,7 +147,25 @@ uint64_t __wrap_clock_ns_after(double seconds);
 uint64_t __wrap_clock_ns_after(double seconds) {
     const bool grace = seconds == 5;
     graces += grace;
-    return __real_clock_ns_after(grace ? 0.3 : seconds);
+    return __real_clock_ns_after(grace ? grace_s : seconds);
+}
+
+static Shared *noting; // where a rank notes that SIGTERM came
+static int noting_rank;
+
+static void note_and_end(int number) {
+    noting->sum[noting_rank] = number;
+    _exit(0);
+}
+
+// Whether the process is stopped.
+static bool is_stopped(pid_t pid) {
+    char path[40], line[200] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (file && !fgets(line, sizeof line, file)) line[0] = '\0';
+    if (file) fclose(file);
+    return strstr(line, ") T ");
 }
 
 static int one_fails(ProcessGroup *group, const Rendezvous *me, void *arguments) {
@@ -103,8 +173,14 @@ static int one_fails(ProcessGroup *group, const Rendezvous *me, void *arguments)
     Error err = {0};
     alarm(60);
     if (shared->how == AND_OTHERS_RESIST) signal(SIGTERM, SIG_IGN);
+    noting = shared;
+    noting_rank = me->rank;
+    if (shared->how == AND_OTHERS_NOTE) signal(SIGTERM, note_and_end);
     shared->pid[me->rank] = getpid();
     if (pg_run(group, pg_barrier(), &err) != 0) return 1;
+    if (me->rank == 2 && shared->how == AND_OTHERS_NOTE) raise(SIGSTOP);
+    if (me->rank == shared->failing && shared->how == AND_OTHERS_NOTE)
+        while (!is_stopped(shared->pid[2])) usleep(1000);
     if (me->rank == shared->failing && shared->how == BY_SIGNAL) raise(SIGKILL);
     if (me->rank == shared->failing) return 7;
     for (;;) pause();
@@ -119,6 +195,7 @@ static void check_failure(int how, int status, const char *says) {
     pid_t own_child = fork(); // the program's own business
     if (own_child == 0) _exit(42);
     graces = 0;
+    grace_s = how == AND_OTHERS_NOTE ? 50 : 0.3;
     assert_int_equal(launch_processes(one_fails, 3, 1, 0, "auto", shared, &err), -1);
     assert_int_equal(graces, 1);
     assert_int_equal(err.status, status);
@@ -128,6 +205,8 @@ static void check_failure(int how, int status, const char *says) {
     for (int r = 0; r < 3; r++) assert_int_equal(kill(shared->pid[r], 0), -1); // all are gone
     assert_int_equal(waitpid(own_child, &status, 0), own_child);
     assert_int_equal(WEXITSTATUS(status), 42);
+    for (int r = 0; r < 3; r += 2)
+        assert_int_equal(shared->sum[r], how == AND_OTHERS_NOTE ? SIGTERM : 0);
     munmap(shared, sizeof *shared);
 }
 
@@ -136,6 +215,55 @@ static void test_a_rank_fails(void **state) {
     check_failure(BY_STATUS, 7, "exited with status 7");
     check_failure(BY_SIGNAL, 128 + SIGKILL, "died of SIGKILL");
     check_failure(AND_OTHERS_RESIST, 7, "exited with status 7");
+    check_failure(AND_OTHERS_NOTE, 7, "exited with status 7"); // the stopped one, too
+}
+
+static int forks_before_failure = -1; // of this many the next fails; -1: none does
+
+pid_t __real_fork(void);
+pid_t __wrap_fork(void);
+
+pid_t __wrap_fork(void) {
+    errno = EAGAIN;
+    return forks_before_failure >= 0 && forks_before_failure-- == 0 ? -1 : __real_fork();
+}
+
+// Of the ranks that were started none waits for one that could not be.
+static void test_a_rank_is_not_started(void **state) {
+    (void)state;
+    Error err = {0};
+    forks_before_failure = 2;
+    assert_int_equal(launch_processes(add_up, 3, 2, 1, "tcp://127.0.0.1:1", NULL, &err), -1);
+    forks_before_failure = -1;
+    assert_int_equal(err.status, STATUS_FAILED);
+    must_contain(err.message, "cannot start rank 5: Resource temporarily unavailable");
+    assert_int_equal(waitpid(-1, NULL, 0), -1); // none is left
+}
+
+// Ranks that cannot meet say why, each for itself.
+static void test_ranks_do_not_meet(void **state) {
+    (void)state;
+    int talk = memfd_create("stderr", MFD_CLOEXEC), kept = dup(STDERR_FILENO);
+    assert_true(talk >= 0 && kept >= 0 && dup2(talk, STDERR_FILENO) >= 0);
+    Error err = {0}, alone = {0};
+    int status = launch_processes(add_up, 2, 2, 1, "file://no/url", NULL, &err);
+    int status_alone = launch_processes(add_up, 1, 1, 0, "file://no/url", NULL, &alone);
+    assert_true(dup2(kept, STDERR_FILENO) >= 0);
+    char text[1024] = "";
+    assert_true(pread(talk, text, sizeof text - 1, 0) > 0);
+    close(talk);
+    close(kept);
+    assert_int_equal(status, -1);
+    assert_int_equal(err.status, STATUS_USAGE);
+    must_contain(err.message, " exited with status 2");
+    const char *line = strstr(text, "rank 2: error: "); // or of the other: one may end both
+    if (!line) line = strstr(text, "rank 3: error: ");
+    assert_non_null(line);
+    must_contain(line, "file:// rendezvous: 'no' would be a host");
+    assert_int_equal(status_alone, -1);
+    assert_int_equal(alone.status, STATUS_USAGE);
+    assert_string_equal(alone.message, "rank 0 ended with status 2");
+    must_contain(text, "rank 0: error: file:// rendezvous: 'no' would be a host");
 }
 
 // The test becomes the parent of what the dead launcher leaves behind, to see how it ended.
@@ -237,9 +365,15 @@ static void test_meet_twice(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_machine),   cmocka_unit_test(test_two_machines),
-        cmocka_unit_test(test_a_rank_fails),  cmocka_unit_test(test_the_parent_is_killed),
-        cmocka_unit_test(test_bad_arguments), cmocka_unit_test(test_meet_again),
+        cmocka_unit_test(test_one_machine),
+        cmocka_unit_test(test_two_machines),
+        cmocka_unit_test(test_what_a_rank_takes_over),
+        cmocka_unit_test(test_a_rank_is_not_started),
+        cmocka_unit_test(test_ranks_do_not_meet),
+        cmocka_unit_test(test_a_rank_fails),
+        cmocka_unit_test(test_the_parent_is_killed),
+        cmocka_unit_test(test_bad_arguments),
+        cmocka_unit_test(test_meet_again),
         cmocka_unit_test(test_meet_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -232,32 +232,6 @@ static void test_meeting(void **state) {
     }
 }
 
-// The server lives in a process of its own: forking after its thread began would be no test of what
-// ddprun does.
-static pid_t start_server(int *port) {
-    int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    fflush(NULL);
-    pid_t server = fork();
-    if (server == 0) {
-        alarm(60);
-        Error err = {0};
-        StoreServer *store = store_serve("127.0.0.1", 0, "secret", &err);
-        *port = store ? store_server_port(store) : 0;
-        if (write(ends[1], port, sizeof *port) != sizeof *port) _exit(1);
-        for (;;) pause();
-    }
-    assert_int_equal(read(ends[0], port, sizeof *port), sizeof *port);
-    close(ends[0]);
-    close(ends[1]);
-    return server;
-}
-
-static void end_server(pid_t server) {
-    kill(server, SIGKILL);
-    waitpid(server, NULL, 0);
-}
-
 static void test_launchers_store_and_restart(void **state) {
     (void)state;
     int port = 0;
@@ -418,105 +392,6 @@ static void test_many_ranks_missing(void **state) {
     }
 }
 
-// A card that another process leaves as rank 1's. NULL: as this process would write it.
-typedef struct ForgedCard {
-    const char *world, *host, *boot, *pid_namespace, *backend, *settings;
-    const char *says[2]; // what rank 0 says of it
-} ForgedCard;
-
-static void leave_card(const ForgedCard *card, int port) {
-    char host[72] = "", boot[64] = "", space[64] = "", text[600];
-    Error err = {0};
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
-    gethostname(host, sizeof host - 1);
-    if (!file || !fgets(boot, sizeof boot, file)) _exit(1);
-    if (readlink("/proc/self/ns/pid", space, sizeof space - 1) < 0) _exit(1);
-    boot[strcspn(boot, "\n")] = '\0';
-    snprintf(text, sizeof text, "%s %s %s %s 4711 1 %s -\n%s", card->world ? card->world : "2",
-             card->host ? card->host : host, card->boot ? card->boot : boot,
-             card->pid_namespace ? card->pid_namespace : space,
-             card->backend ? card->backend : "shm", card->settings ? card->settings : "lr 1\n");
-    if (card->world && !*card->world) strcpy(text, "a card without a line of settings");
-    Store *store = store_connect("127.0.0.1", port, "", LONG_S, &err);
-    if (!store) _exit(2);
-    store_set_prefix(store, "attempt_0");
-    _exit(store_set(store, "rank/1", text, strlen(text), &err) == 0 ? 0 : 3);
-}
-
-// Rank 0 finds every way in which a rank may not belong to it.
-static void test_cards(void **state) {
-    (void)state;
-    static const ForgedCard cards[] = {
-        {.world = "3", .says = {"WORLD_SIZE is 2 at rank 0 and 3 at rank 1", ""}},
-        {.world = "many", .says = {"rank 1 left 'many ", " as its card"}},
-        {.world = "", .says = {"rank 1 left 'a card without a line of settings' as its card", ""}},
-        {.host = "elsewhere",
-         .says = {"all ranks in one system: rank 0 is on ", "rank 1 on elsewhere: use --backend"}},
-        {.boot = "another-boot", .says = {"rank 0 is on ", " in another container: use"}},
-        {.pid_namespace = "pid:[1]", .says = {"rank 0 is on ", " in another container: use"}},
-        {.backend = "gloo", .says = {"the backend is shm at rank 0 and gloo at rank 1", ""}},
-        {.settings = "lr 2\n", .says = {"lr is 1 at rank 0 and 2 at rank 1", "the same options"}},
-        {.says = {"rank 1 of 2 has not come within 4 s", ""}}, // a right one, of one that ends then
-    };
-    enum { CARDS = sizeof cards / sizeof *cards };
-    Rendezvous ranks[CARDS]; // each is rank 0 of a job of its own
-    Outcome outcomes[CARDS];
-    pid_t others[CARDS];
-    const int port = free_port();
-    fflush(NULL);
-    for (int i = 0; i < CARDS; i++) {
-        ranks[i] = place(0, 2, port + i);
-        snprintf(ranks[i].alike, sizeof ranks[i].alike, "lr 1\n");
-        others[i] = fork();
-        if (others[i] == 0) leave_card(&cards[i], port + i);
-    }
-    run_ranks(ranks, CARDS, 4, outcomes);
-    for (int i = 0; i < CARDS; i++) {
-        int status = 0;
-        assert_int_equal(waitpid(others[i], &status, 0), others[i]);
-        assert_int_equal(status, 0);
-        for (int k = 0; k < 2; k++) assert_outcome(&outcomes[i], cards[i].says[k]);
-        const int failed = i == 1 || i == 2 || i + 1 == CARDS ? STATUS_FAILED : STATUS_USAGE;
-        assert_int_equal(outcomes[i].status, failed);
-    }
-}
-
-// A plan that is none, is too long, or is an error of either kind.
-static void test_strange_plans(void **state) {
-    (void)state;
-    char longer[400] = "ok ";
-    memset(longer + 3, 'a', sizeof longer - 4);
-    const struct {
-        const char *plan, *says;
-        int status;
-    } cases[] = {
-        {"hello", "rank 0 published something else: 'hello'", STATUS_FAILED},
-        {"ok", "rank 0 published something else: 'ok'", STATUS_FAILED},
-        {longer, "rank 0 published something else: 'ok aaaa", STATUS_FAILED},
-        {"error it broke", "it broke", STATUS_FAILED},
-        {"usage it was wrong", "it was wrong", STATUS_USAGE},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        int port = 0;
-        Error err = {0};
-        Outcome outcome;
-        pid_t server = start_server(&port);
-        Store *store = store_connect("127.0.0.1", port, "secret", LONG_S, &err);
-        assert_non_null(store);
-        store_set_prefix(store, "attempt_0");
-        assert_int_equal(store_set(store, "plan", cases[i].plan, strlen(cases[i].plan), &err), 0);
-        store_close(store);
-        Rendezvous rank = place(1, 2, port);
-        rank.launcher_store = true;
-        snprintf(rank.token, sizeof rank.token, "secret");
-        run_ranks(&rank, 1, LONG_S, &outcome);
-        assert_outcome(&outcome, cases[i].says);
-        assert_ptr_equal(strstr(outcome.message, cases[i].says), outcome.message); // at its begin
-        assert_int_equal(outcome.status, cases[i].status);
-        end_server(server);
-    }
-}
-
 static void test_rank_twice(void **state) {
     (void)state;
     int port = free_port();
@@ -589,8 +464,6 @@ int main(void) {
         cmocka_unit_test(test_world_size_disagrees),
         cmocka_unit_test(test_rank_missing),
         cmocka_unit_test(test_many_ranks_missing),
-        cmocka_unit_test(test_cards),
-        cmocka_unit_test(test_strange_plans),
         cmocka_unit_test(test_rank_twice),
         cmocka_unit_test(test_backends),
         cmocka_unit_test(test_nccl_addresses),

@@ -11,12 +11,14 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "ddp/rendezvous/init.h"
 #include "ddp/store/net.h"
+#include "ddp/store/store.h"
 
 enum { RANKS_MAX = 10, LONG_S = 20 };
 
@@ -117,6 +119,32 @@ static inline void run_ranks(const Rendezvous *ranks, int count, double timeout_
 static inline void assert_outcome(const Outcome *outcome, const char *part) {
     assert_int_not_equal(outcome->status, 0);
     if (!strstr(outcome->message, part)) fail_msg("'%s' lacks '%s'", outcome->message, part);
+}
+
+// The server lives in a process of its own: forking after its thread began would be no test of what
+// ddprun does.
+static inline pid_t start_server(int *port) {
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    pid_t server = fork();
+    if (server == 0) {
+        alarm(60);
+        Error err = {0};
+        StoreServer *store = store_serve("127.0.0.1", 0, "secret", &err);
+        *port = store ? store_server_port(store) : 0;
+        if (write(ends[1], port, sizeof *port) != sizeof *port) _exit(1);
+        for (;;) pause();
+    }
+    assert_int_equal(read(ends[0], port, sizeof *port), sizeof *port);
+    close(ends[0]);
+    close(ends[1]);
+    return server;
+}
+
+static inline void end_server(pid_t server) {
+    kill(server, SIGKILL);
+    waitpid(server, NULL, 0);
 }
 
 #endif
