@@ -1,6 +1,6 @@
-/* test_guard.c: the process that kills what the ranks have left if ddprun dies (ddp/launch/guard.c).
- * The groups of processes are this test's; it ends the guard as ddprun's death would, by the end of
- * the pipe.
+/* test_guard.c: the process that kills what the ranks have left if ddprun dies
+ * (ddp/launch/guard.c). The groups of processes are this test's; it ends the guard as ddprun's
+ * death would, by the end of the pipe.
  */
 #include "tests/rigs/check.h"
 

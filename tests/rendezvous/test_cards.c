@@ -1,5 +1,5 @@
-/* test_cards.c: what ranks find in the store that is not what they expect: cards of ranks that do not
- * belong together, keys that are taken, plans that are none, and no rank 0.
+/* test_cards.c: what ranks find in the store that is not what they expect: cards of ranks that
+ * do not belong together, keys that are taken, plans that are none, and no rank 0.
  */
 #include "tests/rigs/meeting_ranks.h"
 

@@ -1,5 +1,5 @@
-/* test_meeting_file.c: the file of file:// (ddp/rendezvous/meeting_file.h): its lines, its lock, and
- * calls of the system that fail. How ranks meet at it, and what is no such file:
+/* test_meeting_file.c: the file of file:// (ddp/rendezvous/meeting_file.h): its lines, its lock,
+ * and calls of the system that fail. How ranks meet at it, and what is no such file:
  * tests/semantics/test_semantics_init.c.
  */
 #include "tests/rigs/check.h"

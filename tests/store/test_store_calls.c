@@ -415,15 +415,14 @@ static void test_reply_waits_for_its_reader(void **state) {
     assert_int_equal(store_set(served->store, "k", value, STORE_VALUE_MAX, &err), 0);
     assert_int_equal(store_set(served->store, "alive", "yes", 3, &err), 0);
     watched_out = watched_in = 0;
-    while (watched_out == 0 && asked < MOST) {
+    while (watched_out == watched_in && asked < MOST) {
         StoreRequest get = {.id = (uint32_t)asked++, .op = STORE_OP_GET, .key_bytes = 1};
         store_write_request(message, &get);
         message[STORE_REQUEST_BYTES] = 'k';
         raw_send(fd, message, sizeof message);
         assert_holds(served->store, "alive", "yes"); // a round of the server's
-        assert_int_equal(watched_in, 0);
     }
-    assert_int_equal(watched_out, 1);
+    assert_in_range(watched_out, 1, MOST); // more than once if a part fits after all
     for (int i = 0; i < asked; i++) {
         uint8_t reply[STORE_REPLY_BYTES];
         assert_int_equal(raw_receive(fd, reply, sizeof reply), NET_DONE);
@@ -431,7 +430,7 @@ static void test_reply_waits_for_its_reader(void **state) {
         assert_int_equal(raw_receive(fd, value, STORE_VALUE_MAX), NET_DONE);
     }
     assert_alive(served);
-    assert_int_equal(watched_in, 1);
+    assert_int_equal(watched_in, watched_out);
     free(value);
     close(fd);
 }
