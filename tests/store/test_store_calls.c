@@ -199,9 +199,10 @@ static int count_descriptors(void) {
 }
 
 // The server's thread closes its ends when it sees that the client's are closed.
+// An earlier one may have been open still when `before` was counted.
 static void close_until(int before) {
-    for (int i = 0; i < 2000 && count_descriptors() != before; i++) usleep(1000);
-    assert_int_equal(count_descriptors(), before);
+    for (int i = 0; i < 2000 && count_descriptors() > before; i++) usleep(1000);
+    assert_in_range(count_descriptors(), 0, before);
 }
 
 // A server that cannot be started leaves nothing open, and says why.
@@ -297,10 +298,10 @@ static void test_client_cannot_connect(void **state) {
     const Served *served = *state;
     char token[STORE_TOKEN_MAX + 1];
     static const Call calls[] = {SOCKET, GETSOCKOPT, RANDOM};
-    for (int i = 0; i < 3; i++) {
+    const int before = count_descriptors();
+    for (int i = 0; i < 12; i++) {
         Error err = {0};
-        const int before = count_descriptors();
-        let_fail(calls[i], 0, ENOBUFS);
+        let_fail(calls[i % 3], 0, ENOBUFS);
         times = 1000; // each attempt
         client.closes_once = true;
         assert_null(store_connect(HOST, served->port, TOKEN, 0.01, &err));
@@ -309,8 +310,8 @@ static void test_client_cannot_connect(void **state) {
         assert_int_equal(err.status, STATUS_FAILED);
         check_message(&err, "no store within 0.01 s: ");
         check_message(&err, strerror(ENOBUFS));
-        close_until(before);
     }
+    close_until(before);
     Error err = {0};
     let_fail(RANDOM, 0, ENOSYS);
     assert_int_equal(store_make_token(token, &err), -1);
