@@ -80,7 +80,7 @@ static Guard open_guard(void) {
     return guard;
 }
 
-// The launcher dies: nobody can write to the guard any more.
+// The launcher dies: no process can write to the guard any more.
 static void die(const Guard *guard) {
     int status = -1;
     close(guard->fd);

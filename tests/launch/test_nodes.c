@@ -30,7 +30,7 @@ static void test_keys(void **state) {
     assert_string_equal(nodes_claim(&launch, "k", NULL, strcpy(stands, "old")), "");
 }
 
-// Who hears from node 0: whoever has beaten, with elastic nodes, too.
+// A beat that the store has answered is heard of node 0, with elastic nodes, too.
 static void test_beats(void **state) {
     (void)state;
     Elastic elastic = {.member = 2, .ready_for = 3, .name = "mars"};
