@@ -248,8 +248,8 @@ static void test_calls_that_fail(void **state) {
     free(path);
 }
 
-// An interrupted lock is asked for again. A file that is removed between open and lock, or cannot be
-// looked at, is closed, and the file at the path is opened in its place.
+// An interrupted lock is asked for again. A file that is removed between open and lock, or cannot
+// be looked at, is closed, and the file at the path is opened in its place.
 static void test_lock_and_look(void **state) {
     char *path = temp_folder_path(state, "m");
     const int before = count_descriptors();
