@@ -28,6 +28,16 @@ awk "BEGIN { exit !($(value loss) < 2.3) }" || fail "nothing is learnt: $(value 
 grep -q '"test_perplexity"' single/summary.json || fail "summary.json lacks test_perplexity"
 grep -q '"context": 8' single/config.json || fail "config.json lacks the context"
 
+# Batches of an evaluation are no larger than those of training: it takes little more memory.
+peak() { sed -n 's/.*"peak_bytes_device0": \([0-9]*\).*/\1/p' "$1/summary.json"; }
+for batch in 12 1; do
+    for how in "" --no-eval; do
+        run "batches of $batch $how" train_dp --devices 2 $own --global-batch $batch --steps 3 --warmup-steps 1 $how --out "memory$how"
+    done
+    checks=$((checks + 1))
+    [ "$(peak memory)" -lt $(($(peak memory--no-eval) * 101 / 100)) ] || fail "batches of $batch: $(peak memory) bytes with an evaluation, $(peak memory--no-eval) without"
+done
+
 # ---- the same bits, and the same text --------------------------------------------------------------------------
 sampled() { sed -n '/^sample /,$p' "$1"; }
 [ "$(sampled one.out | head -n 1)" = "sample tokens=120 seed=0" ] || fail "no sample: $(sampled one.out)"
