@@ -16,10 +16,14 @@ import sys
 import torch
 
 
+class Unusable(Exception):
+    """What the file holds cannot be converted."""
+
+
 def find_weights(content, key):
     if key:
         if not isinstance(content, dict) or key not in content:
-            sys.exit(f"error: the file has no {key}")
+            raise Unusable(f"the file has no {key}")
         content = content[key]
     else:
         for name in ("state_dict", "model"):
@@ -27,12 +31,14 @@ def find_weights(content, key):
                 content = content[name]
                 break
     if not isinstance(content, dict):
-        sys.exit(f"error: the file holds no dictionary of tensors but a {type(content).__name__}: save model.state_dict()")
+        raise Unusable(f"the file holds no dictionary of tensors but a {type(content).__name__}: save model.state_dict()")
     tensors = {name: value for name, value in content.items() if isinstance(value, torch.Tensor)}
     if len(tensors) < len(content) or not tensors:
         others = ", ".join(sorted(str(name) for name in content if name not in tensors))
-        sys.exit(f"error: these are no tensors: {others}; --key names the dictionary of weights" if others
-                 else "error: there are no tensors in it")
+        raise Unusable(f"these are no tensors: {others}; --key names the dictionary of weights" if others else "there are no tensors in it")
+    for name, tensor in tensors.items():
+        if tensor.is_complex() or tensor.layout != torch.strided or tensor.is_quantized:
+            raise Unusable(f"{name} is {tensor.dtype} ({tensor.layout}), which neither float32 nor int64 can hold")
     return tensors
 
 
@@ -58,10 +64,13 @@ def main():
     parser.add_argument("--key", help="where in the file the weights are")
     arguments = parser.parse_args()
     try:
-        content = torch.load(arguments.source, map_location="cpu", weights_only=True)
-    except Exception as error:
-        sys.exit(f"error: {arguments.source}: {str(error).splitlines()[0]}")
-    write(arguments.target, find_weights(content, arguments.key))
+        tensors = find_weights(torch.load(arguments.source, map_location="cpu", weights_only=True), arguments.key)
+    except (Unusable, OSError) as error:
+        sys.exit(f"error: {arguments.source}: {error}")
+    except Exception as error:  # many kinds, some without words
+        cause = (str(error).splitlines() or [""])[0]
+        sys.exit(f"error: {arguments.source}: torch.load does not read it: {type(error).__name__} {cause}")
+    write(arguments.target, tensors)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,10 @@ torch.save(state, "plain.pt")
 torch.save({"epoch": 3, "state_dict": {"module." + n: t.double() for n, t in state.items()}}, "lightning.pt")
 torch.save({"weights": state, "state_dict": 3}, "other.pt")
 torch.save([1, 2], "list.pt")
+torch.save({"a": torch.ones(3, dtype=torch.complex64)}, "complex.pt")
+torch.save({"a": torch.ones(3).to_sparse()}, "sparse.pt")
+open("empty.pt", "w").close()
+open("junk.pt", "w").write("junk")
 END
 convert=$root/common/tensor_files/pt_to_safetensors.py
 run 'torch.save' "$python" save.py
@@ -29,4 +33,10 @@ same from-plain from-lightning
 same from-plain from-other
 refuse 1 'holds no dictionary of tensors' "$python" "$convert" list.pt none
 refuse 1 'these are no tensors' "$python" "$convert" other.pt none
+refuse 1 'complex.pt: a is torch.complex64' "$python" "$convert" complex.pt none
+refuse 1 'sparse.pt: a is torch.float32 (torch.sparse_coo)' "$python" "$convert" sparse.pt none
+refuse 1 'empty.pt: torch.load does not read it' "$python" "$convert" empty.pt none
+refuse 1 'junk.pt: torch.load does not read it' "$python" "$convert" junk.pt none
+checks=$((checks + 1))
+[ ! -e none ] || fail 'a refused file was written'
 tally foreign_weights_pt
