@@ -37,6 +37,7 @@ struct Loader {
 };
 
 static void fill_batch(const Loader *loader, size_t epoch, size_t number, Batch *batch) {
+    CHECK(object_is_open(loader->sampler), "the loader's sampler was closed before it");
     const Sampler *sampler = loader->sampler;
     const Dataset *set = loader->set;
     const size_t *indices = sampler->indices + sampler->start[number];
@@ -153,6 +154,7 @@ size_t loader_capacity(const Loader *loader) {
 }
 
 void loader_start(Loader *loader, size_t epoch, size_t first) {
+    CHECK(object_is_open(loader->sampler), "the loader's sampler was closed before it");
     pthread_mutex_lock(&loader->lock);
     // Ends the previous epoch: the batch in progress is its last one, and is discarded.
     loader->end = loader->made + loader->busy;

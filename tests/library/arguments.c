@@ -219,6 +219,21 @@ static Sampler *dummy_sampler(void) {
     return sampler_whole(10, 5, false, false, 0, &err);
 }
 
+// A loader whose sampler is closed, before its epoch starts or afterwards.
+static void next_without_sampler(bool started) {
+    const Dataset set = {.count = 10,
+                         .shape = {1, 1, 1},
+                         .classes = 1,
+                         .floats = (float *)dummy,
+                         .labels = (int64_t *)dummy};
+    Sampler *rows = dummy_sampler();
+    Loader *loader = loader_create(&set, rows, NULL, 0, device());
+    if (started) loader_start(loader, 0, 0);
+    sampler_close(rows);
+    if (!started) loader_start(loader, 0, 0);
+    (void)loader_next(loader);
+}
+
 static void add_pair(const char *first, const char *second) {
     Module *parent = module_create("M", forward);
     module_add(parent, first, module_create("List", NULL));
@@ -481,29 +496,31 @@ static void without_error(void) {
          Loader *loader = loader_create(&(Dataset){.floats = (float *)dummy, .count = 10},         \
                                         dummy_sampler(), NULL, 0, device());                       \
          loader_close(loader), loader_close(loader))                                               \
-    CALL(120, "the argument device is closed", Device *cpu = device();                             \
+    CALL(120, "the loader's sampler was closed before it", next_without_sampler(false))            \
+    CALL(121, "the loader's sampler was closed before it", next_without_sampler(true))             \
+    CALL(122, "the argument device is closed", Device *cpu = device();                             \
          device_close(cpu), (void)layer_linear(cpu, 2, 2))                                         \
-    CALL(121, NULL, tie(2, 2, 1))                                                                  \
-    CALL(122, "weight of a Linear cannot share weight of a Linear", tie(2, 3, 1))                  \
-    CALL(123, "weight of a Linear cannot share weight of a Linear", tie(2, 2, 2))                  \
-    CALL(124, "cannot share", Module *own = layer_linear(device(), 2, 2);                          \
+    CALL(123, NULL, tie(2, 2, 1))                                                                  \
+    CALL(124, "weight of a Linear cannot share weight of a Linear", tie(2, 3, 1))                  \
+    CALL(125, "weight of a Linear cannot share weight of a Linear", tie(2, 2, 2))                  \
+    CALL(126, "cannot share", Module *own = layer_linear(device(), 2, 2);                          \
          module_tie_parameter(own, "weight", own, "weight"))                                       \
-    CALL(125, "cannot share",                                                                      \
+    CALL(127, "cannot share",                                                                      \
          module_tie_parameter(layer_linear(device(), 2, 2), "weight",                              \
                               layer_linear(device(), 2, 2), "weight"))                             \
-    CALL(126, "a Linear has no parameter \"gain\"",                                                \
+    CALL(128, "a Linear has no parameter \"gain\"",                                                \
          module_tie_parameter(layer_linear(device(), 2, 2), "gain", layer_linear(device(), 2, 2),  \
                               "weight"))                                                           \
-    CALL(127, NULL, adjust((OptimizerConfig){.nesterov = true, .momentum = 0.1}))                  \
-    CALL(128, "Invalid momentum value: -0.1", adjust((OptimizerConfig){.momentum = -0.1}))         \
-    CALL(129, "Invalid weight_decay value: -1", adjust((OptimizerConfig){.weight_decay = -1}))     \
-    CALL(130, "Invalid beta parameter at index 0: 1", adjust((OptimizerConfig){.beta1 = 1}))       \
-    CALL(131, "Invalid beta parameter at index 0: -1", adjust((OptimizerConfig){.beta1 = -1}))     \
-    CALL(132, "Invalid beta parameter at index 1: 1", adjust((OptimizerConfig){.beta2 = 1}))       \
-    CALL(133, "Invalid beta parameter at index 1: -1", adjust((OptimizerConfig){.beta2 = -1}))     \
-    CALL(134, "Invalid epsilon value: -1", adjust((OptimizerConfig){.eps = -1}))                   \
-    CALL(135, "config->kind is 3", adjust((OptimizerConfig){.kind = (OptimizerKind)3}))            \
-    CALL(136, NULL, adjust((OptimizerConfig){.kind = OPTIMIZER_ADAMW}))
+    CALL(129, NULL, adjust((OptimizerConfig){.nesterov = true, .momentum = 0.1}))                  \
+    CALL(130, "Invalid momentum value: -0.1", adjust((OptimizerConfig){.momentum = -0.1}))         \
+    CALL(131, "Invalid weight_decay value: -1", adjust((OptimizerConfig){.weight_decay = -1}))     \
+    CALL(132, "Invalid beta parameter at index 0: 1", adjust((OptimizerConfig){.beta1 = 1}))       \
+    CALL(133, "Invalid beta parameter at index 0: -1", adjust((OptimizerConfig){.beta1 = -1}))     \
+    CALL(134, "Invalid beta parameter at index 1: 1", adjust((OptimizerConfig){.beta2 = 1}))       \
+    CALL(135, "Invalid beta parameter at index 1: -1", adjust((OptimizerConfig){.beta2 = -1}))     \
+    CALL(136, "Invalid epsilon value: -1", adjust((OptimizerConfig){.eps = -1}))                   \
+    CALL(137, "config->kind is 3", adjust((OptimizerConfig){.kind = (OptimizerKind)3}))            \
+    CALL(138, NULL, adjust((OptimizerConfig){.kind = OPTIMIZER_ADAMW}))
 
 #define DEFINE(number, word, ...)     \
     static void call_##number(void) { \
