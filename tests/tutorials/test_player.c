@@ -31,13 +31,13 @@ static char room[] = "/tmp/test_player-XXXXXX";
 
 // What a check has been told to do, and what it has found out: shared with its processes.
 static struct Told {
+    SyncWord processes[2];
+    size_t read;                   // of fences
     size_t calls, leaking, leaked; // the calls before `leaking` leave `leaked` blocks each
     size_t fence, fences;          // the fence that is written behind; at fences: none
     size_t output;                 // bytes
     int ranks;                     // that start before
     struct rlimit given;           // of descriptors, before
-    SyncWord processes[2];
-    size_t read; // of fences
     char room[64];
 } * told;
 
@@ -449,7 +449,8 @@ static bool all_are_there(void) {
 static void play_for_ever(Grade *grade) {
     const bool plays = grade_plays(grade);
     sync_store(&told->processes[plays], (uint32_t)getpid());
-    while (plays) pause();
+    if (plays)
+        for (;;) pause();
     grade_out(grade, NULL, 0);
 }
 
