@@ -3,19 +3,11 @@
  * four ranks.
  */
 #include "tests/clusters/mpi_between.h"
+#include "tests/rigs/mapped_segments.h"
 
 static float values[COUNT * WORLD], sums[COUNT];
 
 // ---- hosts --------------------------------------------------------------------------------------
-
-static int mapped_segments(void) {
-    char line[512];
-    int count = 0;
-    FILE *file = fopen("/proc/self/maps", "r");
-    while (fgets(line, sizeof line, file)) count += strstr(line, "memfd:ddp.c") != NULL;
-    fclose(file);
-    return count;
-}
 
 // Ranks of one host share memory if those of each host follow each other, equally many on each. The
 // probe of that is not left mapped.

@@ -1,6 +1,7 @@
 /* test_shm.c: the shm backend's own: how a group is found and joined, and how many barriers each
  * collective takes. What the collectives compute: test_process_group.c.
  */
+#include "tests/rigs/mapped_segments.h"
 #include "tests/rigs/rank_failures.h"
 
 #include <fcntl.h>
@@ -20,15 +21,6 @@ static void refused(const char *address, int world, const char *says) {
     assert_int_equal(pg_opener_shm.reach(&endpoint, &error), -1);
     assert_null(endpoint.found);
     must_contain(error.message, says);
-}
-
-static int mapped_segments(void) {
-    char line[512];
-    int count = 0;
-    FILE *file = fopen("/proc/self/maps", "r");
-    while (fgets(line, sizeof line, file)) count += strstr(line, "memfd:ddp.c") != NULL;
-    fclose(file);
-    return count;
 }
 
 static void addresses_of_groups(void **state) {
