@@ -246,7 +246,7 @@ ALWAYS_INLINE Ahead part_ahead(const CpuMatrix *b, Panel panel, size_t i, size_t
                    b->transpose};
 }
 
-// Sets the tile's a to the block's first rows, and returns how far its next tiles are apart. A
+// Sets the tile's a to the block's first rows, and returns the distance to the next tile's. A
 // transposed a is packed into `to` if it meets several panels.
 TARGET static size_t begin_a(const CpuProduct *of, Range at, Range rows, float *to, Tile *t) {
     const CpuMatrix *a = &of->a;
