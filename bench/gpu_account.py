@@ -15,7 +15,7 @@ waves. Shared loads, registers and shared memory are the compiler's (account/ker
 are account/cards.csv's. Columns: milliseconds of a step, and what limits the kernel.
 
 --measure runs BIN_DIR/bench_kernels. A row has all kernels of one entry of the kernel tables, which are timed together; the
-card is the one that the device's name says, or the first that has its capability (h100 if none has).
+card is by the device's name, else the first that has its capability (h100 if none has).
 """
 
 import argparse
