@@ -57,12 +57,13 @@ int guard_open(Guard *guard, Error *err) {
         return error_set(err, STATUS_FAILED, "cannot open the guard's pipe: %s", strerror(errno));
     pid_t pid = fork();
     if (pid == 0) stand_guard(ends[0]);
-    if (pid < 0) error_set(err, STATUS_FAILED, "cannot start the guard: %s", strerror(errno));
     close(ends[0]);
-    *guard = (Guard){.pid = pid, .fd = ends[1]};
-    if (pid > 0) return 0;
+    if (pid > 0) {
+        *guard = (Guard){.pid = pid, .fd = ends[1]};
+        return 0;
+    }
+    error_set(err, STATUS_FAILED, "cannot start the guard: %s", strerror(errno));
     close(ends[1]);
-    guard->pid = 0; // not open
     return -1;
 }
 
