@@ -252,6 +252,8 @@ static void test_limits_of_descriptors(void **state) {
     assert_int_equal(count_clients(), 320 - 128);
     let_fail(SETRLIMIT, 0, EPERM);
     assert_int_equal(count_clients(), 50);
+    limit_said = (struct rlimit){250, 250};
+    assert_int_equal(count_clients(), 125); // not 250 less 128
     limit_said = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
     assert_int_equal(count_clients(), 200); // as many as try
     limit_said = (struct rlimit){0, 0};
