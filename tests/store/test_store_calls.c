@@ -27,7 +27,8 @@ typedef enum Call {
     SOCKET,
     LISTEN,
     GETSOCKOPT,
-    GETSOCKNAME
+    GETSOCKNAME,
+    GETPEERNAME
 } Call;
 
 static _Atomic int failing, fine_before, fails_with, times; // which call, from which one, errno
@@ -63,6 +64,7 @@ REAL(int, socket, int family, int type, int protocol);
 REAL(int, listen, int fd, int backlog);
 REAL(int, getsockopt, int fd, int level, int name, void *value, socklen_t *bytes);
 REAL(int, getsockname, int fd, struct sockaddr *address, socklen_t *bytes);
+REAL(int, getpeername, int fd, struct sockaddr *address, socklen_t *bytes);
 
 int __wrap_eventfd(unsigned count, int flags) {
     return fails(EVENTFD) ? -1 : __real_eventfd(count, flags);
@@ -187,6 +189,10 @@ NetResult __wrap_net_move(int fd, NetDirection to, void *data, size_t bytes, siz
         client.spoiled = 0;
     }
     return result;
+}
+
+int __wrap_getpeername(int fd, struct sockaddr *address, socklen_t *bytes) {
+    return fails(GETPEERNAME) ? -1 : __real_getpeername(fd, address, bytes);
 }
 
 static int count_descriptors(void) {
@@ -319,8 +325,13 @@ static void test_client_cannot_connect(void **state) {
     assert_int_equal(store_make_token(token, &err), -1);
     check_message(&err, "no random numbers: ");
     check_message(&err, strerror(ENOSYS));
-    let_fail(GETSOCKNAME, 0, ENOBUFS); // an end that is not known is no end of its own
-    store_close(new_client(served->port));
+    for (Call call = GETSOCKNAME; call <= GETPEERNAME; call++) { // an end that is not known is
+        let_fail(call, 0, ENOBUFS);                              // no end of its own
+        const int fd = net_connect(HOST, served->port, clock_ns() + 10000000000, &err);
+        assert_int_equal(times, 0);
+        assert_true(fd >= 0);
+        close(fd);
+    }
     failing = NONE;
 }
 
