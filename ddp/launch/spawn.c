@@ -62,8 +62,8 @@ static pid_t fork_rank(int pipes[PIPES][2]) {
     int cause = errno;
     for (int i = 0; i < opened && pid != 0; i++) {
         close(pipes[i][1]);
-        if (pid < 0) close(pipes[i][0]);
-        if (pid > 0) (void)fcntl(pipes[i][0], F_SETFL, O_NONBLOCK); // the rank's writes block
+        (void)fcntl(pipes[i][0], F_SETFL, O_NONBLOCK); // the rank's writes block
+        if (pid == -1) close(pipes[i][0]);
     }
     errno = cause;
     return pid;
