@@ -150,7 +150,9 @@ static void a_rank_that_gives_up_is_heard(void **state) {
         Error own = {0}, late = {0};
         error_set(&own, STATUS_FAILED, "the loss is nan");
         error_set(&late, STATUS_FAILED, "another error");
+        set_fault(0, "Isend", 0); // counts only
         if (me.rank == 0) assert_true(pg_abort(group, &own));
+        if (me.rank == 0) assert_int_equal(fault.calls, 2); // it does not tell itself
         set_fault(1, DEAF[i], 1);
         if (me.rank == 1)
             expect_failure(group, pg_barrier(),

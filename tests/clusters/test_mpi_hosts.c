@@ -10,7 +10,7 @@ static float values[COUNT * WORLD], sums[COUNT];
 // ---- hosts --------------------------------------------------------------------------------------
 
 // Ranks of one host share memory if those of each host follow each other, equally many on each. The
-// probe of that is not left mapped.
+// probe of that is made on no other layout, and is not left mapped.
 static void hosts_are_found_by_their_ranks(void **state) {
     (void)state;
     static const struct Case {
@@ -22,7 +22,10 @@ static void hosts_are_found_by_their_ranks(void **state) {
         const struct Case *c = &CASES[i];
         Error err = {0};
         setenv("FAKE_LAYOUT", c->layout, 1);
+        set_fault(me.rank, "open", 0); // counts only
         ProcessGroup *group = open_first(WORLD, -1);
+        fault.name = NULL;
+        assert_int_equal(fault.calls, c->local_size > 1 && me.rank % c->local_size > 0);
         const MpiHosts *hosts = &((const PgMpi *)group->state)->hosts;
         assert_int_equal(mapped_segments(), 0);
         assert_int_equal(hosts->blocked, c->local_size > 1);
