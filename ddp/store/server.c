@@ -497,7 +497,7 @@ StoreServer *store_serve(const char *host, int port, const char *token, Error *e
     server->table = store_table_open();
     strcpy(server->token, token);
     rlim_t room = raise_descriptor_limit();
-    room = room > 4 * DESCRIPTORS_KEPT ? room - DESCRIPTORS_KEPT - STRANGERS_MAX : room / 2;
+    room = room > 4UL * DESCRIPTORS_KEPT ? room - DESCRIPTORS_KEPT - STRANGERS_MAX : room / 2;
     server->client_limit = (size_t)(room < CLIENTS_MAX ? room : CLIENTS_MAX);
     server->listener = net_listen(host, port, err);
     if (server->listener >= 0) {
