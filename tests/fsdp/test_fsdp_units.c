@@ -8,6 +8,7 @@
 #include "tests/rigs/ddp_models.h"
 #include "tests/rigs/ddp_toy.h"
 
+#include "common/base/cache_line.h"
 #include "common/base/profile.h"
 #include "ddp/fsdp/fsdp_internal.h"
 #include "ddp/fsdp/fully_shard.h"
@@ -33,7 +34,8 @@ static void evaluate(Rig *rig) {
 }
 
 static size_t whole_lines(size_t floats) {
-    return (floats + 15) / 16 * 16;
+    const size_t line = CACHE_LINE / sizeof(float);
+    return (floats + line - 1) / line * line;
 }
 
 // The memory of all units is that of the largest, the head, but the root. A frozen one reduces
