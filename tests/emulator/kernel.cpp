@@ -13,6 +13,7 @@
  */
 #include <algorithm>
 #include <cstdio>
+#include <deque>
 
 #include <cuda_runtime.h>
 
@@ -34,6 +35,7 @@ struct Thread { // of the block that is run
     bool predicate, ballot;
     unsigned mask, source;
     uint64_t value;
+    std::deque<LateCopy> copies;
 };
 
 // 0 .. count - 1 in one direction from some first one.
@@ -233,6 +235,18 @@ void warp_sync(unsigned mask) {
     const unsigned all = lanes < WARP ? (1u << lanes) - 1 : ~0u;
     warp_ballot(mask, false);
     if ((mask & all) == all) races_warp();
+}
+
+void copy_later(const LateCopy &copy) {
+    block().threads[block().current].copies.push_back(copy);
+}
+
+bool copy_next(LateCopy *copy) {
+    std::deque<LateCopy> &copies = block().threads[block().current].copies;
+    if (copies.empty()) return false;
+    *copy = copies.front();
+    copies.pop_front();
+    return true;
 }
 
 bool tensor_cores_are_sound() {

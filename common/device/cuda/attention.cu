@@ -234,21 +234,25 @@ static __global__ void __launch_bounds__(CUDA_BLOCK, 2)
 // ---- backward -----------------------------------------------------------------------------------
 
 // means[batch heads, length]: dy.y of each query, which is the mean of dy.v under its weights. A
-// warp per query.
+// warp has several queries, so that their loads overlap.
+enum { QUERIES = 4, MEANS_ROWS = CUDA_BLOCK / CUDA_WARP * QUERIES };
+
 template <typename T>
 static __global__ void attention_means_kernel(Attention of, const T *y, const T *dy, float *means) {
-    size_t rows = of.batch * of.heads * of.length, step = (size_t)gridDim.x * CUDA_BLOCK;
-    unsigned lane = threadIdx.x % CUDA_WARP;
-    for (size_t i = (size_t)blockIdx.x * CUDA_BLOCK + threadIdx.x; i / CUDA_WARP < rows;
-         i += step) {
-        size_t row = i / CUDA_WARP, token = row % of.length, head = row / of.length % of.heads;
-        size_t text = row / of.length / of.heads;
-        size_t place = ((text * of.length + token) * of.heads + head) * of.size;
-        float sum = 0;
-        for (size_t j = lane; j < of.size; j += CUDA_WARP)
-            sum += widened(y[place + j]) * widened(dy[place + j]);
-        sum = warp_sum(sum);
-        if (lane == 0) means[row] = sum;
+    const Head head = head_here(of);
+    const unsigned lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
+    const size_t first = (size_t)blockIdx.y * MEANS_ROWS + warp * QUERIES;
+    float sum[QUERIES] = {};
+    for (size_t j = lane; j < of.size; j += CUDA_WARP)
+#pragma unroll
+        for (unsigned i = 0; i < QUERIES; i++) {
+            const size_t at = head.out + (first + i) * head.channels + j;
+            if (first + i < of.length) sum[i] += widened(y[at]) * widened(dy[at]);
+        }
+#pragma unroll
+    for (unsigned i = 0; i < QUERIES; i++) {
+        const float all = warp_sum(sum[i]);
+        if (lane == 0 && first + i < of.length) means[head.saved + first + i] = all;
     }
 }
 
@@ -388,9 +392,8 @@ void cuda_attention(Compute how, const Attention *of, const float *qkv, float *y
 }
 
 template <typename T> static void means(const AttentionBackward &call) {
-    CudaDevice *cuda = cuda_current();
-    cuda_launch(cuda, attention_means_kernel<T>, cuda_grid(cuda, queries_of(&call.of) * CUDA_WARP),
-                call.of, (const T *)call.y, (const T *)call.dy, call.means);
+    cuda_launch(cuda_current(), attention_means_kernel<T>, tile_grid(call.of, MEANS_ROWS), call.of,
+                (const T *)call.y, (const T *)call.dy, call.means);
 }
 
 void attention_means(const AttentionBackward &call) {

@@ -104,6 +104,8 @@ static inline __host__ __device__ unsigned groups_of(unsigned blocks) {
     return (blocks + TREE - 1) / TREE;
 }
 
+enum { AT_ONCE = 4 }; // rows
+
 struct ColumnParts {   // sums of dy, and of dy times the normalized x, over the rows of a block
     unsigned blocks;   // of the grid
     Sums *parts;       // [blocks + groups, channels], workspace
@@ -136,40 +138,70 @@ static __device__ RowNumbers row_numbers(const LayerNorm &norm, const T *dy, siz
             (float)(warp_sum(product.value()) / count)};
 }
 
+template <int WIDTH> struct RowVectors { // of one row and a thread's columns
+    Vector<float, WIDTH> x, dy, dx;
+};
+
 template <int WIDTH, typename T> struct Columns { // a thread's vector of columns
     size_t j;
     Vector<float, WIDTH> weight;
     LaneSums sums[WIDTH];
 
-    // dx (+)= invstd (g - level - normal lean), dbranch = dx, and the sums of dy and dy normal.
-    __device__ void take_row(const LayerNorm &norm, const T *dy, const NormGradient &to, T *dbranch,
-                             const RowNumbers &of, size_t row) {
+    __device__ RowVectors<WIDTH> load_row(const LayerNorm &norm, const T *dy,
+                                          const NormGradient &to, size_t row) const {
         const size_t first = row * norm.channels;
-        const Vector<float, WIDTH> x = vector_load<WIDTH>(norm.x + first, j);
-        const Vector<float, WIDTH> from = load_wide<WIDTH>(dy + first, j);
-        Vector<float, WIDTH> dx = {};
-        if (to.dx && to.add_dx) dx = vector_load<WIDTH>(to.dx + first, j);
+        RowVectors<WIDTH> at = {
+            vector_load<WIDTH>(norm.x + first, j), load_wide<WIDTH>(dy + first, j), {}};
+        if (to.dx && to.add_dx) at.dx = vector_load<WIDTH>(to.dx + first, j);
+        return at;
+    }
+
+    // dx (+)= invstd (g - level - normal lean), dbranch = dx, and the sums of dy and dy normal.
+    __device__ void take_row(const LayerNorm &norm, RowVectors<WIDTH> at, const NormGradient &to,
+                             T *dbranch, const RowNumbers &of, size_t row) {
+        const size_t first = row * norm.channels;
         for (int k = 0; k < WIDTH; k++) {
-            const float normal = (x.at[k] - of.mean) * of.invstd, g = from.at[k] * weight.at[k];
-            sums[k].first.add(from.at[k]);
-            sums[k].second.add(from.at[k] * normal);
-            put(&dx.at[k], of.invstd * (g - of.level - normal * of.lean), to.add_dx);
+            const float dy = at.dy.at[k], g = dy * weight.at[k];
+            const float normal = (at.x.at[k] - of.mean) * of.invstd;
+            sums[k].first.add(dy);
+            sums[k].second.add(dy * normal);
+            put(&at.dx.at[k], of.invstd * (g - of.level - normal * of.lean), to.add_dx);
         }
-        if (to.dx) vector_store(to.dx + first, j, dx);
-        if (dbranch) store_narrow(dbranch + first, j, dx);
+        if (to.dx) vector_store(to.dx + first, j, at.dx);
+        if (dbranch) store_narrow(dbranch + first, j, at.dx);
+    }
+
+    // Rows row, row + 1, ... of a block: loads those of several before the first store, which
+    // might change them as far as the compiler knows, so that their latencies overlap.
+    __device__ void take_rows(const LayerNorm &norm, const T *dy, const NormGradient &to,
+                              T *dbranch, const RowNumbers *of, size_t row) {
+        const size_t left = norm.rows - row;
+        for (unsigned i = 0; i < WARPS && i < left; i += AT_ONCE) {
+            RowVectors<WIDTH> at[AT_ONCE] = {};
+#pragma unroll
+            for (unsigned k = 0; k < AT_ONCE; k++)
+                if (i + k < left) at[k] = load_row(norm, dy, to, row + i + k);
+#pragma unroll
+            for (unsigned k = 0; k < AT_ONCE; k++)
+                if (i + k < left) take_row(norm, at[k], to, dbranch, of[i + k], row + i + k);
+        }
     }
 };
 
-// The sum of column j's parts [first, first + count), in their order. (Volatile: other blocks wrote
-// them while this one ran.)
+// The sum of column j's parts [first, first + count), count <= TREE, in their order. All are loaded
+// before the first is added, from the second-level cache: other blocks wrote them during this one.
 static __device__ Sums add_parts(const ColumnParts &columns, size_t channels, size_t first,
                                  unsigned count, size_t j) {
-    const volatile Sums *parts = columns.parts;
-    Sums total = {0, 0};
-    for (size_t i = first; i < first + count; i++) {
-        total.first += parts[i * channels + j].first;
-        total.second += parts[i * channels + j].second;
-    }
+    Sums part[TREE] = {}, total = {0, 0};
+#pragma unroll
+    for (unsigned i = 0; i < TREE; i++)
+        if (i < count) {
+            const Sums *from = &columns.parts[(first + i) * channels + j];
+            part[i] = {__ldcg(&from->first), __ldcg(&from->second)};
+        }
+#pragma unroll
+    for (unsigned i = 0; i < TREE; i++)
+        total.first += part[i].first, total.second += part[i].second;
     return total;
 }
 
@@ -211,8 +243,7 @@ static __global__ void layer_norm_gradient_kernel(LayerNorm norm, const T *dy, N
                 if (threadIdx.x % CUDA_WARP == 0) numbers[warp] = own;
             }
             __syncthreads();
-            for (unsigned i = 0; is_mine && i < WARPS && i < left; i++)
-                mine.take_row(norm, dy, to, dbranch, numbers[i], row + i);
+            if (is_mine) mine.take_rows(norm, dy, to, dbranch, numbers, row);
         }
         for (int k = 0; is_mine && k < WIDTH; k++)
             parts.parts[blockIdx.x * norm.channels + mine.j * WIDTH + k] = mine.sums[k].value();

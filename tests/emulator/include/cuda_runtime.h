@@ -122,6 +122,14 @@ int barrier(Vote vote, int predicate);
 uint64_t warp_exchange(unsigned mask, uint64_t value, unsigned source);
 unsigned warp_ballot(unsigned mask, bool predicate);
 void warp_sync(unsigned mask);
+// Copies that this thread of the kernel has started and not waited for, in their order.
+struct LateCopy {
+    void *to;
+    const void *from; // NULL: zeros
+    size_t bytes;
+};
+void copy_later(const LateCopy &copy);
+bool copy_next(LateCopy *copy); // false: there is none
 // Whether tensor cores have the documented layout (DDPC_EMULATED_TENSOR_CORES).
 bool tensor_cores_are_sound();
 // The lane that a shuffle of segments of `width` lanes reads: lane + up or down by delta, its own
@@ -314,6 +322,9 @@ inline double __longlong_as_double(long long x) {
 }
 
 template <typename T> T __ldg(const T *address) {
+    return *address;
+}
+template <typename T> T __ldcg(const T *address) {
     return *address;
 }
 inline int __popc(unsigned x) {

@@ -31,14 +31,14 @@ template <typename T> struct Fragments {
 
 // a[16, 16] is the left factor; b[16, 16] is the right factor once by its rows, once as it is.
 template <typename T> __global__ void load_all(const T *a, const T *b, Fragments<T> *of_lanes) {
-    __shared__ T left[INNER][STRIDE], right[INNER][STRIDE];
+    alignas(16) __shared__ T left[INNER][STRIDE], right[INNER][STRIDE];
     for (unsigned i = threadIdx.x; i < INNER * INNER; i += LANES) {
         left[i / INNER][i % INNER] = a[i];
         right[i / INNER][i % INNER] = b[i];
     }
     __syncthreads();
     Fragments<T> mine = {};
-    mine.left = load_left(&left[0][0], STRIDE);
+    mine.left = left_from(&left[0][0], STRIDE, INNER, INNER);
     load_rights(mine.rows, &right[0][0], STRIDE);
     load_rights_turned(mine.turned, &right[0][0], STRIDE);
     for (int i = 0; i < 4; i++) mine.sums.of[i] = 1000;

@@ -6,9 +6,9 @@
  *   a result differs by more than rounding                       exact, and a note on stderr
  *
  * The comparison runs on the card, because the emulator's twins cannot detect a lane layout that
- * kernel and twin misread alike, and mma.cu was written without a card. Its input is one text of
- * LENGTH tokens and two heads; it synchronizes with the device. Replicas of a model try before
- * their first step and share one choice (common/nn/attention_choice.h).
+ * kernel and twin misread alike. Its input is one text of LENGTH tokens and two heads; it
+ * synchronizes with the device. Replicas of a model try before their first step and share one
+ * choice (common/nn/attention_choice.h).
  */
 #include <math.h>
 
@@ -20,7 +20,7 @@ extern "C" {
 #include "common/device/plan_cache.h"
 }
 
-enum { LENGTH = 100 }; // of a trial: a tile of 64 tokens and a part of one
+enum { LENGTH = 150 }; // of a trial: a block of 128 tokens and a part of one
 
 typedef struct AttentionKey { // fields of one size, so that there is no padding
     uint64_t precision, size;

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "common/device/cuda/half.cuh"
+#include "common/device/cuda/map.cuh"
 
 enum { FRAGMENT = 16, FRAGMENT_COLUMNS = 8 }; // rows and inner dimension; columns
 
@@ -66,8 +67,16 @@ static inline float power_of_two(float x) {
     return exp2f(x);
 }
 
-template <typename T> static void copy_eight(T *to, const T *from) {
-    for (int i = 0; i < 8; i++) to[i] = from ? from[i] : T{};
+// The bytes are anything until the wait, when they arrive at last.
+template <int BYTES> static void copy_start(void *to, const void *from, bool inside) {
+    for (int i = 0; i < BYTES; i++) ((unsigned char *)to)[i] = 0xff;
+    emulator::copy_later({to, inside ? from : NULL, BYTES});
+}
+
+static inline void copies_wait() {
+    for (emulator::LateCopy copy; emulator::copy_next(&copy);)
+        for (size_t i = 0; i < copy.bytes; i++)
+            ((unsigned char *)copy.to)[i] = copy.from ? ((const unsigned char *)copy.from)[i] : 0;
 }
 
 template <typename T> static unsigned pair_at(const T *lower, const T *upper) {
@@ -98,15 +107,6 @@ template <typename T> static void multiply_add(Sums16 *sums, const Left &given, 
     }
 }
 
-template <typename T> static Left load_left(const T *at, unsigned stride) {
-    Left a;
-    for (unsigned i = 0; i < 4; i++) {
-        const T *from = at + (lane_row() + i % 2 * 8) * stride + lane_column() + i / 2 * 8;
-        a.of[i] = pair_at(from, from + 1);
-    }
-    return a;
-}
-
 template <typename T> static void load_rights(Right b[2], const T *at, unsigned stride) {
     for (unsigned i = 0; i < 4; i++) {
         const T *from = at + (lane_row() + i / 2 * 8) * stride + lane_column() + i % 2 * 8;
@@ -127,7 +127,10 @@ template <typename T> static __device__ unsigned pair_of(float, float) {
     __trap();
     return 0;
 }
-template <typename T> static __device__ void copy_eight(T *, const T *) {
+template <int BYTES> static __device__ void copy_start(void *, const void *, bool) {
+    __trap();
+}
+static inline __device__ void copies_wait() {
     __trap();
 }
 static inline __device__ float power_of_two(float) {
@@ -136,10 +139,6 @@ static inline __device__ float power_of_two(float) {
 }
 template <typename T> static __device__ void multiply_add(Sums16 *, const Left &, const Right &) {
     __trap();
-}
-template <typename T> static __device__ Left load_left(const T *, unsigned) {
-    __trap();
-    return {};
 }
 template <typename T> static __device__ void load_rights(Right *, const T *, unsigned) {
     __trap();
@@ -160,9 +159,20 @@ template <typename T> static __device__ unsigned pair_of(float lower, float uppe
     return pair;
 }
 
-// Copies 8 elements, aligned to 16 bytes; from NULL: zeros.
-template <typename T> static __device__ void copy_eight(T *to, const T *from) {
-    *(uint4 *)to = from ? *(const uint4 *)from : make_uint4(0, 0, 0, 0);
+// Starts to copy 4 or 16 bytes, aligned to as many, to shared memory; zeros if not `inside`.
+template <int BYTES> static __device__ void copy_start(void *to, const void *from, bool inside) {
+    const unsigned at = (unsigned)__cvta_generic_to_shared(to), size = inside ? BYTES : 0;
+    if constexpr (BYTES == 16) // past the first-level cache
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(size)
+                     : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from), "r"(size)
+                     : "memory");
+}
+
+// Waits for all copies that this thread has started.
+static inline __device__ void copies_wait() {
+    asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 // 2^x by one instruction: an error of two units in the last place; 0 below 2^-126.
@@ -195,15 +205,8 @@ static __device__ void multiply_add(Sums16 *sums, const Left &a, const Right &b)
                  : "r"((unsigned)__cvta_generic_to_shared(from))                              \
                  : "memory")
 
-// at[16][stride] as the left factor. Rows are aligned to 16 bytes, here and below.
-template <typename T> static __device__ Left load_left(const T *at, unsigned stride) {
-    Left a = {};
-    const T *from = at + lane_here() % 16 * stride + lane_here() / 16 * 8;
-    LOAD_MATRICES("", a.of[0], a.of[1], a.of[2], a.of[3], from);
-    return a;
-}
-
-// Right factors of the columns 0 to 7 and 8 to 15, each of which is a row of at[16][stride].
+// Right factors of the columns 0 to 7 and 8 to 15, each of which is a row of at[16][stride]. Rows
+// are aligned to 16 bytes, here and below.
 template <typename T> static __device__ void load_rights(Right b[2], const T *at, unsigned stride) {
     const T *from =
         at + (lane_here() % 8 + lane_here() / 16 * 8) * stride + lane_here() / 8 % 2 * 8;
@@ -218,5 +221,22 @@ static __device__ void load_rights_turned(Right b[2], const T *at, unsigned stri
 }
 
 #endif
+
+// ---- both ---------------------------------------------------------------------------------------
+
+// x[16][stride], in any memory, as the left factor; zeros from row `rows` and column `columns` on.
+// Neighbours of an even and an odd column are aligned together.
+template <typename T>
+static __device__ Left left_from(const T *x, size_t stride, unsigned rows, unsigned columns) {
+    Left a = {};
+#pragma unroll
+    for (unsigned i = 0; i < 4; i++) {
+        const unsigned row = lane_row() + i % 2 * 8, column = lane_column() + i / 2 * 8;
+        if (row >= rows || column >= columns) continue;
+        const Vector<T, 2> pair = vector_load<2>(&x[row * stride + column], 0);
+        memcpy(&a.of[i], &pair, sizeof pair);
+    }
+    return a;
+}
 
 #endif

@@ -2,55 +2,38 @@
  * 2023). It computes what ../attention.cu does, by the same formulas, with the same roundings and
  * without atomics: one kernel for y, one for dq, dk, dv. Only the order of the additions differs.
  *
- * A block has four warps and 64 tokens, "rows"; a warp has 16 of them. Tiles of the other tokens
- * pass through shared memory, 32 at a time (16 in dk, dv of heads above 64). Scores and their
- * gradients stay in registers: as sums of the first product they are, rounded, the left factor of
- * the second (fragments.cuh). Blocks of keys compute both turned, [key, query], for that.
+ * A block has four warps. A warp has 16 tokens, "rows", or 32 in the forward pass of heads of up to
+ * 64 elements, where each right factor that is read from shared memory serves two products. As left
+ * factors the rows stay in registers. Tiles of the other tokens pass through two buffers in shared
+ * memory: the next tile is copied while the warps multiply this one. Scores and their gradients
+ * stay in registers: as sums of the first product they are, rounded, the left factor of the second
+ * (fragments.cuh). Blocks of keys compute both turned, [key, query], for that.
  *
  * A row of a tile in shared memory is 8 elements longer than it has: the eight rows of 16 bytes
  * that ldmatrix reads at a time meet different banks. Heads have a multiple of 8 elements, so that
- * a lane loads 16 bytes; a tile's dimensions behind the head's end are zeros.
+ * a copy has 16 bytes; a tile's dimensions behind the head's end and its tokens behind the text's
+ * are zeros, which add nothing to any gradient.
  */
 #include <math.h>
 
 #include "common/device/cuda/attention/fragments.cuh"
 #include "common/device/cuda/attention/head.cuh"
 
-enum { WARPS = 4, THREADS = WARPS * CUDA_WARP, ROWS = WARPS * FRAGMENT };
-static const float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
+enum { WARPS = 4, THREADS = WARPS * CUDA_WARP };
+static const float LOG2_E = 1.4426950408889634f;
 
-// ---- tiles --------------------------------------------------------------------------------------
-
-template <typename T, int TOKENS, int DIM> struct HalfTile {
-    static const unsigned STRIDE = DIM + 8;
-    alignas(16) T at[TOKENS][STRIDE];
+// Sizes for heads of up to DIM elements: tokens of a tile; fragments of rows per warp, and rows of
+// a block. Backward, sums and left factors take twice the registers.
+template <int DIM> struct Sizes {
+    static const int TOKENS = DIM > 64 ? 32 : 64;
+    static const int FORWARD = DIM > 64 ? 1 : 2, FORWARD_ROWS = WARPS * FORWARD * FRAGMENT;
+    static const int BACKWARD = 1, BACKWARD_ROWS = WARPS * BACKWARD * FRAGMENT;
 };
 
-// The vectors of tokens first, first + 1, ...; zeros behind the text's end and the head's. A thread
-// has 8 elements of every STEP-th row.
-template <typename T, int TOKENS, int DIM>
-static __device__ void tile_load(HalfTile<T, TOKENS, DIM> *tile, const Head &head, const T *x,
-                                 size_t stride, size_t first) {
-    const int STEP = THREADS / (DIM / 8);
-    const int own = threadIdx.x / (DIM / 8), j = threadIdx.x % (DIM / 8) * 8;
-    const int size =
-        (size_t)j < head.of.size ? (int)min(head.of.length - first, (size_t)TOKENS) : 0;
-    const T *from = x + (first + own) * stride + j;
-#pragma unroll
-    for (int row = 0; row < TOKENS; row += STEP, from += STEP * stride)
-        if (own + row < TOKENS) copy_eight(&tile->at[own + row][j], own + row < size ? from : NULL);
-}
+// ---- rows and tiles -----------------------------------------------------------------------------
 
-// A warp's rows times some columns.
-template <int COLUMNS> struct WarpSums {
-    static const int TILES = COLUMNS / FRAGMENT_COLUMNS;
-    Sums16 tile[TILES];
-};
-
-template <int COLUMNS> static __device__ void sums_clear(WarpSums<COLUMNS> *sums) {
-#pragma unroll
-    for (int n = 0; n < WarpSums<COLUMNS>::TILES; n++) sums->tile[n] = {};
-}
+// The warp's rows as left factors.
+template <int HIGH, int DIM> struct Rows { Left of[HIGH][DIM / FRAGMENT]; };
 
 // The row (of 16) and the column of number `i` of tile n, for this lane.
 static __device__ int row_of(int i) {
@@ -60,61 +43,168 @@ static __device__ int column_of(int n, int i) {
     return n * FRAGMENT_COLUMNS + (int)lane_column() + i % 2;
 }
 
-// sums = rows b': left is the warp's rows of a tile
-template <typename T, int ROWS_A, int COLUMNS, int DIM>
-static __device__ void multiply_rows(WarpSums<COLUMNS> *sums, const HalfTile<T, ROWS_A, DIM> &a,
-                                     const HalfTile<T, COLUMNS, DIM> &b) {
-    const T *rows = a.at[threadIdx.x / CUDA_WARP * FRAGMENT];
-    sums_clear(sums);
-#pragma unroll 4 // all of heads of 64; more of larger ones would spill registers
-    for (int d = 0; d < DIM; d += FRAGMENT) {
-        const Left left = load_left(&rows[d], a.STRIDE);
+// The first of the warp's rows, of the block's.
+template <int HIGH> static __device__ unsigned warp_first(unsigned first) {
+    return first + threadIdx.x / CUDA_WARP * HIGH * FRAGMENT;
+}
+
+static __device__ unsigned remaining(size_t end, unsigned first) {
+    return end > first ? (unsigned)end - first : 0;
+}
+
+// The vectors of tokens first, first + 1, ...; zeros behind the text's end and the head's.
+template <typename T, int HIGH, int DIM>
+static __device__ void rows_load(Rows<HIGH, DIM> *rows, const Head &head, const T *x, size_t stride,
+                                 unsigned first) {
 #pragma unroll
-        for (int n = 0; n < WarpSums<COLUMNS>::TILES; n += 2) {
+    for (int h = 0; h < HIGH; h++, first += FRAGMENT)
+#pragma unroll
+        for (int d = 0; d < DIM; d += FRAGMENT)
+            rows->of[h][d / FRAGMENT] =
+                left_from(&x[first * stride + d], stride, remaining(head.of.length, first),
+                          remaining(head.of.size, d));
+}
+
+template <typename T, int DIM> struct HalfTile {
+    static const int STRIDE = DIM + 8;
+    alignas(16) T at[Sizes<DIM>::TOKENS][STRIDE];
+};
+
+// Starts to copy the vectors of tokens first, first + 1, ...; zeros behind the text's end and the
+// head's. A thread has 8 elements of every STEP-th token.
+template <typename T, int DIM>
+static __device__ void tile_start(HalfTile<T, DIM> *tile, const Head &head, const T *x,
+                                  size_t stride, unsigned first) {
+    const unsigned STEP = THREADS / (DIM / 8), own = threadIdx.x / (DIM / 8);
+    const unsigned j = threadIdx.x % (DIM / 8) * 8;
+    const unsigned end = j < head.of.size ? (unsigned)head.of.length : 0;
+    const T *from = x + (size_t)(first + own) * stride + j;
+#pragma unroll
+    for (unsigned i = own; i < own + Sizes<DIM>::TOKENS; i += STEP, from += STEP * stride)
+        copy_start<16>(&tile->at[i][j], from, first + i < end);
+}
+
+// Tiles of the tokens [begin, end), which are some: start(buffer, first token) starts the copies of
+// one, body(buffer, first token) works on it while the next is copied to the other of two buffers.
+template <int TOKENS, typename Start, typename Body>
+static __device__ void for_each_tile(unsigned begin, unsigned end, const Start &start,
+                                     const Body &body) {
+    unsigned buffer = 0;
+    start(buffer, begin);
+    for (unsigned first = begin; first < end; first += TOKENS, buffer ^= 1) {
+        copies_wait();
+        __syncthreads(); // all threads' copies have arrived; no warp reads the other buffer
+        if (first + TOKENS < end) start(buffer ^ 1, first + TOKENS);
+        body(buffer, first);
+    }
+}
+
+// ---- products -----------------------------------------------------------------------------------
+
+// A warp's rows times some columns.
+template <int HIGH, int COLUMNS> struct WarpSums {
+    static const int TILES = COLUMNS / FRAGMENT_COLUMNS;
+    Sums16 tile[HIGH][TILES];
+};
+
+template <int HIGH, int COLUMNS> static __device__ void sums_clear(WarpSums<HIGH, COLUMNS> *sums) {
+#pragma unroll
+    for (int h = 0; h < HIGH; h++)
+#pragma unroll
+        for (int n = 0; n < sums->TILES; n++) sums->tile[h][n] = {};
+}
+
+// sums = rows b', b some tokens of a tile
+template <typename T, int HIGH, int COLUMNS, int DIM>
+static __device__ void multiply_rows(WarpSums<HIGH, COLUMNS> *sums, const Rows<HIGH, DIM> &rows,
+                                     const T (*b)[DIM + 8]) {
+    sums_clear(sums);
+#pragma unroll
+    for (int d = 0; d < DIM / FRAGMENT; d++)
+#pragma unroll
+        for (int n = 0; n < sums->TILES; n += 2) {
             Right right[2];
-            load_rights(right, &b.at[n * FRAGMENT_COLUMNS][d], b.STRIDE);
-            multiply_add<T>(&sums->tile[n], left, right[0]);
-            multiply_add<T>(&sums->tile[n + 1], left, right[1]);
+            load_rights(right, &b[n * FRAGMENT_COLUMNS][d * FRAGMENT], DIM + 8);
+#pragma unroll
+            for (int h = 0; h < HIGH; h++) {
+                multiply_add<T>(&sums->tile[h][n], rows.of[h][d], right[0]);
+                multiply_add<T>(&sums->tile[h][n + 1], rows.of[h][d], right[1]);
+            }
+        }
+}
+
+// Two tiles of sums, rounded, as the left factor.
+template <typename T> static __device__ Left left_of(const Sums16 &low, const Sums16 &high) {
+    return {pair_of<T>(low.of[0], low.of[1]), pair_of<T>(low.of[2], low.of[3]),
+            pair_of<T>(high.of[0], high.of[1]), pair_of<T>(high.of[2], high.of[3])};
+}
+
+// sums += rounded(a) b, b some tokens of a tile
+template <typename T, int HIGH, int DIM, int INNER>
+static __device__ void add_product(WarpSums<HIGH, DIM> *sums, const WarpSums<HIGH, INNER> &a,
+                                   const T (*b)[DIM + 8]) {
+#pragma unroll
+    for (int s = 0; s < INNER; s += FRAGMENT) {
+        Left left[HIGH];
+#pragma unroll
+        for (int h = 0; h < HIGH; h++) left[h] = left_of<T>(a.tile[h][s / 8], a.tile[h][s / 8 + 1]);
+#pragma unroll
+        for (int n = 0; n < sums->TILES; n += 2) {
+            Right right[2];
+            load_rights_turned(right, &b[s][n * FRAGMENT_COLUMNS], DIM + 8);
+#pragma unroll
+            for (int h = 0; h < HIGH; h++) {
+                multiply_add<T>(&sums->tile[h][n], left[h], right[0]);
+                multiply_add<T>(&sums->tile[h][n + 1], left[h], right[1]);
+            }
         }
     }
 }
 
-// sums += rounded(a) b
-template <typename T, int DIM, int INNER>
-static __device__ void add_product(WarpSums<DIM> *sums, const WarpSums<INNER> &a,
-                                   const HalfTile<T, INNER, DIM> &b) {
+// Scores of keys behind their query become -infinity. Rows are queries and columns keys, or the
+// other way if `turned`; `row` and `column` are the first ones.
+template <bool turned, int HIGH, int COLUMNS>
+static __device__ void hide_later_keys(WarpSums<HIGH, COLUMNS> *scores, unsigned row,
+                                       unsigned column) {
+    const int gap = (int)(row - column);
 #pragma unroll
-    for (int s = 0; s < INNER; s += FRAGMENT) {
-        const Sums16 &low = a.tile[s / 8], &high = a.tile[s / 8 + 1];
-        const Left left = {pair_of<T>(low.of[0], low.of[1]), pair_of<T>(low.of[2], low.of[3]),
-                           pair_of<T>(high.of[0], high.of[1]), pair_of<T>(high.of[2], high.of[3])};
+    for (int h = 0; h < HIGH; h++)
 #pragma unroll
-        for (int n = 0; n < WarpSums<DIM>::TILES; n += 2) {
-            Right right[2];
-            load_rights_turned(right, &b.at[s][n * FRAGMENT_COLUMNS], b.STRIDE);
-            multiply_add<T>(&sums->tile[n], left, right[0]);
-            multiply_add<T>(&sums->tile[n + 1], left, right[1]);
-        }
-    }
+        for (int n = 0; n < scores->TILES; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int r = h * FRAGMENT + row_of(i) + gap, c = column_of(n, i);
+                const bool seen = turned ? r <= c : c <= r;
+                if (!seen) scores->tile[h][n].of[i] = -INFINITY;
+            }
+}
+
+// Stores two neighbours, or adds them to the stored ones.
+template <typename T>
+static __device__ void put_pair(T *place, float lower, float upper, bool accumulate) {
+    Vector<T, 2> pair = {};
+    if (accumulate) pair = vector_load<2>(place, 0);
+    put_half(&pair.at[0], lower, accumulate);
+    put_half(&pair.at[1], upper, accumulate);
+    vector_store(place, 0, pair);
 }
 
 // y[first + row] (+)= factor times the sums, of the rows in the text
-template <typename T, int DIM>
-static __device__ void sums_store(const WarpSums<DIM> &sums, const Head &head, float factor, T *y,
-                                  size_t first, bool accumulate) {
+template <typename T, int HIGH, int DIM>
+static __device__ void sums_store(const WarpSums<HIGH, DIM> &sums, const Head &head, float factor,
+                                  T *y, unsigned first, bool accumulate) {
 #pragma unroll
-    for (int n = 0; n < WarpSums<DIM>::TILES; n++)
+    for (int h = 0; h < HIGH; h++)
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            size_t token = first + row_of(i), d = column_of(n, i);
-            if (token < head.of.length && d < head.of.size)
-                put_half(&y[token * head.stride + d], factor * sums.tile[n].of[i], accumulate);
-        }
-}
-
-// The first of the warp's rows, of the block's.
-static __device__ size_t warp_first(size_t first) {
-    return first + threadIdx.x / CUDA_WARP * FRAGMENT;
+        for (int n = 0; n < sums.TILES; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i += 2) {
+                const unsigned token = first + h * FRAGMENT + row_of(i), d = column_of(n, 0);
+                const float *pair = &sums.tile[h][n].of[i];
+                if (token < head.of.length && d < head.of.size)
+                    put_pair(&y[token * head.stride + d], factor * pair[0], factor * pair[1],
+                             accumulate);
+            }
 }
 
 // ---- forward ------------------------------------------------------------------------------------
@@ -129,210 +219,242 @@ static __device__ float four_sum(float value) {
     return value + __shfl_xor_sync(0xffffffff, value, 2);
 }
 
-// The online softmax of a lane's two queries after the tiles of keys so far. Scores are divided by
-// ln 2.
-template <int DIM> struct Softmax {
-    WarpSums<DIM> average; // not yet divided by the sum
-    float max[2], sum[2];  // of the scores; of 2^(score - max), over this lane's columns only
+// The online softmax of a lane's queries (two of each fragment) after the keys so far.
+template <int HIGH, int DIM> struct Softmax {
+    WarpSums<HIGH, DIM> average;      // not yet divided by the sum
+    float max[HIGH][2], sum[HIGH][2]; // of scores; of exp(score - max), over this lane's columns
 };
 
-// Takes in a tile of scores, which become weights. `first` is the warp's first query.
-template <int KEYS, int DIM>
-static __device__ void take_scores(Softmax<DIM> *now, WarpSums<KEYS> *scores, float scale,
-                                   size_t first, size_t first_key) {
+template <int HIGH, int DIM> static __device__ void softmax_clear(Softmax<HIGH, DIM> *now) {
+    sums_clear(&now->average);
+    for (int row = 0; row < 2 * HIGH; row++)
+        now->max[row / 2][row % 2] = -INFINITY, now->sum[row / 2][row % 2] = 0;
+}
+
+// Takes in scores, which become weights. `scale` is a score's, divided by ln 2.
+template <int HIGH, int KEYS, int DIM>
+static __device__ void take_scores(Softmax<HIGH, DIM> *now, WarpSums<HIGH, KEYS> *scores,
+                                   float scale) {
 #pragma unroll
-    for (int side = 0; side < 2; side++) {                            // the lane's two rows
-        const int last = (int)(first - first_key) + row_of(2 * side); // the key that is seen last
-        float largest = now->max[side], sum = 0;
+    for (int row = 0; row < 2 * HIGH; row++) {
+        const int h = row / 2, side = row % 2; // the lane's two rows of a fragment
+        float largest = now->max[h][side], sum = 0;
 #pragma unroll
-        for (int n = 0; n < WarpSums<KEYS>::TILES; n++)
+        for (int n = 0; n < scores->TILES; n++)
+#pragma unroll
+            for (int i = 2 * side; i < 2 * side + 2; i++)
+                largest = fmaxf(largest, scores->tile[h][n].of[i]);
+        largest = four_max(largest); // a number: each query sees the first key
+        const float fade = power_of_two((now->max[h][side] - largest) * scale);
+        const float shift = largest * scale;
+#pragma unroll
+        for (int n = 0; n < scores->TILES; n++)
 #pragma unroll
             for (int i = 2 * side; i < 2 * side + 2; i++) {
-                float *score = &scores->tile[n].of[i];
-                bool seen = column_of(n, i) <= last;
-                *score = seen ? *score * scale : -INFINITY;
-                largest = fmaxf(largest, *score);
+                float *score = &scores->tile[h][n].of[i];
+                sum += *score = power_of_two(*score * scale - shift);
             }
-        largest = four_max(largest); // a number: each query sees the first key
+        now->max[h][side] = largest;
+        now->sum[h][side] = now->sum[h][side] * fade + sum;
 #pragma unroll
-        for (int n = 0; n < WarpSums<KEYS>::TILES; n++)
+        for (int n = 0; n < now->average.TILES; n++)
 #pragma unroll
-            for (int i = 2 * side; i < 2 * side + 2; i++)
-                sum += scores->tile[n].of[i] = power_of_two(scores->tile[n].of[i] - largest);
-        float fade = power_of_two(now->max[side] - largest);
-        now->max[side] = largest;
-        now->sum[side] = now->sum[side] * fade + sum;
-#pragma unroll
-        for (int n = 0; n < WarpSums<DIM>::TILES; n++)
-#pragma unroll
-            for (int i = 2 * side; i < 2 * side + 2; i++) now->average.tile[n].of[i] *= fade;
+            for (int i = 2 * side; i < 2 * side + 2; i++) now->average.tile[h][n].of[i] *= fade;
     }
 }
+
+template <typename T, int HIGH, int DIM>
+static __device__ void finish(const Softmax<HIGH, DIM> &now, const Head &head, T *y, float *logs,
+                              unsigned first) {
+#pragma unroll
+    for (int row = 0; row < 2 * HIGH; row++) {
+        const int h = row / 2, side = row % 2;
+        const unsigned token = first + h * FRAGMENT + row_of(2 * side);
+        const float sum = four_sum(now.sum[h][side]), share = 1 / sum;
+        if (token >= head.of.length) continue;
+        if (lane_column() == 0)
+            logs[head.saved + token] = now.max[h][side] * head.scale + logf(sum);
+#pragma unroll
+        for (int n = 0; n < now.average.TILES; n++) {
+            const unsigned d = column_of(n, 0);
+            const float *pair = &now.average.tile[h][n].of[2 * side];
+            if (d < head.of.size)
+                put_pair(&y[head.out + token * head.channels + d], pair[0] * share, pair[1] * share,
+                         false);
+        }
+    }
+}
+
+template <typename T, int DIM> struct KeysTile { HalfTile<T, DIM> keys, values; };
 
 template <typename T, int DIM>
-static __device__ void finish(Softmax<DIM> *now, const Head &head, T *y, float *logs,
-                              size_t first) {
-#pragma unroll
-    for (int side = 0; side < 2; side++) {
-        size_t token = first + row_of(2 * side);
-        float sum = four_sum(now->sum[side]), share = 1 / sum;
-        if (token >= head.of.length) continue;
-        if (lane_column() == 0) logs[head.saved + token] = now->max[side] * LN_2 + logf(sum);
-#pragma unroll
-        for (int n = 0; n < WarpSums<DIM>::TILES; n++)
-#pragma unroll
-            for (int i = 2 * side; i < 2 * side + 2; i++)
-                if ((size_t)column_of(n, i) < head.of.size)
-                    narrow_to(&y[head.out + token * head.channels + column_of(n, i)],
-                              now->average.tile[n].of[i] * share);
-    }
-}
-
-template <typename T, int DIM, int KEYS>
-static __global__ void __launch_bounds__(THREADS, DIM > 64 ? 2 : 4)
+static __global__ void __launch_bounds__(THREADS, 2)
     attention_mma_kernel(Attention of, const T *qkv, T *y, float *logs) {
-    __shared__ HalfTile<T, ROWS, DIM> queries;
-    __shared__ HalfTile<T, KEYS, DIM> keys, values;
+    const int HIGH = Sizes<DIM>::FORWARD, ROWS = Sizes<DIM>::FORWARD_ROWS,
+              KEYS = Sizes<DIM>::TOKENS;
+    __shared__ KeysTile<T, DIM> tiles[2];
     const Head head = head_here(of);
-    size_t first = (size_t)(gridDim.y - 1 - blockIdx.y) * ROWS, end = first + ROWS;
-    const size_t own = warp_first(first);
+    const unsigned first = (gridDim.y - 1 - blockIdx.y) * ROWS, own = warp_first<HIGH>(first);
     const T *q = qkv + head.in, *k = q + head.channels, *v = k + head.channels;
-    Softmax<DIM> now;
-    sums_clear(&now.average);
-    for (int side = 0; side < 2; side++) now.max[side] = -INFINITY, now.sum[side] = 0;
-    tile_load(&queries, head, q, head.stride, first);
-    for (size_t key = 0; key < end && key < of.length; key += KEYS) {
-        __syncthreads();
-        tile_load(&keys, head, k, head.stride, key);
-        tile_load(&values, head, v, head.stride, key);
-        __syncthreads();
-        if (key >= own + FRAGMENT) continue; // the warp's queries see none of these
-        WarpSums<KEYS> scores;
-        multiply_rows(&scores, queries, keys);
-        take_scores(&now, &scores, head.scale * LOG2_E, own, key);
-        add_product<T>(&now.average, scores, values);
-    }
-    finish(&now, head, y, logs, own);
+    Rows<HIGH, DIM> queries;
+    rows_load(&queries, head, q, head.stride, own);
+    Softmax<HIGH, DIM> now;
+    softmax_clear(&now);
+    auto start = [&](unsigned buffer, unsigned key) {
+        tile_start(&tiles[buffer].keys, head, k, head.stride, key);
+        tile_start(&tiles[buffer].values, head, v, head.stride, key);
+    };
+    const unsigned end = min(first + ROWS, (unsigned)of.length);
+    for_each_tile<KEYS>(0, end, start, [&](unsigned buffer, unsigned key) {
+        if (key >= own + HIGH * FRAGMENT) return; // the warp's queries see none of the keys
+        WarpSums<HIGH, KEYS> scores;
+        multiply_rows(&scores, queries, tiles[buffer].keys.at);
+        if (key + KEYS > own) hide_later_keys<false>(&scores, own, key);
+        take_scores(&now, &scores, head.scale * LOG2_E);
+        add_product(&now.average, scores, tiles[buffer].values.at);
+    });
+    finish(now, head, y, logs, own);
 }
 
 // ---- backward -----------------------------------------------------------------------------------
 
-// Two numbers of each of some queries.
-struct Saved {
-    float log[ROWS], mean[ROWS];
+enum { PIECE = FRAGMENT }; // tokens of a tile that a warp multiplies at a time
+
+struct QueryNumbers {
+    float log, mean;
 };
 
-template <int QUERIES>
-static __device__ void saved_load(Saved *saved, const Head &head, const float *logs,
-                                  const float *means, size_t first) {
-    for (unsigned i = threadIdx.x; i < QUERIES; i += THREADS) {
-        bool inside = first + i < head.of.length;
-        saved->log[i] = inside ? logs[head.saved + first + i] * LOG2_E : 0;
-        saved->mean[i] = inside ? means[head.saved + first + i] : 0;
-    }
+// A tile in shared memory: queries and dy with the queries' numbers, or keys and values.
+template <typename T, int DIM> struct PairsTile {
+    HalfTile<T, DIM> x, y;
+    QueryNumbers saved[Sizes<DIM>::TOKENS];
+};
+
+// Zeros behind the text's end.
+template <typename T, int DIM>
+static __device__ void saved_start(PairsTile<T, DIM> *tile, const Head &head,
+                                   const AttentionGradient<T> &g, unsigned first) {
+    static_assert(THREADS >= 2 * Sizes<DIM>::TOKENS, "a thread copies one number");
+    const unsigned i = threadIdx.x / 2, token = first + i;
+    const bool is_mean = threadIdx.x % 2 == 1;
+    const float *from = (is_mean ? g.means : g.logs) + head.saved + token;
+    QueryNumbers *to = &tile->saved[i];
+    if (i < Sizes<DIM>::TOKENS)
+        copy_start<4>(is_mean ? &to->mean : &to->log, from, token < head.of.length);
 }
 
 // Scores become weights p = exp(score - log), and products dy.v the gradients p (dy.v - mean) of
-// the scores. The warp's rows are queries, or keys if `turned`; `query` and `key` are the first of
-// each.
-template <bool turned, int COLUMNS>
-static __device__ void compute_pairs(WarpSums<COLUMNS> *scores, WarpSums<COLUMNS> *products,
-                                     const Head &head, const Saved &saved, size_t query,
-                                     size_t key) {
-    const int QUERIES = turned ? COLUMNS : ROWS;
-    const float scale = head.scale * LOG2_E;
-    const int own = threadIdx.x / CUDA_WARP * FRAGMENT, gap = (int)(query - key);
-    const int inside = head.of.length - query < QUERIES ? (int)(head.of.length - query) : QUERIES;
+// the scores. of(h, n, i) has the numbers of the query of number i of tile n of fragment h.
+template <int HIGH, int COLUMNS, typename Numbers>
+static __device__ void compute_pairs(WarpSums<HIGH, COLUMNS> *scores,
+                                     WarpSums<HIGH, COLUMNS> *products, float scale,
+                                     const Numbers &of) {
 #pragma unroll
-    for (int n = 0; n < WarpSums<COLUMNS>::TILES; n++)
+    for (int h = 0; h < HIGH; h++)
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int row = own + row_of(i), column = column_of(n, i);
-            const int q = turned ? column : row, k = turned ? row : column;
-            bool seen = q < inside && k <= q + gap;
-            float p = seen ? power_of_two(scores->tile[n].of[i] * scale - saved.log[q]) : 0;
-            scores->tile[n].of[i] = p;
-            products->tile[n].of[i] = seen ? p * (products->tile[n].of[i] - saved.mean[q]) : 0;
-        }
+        for (int n = 0; n < scores->TILES; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const QueryNumbers query = of(h, n, i);
+                float *score = &scores->tile[h][n].of[i], *product = &products->tile[h][n].of[i];
+                *score = power_of_two(*score * (scale * LOG2_E) - query.log * LOG2_E);
+                *product = *score * (*product - query.mean);
+            }
 }
 
-// On the chip: the block's own tokens (keys and values, or queries and dy), some of the others, and
-// the queries' numbers.
-template <typename T, int DIM, int OTHERS> struct Pairs {
-    HalfTile<T, ROWS, DIM> own[2];
-    HalfTile<T, OTHERS, DIM> other[2];
-    Saved saved;
-};
-
 // dk and dv of the keys first, first + 1, ...: over the queries that see them.
-template <typename T, int DIM, int QUERIES>
-static __device__ void keys_gradient(Pairs<T, DIM, QUERIES> *on_chip, const AttentionGradient<T> &g,
-                                     size_t first) {
-    auto &keys = on_chip->own[0], &values = on_chip->own[1];
-    auto &queries = on_chip->other[0], &dy = on_chip->other[1];
+template <typename T, int DIM>
+static __device__ void keys_gradient(PairsTile<T, DIM> *tiles, const AttentionGradient<T> &g,
+                                     unsigned first) {
+    const int HIGH = Sizes<DIM>::BACKWARD, TOKENS = Sizes<DIM>::TOKENS;
     const Head head = head_here(g.of);
-    const size_t own = warp_first(first);
-    WarpSums<DIM> dk, dv;
+    const unsigned own = warp_first<HIGH>(first);
+    const size_t k = head.in + head.channels, v = k + head.channels;
+    Rows<HIGH, DIM> keys, values;
+    rows_load(&keys, head, g.qkv + k, head.stride, own);
+    rows_load(&values, head, g.qkv + v, head.stride, own);
+    WarpSums<HIGH, DIM> dk, dv;
     sums_clear(&dk);
     sums_clear(&dv);
-    tile_load(&keys, head, g.qkv + head.in + head.channels, head.stride, first);
-    tile_load(&values, head, g.qkv + head.in + 2 * head.channels, head.stride, first);
-    for (size_t query = first; query < g.of.length; query += QUERIES) {
-        __syncthreads();
-        tile_load(&queries, head, g.qkv + head.in, head.stride, query);
-        tile_load(&dy, head, g.dy + head.out, head.channels, query);
-        saved_load<QUERIES>(&on_chip->saved, head, g.logs, g.means, query);
-        __syncthreads();
-        if (query + QUERIES <= own) continue; // none of these sees the warp's keys
-        WarpSums<QUERIES> scores, products;
-        multiply_rows(&scores, keys, queries);
-        multiply_rows(&products, values, dy);
-        compute_pairs<true>(&scores, &products, head, on_chip->saved, query, first);
-        add_product<T>(&dv, scores, dy);
-        add_product<T>(&dk, products, queries);
-    }
-    T *to = g.dqkv + head.in + head.channels;
-    sums_store(dk, head, head.scale, to, own, g.accumulate);
-    sums_store(dv, head, 1, to + head.channels, own, g.accumulate);
+    auto start = [&](unsigned buffer, unsigned query) {
+        tile_start(&tiles[buffer].x, head, g.qkv + head.in, head.stride, query);
+        tile_start(&tiles[buffer].y, head, g.dy + head.out, head.channels, query);
+        saved_start(&tiles[buffer], head, g, query);
+    };
+    for_each_tile<TOKENS>(first, (unsigned)g.of.length, start, [&](unsigned buffer, unsigned tile) {
+#pragma unroll 1
+        for (int at = 0; at < TOKENS; at += PIECE) {
+            const unsigned query = tile + at;
+            if (query + PIECE <= own) continue; // none of these sees the warp's keys
+            const auto *queries = &tiles[buffer].x.at[at], *dy = &tiles[buffer].y.at[at];
+            WarpSums<HIGH, PIECE> scores, products;
+            multiply_rows(&scores, keys, queries);
+            multiply_rows(&products, values, dy);
+            if (query < own + HIGH * FRAGMENT) hide_later_keys<true>(&scores, own, query);
+            const QueryNumbers *saved = &tiles[buffer].saved[at];
+            compute_pairs(&scores, &products, head.scale,
+                          [&](int, int n, int i) { return saved[column_of(n, i)]; });
+            add_product(&dv, scores, dy);
+            add_product(&dk, products, queries);
+        }
+    });
+    sums_store(dk, head, head.scale, g.dqkv + k, own, g.accumulate);
+    sums_store(dv, head, 1, g.dqkv + v, own, g.accumulate);
 }
 
 // dq of the queries first, first + 1, ...: over the keys that they see.
-template <typename T, int DIM, int KEYS>
-static __device__ void queries_gradient(Pairs<T, DIM, KEYS> *on_chip, const AttentionGradient<T> &g,
-                                        size_t first) {
-    auto &queries = on_chip->own[0], &dy = on_chip->own[1];
-    auto &keys = on_chip->other[0], &values = on_chip->other[1];
+template <typename T, int DIM>
+static __device__ void queries_gradient(PairsTile<T, DIM> *tiles, const AttentionGradient<T> &g,
+                                        unsigned first) {
+    const int HIGH = Sizes<DIM>::BACKWARD, TOKENS = Sizes<DIM>::TOKENS;
     const Head head = head_here(g.of);
-    const size_t own = warp_first(first), end = first + ROWS;
-    WarpSums<DIM> dq;
-    sums_clear(&dq);
-    tile_load(&queries, head, g.qkv + head.in, head.stride, first);
-    tile_load(&dy, head, g.dy + head.out, head.channels, first);
-    saved_load<ROWS>(&on_chip->saved, head, g.logs, g.means, first);
-    for (size_t key = 0; key < end && key < g.of.length; key += KEYS) {
-        __syncthreads();
-        tile_load(&keys, head, g.qkv + head.in + head.channels, head.stride, key);
-        tile_load(&values, head, g.qkv + head.in + 2 * head.channels, head.stride, key);
-        __syncthreads();
-        if (key >= own + FRAGMENT) continue;
-        WarpSums<KEYS> scores, products;
-        multiply_rows(&scores, queries, keys);
-        multiply_rows(&products, dy, values);
-        compute_pairs<false>(&scores, &products, head, on_chip->saved, first, key);
-        add_product<T>(&dq, products, keys);
+    const unsigned own = warp_first<HIGH>(first);
+    const size_t k = head.in + head.channels, v = k + head.channels;
+    Rows<HIGH, DIM> queries, dy;
+    rows_load(&queries, head, g.qkv + head.in, head.stride, own);
+    rows_load(&dy, head, g.dy + head.out, head.channels, own);
+    QueryNumbers saved[HIGH][2] = {};
+#pragma unroll
+    for (int row = 0; row < 2 * HIGH; row++) {
+        const unsigned token = own + row / 2 * FRAGMENT + row_of(row % 2 * 2);
+        if (token < head.of.length)
+            saved[row / 2][row % 2] = {g.logs[head.saved + token], g.means[head.saved + token]};
     }
+    WarpSums<HIGH, DIM> dq;
+    sums_clear(&dq);
+    auto start = [&](unsigned buffer, unsigned key) {
+        tile_start(&tiles[buffer].x, head, g.qkv + k, head.stride, key);
+        tile_start(&tiles[buffer].y, head, g.qkv + v, head.stride, key);
+    };
+    const unsigned end = min(first + Sizes<DIM>::BACKWARD_ROWS, (unsigned)g.of.length);
+    for_each_tile<TOKENS>(0, end, start, [&](unsigned buffer, unsigned tile) {
+#pragma unroll 1
+        for (int at = 0; at < TOKENS; at += PIECE) {
+            const unsigned key = tile + at;
+            if (key >= own + HIGH * FRAGMENT) return;
+            const auto *keys = &tiles[buffer].x.at[at], *values = &tiles[buffer].y.at[at];
+            WarpSums<HIGH, PIECE> scores, products;
+            multiply_rows(&scores, queries, keys);
+            multiply_rows(&products, dy, values);
+            if (key + PIECE > own) hide_later_keys<false>(&scores, own, key);
+            compute_pairs(&scores, &products, head.scale,
+                          [&](int h, int, int i) { return saved[h][i / 2]; });
+            add_product(&dq, products, keys);
+        }
+    });
     sums_store(dq, head, head.scale, g.dqkv + head.in, own, g.accumulate);
 }
 
-template <typename T, int DIM, int OTHERS>
+template <typename T, int DIM>
 static __global__ void __launch_bounds__(THREADS, DIM > 64 ? 2 : 3)
     attention_mma_gradient_kernel(AttentionGradient<T> g) {
-    __shared__ Pairs<T, DIM, OTHERS> on_chip;
+    __shared__ PairsTile<T, DIM> tiles[2];
     const GradientBlock block = gradient_block();
+    const unsigned first = (unsigned)block.tile * Sizes<DIM>::BACKWARD_ROWS;
     if (block.of_keys)
-        keys_gradient(&on_chip, g, block.tile * ROWS);
+        keys_gradient(tiles, g, first);
     else
-        queries_gradient(&on_chip, g, block.tile * ROWS);
+        queries_gradient(tiles, g, first);
 }
 
 // ---- launches -----------------------------------------------------------------------------------
@@ -340,9 +462,9 @@ static __global__ void __launch_bounds__(THREADS, DIM > 64 ? 2 : 3)
 template <typename T> static void forward(const AttentionForward &call) {
     with_dimensions(call.of.size, [&](auto dimensions) {
         const int DIM = dimensions;
-        cuda_launch_blocks(cuda_current(), attention_mma_kernel<T, DIM, 32>,
-                           {tile_grid(call.of, ROWS), THREADS}, call.of, (const T *)call.qkv,
-                           (T *)call.y, call.logs);
+        cuda_launch_blocks(cuda_current(), attention_mma_kernel<T, DIM>,
+                           {tile_grid(call.of, Sizes<DIM>::FORWARD_ROWS), THREADS}, call.of,
+                           (const T *)call.qkv, (T *)call.y, call.logs);
     });
 }
 
@@ -352,9 +474,10 @@ void attention_mma(const AttentionForward &call) {
 
 template <typename T> static void backward(const AttentionBackward &call) {
     with_dimensions(call.of.size, [&](auto dimensions) {
-        const int DIM = dimensions, OTHERS = DIM == LARGEST_HEAD ? 16 : 32;
-        cuda_launch_blocks(cuda_current(), attention_mma_gradient_kernel<T, DIM, OTHERS>,
-                           {gradient_grid(call.of, ROWS), THREADS}, gradient_of<T>(call));
+        const int DIM = dimensions;
+        cuda_launch_blocks(cuda_current(), attention_mma_gradient_kernel<T, DIM>,
+                           {gradient_grid(call.of, Sizes<DIM>::BACKWARD_ROWS), THREADS},
+                           gradient_of<T>(call));
     });
 }
 
