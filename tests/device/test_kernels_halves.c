@@ -178,6 +178,18 @@ static void layer_check(const Layer *l) {
     if (l->with_bias) both_check(l->dbias, rounding, "the bias's gradient");
 }
 
+// Whether output i is as near 0 as its product with the input may be rounded before the bias is
+// added. There a library's mask may say another thing than its y (cuBLASLt's does, in bfloat16).
+static bool is_at_zero(const Layer *l, size_t i) {
+    const LinearShape s = l->shape;
+    const float *row = half_read(l->x, REF, l->precision) + i / s.out * s.in;
+    const float *narrow = half_read(l->narrow, REF, l->precision); // weight and bias
+    double sum = 0, unit = l->precision == PRECISION_F16 ? 0x1p-11 : 0x1p-8;
+    for (size_t k = 0; k < s.in; k++) sum += (double)row[k] * (double)narrow[i % s.out * s.in + k];
+    const float bias = l->with_bias ? narrow[linear_narrow_bias(s) + i % s.out] : 0;
+    return fabs(sum + (double)bias) <= unit * fabs(sum);
+}
+
 // The gradient of the layer behind y's relu, cut by that: y's own zeros say where.
 static void check_cut(TwoDevices *two, Layer *l) {
     enum { NEXT = 5 };
@@ -189,16 +201,15 @@ static void check_cut(TwoDevices *two, Layer *l) {
         two_kernels(two, d)->halves->linear_input_gradient((Compute){l->precision, l->workspace[d]},
                                                            s, dnext.of[d], next.of[d], &l->mask[d],
                                                            cut.of[d], false);
-    const uint16_t *y = both_read(l->y, TESTED, l->y.bytes);
-    const uint16_t *y_of_ref = both_read(l->y, REF, l->y.bytes);
+    const float *y = half_read(l->y, TESTED, l->precision);
+    const float *y_of_ref = half_read(l->y, REF, l->precision);
     const uint16_t *got = both_read(cut, TESTED, cut.bytes);
     uint16_t *wanted = both_read(cut, REF, cut.bytes);
     for (size_t i = 0; i < s.rows * s.in; i++) {
-        bool passed = from_half(l->precision, y[i]) > 0;
-        if (!passed && from_half(l->precision, got[i]) != 0)
-            fail_msg("element %zu passed the relu", i);
-        // A sum near 0 may be rounded to the other side of it.
-        if (passed != from_half(l->precision, y_of_ref[i]) > 0) wanted[i] = got[i];
+        bool kept = from_half(l->precision, got[i]) != 0;
+        if ((y[i] > 0) == (y_of_ref[i] > 0) && (y[i] > 0 || !kept)) continue;
+        if (!is_at_zero(l, i)) fail_msg("element %zu: y and its mask differ", i);
+        wanted[i] = got[i];
     }
     device_copy(two->of[REF], cut.of[REF], NULL, wanted, cut.bytes);
     half_check(cut, l->precision, 1, "linear_input_gradient, cut");
@@ -227,19 +238,15 @@ static void layers(void **state) {
 // Whatever cuBLASLt's own relu makes of it.
 static void a_layer_keeps_nan(void **state) {
     TwoDevices *two = *state;
-    Layer l = {.shape = {4, 16, 8, NULL, 0},
-               .precision = type_of(two, false),
-               .with_bias = true,
-               .relu = 1};
+    Layer l = {{4, 16, 8, NULL, 0}, type_of(two, false), .with_bias = true, .relu = 1};
     layer_open(two, &l);
     float *values = two_normal(two, 4 * 8, 1);
     values[2 * 8 + 3] = NAN; // in row 2
     l.x = half_floats(two, l.precision, values, 4 * 8);
     layer_run(two, TESTED, &l);
-    const uint16_t *y = both_read(l.y, TESTED, l.y.bytes);
+    const float *y = half_read(l.y, TESTED, l.precision);
     for (size_t i = 0; i < 4 * 16; i++)
-        if ((i / 16 == 2) != (bool)isnan(from_half(l.precision, y[i])))
-            fail_msg("y[%zu] is %g", i, (double)from_half(l.precision, y[i]));
+        if ((i / 16 == 2) != (bool)isnan(y[i])) fail_msg("y[%zu] is %g", i, (double)y[i]);
     two_free(two);
 }
 
@@ -364,9 +371,8 @@ static void convolutions(void **state) {
 // The columns of all images together are larger than what is made at a time (64 MiB), so that the
 // images go through in three parts, the last of them smaller, where cuDNN does not convolve.
 static void a_convolution_in_parts(void **state) {
-    compare_convolution(*state,
-                        (Convolution){.window = strided(window_of(5, 1, 303, 301, 1, 9), 1, 4),
-                                      .precision = type_of(*state, false)});
+    Window window = strided(window_of(5, 1, 303, 301, 1, 9), 1, 4);
+    compare_convolution(*state, (Convolution){window, type_of(*state, false)});
 }
 
 // What is recorded after the first call repeats it, on what lies in x by then: nothing was taken,
@@ -375,9 +381,7 @@ static void a_recorded_step(void **state) {
     TwoDevices *two = *state;
     Error err = {0};
     Device *device = two->of[TESTED];
-    Convolution c = {.window = strided(window_of(2, 3, 6, 5, 2, 3), 1, 1),
-                     .precision = type_of(two, false),
-                     .with_bias = true};
+    Convolution c = {strided(window_of(2, 3, 6, 5, 2, 3), 1, 1), type_of(two, false), true};
     convolution_open(two, &c);
     convolution_run(two, TESTED, &c);
     CHECK_OK(device_graph_begin(device, &err) == 0, err);
@@ -574,12 +578,7 @@ static void norms_over_ranks(void **state) {
 }
 
 int main(int argc, char **argv) {
-    TwoDevices two = two_open(argc, argv);
-    if (!two_kernels(&two, TESTED)->halves) {
-        print_message("%s stores nothing in 16 bits\n", two.of[TESTED]->name);
-        two_close(&two);
-        return 77;
-    }
+    TwoDevices two = half_open(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(turns, &two),
         cmocka_unit_test_prestate(elements, &two),

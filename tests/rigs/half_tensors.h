@@ -9,6 +9,15 @@
 
 #include "common/base/half.h"
 
+// Ends the program with 77 if the tested device has no tensors in 16 bits.
+static inline TwoDevices half_open(int argc, char **argv) {
+    TwoDevices two = two_open(argc, argv);
+    if (two_kernels(&two, TESTED)->halves) return two;
+    print_message("%s stores nothing in 16 bits\n", two.of[TESTED]->name);
+    two_close(&two);
+    exit(77);
+}
+
 // fp16 where it is wanted, otherwise the first type of the tested device. state: TwoDevices *.
 static inline Precision type_of(void *state, bool wants_f16) {
     return half_type(((const TwoDevices *)state)->of[TESTED], wants_f16);
@@ -42,6 +51,15 @@ static inline Both half_start(TwoDevices *two, Precision precision, size_t count
     float *values = two_normal(two, count, 99);
     for (size_t i = 0; i < count && !accumulate; i++) values[i] = NAN;
     return half_floats(two, precision, values, count);
+}
+
+// What there is on a device now, widened, on the host.
+static inline float *half_read(Both both, int d, Precision precision) {
+    const size_t count = both.bytes / sizeof(uint16_t);
+    const uint16_t *values = both_read(both, d, both.bytes);
+    float *wide = two_take(both.two, NULL, NULL, count * sizeof *wide);
+    for (size_t i = 0; i < count; i++) wide[i] = from_half(precision, values[i]);
+    return wide;
 }
 
 // units: how many units in the last place of the largest an element may be off. A sum that lies
