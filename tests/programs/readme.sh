@@ -119,7 +119,7 @@ for program in train_single train_dp train_ddp ddprun compare_tensors bench_step
 for option in $(cat $pages | grep -oE -- '--[a-z][a-z-]+' | sort -u); do
     case $option in
     --quick | --install | --help | --build | --label | --preset | --all | --prefix) continue ;; # of scripts
-    --hosts | --mine | --minutes | --ranks | --sharded) continue ;;
+    --hosts | --measure | --mine | --minutes | --ranks | --sharded | --size) continue ;;
     --host | --bind-to | --mca | --mpi | --ntasks-per-node | --gpus-per-task | --kill-on-bad-exit) continue ;; # of mpirun and srun
     esac
     check "$option" grep -q -- "  $option" "$work/help"
