@@ -130,7 +130,7 @@ says 1 'made with --amp bf16, this run has fp16' --resume bf16 --amp fp16
 says 0 'made with --amp' --resume falls $small --amp fp16
 # A whole file with a scale that no GradScaler has is named.
 if command -v python3 >/dev/null; then
-    python3 - falls scaled <<'END'
+    python3 - falls/last.safetensors falls/scaled <<'END'
 import re, sys, zlib
 file = open(sys.argv[1], "rb").read()
 file = re.sub(rb'("scale": *")(0x[^"]*)"', lambda m: m[1] + b"-" + b"0" * (len(m[2]) - 1) + b'"', file)
@@ -139,8 +139,8 @@ zeros = file[:at] + b"0" * 8 + file[at + 8:]
 open(sys.argv[2], "wb").write(file[:at] + b"%08x" % zlib.crc32(zeros[8:]) + file[at + 8:])
 END
     checks=$((checks + 1)) status=0
-    "$bin/train_single" --no-eval --schedule constant --steps 33 --model convnet $small --amp fp16 --resume scaled >out.txt 2>err.txt || status=$?
-    [ "$status" = 2 ] && grep -q '^error: scaled: The scale must be positive and finite, not -0' err.txt ||
+    "$bin/train_single" --no-eval --schedule constant --steps 33 --model convnet $small --amp fp16 --resume falls/scaled >out.txt 2>err.txt || status=$?
+    [ "$status" = 2 ] && grep -q '^error: falls/scaled: The scale must be positive and finite, not -0' err.txt ||
         fail "status $status of a scale of -0: $(cat err.txt)"
 fi
 
