@@ -189,15 +189,15 @@ template <int WIDTH, typename T> struct Columns { // a thread's vector of column
 };
 
 // The sum of column j's parts [first, first + count), count <= TREE, in their order. All are loaded
-// before the first is added, from the second-level cache: other blocks wrote them during this one.
+// before the first is added. (Volatile: other blocks wrote them while this one ran.)
 static __device__ Sums add_parts(const ColumnParts &columns, size_t channels, size_t first,
                                  unsigned count, size_t j) {
     Sums part[TREE] = {}, total = {0, 0};
 #pragma unroll
     for (unsigned i = 0; i < TREE; i++)
         if (i < count) {
-            const Sums *from = &columns.parts[(first + i) * channels + j];
-            part[i] = {__ldcg(&from->first), __ldcg(&from->second)};
+            const volatile Sums *from = &columns.parts[(first + i) * channels + j];
+            part[i] = {from->first, from->second};
         }
 #pragma unroll
     for (unsigned i = 0; i < TREE; i++)

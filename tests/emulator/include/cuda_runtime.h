@@ -324,9 +324,6 @@ inline double __longlong_as_double(long long x) {
 template <typename T> T __ldg(const T *address) {
     return *address;
 }
-template <typename T> T __ldcg(const T *address) {
-    return *address;
-}
 inline int __popc(unsigned x) {
     return __builtin_popcount(x);
 }
