@@ -411,30 +411,36 @@ static void expect_refusal(void **state, const char *says) {
     must_contain(err.message, says);
 }
 
-static void row_87_no_records(void **state) {
-    const char *texts[] = {"", "{", "[]", "{\"process_group\": \"g\", \"ranks\": 3}",
-                           "{\"process_group\": 1, \"ranks\": [], \"entries\": []}"};
-    expect_refusal(state, "there are no flight records");
-    char *path = temp_folder_path(state, "flight_world_rank_0.json");
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        FILE *file = fopen(path, "w");
-        assert_non_null(file);
-        fputs(texts[i], file);
-        fclose(file);
-        expect_refusal(state, "holds no flight records");
-    }
-    free(path);
-}
-
-// ---- damaged records ------------------------------------------------------------------------
-
-static void write_dump(void **state, int rank, const char *text) {
-    char *path = memory_format("%s/flight_g_rank_%d.json", (const char *)*state, rank);
+static void write_file(void **state, const char *name, const char *text) {
+    char *path = temp_folder_path(state, name);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     fputs(text, file);
     fclose(file);
     free(path);
+}
+
+static void row_87_no_records(void **state) {
+    const char *texts[] = {"", "{", "[]", "{\"process_group\": \"g\", \"ranks\": 3}",
+                           "{\"process_group\": 1, \"ranks\": [], \"entries\": []}"};
+    const char *others[] = {"results_of_rank_0.txt", "other_world_rank_0.json", "flight.json",
+                            "flight_world_rank_0.txt", "flight_world_rank_0.json.part"};
+    for (size_t i = 0; i <= sizeof others / sizeof *others; i++) {
+        expect_refusal(state, "there are no flight records");
+        if (i < sizeof others / sizeof *others) write_file(state, others[i], "{");
+    }
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        write_file(state, "flight_world_rank_0.json", texts[i]);
+        expect_refusal(state, "holds no flight records");
+    }
+}
+
+// ---- damaged records ------------------------------------------------------------------------
+
+static void write_dump(void **state, int rank, const char *text) {
+    char *name = memory_format("flight_g_rank_%d.json", rank);
+    write_file(state, name, text);
+    free(name);
 }
 
 #define HEAD    "{\"process_group\": \"g\", \"rank\": 0, \"dumped_ns\": 1000, "
