@@ -57,16 +57,15 @@ measure() {
 
 # take_turn N:NETWORK TURN: both trainers and some rounds of the ladder over network N.
 take_turn() {
-    local program
-    set -- "$2" "${1%%:*}"
+    local program n=${1%%:*} turn=$2
     for program in dp ddp; do
         start $program "$world"
         [[ $program == dp ]] || command+=(--normalize global --bucket-cap-mb "$bucket_cap_mb")
-        measure train_$program "$2" "$1" --no-shuffle --drop-last --schedule constant --steps "$total" --no-eval \
-            --log-every 1000000 --out "$out/runs/train_$program-$2-$1"
+        measure train_$program "$n" "$turn" --no-shuffle --drop-last --schedule constant --steps "$total" --no-eval \
+            --log-every 1000000 --out "$out/runs/train_$program-$n-$turn"
     done
     command=("$bin/ddprun" --nproc-per-node "$world" "$bin/bench_ladder" --bucket-cap-mb "$bucket_cap_mb")
-    measure ladder "$2" "$1" --rounds "$rounds" --steps "$steps" --warmup $warmup --csv "$out/runs/ladder-$2-$1/rounds.csv"
+    measure ladder "$n" "$turn" --rounds "$rounds" --steps "$steps" --warmup $warmup --csv "$out/runs/ladder-$n-$turn/rounds.csv"
 }
 
 # The networks take part in each turn.

@@ -24,6 +24,7 @@
 #include "common/base/lock.h"
 #include "common/base/machine.h"
 #include "common/base/shared_object.h"
+#include "tests/rigs/files.h"
 #include "tests/rigs/temp_folder.h"
 
 static int flock_cause;           // errno of the next calls of flock; 0: it works
@@ -48,19 +49,7 @@ uint64_t __wrap_clock_ns(void) {
 }
 
 static void put(const char *path, const char *text) {
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
-
-static void assert_holds(const char *path, const char *wanted) {
-    char text[512] = "";
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    assert_string_equal(text, wanted);
+    write_whole(path, text, strlen(text));
 }
 
 static void assert_error(Error *err, int status, const char *wanted) {
@@ -97,14 +86,14 @@ static void links_are_followed(void **state) {
     assert_int_equal(file_follow_links("sub/absolute", target, &err), 0);
     assert_string_equal(target, absolute);
     assert_int_equal(write_file("link", "text", &err), 0);
-    assert_holds("sub/there", "text");
+    check_file("sub/there", "text");
     for (int i = 1; i <= 41; i++) { // as many as the kernel follows, and one more
         snprintf(name, sizeof name, "%d", i);
         assert_int_equal(symlink(before, name), 0);
         strcpy(before, name);
     }
     assert_int_equal(write_file("40", "far", &err), 0);
-    assert_holds("end", "far");
+    check_file("end", "far");
     assert_int_equal(write_file("41", "farther", &err), -1);
     assert_error(&err, STATUS_USAGE, "cannot write 41: Too many levels of symbolic links");
 }
@@ -181,7 +170,7 @@ static void a_removed_temporary_is_made_again(void **state) {
     flock_cause = ENOLCK; // a file system without locks
     assert_int_equal(write_file("data", "new", &err), 0);
     flock_cause = 0;
-    assert_holds("data", "new");
+    check_file("data", "new");
 }
 
 static void dead_writers_files_are_swept(void **state) {
@@ -309,7 +298,7 @@ static void take_away(void **state, const char *text, const char *message) {
     if (text) put(LOCK, text);
     assert_null(lock_take(LOCK, "data", &err));
     assert_error(&err, STATUS_USAGE, message);
-    if (text) assert_holds(LOCK, text);
+    if (text) check_file(LOCK, text);
 }
 
 static void a_lock_names_its_holder(void **state) {
@@ -331,7 +320,7 @@ static void a_lock_names_its_holder(void **state) {
         assert_non_null(lock);
         assert_true(lock_is_held(lock));
         snprintf(wanted, sizeof wanted, "process %ld on %s: %s\n", (long)getpid(), host, command);
-        assert_holds(LOCK, wanted);
+        check_file(LOCK, wanted);
         assert_int_equal(stat(LOCK, &info), 0);
         if (round == 1) assert_int_equal(info.st_mode & 07777, 0666);
         tick = 2000000000; // the second that it waits
@@ -418,7 +407,7 @@ static void a_lock_without_a_name_is_none(void **state) {
     assert_int_equal(unlink(LOCK), 0);
     put(LOCK, "another's");
     lock_release(lock);
-    assert_holds(LOCK, "another's");
+    check_file(LOCK, "another's");
 }
 
 // A process that dies holds its lock a little longer.

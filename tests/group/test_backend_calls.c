@@ -65,7 +65,7 @@ static void calls_are_numbered_and_have_a_deadline(void **state) {
 }
 
 // Alone, collectives in place are the identity, and do not reach the backend.
-static void a_single_rank_calls_nobody(void **state) {
+static void a_single_rank_does_not_reach_the_backend(void **state) {
     (void)state;
     for (int queued = 0; queued < 2; queued++) {
         Play play;
@@ -318,7 +318,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(constructors_fill_every_field),
         cmocka_unit_test(calls_are_numbered_and_have_a_deadline),
-        cmocka_unit_test(a_single_rank_calls_nobody),
+        cmocka_unit_test(a_single_rank_does_not_reach_the_backend),
         cmocka_unit_test(calls_that_reach_the_backend),
         cmocka_unit_test(shared_memory_is_counted_and_reached),
         cmocka_unit_test(the_first_failure_is_every_later_calls),

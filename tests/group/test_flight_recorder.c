@@ -13,6 +13,7 @@
 #include "common/base/memory.h"
 #include "ddp/group/flight_analysis.h"
 #include "ddp/group/flight_recorder.h"
+#include "tests/rigs/files.h"
 #include "tests/rigs/temp_folder.h"
 
 static void expect_success(int status, const char *what, Outcome *outcome) {
@@ -413,10 +414,7 @@ static void expect_refusal(void **state, const char *says) {
 
 static void write_file(void **state, const char *name, const char *text) {
     char *path = temp_folder_path(state, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
+    write_whole(path, text, strlen(text));
     free(path);
 }
 

@@ -4,6 +4,7 @@
  */
 #include "tests/rigs/captured.h"
 #include "tests/rigs/check.h"
+#include "tests/rigs/files.h"
 #include "tests/rigs/play_backend.h"
 #include "tests/rigs/sanitizers.h"
 
@@ -130,15 +131,6 @@ static void a_call_is_named_by_its_number(void **state) {
 
 // ---- shared memory ------------------------------------------------------------------------------
 
-static int descriptors(void) {
-    int count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    assert_non_null(folder);
-    while (readdir(folder)) count++;
-    closedir(folder);
-    return count;
-}
-
 static void blocks_are_whole_pages(void **state) {
     (void)state;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -151,7 +143,7 @@ static void blocks_are_whole_pages(void **state) {
 static void a_segment_is_open_until_it_is_sealed(void **state) {
     (void)state;
     const size_t bytes = segment_whole_pages(1);
-    const int before = descriptors();
+    const int before = count_descriptors();
     Error err = {0};
     PgShmSegment *made = segment_create(bytes, &err);
     CHECK_OK(made, err);
@@ -173,17 +165,17 @@ static void a_segment_is_open_until_it_is_sealed(void **state) {
     assert_ptr_equal(twice, made);
     segment_release(made);
     twice->base[0] = 1; // still mapped
-    assert_int_equal(descriptors(), before + 1);
+    assert_int_equal(count_descriptors(), before + 1);
     segment_seal(twice);
     assert_int_equal(twice->fd, -1);
     segment_seal(twice);
-    assert_int_equal(descriptors(), before);
+    assert_int_equal(count_descriptors(), before);
     err = (Error){0};
     assert_null(segment_open(getpid(), fd, bytes, &err));
     check_message(&err, "cannot open the shared memory of process ");
     segment_release(twice);
     segment_release(NULL);
-    assert_int_equal(descriptors(), before);
+    assert_int_equal(count_descriptors(), before);
 }
 
 // Descriptor 0 is one like any other.
@@ -205,14 +197,14 @@ static void a_segment_of_a_process_without_input(void **state) {
 // The kernel refuses the size, or the addresses. Nothing is left open.
 static void memory_that_cannot_be_had(void **state) {
     (void)state;
-    const int before = descriptors();
+    const int before = count_descriptors();
     Error err = {0};
     assert_null(segment_create(SIZE_MAX, &err));
     check_message(&err, "cannot make 18446744073709551615 bytes of shared memory: ");
     err = (Error){0};
     assert_null(segment_create((size_t)1 << 60, &err));
     check_message(&err, "cannot map 1152921504606846976 bytes of shared memory: ");
-    assert_int_equal(descriptors(), before);
+    assert_int_equal(count_descriptors(), before);
 }
 
 enum { STRIDE = 64, BLOCKS = 3 };

@@ -19,6 +19,7 @@
 #include "common/base/clock.h"
 #include "common/base/machine.h"
 #include "ddp/rendezvous/meeting_file.h"
+#include "tests/rigs/files.h"
 #include "tests/rigs/temp_folder.h"
 
 // ---- Calls that fail --------------------------------------------------------------------------
@@ -93,15 +94,6 @@ int __wrap_nanosleep(const struct timespec *time, struct timespec *left) {
     return __real_nanosleep(time, left);
 }
 
-static int count_descriptors(void) {
-    int count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    assert_non_null(folder);
-    while (readdir(folder)) count++;
-    closedir(folder);
-    return count;
-}
-
 static uint64_t soon(void) {
     return clock_ns() + 20000000000u;
 }
@@ -111,15 +103,6 @@ static MeetingFile *join(const char *path, int rank) {
     MeetingFile *f = meeting_file_join(path, rank, 2, soon(), &err);
     CHECK_OK(f, err);
     return f;
-}
-
-static void check_text(const char *path, const char *wanted) {
-    char text[2000] = "";
-    FILE *file = fopen(path, "re");
-    assert_non_null(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    assert_string_equal(text, wanted);
 }
 
 // ---- Its lines --------------------------------------------------------------------------------
@@ -151,7 +134,7 @@ static void test_lines(void **state) {
     write_joined(two, sizeof two, 0);
     MeetingFile *first = join(path, 1);
     snprintf(wanted, sizeof wanted, "ddp.c meeting, world size 2\n%s", one);
-    check_text(path, wanted);
+    check_file(path, wanted);
     sleeps = 0;
     assert_int_equal(meeting_file_await(first, &port, token, clock_ns() + 30000000, &err), -1);
     assert_int_equal(err.status, STATUS_FAILED);
@@ -161,13 +144,13 @@ static void test_lines(void **state) {
     err = (Error){0};
     CHECK_OK(meeting_file_publish(second, 4321, "a-token", soon(), &err) == 0, err);
     strcat(strcat(wanted, two), "store 4321 a-token\n");
-    check_text(path, wanted);
+    check_file(path, wanted);
     CHECK_OK(meeting_file_await(first, &port, token, 1, &err) == 0, err); // is there: no waiting
     assert_int_equal(port, 4321);
     assert_string_equal(token, "a-token");
     meeting_file_leave(first);
     strcat(wanted, "left 1\n");
-    check_text(path, wanted);
+    check_file(path, wanted);
     meeting_file_leave(second);
     assert_int_equal(access(path, F_OK), -1);
     assert_int_equal(count_descriptors(), before);

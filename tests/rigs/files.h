@@ -21,6 +21,11 @@ static inline size_t count_files(const char *folder, const char *part) {
     return count;
 }
 
+// Descriptors that are open, of this process; one more than that, always.
+static inline int count_descriptors(void) {
+    return (int)count_files("/proc/self/fd", "");
+}
+
 static inline void empty_folder(const char *folder) {
     DIR *entries = opendir(folder);
     for (struct dirent *entry; (entry = readdir(entries));)
@@ -45,7 +50,7 @@ static inline char *find_file(const char *folder, const char *part) {
 static inline char *read_whole(const char *path, size_t *bytes) {
     FILE *file = fopen(path, "rb");
     assert_non_null(file);
-    char *data = memory_zalloc(1 << 16);
+    char *data = memory_zalloc((1 << 16) + 1);
     *bytes = fread(data, 1, 1 << 16, file);
     fclose(file);
     return data;
@@ -56,6 +61,15 @@ static inline void write_whole(const char *path, const char *data, size_t bytes)
     assert_non_null(file);
     assert_int_equal(fwrite(data, 1, bytes, file), bytes);
     assert_int_equal(fclose(file), 0);
+}
+
+// A file of less than 64 KiB holds this text.
+static inline void check_file(const char *path, const char *wanted) {
+    size_t bytes;
+    char *text = read_whole(path, &bytes);
+    text[bytes] = '\0';
+    assert_string_equal(text, wanted);
+    free(text);
 }
 
 #endif

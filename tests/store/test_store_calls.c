@@ -1,6 +1,7 @@
 /* test_store_calls.c: the store when calls of the system fail, one after the other, how it waits,
  * and what it asks epoll to watch.
  */
+#include "tests/rigs/files.h"
 #include "tests/rigs/store_rig.h"
 
 #include <dirent.h>
@@ -193,15 +194,6 @@ NetResult __wrap_net_move(int fd, NetDirection to, void *data, size_t bytes, siz
 
 int __wrap_getpeername(int fd, struct sockaddr *address, socklen_t *bytes) {
     return fails(GETPEERNAME) ? -1 : __real_getpeername(fd, address, bytes);
-}
-
-static int count_descriptors(void) {
-    int count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    assert_non_null(folder);
-    while (readdir(folder)) count++;
-    closedir(folder);
-    return count;
 }
 
 // The server's thread closes its ends when it sees that the client's are closed.
