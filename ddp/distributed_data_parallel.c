@@ -100,6 +100,7 @@ static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
 static void free_ddp(Ddp *ddp) {
     reducer_close(ddp->reducer);
     sync_state_close(&ddp->buffers);
+    pg_release(ddp->group);
     free(ddp);
 }
 
@@ -111,6 +112,7 @@ Module *distributed_data_parallel(Module *module, ProcessGroup *group, const Ddp
                                   Error *err) {
     Ddp *ddp = memory_zalloc(sizeof *ddp);
     *ddp = (Ddp){.group = group, .config = *config, .reduces = true};
+    pg_hold(group);
     if (verify(module, group, config, err) == 0 && agree_kernels(module, group, err) == 0 &&
         broadcast_state(module, group, config, 0, err) == 0)
         ddp->reducer = create_reducer(module, group, config, err);

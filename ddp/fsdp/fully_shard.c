@@ -48,6 +48,7 @@ static void close_fsdp(Fsdp *fsdp) {
     free(fsdp->left.units);
     free(fsdp->units);
     free(fsdp->optimizer.parts);
+    pg_release(fsdp->group);
     free(fsdp);
 }
 
@@ -174,6 +175,7 @@ int fully_shard(Module *module, ProcessGroup *group, const FsdpConfig *config, E
     Fsdp *fsdp = memory_zalloc(sizeof *fsdp);
     FsdpUnit *unit = unit_create(module, group, config);
     *fsdp = (Fsdp){.group = group, .root = unit, .sync = true};
+    pg_hold(group);
     adopt_units(fsdp, module);
     add_unit(fsdp, unit);
     if (fsdp->device) move_buffers(module, fsdp);

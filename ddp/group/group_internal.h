@@ -31,6 +31,7 @@ struct ProcessGroup {
     int *global; // [size], the ranks in the job; NULL: identical
     double timeout_s;
     uint64_t sequence;        // the owner's thread only
+    int holds;                // pg_hold less pg_release; the owner's thread only
     bool thread_started, dry; // dry: PgOptions
     pthread_t thread;
     bool busy; // the communication thread only: calls are in flight on the device

@@ -256,9 +256,19 @@ void pg_count_moved(ProcessGroup *group, uint64_t bytes) {
     pthread_mutex_unlock(&group->mutex);
 }
 
+void pg_hold(ProcessGroup *group) {
+    group->holds++;
+}
+void pg_release(ProcessGroup *group) {
+    group->holds--;
+}
+
 void pg_close(ProcessGroup *group) {
     if (!group) return;
     CHECK(pg_unlist_open(group), "pg_close: the group is closed already");
+    CHECK(group->holds == 0,
+          "rank %d: pg_close: a wrapper uses the group: close the wrapper's module first",
+          group->rank);
     flight_trigger_close(group->trigger);
     pg_stop_thread(group);
     group->backend->close(group->state);

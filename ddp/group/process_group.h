@@ -153,6 +153,11 @@ int pg_monitored_barrier(ProcessGroup *group, double timeout_s, bool wait_all_ra
 // the options say. Any thread, also while a collective hangs.
 int pg_write_flight(ProcessGroup *group, const char *folder, Error *err);
 
+// Counts a user of the group, such as a wrapper, whose memory or calls need it open: pg_close of a
+// group that is held is a failed CHECK. pg_release takes the count back. Owner's thread.
+void pg_hold(ProcessGroup *group);
+void pg_release(ProcessGroup *group);
+
 // Completes the outstanding calls and closes the group for this rank, without waiting for the other
 // ranks: memory of this rank that they map stays valid until they close. NULL: no effect.
 // Afterwards every call that communicates fails with an error, and pg_work_wait and a second

@@ -145,6 +145,28 @@ static void ask_the_model(void *rig) {
     (void)ddp_group(((Rig *)rig)->model);
 }
 
+static void close_group_first(void *alone) {
+    pg_close(alone);
+}
+
+// Until its wrapper is unwrapped or closed. A constructor that fails leaves none.
+static void a_group_outlives_its_wrapper(void **state) {
+    (void)state;
+    Outcome outcome = {.problem = ""};
+    Error err = {0};
+    Rig rig = wrap_alone(&outcome);
+    ProcessGroup *alone = rig.group;
+    Module *frozen = matrix_model(rig.device, 1, 1, 0);
+    module_parameter(frozen, 0)->requires_grad = false;
+    assert_null(distributed_data_parallel(frozen, alone, &(DdpConfig){.bucket_cap_mb = 1}, &err));
+    module_close(frozen);
+    expect_failed_check(close_group_first, alone, "rank 0: pg_close: a wrapper uses the group");
+    assert_ptr_equal(ddp_unwrap(rig.wrapper), rig.model);
+    rig.wrapper = NULL;
+    rig_close(&rig);
+    pg_close(alone);
+}
+
 static void calls_of_a_wrapper(void **state) {
     (void)state;
     Outcome outcome = {.problem = ""};
@@ -166,7 +188,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buckets_and_worlds),        cmocka_unit_test(ranks_of_a_group),
         cmocka_unit_test(memory_that_is_not_shared), cmocka_unit_test(calls_of_a_group),
-        cmocka_unit_test(calls_of_a_wrapper),
+        cmocka_unit_test(calls_of_a_wrapper),        cmocka_unit_test(a_group_outlives_its_wrapper),
     };
     if (UNDER_TSAN) return 77; // children with threads
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,11 @@
 /* test_fully_shard.c: fully sharded data parallel: DistributedDataParallel's bits for every set of
- * units; torch.chunk's rows; and refusals by name. (test_fsdp_units.c: memory and gathers.)
+ * units; torch.chunk's rows; refusals by name; the group that units hold. (test_fsdp_units.c:
+ * memory and gathers.)
  */
 #include "tests/rigs/check.h"
+#include "tests/rigs/failed_check.h"
 #include "tests/rigs/ranks.h"
+#include "tests/rigs/sanitizers.h"
 
 #include "tests/rigs/ddp_models.h"
 #include "tests/rigs/ddp_toy.h"
@@ -371,11 +374,35 @@ static void differing_units_are_named(void **state) {
                                           "[33, 64]");
 }
 
+static void close_group_first(void *group) {
+    pg_close(group);
+}
+
+// Until all of its units are closed: an inner unit holds it alone, too, before the root has it.
+static void a_group_outlives_its_units(void **state) {
+    (void)state;
+    if (UNDER_TSAN) skip(); // children with threads
+    Outcome outcome = {.problem = ""};
+    Error err = {0};
+    ProcessGroup *alone;
+    CHECK_OK(init_thread_groups(1, 30, &alone, &err) == 0, err);
+    Rig rig = rig_open(alone, &outcome);
+    const FsdpConfig config = fsdp_config_default();
+    rig.model = toy_model(rig.device, 2, 1);
+    Module *const units[] = {rig.model->children[0], rig.model->children[1], rig.model};
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(fully_shard(units[i], alone, &config, &err) == 0, err);
+        expect_failed_check(close_group_first, alone, "rank 0: pg_close: a wrapper uses the group");
+    }
+    rig_close(&rig);
+    pg_close(alone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_as_ddp),          cmocka_unit_test(rows_are_those_of_chunk),
         cmocka_unit_test(gradients_accumulate),      cmocka_unit_test(refusals_name_the_module),
-        cmocka_unit_test(differing_units_are_named),
+        cmocka_unit_test(differing_units_are_named), cmocka_unit_test(a_group_outlives_its_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
