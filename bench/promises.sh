@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # promises.sh: what each of DDP's promises and options costs per step, in turns with DDP as it comes; the
-# messages and bytes of a step beside their formulas; and where the rest of a speed-up of two goes. Two ranks, on CPU
-# cores. Some minutes.
+# messages and bytes of a step beside their formulas. Two ranks, on CPU cores. Some minutes.
 #
 # Writes prices.csv, counts.csv, promises.svg, section.md and section.html, which
 # bench/compare.sh's report brings in. The exit status is 0 only if all counts are those of the formulas; times
@@ -24,12 +23,11 @@ unset OPENBLAS_CORETYPE RANK WORLD_SIZE
 
 open_section {prices,counts}.csv
 
-time_part() { "time_$1" "$2"; } # promises or limits
-
+# shellcheck disable=SC2086 # models are words
 measure() {
     begin_section "messages and bytes"
     trace_promises
-    each_round time_part promises limits
+    each_round time_promises $models
 }
 make_all measure
 write_facts "models $models" "promises-mlp $(names_of mlp)" "promises-convnet $(names_of convnet)" "rounds $rounds" \

@@ -1,4 +1,6 @@
-"""The project's models as PyTorch modules: the same names, the same order, the same arithmetic."""
+"""The project's models as PyTorch modules: the same names, the same order, the same arithmetic.
+
+Those that only tests compare are in tests/parity/parity_models.py."""
 
 import torch
 import torch.nn.functional as F
@@ -19,16 +21,6 @@ class MLP(nn.Module):
             if i + 1 < self.count:
                 x = F.relu(x)
         return x
-
-
-class ToyModel(nn.Module):
-    def __init__(self, inputs=10, outputs=5):
-        super().__init__()
-        self.net1 = nn.Linear(inputs, 10)
-        self.net2 = nn.Linear(10, outputs)
-
-    def forward(self, x):
-        return self.net2(F.relu(self.net1(x.flatten(1))))
 
 
 class ConvNet(nn.Module):
@@ -82,33 +74,6 @@ class ResNet20(nn.Module):
         x = F.relu(self.bn1(self.conv1(x)))
         x = self.layer3(self.layer2(self.layer1(x)))
         return self.fc(x.mean((2, 3)))
-
-
-class ConvBlock(nn.Sequential):
-    def __init__(self, inputs, outputs):
-        super().__init__()
-        self.conv = nn.Conv2d(inputs, outputs, 3, 1, 1, bias=False)
-        self.bn = nn.BatchNorm2d(outputs)
-        self.relu = nn.ReLU()
-
-
-class SegNet(nn.Module):
-    def __init__(self, channels, classes, full=16, half=32, quarter=32):
-        super().__init__()
-        self.enc1 = nn.Sequential(ConvBlock(channels, full), ConvBlock(full, full))
-        self.enc2 = nn.Sequential(ConvBlock(full, half), ConvBlock(half, half))
-        self.middle = nn.Sequential(ConvBlock(half, quarter), ConvBlock(quarter, half))
-        self.dec2 = ConvBlock(half, full)
-        self.dec1 = ConvBlock(full, full)
-        self.head = nn.Conv2d(full, classes, 1)
-
-    def forward(self, x):
-        full = self.enc1(x)
-        half = self.enc2(F.max_pool2d(full, 2))
-        y = self.middle(F.max_pool2d(half, 2))
-        y = self.dec2(F.interpolate(y, scale_factor=2, mode="nearest") + half)
-        y = self.dec1(F.interpolate(y, scale_factor=2, mode="nearest") + full)
-        return self.head(y)
 
 
 class Attention(nn.Module):
@@ -169,12 +134,8 @@ def build(name, shape, outputs, hidden=()):
     inputs = shape[0] * shape[1] * shape[2]
     if name == "mlp":
         return MLP([inputs, *hidden, outputs])
-    if name == "toy":
-        return ToyModel(inputs, outputs)
     if name == "convnet":
         return ConvNet(shape[0], shape[1], outputs)
-    if name == "segnet":
-        return SegNet(shape[0], outputs)
     return ResNet20(shape[0], outputs)
 
 
@@ -183,22 +144,6 @@ def autocast(amp, kind="cpu"):
     belongs outside, on output.float(): where autocast on CPUs and on GPUs agree."""
     dtype = dict(bf16=torch.bfloat16, fp16=torch.float16).get(amp)
     return torch.autocast(kind, dtype, enabled=dtype is not None)
-
-
-def keep_float32(model):
-    """Outputs of products are rounded to 16 bits and then stored in float32, as we store them, so that
-    batch norm's outputs, which PyTorch would store in 16 bits too, are not rounded."""
-    for module in model.modules():
-        if isinstance(module, (nn.Linear, nn.Conv2d)):
-            module.register_forward_hook(lambda module, inputs, output: output.float())
-
-
-def pixel_loss(output, target, threshold=float("-inf"), least=0):
-    """OHEM as in programs for segmentation: the losses above the threshold, or the `least` hardest."""
-    losses = F.cross_entropy(output, target, ignore_index=-1, reduction="none")[target >= 0]
-    losses = losses.sort(descending=True).values
-    above = int((losses > threshold).sum())
-    return losses[:max(above, least)].mean()
 
 
 def decay_groups(parameters, weight_decay):

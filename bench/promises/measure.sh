@@ -31,7 +31,7 @@ names_of() { # MODEL
 
 data=synthetic:1x28x28:10@2048
 
-# job NAME STRATEGY OPTION...: a run on one device or on two, with the rows that DP gives. Each step that is logged costs an
+# job NAME STRATEGY OPTION...: a run on two devices, with the rows that DP gives. Each step that is logged costs an
 # all-reduce of the loss, so a run whose collectives are counted sets log_every.
 job() {
     local -a command
@@ -40,32 +40,13 @@ job() {
         --out "$out/runs/$1" "${@:3}"
 }
 
-# timed_job: the same of a run whose times count, between two probes: of one core where the name says "-single-".
-timed_job() {
-    between_probes "$1" job "$@"
-}
-
 # shellcheck disable=SC2046,SC2086 # options are words
-time_promises() { # ROUND
-    local model name options
-    for model in $models; do
-        while read -r name options; do
-            timed_job "price-$model-$name-$1" "$(strategy_of "$name")" $(network_of "$model") --global-batch $batch --steps $steps $options
-        done < <(promises_of "$model")
-    done
-}
-
-# What two devices cannot do faster than twice: one device with the whole batch and with half of it; two such at
-# once, which share nothing but the machine.
-# shellcheck disable=SC2046,SC2086
-time_limits() { # ROUND
-    local half=$((batch / 2))
-    timed_job "limit-single-whole-$1" single $(network_of mlp) --global-batch $batch --steps $steps
-    timed_job "limit-single-half-$1" single $(network_of mlp) --global-batch $half --steps $steps
-    timed_run "limit-pair-$1" env FOLDER="$out/runs/limit-pair-$1" \
-        PROGRAM="$bin/train_single" "$bin/ddprun" --bind cores --nproc-per-node 2 \
-        sh -c 'exec "$PROGRAM" "$@" --no-eval --log-every 1 --out "$FOLDER/$RANK"' sh \
-        $(network_of mlp) --data $data --global-batch $half --steps $steps
+time_promises() { # MODEL ROUND
+    local name options run
+    while read -r name options; do
+        run=price-$1-$name-$2
+        between_probes "$run" job "$run" "$(strategy_of "$name")" $(network_of "$1") --global-batch $batch --steps $steps $options
+    done < <(promises_of "$1")
 }
 
 # A step of each promise whose collectives are counted, by its trace; with its gradients, of whose shapes the formulas

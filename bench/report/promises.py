@@ -1,5 +1,5 @@
-"""The section of bench/promises.sh: what each of DDP's promises costs, where the rest of a speed-up goes; the
-messages and bytes of a step beside their formulas.
+"""The section of bench/promises.sh: what each of DDP's promises costs, and the messages and bytes of a step beside their
+formulas.
 
 A price is the difference to `plain` within a round, then the median over the rounds; by it stand the quartiles. What is disturbed is
 marked so in its row and takes part in no sentence.
@@ -15,8 +15,6 @@ from .text import NOTHING, QUICK, folded, markdown_table, terminal_table
 from .traces import argument, read_events
 
 FIRST = 5  # the first step that counts
-PARTS = ("half of one device", "the optimizer on each", "products of half the batch", "side by side (memory)", "DDP itself", "communication",
-         "DDP(2)", "ratio to noop", "speed-up")
 ABOUT = """Two ranks, each on its own cores. A price is the difference to `plain` in the same round, then its median.
 no_sync-4 works on the batch in four parts and communicates once. Before and after each run a probe measured
 what the cores reach: runs beside which it found another speed than most were made once more for up to
@@ -28,21 +26,13 @@ more than 25 % apart, is disturbed."""
 
 
 def price_rows(results):
-    """Rows of prices.csv: the median over a run's steps, in ms, of the whole step or of a column of steps.csv."""
+    """Rows of prices.csv: the median over a run's steps, in ms."""
     rows = []
-
-    def price(part, name, turn, run, column="step_ms"):
-        rows.append([part, name, turn, int(results.is_disturbed(run.partition("/")[0])), f"{results.median_ms(run, FIRST, column):.5f}"])
-
     for turn in results.rounds:
         for model in results.words("models"):
             for name in results.words(f"promises-{model}"):
-                price(model, name, turn, f"price-{model}-{name}-{turn}")
-        for name in ("whole", "half"):
-            price("limit", name, turn, f"limit-single-{name}-{turn}")
-            price("limit", f"{name}-optimizer", turn, f"limit-single-{name}-{turn}", "optimizer_ms")
-        for rank in (0, 1):
-            price("limit", f"pair-{rank}", turn, f"limit-pair-{turn}/{rank}")
+                run = f"price-{model}-{name}-{turn}"
+                rows.append([model, name, turn, int(results.is_disturbed(run)), f"{results.median_ms(run, FIRST):.5f}"])
     return rows
 
 
@@ -128,44 +118,29 @@ class Prices:
         return [self.ms[run, turn] for turn in rounds]
 
     def price(self, name):
-        """Of each run of a set: name, median ms, the price (low, median, high), the median ratio to the first, disturbed."""
+        """Of each run of a set: name, median ms, the price (low, median, high), disturbed."""
         runs, rows = self.of_set(name), []
         for run in runs:
             rounds, lost = self.counted(runs[0], run)
             mine, first = self.times(run, rounds), self.times(runs[0], rounds)
-            rows.append((run.partition("/")[2], median(mine), quartiles([a - b for a, b in zip(mine, first)]),
-                         median([a / b for a, b in zip(mine, first)]), lost))
+            rows.append((run.partition("/")[2], median(mine), quartiles([a - b for a, b in zip(mine, first)]), lost))
         return rows
 
-    def limits(self):
-        """What a step of two ranks is made of, from half of one device's step on: quartiles by name, and whether they are disturbed.
-        Those before "DDP(2)" add up to it."""
-        rounds, lost = self.counted("limit/whole", "limit/half", "limit/pair-0", "limit/pair-1", "mlp/plain", "mlp/noop")
-        lists = []
-        for turn in rounds:
-            whole, half, whole_optimizer, half_optimizer, *pairs = (self.ms.get((f"limit/{name}", turn), 0.0) for name in (
-                "whole", "half", "whole-optimizer", "half-optimizer", "pair-0", "pair-1"))
-            pair, noop, plain = max(pairs), self.ms["mlp/noop", turn], self.ms["mlp/plain", turn]
-            lists.append((whole / 2, half_optimizer - whole_optimizer / 2, half - half_optimizer - (whole - whole_optimizer) / 2,
-                          pair - half, noop - pair, plain - noop, plain, plain / noop, whole / plain))
-        return {name: quartiles([one[i] for one in lists]) for i, name in enumerate(PARTS)}, lost
 
-
-def limit_sentence(prices):
-    of, lost = prices.limits()
+def noop_sentence(prices):
+    """DDP beside itself without communication, which is the bound of any network."""
+    runs = "mlp/plain", "mlp/noop"
+    rounds, lost = prices.counted(*runs)
     if lost:
         return NOTHING
-    ms = {name: one[1] for name, one in of.items()}
-    return (f"DDP(2) takes {ms['DDP(2)']:.2f} ms, {ms['ratio to noop']:.3f} times the same without communication (at most 1.06 is aimed at), and "
-            f"is {ms['speed-up']:.2f} times as fast as one device. {'What is missing to 2' if ms['speed-up'] < 2 else 'Its parts'}: the optimizer, which every rank runs whole, "
-            f"{ms['the optimizer on each']:+.2f} ms; products of half the batch {ms['products of half the batch']:+.2f}; two devices on one memory "
-            f"{ms['side by side (memory)']:+.2f}; what DDP does besides {ms['DDP itself']:+.2f}; communication {ms['communication']:+.2f}.")
+    ratio = median([plain / noop for plain, noop in zip(*(prices.times(run, rounds) for run in runs))])
+    return f"DDP's step takes {ratio:.3f} times the same without communication (at most 1.06 is aimed at)."
 
 
 def promise_table(prices, counts, model):
     """The price of each promise, and what was counted beside the formula."""
     table = [["promise", "step ms", "price ms", "quartiles", "messages", "bytes", "formula"]]
-    for i, (name, ms, (low, price, high), _, lost) in enumerate(prices.price(model)):
+    for i, (name, ms, (low, price, high), lost) in enumerate(prices.price(model)):
         count = next((row for row in counts if (row["model"], row["promise"]) == (model, name)), None)
         counted = [] if count is None else [count["messages"], count["bytes"], "same" if count.is_true("held") else
                                             f"{count['formula_messages']}/{count['formula_bytes']}"]
@@ -177,7 +152,7 @@ def promise_table(prices, counts, model):
 def bars(prices, names):
     """What the figure draws: label, price, low, high, disturbed. names: the networks' by model."""
     return [(f"{names[model]}: {name}", price, low, high, lost) for model in names
-            for name, _, (low, price, high), _, lost in prices.price(model)[1:]]
+            for name, _, (low, price, high), lost in prices.price(model)[1:]]
 
 
 def promise_sentence(drawn):
@@ -209,14 +184,14 @@ def show(results):
     write_csv(results.plots / "promises.csv", ["row", "label", "price", "low", "high", "disturbed"],
               [(i + 1, label, *(f"{ms:.4f}" for ms in times), int(lost)) for i, (label, *times, lost) in enumerate(drawn)])
     promises = {model: promise_table(prices, counts, model) for model in models}
-    said = {"count": count_sentence(counts), "promise": promise_sentence(drawn), "limit": limit_sentence(prices)}
+    said = {"count": count_sentence(counts), "promise": promise_sentence(drawn), "noop": noop_sentence(prices)}
     if results.is_quick:  # its times mean nothing
-        said.update(promise="", limit="")
+        said.update(promise="", noop="")
     lines = ["## What each promise costs", "", QUICK if results.is_quick else "", "",
              section.draw(results.folder, "promises", said["promise"]), "", said["promise"], ""]
     for model in models:
         lines += [names[model], "", markdown_table(promises[model]), ""]
-    lines += [ABOUT.format(**results.facts), "", said["count"], "", said["limit"], "", section.numbers(results, "prices.csv", "counts.csv")]
+    lines += [ABOUT.format(**results.facts), "", said["count"], "", said["noop"], "", section.numbers(results, "prices.csv", "counts.csv")]
     section.finish(results, "promises", lines)
     print("\n\n".join([*(f"{names[model]}\n\n{terminal_table(table)}" for model, table in promises.items()),
                        "\n".join(folded(line) for line in said.values() if line)]))

@@ -30,10 +30,9 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "bench/peers"))
-import models
+import parity_models as models
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS, ROWS = 3, 2  # of each rank
 CASES = [  # ranks, model, its sizes: hidden layers; layers, heads, embedding, context
     (3, "mlp", (5, 2)), (4, "mlp", (3, 7, 2)), (3, "convnet", ()), (4, "gpt", (2, 3, 9, 7))]

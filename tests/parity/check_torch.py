@@ -44,10 +44,9 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "bench/peers"))
-import models
+import parity_models as models
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS, BATCH, LR = 10, 60, 0.05
 EXACT = 5e-7  # nothing but the order of additions differs
 SHAPES = "shapes:16x16@600"

@@ -18,10 +18,9 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "bench/peers"))
-import models
+import parity_models as models
 
+HERE = pathlib.Path(__file__).resolve().parent
 BATCH = 16
 CASES = [  # file, model, shape of a sample, outputs, hidden, optimizer settings
     ("mlp", "mlp", (1, 8, 8), 10, (24, 16), dict(name="sgd", lr=0.1, momentum=0.9)),

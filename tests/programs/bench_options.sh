@@ -95,7 +95,7 @@ for name in compare ablation allreduce paper promises model/scale model/publishe
 done
 
 # ---- links, and help ------------------------------------------------------------------------------------
-for name in compare ablation allreduce paper promises peers/compare model/real model/scale model/published launches regress; do
+for name in compare ablation allreduce paper promises peers/compare model/real model/scale model/published regress; do
     ln -s "$root/bench/$name.sh" link
     ln -s link "link to a link"
     for called in link "link to a link"; do
@@ -104,5 +104,6 @@ for name in compare ablation allreduce paper promises peers/compare model/real m
     done
     rm link "link to a link"
 done
-refuse 2 "--nope: BUILD_DIR comes first" "$root/bench/launches.sh" --nope
+run "launches.sh --help" "$root/tests/emulator/launches.sh" --help
+refuse 2 "--nope: BUILD_DIR comes first" "$root/tests/emulator/launches.sh" --nope
 tally bench_options

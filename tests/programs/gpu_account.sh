@@ -36,7 +36,7 @@ if [ -e "$emulator" ] && [ -x "$bin/train_single" ]; then
     sizes="--layers 3 --heads 2 --embedding 32 --context 16"
     # shellcheck disable=SC2086 # the sizes are several words
     {
-        counted=$(DDPC_EMULATED_CAPABILITY=90 "$root/bench/launches.sh" "$bin/.." --model gpt --amp bf16 $sizes --global-batch 2 --optimizer adamw |
+        counted=$(DDPC_EMULATED_CAPABILITY=90 "$root/tests/emulator/launches.sh" "$bin/.." --model gpt --amp bf16 $sizes --global-batch 2 --optimizer adamw |
             awk -F '\t' '!/cudaMemcpy|cudaEvent|cudaStream|the host|cudaGraph|cudaHost/ { sum += $1 } END { print sum }')
         listed=$("$bin/bench_operations" $sizes --vocabulary 76 --batch 2 |
             awk -F, 'NR > 1 { sum += $2 * $3 } END { print sum }')

@@ -1,8 +1,8 @@
 #!/bin/sh
-# launches.sh BIN_DIR: bench/results/launches.md has the rows that bench/launches.sh counts now.
+# launches.sh BIN_DIR: bench/results/launches.md has the rows that tests/emulator/launches.sh counts now.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
-"$root/bench/launches.sh" "$bin/.." >table || exit
+"$root/tests/emulator/launches.sh" "$bin/.." >table || exit
 while read -r row; do
     checks=$((checks + 1))
     grep -qxF "$row" "$root/bench/results/launches.md" || fail "bench/results/launches.md does not say: $row"

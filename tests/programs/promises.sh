@@ -42,22 +42,6 @@ mlp,plain,2,0,12
 mlp,noop,2,0,11.5
 mlp,plain,3,0,10
 mlp,noop,3,1,3
-limit,whole,1,0,14
-limit,whole-optimizer,1,0,2
-limit,half,1,0,8
-limit,half-optimizer,1,0,2
-limit,pair-0,1,0,8.25
-limit,pair-1,1,0,8.5
-limit,whole,2,0,14
-limit,whole-optimizer,2,0,2
-limit,half,2,0,8
-limit,half-optimizer,2,0,2
-limit,pair-0,2,0,8.5
-limit,pair-1,2,0,8.25
-limit,whole,3,1,1
-limit,half,3,1,1
-limit,pair-0,3,1,1
-limit,pair-1,3,1,1
 END
     sed -n 's/^mlp,/convnet,/p' "$out/undisturbed.csv" | cat "$out/undisturbed.csv" - >"$out/prices.csv"
     sed -i 's/^convnet,noop,2,0,/convnet,noop,2,1,/' "$out/prices.csv"
@@ -86,17 +70,13 @@ expect "lines over 80 columns" "" "$(awk 'length($0) > 80 && !/^the section/' "$
 expect "headings" 1 "$(grep -c '<h2 ' "$results/section.html")"
 expect "what is left" 2 "$(grep -cE '^round 1 of 1: [a-z]+ \([0-9]+ of [0-9]+ runs done, about [0-9]+:[0-9]+ left\)$' "$out/log")"
 
-# Each device computes on its own cores. Each run whose times count lies between two
-# probes, of one core where one device is bound to it.
+# Each rank computes on its own cores. Each run whose times count lies between two probes.
 # unbound PROGRAM PATTERN: the timed runs of a program whose command has no such part.
 unbound() {
     grep -l "/$1 " "$results"/runs/*/command.txt | xargs -d '\n' grep -LE -e "$2" | sed 's,/command.txt,,; s,.*/,,' | paste -sd ' ' -
 }
-expect "one device without its core" "" "$(unbound train_single "taskset -c [0-9]+ |ddprun --bind cores|--summary")"
 expect "ranks without their cores" "" "$(unbound train_ddp "--bind cores")"
 expect "runs without probes" "" "$(find "$results/runs" -mindepth 1 -maxdepth 1 ! -name 'count-*' ! -name 'summary-*' ! -exec test -s {}/probe.csv \; -print)"
-expect "probes of one core" "limit-single-half-1 limit-single-whole-1" \
-    "$(grep -l '^1,' "$results"/runs/*/probe.csv | sed 's,/probe.csv,,; s,.*/,,' | sort | paste -sd ' ' -)"
 expect "the machine" 9 "$(grep -cE '^- (Processor|Memory|System|Compiler|Cores: .*, governor .*, load at the beginning|Variables that change the libraries|Commit|BLAS|Command): .' \
     "$results/section.md")"
 # Half floats under the name of plain.

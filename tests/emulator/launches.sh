@@ -9,7 +9,7 @@
 set -euo pipefail
 case ${1:-} in
 --help | -h) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" && exit 0 ;;
--*) echo "error: ${1:0:80}: BUILD_DIR comes first; bench/launches.sh --help shows how" >&2 && exit 2 ;;
+-*) echo "error: ${1:0:80}: BUILD_DIR comes first; tests/emulator/launches.sh --help shows how" >&2 && exit 2 ;;
 esac
 build=${1:-build-emulator}
 [[ $# == 0 ]] || shift
