@@ -80,18 +80,26 @@ def pairs_here(results, name="difference"):
     return [pair for pair in pairs(results.rows(f"{name}.csv")) if pair.world == results.world]
 
 
-def difference_sentence(pair, name, where, cores=0, units="cores"):
-    head = f"{name}, {pair.world} devices: {where}, "
-    if pair.verdict == "disturbed":
-        return head + "disturbed by other work; no conclusion."
-    parts = ", ".join(f"{part} {signed(ms, pair.digits)}" for part, ms in pair.shown())
+def change_text(pair):
+    """"DDP saves 1.40 ms of DP's 15.52 per step (9.0 %)"."""
     dp, ddp, change = (f"{ms:.{pair.digits}f}" for ms in (pair.dp, pair.ddp, abs(pair.change)))
+    if pair.verdict == "disturbed":
+        return "disturbed by other work; no conclusion"
     if pair.verdict == "ties":
-        return (head + f"{pair.first} and {pair.second} tie: their steps take {dp} and {ddp} ms, each median within the other's "
-                f"quartiles. What {pair.owner} phases take more or less, in ms: {parts}.")
+        return f"{pair.first} and {pair.second} tie: their steps take {dp} and {ddp} ms, each median within the other's quartiles"
     share = 100 * abs(pair.change) / pair.dp if pair.dp > 0 else 0
     what = f"saves {change} ms of {pair.first}'s {dp}" if pair.change < 0 else f"takes {change} ms more than {pair.first}'s {dp}"
-    text = head + f"{pair.second} {what} per step ({share:.1f} %): {parts}."
+    return f"{pair.second} {what} per step ({share:.1f} %)"
+
+
+def difference_sentence(pair, name, where, cores=0, units="cores"):
+    text = f"{name}, {pair.world} devices: {where}, {change_text(pair)}"
+    if pair.verdict == "disturbed":
+        return text + "."
+    parts = ", ".join(f"{part} {signed(ms, pair.digits)}" for part, ms in pair.shown())
+    if pair.verdict == "ties":
+        return text + f". What {pair.owner} phases take more or less, in ms: {parts}."
+    text += f": {parts}."
     largest = pair.largest()
     why = BECAUSE.get((pair.first if pair.parts.get(largest, 0) < 0 else pair.second, largest)) if pair.second == "DDP" else None
     if why:

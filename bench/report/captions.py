@@ -1,6 +1,6 @@
 """The sentence of each figure of a comparison, computed from what the figure shows; and the sentences about the slow link."""
 
-from .answer import moving_ms, pairs_here, waiting_ms
+from .answer import change_text, moving_ms, pairs_here, waiting_ms
 from .look import DEVICE_0, NAMES, SHARDED
 from .results import ties
 from .text import joined, listed, plural, signed
@@ -9,31 +9,13 @@ from .traces import hidden_of
 DISTURBED = "disturbed"
 
 
-def more_or_less(ms, digits=2):
-    return f"{abs(ms):.{digits}f} ms {'less' if ms < 0 else 'more'}"
-
-
 def of_world(results, model, but=SHARDED):
     """The rows of DP and DDP on as many devices as the figures speak of."""
     return {row["strategy"]: row for row in results.summary(model, but) if row.whole("world_size") == results.world}
 
 
 def difference(results, file="difference"):
-    said = []
-    for pair in pairs_here(results, file):
-        name = results.name(pair.model)
-        if pair.verdict == "disturbed":
-            said.append(f"{name}: disturbed")
-            continue
-        if pair.verdict == "ties":
-            said.append(f"{name}: {pair.first} and {pair.second} tie ({signed(pair.change, pair.digits)} ms lies within the quartiles)")
-            continue
-        text = f"{name}: {pair.owner} step takes {more_or_less(pair.change, pair.digits)} than {pair.first}'s"
-        parts = [(part, ms) for part, ms in pair.shown() if part != "all else"]
-        if parts:
-            text += f", and of its phases {parts[0][0]} differs most and takes {more_or_less(parts[0][1], pair.digits)}"
-        said.append(text)
-    return joined(said)
+    return joined(f"{results.name(pair.model)}: {DISTURBED if pair.verdict == DISTURBED else change_text(pair)}" for pair in pairs_here(results, file))
 
 
 def throughput(results):

@@ -51,7 +51,7 @@ DARK_FIGURE = {
     '[stroke="rgb(255, 255, 255)"]': "stroke: #16181c",
     '[fill="rgb(0,114,178)"]': "fill: #56b4e9",
     '[fill="rgb(160,110,0)"]': "fill: #e69f00",  # DP's and the reader's own names
-    '[fill="rgb(0,102,75)"]': "fill: #2fbf95",
+    '[fill="rgb(0,102,75)"]': "fill: #2fa67f",
     'polygon[fill="rgb( 51,  34, 136)"]': "fill: #6f5fd0",  # loss
     '[fill="rgb(51,34,136)"]': "fill: #9a90ff",  # lines in indigo and wine, and their names
     '[stroke="rgb( 51,  34, 136)"]': "stroke: #9a90ff",
@@ -61,7 +61,6 @@ DARK_FIGURE = {
     '[color="rgb(136,  34,  85)"]': "color: #e06aa3",
     '[stroke="rgb(  0, 114, 178)"]': "stroke: #3d95d6",
     '[color="rgb(  0, 114, 178)"]': "color: #3d95d6",
-    '[fill="rgb(0,102,75)"]': "fill: #2fa67f",
 }
 
 

@@ -1,7 +1,7 @@
 """The reports' Markdown as HTML: headings with anchors, paragraphs, lists, tables, fenced code, details, `code`, **bold**,
 *italics*, links, and images that stand alone on a line, which are SVGs and become part of the page.
 
-A line that is nothing but [section](FILE) brings in what another command left: an .md is converted, an .html is taken as it is.
+A line that is nothing but [section](FILE) brings in what another command left.
 """
 
 import base64
@@ -92,17 +92,11 @@ class Page:
     def section(self, name):
         """Another command's results. Its machine facts that are this page's are left out: they are said once."""
         path = self.folder / name
-        if path.suffix == ".md":
-            known = set(self.facts)
-            text = [line for line in path.read_text(encoding="utf-8").splitlines() if line not in known]
-            part = Page(path.parent, path.parent.name.rpartition("-")[2] + "-").convert(text)
-            self.headings += part.headings
-            self.lines += part.lines
-        elif path.is_file():
-            text = path.read_text(encoding="utf-8")
-            found = re.search(r'id="([^"]+)"[^>]*>.*?<h2>(.*?)</h2>', text, re.DOTALL)
-            self.headings += [(2, found[1], found[2])] if found else []
-            self.lines.append(text)
+        known = set(self.facts)
+        text = [line for line in path.read_text(encoding="utf-8").splitlines() if line not in known]
+        part = Page(path.parent, path.parent.name.rpartition("-")[2] + "-").convert(text)
+        self.headings += part.headings
+        self.lines += part.lines
 
     def line(self, line):
         if line.startswith("```"):

@@ -4,7 +4,7 @@ import json
 import re
 
 from .look import PHASES
-from .results import ReportError, median, unique
+from .results import ReportError, median
 
 WARM_UP = 2  # steps at the start of a run that do not count
 
@@ -141,43 +141,39 @@ def overlap_of(path):
     ends of backward lie apart. Times count from the begin of the step's backward pass; moving begins when the last rank has come."""
     events = read_events(path)
     spans = spans_of(events)
-    begins, ends = {}, {}
-    for track, name, begin, end, step, _ in spans:
+    passes, last = {}, {}  # a step's backward pass by rank: begin and end; when the last rank has begun a collective
+    for (rank, _), name, begin, end, number, bucket in spans:
         if name == "backward":
-            begins[step, track[0]] = min(begin, begins.get((step, track[0]), begin))
-            ends[step, track[0]] = max(end, ends.get((step, track[0]), end))
-    steps = [step for step, rank in begins if rank == 0]
-    if max(steps, default=0) < WARM_UP:
+            first, final = passes.get((number, rank), (begin, end))
+            passes[number, rank] = min(first, begin), max(final, end)
+        if bucket >= 0:
+            last[number] = max(begin, last.get(number, begin))
+    begins = {step: begin for (step, rank), (begin, _) in passes.items() if rank == 0 and step >= WARM_UP}
+    if not begins:
         raise ReportError(f"no steps in the trace {path.name}")
 
-    def step_at(time):  # the step whose backward pass began last before that time
-        return max((step for step in steps if begins[step, 0] <= time), key=lambda step: begins[step, 0], default=-1)
+    def step_at(time):  # the step whose backward pass began last before that time; None before those that count
+        return max((step for step, begin in begins.items() if begin <= time), key=begins.get, default=None)
 
-    ready, moving, last, finish, reduced = {}, {}, {}, {}, {}
+    ready, moving, reduced = {}, {}, {}
     for event in events:
         if event["ph"] == "i" and "bucket is ready" in event["name"] and event["pid"] == 0:
             step = step_at(event["ts"])
-            if step >= WARM_UP:
-                ready.setdefault(argument(event, "bucket"), []).append((event["ts"] - begins[step, 0]) / 1000)
-    for track, _, begin, end, number, bucket in spans:
-        if bucket >= 0:
-            last[number] = max(begin, last.get(number, begin))
-            if track[0] == 0:
-                finish[number] = end, bucket
-    for number, (end, bucket) in finish.items():
+            if step is not None:
+                ready.setdefault(argument(event, "bucket"), []).append((event["ts"] - begins[step]) / 1000)
+    for (rank, _), _, _, end, number, bucket in spans:
         step = step_at(end)
-        if step >= WARM_UP:
+        if bucket >= 0 and rank == 0 and step is not None:
             moving.setdefault(bucket, []).append((end - last[number]) / 1000)
             reduced[step] = max(end, reduced.get(step, end))
-    counted = [step for step in unique(steps) if step >= WARM_UP]
-    late = {step: [end for (one, _), end in ends.items() if one == step] for step in counted}
-    count = max(ready, default=-1) + 1
+    late = {step: [end for (one, _), (_, end) in passes.items() if one == step] for step in begins}
+    buckets = range(max(ready, default=-1) + 1)
     return {
-        "ready": [median(ready.get(bucket, [])) for bucket in range(count)],
-        "moving": [median(moving.get(bucket, [])) for bucket in range(count)],
-        "backward": median([(ends[step, 0] - begins[step, 0]) / 1000 for step in counted]),
-        "exposed": median([max(reduced.get(step, 0) - max(late[step]), 0) / 1000 for step in counted]),
-        "skew": median([(max(late[step]) - min(late[step])) / 1000 for step in counted]),
+        "ready": [median(ready.get(bucket, [])) for bucket in buckets],
+        "moving": [median(moving.get(bucket, [])) for bucket in buckets],
+        "backward": median([(passes[step, 0][1] - begin) / 1000 for step, begin in begins.items()]),
+        "exposed": median([max(reduced.get(step, 0) - max(late[step]), 0) / 1000 for step in begins]),
+        "skew": median([(max(late[step]) - min(late[step])) / 1000 for step in begins]),
     }
 
 

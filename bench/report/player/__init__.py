@@ -8,12 +8,13 @@ import json
 import re
 from pathlib import Path
 
-from .. import look
+from .. import look, page
 from ..results import ReportError, Results
 from ..traces import read_events, read_step
 
 HERE = Path(__file__).parent
 MODEL = HERE.parents[1] / "model" / "step_model.js"
+SCRIPTS = ("steps", "units", "draw", "more", "page")
 
 
 def read_scene(results, name, text, files):
@@ -33,13 +34,11 @@ def read_scene(results, name, text, files):
 
 
 def fill(data):
-    """The page: its template with the style, the model, the data and the script."""
-    parts = {"STYLE": HERE / "player.css", "MODEL": MODEL, "STEPS": HERE / "steps.js", "UNITS": HERE / "units.js", "DRAW": HERE / "draw.js",
-             "MORE": HERE / "more.js", "PAGE": HERE / "page.js"}
-    text = {mark: path.read_text(encoding="utf-8") for mark, path in parts.items()}
-    text["STYLE"] = look.css() + text["STYLE"]
-    text["DATA"] = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    return re.sub(r"@([A-Z]+)@", lambda mark: text[mark[1]], (HERE / "player.html").read_text(encoding="utf-8"))
+    """The page: its template with the style, the data and one script of all files."""
+    script = "".join(path.read_text(encoding="utf-8") for path in (MODEL, *(HERE / f"{name}.js" for name in SCRIPTS)))
+    return page.render("player/player.html", {
+        "parts": ("dp", "ddp", "fsdp", "mine"), "style": look.css() + (HERE / "player.css").read_text(encoding="utf-8"), "script": script,
+        "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")})
 
 
 def write(folder):

@@ -1,6 +1,5 @@
 // draw.js: the pictures of player.html, of one part at one time: two devices with a link between them, and the rows of
 // spans. All colours are attributes, so that a still needs no style sheet.
-"use strict";
 
 // ---- colours and patterns -------------------------------------------------------------------------------------------
 

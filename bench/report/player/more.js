@@ -1,6 +1,5 @@
 // more.js: on player.html, the model's steps on other numbers of devices: the last section, a bar for each strategy, and what
 // the model says of them. Times are seconds here, as the model has them.
-"use strict";
 const BAR = 46; // pixels of a bar and its gap
 const asMs = seconds => short(1e3 * seconds) + " ms";
 const total = moves => moves.reduce((sum, move) => sum + move.end - move.begin, 0);

@@ -1,6 +1,5 @@
 // page.js: what a reader does on player.html, and what the page then shows. Read steps.js for the numbers and draw.js for
 // the pictures, and more.js for other numbers of devices; the last section here connects buttons, sliders and keys.
-"use strict";
 const find = id => document.getElementById(id);
 const night = matchMedia("(prefers-color-scheme: dark)"), calm = matchMedia("(prefers-reduced-motion: reduce)");
 const TITLES = {dp: "DataParallel", ddp: "DistributedDataParallel", fsdp: "Fully sharded training", mine: "Yours" + (data.mine ? " (" + data.mine + ")" : "")};

@@ -4,7 +4,6 @@
 // are parts, each of one step:
 // {step, tracks, spans, ready}, as player.py's read_step describes them, with times in microseconds since the step began. prepare adds what follows from these:
 // buckets, gradients, the times at which a device is idle, and the events at which "next event" stops.
-"use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const TRACK = 0, BEGIN = 1, END = 2, PHASE = 3, BUCKET = 4, BYTES = 5; // the columns of a span
 const DEVICES = [0, 1];

@@ -5,7 +5,6 @@
 //   moves  {kind: "all_gather" | "reduce_scatter", unit, bytes, ready: [by rank], moves, end}, in the order of the link
 //   uses   by rank: {unit, phase: "forward" | "backward", begin, end}; a unit is freed as its use ends
 //   units  {number, gathers, reduce}: the moves of each
-"use strict";
 
 // ---- from a trace or from the model ---------------------------------------------------------------------------------
 
