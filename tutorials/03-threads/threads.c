@@ -4,7 +4,7 @@
 #include "tutorials/lesson.h"
 
 // ANCHOR: shard
-typedef struct Shard { // some rows of the batch, and what one thread needs to work on them
+typedef struct Shard { // some rows of the batch, and one thread's own model, tape and device
     pthread_t thread;
     const Batch *batch;
     size_t begin, end; // the rows

@@ -20,7 +20,7 @@ typedef struct Trainer {
     const Lesson *lesson;
     NamedTensors tensors; // the model's parameters and buffers
     Shard shards[64];     // lesson->devices of them
-    size_t running;       // those that have rows
+    size_t running;       // shards with at least one row
 } Trainer;
 
 // ANCHOR: forward

@@ -1,4 +1,5 @@
-/* dp_backward.c: step 5: DataParallel, whole: forward's copies are made the other way round.
+/* dp_backward.c: step 5: DataParallel, whole: backward makes forward's copies in the
+ * opposite direction.
  * Nothing but device_copy crosses from one device to another, and it counts the bytes.
  */
 #include <pthread.h>
@@ -19,7 +20,7 @@ typedef struct Trainer {
     const Lesson *lesson;
     NamedTensors tensors; // the model's parameters and buffers
     Shard shards[64];     // lesson->devices of them
-    size_t running;       // those that have rows
+    size_t running;       // shards with at least one row
 } Trainer;
 
 // ANCHOR: forward

@@ -1,6 +1,6 @@
 /* dp_costs.c: step 6: the library's DataParallel, and where its time and memory go.
  *
- * What step 5 wrote out is one call now, data_parallel, and the step is step 1's again.
+ * data_parallel does all of step 5's copies in one call, so the step is step 1's again.
  */
 #include "common/base/profile.h"
 #include "dp/data_parallel.h"

@@ -28,7 +28,7 @@ static void join(Trainer *t) {
            getpid(), t->me.master_addr, t->me.master_port);
 }
 
-// Rank 0 has a slow disk. A rank that reads what it saves has to wait for it.
+// Rank 0 has a slow disk. A rank that reads the saved file has to wait for rank 0.
 static void save(const Trainer *t, Lesson *lesson) {
     const char *file = lesson->config.save;
     struct timespec slow = {.tv_nsec = 300 * 1000 * 1000};

@@ -28,13 +28,13 @@ static void receive(const Trainer *t, void *data, size_t bytes, int from) {
     ranks_run(t->group, pg_recv(data, bytes, PG_U8, from));
 }
 
-// What rank 0 has, all have afterwards.
+// Copies rank 0's data to all ranks.
 static void broadcast(Trainer *t, void *data, size_t bytes) {
     if (t->me.rank > 0) receive(t, data, bytes, 0);
     for (int to = 1; t->me.rank == 0 && to < t->me.world_size; to++) send(t, data, bytes, to);
 }
 
-// all [ranks]: on rank 0, what each rank had. On the others it is not touched.
+// all [ranks]: on rank 0, each rank's `mine`. Not written on the other ranks.
 static void gather(Trainer *t, double mine, double *all, int ranks) {
     if (t->me.rank > 0) send(t, &mine, sizeof mine, 0);
     for (int from = 1; t->me.rank == 0 && from < ranks; from++)
@@ -42,7 +42,7 @@ static void gather(Trainer *t, double mine, double *all, int ranks) {
     if (t->me.rank == 0) all[0] = mine;
 }
 
-// On rank 0, the sum of what the ranks had: ((r0 + r1) + r2) + ...
+// On rank 0, the sum of all ranks' numbers: ((r0 + r1) + r2) + ...
 static void reduce(Trainer *t, float *numbers, size_t count, int ranks) {
     float *arrived = tape_memory(t->tape, count * sizeof *arrived);
     if (t->me.rank > 0) send(t, numbers, count * sizeof *numbers, 0);

@@ -1,4 +1,4 @@
-/* two_and_200.c: what DistributedDataParallel does, on one weight, by numbers that fit in the head.
+/* two_and_200.c: DistributedDataParallel on one weight, with numbers for mental arithmetic.
  *
  * The model is y = w x, the input is 1 and the target 1, so the loss is (w - 1)^2 and its gradient
  * 2w - 2. Rank 0 starts with w = 2 and rank 1 with w = 200. The wrapper is the library's own.
@@ -21,7 +21,7 @@ typedef struct Experiment {
     Optimizer *optimizer;
 } Experiment;
 
-// Rank 0 prints what each rank has. (Lines of several processes come in any order.)
+// Rank 0 prints every rank's numbers, because lines of several processes are not ordered.
 static void tell(const Experiment *e, const char *what, double number) {
     double numbers[MOST_RANKS];
     ranks_run(e->group, pg_all_gather(&number, numbers, 1, PG_F64));

@@ -16,7 +16,7 @@ static void print(const char *who, const float *numbers, size_t count) {
     printf("\n");
 }
 
-// Rank 0 prints each rank's line, and what all_gather makes of them.
+// Rank 0 prints each rank's line, and the result of all_gather.
 static void show(ProcessGroup *group, const char *what, const float *own) {
     float all[MOST_RANKS * BATCH];
     char who[32];

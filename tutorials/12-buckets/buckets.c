@@ -21,7 +21,7 @@ typedef struct Trainer {
     NamedTensors tensors;  // the model's parameters and buffers
     bool expects_backward; // the last forward went through the wrapper
     const Lesson *lesson;
-    Tensor *parameters[MOST_PARAMETERS]; // those that are trained, the last one first
+    Tensor *parameters[MOST_PARAMETERS]; // trainable parameters, in reverse order
     float *flat;                         // the memory of the buckets
     Bucket buckets[MOST_PARAMETERS];
     size_t bucket_count;

@@ -23,7 +23,7 @@ typedef struct Trainer {
     NamedTensors tensors;  // the model's parameters and buffers
     bool expects_backward; // the last forward went through the wrapper
     const Lesson *lesson;
-    Tensor *parameters[MOST_PARAMETERS]; // those that are trained, the last one first
+    Tensor *parameters[MOST_PARAMETERS]; // trainable parameters, in reverse order
     float *flat;                         // the memory of the buckets
     Bucket buckets[MOST_PARAMETERS];
     size_t bucket_count;
@@ -52,7 +52,7 @@ static void make_buckets(Trainer *t) {
 }
 
 // ANCHOR: overlap
-// Starts what is full, in the order of the buckets: that is the same on all ranks.
+// Starts full buckets in the order of their numbers, which is the same on all ranks.
 static int start_full_buckets(Trainer *t, Error *err) {
     for (; t->started < t->bucket_count; t->started++) {
         Bucket *bucket = &t->buckets[t->started];

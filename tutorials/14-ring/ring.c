@@ -20,7 +20,7 @@ typedef struct Trainer {
     NamedTensors tensors;  // the model's parameters and buffers
     bool expects_backward; // the last forward went through the wrapper
     const Lesson *lesson;
-    Tensor *parameters[MOST_PARAMETERS]; // those that are trained, the last one first
+    Tensor *parameters[MOST_PARAMETERS]; // trainable parameters, in reverse order
     float *flat;                         // the memory of the buckets
     Bucket buckets[MOST_PARAMETERS];
     size_t bucket_count;
@@ -87,7 +87,7 @@ static void pass_on(Trainer *t, Chunk out, Chunk in) {
     t->bytes += out.count * sizeof(float);
 }
 
-// On all ranks, data [count] becomes the sum of what the ranks had.
+// Replaces data [count] on all ranks by its sum over the ranks.
 static void ring_all_reduce(Trainer *t, float *data, size_t count) {
     const int me = t->me.rank, rounds = t->me.world_size - 1;
     float *arrived = tape_memory(t->tape, count * sizeof *arrived);

@@ -1,6 +1,7 @@
 /* batch_norm.c: step 15: batch norm when every rank sees only its own rows. With --batch-norm own,
- * each rank normalises with its own statistics, and what is remembered for evaluation is rank 0's.
- * With sync, the ranks exchange their statistics in every forward and backward (SyncBatchNorm).
+ * each rank normalises with its own statistics, and the running statistics for evaluation are rank
+ * 0's. With sync, the ranks exchange their statistics in every forward and backward
+ * (SyncBatchNorm).
  */
 #include <string.h>
 
@@ -27,7 +28,7 @@ static void wrap(const Trainer *t) {
 }
 
 // ANCHOR: buffers
-// What the layers remember from forward to forward becomes rank 0's on all ranks.
+// Broadcasts rank 0's running statistics (buffers) to all ranks.
 static void broadcast_buffers(const Trainer *t) {
     for (size_t k = 0; k < t->tensors.count; k++) {
         Tensor *tensor = t->tensors.items[k].tensor;

@@ -1,8 +1,8 @@
-/* three_ways.c: batch norm of one channel in three ways, by numbers that fit in the head.
+/* three_ways.c: batch norm of one channel in three ways, with numbers for mental arithmetic.
  *
- * Rank r has two rows, 4r + 1 and 4r + 3, so two ranks together have 1, 3, 5, 7. Each line says of
- * one way and one rank what becomes of the rank's two rows, the running mean and variance that the
- * rank remembers of them, and the mean with which the next forward would begin.
+ * Rank r has two rows, 4r + 1 and 4r + 3, so two ranks together have 1, 3, 5, 7. Each line has,
+ * for one way and one rank, the rank's two rows normalised, its running mean and variance after
+ * them, and the running mean when the next forward begins.
  */
 #include "common/nn/layers.h"
 #include "ddp/features/sync_batch_norm.h"
@@ -19,7 +19,7 @@ typedef struct Experiment {
     Device *device;
 } Experiment;
 
-// Rank 0 prints what each rank has, in their order.
+// Rank 0 prints every rank's numbers, in the order of the ranks.
 static void tell(const Experiment *e, const char *way, const double *mine) {
     double all[MOST_RANKS][VALUES];
     ranks_run(e->group, pg_all_gather(mine, all, VALUES, PG_F64));

@@ -71,7 +71,7 @@ static void count_answers(const Trainer *t, const Lesson *lesson, double *counts
     sampler_close(own);
 }
 
-// What stands on the diagonal was answered right.
+// The diagonal counts the right answers.
 static double accuracy_of(const double *counts, size_t classes) {
     double right = 0, all = 0;
     for (size_t i = 0; i < classes * classes; i++) all += counts[i];

@@ -39,7 +39,7 @@ static void sharded_step(const Trainer *t, Optimizer *optimizer, double lr) {
     lesson_flatten(&t->tensors, WEIGHTS_OUT, t->flat);
 }
 
-// This rank's part, as a model of its own. What is left over behind the last parameter is 0.
+// This rank's part, as a model of its own. Its elements behind the last parameter are padding: 0.
 static void open_part(Trainer *t) {
     const size_t world = (size_t)t->me.world_size;
     t->count = lesson_count(&t->tensors);

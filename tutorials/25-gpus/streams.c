@@ -1,4 +1,4 @@
-/* streams.c: step 25: what the host asks of a GPU is done later, and in many orders.
+/* streams.c: step 25: a GPU executes the host's calls later, in one of many orders.
  *
  * A GPU works off queues, which are called streams. The host enqueues a call in a stream and
  * continues at once. The calls of one stream run in order; between two streams there is no order,
@@ -22,7 +22,7 @@ enum { LAYERS = 4, MOST_CALLS = 32, MOST_RESULTS = 64 };
 typedef enum Stream { COMPUTE, COMMUNICATE, STREAMS } Stream;
 typedef enum Kind { BACKWARD, ALL_REDUCE, OPTIMIZER, COPY, RECORD, WAIT } Kind;
 
-typedef struct Call { // what stands in a stream
+typedef struct Call { // an entry of a stream
     Kind kind;
     int number; // the layer, or the event
 } Call;
@@ -63,7 +63,7 @@ static bool advance(Gpu *gpu) {
     return true;
 }
 
-// ---- what a program asks of it ------------------------------------------------------------------
+// ---- the calls of a program --------------------------------------------------------------------
 
 // Puts a call into a stream, and returns at once. The GPU does as much as it likes in the meantime.
 static void launch(Gpu *gpu, Stream stream, Kind kind, int number) {

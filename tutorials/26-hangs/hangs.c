@@ -59,7 +59,7 @@ static void report(const Trainer *t, Lesson *lesson, double loss) {
     lesson_report(lesson, loss);
 }
 
-// Each rank looks at its own rows, so each has an opinion. All stop as soon as one wants to.
+// Each rank decides by the loss of its own rows; all stop as soon as one rank decides so.
 static bool agree_to_stop(const Trainer *t, const Lesson *lesson, double own_loss) {
     int32_t stop = own_loss < lesson->stop_below;
     ranks_run(t->group, pg_all_reduce(&stop, 1, PG_I32, PG_MAX));

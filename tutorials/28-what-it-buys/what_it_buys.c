@@ -2,7 +2,7 @@
  *
  * A message of n bytes takes alpha + n / bandwidth seconds: the latency, and the time on the line
  * (Hockney's model). With that, and the time that one device computes, the steps of DataParallel
- * and DistributedDataParallel are a few lines of algebra. Each device has the same rows, whatever
+ * and DistributedDataParallel are a few lines of algebra. Each device has the same rows, for any
  * their number: W devices do W times as much in a step.
  */
 #include <stdio.h>
@@ -42,7 +42,7 @@ static double all_reduce(const Job *job, int devices, double bytes) {
     return 2 * (devices - 1) * message(job, bytes / devices);
 }
 
-// A bucket's all-reduce begins when its gradients are ready and the one before it is done.
+// A bucket's all-reduce begins when its gradients are ready and the previous bucket's is done.
 static double ddp_step(const Job *job, int devices, bool overlap) {
     double end = 0, one = all_reduce(job, devices, job->bytes / job->buckets);
     for (int b = 0; b < job->buckets; b++) {
@@ -54,7 +54,7 @@ static double ddp_step(const Job *job, int devices, bool overlap) {
 // ANCHOR_END: model
 
 static void print_row(const Job *job, int devices) {
-    double work = devices * (job->forward_s + job->backward_s); // what one device would need
+    double work = devices * (job->forward_s + job->backward_s); // time of a single device
     double dp = dp_step(job, devices), serial = ddp_step(job, devices, false);
     double ddp = ddp_step(job, devices, true);
     printf("%7d %10.2f %12.2f %10.2f %10.2f %10.2f\n", devices, 1e3 * dp, 1e3 * serial, 1e3 * ddp,

@@ -153,7 +153,7 @@ static void check_several(Rig *rig) {
     }
 }
 
-// No rank moves more than a ring's share: what it sends and receives, counted by the group.
+// No rank moves more than a ring's share: bytes sent and received, counted by the group.
 static void check_volume(Rig *rig) {
     enum { COUNT = 60000 };
     static float values[COUNT];

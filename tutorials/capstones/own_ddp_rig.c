@@ -1,5 +1,5 @@
 /* own_ddp_rig.c: judges one property of a DistributedDataParallel of a student's own, on a model
- * made for it: what is expected is computed here, from every rank's own gradients.
+ * made for it: the expected result is computed here, from every rank's own gradients.
  *
  *     ddprun --nproc-per-node 3 tutorial_capstone_ddp CHECK FILE
  *
@@ -183,7 +183,7 @@ static int backward(Rig *rig, Module *model, int step, Error *err) {
     return tape_backward(tape, loss, err);
 }
 
-// What gradient i of this tensor is to be after the reduction, and what mistakes would make of it.
+// The expected gradient i of this tensor after the reduction, and the values of common mistakes.
 typedef struct Expected {
     float wanted, sum, own, root, mean_twice;
 } Expected;
@@ -355,7 +355,7 @@ typedef struct Buffers {
     int64_t calls;
 } Buffers;
 
-// What rank 0's buffers are now: the mean of the ranks', or another rank's, is as equal.
+// Compared with rank 0's buffers: the ranks' mean, or another rank's, would be equal on all, too.
 static Buffers take_buffers(const Rig *rig) {
     Error err = {0};
     Buffers root = {.calls = *(int64_t *)rig->model->buffers[1].tensor.data};

@@ -1,5 +1,5 @@
 /* own_dp_rig.c: judges one property of a DataParallel of a student's own, on a model made for it:
- * what is expected is computed here, chunk by chunk, on the first device alone.
+ * the expected result is computed here, chunk by chunk, on the first device alone.
  *
  *     tutorial_capstone_dp CHECK FILE
  *
@@ -19,7 +19,7 @@
 
 enum { WIDTH = 4, MOST = 4, ROWS_MAX = 16 };
 
-// What the forwards do besides, on every device: they may meet, fail, and tell their thread.
+// Options of the forwards, on every device: they may meet, fail, and record their thread.
 typedef struct Meeting {
     pthread_mutex_t mutex;
     pthread_cond_t arrived;

@@ -130,7 +130,7 @@ size_t padded_bytes(const OwnFsdpUnit *unit, size_t ranks) {
     return bytes;
 }
 
-// What stands where `wanted` should.
+// The contents found in place of `wanted`.
 static const char *origin(size_t t, size_t i, float found) {
     if (found == judged_number(rig.rank, t, i) && rig.rank > 0)
         return "this rank's own first weight; all ranks begin with rank 0's";

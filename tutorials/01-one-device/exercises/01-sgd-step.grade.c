@@ -13,7 +13,7 @@ extern const Grader grader_01_01;
 
 typedef struct Step {
     float *weights, *buffers, *gradients;
-    size_t count, room; // what the student is told, and how many there are
+    size_t count, room; // the argument, and the number allocated
 } Step;
 
 static void run_step(Grade *grade, Step step, const SgdSettings *sgd, bool first) {

@@ -1,5 +1,5 @@
 /* 01-run-shards.grade.c: the work is a barrier: no thread leaves before all have arrived. So
- * threads that run one after the other are found whatever the time they take.
+ * threads that run one after the other are detected independently of their speed.
  */
 #include "tutorials/03-threads/exercises/01-run-shards.h"
 
@@ -11,7 +11,7 @@
 extern const Grader grader_03_01;
 
 typedef struct Meeting {
-    pthread_mutex_t mutex; // protects what follows
+    pthread_mutex_t mutex; // protects the fields below
     pthread_cond_t changed;
     int expected, came, left;
     int slow; // the shard that lingers
@@ -73,7 +73,7 @@ static void meet(void *context, int shard) {
     leave(context);
 }
 
-// What is seen at the return is what counts: a thread that still runs changes it later.
+// The copy made at the return counts: a thread that still runs changes *m later.
 static void run(Grade *grade, int count, void (*work)(void *, int), Meeting *m) {
     Meeting seen = *m;
     if (grade_plays(grade)) {

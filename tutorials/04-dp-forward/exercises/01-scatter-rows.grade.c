@@ -1,5 +1,5 @@
-/* 01-scatter-rows.grade.c: where the rows are afterwards, whose memory that is, and what was copied
- * to get them there.
+/* 01-scatter-rows.grade.c: each part's rows, the memory they lie in, and the copies that
+ * were made.
  */
 #include "tutorials/04-dp-forward/exercises/01-scatter-rows.h"
 
@@ -17,7 +17,7 @@ typedef struct Scene {
     float *batch;                                 // [MOST_ROWS, row] on `from`
     size_t row;                                   // floats of a row
     Part parts[MOST_PARTS];
-    float rows[MOST_PARTS][MOST_ROWS * LONG_ROW]; // what lies at parts[i].rows
+    float rows[MOST_PARTS][MOST_ROWS * LONG_ROW]; // the contents of parts[i].rows
     WatchLog log;
 } Scene;
 
@@ -32,7 +32,7 @@ static void look(Scene *scene, int part_count) {
 }
 
 static void run(Grade *grade, Scene *scene, size_t rows, size_t row, int part_count) {
-    static float nothing; // what stands in a part before
+    static float nothing; // a part's rows before the call
     *scene = (Scene){.row = row};
     for (int i = 0; i < part_count; i++) {
         char name[16];
@@ -61,7 +61,7 @@ static bool is_in_batch(const Scene *scene, const float *rows) {
     return rows >= scene->batch && rows < scene->batch + MOST_ROWS * scene->row;
 }
 
-// What each part has, whatever way it came.
+// The contents of each part, copied or not.
 static void check_rows(Grade *grade, size_t rows, size_t row, int part_count) {
     static Scene scene;
     run(grade, &scene, rows, row, part_count);

@@ -13,7 +13,7 @@ typedef struct Scene {
     Device *devices[MOST_PARTS];
     Device *to; // the last one that has rows
     OutputPart parts[MOST_PARTS];
-    float *outputs, got[MOST_ROWS * LONG_ROW]; // what lies there
+    float *outputs, got[MOST_ROWS * LONG_ROW]; // the contents of outputs
     size_t rows, returned;
     int part_count;
     WatchLog log;

@@ -13,7 +13,7 @@ enum { MOST = 5, COUNT = 131 }; // a number lies behind each device's gradients
 typedef struct Scene {
     Device *devices[MOST];
     float *gradients[MOST];
-    float got[MOST][COUNT + 1]; // what lies at gradients
+    float got[MOST][COUNT + 1]; // the contents of gradients
     size_t before[MOST], after[MOST], peak[MOST];
     WatchLog log;
 } Scene;

@@ -1,5 +1,5 @@
 /* 02-dp-traffic.grade.c: the prediction against one step of the library's DataParallel, whose
- * devices count what comes in.
+ * devices count the bytes that they receive.
  */
 #include "tutorials/06-dp-costs/exercises/02-dp-traffic.h"
 

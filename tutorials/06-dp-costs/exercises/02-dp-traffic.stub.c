@@ -1,4 +1,4 @@
-/* Your part: for every other device that gets rows, what it receives and what it sends back. */
+/* Your part: for every other device that gets rows, the bytes that it receives and sends back. */
 DpTraffic dp_traffic(const DpJob *job) {
     (void)job;
     return (DpTraffic){0};

@@ -22,7 +22,7 @@ static const char *read(Grade *grade, Place *place, const char *world, const cha
                         const char *local) {
     *place = (Place){-7, -7, -7};
     environment[0] = world, environment[1] = rank, environment[2] = local;
-    static char name[64]; // what the student points to is the player's memory
+    static char name[64]; // a copy: the student's pointer is into the player's memory
     const char *wrong = GRADE_CALL(grade, read_place, place, lookup);
     if (wrong && grade_plays(grade)) snprintf(name, sizeof name, "%s", wrong);
     GRADE_OUT(grade, name);

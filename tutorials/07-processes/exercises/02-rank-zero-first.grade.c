@@ -9,7 +9,7 @@
 extern const Grader grader_07_02;
 
 typedef struct Scene {
-    pthread_mutex_t mutex; // protects what follows
+    pthread_mutex_t mutex; // protects the fields below
     int prepared, used;    // how often
     bool too_early;        // used before it was prepared
     bool by_other;         // prepared by another rank than 0
@@ -17,7 +17,7 @@ typedef struct Scene {
     bool in_vain;          // a rank that has not prepared it has used it though its barrier failed
 } Scene;
 
-typedef struct Seat { // what a rank hands over
+typedef struct Seat { // the argument that a rank passes on
     Scene *scene;
     int rank;
     const Error *err; // is filled by a barrier that has failed

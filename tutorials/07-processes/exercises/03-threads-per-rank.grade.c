@@ -29,7 +29,7 @@ static void uneven(Grade *grade) {
     for (int cores = 1; cores <= 17; cores++)
         for (int ranks = 1; ranks <= cores; ranks++) {
             int sum = 0, most = 0, least = cores, before = cores;
-            bool falls = true; // no rank has more than the one before it
+            bool falls = true; // no rank has more than the rank before it
             for (int rank = 0; rank < ranks; rank++) {
                 int got = share(grade, cores, ranks, rank);
                 sum += got;

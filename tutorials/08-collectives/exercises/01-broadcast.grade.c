@@ -1,4 +1,4 @@
-/* 01-broadcast.grade.c: every root of every world, what arrived, and by which messages. */
+/* 01-broadcast.grade.c: every root of every world: the data received, and the messages sent. */
 #include "tutorials/08-collectives/exercises/01-broadcast.h"
 
 #include "tutorials/grading/grading.h"

@@ -17,7 +17,7 @@ typedef struct Scene {
 static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
     int r = rank->rank;
-    scene->means[r] = -1000; // what stood there before means nothing
+    scene->means[r] = -1000; // an output: its old value is arbitrary
     rank->status = STUDENT(rank->grade, mean_loss)(rank->group, scene->sums[r], scene->rows[r],
                                                    &scene->means[r], &rank->err);
     scene->calls[r] = watch_calls(rank->log);

@@ -13,7 +13,7 @@ enum { MOST_RANKS = 5, PARAMETERS = 4, MOST = 28 };
 
 static const size_t ROWS[PARAMETERS] = {3, 1, 4, 2}, COLUMNS[PARAMETERS] = {5, 3, 7, 1};
 
-typedef enum Kind { PLAIN, FROZEN, SHARED } Kind; // what parameter 1 is (shared with parameter 3)
+typedef enum Kind { PLAIN, FROZEN, SHARED } Kind; // of parameter 1 (SHARED: with parameter 3)
 
 typedef struct Scene {
     Kind kind;
@@ -71,7 +71,7 @@ static void run_rank(GradeRank *rank) {
                  "one call to the next.");
 }
 
-// The sentences for what is common, for one gradient's number on one rank.
+// One number of one gradient on one rank: a sentence for each common mistake.
 static void check_number(Grade *grade, const Scene *scene, int world, int rank, int k, size_t i) {
     float sum = 0, got = scene->gradients[rank][k][i];
     for (int r = 0; r < world; r++) sum += number(r, k, i);

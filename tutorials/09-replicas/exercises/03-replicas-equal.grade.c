@@ -15,7 +15,7 @@ typedef enum Change {
     FIRST,
     UP,
     DOWN,
-    UP_AND_DOWN, // two ranks differ: the odd one, and the one behind it
+    UP_AND_DOWN, // two ranks differ: the odd rank and its successor
     LAST,
     LAST_BIT,
     SIGN_OF_ZERO,

@@ -7,12 +7,12 @@ extern const Grader grader_10_01;
 
 enum { MOST = 40, STRANGER = 9999 };
 
-// Sample numbers that no place in the order has. What lies behind the order is no sample.
+// Sample numbers differ from their positions. Behind the order's end stands STRANGER, no sample.
 static void make_order(size_t *order, size_t samples) {
     for (size_t i = 0; i < MOST; i++) order[i] = i < samples ? 100 + (i * 7) % samples : STRANGER;
 }
 
-// Says what is wrong with number i of the rank's samples, which is not the expected one.
+// Explains why `got`, number i of the rank's samples, is not the expected sample.
 static void explain(Grade *grade, const size_t *order, size_t samples, int world, int rank,
                     size_t i, size_t got) {
     const size_t ranks = (size_t)world, at = (size_t)rank + i * ranks;

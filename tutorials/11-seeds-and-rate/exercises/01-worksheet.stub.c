@@ -1,4 +1,4 @@
-/* Your part: what is here is what the program knew on one device. */
+/* Your part: this stub has the settings of one device. */
 Worksheet fill_worksheet(const Job *job) {
     return (Worksheet){.global_batch = job->batch_per_rank,
                        .steps_per_epoch = job->samples / job->batch_per_rank,

@@ -30,7 +30,7 @@ static int reduce_bucket(ProcessGroup *group, Tensor *const *list, size_t from, 
 
 int average_in_buckets(ProcessGroup *group, Tensor *const *parameters, size_t count, size_t cap,
                        float *memory, Error *err) {
-    Tensor **list = malloc(count * sizeof *list); // those that have a gradient, the last one first
+    Tensor **list = malloc(count * sizeof *list); // parameters with a gradient, in reverse order
     size_t members = 0, first = 0, held = 0;      // first: of the bucket that is open
     int status = 0;
     if (!list) abort();

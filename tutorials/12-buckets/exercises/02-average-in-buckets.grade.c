@@ -14,7 +14,7 @@ enum { MOST_RANKS = 5, PARAMETERS = 5, MOST = 24, ROOM = PARAMETERS * MOST, MOST
 
 static const size_t FLOATS[PARAMETERS] = {15, 4, 24, 4, 6}; // 60, 16, 96, 16 and 24 bytes
 
-typedef enum Kind { PLAIN, FROZEN, SHARED } Kind; // what one parameter is (shared with parameter 3)
+typedef enum Kind { PLAIN, FROZEN, SHARED } Kind; // of one parameter (SHARED: with parameter 3)
 
 typedef struct Scene {
     Kind kind;
@@ -72,7 +72,7 @@ static bool is_own(const Scene *scene, int rank, int k) {
     return scene->gradients[rank][k][0] == number(rank, k, 0);
 }
 
-// The sentences for what is common, for one number of a gradient on one rank.
+// One number of one gradient on one rank: a sentence for each common mistake.
 static void check_number(Grade *grade, const Scene *scene, int world, int rank, int k, size_t i) {
     float sum = 0, got = scene->gradients[rank][k][i];
     for (int r = 0; r < world; r++) sum += number(r, k, i);

@@ -1,4 +1,4 @@
-/* 01-start-when-full.grade.c: the order of what was done while gradients became complete, one by
+/* 01-start-when-full.grade.c: the order of the calls made while gradients became complete, one by
  * one. Times are not looked at, and means only in the end: a program that does not overlap has
  * them, too.
  */
@@ -44,7 +44,7 @@ typedef struct Watch { // of one rank, in one step
     int step;
 } Watch;
 
-// Looks at what a hook has done.
+// Checks the calls that one hook made.
 static void look_at_hook(Watch *watch) {
     Grade *grade = watch->grade;
     for (; watch->seen < watch->log->count; watch->seen++) {

@@ -20,7 +20,7 @@ static bool contains(const size_t *numbers, size_t count, size_t number) {
     return false;
 }
 
-// What is the matter with parameters that should not be there, or not so often.
+// Explains parameters that are listed wrongly, or twice.
 static void check_members(Grade *grade, const Case *c, const size_t *got, size_t complete) {
     for (size_t i = 0; i < complete && i < MOST; i++) {
         GRADE_EXPECT(grade, got[i] < c->parameters, "There is no parameter %zu.", got[i]);

@@ -1,4 +1,4 @@
-/* Your part: what is here takes the parameters from the last to the first, whatever happens. */
+/* Your part: this stub lists the parameters in reverse order, without regard to their uses. */
 size_t completion_order(const size_t *additions, size_t count, const bool *frozen,
                         size_t parameters, size_t *order) {
     (void)additions, (void)count, (void)frozen;

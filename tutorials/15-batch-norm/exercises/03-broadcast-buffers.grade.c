@@ -1,4 +1,6 @@
-/* 03-broadcast-buffers.grade.c: a row of forwards; what each begins with, and what was sent. */
+/* 03-broadcast-buffers.grade.c: a sequence of forwards: the buffers when each begins, and the
+ * calls.
+ */
 #include "tutorials/15-batch-norm/exercises/03-broadcast-buffers.h"
 
 #include <string.h>
@@ -11,7 +13,7 @@ enum { MOST_RANKS = 5, MOST_FORWARDS = 8, COUNT = 6, BUFFERS = 3 };
 
 typedef struct Scene {
     const char *modes;                            // 't' or 'e' for each forward
-    float mean[MOST_RANKS][MOST_FORWARDS][COUNT]; // what it begins with
+    float mean[MOST_RANKS][MOST_FORWARDS][COUNT]; // buffers when the forward begins
     int64_t batches[MOST_RANKS][MOST_FORWARDS];
     size_t calls[MOST_RANKS][MOST_FORWARDS]; // before it
 } Scene;
@@ -55,7 +57,7 @@ static void run_rank(GradeRank *rank) {
     }
 }
 
-// Whether the forward begins with what this rank made in an earlier one.
+// Whether rank's forward begins with the buffers that `who` computed in an earlier one.
 static bool is_of(const Scene *s, int who, int rank, size_t forward, size_t i) {
     for (size_t f = 0; f < forward; f++)
         if (s->modes[f] == 't' && s->mean[rank][forward][i] == number(who, f, i)) return true;

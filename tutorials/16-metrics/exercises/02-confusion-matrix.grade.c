@@ -27,7 +27,8 @@ static void run_rank(GradeRank *rank) {
         truths[row] = (int64_t)(place(r, row) / CLASSES);
         answers[row] = (int64_t)(place(r, row) % CLASSES);
     }
-    for (size_t i = 0; i <= COUNT; i++) s->counts[r][i] = 1000; // what was there before
+    for (size_t i = 0; i <= COUNT; i++)
+        s->counts[r][i] = 1000; // an output: its old value is arbitrary
     AnsweredRows own = {s->rows[r], truths, answers, CLASSES};
     rank->status =
         STUDENT(rank->grade, confusion_matrix)(rank->group, &own, s->counts[r], &rank->err);

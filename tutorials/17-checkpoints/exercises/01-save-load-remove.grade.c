@@ -1,5 +1,5 @@
-/* 01-save-load-remove.grade.c: what each rank called, and how many collectives came before it. A
- * call of one rank is before a call of another for certain only if a barrier stands between them.
+/* 01-save-load-remove.grade.c: each rank's calls, and how many collectives came before each. A
+ * call of one rank is before a call of another for certain only if a barrier is between them.
  */
 #include "tutorials/17-checkpoints/exercises/01-save-load-remove.h"
 

@@ -1,5 +1,5 @@
-/* 02-atomic-write.grade.c: what is at the path before, while and after the content is written; when
- * writing fails; when the disk is full; when one of the calls fails. fflush, fsync, fclose and
+/* 02-atomic-write.grade.c: the file at the path before, while and after the content is written;
+ * when writing fails; when the disk is full; when one of the calls fails. fflush, fsync, fclose and
  * rename are this file's, so that their order is seen and they can fail: a program's own functions
  * come before the C library's.
  */
@@ -65,18 +65,18 @@ int rename(const char *from, const char *to) {
 }
 
 typedef struct Scene {
-    bool old_file, fails, disk_is_full; // what is given
+    bool old_file, fails, disk_is_full; // the case
     bool long_path;                     // as long as a path may be
     const char *left;                   // a file that lies in the folder, or NULL
     char folder[256], path[512];
-    char during[16];   // what was at the path while the content was written
+    char during[16];   // the file at the path while the content was written
     char after[16];    // and at the end
     int status, error; // and errno, where it failed without a rename
     size_t files;      // in the folder at the end
     size_t open;       // files that were left open
 } Scene;
 
-// The beginning of what is at the path, "" if nothing is.
+// The first bytes of the file at the path; "" without a file.
 static void look(const char *path, char *text, size_t size) {
     memset(text, 0, size);
     FILE *file = fopen(path, "rb");

@@ -1,4 +1,4 @@
-/* Your part: a temporary file, what makes it safe, and its name. */
+/* Your part: a temporary file, its fsync, and its rename. */
 int atomic_write(const char *path, WriteContent *write_content, void *context) {
     (void)path, (void)write_content, (void)context;
     return -1;

@@ -22,7 +22,7 @@ static void run_rank(GradeRank *rank) {
     int r = rank->rank;
     double best = -1;
     for (int e = 0; e < s->epochs; e++) {
-        s->is_best[e][r] = true; // what stood there before means nothing
+        s->is_best[e][r] = true; // an output: its old value is arbitrary
         rank->status = STUDENT(rank->grade, best_model)(rank->group, s->right[e][r], s->rows[e][r],
                                                         &best, &s->is_best[e][r], &rank->err);
         s->best[e][r] = best;
@@ -30,7 +30,8 @@ static void run_rank(GradeRank *rank) {
     s->calls[r] = watch_calls(rank->log);
 }
 
-// wanted: the best after each epoch; it is new where it differs from the one before.
+// wanted: the best after each epoch; an epoch's best is new where it differs from the best before
+// it.
 static void check(Grade *grade, Scene s, int world, const double *wanted, const char *sentence) {
     grade_ranks(grade, world, run_rank, &s);
     for (int e = 0; e < s.epochs; e++)

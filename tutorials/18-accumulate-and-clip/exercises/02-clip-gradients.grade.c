@@ -15,7 +15,8 @@ static const size_t COUNTS[PARAMETERS] = {2, COUNT, 3};
 
 typedef struct Scene {
     double max_norm;
-    bool frozen, shared; // parameter 1 is frozen; parameter 1 stands in the list again, as the last
+    bool frozen,
+        shared; // parameter 1 is frozen; parameter 1 is in the list again, as its last entry
     float gradients[MOST_RANKS][PARAMETERS][COUNT];
     double norm[MOST_RANKS];
     size_t bytes[MOST_RANKS];

@@ -11,9 +11,9 @@
  * So every rank takes the same step, and the optimizer leaves parameters alone that no rank has
  * used: with zeros for gradients, weight decay and momentum would change them.
  *
- * No rank knows what the others have used. Ask once, with one collective for all parameters; then
- * reduce the gradients that at least one rank has, each with one collective. All ranks must call
- * the same collectives in the same order.
+ * No rank knows which parameters the others have used. Ask once, with one collective for all
+ * parameters; then reduce the gradients that at least one rank has, each with one collective. All
+ * ranks must call the same collectives in the same order.
  */
 #ifndef TUTORIALS_UNUSED_GRADIENTS_H
 #define TUTORIALS_UNUSED_GRADIENTS_H

@@ -1,4 +1,5 @@
-/* 02-sharded-step.grade.c: two steps against a whole optimizer on one rank; then what travels. */
+/* 02-sharded-step.grade.c: two steps against a whole optimizer on one rank; then the bytes moved.
+ */
 #include "tutorials/20-sharding/exercises/02-sharded-step.h"
 
 #include "tutorials/grading/grading.h"

@@ -7,7 +7,7 @@
 
 extern const Grader grader_20_03;
 
-enum { MOST = 40, MOST_RANKS = 6, OLD = -2 }; // OLD stands where the numbers are to be put
+enum { MOST = 40, MOST_RANKS = 6, OLD = -2 }; // OLD: contents of the outputs before the call
 
 static size_t share_of(size_t count, size_t world) {
     return (count + world - 1) / world;

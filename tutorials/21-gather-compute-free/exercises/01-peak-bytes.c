@@ -1,4 +1,5 @@
-/* 01-peak-bytes.c: parts, and what is whole at a time. The task is in 01-peak-bytes.h. */
+/* 01-peak-bytes.c: shards, and the units that are whole at a time. The task is in 01-peak-bytes.h.
+ */
 #include "tutorials/21-gather-compute-free/exercises/01-peak-bytes.h"
 
 // SOLUTION BEGIN

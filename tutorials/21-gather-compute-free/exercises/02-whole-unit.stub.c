@@ -1,4 +1,4 @@
-/* Your part: when the unit's memory comes, what is put into it, and when it goes. */
+/* Your part: when the unit's memory is allocated, filled and freed. */
 int before_forward(WholeUnit *unit, ProcessGroup *group, Error *err) {
     (void)unit, (void)group, (void)err;
     return 0;

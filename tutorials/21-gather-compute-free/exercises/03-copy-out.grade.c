@@ -20,7 +20,7 @@ static size_t chunk_of(Shape shape, size_t world) {
     return (shape.rows + world - 1) / world;
 }
 
-// What the ranks send.
+// The numbers that the ranks send.
 static void fill(float *gathered, const Shape *shapes, size_t count, size_t world) {
     for (size_t rank = 0; rank < world; rank++)
         for (size_t p = 0; p < count; p++)

@@ -1,5 +1,5 @@
-/* 01-one-ahead.grade.c: what was started and waited for by the time a unit is used. Times are not
- * measured.
+/* 01-one-ahead.grade.c: the gathers started and waited for by the time a unit is used. Times are
+ * not measured.
  */
 #include "tutorials/22-gather-ahead/exercises/01-one-ahead.h"
 

@@ -1,8 +1,10 @@
-/* 02-exposed-gather.c: what a unit's computation does not hide. The task is in the header. */
+/* 02-exposed-gather.c: the part of a gather that a unit's computation does not hide. The task is in
+ * the header.
+ */
 #include "tutorials/22-gather-ahead/exercises/02-exposed-gather.h"
 
 // SOLUTION BEGIN
-// What is left of an all-gather that begins with a computation.
+// The remaining time of an all-gather that starts with a computation, after it.
 static double left_over(double gather, double computation, bool ahead) {
     if (!ahead) return gather;
     return gather > computation ? gather - computation : 0;

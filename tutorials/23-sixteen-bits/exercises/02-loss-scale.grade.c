@@ -29,7 +29,7 @@ static void run_rank(GradeRank *rank) {
         float gradients[COUNT] = {1, -2, 65504, 0, 3e38f, 3e38f};
         int odd_one = scene->odd_one[step];
         if (odd_one == rank->rank || odd_one == EVERYBODY) gradients[scene->place] = scene->number;
-        scene->skip[rank->rank][step] = true; // what stood there before means nothing
+        scene->skip[rank->rank][step] = true; // an output: its old value is arbitrary
         rank->status = STUDENT(rank->grade, update_scale)(
             rank->group, &scale, gradients, COUNT, &scene->skip[rank->rank][step], &rank->err);
         scene->scale[rank->rank][step] = scale.scale;

@@ -1,4 +1,4 @@
-/* 01-issue-step.grade.c: what was issued becomes a graph, of which call must come after which; the
+/* 01-issue-step.grade.c: the issued calls become a graph of which call must come after which; the
  * graph is judged, and so all orders at once. Overlap is that an order is not forced.
  */
 #include "tutorials/25-gpus/exercises/01-issue-step.h"

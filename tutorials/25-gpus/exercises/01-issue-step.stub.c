@@ -1,4 +1,4 @@
-/* Your part: what goes into which stream, and what waits for what. */
+/* Your part: the stream of each call, and the events between streams. */
 void issue_step(const Streams *gpu, int layers) {
     (void)gpu, (void)layers;
 }

@@ -1,4 +1,4 @@
-/* 02-surely-before.c: what follows from what. The task is in 02-surely-before.h. */
+/* 02-surely-before.c: happens-before on streams. The task is in 02-surely-before.h. */
 #include "tutorials/25-gpus/exercises/02-surely-before.h"
 
 // SOLUTION BEGIN

@@ -1,4 +1,4 @@
-/* 02-surely-before.grade.c: small programs of two and three streams, and what is sure in them. */
+/* 02-surely-before.grade.c: programs of two and three streams, and their happens-before order. */
 #include "tutorials/25-gpus/exercises/02-surely-before.h"
 
 #include "tutorials/grading/grading.h"

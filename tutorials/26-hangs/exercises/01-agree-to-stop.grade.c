@@ -1,4 +1,4 @@
-/* 01-agree-to-stop.grade.c: some epochs of validation, beside what must come out. The ranks' own
+/* 01-agree-to-stop.grade.c: some epochs of validation, and the expected decisions. The ranks' own
  * losses go up and down against each other, so that opinions of their own would differ.
  */
 #include "tutorials/26-hangs/exercises/01-agree-to-stop.h"
@@ -51,7 +51,7 @@ static void run_rank(GradeRank *rank) {
     for (int epoch = 0; epoch < EPOCHS && rank->err.status == STATUS_OK; epoch++) {
         bool *stop = &scene->stop[rank->rank][epoch];
         double loss_sum = own_mean(rank->rank, epoch) * (double)rows;
-        *stop = true; // what stood there before means nothing
+        *stop = true; // an output: its old value is arbitrary
         rank->status = STUDENT(rank->grade, agree_to_stop)(rank->group, &state, loss_sum, rows,
                                                            stop, &rank->err);
         scene->best[rank->rank][epoch] = state.best;
@@ -60,7 +60,7 @@ static void run_rank(GradeRank *rank) {
     if (rank->rank == 0) scene->barriers = watch_count(rank->log, PG_BARRIER);
 }
 
-// What was taken for the mean in the first epoch, in which any is better than none.
+// The number used as the mean in the first epoch, which any number improves.
 static void check_mean(Grade *grade, const Scene *scene, int world, int rank) {
     double got = scene->best[rank][0], wanted = mean_of_all(scene, world, 0);
     GRADE_EXPECT(grade, !isinf(got), "The first mean is better than none: best is still infinite.");

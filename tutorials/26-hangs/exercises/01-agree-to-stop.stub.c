@@ -1,4 +1,4 @@
-/* Your part: the mean of all, and what follows from it. */
+/* Your part: the mean over all ranks, and the decision. */
 int agree_to_stop(ProcessGroup *group, EarlyStop *state, double loss_sum, size_t rows, bool *stop,
                   Error *err) {
     (void)group, (void)state, (void)loss_sum, (void)rows, (void)err;
