@@ -85,8 +85,8 @@ double lesson_lr(const Lesson *lesson); // of the current step
 bool lesson_is_logged(const Lesson *lesson);
 // Prints a line "step=0 loss=2.3201" every --log-every steps, and at the last one.
 void lesson_report(Lesson *lesson, double loss);
-// Saves the weights (--save), prints the accuracy on the test set, and closes what lesson_begin
-// opened. Does not close the model.
+// Saves the weights (--save), prints the accuracy on the test set, and closes everything
+// that lesson_begin opened. Does not close the model.
 void lesson_end(Lesson *lesson, Module *model);
 
 // Ends the program with the line "error: NAME WHAT" if `fine` is false.

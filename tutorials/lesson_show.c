@@ -1,4 +1,4 @@
-/* lesson_show.c: what the programs print of their steps, devices and layers. */
+/* lesson_show.c: prints steps, devices and layers. */
 #include <stdarg.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* lesson_steps.c: the steps: what --help says of each, its own options, and the mistakes (--break)
- * of which its PROGRAM.breaks has the lines. A second program of a step has a row, too.
+/* lesson_steps.c: a table of the steps: text for --help, own options, and the mistakes (--break),
+ * whose lines PROGRAM.breaks has. A second program of a step has a row, too.
  */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* ranks.c: ranks meet, run collectives, share samples, and look at what they have. */
+/* ranks.c: rendezvous of the ranks, collectives, samples, and comparison of their numbers. */
 #include "tutorials/ranks.h"
 
 #include <string.h>
@@ -70,7 +70,7 @@ void ranks_share_samples(ProcessGroup *group, Lesson *lesson) {
     lesson_use_sampler(lesson, sampler);
 }
 
-// ---- what each rank has -------------------------------------------------------------------------
+// ---- the ranks' numbers -------------------------------------------------------------------------
 
 enum { MOST_RANKS = 64, FIRST_SAMPLES = 4 };
 

@@ -17,7 +17,7 @@ static bool is_sequence(const Module *model) {
     return is;
 }
 
-// The layer's parameters, behind those that the unit has already.
+// Appends the layer's parameters to the unit's.
 static size_t add_layer(Unit *unit, Module *layer) {
     NamedTensors more = module_tensors(layer, MODULE_PARAMETERS);
     NamedTensors *all = &unit->tensors;

@@ -1,6 +1,6 @@
-/* units.h: what the tutorial's steps on fully sharded data parallel share (18 and 19): a model cut
- * into units, and the memory that a unit has while it is whole. When a unit is gathered, computes
- * and is freed is the lesson, and stands in the programs.
+/* units.h: shared by the steps on fully sharded data parallel (21 and 22): a model cut into units,
+ * and the memory of a unit while it is whole. The programs, not these functions, decide when a unit
+ * is gathered, computes and is freed: that is the lesson.
  */
 #ifndef TUTORIALS_UNITS_H
 #define TUTORIALS_UNITS_H
@@ -38,9 +38,9 @@ typedef struct Units {
 // Cuts a model whose layers run one after another into units of --unit-layers layers with
 // parameters (the last may have fewer), each as step 20 cuts the whole model: a rank keeps its part
 // and frees the layers' own memory. Another model ends the program. With --show, rank 0 prints in
-// the first step what is allocated, computes and is freed, and how many bytes are whole then.
+// the first step each allocation, computation and free, and the bytes that are whole then.
 Units *units_open(ProcessGroup *group, Module *model, const Lesson *lesson);
-void units_close(Units *units); // what is still whole is freed
+void units_close(Units *units); // frees units that are still whole, too
 
 // Allocates the whole unit's weights or gradients, contents undefined. Its tensors lie there from
 // now on. Behind the last tensor are zeros.

@@ -1,5 +1,5 @@
 /* own_fsdp_judge.h: the judge of a fully sharded data parallel of a student's own: a model made for
- * it, and functions that stand between the model's units and the student's. They call each of the
+ * it, and functions between the model's units and the student's. They call each of the
  * student's functions and look at the parameters afterwards.
  */
 #ifndef TUTORIALS_CAPSTONES_OWN_FSDP_JUDGE_H

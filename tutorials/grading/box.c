@@ -1,7 +1,7 @@
 /* box.c: see box.h. Landlock for files and other processes' memory, seccomp for system calls, and
  * resource limits. Each is the kernel's own, needs no privilege and no library, and together they
- * cost less than a millisecond. A sanitizer's runtime needs what the box refuses, so there is none
- * in builds with a sanitizer.
+ * cost less than a millisecond. A sanitizer's runtime makes calls that the box refuses, so builds
+ * with a sanitizer have no box.
  */
 #include "tutorials/grading/box.h"
 
@@ -53,7 +53,7 @@ static void drop_capabilities(void) {
 
 // ---- files: Landlock ----------------------------------------------------------------------------
 
-// Of linux/landlock.h, which older distributions lack: its first version, and what came later.
+// Of linux/landlock.h, which older distributions lack: its first version, and later rights.
 enum { CREATE_RULESET = 444, ADD_RULE = 445, RESTRICT_SELF = 446, ASKS_FOR_VERSION = 1 };
 enum { EXECUTE = 1, WRITE_FILE = 2, READ_FILE = 4, READ_FOLDER = 8, TRUNCATE = 1 << 14 };
 enum { RIGHTS_1 = (1 << 13) - 1, RIGHTS_2 = (1 << 14) - 1, RIGHTS_3 = (1 << 15) - 1 };
@@ -113,7 +113,7 @@ static void confine_files(const char *file, const char *room) {
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, own, 1, 0), REFUSE(EPERM), \
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
-// What later kernels added has the same number everywhere.
+// System calls of later kernels have the same number on every architecture.
 enum { PIDFD_SEND_SIGNAL = 424, IO_URING_SETUP = 425, PIDFD_OPEN = 434, CLONE3 = 435 };
 enum { PIDFD_GETFD = 438, MEMFD_SECRET = 447, X32 = 0x40000000, THREAD = 0x00010000 };
 

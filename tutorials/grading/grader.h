@@ -1,4 +1,4 @@
-/* grader.h: running a grader (grading.h is what one is written with), and what its files share.
+/* grader.h: runs a grader (written by grading.h); the interface between the files below.
  *
  * | file         | content                                                                |
  * |--------------|------------------------------------------------------------------------|
@@ -8,8 +8,8 @@
  * | play_ranks.c | several ranks, each a process                                          |
  * | watch.c      | the watched calls                                                      |
  * | fence.c      | memory with fences                                                     |
- * | box.c        | what a student's process may do                                        |
- * | leftovers.c  | the end of what it has started                                         |
+ * | box.c        | the confinement of a student's process                                 |
+ * | leftovers.c  | ends the processes that it has started                                 |
  */
 #ifndef TUTORIALS_GRADING_GRADER_H
 #define TUTORIALS_GRADING_GRADER_H

@@ -1,4 +1,4 @@
-/* grading.c: a whole exercise: its checks in order, what they give, and how that is printed. */
+/* grading.c: a whole exercise: its checks in order, their points, and the printed result. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -67,7 +67,7 @@ bool grader_run(const Grader *grader, const char *file, bool as_json) {
     Outcome outcomes[GRADE_MOST_CHECKS];
     int score = 0;
     char room[] = "/tmp/grade-XXXXXX"; // where the student's file may write
-    prctl(PR_SET_CHILD_SUBREAPER, 1);  // what a check leaves behind becomes this process's child
+    prctl(PR_SET_CHILD_SUBREAPER, 1);  // processes that a check leaves become children of this one
     prctl(PR_SET_DUMPABLE, 0);         // no process of this user may look into the judge's memory
     CHECK(mkdtemp(room), "no folder can be made in /tmp");
     for (size_t i = 0; i < count_checks(grader); i++) {

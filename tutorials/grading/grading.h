@@ -1,21 +1,21 @@
-/* grading.h: what the graders of the exercises are written with.
+/* grading.h: the interface in which the exercises' graders are written.
  *
  * A Grader is a list of checks, each with a name, points and a function. Every check runs in a
  * process of its own, the judge: so a crash or an endless loop costs that check's points and no
  * others. A check that `needs` another one fails with it and is not run.
  *
- * A check ends at its first miss, with one sentence that says what was seen and what it means. It
- * has passed if it returns.
+ * A check ends at its first miss, with one sentence: the observation and its meaning. It has
+ * passed if it returns.
  *
  * The judge never loads the student's file. At the first call of a student's function it forks the
- * player, and from there on both run the check: the player calls the function and sends what came
- * of it, the judge receives that instead of calling (GRADE_CALL, GRADE_RUN, grade_out). So a check
- * must be deterministic, and must send everything that the student's code may have changed and that
- * is judged. Ranks are processes, too (grade_ranks), forked by the judge.
+ * player, and from there on both run the check: the player calls the function and sends the
+ * results, the judge receives these instead of calling (GRADE_CALL, GRADE_RUN, grade_out). So a
+ * check must be deterministic, and must send everything that the student's code may have changed
+ * and that is judged. Ranks are processes, too (grade_ranks), forked by the judge.
  *
  * The student's file is compiled with pg_run, pg_start, pg_work_wait and device_copy renamed to the
- * watched ones below, which do the same and write down who called them with what: so messages,
- * bytes and the order of events are judged by what was done, and not by what was printed.
+ * watched calls below, which do the same and log each call with its arguments: so messages, bytes
+ * and the order of events are judged by calls, and not by printed text.
  */
 #ifndef TUTORIALS_GRADING_GRADING_H
 #define TUTORIALS_GRADING_GRADING_H
@@ -28,7 +28,7 @@
 typedef struct Grade Grade; // a check under way
 
 typedef struct GradeCheck {
-    const char *name; // what is judged: "shards of unequal length"
+    const char *name; // of the judged property: "shards of unequal length"
     int points;
     const char *needs; // the name of a check before this one, or NULL
     void (*run)(Grade *grade);
@@ -41,7 +41,7 @@ typedef struct Grader {
     GradeCheck checks[GRADE_MOST_CHECKS]; // the first without a name ends them
 } Grader;
 
-// Ends the check without points. The sentence teaches: what was seen, and what it comes from.
+// Ends the check without points. The sentence teaches: the observation, and its cause.
 void grade_miss(Grade *grade, const char *format, ...)
     __attribute__((noreturn, format(printf, 2, 3)));
 // The same unless the condition holds.
@@ -62,8 +62,8 @@ bool grade_plays(Grade *grade);
 // it, at the same places of the check.
 void grade_out(Grade *grade, void *output, size_t bytes);
 #define GRADE_OUT(grade, variable) grade_out((grade), &(variable), sizeof(variable))
-// GRADE_CALL(grade, weighted_mean, losses, rows, 2): what the call returned, in the player and in
-// the judge. GRADE_RUN: for a function that returns nothing. What they wrote: grade_out.
+// GRADE_CALL(grade, weighted_mean, losses, rows, 2): the call's return value, in the player and
+// in the judge. GRADE_RUN: for a function that returns nothing. Memory that they wrote: grade_out.
 #define GRADE_CALL(grade, name, ...)                                        \
     __extension__({                                                         \
         __typeof__(name(__VA_ARGS__)) got_;                                 \
@@ -82,7 +82,7 @@ void *grade_fenced(Grade *grade, size_t bytes);
 // The folder that the player may write in; nothing else.
 const char *grade_room(const Grade *grade);
 
-// ---- what the student's code did ----------------------------------------------------------------
+// ---- calls of the student's code ----------------------------------------------------------------
 
 typedef enum WatchKind { WATCH_RUN, WATCH_START, WATCH_WAIT, WATCH_COPY } WatchKind;
 
@@ -103,7 +103,7 @@ typedef struct WatchLog { // of one thread
     bool misaligned;      // a collective had a buffer at an address that none of its type has
 } WatchLog;
 
-// What the student's calls become (tutorials/grade says so to the compiler).
+// The targets of the student's renamed calls (tutorials/grade passes the names to the compiler).
 int watched_pg_run(ProcessGroup *group, Collective collective, Error *err);
 PgWork *watched_pg_start(ProcessGroup *group, Collective collective, Error *err);
 int watched_pg_work_wait(PgWork *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err);
@@ -118,7 +118,7 @@ void watched_free(void *memory) __asm__("__wrap_free");
 // How many blocks of memory the student's code has allocated and not freed, in all threads.
 long watch_blocks(void);
 
-// From now on, what this thread does is written into the log. NULL: no more.
+// Logs the calls of this thread from now on. NULL: ends the logging.
 void watch_begin(WatchLog *log);
 // How many collectives (or sends, receives) were run or started: all, those of a kind, their bytes.
 size_t watch_events(const WatchLog *log, WatchKind kind); // of any kind
@@ -132,10 +132,10 @@ typedef struct GradeRank {
     Grade *grade;
     ProcessGroup *group;
     int rank, world;
-    void *context; // the ranks' common copy of what was given to grade_ranks
+    void *context; // the ranks' common copy of grade_ranks' context
     WatchLog *log; // this rank's
     Error err;     // to be handed to the student's function
-    int status;    // for what that function returned; it stays 0 if nothing is put here
+    int status;    // that function's return value, set by `run`; 0 otherwise
 } GradeRank;
 
 // Runs `run` on `world` ranks at once, each a process with its own end of one group, whose deadline
@@ -154,7 +154,7 @@ void grade_ranks_with(Grade *grade, int world, void (*run)(GradeRank *rank), voi
     grade_broken_ranks_with((grade), (world), (run), (context), sizeof *(context))
 void grade_broken_ranks_with(Grade *grade, int world, void (*run)(GradeRank *rank), void *context,
                              size_t bytes);
-// Zeroed memory for what *context points to: the ranks share it. It ends with the check.
+// Zeroed memory, shared by the ranks, for pointers in *context. Freed at the check's end.
 void *grade_shared(size_t bytes);
 pthread_mutex_t grade_mutex(void); // one for a context, which ranks can lock
 // The worlds that collectives are tried with.

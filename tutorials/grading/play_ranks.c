@@ -1,5 +1,5 @@
 /* play_ranks.c: several ranks, each a process that loads the student's file and calls its function.
- * The judge forks them, waits, and judges from what they have left in shared memory.
+ * The judge forks them, waits, and judges by the results that they wrote to shared memory.
  */
 #include <signal.h>
 #include <string.h>
@@ -119,7 +119,7 @@ static void play_ranks(const Grade *grade, const Play *play) {
 
 // ---- judging ------------------------------------------------------------------------------------
 
-// A rank that ended early is the reason for what the others were told.
+// A rank that ended early is the cause of the other ranks' errors, so it is named first.
 static void judge_ends(Grade *grade, const Play *play) {
     const Seat *first = NULL;
     for (int r = 0; r < play->world; r++) {
@@ -142,7 +142,7 @@ static bool is_last_call(const WatchLog *log, CollectiveKind kind) {
     return i > 0 && log->events[i - 1].collective.kind == kind;
 }
 
-// Ranks that all stand in a receive wait for each other.
+// A deadlock: every rank is in a receive.
 static void judge_deadlock(Grade *grade, const Play *play) {
     int lost = 0, receive = 0;
     for (int r = 0; r < play->world; r++) {

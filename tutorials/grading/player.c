@@ -1,9 +1,9 @@
 /* player.c: the judge's process and the student's.
  *
  * Both run the same check. At the first call of the student's function the judge forks the player,
- * which confines itself (box.h), loads the student's file and makes the calls. What each call
- * returned and wrote goes into the transcript, a pipe. The judge makes no call: it reads from the
- * transcript what the player has seen and continues judging. So the student's code can spoil its
+ * which confines itself (box.h), loads the student's file and makes the calls. Each call's
+ * results go into the transcript, a pipe. The judge makes no call: it reads the results
+ * from the transcript and continues judging. So the student's code can spoil its
  * answers and nothing else: the verdict's pipe is open in the judge only.
  */
 #include <dlfcn.h>
@@ -171,7 +171,7 @@ GradeFunction *grade_function(Grade *grade, const char *name) {
     return symbol.function;
 }
 
-// What a function keeps from its first call for the others is no leak; what each call leaves is.
+// Memory kept from the first call for later ones is no leak; a block more with each call is.
 void check_blocks(Grade *grade) {
     const long more = grade->blocks_now - grade->blocks;
     GRADE_EXPECT(grade, !grade->last || grade->calls < 4 || more < (long)grade->calls - 2,

@@ -1,5 +1,5 @@
-/* supervise.c: one check as a process that is timed, listened to, and ended with all that it
- * started. Its output goes to stderr, for reading and not for judging, and ends at OUTPUT_MAX.
+/* supervise.c: runs one check as a process with a time limit, and ends it with all that it started.
+ * Its output goes to stderr, at most OUTPUT_MAX bytes; it is not judged.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -150,7 +150,7 @@ Outcome supervise_check(const GradeCheck *check, const char *file, const char *r
     if (supervised.late) kill(supervised.judge, SIGKILL);
     waitpid(supervised.judge, &status, 0);
     end_leftovers();
-    while (supervised.output >= 0) hear_output(&supervised); // what is left: every writer has ended
+    while (supervised.output >= 0) hear_output(&supervised); // the rest: every writer has ended
     if (supervised.verdict >= 0) close(supervised.verdict);
     return outcome_of(&supervised, status);
 }

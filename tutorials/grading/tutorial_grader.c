@@ -2,7 +2,7 @@
  *
  *   tutorial_grader 02-shards/01-weighted-mean FILE.so    judges; status 0: all points
  *   tutorial_grader --points 02-shards/01-weighted-mean   how many points there are
- *   tutorial_grader --box                                 what a student's file cannot do here
+ *   tutorial_grader --box                                 the limits of a student's file here
  */
 #include <string.h>
 
@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
                        .positional_max = 2};
     options_add_flag(&options, "points", &points, "only say how many points the exercise has");
     options_add_flag(&options, "json", &json, "one line of JSON");
-    options_add_flag(&options, "box", &box, "only say what a student's file cannot do here");
+    options_add_flag(&options, "box", &box, "only say the limits of a student's file here");
     options_add_flag(&options, "no-box", &no_box, "without that, to see what it costs");
     Error err = {0};
     if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);

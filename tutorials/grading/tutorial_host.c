@@ -4,14 +4,14 @@
  *
  * Each STUDENT.so is loaded before the program: the program's calls of FUNCTION find it there. The
  * student's files are compiled with -finstrument-functions: the compiler calls the two functions
- * below at each entry and exit, so what is counted are calls that happened.
+ * below at each entry and exit, so calls are counted when they happen.
  *
  * TUTORIAL_CALLS names a file to which each rank appends, at its end, a line for each function:
  *
  *     called FUNCTION COUNT           how often it was entered
  *     inside FUNCTION SIGNAL RANK     a signal ended the process while the function ran
  *
- * The second line is written by a signal handler: it calls only what is safe in one.
+ * The second line is written by a signal handler: it calls async-signal-safe functions only.
  */
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* watch.c: the watched calls, which do what the real ones do, write it down, and fail when they are
- * told to.
+/* watch.c: the watched calls: each makes the real call and logs it, and fails where a check asks
+ * for a failure.
  */
 #include <stdlib.h>
 
@@ -84,7 +84,7 @@ void watched_free(void *memory) {
 
 // ---- collectives --------------------------------------------------------------------------------
 
-// What the group will refuse is no matter of the other ranks.
+// Logs the group's message if it will refuse the collective, which concerns this rank alone.
 static void note_refusal(const ProcessGroup *group, const Collective *collective) {
     Error err = {0};
     if (!current_log || current_log->refused[0]) return;

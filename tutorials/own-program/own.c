@@ -78,7 +78,7 @@ int main(void) {
             Tensor *y = module_forward(wrapper, tape, x);
             Tensor *loss = op_cross_entropy(tape, y, target, (double)batch->count);
             module_zero_grad(wrapper);
-            must_do(tape_backward(tape, loss, &err), &err); // or what has failed in the forward
+            must_do(tape_backward(tape, loss, &err), &err); // or the forward's error
             if (group) must_do(ddp_finish_backward(wrapper, NULL, &err), &err);
             optimizer_step(sgd, 0.1);
             sum += (double)tensor_item(loss) * (double)batch->count;

@@ -1,4 +1,4 @@
-/* own_dp.c: a user's own training program, with DataParallel. What dp-to-ddp.md begins with.
+/* own_dp.c: a user's own training program, with DataParallel: the start of dp-to-ddp.md.
  *
  *     tutorial_own_dp DEVICES FILE     trains on DEVICES devices, writes the weights to FILE
  */

@@ -1,5 +1,6 @@
-/* data.c: symptoms of wrong sampling (which rank has which samples) and of wrong reports (which
- * rank counts and prints what). */
+/* data.c: symptoms of wrong sampling (which rank has which samples) and of wrong reports (numbers
+ * of one rank printed as if of all).
+ */
 #include "tutorials/symptoms/symptoms.h"
 
 #include <string.h>

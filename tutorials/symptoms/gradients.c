@@ -1,4 +1,5 @@
-/* gradients.c: symptoms that are about what is averaged, when, and over what.
+/* gradients.c: symptoms of a wrong average: of the wrong tensors, too early, or over the wrong
+ * count.
  *
  * The model is y = w x with w = 1, the loss y^2 over a divisor, so that the gradient of rows
  * x1, x2, ... is 2 (x1^2 + x2^2 + ...) / divisor.

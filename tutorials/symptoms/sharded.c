@@ -28,7 +28,7 @@ static void close_model(ShardedModel *m) {
     module_close(m->model);
 }
 
-// The collectives of a forward: step 21's gather and free, without what is computed. 0, or -1.
+// The collectives of a forward: step 21's gather and free, without the computation. 0, or -1.
 static int gather_each(const ShardedModel *m, SymptomRank *me) {
     for (size_t i = 0; i < m->units->count; i++) {
         Unit *unit = &m->units->items[i];

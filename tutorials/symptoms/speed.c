@@ -16,7 +16,7 @@
 
 enum { WIDTH = 256 };
 
-// What this rank moves for the gradients of one step of a layer WIDTH x WIDTH, in bytes.
+// Bytes that this rank moves for the gradients of one step of a layer WIDTH x WIDTH.
 static double step_bytes(SymptomRank *me) {
     DdpConfig config = ddp_config_default();
     Module *wrapper = must_get(distributed_data_parallel(layer_linear(me->device, WIDTH, WIDTH),
@@ -88,7 +88,7 @@ static double threads(SymptomRank *me) {
     return (double)started / cores;
 }
 
-// ---- batch-size, schedule: what is counted per rank, and what in all ----------------------------
+// ---- batch-size, schedule: numbers per rank and numbers over all ranks --------------------------
 
 enum { SAMPLES = 1500, BATCH = 60, EPOCHS = 4 };
 
@@ -156,7 +156,7 @@ static void train(SymptomRank *me, Module *wrapper, Tape *tape, Loader *loader) 
     optimizer_close(optimizer);
 }
 
-// The mistake: the batch of every rank is what the batch of one device was.
+// The mistake: every rank has the whole batch of one device.
 static double accuracy(SymptomRank *me) {
     DataSource *data = must_get(dataset_open("digits", 0, &me->err), &me->err);
     Sampler *sampler = sampler_of(me, me->broken ? BATCH * (size_t)me->world : BATCH);

@@ -9,7 +9,7 @@
 #include "common/tensor_files/safetensors.h"
 #include "dp/data_parallel.h"
 
-// ---- map-location, device-0: what lies on the first device --------------------------------------
+// ---- map-location, device-0: everything lies on the first device --------------------------------
 
 // Four processes read the same checkpoint of a layer of 1 MiB. The mistake: each reads it to the
 // device from which it was saved.
@@ -55,7 +55,7 @@ static double device_0(SymptomRank *me) {
     return bytes;
 }
 
-// ---- prefix, sharded-names, resume: what stands in the file ------------------------------------
+// ---- prefix, sharded-names, resume: the file's contents ----------------------------------------
 
 static void scratch_path(char path[64]) {
     snprintf(path, 64, "/tmp/tutorial_symptoms.XXXXXX");

@@ -1,7 +1,7 @@
 /* symptoms.c: tutorial_symptoms: shows the symptoms of symptoms.md, and that they can be cured.
  *
  * Without --break every number is right; --break=NAME makes one mistake and prints its number, and
- * what rank 0 was told, if it was told anything. --only=NAME is the same without the mistake.
+ * rank 0's error, if there is one. --only=NAME is the same without the mistake.
  */
 #include "tutorials/symptoms/symptoms.h"
 
@@ -44,7 +44,7 @@ static void *run_rank(void *argument) {
     return NULL;
 }
 
-// Returns rank 0's number; *err is what it was told.
+// Returns rank 0's number; *err receives its error.
 static double run(const Symptom *symptom, bool broken, Error *err) {
     Error failure = {0};
     int world = symptom->world;

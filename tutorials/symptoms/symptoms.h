@@ -1,8 +1,7 @@
 /* symptoms.h: the troubles of symptoms.md, each in few lines, as a number that shows it.
  *
- * A symptom is a function that every rank runs. me->broken says whether it is to make the mistake;
- * what it returns is the number that rank 0 prints. Ranks are threads of this process, each with
- * a group in which the others are.
+ * A symptom is a function that every rank runs. me->broken: make the mistake. Rank 0 prints its
+ * return value. Ranks are threads of this process, each with its own end of one group.
  */
 #ifndef TUTORIALS_SYMPTOMS_H
 #define TUTORIALS_SYMPTOMS_H
@@ -18,7 +17,7 @@ typedef struct SymptomRank {
     ProcessGroup *group;
     Device *device; // "cpu:rank", this rank's own
     bool broken;    // make the mistake
-    Error err;      // what this rank was told; rank 0's is printed
+    Error err;      // this rank's error; rank 0's is printed
 } SymptomRank;
 
 typedef struct Symptom {

@@ -72,7 +72,8 @@ static void messages(const Sheet *s) {
 
 // ---- memory -------------------------------------------------------------------------------------
 
-// Weights, gradients and the optimizer's state; of activations only what DataParallel gathers.
+// Weights, gradients and the optimizer's state; of the activations only DataParallel's gathered
+// outputs.
 static void memory(const Sheet *s) {
     double n = (double)s->devices, p = weights(s), state = p * (double)s->states;
     double gathered = 2 * 4.0 * (double)s->outputs * (double)s->rows; // and their gradients
