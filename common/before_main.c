@@ -1,5 +1,5 @@
-/* before_main.c: what every program of this project does before main. It is linked into programs,
- * not into the libraries: a user's program decides itself about its signals and limits.
+/* before_main.c: the set-up of every program of this project before main. It is linked into
+ * programs, not into the libraries: a user's program decides itself about its signals and limits.
  */
 #include <sched.h>
 #include <signal.h>
@@ -15,8 +15,8 @@ __attribute__((constructor)) static void ignore_file_size_signal(void) {
 }
 
 // ---- OpenBLAS under a limit of address space (blas_memory.h) ------------------------------------
-// A shared library's constructors run before those of the program that needs it. What stands in the
-// program's .preinit_array runs before both.
+// A shared library's constructors run before those of the program that needs it. Functions in
+// the program's .preinit_array run before both.
 
 // Under a sanitizer no limit of address space is possible, and its own start comes later than this.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -24,8 +24,8 @@ __attribute__((constructor)) static void ignore_file_size_signal(void) {
 // NULL in a program that needs no OpenBLAS (ddprun): the linker has left the library out.
 void cblas_sgemm(void) __attribute__((weak));
 
-// The value of the variable that OpenBLAS reads first among those that are set; 0: none is. getenv
-// may not be ready yet.
+// The value of the variable that OpenBLAS reads first, of those that are set; 0: none is set.
+// getenv may not be ready yet.
 static size_t threads_asked(char **environment) {
     static const char *const names[] = {
         "OPENBLAS_NUM_THREADS=", "GOTO_NUM_THREADS=", "OMP_NUM_THREADS="};

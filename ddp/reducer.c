@@ -142,8 +142,9 @@ static void note_failure(Reducer *reducer, const char *name, const char *functio
               name ? name : "the all-reduce of a bucket", function);
 }
 
-// Starts full buckets up to the first that is not full: all ranks start them in index order, in
-// whatever order gradients become ready. Without overlap none starts in backward.
+// Starts full buckets up to the first that is not full: all ranks start them in index order,
+// independently of the order in which gradients become ready. Without overlap none starts in
+// backward.
 static void launch_full_buckets(Reducer *reducer, bool in_backward) {
     const CommHook *hook = &reducer->hook;
     if (in_backward && !reducer->config.overlap) return;

@@ -57,8 +57,8 @@ static inline int must_do(int result, const Error *err) {
     return result;
 }
 
-// Prints the condition and the message, which says what is wrong and with which values, and aborts
-// if the condition is false.
+// Prints the condition and the message, which names the violated rule and the values, and aborts if
+// the condition is false.
 #define CHECK(condition, ...)                                                        \
     do {                                                                             \
         if (!(condition)) check_failed(__FILE__, __LINE__, #condition, __VA_ARGS__); \

@@ -1,6 +1,6 @@
 /* json.c: writes JSON as a stream; the only state is whether each level needs a comma.
  *
- * Layout: elements of the two outer levels stand on lines of their own, deeper ones share a line.
+ * Layout: elements of the two outer levels have lines of their own, deeper ones share a line.
  * So a configuration is readable, and a trace has one event per line. Errors of the stream are
  * checked by its owner (file_commit).
  */

@@ -2,7 +2,7 @@
  * torchrun and other trainers use for our options, then by edit distance.
  *
  * One list of names serves all programs: a row applies only if the program has the option `meant`.
- * A row without an option says what to do instead, and applies only if no other row does.
+ * A row without an option is advice, and applies only if no other row does.
  * "name=value" is a value that is not among the option's choices. A new name is added to the row
  * with the right remark, or as a row.
  */
@@ -20,7 +20,7 @@ static const struct Synonym {
     // Their names "a|b|c", without the dashes in front; or one option's values "name=a|b|c".
     const char *given;
     const char *meant; // our option's name, or its value; NULL: none
-    // A remark, or NULL. If `meant` is NULL: what to do instead. If it begins with "--": the option
+    // A remark, or NULL. If `meant` is NULL: the advice. If it begins with "--": the option
     // with its value, as it is suggested.
     const char *why;
 } synonyms[] = {

@@ -24,7 +24,7 @@ enum { CHANNELS = 3, MAX_SHAPES = 3, MIN_SIDE = 8, MAX_SIDE = 4096 };
 enum { DRAW_COUNT, DRAW_BACKGROUND, DRAW_SHAPES = 8, DRAWS = DRAW_SHAPES * (1 + MAX_SHAPES) };
 static const float NOISE = 0.05f; // standard deviation
 static const size_t MAX_PIXELS = (size_t)1 << 28;
-// Samples of the test set are numbered from here, whatever the training set's size.
+// Number of the first test sample, for any size of the training set.
 static const size_t TEST_FIRST = (size_t)1 << 32;
 
 typedef struct Shape {

@@ -17,7 +17,7 @@ enum { SYNTHETIC_COUNT = 4096 };
 // entropy is about 0.95 nats, ln 10 = 2.3 being chance.
 static const double TEACHER_LOGIT_SCALE = 3.0;
 static const size_t SYNTHETIC_MAX_FLOATS = (size_t)2 << 30; // 8 GiB
-// Samples of the test set are numbered from here, whatever the training set's size.
+// Number of the first test sample, for any size of the training set.
 static const size_t SYNTHETIC_TEST_FIRST = (size_t)1 << 32;
 
 // A matrix of independent normals of variance scale^2 / inputs: it maps unit normals to outputs of

@@ -39,8 +39,8 @@
 
 // ---- elementwise -------------------------------------------------------------------------------
 
-// An activation y = f(x), and what its gradient is computed from: the contents of x's memory after
-// the forward pass ("saved").
+// An activation y = f(x). Its gradient is computed from the contents of x's memory after the
+// forward pass ("saved").
 //
 //   kind  f                                                         saved
 //   RELU  x < 0 ? 0 : x; NaN stays NaN; may be in place             x or y: their masks are equal
@@ -196,7 +196,7 @@ typedef struct ConvolutionKernels {
 // ---- batch norm --------------------------------------------------------------------------------
 
 // The tensors of a batch norm over x[n, c, inner] (inner = h w; 1 for a matrix); the others are
-// [c]. A function uses those that its comment names.
+// [c]. A function uses the fields that its comment names.
 typedef struct BatchNorm {
     const float *x;
     size_t n, c, inner;

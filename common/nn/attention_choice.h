@@ -27,7 +27,7 @@ typedef struct AttentionChoices {
 AttentionChoices attention_choices(Module *module, Device *device);
 
 // all[count]: the trials of each replica. Sets all[0] to the largest differences. Prints a line for
-// each that is off, if `say`; `whose` is what a replica is called ("rank").
+// each that is off, if `say`; `whose` is the noun for a replica ("rank").
 void attention_choices_join(AttentionChoices *all, int count, const char *whose, bool say);
 
 // Sets the choices of the same devices.

@@ -12,10 +12,10 @@
  * bit for bit.
  *
  * It does not communicate, except where each process has shards of the gradients alone
- * (OptimizerSharding): then the processes add up what they found. In DDP one rank's inf or NaN
- * reaches every rank through the all-reduce, so all ranks have the same gradients and decide alike.
- * This does not hold if a rank steps on gradients that were not reduced (no_sync), if gradients are
- * unscaled before the reduction, or if a communication hook clips.
+ * (OptimizerSharding): then the processes add their counts of inf and NaN. In DDP one rank's inf or
+ * NaN reaches every rank through the all-reduce, so all ranks have the same gradients and decide
+ * alike. This does not hold if a rank steps on gradients that were not reduced (no_sync), if
+ * gradients are unscaled before the reduction, or if a communication hook clips.
  *
  * One scaler is for one optimizer. There are no 16-bit gradients here, which PyTorch refuses.
  * Source: torch/amp/grad_scaler.py; aten/src/ATen/native/AmpKernels (_amp_update_scale_).
@@ -25,7 +25,7 @@
 
 #include "common/nn/optimizer.h"
 
-// What a checkpoint keeps: PyTorch's state_dict. Plain numbers; saving is copying scaler.state.
+// The state in a checkpoint, PyTorch's state_dict. Plain numbers; saving is copying scaler.state.
 typedef struct GradScalerState {
     float scale;
     double growth_factor, backoff_factor; // over 1, under 1

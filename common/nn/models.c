@@ -118,7 +118,7 @@ static Module *stage(Device *device, size_t in, size_t out, size_t stride) {
     return module;
 }
 
-// The average pool covers what the two strides of 2 leave: images are square.
+// The average pool covers the image that the two strides of 2 leave: images are square.
 static Module *resnet20(const ModelConfig *config, Device *device, Error *err) {
     size_t size = config->input[1];
     if (size != config->input[2] || size < 4)
@@ -143,8 +143,8 @@ static Module *resnet20(const ModelConfig *config, Device *device, Error *err) {
 
 enum { SEG_ENC1, SEG_ENC2, SEG_MIDDLE, SEG_DEC2, SEG_DEC1, SEG_HEAD }; // children, in this order
 
-// Down to a quarter of the resolution, where a pixel sees most of the image, and up again; what was
-// lost on the way down is added from the side of the encoder that had it.
+// The encoder reduces to a quarter of the resolution, where a pixel depends on most of the image;
+// the decoder restores it, and adds the encoder's output of the same resolution (skip connections).
 static Tensor *segnet_forward(Module *self, Tape *tape, Tensor *x) {
     Module **part = self->children;
     Tensor *full = module_forward(part[SEG_ENC1], tape, x);

@@ -30,9 +30,9 @@ typedef struct LinearGelu { // saved by the gelu's node
 static void relu_backward(Tape *tape, TapeNode *node);
 static void gelu_backward(Tape *tape, TapeNode *node);
 
-// Returns what the previous node saved if it is the activation that computed x, the node's input,
-// and no other use of x has contributed a gradient. (Other uses were recorded later, so their
-// backward ran earlier.)
+// Returns the previous node's saved values if that is the activation that computed x, the node's
+// input, and no other use of x has contributed a gradient. (Other uses were recorded later, so
+// their backward ran earlier.)
 static void *activation_before(const Tape *tape, const TapeNode *node,
                                void (*backward)(Tape *tape, TapeNode *node)) {
     const Tensor *x = node->inputs[0];

@@ -59,9 +59,10 @@ typedef struct Tensor {
 
     // Of an activation: whose memory this is (tape.h, "in place"). NULL: memory that no operation
     // may overwrite, as a parameter's or an input's.
-    struct Tensor *base;       // the first tensor of the memory; may be this one
-    const char *overwritten;   // base's: the last operation that has overwritten the memory
-    int version, last_version; // the contents that this tensor stands for; base's: those now
+    struct Tensor *base;     // the first tensor of the memory; may be this one
+    const char *overwritten; // base's: the last operation that has overwritten the memory
+    int version,
+        last_version; // of the contents when this tensor was made; base's: of the contents now
 
     const TensorShard *shard; // its owner's; NULL: the tensor is whole
 

@@ -93,7 +93,7 @@ static void read_errors(int fd, char *text, size_t capacity) {
 }
 
 // Runs the command and waits for it. Returns its exit status, or -1 if it cannot be started.
-// errors: the first lines of what it says.
+// errors: the first lines of its stderr.
 static int run(const Command *command, char *errors, size_t capacity) {
     int ends[2], status = 0;
     pid_t pid;

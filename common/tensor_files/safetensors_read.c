@@ -253,7 +253,7 @@ static int check_text(const char *header, size_t length, Error *err) {
             return error_set(err, STATUS_USAGE,
                              "a name or text in the header holds a control character");
         if (in_string && *at == '\\' && at + 1 < end) {
-            at++; // what follows is no closing quote
+            at++; // an escaped quote does not close the string
         } else if (*at == '"') {
             in_string = !in_string;
         } else if (!in_string) {

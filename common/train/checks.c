@@ -212,7 +212,7 @@ int checks_outputs(const TrainConfig *config, Error *err) {
 
 // ---- resuming ---------------------------------------------------------------------------------
 
-// What a setting that differs from the checkpoint's makes of the run. Another order of the samples
+// The effect of a setting that differs from the checkpoint's. Another order of the samples
 // would repeat some in an epoch, and another text has other tokens: another run.
 typedef enum Effect { ANOTHER_RUN, OTHER_BITS, SAME_RUN } Effect;
 

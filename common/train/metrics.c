@@ -1,4 +1,4 @@
-/* metrics.c: sums, and what is made of them. */
+/* metrics.c: sums of hits, and the metrics computed from them. */
 #include "common/train/metrics.h"
 
 #include "common/base/memory.h"

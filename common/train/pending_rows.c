@@ -27,7 +27,7 @@ void pending_rows_wait(const PendingRows *rows) {
 
 // Starts the sum over the processes of a step's loss and hits. The loss in steps.csv is the loss
 // that training minimizes: where gradients are averaged over the processes, the average of the
-// processes' losses, whatever their numbers of samples or pixels.
+// processes' losses, unweighted by their numbers of samples or pixels.
 static int start_sum(PendingRows *rows, int back, Error *err) {
     Strategy *strategy = rows->step->strategy;
     PendingRow *row = &rows->summing;

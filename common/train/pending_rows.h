@@ -39,7 +39,7 @@ void pending_rows_close(PendingRows *rows);
 // Waits for the previous step's loss. Called when the current step is fully enqueued and before its
 // time is taken, so that the wait counts as time of the step.
 void pending_rows_wait(const PendingRows *rows);
-// Adds an enqueued step, and reads back the loss of the one before it (on a CPU, its own). Returns
+// Adds an enqueued step, and reads back the loss of the previous step (on a CPU, its own). Returns
 // -1 with err filled if that loss is not finite, or its sum or an earlier row's failed.
 int pending_rows_add(PendingRows *rows, const StepRecord *step, const Profile *profile, Error *err);
 // Waits for the sum in flight and writes its row; without one does nothing. 0, or -1 with err.

@@ -54,8 +54,8 @@ int step_optimize(Step *step, Tape *tape, double lr, Error *err);
 // Ends a step after all its work is enqueued: releases the batch's slot and starts the readback of
 // the loss ([1], device memory).
 void step_done(Step *step, const float *loss);
-// Waits for the loss of the last step (back 0) or the one before it (1) and returns it. Sets hits
-// [hits_size] to that step's, summed over its micro-batches, unless hits is NULL.
+// Waits for the loss of the last step (back 0) or the step before that (1) and returns it. Sets
+// hits [hits_size] to that step's, summed over its micro-batches, unless hits is NULL.
 double step_read_loss(const Step *step, int back, double *hits);
 
 // step_scaler.c: clips the gradients (--clip-grad-norm) and runs the optimizer's step. With fp16

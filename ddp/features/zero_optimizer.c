@@ -181,8 +181,8 @@ static int finish_bucket(void *state, GradBucket *bucket, Error *err) {
                   pg_reduce(bucket->buffer + even, rest, PG_F32, bucket->op, ranks - 1), err);
 }
 
-// ReadyPolicy.forward_begins. Gradients added to scattered sums would be averaged with what other
-// ranks have at this rank's part, which is not the sum.
+// ReadyPolicy.forward_begins. Gradients added to scattered sums would be averaged with the
+// other ranks' local gradients of this rank's part, which are no sums.
 static void forward_begins(void *state) {
     const Zero *zero = state;
     const GradientSlab *slab = &zero->reducer->slab;
@@ -301,7 +301,7 @@ static void add_up_ranks(void *state, int64_t *values, size_t count) {
 // ---- checkpoints ------------------------------------------------------------------------------
 
 // Collects state s of parameter i on rank 0: `whole` [the parameter's elements] there, on another
-// rank [its part]. Every part is sent by its owner; what all ranks step is rank 0's own.
+// rank [its part]. Every part is sent by its owner; elements that all ranks step come from rank 0.
 static int collect_state(const Zero *zero, int s, size_t i, float *whole, Error *err) {
     const ZeroParameter *parameter = &zero->parameters[i];
     const OptimizerPart mine = zero->parts[i];

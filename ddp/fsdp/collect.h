@@ -1,5 +1,5 @@
-/* collect.h: a model of shards between steps: what its optimizer needs, and whole tensors for
- * checkpoints. Independent of who sharded it: fully_shard, or a file of the user's (ddp/fsdp/own).
+/* collect.h: a model of shards between steps: hooks for its optimizer, and whole tensors for
+ * checkpoints. Independent of its wrapper: fully_shard, or a file of the user's (ddp/fsdp/own).
  */
 #ifndef DDP_FSDP_COLLECT_H
 #define DDP_FSDP_COLLECT_H

@@ -33,7 +33,7 @@ Fsdp *fsdp_of(Module *module) {
 
 // ---- closing ------------------------------------------------------------------------------------
 
-// Gives the module back what its own destroy needs.
+// Restores the module's own state and functions, which its destroy needs.
 static void detach(FsdpUnit *unit) {
     Module *module = unit->module;
     module->destroy = unit->own.destroy;

@@ -33,7 +33,7 @@
  * for bit, for every W, set of units and timing: each element is summed in rank order and stepped
  * once, by the same operations. (Exception: several reduced backwards before one step, where DDP
  * averages the sum again and this adds averages, equal to rounding.) Weights gathered in 16 bits
- * (config.precision) are those that autocast rounds anyway.
+ * (config.precision) are the ones that autocast rounds to 16 bits in any case.
  *
  * Unlike PyTorch: batch norm's buffers stay each rank's own in training, as there, and rank 0's are
  * broadcast before evaluation (fsdp_sync_buffers). Left out: unshard by hand, ignored parameters,

@@ -35,7 +35,7 @@ struct UnitForward { // one forward of a unit, from tape_alloc
     size_t count;
 };
 
-// What a wrapper has replaced in a module.
+// A module's own functions and state, which a wrapper has replaced.
 typedef struct ModuleOwn {
     Tensor *(*forward)(Module *self, Tape *tape, Tensor *x);
     void (*destroy)(Module *self);

@@ -1,8 +1,8 @@
 /* flight_dump.h: reads the flight records of a job's ranks (ddp/group/flight_recorder.h).
  *
- * Files are untrusted input: every number is checked against what a recorder can write, and a file
- * that violates a rule is rejected with one line that names the file and the rule. Time and memory
- * are bounded by the file's size.
+ * Files are untrusted input: every number is checked against the range that a recorder can write,
+ * and a file that violates a rule is rejected with one line that names the file and the rule. Time
+ * and memory are bounded by the file's size.
  */
 #ifndef DDP_GROUP_FLIGHT_DUMP_H
 #define DDP_GROUP_FLIGHT_DUMP_H
@@ -20,7 +20,7 @@ typedef struct FlightEntry { // a collective of one rank
     uint64_t started_ns; // 0: not yet
 } FlightEntry;
 
-typedef struct FlightDump { // what one rank of one group wrote
+typedef struct FlightDump { // the record of one rank of one group
     char *group, *error;    // error: NULL if the group was sound
     int rank;               // its number in the job
     int *ranks;             // [size], the group's, by their numbers in the job

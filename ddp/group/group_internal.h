@@ -41,7 +41,7 @@ struct ProcessGroup {
     // A user's sum of buckets (own_sum.h); NULL: the backend's.
     int (*sum)(ProcessGroup *group, float *values, size_t count, Error *err);
 
-    pthread_mutex_t mutex;     // protects what follows
+    pthread_mutex_t mutex;     // protects the fields below
     pthread_cond_t work_ready; // the queue is not empty, or closing is set
     pthread_cond_t work_over;  // a PgWork is done
     PgWork *first, *last;      // the queue

@@ -1,5 +1,5 @@
 /* reduce.h: reductions over ranks in rank order, for the backends that reduce on the CPU (shm,
- * mpi). Sharing these functions is what makes their results equal bit for bit.
+ * mpi). Their results are equal bit for bit because both use these functions.
  */
 #ifndef DDP_GROUP_REDUCE_H
 #define DDP_GROUP_REDUCE_H

@@ -187,7 +187,7 @@ static void do_work(ProcessGroup *group, PgWork *work) {
 }
 
 // Polls the backend and records the calls that have completed. Skipped while failed calls are
-// queued: after a failure poll waits for the owner (it aborts what is in flight, graphs included),
+// queued: after a failure poll waits for the owner (it aborts calls in flight, graphs included),
 // which must not be waiting for this thread.
 static void poll_in_flight(ProcessGroup *group) {
     Error error = {0};
@@ -330,7 +330,7 @@ static int take_back(PgWork *work, PgCall *call, uint64_t *end_ns, Error *err) {
     work->outstanding = false;
     pthread_mutex_lock(&group->mutex);
     while (!work->done) wait_over(group);
-    // A broken group never completes what it had enqueued on the device.
+    // Calls that a broken group enqueued on the device never complete.
     bool failed = work->failed || (queues(group) && group->error.status != STATUS_OK);
     int status = failed ? pg_copy_error(&group->error, err) : 0;
     *call = work->call;

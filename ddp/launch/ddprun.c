@@ -216,7 +216,7 @@ static int demonstrate(CommandLine *c, Error *err) {
     Error ignored = {0};
     if (launcher_find_program(command[0], path, &ignored) != 0) {
         char *arguments[] = {"ddprun", NULL};
-        (void)parse(c, 1, arguments, err); // fills the table; the error names what is missing
+        (void)parse(c, 1, arguments, err); // fills the table; the error names the missing option
         options_print_help(&c->options, stderr);
         return STATUS_USAGE; // and nothing parses again: NOLINT(*StackAddressEscape)
     }

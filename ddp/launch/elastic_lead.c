@@ -137,7 +137,7 @@ static void place(Launch *launch, ElasticMember *m, int generation, int node, in
     m->generation = generation;
 }
 
-// Nodes of the previous generation keep their order; then those that came, by arrival.
+// Nodes of the previous generation keep their order; new nodes follow in order of arrival.
 static void form_generation(Launch *launch, int nodes) {
     Elastic *e = launch->elastic;
     const int generation = launch->attempt + 1;

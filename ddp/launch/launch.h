@@ -6,7 +6,7 @@
  *   spawn.c              starts the ranks of an attempt; launch_env.c: their variables
  *   supervise.c          supervises them until the last has ended
  *   heartbeat_monitor.c  detects ranks that are stopped, silent or late
- *   failure_report.c     writes what happened
+ *   failure_report.c     reports a failed attempt
  *   guard.c              kills the ranks' descendants if the launcher dies of SIGKILL
  */
 #ifndef DDP_LAUNCH_LAUNCH_H

@@ -124,7 +124,7 @@ static int run_ranks(Job *job, Error *err) {
     job->pids = memory_zalloc((size_t)job->nproc * sizeof *job->pids);
     start_ranks(job, &mask);
     for (reap(job); job->alive > 0; reap(job)) {
-        (void)sigtimedwait(&chld, NULL, &look); // reap polls all ranks, whatever the wake-up
+        (void)sigtimedwait(&chld, NULL, &look); // reap polls all ranks after any wake-up
         if (job->kill_at_ns && clock_ns() >= job->kill_at_ns) signal_ranks(job, SIGKILL);
     }
     sigprocmask(SIG_SETMASK, &mask, NULL);

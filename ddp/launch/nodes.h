@@ -1,4 +1,4 @@
-/* nodes.h: what nodes.c and elastic.c share: keys in node 0's store, waiting with a deadline.
+/* nodes.h: shared by nodes.c and elastic.c: keys in node 0's store, waiting with a deadline.
  *
  * All keys are behind "launcher/". Failed calls are not retried: nodes_poll reports node 0's end.
  */

@@ -5,7 +5,7 @@
  *   every rank   publishes its card under rank/R: world size, host, pid, device
  *   rank 0       reads all cards, checks that they form one job, and publishes the plan: the
  *                group's address, or the error, so that all ranks fail with the same message
- *   the others   open what is at the address and acknowledge under attached/R
+ *   the others   open the group at that address and acknowledge under attached/R
  *   rank 0       publishes "go" after the last acknowledgement
  *
  * A rank that fails publishes its error in place of its next message, so no rank waits for it. One

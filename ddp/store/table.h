@@ -10,7 +10,7 @@
 
 #include "ddp/store/protocol.h"
 
-enum { STORE_TABLE_BYTES_MAX = 64 << 20 }; // keys, values, and what each pair needs
+enum { STORE_TABLE_BYTES_MAX = 64 << 20 }; // keys, values, and the overhead of each pair
 
 typedef struct StoreTable StoreTable;
 

@@ -23,7 +23,7 @@ size_t cpu_attention_workspace(Precision precision, const Attention *of) {
     return (size_t)2 * BLOCK * of->length * sizeof(float) + host_room(precision, counts);
 }
 
-// What forward and backward work on, after rounding.
+// The operands of forward and backward, after rounding.
 typedef struct Work {
     const Attention *of;
     Precision precision;
@@ -61,7 +61,7 @@ static size_t weights_of(const Work *work, Block block) {
 
 // Scores [rows, keys], `length` apart, become weights: exp(scale (x - max)) over their sum for the
 // tokens that a row sees, one more than the row before, and 0 for the rest. Whole vectors are
-// computed, with what is not seen in the last one.
+// computed: the last one includes tokens that the row does not see.
 VECTORISED static void block_softmax(float *row, Block block, size_t length, float scale) {
     for (size_t i = 0; i < block.rows; i++, row += length) {
         size_t seen = block.first + i + 1, whole = (seen + WIDE - 1) / WIDE * WIDE;

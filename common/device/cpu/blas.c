@@ -23,8 +23,9 @@ void gotoblas_dynamic_quit(void) __attribute__((weak));
 
 // OpenBLAS chooses its kernels by the CPU's model number, when it is loaded. A model newer than the
 // library gets those of a Prescott of 2004: right results at a fifth of the speed. Then we choose
-// again, by what the CPU can do. This happens before main, because later other threads may be
-// inside the library. If OPENBLAS_CORETYPE is set, the user has chosen, and we do not.
+// again, by the instructions that the CPU has. This happens before main, because later other
+// threads may be inside the library. If OPENBLAS_CORETYPE is set, the user has chosen, and we do
+// not.
 __attribute__((constructor)) static void blas_choose_kernels(void) {
     if (getenv("OPENBLAS_CORETYPE") || !gotoblas_dynamic_init || !gotoblas_dynamic_quit) return;
     if (strcmp(openblas_get_corename(), "Prescott") != 0) return;

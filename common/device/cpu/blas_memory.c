@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 // A buffer of OpenBLAS 0.3 on x86-64 and arm64 (its BUFFER_SIZE; older ones have smaller buffers),
-// and what a thread has besides: its stack.
+// and a thread's stack.
 enum { BUFFER = 128 << 20, STACK = 8 << 20 }; // bytes
 
 // Weak, because no header of OpenBLAS declares them, and the last one is the pthread build's.

@@ -9,8 +9,8 @@
 
 enum { LINE = 16 }; // floats of a cache line
 
-// What is left of a ConvAhead, in cache lines, and how many of them are prefetched at a time: few,
-// and often. All at once would fill the buffers of outstanding lines, and the sums' own loads would
+// The rest of a ConvAhead, in cache lines, and how many of them are prefetched at a time: few, and
+// often. All at once would fill the buffers of outstanding lines, and the sums' own loads would
 // wait.
 typedef struct ConvStream {
     const float *at;

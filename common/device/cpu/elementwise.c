@@ -1,7 +1,7 @@
 /* elementwise.c: the CPU backend's kernels that go over their arrays element by element.
  *
- * All of these are bound by memory: each passes over its arrays once. What makes them fast on a
- * build for every x86-64 is in cpu/kernels.h (VECTORISED, INDEPENDENT, Lanes).
+ * All of these are bound by memory: each passes over its arrays once. The means of
+ * vectorising a build for every x86-64 are in cpu/kernels.h (VECTORISED, INDEPENDENT, Lanes).
  */
 #include "common/base/memory.h"
 #include "common/device/cpu/exponential.h"

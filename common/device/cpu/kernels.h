@@ -126,7 +126,7 @@ static inline void strided_copy(float *row, const float *source, size_t count, s
         for (size_t i = 0; i < count; i++) row[i] = source[i * stride];
 }
 
-// A gradient goes into its place, or on top of what other uses of the tensor left there.
+// Stores a gradient, or adds it to the gradients of other uses of the tensor.
 static inline void kernel_store(float *place, double value, bool accumulate) {
     *place = accumulate ? *place + (float)value : (float)value;
 }

@@ -4,7 +4,7 @@
 #include "common/device/cpu/exponential.h"
 #include "common/device/cpu/kernels.h"
 
-// p[j] = exp(row[j] - max), in whole vectors: the last one overlaps with the one before.
+// p[j] = exp(row[j] - max), in whole vectors: the last vector overlaps with its predecessor.
 static inline void row_exponentials(float *restrict p, const float *restrict row, float max,
                                     size_t classes) {
     for (size_t j = 0; classes < WIDE && j < classes; j++) p[j] = exponential(row[j] - max);

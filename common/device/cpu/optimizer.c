@@ -26,7 +26,7 @@ static inline void sgd_loop(const SgdConfig *config, const SgdTensor *t, const O
         float g = sum + weight_decay * weight[i];
         if (remembers) {
             float v = momentum * velocity[i] + g;
-            if (first) v = g; // not 0 * velocity + g: what was there may be NaN
+            if (first) v = g; // not 0 * velocity + g: velocity is undefined and may be NaN
             velocity[i] = v;
             g = nesterov ? g + momentum * v : v;
         }

@@ -39,7 +39,7 @@ VECTORISED static void cpu_upsample2x_gradient(const float *dy, float *dx, bool 
 
 enum { BLOCK = 256 }; // pixels
 
-// The softmax of `count` neighbouring pixels, and what it takes to turn a logit into a loss:
+// The softmax of `count` neighbouring pixels, and the terms of a pixel's loss:
 // log(totals) + maxima - logit.
 VECTORISED static void softmax_block(const float *x, float *p, float *maxima, float *totals,
                                      size_t count, size_t classes, size_t inner) {
@@ -98,7 +98,7 @@ VECTORISED static size_t count_from(const float *losses, const int64_t *target, 
 }
 
 // The `least`-th largest loss, or 0 if there are fewer: found bit by bit from the top, by counting.
-// That takes 32 passes whatever the losses are, needs no memory and changes no order.
+// It takes 32 passes for any losses, allocates nothing and keeps the order.
 static uint32_t find_cut(const float *losses, const int64_t *target, size_t least, size_t count) {
     uint32_t cut = 0;
     for (int bit = 31; bit >= 0; bit--) {
@@ -132,8 +132,8 @@ static void cpu_hard_pixels(const HardPixels *of, uint8_t *kept, int64_t *kept_c
     *kept_count = (int64_t)keep;
 }
 
-// Of neighbouring pixels of an image: what is compared with each class and kept, in vectors as wide
-// as those of floats.
+// Target class and mask of neighbouring pixels of an image, in 32 bits each, so that their vectors
+// are as long as those of floats.
 typedef struct PixelBlock {
     size_t first, count;
     int32_t class[BLOCK], kept[BLOCK]; // kept: all bits set, or none

@@ -165,7 +165,7 @@ static void store_pairs(float *row, FourFloats left, FourFloats right) {
     memcpy(row + 4, &high, sizeof high);
 }
 
-enum { AHEAD = 512 }; // so many elements ahead of what is stored, memory is prefetched
+enum { AHEAD = 512 }; // prefetch distance of the stores, in elements
 
 // The gradient of one row of common windows, at least four, stored to two rows of the plane.
 static void max_pool_gradient_row_2x2(const Window *v, const int32_t *chosen, const float *dy,

@@ -4,7 +4,7 @@
  * A tile of c, ROWS times PANEL, stays in 24 of the 32 vector registers: for each p it takes three
  * vectors of b and ROWS single elements of a. A panel of b stays in the first-level cache while it
  * meets the rows of a. A block of those stays in the second-level cache while it meets the panels.
- * What the next tile and the next panel need is prefetched meanwhile.
+ * The operands of the next tile and the next panel are prefetched meanwhile.
  *
  * Rows of a that lie a multiple of 2 KiB apart share few places of the first-level cache, where
  * they would displace each other and the panel. A block of those is copied, so that they follow
@@ -24,7 +24,7 @@ enum {
     TURNED = 256,  // columns of a transposed a in a block
     BLOCK = 512,   // rows of any other a
     SHARING = 512, // rows so many elements apart share places of the cache
-    MANY = 4,      // panels: what meets more of them is worth a copy
+    MANY = 4,      // panels: a block of a that meets more of them is copied
 };
 
 bool product_runs_here(void) {
@@ -67,7 +67,7 @@ typedef struct Panel {
     Range at, columns;
 } Panel;
 
-// A panel of b goes to [at, width], padded by 0.
+// Copies a panel of b to [at, width], padded by 0.
 TARGET static void pack_b(const CpuMatrix *b, Panel panel, size_t width, float *to) {
     const Range at = panel.at, columns = panel.columns;
     const size_t count = at.end - at.begin, all = columns.end - columns.begin;

@@ -2,7 +2,7 @@
  *
  * OpenBLAS (blas.c) packs both operands and passes over c once more, for zeros or a bias. Where
  * matrices are small, as in a small gpt, that is a third of its time. Here a is packed only
- * where that pays, and the bias is what the sums begin with.
+ * where that pays, and the sums begin with the bias.
  *
  * The bits of an element of c: chains of at most PRODUCT_CHAIN fused multiply-adds in the order of
  * k, the first of which begins with the bias, are added to c in their order. So a row has the same

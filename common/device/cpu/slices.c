@@ -23,9 +23,9 @@ static void cpu_unscale(const Slice *slices, size_t slice_count, float factor, f
 
 // A block's squares are added in doubles, in lanes of which each has two: `large`, biased by 2^top,
 // whose unit is therefore 2^(top - 52), and `small`, biased by 1.5 2^(top - 47), with the unit
-// 2^(top - 99), which gets what the first one rounds off. Neither leaves its binade, and every
-// addition is exact, if all squares of the block are 0 or within [2^(top - 76), 2^(top - 5)]: as a
-// lane gets 32 of them. Other blocks are added again with a better top, or one by one.
+// 2^(top - 99), which receives the first one's rounding errors. Neither leaves its binade, and
+// every addition is exact, if all squares of the block are 0 or within [2^(top - 76), 2^(top - 5)]:
+// as a lane gets 32 of them. Other blocks are added again with a better top, or one by one.
 enum { SQUARE_LANES = 32, SQUARE_BLOCK = 32 * SQUARE_LANES, LEAST_TOP = -50 };
 
 static double power_of_two(int exponent) {

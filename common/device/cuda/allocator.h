@@ -1,7 +1,7 @@
 /* allocator.h: a caching allocator of device memory (a small version of PyTorch's).
  *
  * Allocating from the driver waits for the device, so freed blocks are returned to the driver only
- * at the end. A freed block goes to a list, and the next request that fits reuses it at once,
+ * at the end. A freed block is kept in a list, and the next request that fits reuses it at once,
  * because a single stream uses the memory, in order. Requests are rounded up; a small request
  * splits a larger block, and adjacent free pieces are merged.
  *

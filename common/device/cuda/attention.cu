@@ -1,28 +1,28 @@
 /* attention.cu: causal attention in tiles, after FlashAttention (Dao et al., 2022; Dao, 2023). The
  * weights [length, length] are never in memory: a block has some queries of one head on the chip,
  * takes in keys and values tile by tile, and keeps for each query the largest score so far, the sum
- * of the exponentials relative to it, and the average relative to that ("online softmax"). What is
- * saved is one number per query, the logarithm of its sum of exponentials; the gradient computes
- * the weights again from it.
+ * of the exponentials relative to it, and the average relative to that ("online softmax"). Saved
+ * for the gradient is one number per query, the logarithm of its sum of exponentials; the gradient
+ * computes the weights again from it.
  *
  * The gradient has no atomics. Half of its blocks go over the queries for a tile of keys (dk, dv),
  * the other half over the keys for a tile of queries (dq): the scores are computed once more, and
  * every sum has one owner and one order.
  *
  * A block's 256 threads are a square of 16 by 16. For scores, thread (y, x) has the queries
- * y, y + 16, ... and the keys x, x + 16, ... of a tile; for what has a head's dimensions, the rows
+ * y, y + 16, ... and the keys x, x + 16, ... of a tile; for arrays [row, head dimension], the rows
  * y, y + 16, ... and the dimensions x, x + 16, ... The 16 threads of a row are half a warp: they
  * reduce by shuffles. A row of a tile in shared memory is one float longer than it has elements, so
  * that threads with neighbouring keys meet different banks.
  *
- * What limits it. Shared memory is static, so a block has 48 KiB at most; the most here is 41,728
- * bytes (the gradient of heads of up to 64), of which three fit into the 163 KB that blocks have on
- * an sm_80 and five into the 227 KB of an sm_90. So registers decide, 65,536 on both:
- * __launch_bounds__(256, 2) lets a thread have 128, for two blocks at once. What it keeps there are
- * 16 sums of averages and 8 scores (forward), or two times 8 sums and two times 4 scores; the
- * compiler takes 78 to 128, and none goes to memory. Every number from shared memory is used two to
- * four times. Tiles above the diagonal are skipped; blocks with most to do come first. A value that
- * is not finite also reaches the tokens before it in its tile (as 0 times it).
+ * Limits. Shared memory is static, so a block has 48 KiB at most; the most here is 41,728 bytes
+ * (the gradient of heads of up to 64), of which three fit into the 163 KB that blocks have on an
+ * sm_80 and five into the 227 KB of an sm_90. So registers decide, 65,536 on both:
+ * __launch_bounds__(256, 2) lets a thread have 128, for two blocks at once. It holds 16 sums of
+ * averages and 8 scores (forward), or two times 8 sums and two times 4 scores; the compiler takes
+ * 78 to 128, and none spills to memory. Every number from shared memory is used two to four times.
+ * Tiles above the diagonal are skipped; blocks with most to do come first. A value that is not
+ * finite also reaches the tokens before it in its tile (as 0 times it).
  *
  * T is how qkv, y and their gradients are stored: float, or one of the 16-bit types. On the chip
  * all is float32, rounded to T where a factor of PyTorch's would be. Products are float32
@@ -63,7 +63,7 @@ static __device__ void tile_load(Tile<ROWS, DIM> *tile, const Head &head, const 
     }
 }
 
-// What a thread has of a product: rows y, y + 16, ... and columns x, x + 16, ...
+// A thread's elements of a product: rows y, y + 16, ... and columns x, x + 16, ...
 template <int ROWS, int COLUMNS> struct Part {
     static const int HIGH = ROWS / SIDE, WIDE = COLUMNS / SIDE;
     float at[HIGH][WIDE];
@@ -256,8 +256,8 @@ static __global__ void attention_means_kernel(Attention of, const T *y, const T 
     }
 }
 
-// On the chip: some queries with their dy, some keys with their values, and what each pair of a
-// query and a key has: its weight and the gradient of its score.
+// On the chip: some queries with their dy, some keys with their values, and each
+// pair's weight and gradient of its score.
 template <int SIZE, int DIM> struct Pairs {
     Tile<SIZE, DIM> q, dy, k, v;
     Tile<SIZE, SIZE> weights, scores; // [query, key]

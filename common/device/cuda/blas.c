@@ -204,7 +204,7 @@ static Plan *plan_create(cublasLtHandle_t handle, const Shape *s, const Beside *
 }
 
 // The largest power of two up to 16 (the width of vector loads) that divides both addresses. A
-// gradient's memory begins where the one before it ends, at any multiple of 4.
+// gradient's memory begins where the previous gradient's ends, at any multiple of 4.
 static uint64_t alignment_of(const void *p, const void *q) {
     uint64_t bits = (uintptr_t)p | (uintptr_t)q | 16;
     return bits & -bits;

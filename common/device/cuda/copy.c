@@ -163,7 +163,7 @@ static void copy_between(CudaDevice *to, void *destination, CudaDevice *from, co
 }
 
 // Each copy is in its destination's stream. `from` waits for all of them after the last one began:
-// otherwise each copy would begin after the one before.
+// otherwise each copy would wait for the previous copy.
 void cuda_copy_to_all(const DeviceCopy *copies, size_t count, Device *from, const void *source,
                       size_t bytes) {
     CudaDevice *sender = from->state;

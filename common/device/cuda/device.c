@@ -241,7 +241,7 @@ static void close(Device *device) {
 
 // ---- memory -------------------------------------------------------------------------------------
 
-// What a graph was recorded with has to stay where it is.
+// A graph holds addresses: its memory must stay allocated, and no other may be given to it.
 static void check_not_capturing(const CudaDevice *cuda) {
     CHECK(!cuda->capturing, "%s takes or gives back memory while it records a graph",
           cuda->device->name);

@@ -68,7 +68,7 @@ cudaStream_t cuda_communication_stream_create(void);
 void cuda_wait_event(cudaEvent_t event);
 void cuda_wait_stream(cudaStream_t stream);
 
-// ---- copy.c: these entries of the backend's table, and what they need ----
+// ---- copy.c: these entries of the backend's table, and their staging memory ----
 CudaStaging *cuda_staging_create(void);
 void cuda_staging_close(CudaStaging *staging);
 void *cuda_event_create(Device *device);

@@ -6,14 +6,14 @@
  *
  * Which algorithm is best is asked of cuDNN's heuristics once per pass, precision and window, and
  * kept (a plan). Only algorithms that give the same result every time are taken: some are faster by
- * adding atomically, in whatever order the blocks of the GPU come. Nor are those taken that lose
- * digits in a transform, where digits count. cuDNN may refuse to run what its queries promised, so
- * each candidate is run once before it becomes the plan. If none is left, there is no plan, and
- * conv.cu convolves by im2col. Every refusal is told on stderr, once.
+ * adding atomically, in the order in which the blocks of the GPU happen to run. Nor are algorithms
+ * taken whose transforms lose accuracy, in float32. cuDNN may refuse to run an algorithm that its
+ * queries offered, so each candidate is run once before it becomes the plan. If none is left, there
+ * is no plan, and conv.cu convolves by im2col. Every refusal is told on stderr, once.
  *
  * All three tensors are float32 with the channels first, or in 16 bits with the channels last (it
- * is what tensor cores read). Sums are in float32. What cuDNN refuses in one order of channels is
- * not asked of it in the other, which would cost two turned copies: im2col needs none.
+ * is what tensor cores read). Sums are in float32. A convolution that cuDNN refuses in one order
+ * of channels is not tried in the other, which would cost two transposed copies: im2col needs none.
  */
 #include <cudnn.h>
 
@@ -31,7 +31,7 @@ static void cudnn_check(cudnnStatus_t status, const char *call, const char *file
         check_failed(file, line, call, "cuDNN: %s", cudnnGetErrorString(status));
 }
 
-// What a plan is found by: fields of one size, so that there is no padding.
+// The key of a plan: fields of one size, so that there is no padding.
 typedef struct Key {
     uint64_t pass, precision, tf32;
     uint64_t n, c, h, w, k, kernel, stride, pad, oh, ow; // Window
@@ -294,8 +294,8 @@ static void tell(const ConvolutionPlan *plan, const char *algorithm, const char 
             v->kernel, v->kernel, v->k, algorithm, why);
 }
 
-// The first candidate that keeps its promises. What the last one left in the descriptor is no
-// part of the question.
+// The first candidate that keeps its promises. Sets the math type for each: the
+// previous candidate left its own in the descriptor.
 static void choose_algorithm(const CudaDevice *cuda, cudnnHandle_t handle, ConvolutionPlan *plan) {
     Candidate candidates[CANDIDATES];
     set_math(plan, plan->exact                        ? CUDNN_FMA_MATH

@@ -2,8 +2,8 @@
  * and argument shapes are in common/device/kernels.h.
  *
  * blas.c is the only file that calls cuBLASLt, dnn.c the only one that calls cuDNN (dnn_absent.c
- * stands in for it where there is none); layout.cu is what both need around their products. list.cu
- * has the families that work on lists of tensors: slices and optimizers.
+ * stands in for it where there is none); layout.cu has the passes before and after their products.
+ * list.cu has the families that work on lists of tensors: slices and optimizers.
  *
  * Every function asks cuda_current() for the device, and returns when its work is queued.
  */

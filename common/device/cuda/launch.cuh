@@ -3,7 +3,7 @@
  *
  * House rules for kernels, which keep them readable and their results repeatable:
  *  - element by element work is a grid-stride loop (FOR_EACH) over as many threads as fill the card
- *    (cuda_grid), whatever the count: 0, 1 and 2^33 work;
+ *    (cuda_grid), for any count: 0, 1 and 2^33 work;
  *  - no atomics on floating point: a reduction adds in a fixed order, block by block into the
  *    workspace, then one block over the blocks' sums;
  *  - statically sized shared memory, threads in blocks of CUDA_BLOCK (attention/mma.cu: 128), and
@@ -83,7 +83,7 @@ template <typename Body> static void cuda_run(size_t count, const Body &body) {
     if (count > 0) cuda_run_blocks(cuda_grid(cuda_current(), count), body);
 }
 
-// A gradient goes into its place, or on top of what other uses of the tensor left there.
+// Stores a gradient, or adds it to the gradients of other uses of the tensor.
 static inline __device__ void put(float *place, float value, bool accumulate) {
     *place = accumulate ? *place + value : value;
 }

@@ -1,8 +1,8 @@
-/* layout.cu: what becomes of a product (bias, relu), and the order of images.
+/* layout.cu: the passes after a product (bias, relu), and the order of images.
  *
  * Images in float32 are [n, c, inner] (inner: the pixels of a plane); in 16 bits the channels of a
  * pixel lie side by side, [n, inner, c], as the tensor cores want them. Between the two there is
- * one pass, which turns and narrows or widens. What has one pixel or one channel is not turned.
+ * one pass, which turns and narrows or widens. Images of one pixel or one channel are not turned.
  *
  * A block turns a tile: it reads along one order, leaves it in shared memory, and writes along the
  * other, so that neighbouring threads touch neighbouring memory both times. Rows of the tile are
@@ -57,7 +57,7 @@ enum { EACH = 8, TILE = EACH * CUDA_BLOCK }; // elements of a thread, and of a t
 template <int CHANNELS> struct Tile {
     static const unsigned PIXELS = TILE / CHANNELS;
     size_t image, channel, pixel;    // where it begins
-    unsigned channel_end, pixel_end; // what of it there is, counted from there
+    unsigned channel_end, pixel_end; // its end within the image, relative to channel and pixel
 
     __device__ Tile(const ImageSizes &of, unsigned index) {
         size_t across = (of.inner + PIXELS - 1) / PIXELS, down = (of.c + CHANNELS - 1) / CHANNELS;

@@ -38,7 +38,7 @@ template <typename Item> static __device__ Piece<Item> piece_here(const List<Ite
     return {item, begin, begin + PIECE < item.count ? begin + PIECE : item.count};
 }
 
-// Work is a struct that says what is to be done with the items. apply<WIDTH>(item, i) does vector
+// Work is a struct with the operation on the items. apply<WIDTH>(item, i) does vector
 // number i of an item, where WIDTH is 1 unless is_wide(item).
 template <typename Work, typename Item>
 static __global__ void list_kernel(Work work, List<Item> list) {
@@ -132,8 +132,8 @@ static __device__ void atomic_sum_add(int64_t *sum, int64_t value, int exponent)
         if (words[k] > 0) atomic_add(sum + limb + k, words[k]);
 }
 
-// Adds the squares of a block's piece. The window is below the largest one; those that are smaller
-// than all of it, or not finite, are added one by one.
+// Adds the squares of a block's piece. The window is below the largest one; squares that are
+// below the window, or not finite, are added one by one.
 static __global__ void squares_kernel(List<Slice> list, int64_t *sum) {
     enum { EACH = PIECE / CUDA_BLOCK };
     const Piece<Slice> piece = piece_here(list);
@@ -257,7 +257,7 @@ struct Sgd {
         Vector<float, WIDTH> gradient = vector_load<WIDTH>(t.gradient, i);
         bool remembers = momentum != 0;
         float lr = t.scalars[SCALAR_LR];
-        // What a first step finds may be NaN.
+        // Undefined before the first step: may be NaN.
         if (remembers && !t.first) velocity = vector_load<WIDTH>(t.velocity, i);
         for (int k = 0; k < WIDTH; k++) {
             float g = gradient.at[k] + weight_decay * weight.at[k];

@@ -1,11 +1,11 @@
 /* loss.cu: losses of rows, their gradients, and how many predictions are right.
  *
- * A row of logits is one warp's work, or one block's where there are many classes; what its threads
- * tell each other does not go through memory. A row's loss is a double, and so is the sum of the
- * rows (grid_sum): over a whole batch, float's rounding would show. A loss is one launch,
- * and so is its gradient. Of logits in 16 bits one launch computes the loss, the hits, and the
- * gradient in the place of the logits: they are as many bytes as all else in a language model's
- * step, and pass through memory twice.
+ * A row of logits is one warp's work, or one block's where there are many classes; its threads
+ * exchange numbers in registers or shared memory. A row's loss is a double, and so is the sum of
+ * the rows (grid_sum): over a whole batch, float's rounding would show. A loss is one launch, and
+ * so is its gradient. Of logits in 16 bits one launch computes the loss, the hits, and the gradient
+ * in the place of the logits: they are as many bytes as all else in a language model's step, and
+ * pass through memory twice.
  */
 #include <math.h>
 
@@ -37,7 +37,7 @@ struct Block {
 enum { WARP_CLASSES = 1024 }; // more than that are a block's work
 
 // Rows is a struct with a formula: evaluate<Team>(row, thread) returns the same to all the threads
-// of the team. What becomes of the sum of all rows is Finish's.
+// of the team. Finish consumes the sum of all rows.
 template <typename Team, typename Rows, typename Finish>
 static __global__ void rows_kernel(Rows rows, size_t n, GridSum room, Finish finish) {
     const unsigned teams = CUDA_BLOCK / Team::threads;

@@ -3,7 +3,7 @@
  * Such a kernel is as fast as memory is, and memory likes wide accesses: a thread loads and stores
  * four neighbours at once (a Vector) where all the arrays are aligned to that, and single elements
  * at the end, or everywhere if one of the arrays is not. An operation is a small struct whose
- * operator() is the formula for one element; what it needs besides is in its members.
+ * operator() is the formula for one element; its further arguments are members.
  *
  * No pointer is restrict: an output may be an input, since a thread reads all of its elements
  * before it writes them.

@@ -123,7 +123,7 @@ static void eval_invstd(CudaDevice *cuda, const BatchNorm *norm, float *invstd) 
                 invstd, norm->c);
 }
 
-// What Project subtracts, room[2, c], from a channel's sums over count elements.
+// Computes room[2, c], the terms that Project subtracts, from a channel's sums over count elements.
 static __device__ void put_projection(float *room, size_t c, size_t channel, double first,
                                       double second, double invstd, double count) {
     room[channel] = (float)(first / count);

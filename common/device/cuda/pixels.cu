@@ -112,7 +112,7 @@ static void cuda_count_pixels(PixelLabels labels, const int32_t *predicted, int6
 // `equal` pixels right at it. If enough losses are above the threshold, the threshold's rank is the
 // cut. Otherwise the rank of the `least`-th hardest is, which is found eight bits at a time from
 // the top: count the ranks that agree with the bits found so far by their next eight bits, and see
-// in which of these 256 bins the one looked for must lie (a radix selection). What one step finds
+// in which of these 256 bins the wanted loss must lie (a radix selection). Each step's result
 // stays on the device for the next.
 //
 // Counts are whole numbers, so the order of adding them is free (atomics in shared memory). Each
@@ -131,7 +131,7 @@ struct Selection {
 
 // Of all pixels, one block's.
 struct Part {
-    uint64_t count; // of what a step counts
+    uint64_t count; // of the elements that a step counts
     double sum;
 };
 

@@ -126,7 +126,7 @@ static inline GridSum grid_sum_room(CudaDevice *cuda, size_t count, size_t each,
 }
 
 // Returns whether this block is the last of `count` blocks that call this with the counter. Its
-// threads then read what the others wrote before their calls (through volatile, past its own
+// threads then read the other blocks' writes before their calls (through volatile, past its own
 // cache). The counter is 0 before and after the kernel.
 static inline __device__ bool arrives_last(unsigned *arrived, unsigned count) {
     __shared__ bool is_last;
@@ -172,7 +172,7 @@ static void cuda_sum(size_t count, const Finish &finish, const Own &own) {
     cuda_launch(cuda, sum_kernel<Own, Finish>, room.blocks, own, room, finish);
 }
 
-struct Mean { // what becomes of a loss's sum
+struct Mean { // turns a loss's sum into the mean
     double divisor;
     float *y; // [1]
     __device__ void operator()(double sum) const { *y = (float)quotient(sum, divisor); }

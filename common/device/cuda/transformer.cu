@@ -34,7 +34,7 @@ static size_t cuda_embedding_workspace(const Embedding *of) {
     return 0;
 }
 
-// Does the token of this row stand in an earlier one? All threads of the block get the answer.
+// Whether an earlier row has the same token. All threads of the block get the answer.
 static __device__ bool came_before(const int64_t *tokens, size_t row) {
     for (size_t first = 0; first < row; first += CUDA_BLOCK) {
         size_t other = first + threadIdx.x;

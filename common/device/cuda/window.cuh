@@ -68,7 +68,7 @@ static void for_each_place(const Images<T> &of, Stored<T> *y, bool accumulate,
     });
 }
 
-// ---- what a window sees ----------------------------------------------------------------------
+// ---- inputs of a window ----------------------------------------------------------------------
 
 // The outputs [begin, end) of one direction whose windows see input row (or column) `input`: output
 // o sees those from o stride - pad on.

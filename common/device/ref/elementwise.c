@@ -1,4 +1,4 @@
-/* elementwise.c: the definition of what is computed element by element. */
+/* elementwise.c: reference definitions of the element-wise operations. */
 #include <math.h>
 
 #include "common/device/ref/kernels.h"

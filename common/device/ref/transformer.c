@@ -139,8 +139,8 @@ static size_t ref_attention_workspace(Precision precision, const Attention *of) 
     return of->length * of->length * sizeof(float);
 }
 
-// row[length]: the weights of token t. factors[length]: what the values are multiplied by, which in
-// 16 bits are weights that were rounded before they were divided by their sum.
+// row[length]: the weights of token t. factors[length]: the factors of the values; in 16 bits,
+// weights that were rounded before they were divided by their sum.
 static void row_weights(Precision precision, const Attention *of, const Head *h, size_t t,
                         float *row, float *factors) {
     double max = -INFINITY, total = 0, scale = 1 / sqrt((double)of->size);

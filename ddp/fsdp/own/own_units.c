@@ -21,7 +21,7 @@ struct OwnUnits {
     const OwnFsdp *file;
     void *self; // the file's state
     OwnUnit *units;
-    OwnFsdpUnit *listed; // what the file sees
+    OwnFsdpUnit *listed; // the file's view of the units
     size_t count;        // of both; the root is the last
     bool holds;          // own_units_hold_gradients
 };

@@ -225,7 +225,7 @@ static int run_chain(Chain *chain, Error *err) {
         if (mpi_check(mpi, err) != 0) return -1;
         mpi_nap();
     }
-    return mpi_wait(mpi, err); // what was sent
+    return mpi_wait(mpi, err); // completes the sends
 }
 
 // ---- the all-reduce ----------------------------------------------------------------------------

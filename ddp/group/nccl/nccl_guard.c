@@ -21,7 +21,7 @@ struct NcclGuard {
     PgNccl *nccl;
     pthread_t thread;
     pthread_cond_t over;
-    pthread_mutex_t mutex; // protects what follows
+    pthread_mutex_t mutex; // protects the fields below
     bool inside, closing;
     Error error; // why the communicator was aborted
 };

@@ -39,7 +39,7 @@ struct SharedBlocks {
     PgShmSegment *segment; // NULL: private memory at `base`, to be freed
     unsigned char *base;   // rank r's block begins at base + r * stride
     size_t stride;
-    int rank; // this one, among those that share the segment
+    int rank; // this rank, among the ranks that share the segment
     SharedBlocks *next;
 };
 

@@ -80,7 +80,7 @@ struct AttentionBackward {
     bool accumulate;
 };
 
-// What the kernels of a gradient take.
+// Arguments of a gradient's kernels.
 template <typename T> struct AttentionGradient {
     Attention of;
     const T *qkv, *dy;
