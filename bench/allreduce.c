@@ -8,7 +8,7 @@
  * buffers, which the other cores have filled just as they fill those of the all_reduce, and writes
  * the sum to all W, with the same loop. The bytes that cross between caches and memory are the
  * same; but without a group and without waiting. For it, and for a cache line's round
- * trip, the ranks map memory of their own, whatever the backend is, if they run on one host.
+ * trip, the ranks map memory of their own with every backend, if they run on one host.
  */
 #include "bench/allreduce.h"
 
@@ -28,7 +28,7 @@ enum {
     WARM_UP = 3,
     LEAST = 10,
     MOST = 1000,
-    BYTES_PER_SIZE = 512 * 1024 * 1024, // what the iterations of a size add up to
+    BYTES_PER_SIZE = 512 * 1024 * 1024, // over all iterations of a size
     BOUND_FROM = 1024 * 1024,           // below, a sum takes less time than meeting does
     SMALL = 4096,                       // up to here a time is said in round trips
     ROUND_TRIPS = 200,                  // in a block that is timed,
@@ -139,7 +139,7 @@ static double elapsed_us(uint64_t since_ns) {
     return (double)(clock_ns() - since_ns) * 1e-3;
 }
 
-// One all_reduce of `count` elements: its time goes to *us.
+// Times one all_reduce of `count` elements: *us receives microseconds.
 static int time_all_reduce(Bench *bench, size_t count, size_t iteration, double *us) {
     Device *device = bench->device;
     fill_buffer(bench->host, count, bench->rank, iteration);
@@ -276,7 +276,7 @@ static const char *why_no_round_trip(const Bench *bench) {
     return cores[0] == cores[1] ? "ranks 0 and 1 have not a core each" : NULL;
 }
 
-// The median goes to *p50, 0 where there is no round trip.
+// *p50 receives the median in microseconds, 0 where there is no round trip.
 static int measure_round_trip(Bench *bench, double *p50) {
     double us[BLOCKS];
     const char *why = why_no_round_trip(bench);
@@ -292,7 +292,7 @@ static int measure_round_trip(Bench *bench, double *p50) {
     return 0;
 }
 
-// ---- what that comes to ---------------------------------------------------------------------
+// ---- results --------------------------------------------------------------------------------
 
 static void print_size(size_t bytes) {
     if (bytes % ((size_t)1024 * 1024) == 0)
@@ -368,8 +368,8 @@ static int run_sizes(Bench *bench) {
     return 0;
 }
 
-// Binds the calling thread to the core of that number, of those that it may use. Ranks that wander
-// end up on one core, because a rank that waits looks idle. Returns the core, or -1.
+// Binds the calling thread to allowed core `number`. Unbound ranks migrate to one core, because a
+// rank that waits looks idle. Returns the core, or -1.
 static int bind_to_core(int number) {
     cpu_set_t allowed, one;
     if (sched_getaffinity(0, sizeof allowed, &allowed)) return -1;

@@ -1,6 +1,6 @@
-/* allreduce.h: what one rank of bench_allreduce measures: the all_reduces of all sizes, what the
- * machine could do at best, and a cache line's way between two cores. How the ranks come to be is
- * in bench_allreduce.c.
+/* allreduce.h: the measurements of one rank of bench_allreduce: all_reduces of all sizes, the
+ * machine's bound, and the round trip of a cache line between two cores. bench_allreduce.c starts
+ * the ranks.
  */
 #ifndef BENCH_ALLREDUCE_H
 #define BENCH_ALLREDUCE_H
@@ -12,7 +12,7 @@ typedef struct AllReduceSettings {
     int world;
     size_t min_bytes, max_bytes, factor; // sizes: min, min * factor, ..., max
     size_t iterations;                   // 0: by size
-    bool threads, processes;             // what the ranks are; neither: processes
+    bool threads, processes;             // the kind of the ranks; neither: processes
     const char *device;                  // "cpu" or "cuda"; for ranks that a launcher started
     const char *backend;                 // likewise
     bool fast_sums;                      // MPI's own

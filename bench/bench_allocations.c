@@ -1,9 +1,9 @@
 /* bench_allocations.c: counts the heap allocations of training steps. There should be none.
  *
  * The program replaces malloc and its relatives by ones that count (all threads: replicas, loader,
- * communication) and runs the real trainer with each strategy. The counter is read through the one
- * seam there is: at the end of every backward. From the end of step 1's backward to the end of the
- * last one's lie only training steps. Exit status 1 if anything was allocated in them.
+ * communication) and runs the real trainer with each strategy. The counter is read at the
+ * end of every backward, by a wrapped strategy. Between the end of step 1's backward and the end of
+ * the last step's are only training steps. Exit status 1 if anything was allocated in them.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -69,7 +69,7 @@ int posix_memalign(void **memory, size_t alignment, size_t bytes) {
     return *memory ? 0 : ENOMEM;
 }
 
-// ---- a strategy that looks at the counter --------------------------------------------------
+// ---- a strategy that reads the counter -----------------------------------------------------
 
 typedef struct Watch {
     Strategy strategy; // the watched one's table, with finish_backward replaced

@@ -1,8 +1,8 @@
 /* bench_allreduce.c: how fast a group's all_reduce is, from 4 bytes to 256 MiB, in the shape of
- * nccl-tests: verified in the run that is timed, and held against what the machine can do.
+ * nccl-tests: verified in the timed run, and compared with the machine's bound.
  *
- * This file starts the ranks: processes of its own, threads, or what a launcher started. Each is
- * bound to a core. What they measure, and how, is in allreduce.c.
+ * This file starts the ranks: processes of its own, threads, or those of a launcher. Each is
+ * bound to a core. allreduce.c measures.
  */
 #include <pthread.h>
 #include <string.h>

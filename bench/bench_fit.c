@@ -1,12 +1,12 @@
 /* bench_fit.c: which network and which slow-down make the model fit measured steps.
  *
  * Reads lines "devices,seconds" or "devices,seconds,bucket_mb" and looks for three numbers: the
- * width of every device's link; what an all-reduce costs whatever its bytes are; and how many times
+ * width of every device's link; the cost of an all-reduce apart from its bytes; and how many times
  * as long a device computes beside others (bench/model's straggler). --cost says how that cost
  * grows: `message`: with the messages, so with the devices (their latency); `call`: not at all;
  * `both`: two numbers. Sought is the smallest largest relative error over all points. Then each
- * point is held out in turn, and what the others say of it is printed beside it: the one error
- * judges the numbers, the other what they predict.
+ * point is held out in turn, and the prediction from the others is printed beside it: the first
+ * error judges the fit, the second its predictions.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ typedef enum Number { LATENCY_US, CALL_US, SLOWDOWN, GBIT, NUMBERS } Number;
 
 typedef enum Cost { COST_MESSAGE, COST_CALL, COST_BOTH } Cost;
 
-// What is physically plausible, and the search ends there. (A slow-down of 1 is none; below it the
+// Bounds of the search: physically plausible values. (A slow-down of 1 is none; below it the
 // devices are faster than the profile's.)
 static const double lowest[NUMBERS] = {1, 1, 0.25, 0.1}, highest[NUMBERS] = {5000, 20000, 2, 400};
 
@@ -39,7 +39,7 @@ typedef struct Points {
     Cost cost;
 } Points;
 
-// What is sought.
+// The sought numbers.
 typedef struct Fit {
     double number[NUMBERS];
     double error; // the largest relative one

@@ -1,12 +1,12 @@
-/* bench_ladder.c: from DataParallel to DistributedDataParallel, one ingredient at a time: what each
- * is worth, and that none of them changes the weights. bench/ablation.sh starts it, by hand it is
+/* bench_ladder.c: from DataParallel to DistributedDataParallel, one ingredient at a time: the time
+ * that each saves, and that none changes the weights. bench/ablation.sh starts it, by hand it is
  *
  *     ddprun --nproc-per-node 2 bench_ladder --link 10gbe
  *
- * What the rungs do is in ladder/rungs.c. Rungs whose devices are threads run in rank 0's process
- * while the other ranks sleep; then all ranks do the rungs whose devices are processes. A round
- * takes all rungs once, a few steps each, so that all of them see the same machine. What a rung is
- * worth is the median over the rounds of the rung below minus this one, in the same round.
+ * ladder/rungs.c has the rungs. Rungs whose devices are threads run in rank 0's process while the
+ * other ranks sleep; then all ranks do the rungs whose devices are processes. A round takes all
+ * rungs once, a few steps each, so that all of them see the same machine. The time that a rung
+ * saves is the median over the rounds of the rung below minus this one, in the same round.
  * --csv has every round: bench/report/ladder.py puts those of several calls together.
  *
  * In the end the weights of every rung are compared with those of the first one, byte for byte.
@@ -37,7 +37,7 @@ typedef struct Ladder {
     const Settings *settings;
     Course course;
     Device *device;        // this rank's
-    ProcessGroup *control; // of all ranks, for the barriers around what is timed
+    ProcessGroup *control; // of all ranks, for the barriers around the timed steps
     ProcessGroup *group;   // of the same ranks, for training: it has the emulated link
     cpu_set_t all, share;  // the cores of this process, and this rank's share of them
     Rung *rungs[RUNGS];    // NULL on the other ranks than 0 if the rung's devices are threads
@@ -91,7 +91,7 @@ static void run_rounds(Ladder *ladder) {
 }
 
 // Returns the median over the rounds of the milliseconds per step of a rung. With `below`, the
-// rounds of another rung, it is the median of what this one saves over that.
+// rounds of another rung, it is the median of the milliseconds that rung i saves over it.
 static double median_ms(const Ladder *ladder, Ingredient i, const double *below) {
     const size_t rounds = ladder->settings->rounds;
     double *values = memory_zalloc(rounds * sizeof *values);

@@ -3,9 +3,9 @@
  * after each measurement: where it finds less than usual, something else was using the machine.
  *
  * A rate is all threads' work over the time until the last one was done, since a step waits for the
- * slowest. The arrays of a thread are far larger than its share of the caches: what nearly fits
- * comes from a cache as far as chance and neighbours leave it there, and then an idle machine seems
- * to have several speeds. Their pages are touched before the clock runs.
+ * slowest. The arrays of a thread are far larger than its share of the caches: arrays that nearly
+ * fit stay in a cache in a part that varies, so that an idle machine seems to have several speeds.
+ * Their pages are touched before the clock runs.
  */
 #include <pthread.h>
 #include <sched.h>

@@ -1,8 +1,8 @@
-/* bench_profile.c: what a training step is made of on one device, for the model in bench/model.
+/* bench_profile.c: the parts of a training step on one device, for the model in bench/model.
  *
  * Times forward, loss, backward and the optimizer for two batches, in turns, and lays a line
- * through the medians: a fixed part and a part per row. And when in backward each gradient is
- * ready, which is what decides how much communication can be hidden.
+ * through the medians: a fixed part and a part per row. Also records when in backward each
+ * gradient is ready, which decides how much communication can be hidden.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
-/* bench_step.c: how much of a training step is matrix product; with --by-op, what time each of its
- * kernels takes beside its bound (kernel_times.h), also for networks of convolutions.
+/* bench_step.c: the share of matrix products in a training step; with --by-op, the time of each
+ * kernel beside its bound (kernel_times.h), also for networks of convolutions.
  *
  * Trains an mlp of wide layers, or a gpt, and, between its steps, times sgemm (the device's matrix
  * products, alone) on the shapes that its linear layers need. Both are measured in one process,
  * alternating, so that whatever disturbs one disturbs the other. The figure is the step's
- * floating-point rate over sgemm's; what is missing from 1 is what everything else costs: relu or
+ * floating-point rate over sgemm's; the difference from 1 is the cost of everything else: relu or
  * GELU, layer norm, attention's small products and its softmax, loss, optimizer, the tape itself.
  */
 #include <string.h>
@@ -57,7 +57,7 @@ static Work mlp_work(const Sizes *s) {
     return work;
 }
 
-// The work of a gpt's step. Attention has two products forward and four backward, which look at
+// The work of a gpt's step. Attention has two products forward and four backward, which use
 // half of all pairs of tokens.
 static Work gpt_work(const Sizes *s) {
     size_t rows = s->batch * s->gpt.context, c = s->gpt.embedding, n = s->gpt.layers;
@@ -70,7 +70,7 @@ static Work gpt_work(const Sizes *s) {
     return work;
 }
 
-// What sgemm alone multiplies: random numbers, each array as long as the largest product needs.
+// The operands of sgemm alone: random numbers, each array as long as the largest product needs.
 typedef struct Operands {
     float *x, *w, *y;
 } Operands;

@@ -1,10 +1,10 @@
-/* bench_zero.c: what exchanging gradients and stepping costs, by DistributedDataParallel and with
+/* bench_zero.c: the time of exchanging gradients and stepping, in DistributedDataParallel and with
  * the optimizer divided over the ranks (ZeRO-1). By hand:
  *
  *     ddprun --bind cores --nproc-per-node 2 bench_zero
  *
- * Nothing is computed: each rank declares its gradients ready, and from there to equal new weights
- * on all ranks is what is timed. Four ways take turns, in another order each round, so that all of
+ * Nothing is computed: each rank declares its gradients ready; timed is the rest of the step, up to
+ * equal new weights on all ranks. Four ways take turns, in another order each round, so that all of
  * them see the same machine: ddp (all-reduce, every rank steps all weights), whole (all-reduce, a
  * part of the step, the weights to all: what --amp fp16 needs), scattered (reduce_scatter, a part
  * of the step, all_gather) and fused (one pass). A turn counts by its median step, so that a
@@ -68,7 +68,7 @@ static void open_way(Way *way, int which, const Settings *settings, ProcessGroup
 }
 
 // Writes gradients that differ from rank to rank, and that are small enough for any number of
-// steps. The order is that of backward, because what was written last is still in the caches.
+// steps. The order is that of backward, because the gradients written last are still in the caches.
 static void fill_gradients(const Way *way, int rank) {
     const NamedTensors *parameters = &ddp_reducer(way->wrapper)->slab.parameters;
     for (size_t i = parameters->count; i-- > 0;) {

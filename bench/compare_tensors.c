@@ -233,7 +233,7 @@ static Tally compare_files(const SafeTensors *files, const Settings *settings) {
         if (!wanted(x, settings)) continue;
         compare_one(x, find(in_b, files[1].count, x), false, settings, width, &tally);
     }
-    for (size_t i = 0; i < files[1].count; i++) { // what only the second file has
+    for (size_t i = 0; i < files[1].count; i++) { // tensors that only the second file has
         const SafeEntry *y = &files[1].entries[i];
         if (!wanted(y, settings) || find(in_a, files[0].count, y)) continue;
         compare_one(y, NULL, true, settings, width, &tally);

@@ -19,8 +19,8 @@ typedef struct KernelTimes KernelTimes;
 KernelTimes *kernel_times_open(Device *device, size_t rounds);
 void kernel_times_close(KernelTimes *times); // the device has its own kernels again; NULL is fine
 void kernel_times_clear(KernelTimes *times); // forgets all calls so far
-// Ends a round, in which one step of step_seconds was taken, and measures what memory and sgemm
-// give now.
+// Ends a round, in which one step of step_seconds was taken, and measures the current rates
+// of memory and sgemm.
 void kernel_times_round(KernelTimes *times, double step_seconds);
 // Prints the medians over the rounds, a row for each kernel, the slowest first.
 void kernel_times_print(KernelTimes *times);

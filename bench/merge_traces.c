@@ -3,7 +3,7 @@
  *
  *     merge_traces OUT FILE FILE.rank2 FILE.rank3
  *
- * What is on one machine has been merged by the job itself. Times are the first file's.
+ * The job itself merges the traces of one machine. Times are the first file's.
  */
 #include "common/base/options.h"
 #include "common/base/trace.h"

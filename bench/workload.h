@@ -1,6 +1,6 @@
 /* workload.h: one rank's training step on random data, made of the trainer's own parts (tape, ops,
  * optimizer, and DistributedDataParallel when there is a group), for the programs that time steps;
- * and what these programs make of their times.
+ * and statistics of their times.
  */
 #ifndef BENCH_WORKLOAD_H
 #define BENCH_WORKLOAD_H

@@ -1,5 +1,5 @@
 /* kernel_clock.h: how long a GPU takes for each entry of its kernel tables in a GPT's training step
- * in 16 bits: what stands beside the predictions of bench/gpu_account.py.
+ * in 16 bits: measured beside the predictions of bench/gpu_account.py.
  *
  * Each call of an entry is repeated, between two waits for the device, and counts with the mean: a
  * step's results are wrong afterwards (additions happen several times), its times are not. An entry

@@ -1,5 +1,5 @@
-/* recorder.c: what each entry of a GPU's kernel tables does, in numbers. An entry's numbers are
- * those of its CUDA kernels, read from their sources; their comments name what is not obvious.
+/* recorder.c: the launches, operations and bytes of each entry of a GPU's kernel tables, as read
+ * from the sources of its CUDA kernels; comments below derive the numbers that are not obvious.
  */
 #include "bench/account/recorder.h"
 
@@ -242,7 +242,7 @@ static size_t embedding_workspace(const Embedding *of) {
     return 0;
 }
 
-// A block per row and 256 channels looks at all tokens: before its own, or after it.
+// A block per row and 256 channels reads all tokens: those before its own, or after it.
 static void embedding_gradient(const Embedding *of, const float *dy, float *dwte, bool add_dwte,
                                void *workspace) {
     (void)dy, (void)dwte, (void)add_dwte, (void)workspace;
@@ -360,8 +360,8 @@ static void count_correct(Labels labels, const float *logits, int64_t *correct) 
     note_loop("count_correct", labels.n * labels.classes, 3, FLOAT);
 }
 
-// Of each logit three conversions, the maximum, two exponentials, their sum, and the gradient. What
-// a thread reads again is in its registers or in the L2 cache.
+// Of each logit three conversions, the maximum, two exponentials, their sum, and the gradient.
+// Second reads are from registers or the L2 cache.
 static void half_cross_entropy(const HalfLogits *of, float *loss, int64_t *correct) {
     (void)loss, (void)correct;
     CHECK(of->gradient, "a training step has no gradient of its logits");

@@ -1,11 +1,11 @@
 /* recorder.h: a device that computes nothing and lists the operations that a training step asks
- * for, with their shapes: what bench/gpu_account.py predicts a GPU's time from.
+ * for, with their shapes: the input of bench/gpu_account.py's prediction.
  *
  * The device is dry-cpu:0 with the kernel tables of a GPU backend: it stores tensors in 16 bits, so
- * the tape takes the path that it takes on a GPU. Every entry that a GPT's step calls counts what
- * the CUDA kernels of that entry do (common/device/cuda): launches, floating-point operations by
- * unit, and bytes of device memory. Any other entry ends the program, so that no operation of a
- * step is missing from the list.
+ * the tape takes the path that it takes on a GPU. Every entry that a GPT's step calls counts the
+ * launches of that entry's CUDA kernels (common/device/cuda), their floating-point operations by
+ * unit, and their bytes of device memory. Any other entry ends the program, so that no operation of
+ * a step is missing from the list.
  *
  * Launches are checked against the emulator's count of a real step (tests/programs/gpu_account.sh).
  */

@@ -1,10 +1,11 @@
-/* rungs.c: the rungs. Read rung_step first, then what it calls.
+/* rungs.c: the rungs. Read rung_step first, then its callees.
  *
- * A Part is what one device has: its rows of the batch, its model, its optimizer. The first two
+ * A Part is one device's share: its rows of the batch, its model, its optimizer. The first two
  * rungs are the library's DataParallel, which needs only the first device's Part; the last two are
- * its DistributedDataParallel. What lies between is written out here, so that from rung to rung one
- * line moves from the main thread to the devices, or goes away. To stay short, it sends each tensor
- * alone, where the library packs small ones (dp/bundle.c): over a link, a latency more for each.
+ * its DistributedDataParallel. The rungs between are written out here, so that from rung to rung
+ * one line moves from the main thread to the devices, or goes away. To stay short, it sends each
+ * tensor alone, where the library packs small ones (dp/bundle.c): over a link, a latency more for
+ * each.
  *
  * Threads that outlive a step are bound to their device's share of the cores, as the processes are.
  */
@@ -29,7 +30,7 @@ typedef struct Part {
     const Rung *rung;
     int place;
     Device *device;
-    Module *model, *module; // module is what a step runs: the model, or its wrapper
+    Module *model, *module; // a step runs module: the model, or its wrapper
     NamedTensors parameters;
     Optimizer *optimizer;
     Tape *tape;
@@ -114,13 +115,13 @@ static void scatter(Rung *rung) {
     }
 }
 
-// ---- what a device does -------------------------------------------------------------------------
+// ---- work of a device ---------------------------------------------------------------------------
 
 static void forward(Part *part) {
     part->outputs = module_forward(part->module, part->tape, part->x);
 }
 
-// Computes what the part's rows contribute to the mean loss of the whole batch, and its gradients.
+// Computes the contribution of the part's rows to the whole batch's mean loss, and its gradients.
 static void loss_and_backward(Part *part) {
     Error err = {0};
     const double rows = (double)part->rung->course->rows;
@@ -184,7 +185,7 @@ static void run_on_all(Rung *rung, void (*function)(void *part)) {
         must_do(device_wait(rung->parts[i].device, TIMEOUT_S, &err), &err);
 }
 
-// ---- what the main thread does for all of them --------------------------------------------------
+// ---- work of the main thread, for all devices ---------------------------------------------------
 
 // Gathers the outputs on the first device, computes their loss there, and sends to each device the
 // gradient of its own outputs.

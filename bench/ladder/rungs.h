@@ -25,10 +25,10 @@ typedef enum Ingredient {
 } Ingredient;
 
 const char *ingredient_name(Ingredient ingredient); // "kept threads"
-const char *ingredient_says(Ingredient ingredient); // what it changes, in a few words
+const char *ingredient_says(Ingredient ingredient); // its change, in a few words
 bool ingredient_is_rank(Ingredient ingredient);     // its devices are processes, not threads
 
-// What all rungs train on: the same batches in the same order, in the host's memory.
+// The training data of all rungs: the same batches in the same order, in the host's memory.
 typedef struct Course {
     const TrainConfig *config;
     const DataSource *data;

@@ -16,13 +16,13 @@
 
 #include "common/base/memory.h"
 
-// What all actors share. It needs no lock, because SimGrid runs one actor at a time.
+// Shared by all actors. It needs no lock, because SimGrid runs one actor at a time.
 typedef struct Simulation {
     const StepProfile *profile;
     const Cluster *cluster;
     BucketTime *buckets;
     size_t bucket_count;
-    sg_host_t *outer, *inner; // [devices] where a device stands when it uses that network
+    sg_host_t *outer, *inner; // [devices] a device's host in that network
     double messages, end;     // sent so far; when the last device was done
 } Simulation;
 
@@ -110,7 +110,7 @@ static void all_reduce(const SimDevice *me, double bytes) {
     }
 }
 
-// ---- what a device does ------------------------------------------------------------------------
+// ---- a device's step ---------------------------------------------------------------------------
 
 // Only device 0 is slow: the others are ready early and wait for it.
 static double slowness(const SimDevice *me) {
@@ -141,7 +141,7 @@ static void ddp_device(int argc, char **argv) {
     done(me);
 }
 
-// What a device other than the first does in a step of DataParallel: it receives rows and weights,
+// The step of a device other than the first in DataParallel: it receives rows and weights,
 // sends its outputs, receives their gradients, and sends the gradients of the weights.
 static void dp_worker(const SimDevice *me, double compute[2]) {
     double slow = slowness(me);

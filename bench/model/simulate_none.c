@@ -1,4 +1,4 @@
-/* simulate_none.c: what stands in for simulate.c where SimGrid is not installed. */
+/* simulate_none.c: replaces simulate.c where SimGrid is not installed. */
 #include "bench/model/simulate.h"
 
 int simulate_step(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy,

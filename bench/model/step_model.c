@@ -151,7 +151,7 @@ static double root_bytes(const ModelUnit *units, int count) {
     return bytes;
 }
 
-// Where a rank is in its step, in seconds, and what it has enqueued.
+// A rank's time in its step, in seconds, and the moves that it has enqueued.
 typedef struct FsdpWalk {
     const Cluster *cluster;
     const ModelUnit *units;

@@ -1,6 +1,6 @@
 /* step_model.h: how long a training step takes on W devices, by algebra.
  *
- * It answers "what if there were 64 devices, on a 10 Gbit/s network?" from what was measured on one
+ * It answers "what if there were 64 devices, on a 10 Gbit/s network?" from measurements of one
  * device. The page bench/model/README.md derives every line of it; step_model.js computes the same
  * in a browser, in the same order of operations, so that both give the same numbers.
  *
@@ -12,13 +12,13 @@
  *   scatter, replicate              forward
  *   forward                         backward     all-reduce of bucket 0
  *   gather, loss, its gradient                   all-reduce of bucket 1
- *   backward                                       ... what sticks out is exposed
+ *   backward                                       ... the rest is exposed
  *   reduce                          optimizer
  *   optimizer
  *
  * Fully sharded training (FSDP) gathers each unit's weights before its forward and before its
  * backward, the next unit's while one computes, and reduces and scatters its gradients after its
- * backward, while the next one computes. What it waits for is exposed.
+ * backward, while the next one computes. The time that it waits is exposed.
  *
  * A message of n bytes takes latency + n / bytes_per_s. A collective takes call_s besides, on any
  * number of devices above one. Times are seconds.
@@ -43,7 +43,7 @@ typedef struct RowTime {
     double fixed, per_row;
 } RowTime;
 
-// What was measured on one device (bench_profile writes it, profile_file.h reads it).
+// Measurements of one device (bench_profile writes it, profile_file.h reads it).
 typedef struct StepProfile {
     char name[96];                     // of the network, for titles
     RowTime forward, loss, backward;   // loss with its gradient
@@ -75,8 +75,8 @@ typedef struct Cluster {
     double bucket_cap_mb; // as DDP's option: 0 every tensor alone; negative: 1, then 25 MiB
     double straggler;     // the slowest device's compute takes so many times as long; 1: none
     bool overlap;         // false: nothing is reduced before backward has ended
-    double call_s;        // what each all-reduce takes besides its messages: launch, bookkeeping
-    // What moving costs a device's own core, where that core moves the bytes: seconds for each byte
+    double call_s;        // of each all-reduce besides its messages: launch, bookkeeping
+    // The cost of moves for a device's own core, where that core moves the bytes: seconds per byte
     // that DP copies, that DDP sums, or that FSDP gathers or reduces. 0: the network does it alone.
     double copy_s, sum_s, shard_s;
 } Cluster;
@@ -85,7 +85,7 @@ Cluster cluster_default(void);
 
 typedef enum ModelStrategy { MODEL_DP, MODEL_DDP, MODEL_FSDP, MODEL_STRATEGIES } ModelStrategy;
 
-// What the device that drives the step spends its time on. The sum of all parts is `step`.
+// The time of the device that drives the step, by parts; `step` is their sum.
 typedef struct StepParts {
     double scatter, replicate, forward, gather, loss, backward, reduce, exposed, optimizer, step;
 } StepParts;
@@ -106,7 +106,7 @@ double model_all_reduce(const Cluster *cluster, double bytes); // seconds of one
 size_t model_buckets(const StepProfile *profile, const Cluster *cluster, BucketTime *buckets);
 
 // Carries out a gather or a reduction of a rank of FSDP, which is enqueued `start` seconds into the
-// step, after the one before. Returns when it ends.
+// step, after the previous move. Returns when it ends.
 typedef double FsdpMove(void *context, double start, double bytes);
 // The seconds in which a rank that computes `slow` times as long waits for its moves, or copies.
 double model_fsdp_exposed(const StepProfile *profile, const Cluster *cluster, double slow,
