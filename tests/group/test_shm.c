@@ -106,14 +106,15 @@ static void files_that_are_no_group(void **state) {
     }
 }
 
-typedef struct LargeRank {
+typedef struct JoinedRank {
+    PgEndpoint *endpoint;
     ProcessGroup *group;
     float value;
     Error error;
-} LargeRank;
+} JoinedRank;
 
 static void *sum_in_large_world(void *context) {
-    LargeRank *rank = context;
+    JoinedRank *rank = context;
     rank->value = (float)pg_rank(rank->group);
     Collective sum = pg_all_reduce(&rank->value, 1, PG_F32, PG_SUM);
     if (pg_run(rank->group, sum, &rank->error) != 0) rank->value = -1;
@@ -125,13 +126,13 @@ static void the_largest_world(void **state) {
     (void)state;
     enum { WORLD = PG_SHM_MAX_WORLD };
     ProcessGroup *groups[WORLD];
-    LargeRank ranks[WORLD];
+    JoinedRank ranks[WORLD];
     pthread_t threads[WORLD];
     Error error = {0};
     const PgOptions options = {.timeout_s = 60};
     assert_int_equal(pg_shm_threads(WORLD, &options, groups, &error), 0);
     for (int r = 0; r < WORLD; r++) {
-        ranks[r] = (LargeRank){.group = groups[r]};
+        ranks[r] = (JoinedRank){.group = groups[r]};
         assert_int_equal(pthread_create(&threads[r], NULL, sum_in_large_world, &ranks[r]), 0);
     }
     for (int r = 0; r < WORLD; r++) pthread_join(threads[r], NULL);
@@ -151,6 +152,35 @@ static void no_rank_joins(void **state) {
     must_contain(error.message, "joining a group of 3: rank 1, 2 did not arrive within 0.2 s; "
                                 "rank 1 never joined; has finished no collective, "
                                 "rank 2 never joined; has finished no collective");
+}
+
+// All have joined, and then rank 1 cannot have its pipe: rank 0 gets those words as its own error.
+static void *open_and_meet(void *context) {
+    JoinedRank *rank = context;
+    rank->group = pg_opener_shm.open(rank->endpoint, &rank->error);
+    if (rank->group) (void)pg_run(rank->group, pg_barrier(), &rank->error);
+    pg_close(rank->group);
+    return NULL;
+}
+
+static void a_rank_that_fails_as_it_joins(void **state) {
+    (void)state;
+    Error error = {0};
+    const PgOptions plain = {.timeout_s = 60},
+                    piped = {.timeout_s = 60, .flight_pipe = "/nowhere/"};
+    PgEndpoint zero = {.world = 2, .options = &plain};
+    pthread_t thread;
+    assert_int_equal(pg_opener_shm.create(&zero, &error), 0);
+    PgEndpoint one = zero;
+    one.rank = 1;
+    one.options = &piped;
+    assert_int_equal(pg_opener_shm.reach(&one, &error), 0);
+    JoinedRank first = {.endpoint = &zero};
+    assert_int_equal(pthread_create(&thread, NULL, open_and_meet, &first), 0);
+    assert_null(pg_opener_shm.open(&one, &error));
+    pthread_join(thread, NULL);
+    must_contain(error.message, "rank 1: cannot make the pipe /nowhere/1.pipe: ");
+    assert_string_equal(first.error.message, error.message);
 }
 
 // ---- memory that cannot be mapped ---------------------------------------------------------------
@@ -280,6 +310,7 @@ int main(void) {
         cmocka_unit_test(files_that_are_no_group),
         cmocka_unit_test(the_largest_world),
         cmocka_unit_test(no_rank_joins),
+        cmocka_unit_test(a_rank_that_fails_as_it_joins),
         cmocka_unit_test(a_rank_that_cannot_open_memory),
         cmocka_unit_test(barriers_of_each_collective),
     };
