@@ -73,6 +73,34 @@ PgWork *__wrap_pg_start(ProcessGroup *group, Collective collective, Error *err) 
     return work;
 }
 
+// ---- what a hook returns ------------------------------------------------------------------------
+
+static _Thread_local CommHook checked; // this rank's
+
+// A hook that fails says so by its status, too: hooks around it go by that.
+static int check_status(int status, const Error *before, const Error *err) {
+    const bool failed = err->status != before->status;
+    CHECK(status == (failed ? -1 : 0) || before->status != STATUS_OK, "%s returned %d: %s",
+          checked.name ? checked.name : "the all-reduce", status, err->message);
+    return status;
+}
+
+static int checked_start(void *state, GradBucket *bucket, Error *err) {
+    const Error before = *err;
+    return check_status(checked.start(state, bucket, err), &before, err);
+}
+
+static int checked_finish(void *state, GradBucket *bucket, Error *err) {
+    const Error before = *err;
+    return check_status(checked.finish(state, bucket, err), &before, err);
+}
+
+static void check_hook(Reducer *reducer) {
+    checked = reducer->hook;
+    reducer->hook.start = checked_start;
+    reducer->hook.finish = checked_finish;
+}
+
 // ---- a short training ---------------------------------------------------------------------------
 
 typedef enum Feature {
@@ -172,7 +200,10 @@ static int open_training(Training *t, Error *err) {
         sgd.sharding->whole_gradients = t->feature == ZERO_WHOLE;
     }
     t->optimizer = optimizer_create(rig->model, &sgd);
-    if (t->feature != JOIN && t->feature != JOIN_THROWS) return 0;
+    if (t->feature != JOIN && t->feature != JOIN_THROWS) {
+        check_hook(ddp_reducer(rig->wrapper));
+        return 0;
+    }
     const JoinConfig join = {.throw_on_early_termination = t->feature == JOIN_THROWS};
     const Joinable joinable = ddp_joinable(rig->wrapper);
     t->join = join_open(&joinable, 1, &join, err);

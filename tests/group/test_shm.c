@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "ddp/group/backends.h"
 #include "ddp/group/group_internal.h"
@@ -17,8 +18,10 @@
 static void refused(const char *address, int world, const char *says) {
     Error error = {0};
     PgEndpoint endpoint = {.world = world};
+    const int mapped = mapped_segments();
     snprintf(endpoint.address, sizeof endpoint.address, "%s", address);
     assert_int_equal(pg_opener_shm.reach(&endpoint, &error), -1);
+    assert_int_equal(mapped_segments(), mapped);
     assert_null(endpoint.found);
     must_contain(error.message, says);
 }
@@ -81,7 +84,33 @@ static void addresses_of_groups(void **state) {
     assert_non_null(first);
     assert_null(pg_opener_shm.open(&twin, &error));
     must_contain(error.message, "two processes are rank 0");
+    refused(address, 1, "cannot open the shared memory"); // all have attached
     pg_close(first);
+}
+
+// Of ranks as threads one cannot have its pipe: the others are closed, and nothing stays mapped.
+static void threads_of_which_one_fails(void **state) {
+    (void)state;
+    const int mapped = mapped_segments();
+    for (int fails = 0; fails < 3; fails++) {
+        char folder[] = "/tmp/ddpc.XXXXXX", pipe[64], prefix[32];
+        ProcessGroup *groups[3];
+        Error error = {0};
+        assert_non_null(mkdtemp(folder));
+        snprintf(pipe, sizeof pipe, "%s/%d.pipe", folder, fails);
+        snprintf(prefix, sizeof prefix, "%s/", folder);
+        assert_int_equal(mkdir(pipe, 0700), 0); // where the pipe would be
+        const PgOptions options = {.timeout_s = 60, .flight_pipe = prefix};
+        assert_int_equal(pg_shm_threads(3, &options, groups, &error), -1);
+        must_contain(error.message, pipe);
+        assert_int_equal(mapped_segments(), mapped);
+        assert_int_equal(rmdir(pipe), 0);
+        assert_int_equal(rmdir(folder), 0); // the others have removed theirs
+    }
+    ProcessGroup *none[1];
+    Error error = {0};
+    assert_int_equal(pg_shm_threads(0, &(PgOptions){.timeout_s = 1}, none, &error), -1);
+    must_contain(error.message, "1 to 64 ranks, not 0");
 }
 
 // Files of this process that are no group's memory; the number in the address is 0, as theirs is.
@@ -216,21 +245,28 @@ static void a_rank_that_cannot_open_memory(void **state) {
 
 enum { WORLD = 3, HALF = 256 * 1024 / 4, PIECE = HALF / WORLD, MANY = 70000 };
 
+enum { SLICE = MANY / 16 / WORLD * 16 }; // of ranks 0 and 1: whole cache lines
+
 static float mine[WORLD][WORLD * MANY], other[WORLD][WORLD * MANY]; // of each rank
 
 typedef struct Way {
     Collective collective;
     uint32_t barriers;
+    size_t moved; // elements of other ranks that rank 1 reads or writes
 } Way;
 
 static void check_ways(ProcessGroup *group, const Way *ways, size_t count, Outcome *outcome) {
     const PgShm *shm = group->state;
     for (size_t i = 0; i < count; i++) {
         const uint32_t before = shm->barriers;
+        const uint64_t moved = pg_moved_bytes(group);
         if (pg_run(group, ways[i].collective, &outcome->error) != 0)
             problem(outcome, "way %zu: %s", i, outcome->error.message);
         else if (shm->barriers - before != ways[i].barriers)
             problem(outcome, "way %zu: %u barriers", i, shm->barriers - before);
+        const uint64_t bytes = pg_moved_bytes(group) - moved;
+        if (pg_rank(group) == 1 && bytes != ways[i].moved * pg_type_bytes(ways[i].collective.type))
+            problem(outcome, "way %zu: %zu bytes moved", i, (size_t)bytes);
     }
 }
 
@@ -240,32 +276,32 @@ static void private_ways(ProcessGroup *group, const void *argument, Outcome *out
     float *x = mine[pg_rank(group)], *y = other[pg_rank(group)];
     (void)argument;
     const Way ways[] = {
-        {pg_barrier(), 1},
-        {pg_all_reduce(x, 4, PG_F32, PG_SUM), 1},
-        {pg_all_reduce(x, 5, PG_F32, PG_SUM), 2},
-        {pg_all_reduce(x, 16, PG_U8, PG_MAX), 1},
-        {pg_all_reduce(x, 17, PG_U8, PG_MAX), 2},
-        {pg_all_reduce(x, HALF, PG_F32, PG_AVG), 2},
-        {pg_all_reduce(x, HALF + 1, PG_F32, PG_AVG), 3},
-        {pg_all_reduce(x, 2 * HALF + 1, PG_F32, PG_AVG), 4},
-        {pg_reduce(x, HALF, PG_F32, PG_SUM, 1), 2},
-        {pg_reduce(x, HALF + 1, PG_F32, PG_SUM, 1), 3},
-        {pg_broadcast(x, 4, PG_F32, 2), 1},
-        {pg_broadcast(x, HALF, PG_F32, 2), 2},
-        {pg_broadcast(x, HALF + 1, PG_F32, 2), 3},
-        {pg_all_gather(x, y, 4, PG_F32), 1},
-        {pg_all_gather(x, y, HALF, PG_F32), 2},
-        {pg_all_gather(x, y, HALF + 1, PG_F32), 3},
-        {pg_gather(x, y, HALF, PG_F32, 0), 2},
-        {pg_gather(x, y, HALF + 1, PG_F32, 0), 3},
-        {pg_scatter(y, x, 1, PG_F32, 0), 1},
-        {pg_scatter(y, x, 2, PG_F32, 0), 2},
-        {pg_scatter(y, x, PIECE, PG_F32, 0), 2},
-        {pg_scatter(y, x, PIECE + 1, PG_F32, 0), 3},
-        {pg_reduce_scatter(y, x, 1, PG_F32, PG_SUM), 1},
-        {pg_reduce_scatter(y, x, 2, PG_F32, PG_SUM), 2},
-        {pg_reduce_scatter(y, x, PIECE, PG_F32, PG_SUM), 2},
-        {pg_reduce_scatter(y, x, PIECE + 1, PG_F32, PG_SUM), 3},
+        {pg_barrier(), 1, 0},
+        {pg_all_reduce(x, 4, PG_F32, PG_SUM), 1, 8},
+        {pg_all_reduce(x, 5, PG_F32, PG_SUM), 2, 10},
+        {pg_all_reduce(x, 16, PG_U8, PG_MAX), 1, 32},
+        {pg_all_reduce(x, 17, PG_U8, PG_MAX), 2, 34},
+        {pg_all_reduce(x, HALF, PG_F32, PG_AVG), 2, 2 * HALF},
+        {pg_all_reduce(x, HALF + 1, PG_F32, PG_AVG), 3, 2 * (HALF + 1)},
+        {pg_all_reduce(x, 2 * HALF + 1, PG_F32, PG_AVG), 4, 4 * HALF + 2},
+        {pg_reduce(x, HALF, PG_F32, PG_SUM, 1), 2, 2 * HALF},
+        {pg_reduce(x, HALF + 1, PG_F32, PG_SUM, 1), 3, 2 * (HALF + 1)},
+        {pg_broadcast(x, 4, PG_F32, 2), 1, 4},
+        {pg_broadcast(x, HALF, PG_F32, 2), 2, HALF},
+        {pg_broadcast(x, HALF + 1, PG_F32, 2), 3, HALF + 1},
+        {pg_all_gather(x, y, 4, PG_F32), 1, 8},
+        {pg_all_gather(x, y, HALF, PG_F32), 2, 2 * HALF},
+        {pg_all_gather(x, y, HALF + 1, PG_F32), 3, 2 * (HALF + 1)},
+        {pg_gather(x, y, HALF, PG_F32, 0), 2, 0},
+        {pg_gather(x, y, HALF + 1, PG_F32, 0), 3, 0},
+        {pg_scatter(y, x, 1, PG_F32, 0), 1, 1},
+        {pg_scatter(y, x, 2, PG_F32, 0), 2, 2},
+        {pg_scatter(y, x, PIECE, PG_F32, 0), 2, PIECE},
+        {pg_scatter(y, x, PIECE + 1, PG_F32, 0), 3, PIECE + 1},
+        {pg_reduce_scatter(y, x, 1, PG_F32, PG_SUM), 1, 2},
+        {pg_reduce_scatter(y, x, 2, PG_F32, PG_SUM), 2, 4},
+        {pg_reduce_scatter(y, x, PIECE, PG_F32, PG_SUM), 2, 2 * PIECE},
+        {pg_reduce_scatter(y, x, PIECE + 1, PG_F32, PG_SUM), 3, 2 * (PIECE + 1)},
     };
     check_ways(group, ways, sizeof ways / sizeof *ways, outcome);
 }
@@ -279,21 +315,25 @@ static void shared_ways(ProcessGroup *group, const void *argument, Outcome *outc
     float *send = x + MANY, *own = mine[rank], *behind = send + WORLD * MANY;
     if (!x) problem(outcome, "%s", outcome->error.message);
     const Way ways[] = {
-        {pg_all_reduce(x, MANY, PG_F32, PG_SUM), 2},
-        {pg_all_reduce(x + rank, MANY, PG_F32, PG_SUM), 3}, // another place on each rank
-        {pg_all_reduce(rank ? x : own, MANY, PG_F32, PG_SUM), 3},
-        {pg_all_reduce(x, 4, PG_F32, PG_SUM), 1},
-        {pg_reduce(x, MANY, PG_F32, PG_SUM, 2), 2},
-        {pg_broadcast(x, MANY, PG_F32, 1), 2},
-        {pg_all_gather(x + rank * MANY, x, MANY, PG_F32), 2},
-        {pg_all_gather(x + MANY * 3, x, MANY, PG_F32), 3},
-        {pg_gather(x + rank * MANY, x, MANY, PG_F32, 0), 3},
-        {pg_reduce_scatter(send, send + rank * MANY, MANY, PG_F32, PG_SUM), 2},
-        {pg_reduce_scatter(send, own, MANY, PG_F32, PG_SUM), 2},
-        {pg_reduce_scatter(send, x, MANY, PG_F32, PG_SUM), 2},      // ends where send begins
-        {pg_reduce_scatter(send, x + 1, MANY, PG_F32, PG_SUM), 5},  // overlaps rank 0's piece
-        {pg_reduce_scatter(send, behind, MANY, PG_F32, PG_SUM), 2}, // begins where send ends
-        {pg_reduce_scatter(send, behind - 1, MANY, PG_F32, PG_SUM), 5},
+        {pg_all_reduce(x, MANY, PG_F32, PG_SUM), 2, 4 * SLICE},
+        {pg_all_reduce(x + rank, MANY, PG_F32, PG_SUM), 3, 2 * MANY}, // another place on each rank
+        {pg_all_reduce(rank ? x : own, MANY, PG_F32, PG_SUM), 3, 2 * MANY},
+        {pg_all_reduce(x, 4, PG_F32, PG_SUM), 1, 8},
+        {pg_reduce(x, MANY, PG_F32, PG_SUM, 2), 2, 3 * SLICE},
+        {pg_reduce(x, MANY, PG_F32, PG_SUM, 1), 2, 2 * SLICE},
+        {pg_broadcast(x, MANY, PG_F32, 1), 2, 0},
+        {pg_broadcast(x, MANY, PG_F32, 2), 2, MANY},
+        {pg_all_gather(x + rank * MANY, x, MANY, PG_F32), 2, 2 * MANY},
+        {pg_all_gather(x + MANY * 3, x, MANY, PG_F32), 3, 2 * MANY},
+        {pg_gather(x + rank * MANY, x, MANY, PG_F32, 0), 3, 0},
+        {pg_reduce_scatter(send, send + rank * MANY, MANY, PG_F32, PG_SUM), 2, 2 * MANY},
+        {pg_reduce_scatter(send, own, MANY, PG_F32, PG_SUM), 2, 2 * MANY},
+        {pg_reduce_scatter(send, x, MANY, PG_F32, PG_SUM), 2, 2 * MANY}, // ends where send begins
+        {pg_reduce_scatter(send, x + 1, MANY, PG_F32, PG_SUM), 5,
+         2 * MANY}, // overlaps rank 0's piece
+        {pg_reduce_scatter(send, behind, MANY, PG_F32, PG_SUM), 2,
+         2 * MANY}, // begins where send ends
+        {pg_reduce_scatter(send, behind - 1, MANY, PG_F32, PG_SUM), 5, 2 * MANY},
     };
     check_ways(group, ways, sizeof ways / sizeof *ways, outcome);
 }
@@ -308,6 +348,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses_of_groups),
         cmocka_unit_test(files_that_are_no_group),
+        cmocka_unit_test(threads_of_which_one_fails),
         cmocka_unit_test(the_largest_world),
         cmocka_unit_test(no_rank_joins),
         cmocka_unit_test(a_rank_that_fails_as_it_joins),

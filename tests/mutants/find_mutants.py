@@ -39,7 +39,8 @@ ARITHMETIC = {'+': ['-'], '-': ['+'], '*': ['/'], '/': ['*'], '%': ['*'], '&': [
 TABLES = (('boundary', RELATIONAL), ('and_or', LOGICAL), ('arithmetic', ARITHMETIC))
 ZERO = re.compile(r'(0[.0]*[fuUlL]*|NULL|false|\(\w+\)\{0\}|-1)$')
 EQUALITY = ('memcmp', 'strcmp', 'strncmp')
-SYMMETRIC = ('memory_grow', 'tensor_same_shape', 'fmax', 'fmin', 'fmaxf', 'fminf', 'dot')
+SYMMETRIC = ('memory_grow', 'tensor_same_shape', 'fmax', 'fmin', 'fmaxf', 'fminf', 'dot', 'buffer_at', 'min_size', 'smaller',
+             'larger', 'larger_size')
 NOISE = re.compile(r'(log_|trace_|profile_|v?f?printf|((?!device_)\w+_)?free\b)')
 UNUSED = re.compile(r'\(void\)\w+(, \(void\)\w+)*$')  # of parameters, for the compiler
 DIRECTIVE = re.compile(r'^[ \t]*#(?:[^\n]*\\\n)*[^\n]*', re.M)
@@ -344,7 +345,7 @@ class Source:
             return
         types = [t.get_canonical().spelling for t in kind.argument_types()]
         (start, end), text = self.span(c), self.text
-        if c.spelling == 'memory_grow' or c.spelling in EQUALITY and \
+        if c.spelling in SYMMETRIC or c.spelling in EQUALITY and \
                 re.match(r'\s*[!=]= 0', self.text[end:end + 9]):
             return
         for a, b, type_a, type_b in zip(args, args[1:], types, types[1:]):

@@ -390,6 +390,17 @@ static void log_training(ProcessGroup *group, const void *argument, Outcome *out
     rig_close(rig);
 }
 
+static void log_static_graph(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    RigConfig config = rig_config_default();
+    config.static_graph = true;
+    rig_wrap_with(rig, toy_model(rig->device, 1, 1), &config);
+    const DdpLoggingData data = ddp_logging_data(rig->wrapper);
+    EXPECT(data.static_graph && !data.find_unused_parameters);
+    rig_close(rig);
+}
+
 // Of iteration i, i % 4 tasks are unused: their bytes show which iteration was sampled last. The
 // averages are those of the samples.
 static void log_samples(ProcessGroup *group, const void *argument, Outcome *outcome) {
@@ -400,7 +411,9 @@ static void log_samples(ProcessGroup *group, const void *argument, Outcome *outc
     config.find_unused_parameters = true;
     rig_wrap_with(rig, toy_model(rig->device, TASKS, 1), &config);
     ddp_set_logging_rate(rig->wrapper, RATE);
-    EXPECT(ddp_logging_data(rig->wrapper).bucket_cap_bytes == 25 << 20); // the default
+    const DdpLoggingData first = ddp_logging_data(rig->wrapper);
+    EXPECT(first.bucket_cap_bytes == 25 << 20); // the default
+    EXPECT(first.find_unused_parameters && !first.static_graph);
     double sums[TIMES] = {0}, samples = 0;
     size_t unused = 0;
     for (size_t i = 1; i <= ITERATIONS; i++) {
@@ -466,6 +479,7 @@ static void row_54_logging_data(void **state) {
     check_printed("DETAIL", true);
     play_both(2, log_training, NULL, NULL);
     play_ranks(AS_THREADS, 2, 60, log_samples, NULL, NULL);
+    play_ranks(AS_THREADS, 1, 60, log_static_graph, NULL, NULL);
 }
 
 // ---- row 56: ignored parameters ---------------------------------------------------------------
