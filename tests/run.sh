@@ -84,7 +84,7 @@ tsan)
     jobs="$jobs|random_bits_quick|trainer_options|same_files|option_mixes|fsdp|random_fsdp_quick|memory_limit"
     jobs="$jobs|installed.*|gpu_modules|own_refused|zero_optimizer|text|dry_run|foreign_weights|manual.*|link|ladder"
     jobs="$jobs|model|model_runs|model_page|simulated|peers|scores|regress|not_regular|quiet_repetitions|results_folder"
-    jobs="$jobs|bench_options|test_kernels.*|test_half|test_shapes|test_safetensors|compare_tensors"
+    jobs="$jobs|bench_options|test_kernels.*|test_half|test_shapes|test_(safetensors|hostile_files)|compare_tensors"
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|corpus_.*|tutorial_.*)\$"
     ;;
 *) [ "$label" = slow ] || set -- "$@" -LE slow ;;

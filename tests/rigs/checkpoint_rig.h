@@ -68,13 +68,18 @@ static inline void blank(float *value, float number, void *step) {
 static inline Progress progress_at(uint64_t step) {
     return (Progress){.step = step,
                       .epoch = 3,
-                      .batch = step,
-                      .seed = 9,
+                      .batch = 100 + step,
+                      .seed = UINT64_MAX - 9,
                       .global_batch = 60,
+                      .samples = 600,
+                      .shuffled = 1,
+                      .devices = 4,
                       .best = 1.0 / 3 + (double)step, // which no few digits can say
                       .amp = "fp16",
                       .scale = 32768,
-                      .growth_tracker = step};
+                      .growth_tracker = 200 + step,
+                      .notes = {"a rate", "a schedule", "a momentum", "a decay", "betas", "steps",
+                                "", "text of 31 characters, the most"}};
 }
 
 // What a strategy carries: a counter, which follows the step, and numbers.
