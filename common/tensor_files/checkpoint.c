@@ -51,8 +51,8 @@ typedef struct Memory {
 static SafeTensors describe_optimizer(const Optimizer *optimizer, Memory **memory) {
     SafeTensors content = {0};
     size_t count = optimizer->parameters.count;
-    content.entries = memory_zalloc((3 * count + 1) * sizeof *content.entries);
-    *memory = memory_zalloc((3 * count + 1) * sizeof **memory);
+    content.entries = memory_zalloc(3 * count * sizeof *content.entries);
+    *memory = memory_zalloc(3 * count * sizeof **memory);
     for (size_t i = 0; i < count; i++) {
         const NamedTensor *parameter = &optimizer->parameters.items[i];
         const Tensor *tensor = parameter->tensor, whole = tensor_whole(tensor);
@@ -99,7 +99,7 @@ static SafeTensors snapshot_optimizer(const Optimizer *optimizer, const SafeTens
         else
             bytes += entry->bytes; // copied below
     }
-    char *at = content.buffer = memory_zalloc(bytes + 1);
+    char *at = content.buffer = memory_zalloc(bytes);
     for (size_t n = 0; n < content.count; n++) {
         SafeEntry *entry = &content.entries[n];
         if (entry->data) continue;
@@ -143,7 +143,7 @@ static bool begins_with(const char *name, const char *prefix) {
 
 static void append_strategy(SafeTensors *content, const SafeTensors *state) {
     content->entries =
-        memory_grow(content->entries, content->count + state->count + 1, sizeof *content->entries);
+        memory_grow(content->entries, content->count + state->count, sizeof *content->entries);
     for (size_t i = 0; i < state->count; i++) {
         const char *name = state->entries[i].name;
         if (begins_with(name, OPTIMIZER) || begins_with(name, SAFE_MODEL)) continue;
@@ -158,7 +158,7 @@ static void append_strategy(SafeTensors *content, const SafeTensors *state) {
 // Moves the strategy's tensors from the file's entries to the result, with their original names.
 // Their data stays in the file's buffer.
 static SafeTensors split_strategy(SafeTensors *file) {
-    SafeTensors state = {.entries = memory_zalloc((file->count + 1) * sizeof *state.entries)};
+    SafeTensors state = {.entries = memory_zalloc(file->count * sizeof *state.entries)};
     size_t prefix = sizeof STRATEGY - 1, kept = 0;
     for (size_t i = 0; i < file->count; i++) {
         SafeEntry *entry = &file->entries[i];

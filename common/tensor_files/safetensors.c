@@ -27,7 +27,7 @@ static int compare_names(const void *a, const void *b) {
 }
 
 static void check_content(const SafeTensors *content) {
-    const char **names = memory_zalloc((content->count + 1) * sizeof *names);
+    const char **names = memory_zalloc(content->count * sizeof *names);
     for (size_t i = 0; i < content->count; i++) {
         const SafeEntry *entry = &content->entries[i];
         size_t bytes = dtype_bytes(entry->dtype);
@@ -60,7 +60,7 @@ static void write_entry(Json *json, const SafeEntry *entry, size_t offset) {
 // Returns the tensors in the file's order, freed by the caller: types of 8 bytes first, otherwise
 // as given.
 static const SafeEntry **layout_order(const SafeTensors *content) {
-    const SafeEntry **order = memory_zalloc((content->count + 1) * sizeof *order);
+    const SafeEntry **order = memory_zalloc(content->count * sizeof *order);
     size_t placed = 0;
     for (int wide = 1; wide >= 0; wide--)
         for (size_t i = 0; i < content->count; i++)
@@ -103,7 +103,7 @@ static char *make_header(const SafeTensors *content, const SafeEntry **order, si
 
 void safetensors_checksum(const SafeTensors *content, char digits[SAFE_DIGITS + 1]) {
     const SafeEntry **order = layout_order(content);
-    size_t length = 0;
+    size_t length;
     char *header = make_header(content, order, &length);
     memcpy(digits, safetensors_find_digits(header, length), SAFE_DIGITS);
     digits[SAFE_DIGITS] = '\0';
@@ -115,7 +115,7 @@ int safetensors_write(const char *path, const SafeTensors *content, Error *err) 
     check_content(content);
     AtomicFile file;
     const SafeEntry **order = layout_order(content);
-    size_t length = 0;
+    size_t length;
     char *header = make_header(content, order, &length);
     int status = 0;
     if (content->count > SAFE_TENSORS_MAX || length > SAFE_HEADER_MAX)
@@ -129,7 +129,7 @@ int safetensors_write(const char *path, const SafeTensors *content, Error *err) 
         fwrite(&n, sizeof n, 1, file.file); // file_commit reports a failed write
         fwrite(header, 1, length, file.file);
         for (size_t i = 0; i < content->count; i++)
-            if (order[i]->bytes > 0) fwrite(order[i]->data, 1, order[i]->bytes, file.file);
+            fwrite(order[i]->data, 1, order[i]->bytes, file.file);
         status = file_commit(&file, err);
     }
     free(header);

@@ -58,7 +58,7 @@ static int check_uniform(const SafeTensors *content, const char *path, bool pref
 static void transpose(SafeEntry *entry) {
     size_t rows = entry->shape[0], columns = entry->shape[1];
     const size_t size = sizeof(float);
-    char *to = (char *)entry->data, *from = memory_zalloc(entry->bytes + 1);
+    char *to = (char *)entry->data, *from = memory_zalloc(entry->bytes);
     memcpy(from, to, entry->bytes);
     for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < columns; j++)

@@ -24,10 +24,10 @@ static const void *find_whole(const SafeTensors *whole, const NamedTensors *tens
 // Writes the tensors, or their defined gradients. Device memory is copied to the host before.
 static int save(const char *path, const NamedTensors *tensors, bool grads, const SafeTensors *whole,
                 Error *err) {
-    SafeTensors content = {.entries = memory_zalloc((tensors->count + 1) * sizeof(SafeEntry)),
+    SafeTensors content = {.entries = memory_zalloc(tensors->count * sizeof(SafeEntry)),
                            .meta = whole->meta,
                            .meta_count = whole->meta_count};
-    void **copies = memory_zalloc((tensors->count + 1) * sizeof *copies);
+    void **copies = memory_zalloc(tensors->count * sizeof *copies);
     for (size_t i = 0; i < tensors->count; i++) {
         const Tensor *tensor = tensors->items[i].tensor, shape = tensor_whole(tensor);
         if (grads && !tensor->has_grad) continue;
@@ -40,7 +40,7 @@ static int save(const char *path, const NamedTensors *tensors, bool grads, const
         memcpy(entry->shape, shape.shape, sizeof shape.shape);
         if (tensor->shard) entry->data = find_whole(whole, tensors, tensor);
         if (tensor->shard || device_is_addressable(tensor->device)) continue;
-        copies[i] = memory_zalloc(entry->bytes + 1);
+        copies[i] = memory_zalloc(entry->bytes);
         device_copy(NULL, copies[i], tensor->device, entry->data, entry->bytes);
         entry->data = copies[i];
     }

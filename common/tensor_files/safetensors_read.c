@@ -42,11 +42,11 @@ static int read_bytes(FILE *file, void *to, size_t bytes, Error *err) {
 
 // Recognizes other formats of weights by the file's first bytes: the error names the format and how
 // to convert it. Returns 0 for an unknown format.
-static int check_foreign(const unsigned char *first, size_t count, Error *err) {
-    if (count > LENGTH_BYTES && first[LENGTH_BYTES] == '{') return 0;
+static int check_foreign(const unsigned char *first, Error *err) {
+    if (first[LENGTH_BYTES] == '{') return 0;
     const char *what = NULL;
-    if (count >= 4 && memcmp(first, "PK\3\4", 4) == 0) what = "a zip archive";
-    if (count >= 2 && first[0] == 0x80 && first[1] >= 2 && first[1] <= 5) what = "a pickle";
+    if (memcmp(first, "PK\3\4", 4) == 0) what = "a zip archive";
+    if (first[0] == 0x80 && first[1] >= 2 && first[1] <= 5) what = "a pickle";
     if (!what) return 0;
     return error_set(err, STATUS_USAGE,
                      "is %s, as torch.save writes it; save it with safetensors: python3 -c 'import "
@@ -58,15 +58,16 @@ static int check_foreign(const unsigned char *first, size_t count, Error *err) {
 
 // Reads N and the N bytes of header into *header (free() it; a NUL follows them).
 static int read_header(FILE *file, size_t file_bytes, char **header, size_t *length, Error *err) {
-    unsigned char first[LENGTH_BYTES + 1] = {0};
-    if (check_foreign(first, fread(first, 1, sizeof first, file), err) != 0) return -1;
+    unsigned char first[LENGTH_BYTES + 1] = {0}; // zeros where the file is shorter
+    (void)!fread(first, 1, sizeof first, file);
+    if (check_foreign(first, err) != 0) return -1;
     if (file_bytes < LENGTH_BYTES)
         return error_set(err, STATUS_USAGE, "too short for a safetensors file: %zu byte%s",
                          file_bytes, format_s(file_bytes));
     rewind(file);
     if (read_bytes(file, first, LENGTH_BYTES, err) != 0) return -1;
-    uint64_t n = 0;
-    for (int i = LENGTH_BYTES - 1; i >= 0; i--) n = n << 8 | first[i];
+    uint64_t n;
+    memcpy(&n, first, sizeof n);
     if (n > SAFE_HEADER_MAX)
         return error_set(err, STATUS_USAGE,
                          "not a safetensors file: a header of %llu bytes (%d are the most)",
@@ -162,7 +163,7 @@ static int read_meta(const cJSON *object, SafeTensors *content, Error *err) {
     if (capacity > META_MAX)
         return error_set(err, STATUS_USAGE, "__metadata__ has %zu strings, %d are the most",
                          capacity, META_MAX);
-    content->meta = memory_zalloc((capacity + 1) * sizeof(SafeMeta));
+    content->meta = memory_zalloc(capacity * sizeof(SafeMeta));
     const cJSON *item;
     cJSON_ArrayForEach(item, object) {
         SafeMeta *meta = &content->meta[content->meta_count];
@@ -307,8 +308,8 @@ static int check_digits(char *header, size_t length, const SafeTensors *content,
 static int read_content(FILE *file, const cJSON *root, size_t data_bytes, bool with_data,
                         SafeTensors *content, Error *err) {
     size_t capacity = (size_t)cJSON_GetArraySize(root);
-    content->entries = memory_zalloc((capacity + 1) * sizeof(SafeEntry));
-    Span *spans = memory_zalloc((capacity + 1) * sizeof *spans);
+    content->entries = memory_zalloc(capacity * sizeof(SafeEntry));
+    Span *spans = memory_zalloc(capacity * sizeof *spans);
     int status = read_entries(root, content, spans, err);
     if (status == 0) status = check_names(spans, content->count, err);
     if (status == 0) status = check_spans(spans, content->count, data_bytes, err);

@@ -126,6 +126,42 @@ static void mixtures_are_refused(void **state) {
     read_file("gpt2_lm", &content);
     strcpy(entry_of(&content, "transformer.ln_f.bias")->name, "transformer.ln_f.scale");
     assert_true(is_refused(state, &content, "there is no transformer.ln_f.bias in the file"));
+    read_file("gpt2_bare",
+              &content); // the first one of the file, in the order of writing, is checked
+    entry = &content.entries[0];
+    memmove(entry->name + strlen("transformer."), entry->name, strlen(entry->name) + 1);
+    memcpy(entry->name, "transformer.", strlen("transformer."));
+    assert_true(
+        is_refused(state, &content, "some names begin with \"transformer.\" and transformer."));
+}
+
+// Only tensors of a block, with the names and the shapes that they have there, are converted.
+static void what_only_looks_alike_is_left_alone(void **state) {
+    static const struct {
+        const char *name, *other;
+        size_t columns; // of the shape [ROWS, columns]; 0: only [8]
+        const char *says;
+    } cases[] = {
+        {"h.0.ln_1.bias", "h.0_attn.bias", 0, "there is no transformer.h.0.ln_1.bias in the file"},
+        {"h.0.ln_1.bias", "h.0.attn.bias2", 0, "there is no transformer.h.0.ln_1.bias in the file"},
+        {"h.0.ln_1.bias", "h..attn.bias", 0, "there is no transformer.h.0.ln_1.bias in the file"},
+        {"h.0.attn.c_proj.weight", NULL, 0, "h.0.attn.c_proj.weight is F32 [64] in the file"},
+        {"h.0.mlp.c_fc.weight", NULL, 16, "h.0.mlp.c_fc.weight is F32 [16, 16] in the file"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        SafeTensors content;
+        read_file("gpt2_bare", &content);
+        SafeEntry *entry = entry_of(&content, cases[i].name);
+        if (cases[i].other) {
+            snprintf(entry->name, sizeof entry->name, "%s", cases[i].other);
+        } else {
+            const size_t count = entry->bytes / sizeof(float), columns = cases[i].columns;
+            entry->ndim = columns ? 2 : 1;
+            entry->shape[0] = columns ? count / columns : count;
+            entry->shape[1] = columns;
+        }
+        assert_true(is_refused(state, &content, cases[i].says));
+    }
 }
 
 // What we save has Linear's layout. It is left alone.
@@ -147,6 +183,8 @@ static void our_own_file_is_not_converted(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_of_transformers_load),
+        cmocka_unit_test_setup_teardown(what_only_looks_alike_is_left_alone, temp_folder_make,
+                                        temp_folder_remove),
         cmocka_unit_test_setup_teardown(mixtures_are_refused, temp_folder_make, temp_folder_remove),
         cmocka_unit_test_setup_teardown(our_own_file_is_not_converted, temp_folder_make,
                                         temp_folder_remove),

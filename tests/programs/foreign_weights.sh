@@ -51,6 +51,10 @@ gpt2="--model gpt --layers 2 --heads 2 --embedding 8 --context 10 --data letters
 run 'GPT2LMHeadModel' "$bin/train_single" $gpt2 --load-init "$root/tests/parity/gpt2_lm.safetensors" --save-init lm
 run 'GPT2Model' "$bin/train_single" $gpt2 --load-init "$root/tests/parity/gpt2_bare.safetensors" --save-init bare
 run 'equal weights' "$bin/compare_tensors" lm bare --bitwise
+run 'GPT2Model, wrapped' "$python" rename.py "$root/tests/parity/gpt2_bare.safetensors" long wrapped_twice.and_once_more.
+run 'a long prefix' "$bin/train_single" $gpt2 --load-init long --strip-prefix wrapped_twice.and_once_more. --save-init longer
+run 'equal weights' "$bin/compare_tensors" lm longer --bitwise
+refuse 2 "no name begins with the prefix 'wrapped.'" "$bin/train_single" $gpt2 --load-init long --strip-prefix wrapped.
 run 'saved once more' "$bin/train_single" $gpt2 --load-init lm --save-init again
 run 'equal weights, saved once more' "$bin/compare_tensors" lm again --bitwise
 refuse 2 'holds another model: transformer.wpe.weight is F32 ' "$bin/train_single" $gpt2 --context 9 \

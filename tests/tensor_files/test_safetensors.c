@@ -66,6 +66,10 @@ static void test_round_trip(void **state) {
     assert_string_equal(safetensors_meta(&back, "quote"), "\"\n");
     assert_null(safetensors_meta(&back, "none"));
     assert_null(safetensors_find(&back, "none"));
+    back.count = 2; // what lies behind the end is not found
+    back.meta_count = 2;
+    assert_null(safetensors_find(&back, back.entries[2].name));
+    assert_null(safetensors_meta(&back, back.meta[2].key));
     safetensors_free(&back);
     free(path);
 }
@@ -88,6 +92,12 @@ static void test_layout_of_the_file(void **state) {
     assert_int_equal(bytes[8], '{');
     assert_memory_equal(bytes + 8 + header, &n, 8); // the wide one first
     assert_memory_equal(bytes + 8 + header + 8, &x, 4);
+    char digits[SAFE_DIGITS + 1] = "xxxxxxxx";
+    digits[SAFE_DIGITS] = 'x'; // no end yet
+    safetensors_checksum(&(SafeTensors){.entries = entries, .count = 2}, digits);
+    assert_memory_equal(safetensors_find_digits((char *)bytes + 8, header), digits,
+                        sizeof digits - 1);
+    assert_int_equal(strlen(digits), SAFE_DIGITS);
     free(path);
 }
 
