@@ -1,5 +1,5 @@
-/* test_checkpoint_words.c: what the metadata of a checkpoint's two files may say, what the second one
- * must hold, and where it is looked for.
+/* test_checkpoint_words.c: what the metadata of a checkpoint's two files may say, what the second
+ * one must hold, and where it is looked for.
  */
 #include "tests/rigs/checkpoint_rig.h"
 
