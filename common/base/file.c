@@ -85,7 +85,7 @@ static bool synced(int fd) {
 
 static bool sync_folder(const char *path) {
     Path copy;
-    int fd = open(dirname(strcpy(copy, path)), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(dirname(strcpy(copy, path)), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return errno == EACCES; // writable but not readable: cannot be synced
     bool ok = synced(fd);
     close(fd);
@@ -162,8 +162,8 @@ int file_open(const char *path, size_t *bytes, Error *err) {
     struct stat info;
     // O_NONBLOCK: opening a FIFO does not wait for its writer. A socket cannot be opened (ENXIO).
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    int cause = errno;
-    if (fd < 0 ? cause != ENXIO || stat(path, &info) != 0 : fstat(fd, &info) != 0) {
+    if (fd >= 0 ? fstat(fd, &info) != 0 : errno != ENXIO || stat(path, &info) != 0) {
+        const int cause = errno;
         if (fd >= 0) close(fd);
         if (cause == ENAMETOOLONG) return too_long(path, err);
         return error_set(err, STATUS_USAGE, "%s: %s", *path ? path : "''", strerror(cause));
@@ -213,8 +213,9 @@ int file_make_folder(const char *path, Error *err) {
         part[i] = '\0';
         // For an existing folder mkdir fails with EEXIST, EROFS or EACCES: stat decides.
         struct stat info;
-        int cause = mkdir(part, 0777) == 0 ? 0 : errno;
-        if (cause != 0 && (stat(part, &info) != 0 || !S_ISDIR(info.st_mode)))
+        (void)mkdir(part, 0777);
+        const int cause = errno;
+        if (stat(part, &info) != 0 || !S_ISDIR(info.st_mode))
             return error_set(err, STATUS_USAGE, "cannot make the folder %s: %s", part,
                              cause == EEXIST ? "a file has that name" : strerror(cause));
         part[i] = end;

@@ -17,10 +17,9 @@ bool format_append(char *text, size_t capacity, const char *format, ...) {
 
 Quote format_quote(const char *value) {
     Quote quote;
-    const size_t length = strlen(value);
-    size_t kept = length <= 80 ? length : 80;
-    while (kept < length && ((unsigned char)value[kept] & 0xc0) == 0x80) kept--; // whole characters
-    snprintf(quote.text, sizeof quote.text, "%.*s%s", (int)kept, value, kept < length ? "…" : "");
+    size_t kept = strnlen(value, 80);
+    while (kept > 0 && ((unsigned char)value[kept] & 0xc0) == 0x80) kept--; // whole characters
+    snprintf(quote.text, sizeof quote.text, "%.*s%s", (int)kept, value, value[kept] ? "…" : "");
     return quote;
 }
 

@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/cores.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
@@ -29,6 +28,7 @@
 #include "common/base/profile.h"
 #include "common/base/rng.h"
 #include "common/base/trace.h"
+#include "tests/rigs/failed_check.h"
 #include "tests/rigs/temp_folder.h"
 
 // The file's contents as a string; free() it. NULL if there is no such file.
@@ -60,7 +60,9 @@ static void test_error_keeps_the_first(void **state) {
     (void)state;
     Error err = {0};
     assert_int_equal(error_prefix(&err, "nothing"), -1);
+    assert_int_equal(error_prefix(NULL, "nothing"), -1);
     assert_int_equal(err.status, STATUS_OK);
+    assert_string_equal(err.message, "");
     assert_int_equal(error_set(&err, STATUS_USAGE, "bad %d", 7), -1);
     assert_int_equal(error_set(&err, STATUS_FAILED, "later"), -1);
     assert_int_equal(error_prefix(&err, "file %s", "a\nb"), -1);
@@ -71,8 +73,8 @@ static void test_error_keeps_the_first(void **state) {
     error_set(&err, STATUS_USAGE, "%s: gone", "a\nerror: b\x1b[2J\x7f");
     assert_string_equal(err.message, "a?error: b?[2J?: gone");
     err = (Error){0}; // U+0080 and U+009F are controls, U+00A0 and U+0100 are not
-    error_set(&err, STATUS_USAGE, "a\xc2\x80 b\xc2\x9f c\xc2\xa0 d\xc4\x80 e\xc2");
-    assert_string_equal(err.message, "a?? b?? c\xc2\xa0 d\xc4\x80 e\xc2");
+    error_set(&err, STATUS_USAGE, "a\xc2\x80 b\xc2\x9f c\xc2\xa0 d\xc4\x80 e\xc2\x7f \xc2");
+    assert_string_equal(err.message, "a?? b?? c\xc2\xa0 d\xc4\x80 e\xc2? \xc2");
 }
 
 static void test_error_long_messages_are_cut(void **state) {
@@ -95,7 +97,7 @@ static void undo(void) {
 // A process whose stdout, a file now, holds something, and that ends.
 static _Noreturn void end_process(const char *out, const char *said, Ending ending) {
     Error err = {.status = ending == ENDS_WITH_ERROR ? STATUS_USAGE : STATUS_OK, .message = "why"};
-    if (!freopen(out, "w", stdout) || !freopen(said, "w", stderr) || atexit(undo) != 0) _exit(98);
+    if (!freopen(out, "a", stdout) || !freopen(said, "a", stderr) || atexit(undo) != 0) _exit(98);
     if (ending == ENDS_UNBUFFERED) setvbuf(stdout, NULL, _IONBF, 0);
     printf("the last word");
     if (ending < ENDS_WELL) error_exit(&err);
@@ -105,6 +107,8 @@ static _Noreturn void end_process(const char *out, const char *said, Ending endi
 // Returns its status.
 static int status_of_ending(const char *out, const char *said, Ending ending) {
     int status = 0;
+    (void)!truncate(out, 0); // neither is there at first, and /dev/full stays
+    (void)!truncate(said, 0);
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) end_process(out, said, ending);
@@ -124,6 +128,8 @@ static void test_process_ends_at_once(void **state) {
     assert_int_equal(status_of_ending(out, said, ENDS_WITH_ERROR), STATUS_USAGE);
     assert_reads(out, "the last word");
     assert_reads(said, "error: why\n");
+    assert_int_equal(status_of_ending(out, out, ENDS_WITH_ERROR), STATUS_USAGE);
+    assert_reads(out, "the last worderror: why\n"); // in the order of the program
     assert_int_equal(status_of_ending(out, said, ENDS_WITHOUT_STATUS), STATUS_FAILED);
     assert_int_equal(status_of_ending(out, said, ENDS_WELL), STATUS_OK);
     assert_reads(out, "the last word");
@@ -134,7 +140,17 @@ static void test_process_ends_at_once(void **state) {
     free(said);
 }
 
-// ---- text ---------------------------------------------------------------------------------------
+static void set_no_status(void *context) {
+    error_set(context, STATUS_OK, "bad %d", 7);
+}
+
+static void test_a_failed_check_says_where(void **state) {
+    (void)state;
+    Error err = {0};
+    expect_failed_check(set_no_status, &err,
+                        ": CHECK(status != STATUS_OK) failed: an error needs an exit status "
+                        "(message: bad %d)\n");
+}
 
 // ---- file ---------------------------------------------------------------------------------------
 
@@ -491,49 +507,13 @@ static void test_trace_null_records_nothing(void **state) {
     trace_close(NULL);
 }
 
-// ---- cores --------------------------------------------------------------------------------------
-
-// Five cores that do not follow each other, as a container has them.
-static cpu_set_t some_cores(void) {
-    cpu_set_t all;
-    CPU_ZERO(&all);
-    for (size_t core = 3; core < 12; core += 2) CPU_SET(core, &all);
-    return all;
-}
-
-static void test_cores_are_shared_in_order(void **state) {
-    (void)state;
-    const cpu_set_t all = some_cores();
-    cpu_set_t first, second, both;
-    cores_share(&all, 0, 2, &first);
-    cores_share(&all, 1, 2, &second);
-    assert_true(CPU_COUNT(&first) == 2 && CPU_ISSET(3, &first) && CPU_ISSET(5, &first));
-    assert_true(CPU_COUNT(&second) == 3 && CPU_ISSET(11, &second));
-    CPU_OR(&both, &first, &second);
-    assert_true(CPU_EQUAL(&both, &all));
-}
-
-static void test_more_places_than_cores(void **state) {
-    (void)state;
-    const cpu_set_t all = some_cores();
-    cpu_set_t share, none;
-    for (int place = 0; place < 12; place++) {
-        cores_share(&all, place, 12, &share);
-        assert_true(CPU_COUNT(&share) == 1 && CPU_ISSET((size_t)(3 + 2 * (place % 5)), &share));
-    }
-    CPU_ZERO(&none);
-    cores_share(&none, 0, 2, &share);
-    assert_int_equal(CPU_COUNT(&share), 0);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cores_are_shared_in_order),
-        cmocka_unit_test(test_more_places_than_cores),
         cmocka_unit_test(test_error_keeps_the_first),
         cmocka_unit_test(test_error_long_messages_are_cut),
         cmocka_unit_test_setup_teardown(test_process_ends_at_once, temp_folder_make,
                                         temp_folder_remove),
+        cmocka_unit_test(test_a_failed_check_says_where),
         cmocka_unit_test_setup_teardown(test_file_replaces_whole, temp_folder_make,
                                         temp_folder_remove),
         cmocka_unit_test_setup_teardown(test_file_abandon_changes_nothing, temp_folder_make,

@@ -113,7 +113,13 @@ static void long_paths_are_refused(void **state) {
     assert_error(&err, STATUS_USAGE, wanted);
     assert_int_equal(file_open(path, NULL, &err), -1);
     assert_error(&err, STATUS_USAGE, wanted);
-    file_sweep(path); // is left alone
+    file_sweep(path);             // is left alone
+    char dots[FILE_PATH_MAX + 1]; // "./././.../data"
+    for (int i = 0; i < FILE_PATH_MAX; i++) dots[i] = i % 2 ? '/' : '.';
+    strcpy(dots + FILE_PATH_MAX - 4, "data");
+    put("data.1.2.tmp", "");
+    file_sweep(dots);
+    assert_int_equal(access("data.1.2.tmp", F_OK), 0);
     path[FILE_PATH_MAX - 1] = '\0';
     assert_int_equal(file_follow_links(path, target, &err), 0);
     assert_string_equal(target, path);
@@ -175,9 +181,10 @@ static void a_removed_temporary_is_made_again(void **state) {
 
 static void dead_writers_files_are_swept(void **state) {
     static const char *const removed[] = {"data.1.2.tmp", "data.123456.99.tmp"};
-    static const char *const kept[] = {"data.1.2.tmpx", "data.1.tmp",  "data..2.tmp",
-                                       "data.1.2.tm",   "dat.1.2.tmp", "data.a.2.tmp",
-                                       "data2.1.2.tmp", "sub.1.2.tmp", "data.1.3.tmp"};
+    static const char *const kept[] = {"data.1.2.tmpx", "data.1.tmp",   "data..2.tmp",
+                                       "data.1.2.tm",   "dat.1.2.tmp",  "data.a.2.tmp",
+                                       "data2.1.2.tmp", "date.1.2.tmp", "data2",
+                                       "sub.1.2.tmp",   "data.1.3.tmp"};
     const size_t many = sizeof kept / sizeof *kept;
     Error err = {0};
     in_folder(state);
@@ -202,6 +209,7 @@ static void dead_writers_files_are_swept(void **state) {
 
 static void descriptor_0_is_like_any_other(void **state) {
     Error err = {0};
+    AtomicFile file;
     const int kept = dup(STDIN_FILENO);
     in_folder(state);
     put("data.1.2.tmp", "");
@@ -214,6 +222,19 @@ static void descriptor_0_is_like_any_other(void **state) {
     FILE *stream = file_open_stream("data", NULL, &err);
     assert_non_null(stream);
     fclose(stream);
+    assert_int_equal(file_open(".", NULL, NULL), -1);
+    assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), -1);
+    errno = EEXIST; // of an earlier call
+    assert_int_equal(file_begin(&file, "data", &err), 0);
+    const int other = open(file.temporary, O_WRONLY | O_CLOEXEC);
+    assert_true(flock(other, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK); // it is locked
+    close(other);
+    file_abandon(&file);
+    dup2(kept, STDIN_FILENO);
+    assert_int_equal(file_begin(&file, "data", &err), 0);
+    close(STDIN_FILENO); // the lock's descriptor at the end is 0
+    assert_int_equal(file_commit(&file, &err), 0);
+    assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), -1);
     FileLock *lock = lock_take("lock", "data", &err);
     assert_non_null(lock);
     lock_release(lock);
@@ -270,6 +291,7 @@ static void only_regular_files_are_read(void **state) {
     close(end);
     const int fd = file_open("data", &bytes, &err);
     assert_true(fd >= 0 && bytes == 7);
+    assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
     close(fd);
     assert_true(file_exists("%s%s", "da", "ta") && !file_exists("%s", "none"));
 }
@@ -277,12 +299,14 @@ static void only_regular_files_are_read(void **state) {
 static void folders_are_made(void **state) {
     struct stat info;
     Error err = {0};
+    const mode_t mask = umask(0);
     in_folder(state);
     assert_int_equal(file_make_folder("", &err), -1);
     assert_error(&err, STATUS_USAGE, "cannot make '': a folder needs a name");
     assert_int_equal(file_make_folder("a", &err) | file_make_folder("b/c", &err), 0);
+    umask(mask);
     assert_int_equal(stat("b/c", &info), 0);
-    assert_true(S_ISDIR(info.st_mode));
+    assert_int_equal(info.st_mode, S_IFDIR | 0777);
     assert_int_equal(file_make_folder("/proc/none", &err), -1);
     assert_error(&err, STATUS_USAGE,
                  "cannot make the folder /proc/none: No such file or directory");

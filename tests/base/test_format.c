@@ -1,5 +1,8 @@
-/* test_format.c: appending to strings, and reading and writing numbers. */
+/* test_format.c: appending to strings, and reading and writing numbers, and hashes
+ * of bytes.
+ */
 #include "common/base/format.h"
+#include "common/base/hash.h"
 #include "tests/rigs/check.h"
 
 static void test_format_append(void **state) {
@@ -56,6 +59,8 @@ static void test_format_number(void **state) {
     assert_string_equal(format_number(1e6).text, "1000000");
     assert_string_equal(format_number(1.0 / 3).text, "0.3333333333333333");
     assert_string_equal(format_number(-1e-300).text, "-1e-300");
+    assert_string_equal(format_number(5e-324).text, "4.94065645841247e-324");  // of 15 digits
+    assert_string_equal(format_number(0.1 + 0.2).text, "0.30000000000000004"); // of 17
 }
 
 // At most 80 bytes, of whole characters.
@@ -71,14 +76,38 @@ static void test_format_quote(void **state) {
     memcpy(text + 78, "€b", 5); // its last byte is the 81st
     snprintf(wanted, sizeof wanted, "%.78s…", text);
     assert_string_equal(format_quote(text).text, wanted);
+    memset(text, 0x80, 89); // no whole character
+    text[89] = '\0';
+    assert_string_equal(format_quote(text).text, "…");
+    assert_string_equal(format_quote("").text, "");
+}
+
+static void test_format_ends_with(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *end;
+        bool ends;
+    } rows[] = {{"a.pt", ".pt", true},    {".pt", ".pt", false},   {"pt", ".pt", false},
+                {"a.pt.b", ".pt", false}, {"a.pth", ".pt", false}, {"ab", "", true}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(format_ends_with(rows[i].text, rows[i].end), rows[i].ends);
+}
+
+// Fowler, Noll and Vo's own answers.
+static void test_hash_known_answers(void **state) {
+    (void)state;
+    const uint64_t begin = UINT64_C(0xcbf29ce484222325);
+    assert_true(hash_bytes(begin, "", 0) == begin);
+    assert_true(hash_bytes(begin, "a", 1) == UINT64_C(0xaf63dc4c8601ec8c));
+    assert_true(hash_bytes(begin, "foobar", 6) == UINT64_C(0x85944171f73967e8));
+    assert_true(hash_bytes(hash_bytes(begin, "foo", 3), "bar", 3) == UINT64_C(0x85944171f73967e8));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_format_append),
-        cmocka_unit_test(test_format_read_number),
-        cmocka_unit_test(test_format_number),
-        cmocka_unit_test(test_format_quote),
+        cmocka_unit_test(test_format_append),    cmocka_unit_test(test_format_read_number),
+        cmocka_unit_test(test_format_number),    cmocka_unit_test(test_format_quote),
+        cmocka_unit_test(test_format_ends_with), cmocka_unit_test(test_hash_known_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
