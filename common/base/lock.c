@@ -44,6 +44,10 @@ static bool is_lock_file(int fd) {
                                  memcmp(begin, BEGIN, sizeof begin) == 0);
 }
 
+static bool has_no_locks(int cause) {
+    return cause == ENOLCK || cause == EOPNOTSUPP || cause == ENOSYS || cause == EINVAL;
+}
+
 // Opens and locks the file. Returns -1 if it cannot be opened or if another process holds the lock
 // for DYING_S; errno is EWOULDBLOCK then. *held is false if the file system has no locks, as some
 // network file systems.
@@ -54,25 +58,30 @@ static int open_locked(const char *path, bool *held) {
         int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
         if (fd < 0) return -1;
         *held = flock(fd, LOCK_EX | LOCK_NB) == 0;
-        int cause = *held ? 0 : errno;
-        if (cause == ENOLCK || cause == EOPNOTSUPP || cause == ENOSYS || cause == EINVAL) return fd;
-        if (*held && has_name(fd)) return fd;
+        const int cause = errno;
+        if (*held ? has_name(fd) : has_no_locks(cause)) return fd;
         close(fd);
-        errno = cause;
-        if (!*held && (cause != EWOULDBLOCK || clock_ns() >= deadline)) return -1;
-        if (!*held) nanosleep(&pause, NULL);
+        if (*held) continue; // its holder has removed it meanwhile
+        if (cause != EWOULDBLOCK || clock_ns() >= deadline) {
+            errno = cause;
+            return -1;
+        }
+        nanosleep(&pause, NULL);
     }
 }
 
 // Reads a file of one line: NULs between words become spaces, unprintable characters '?'. The text
 // is empty if the file cannot be read.
 static void read_text(const char *path, char *text, size_t capacity) {
-    int fd = file_open(path, NULL, NULL);
-    ssize_t got = fd < 0 ? 0 : read(fd, text, capacity - 1), length = got > 0 ? got : 0;
-    if (fd >= 0) close(fd);
+    FILE *file = file_open_stream(path, NULL, NULL);
+    size_t length = 0;
+    if (file) {
+        length = fread(text, 1, capacity - 1, file);
+        fclose(file);
+    }
     while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == '\0')) length--;
     text[length] = '\0';
-    for (ssize_t i = 0; i < length; i++)
+    for (size_t i = 0; i < length; i++)
         if (!isprint((unsigned char)text[i])) text[i] = text[i] == '\0' ? ' ' : '?';
 }
 
@@ -98,7 +107,7 @@ FileLock *lock_take(const char *path, const char *what, Error *err) {
     machine_name(host, sizeof host);
     read_text("/proc/self/cmdline", command, sizeof command);
     if (ftruncate(fd, 0) == 0)
-        (void)!dprintf(fd, "%s%ld on %s: %s\n", BEGIN, (long)getpid(), host, command);
+        (void)dprintf(fd, "%s%ld on %s: %s\n", BEGIN, (long)getpid(), host, command);
     FileLock *lock = memory_zalloc(sizeof *lock);
     *lock = (FileLock){.path = memory_format("%s", path), .fd = fd, .held = held};
     return lock;

@@ -21,8 +21,8 @@ enum { REDRAW_NS = 100 * 1000 * 1000, BAR_MAX = 40 };
 // The columns of the terminal that ddprun draws on; 0: stderr is not a pipe to ddprun.
 static size_t columns_behind_launcher(void) {
     const char *text = getenv("DDPRUN_COLUMNS");
-    long columns = text ? strtol(text, NULL, 10) : 0;
-    return columns > 0 && columns < 10000 ? (size_t)columns : 0;
+    const unsigned long columns = text ? strtoul(text, NULL, 10) : 0; // of "-5" a huge one
+    return columns < 10000 ? columns : 0;
 }
 
 RunLog log_open(bool quiet) {
@@ -33,7 +33,6 @@ RunLog log_open(bool quiet) {
 static void clear_bar(RunLog *log) {
     if (!log->bar_drawn) return;
     fputs("\r\033[K", stderr); // ESC [ K: erase to the end of the line
-    fflush(stderr);
     log->bar_drawn = false;
 }
 
@@ -72,7 +71,7 @@ static void format_bar(char bar[BAR_MAX + 1], size_t taken, double fraction) {
     size_t columns = columns_behind_launcher();
     if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) columns = size.ws_col;
     if (columns == 0) columns = 80;
-    size_t width = columns > taken ? columns - taken : 0;
+    const long width = (long)columns - (long)taken;
     const int cells = (int)(width < BAR_MAX ? width : BAR_MAX) - 2;
     const int full = (int)(cells * fraction);
     bar[0] = '\0';
@@ -116,7 +115,6 @@ void log_progress(RunLog *log, size_t done, size_t total, const char *what,
     format_rate(tail, sizeof tail, fraction, per_second, left, samples_per_item);
     format_bar(bar, strlen(head) + strlen(tail) + 3, fraction);
     fprintf(stderr, "\r\033[K%s %s %s", head, bar, tail);
-    fflush(stderr);
     log->bar_drawn = true;
     if (done == total) log->bar_start_ns = 0; // the next call begins a new bar
 }

@@ -16,10 +16,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/lock.h"
 #include "common/base/machine.h"
@@ -29,23 +27,39 @@
 
 static int flock_cause;           // errno of the next calls of flock; 0: it works
 static const char *flock_unlinks; // the next call removes this file first
-static uint64_t skipped_ns, tick; // the clock is ahead by this, and by `tick` more at each look
+static int flocks;                // calls
+static uint64_t now_ns, tick;     // the clock stands still, but for `tick` at each look, and naps
+static int naps, holder, dies_at; // the nap after which the holder's descriptor is closed
 
 int __real_flock(int fd, int operation);
 int __wrap_flock(int fd, int operation);
 int __wrap_flock(int fd, int operation) {
     if (flock_unlinks) unlink(flock_unlinks);
     flock_unlinks = NULL;
+    flocks++;
     if (flock_cause == 0) return __real_flock(fd, operation);
     errno = flock_cause;
     return -1;
 }
 
-uint64_t __real_clock_ns(void);
 uint64_t __wrap_clock_ns(void);
 uint64_t __wrap_clock_ns(void) {
-    skipped_ns += tick;
-    return __real_clock_ns() + skipped_ns;
+    now_ns += tick;
+    errno = ENOTBLK; // as any call may leave it
+    return now_ns;
+}
+
+uint64_t __wrap_clock_ns_after(double seconds);
+uint64_t __wrap_clock_ns_after(double seconds) {
+    return now_ns + (uint64_t)(seconds * 1e9);
+}
+
+int __wrap_nanosleep(const struct timespec *duration, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *duration, struct timespec *left) {
+    now_ns += (uint64_t)duration->tv_nsec;
+    assert_null(left);
+    if (++naps == dies_at) close(holder);
+    return 0;
 }
 
 static void put(const char *path, const char *text) {
@@ -59,7 +73,6 @@ static void assert_error(Error *err, int status, const char *wanted) {
 }
 
 static void in_folder(void **state) {
-    skipped_ns = 0;
     assert_int_equal(chdir(*state), 0);
 }
 
@@ -232,12 +245,16 @@ static void descriptor_0_is_like_any_other(void **state) {
     file_abandon(&file);
     dup2(kept, STDIN_FILENO);
     assert_int_equal(file_begin(&file, "data", &err), 0);
+    fputs("text", file.file);
     close(STDIN_FILENO); // the lock's descriptor at the end is 0
     assert_int_equal(file_commit(&file, &err), 0);
     assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), -1);
     FileLock *lock = lock_take("lock", "data", &err);
     assert_non_null(lock);
     lock_release(lock);
+    assert_null(lock_take("data", "data", &err)); // a file that is no lock
+    assert_error(&err, STATUS_USAGE, "data: cannot make data: File exists");
+    assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), -1);
     dup2(kept, STDIN_FILENO);
     close(kept);
 }
@@ -369,6 +386,7 @@ static void a_holder_is_told_as_a_line(void **state) {
         {"process 1", "process 1", 9},
         {"process 1 \n\n", "process 1 ", 12},
         {"process 1\0\033b\n\0", "process 1 ?b", 13},
+        {"\001process 1", "?process 1", 10},
         {"\n", "another process", 1},
         {"", "another process", 0},
     };
@@ -376,7 +394,7 @@ static void a_holder_is_told_as_a_line(void **state) {
     in_folder(state);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char wanted[200];
-        const int holder = open(LOCK, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        holder = open(LOCK, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
         assert_true(write(holder, cases[i].text, cases[i].length) == (ssize_t)cases[i].length);
         assert_int_equal(flock(holder, LOCK_EX), 0);
         tick = 2000000000;
@@ -387,6 +405,35 @@ static void a_holder_is_told_as_a_line(void **state) {
         assert_error(&err, STATUS_USAGE, wanted);
         close(holder);
     }
+}
+
+// A second passes in naps before a lock counts as held; a text that fills the room is cut.
+static void a_held_lock_is_waited_for(void **state) {
+    char text[600], wanted[700];
+    Error err = {0};
+    in_folder(state);
+    memset(text, 'x', sizeof text);
+    write_whole(LOCK, text, sizeof text);
+    holder = open(LOCK, O_RDWR | O_CLOEXEC);
+    assert_int_equal(flock(holder, LOCK_EX), 0);
+    const uint64_t before = now_ns;
+    naps = flocks = 0;
+    assert_null(lock_take(LOCK, "data", &err));
+    assert_int_equal(now_ns - before, 1000000000);
+    assert_int_equal(naps, 50);
+    assert_int_equal(flocks, 51);
+    snprintf(wanted, sizeof wanted,
+             "data: in use by %.511s; wait until it ends, or choose another name", text);
+    assert_error(&err, STATUS_USAGE, wanted);
+    flock_unlinks = LOCK; // it ends just now
+    flock_cause = EWOULDBLOCK;
+    tick = 2000000000;
+    assert_null(lock_take(LOCK, "data", &err));
+    flock_cause = 0;
+    tick = 0;
+    assert_error(&err, STATUS_USAGE,
+                 "data: in use by another process; wait until it ends, or choose another name");
+    close(holder);
 }
 
 static void others_files_are_no_locks(void **state) {
@@ -437,24 +484,16 @@ static void a_lock_without_a_name_is_none(void **state) {
 // A process that dies holds its lock a little longer.
 static void a_dying_holder_is_waited_for(void **state) {
     Error err = {0};
-    int ends[2];
     in_folder(state);
-    assert_int_equal(pipe(ends), 0);
-    const pid_t holder = fork();
-    if (holder == 0) {
-        FileLock *lock = lock_take(LOCK, "data", &err);
-        if (!lock || write(ends[1], "x", 1) != 1) _exit(1);
-        usleep(100000);
-        _exit(0);
-    }
-    char byte;
-    assert_int_equal(read(ends[0], &byte, 1), 1);
+    holder = open(LOCK, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(flock(holder, LOCK_EX), 0);
+    naps = 0;
+    dies_at = 49;
     FileLock *lock = lock_take(LOCK, "data", &err);
+    dies_at = 0;
     assert_string_equal(err.message, "");
+    assert_int_equal(naps, 49);
     lock_release(lock);
-    assert_int_equal(waitpid(holder, NULL, 0), holder);
-    close(ends[0]);
-    close(ends[1]);
 }
 
 // ---- shared objects -----------------------------------------------------------------------------
@@ -493,6 +532,7 @@ int main(void) {
         IN_FOLDER(folders_are_made),
         IN_FOLDER(a_lock_names_its_holder),
         IN_FOLDER(a_holder_is_told_as_a_line),
+        IN_FOLDER(a_held_lock_is_waited_for),
         IN_FOLDER(others_files_are_no_locks),
         IN_FOLDER(without_locks_none_is_held),
         IN_FOLDER(a_lock_without_a_name_is_none),

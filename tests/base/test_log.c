@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,6 +84,29 @@ static void test_a_line_erases_the_bar(void **state) {
            ERASE "steps 0/9 [>           ]   0%" ERASE);
 }
 
+static void test_lost_lines_are_told(void **state) {
+    (void)state;
+    Error err = {0}, earlier = {0};
+    capture();
+    const int out = dup(STDOUT_FILENO), full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    const int before = log_check_stdout(&err);
+    dup2(full, STDOUT_FILENO);
+    printf("a line");
+    const int now = log_check_stdout(&err);
+    dup2(out, STDOUT_FILENO);
+    errno = EIO;
+    const int later = log_check_stdout(&earlier); // nothing is to be written, but lines were lost
+    clearerr(stdout);
+    close(out);
+    close(full);
+    expect("");
+    assert_int_equal(before, 0);
+    assert_int_equal(now, -1);
+    assert_string_equal(err.message, "lines on standard output were lost: No space left on device");
+    assert_int_equal(err.status, STATUS_FAILED);
+    assert_int_equal(later, -1);
+}
+
 static void test_a_quiet_log_prints_nothing(void **state) {
     (void)state;
     setenv("DDPRUN_COLUMNS", "80", 1);
@@ -128,6 +152,17 @@ static void test_who_sees_a_bar(void **state) {
     expect("");
 }
 
+static int terminal_columns; // of stderr; -1: it is no terminal
+
+int __wrap_ioctl(int fd, unsigned long request, struct winsize *size);
+int __wrap_ioctl(int fd, unsigned long request, struct winsize *size) {
+    assert_int_equal(fd, STDERR_FILENO);
+    assert_int_equal(request, TIOCGWINSZ);
+    if (terminal_columns < 0) return -1;
+    *size = (struct winsize){.ws_row = 25, .ws_col = (unsigned short)terminal_columns};
+    return 0;
+}
+
 typedef struct Drawing {
     const char *columns;
     size_t first, done, total; // the bar begins with `first`
@@ -149,6 +184,8 @@ static const Drawing drawings[] = {
     {"40", 0, 1, 2, 3599500, 0, "steps 1/2 [====>   ]  50%  1:00:00 left"},
     {"40", 0, 1, 2, 359998000, 0, "steps 1/2 [===>   ]  50%  99:59:58 left"},
     {"40", 0, 1, 2, 400000000, 0, "steps 1/2 [===>   ]  50%  99:59:59 left"},
+    {"40", 0, 2, 359822, 2001, 0, "steps 2/359822    0%  99:59:59 left"}, // 359,999.9 s
+    {"40", 0, 1, 4, 2000, 0, "steps 1/4 [==>       ]  25%  00:06 left"}, // less than 1 a second
     // the width
     {"200", 0, 1, 4, 1000, 0,
      "steps 1/4 [=========>                            ]  25%  00:03 left"},
@@ -159,6 +196,7 @@ static const Drawing drawings[] = {
     {"35", 0, 1, 4, 1000, 0, "steps 1/4 [=>   ]  25%  00:03 left"},
     {"34", 0, 1, 4, 1000, 0, "steps 1/4 [=>  ]  25%  00:03 left"},
     {"33", 0, 1, 4, 1000, 0, "steps 1/4 [>  ]  25%  00:03 left"},
+    {"32", 0, 1, 4, 1000, 0, "steps 1/4   25%  00:03 left"},
     {"20", 0, 1, 4, 1000, 0, "steps 1/4   25%  00:03 left"},
     {"70", 0, 4, 4, 1000, 0, "steps 4/4 [======================================] 100%  00:00 left"},
     {"69", 0, 4, 4, 1000, 0, "steps 4/4 [======================================] 100%  00:00 left"},
@@ -166,6 +204,7 @@ static const Drawing drawings[] = {
 
 static void test_drawings(void **state) {
     (void)state;
+    terminal_columns = -1;
     for (size_t i = 0; i < sizeof drawings / sizeof *drawings; i++) {
         const Drawing *d = &drawings[i];
         char wanted[200];
@@ -178,6 +217,33 @@ static void test_drawings(void **state) {
         now_ns += d->ms * MS;
         log_progress(&log, d->done, d->total, "steps", d->samples);
         snprintf(wanted, sizeof wanted, ERASE "%s", d->bar);
+        expect(wanted);
+    }
+}
+
+// The terminal's own width counts, then the launcher's, then 80 columns.
+static void test_whose_width(void **state) {
+    (void)state;
+    static const struct {
+        int terminal;
+        const char *launcher; // NULL: there is none
+        const char *bar;
+    } cases[] = {
+        {1, "60", "1/2   50%"},
+        {20, "60", "1/2 [===>   ]  50%"},
+        {0, "20", "1/2 [===>   ]  50%"}, // it does not know
+        {-1, "20", "1/2 [===>   ]  50%"},
+        {-1, NULL, "1/2 [===================>                  ]  50%"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char wanted[100];
+        RunLog log = log_of_columns("60");
+        log.bar_start_ns = now_ns; // the first drawing has been before
+        terminal_columns = cases[i].terminal;
+        setenv("DDPRUN_COLUMNS", cases[i].launcher ? cases[i].launcher : "", 1);
+        capture();
+        log_progress(&log, 1, 2, "", 0);
+        snprintf(wanted, sizeof wanted, ERASE " %s", cases[i].bar);
         expect(wanted);
     }
 }
@@ -212,9 +278,11 @@ static void test_when_it_is_drawn(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_line_erases_the_bar),
+        cmocka_unit_test(test_lost_lines_are_told),
         cmocka_unit_test(test_a_quiet_log_prints_nothing),
         cmocka_unit_test(test_who_sees_a_bar),
         cmocka_unit_test(test_drawings),
+        cmocka_unit_test(test_whose_width),
         cmocka_unit_test(test_when_it_is_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
