@@ -1,6 +1,6 @@
 /* test_base.c: common/base, without threads (those are in test_sync.c) and without options
  * (test_options.c): errors, whole files or none, known answers of the generator, JSON that parses,
- * phases that partition a step, spans that nest.
+ * spans that nest.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -320,6 +320,17 @@ static void test_rng_uniform_stays_below_high(void **state) {
         sum += x;
     }
     assert_true(fabs(sum / 100000 - 2) < 0.03); // four standard errors
+    for (uint64_t i = 0; i < 1000; i++) {       // 24 bits of the number, or 32 and 32 of a pair
+        const uint64_t bits = rng_u64(9, RNG_STREAM_TEST, i);
+        const float unit = (float)(bits >> 40) / 16777216;
+        assert_true(rng_uniform(9, RNG_STREAM_TEST, i, 0, 1) == unit);
+        assert_true(rng_uniform(9, RNG_STREAM_TEST, i, 3, 3) == 3);
+        const double radius = ((double)(bits & 0xffffffff) + 1) / 4294967296;
+        const double turn = (double)(bits >> 32) / 4294967296;
+        check_close((double)rng_normal(9, RNG_STREAM_TEST, i),
+                    sqrt(-2 * log(radius)) * cos(2 * acos(-1) * turn), 1e-7, "normal");
+        assert_int_equal(rng_below(9, RNG_STREAM_TEST, i, 1000), bits % 1000);
+    }
 }
 
 static void test_rng_normal_moments(void **state) {
@@ -394,36 +405,6 @@ static void test_json_reads_back(void **state) {
 }
 
 // ---- profile and trace --------------------------------------------------------------------------
-
-static void test_profile_partitions_the_step(void **state) {
-    (void)state;
-    Profile profile = {0};
-    uint64_t steps_sum = 0;
-    for (int step = 0; step < 3; step++) {
-        uint64_t before = clock_ns();
-        profile_begin_step(&profile);
-        Phase outer = profile_enter(&profile, PHASE_BACKWARD);
-        Phase inner = profile_enter(&profile, PHASE_REDUCE);
-        for (uint64_t inside = clock_ns(); clock_ns() < inside + 100000;) continue;
-        profile_leave(&profile, inner);
-        assert_int_equal(profile.current, PHASE_BACKWARD);
-        profile_leave(&profile, outer);
-        assert_int_equal(profile.current, PHASE_OTHER);
-        uint64_t length = profile_end_step(&profile), around = clock_ns() - before, sum = 0;
-        for (int p = 0; p < PHASE_COUNT; p++) sum += profile.step[p];
-        assert_true(sum == length && length <= around);
-        assert_true(profile.step[PHASE_REDUCE] >= 100000 && profile.step[PHASE_FORWARD] == 0);
-        steps_sum += length;
-    }
-    profile_leave(&profile, profile_enter(&profile, PHASE_DATA)); // outside a step: not charged
-    uint64_t total = 0;
-    for (int p = 0; p < PHASE_COUNT; p++) total += profile.total[p];
-    assert_true(total == steps_sum && profile.steps == 3 && profile.total[PHASE_DATA] == 0);
-    profile_begin_step(NULL);
-    profile_leave(NULL, profile_enter(NULL, PHASE_DATA));
-    assert_true(profile_end_step(NULL) == 0);
-    for (int p = 0; p < PHASE_COUNT; p++) assert_non_null(phase_name((Phase)p));
-}
 
 static double field(const cJSON *event, const char *name) {
     const cJSON *item = cJSON_GetObjectItem(event, name);
@@ -531,7 +512,6 @@ int main(void) {
         cmocka_unit_test(test_rng_normal_moments),
         cmocka_unit_test(test_rng_below_hits_everything),
         cmocka_unit_test(test_json_reads_back),
-        cmocka_unit_test(test_profile_partitions_the_step),
         cmocka_unit_test_setup_teardown(test_trace_parses_and_nests, temp_folder_make,
                                         temp_folder_remove),
         cmocka_unit_test(test_trace_null_records_nothing),

@@ -1,10 +1,13 @@
-/* test_clock.c: times to the nanosecond: the kernel's clock stands still here. */
+/* test_clock.c: times, and the phases of a step, to the nanosecond: the kernel's clock stands still
+ * here.
+ */
 #include "tests/rigs/check.h"
 
 #include <stdbool.h>
 #include <time.h>
 
 #include "common/base/clock.h"
+#include "common/base/profile.h"
 
 static struct timespec now;
 
@@ -70,10 +73,75 @@ static void timeouts_have_a_range(void **state) {
     }
 }
 
+// ---- phases -------------------------------------------------------------------------------------
+
+static int waits; // for the device
+
+static void wait_a_nanosecond(void *context) {
+    assert_ptr_equal(context, &waits);
+    waits++;
+    now.tv_nsec++;
+}
+
+// A step of 1 + 10 + 100 + 20 + 2 ns, in nested phases.
+static uint64_t measure_step(Profile *profile) {
+    now = (struct timespec){5, 0};
+    profile_begin_step(profile);
+    now.tv_nsec += 1;
+    const Phase outer = profile_enter(profile, PHASE_BACKWARD);
+    now.tv_nsec += 10;
+    const Phase inner = profile_enter(profile, PHASE_REDUCE);
+    assert_true(outer == PHASE_OTHER && inner == PHASE_BACKWARD);
+    now.tv_nsec += 100;
+    profile_leave(profile, inner);
+    now.tv_nsec += 20;
+    profile_communication(profile, 7);
+    profile_communication(profile, 8);
+    profile_leave(profile, outer);
+    now.tv_nsec += 2;
+    return profile_end_step(profile);
+}
+
+static void check_profile(const Profile *profile, uint64_t steps) {
+    const uint64_t wait = profile->wait_for_device ? 1 : 0;
+    for (Phase p = 0; p < PHASE_COUNT; p++) {
+        const uint64_t ns = p == PHASE_OTHER      ? 3 + 2 * wait
+                            : p == PHASE_BACKWARD ? 30 + 2 * wait
+                            : p == PHASE_REDUCE   ? 100 + wait
+                                                  : 0;
+        assert_int_equal(profile->step[p], ns);
+        assert_int_equal(profile->total[p], steps * ns);
+    }
+    assert_int_equal(profile->steps, steps);
+    assert_int_equal(profile->step_communication, 15);
+    assert_int_equal(profile->total_communication, 15 * steps);
+}
+
+static void phases_partition_a_step(void **state) {
+    (void)state;
+    Profile profile = {0};
+    for (uint64_t step = 1; step <= 3; step++) {
+        assert_int_equal(measure_step(&profile), 133);
+        check_profile(&profile, step);
+        profile_leave(&profile, profile_enter(&profile, PHASE_DATA)); // between steps: not charged
+    }
+    Profile waiting = {.wait_for_device = wait_a_nanosecond, .wait_context = &waits};
+    profile_leave(&waiting, profile_enter(&waiting, PHASE_DATA));
+    assert_int_equal(measure_step(&waiting), 138);
+    check_profile(&waiting, 1);
+    assert_int_equal(waits, 5);
+    profile_begin_step(NULL);
+    profile_communication(NULL, 1);
+    profile_leave(NULL, profile_enter(NULL, PHASE_DATA));
+    assert_true(profile_enter(NULL, PHASE_DATA) == PHASE_OTHER && profile_end_step(NULL) == 0);
+    for (Phase p = 0; p < PHASE_COUNT; p++) assert_non_null(phase_name(p));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(times_are_exact),
         cmocka_unit_test(timeouts_have_a_range),
+        cmocka_unit_test(phases_partition_a_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
