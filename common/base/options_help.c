@@ -50,7 +50,7 @@ static void print_row(FILE *stream, const Option *option, size_t indent) {
     bool fits = length + 2 <= indent;
     fprintf(stream, "%s%s%*s", left, fits ? "" : "\n", (int)(fits ? indent - length : indent), "");
     format_default(option, fallback, sizeof fallback);
-    snprintf(text, sizeof text, "%s%s", option->help ? option->help : "", fallback);
+    snprintf(text, sizeof text, "%s%s", option->help, fallback);
     print_wrapped(stream, text, indent);
     fputc('\n', stream);
 }
