@@ -26,7 +26,8 @@
  *   - open: all ranks continue with rank 0's parameters and buffers. Each rank begins with weights
  *     of its own.
  *   - finish_backward: every parameter's gradient is combined over the ranks by `op`, PG_AVG or
- *     PG_SUM, and has the same bits on every rank. It is in tensor->grad, with has_grad set.
+ *     PG_SUM, and has the same bits on every rank, infinity and NaN included. It is in
+ *     tensor->grad, with has_grad set.
  *   - before_forward: batch norm's running statistics are rank 0's before the first forward and
  *     before each that follows a reduced backward (PyTorch's rule; more often is only slower).
  *
