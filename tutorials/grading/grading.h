@@ -143,6 +143,10 @@ typedef struct GradeRank {
 // they write is seen by the judge. If a rank's err was filled, the check misses: not all took part
 // in the same. So it does if a status is not 0, or if a rank started a collective that it never
 // waited for.
+// In an exercise's last check it runs four times in the same processes, each time from the context
+// that was given: the check misses if the context differs afterwards, or if each call has left
+// memory allocated. What `run` opens itself, it keeps from its first time: a rank's process that
+// has loaded the student's file opens no files.
 #define grade_ranks(grade, world, run, context) \
     grade_ranks_with((grade), (world), (run), (context), sizeof *(context))
 void grade_ranks_with(Grade *grade, int world, void (*run)(GradeRank *rank), void *context,

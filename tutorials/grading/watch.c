@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/memory.h"
+#include "ddp/group/group_internal.h"
 #include "tutorials/grading/grader.h"
 
 #define BROKEN "the connection to the other ranks was lost"
@@ -127,6 +128,7 @@ int watched_pg_work_wait(PgWork *work, uint64_t *begin_ns, uint64_t *end_ns, Err
         if (current_log) current_log->waited_for_null = true;
         return error_set(err, STATUS_FAILED, BROKEN);
     }
+    if (!work->outstanding) return 0; // waited for before: the grader says so, the group aborts
     bool fails = work == broken_work;
     int status = pg_work_wait(work, begin_ns, end_ns, err);
     if (!fails) return status;

@@ -4,6 +4,7 @@
 #include "tutorials/03-threads/exercises/01-run-shards.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "tutorials/grading/grading.h"
@@ -138,6 +139,24 @@ static void at_once(Grade *grade) {
     }
 }
 
+// The address space of this process. A thread that is neither joined nor detached keeps its stack.
+static size_t mapped_bytes(void) {
+    size_t pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file && fscanf(file, "%zu", &pages) != 1) pages = 0;
+    if (file) fclose(file);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static size_t stack_bytes(void) {
+    pthread_attr_t attributes;
+    size_t bytes = 0;
+    pthread_attr_init(&attributes);
+    pthread_attr_getstacksize(&attributes, &bytes);
+    pthread_attr_destroy(&attributes);
+    return bytes;
+}
+
 static void often(Grade *grade) {
     static Meeting m;
     m = meeting_of(MOST_SHARDS);
@@ -148,21 +167,31 @@ static void often(Grade *grade) {
                  "Of %d shards only some ran at the same time: each has a thread of its own, and "
                  "none waits until another's thread is free.",
                  MOST_SHARDS);
+    enum { ROUNDS = 20, THREADS = 16 };
     long blocks = 0;
-    for (int round = 0; round < 20; round++) {
-        m = meeting_of(16);
-        run(grade, 16, meet, &m);
-        if (round == 0) blocks = watch_blocks();
-        for (int i = 0; i < 16; i++)
+    size_t mapped = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        m = meeting_of(THREADS);
+        run(grade, THREADS, meet, &m);
+        if (round == 0) blocks = watch_blocks(), mapped = mapped_bytes();
+        for (int i = 0; i < THREADS; i++)
             GRADE_EXPECT(grade, m.runs[i] == 1,
-                         "In round %d of 20, shard %d of 16 ran %d times: something is shared that "
+                         "In round %d of %d, shard %d of %d ran %d times: something is shared that "
                          "each thread should have for itself, or it is too small.",
-                         round, i, m.runs[i]);
-        GRADE_EXPECT(grade, m.left == 16,
-                     "In round %d of 20 it returned while a shard was still running.", round);
+                         round, ROUNDS, i, THREADS, m.runs[i]);
+        GRADE_EXPECT(grade, m.left == THREADS,
+                     "In round %d of %d it returned while a shard was still running.", round,
+                     ROUNDS);
     }
     blocks = watch_blocks() - blocks;
+    bool keeps_stacks =
+        mapped > 0 && mapped_bytes() > mapped + (ROUNDS - 1) * THREADS / 2 * stack_bytes();
     GRADE_OUT(grade, blocks);
+    GRADE_OUT(grade, keeps_stacks);
+    GRADE_EXPECT(grade, !keeps_stacks,
+                 "In %d rounds the stacks of more than half of the threads were kept: a thread "
+                 "that nobody joins is never freed, though it has ended.",
+                 ROUNDS - 1);
     GRADE_EXPECT(grade, blocks <= 0,
                  "In 19 rounds %ld blocks of memory were allocated and never freed: what a thread "
                  "is given has to be freed after it was joined.",

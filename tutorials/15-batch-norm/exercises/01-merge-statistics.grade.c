@@ -87,6 +87,20 @@ static void equal_shares(Grade *grade) {
                  odd.mean[0], mean);
 }
 
+// Two ranks of 50,000 rows: 0, 2, 0, 2, ... and 10, 12, 10, 12, ...
+static void run_many(GradeRank *rank) {
+    enum { MANY = 50000 };
+    static double rows[MANY];
+    double mean = 0, var = 0;
+    for (int i = 0; i < MANY; i++) rows[i] = 10 * rank->rank + 2 * (i % 2);
+    rank->status =
+        STUDENT(rank->grade, merge_statistics)(rank->group, rows, MANY, &mean, &var, &rank->err);
+    GRADE_EXPECT(rank->grade, rank->status != 0 || (is(mean, 6) && is(var, 26)),
+                 "Twice %d rows have the mean 6 and the variance 26, not %g and %g: their product "
+                 "is more than an int holds.",
+                 MANY, mean, var);
+}
+
 static void unequal_shares(Grade *grade) {
     Scene three = {.rows = {{2, 2, 2, 2}, {4, 4}, {12}}, .counts = {4, 2, 1}};
     run(grade, &three, 3);
@@ -97,6 +111,7 @@ static void unequal_shares(Grade *grade) {
     Scene five = {.rows = {{1}, {2, 2}, {4}, {8, 8, 8}, {3}}, .counts = {1, 2, 1, 3, 1}};
     run(grade, &five, 5);
     expect(grade, &five, 5, 4.5, 226.0 / 8 - 20.25);
+    grade_ranks(grade, 2, run_many, &(char){0});
     Scene eight = {.rows = {{1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}},
                    .counts = {1, 1, 1, 1, 1, 1, 1, 1}};
     run(grade, &eight, 8);

@@ -113,19 +113,24 @@ static void check(Grade *grade, Scene *s, int world, double norm, double scale) 
     }
 }
 
-// One number whose square is 2^24, and many whose squares a float's sum of that size loses.
+// One number whose square is 2^24, and many whose squares a float's sum of that size loses; in more
+// parameters than a student may think of.
 static void run_long(GradeRank *rank) {
-    enum { LONG = 100001 };
+    enum { MANY = 1000, EACH = 101, LONG = MANY * EACH };
     static float gradient[LONG];
+    static Tensor tensors[MANY];
+    Tensor *list[MANY];
     double norm = 0, wanted = sqrt(16777216.0 + (LONG - 1) * 0.9980010);
     gradient[0] = 4096;
     for (size_t i = 1; i < LONG; i++) gradient[i] = 0.999f;
-    Tensor tensor = tensor_make(NULL, DTYPE_F32, 1, (size_t[]){LONG}, NULL);
-    Tensor *list[1] = {&tensor};
-    tensor.requires_grad = tensor.has_grad = true;
-    tensor.grad = gradient;
+    for (size_t k = 0; k < MANY; k++) {
+        list[k] = &tensors[k];
+        tensors[k] = tensor_make(NULL, DTYPE_F32, 1, (size_t[]){EACH}, NULL);
+        tensors[k].requires_grad = tensors[k].has_grad = true;
+        tensors[k].grad = gradient + k * EACH;
+    }
     rank->status =
-        STUDENT(rank->grade, clip_gradients)(rank->group, list, 1, 1e6, &norm, &rank->err);
+        STUDENT(rank->grade, clip_gradients)(rank->group, list, MANY, 1e6, &norm, &rank->err);
     GRADE_EXPECT(rank->grade, fabs(norm - wanted) < 1e-4 * wanted,
                  "%d gradients have the length %.2f, and you say %.2f: the squares are added in a "
                  "double, for a float's sum stops growing.",

@@ -116,8 +116,24 @@ static void several_ranks(Grade *grade) {
     check(grade, 5, 1);
 }
 
+// Parts of an odd length, longer than a student may think of.
+static void run_long(GradeRank *rank) {
+    enum { LONG = 5001 };
+    static float weights[2 * LONG], gradients[2 * LONG], velocity[LONG];
+    for (size_t i = 0; i < (size_t)2 * LONG; i++)
+        weights[i] = (float)i, gradients[i] = (float)(4 + 8 * rank->rank);
+    for (size_t i = 0; i < LONG; i++) velocity[i] = 16;
+    rank->status = STUDENT(rank->grade, sharded_step)(rank->group, weights, gradients, velocity,
+                                                      LONG, &rank->err);
+    for (size_t i = 0; i < (size_t)2 * LONG && rank->status == 0; i++)
+        GRADE_EXPECT(rank->grade, weights[i] == (float)i - 4,
+                     "With parts of %d elements, element %zu is %g, and should be %g.", LONG, i,
+                     (double)weights[i], (double)i - 4);
+}
+
 static void several_steps(Grade *grade) {
     for (int i = 0; i < 4; i++) check(grade, GRADE_WORLDS[i], STEPS);
+    grade_ranks(grade, 2, run_long, &(char){0});
 }
 
 static void two_collectives(Grade *grade) {

@@ -103,6 +103,25 @@ static void errors(Grade *grade) {
         for (int r = 0; r < 2; r++) check_error(grade, &scene, 2, r, i);
 }
 
+// Many gradients, and another unit for each of two tensors.
+static void run_many(GradeRank *rank) {
+    enum { MANY = 5000 };
+    static float gradient[MANY], error[MANY];
+    static int32_t wire[MANY];
+    for (int tensor = 0; tensor < 2 && rank->status == 0; tensor++) {
+        const float unit = tensor == 0 ? 0.25f : 2.0f, wanted = tensor == 0 ? 3.0f : 4.0f;
+        for (int i = 0; i < MANY; i++) gradient[i] = 3, error[i] = 0;
+        rank->status = STUDENT(rank->grade, average_in_units)(rank->group, gradient, error, wire,
+                                                              MANY, unit, &rank->err);
+        for (int i = 0; i < MANY && rank->status == 0; i++)
+            GRADE_EXPECT(rank->grade, gradient[i] == wanted && error[i] == 3 - wanted,
+                         "%d gradients of 3 in units of %g: number %d is %g with the error %g, and "
+                         "should be %g and %g.",
+                         MANY, (double)unit, i, (double)gradient[i], (double)error[i],
+                         (double)wanted, 3 - (double)wanted);
+    }
+}
+
 // After some steps, all that was wanted was sent, but for the error.
 static void nothing_lost(Grade *grade) {
     Scene scene = {0};
@@ -130,6 +149,7 @@ static void nothing_lost(Grade *grade) {
                  scene.calls[0] == STEPS && scene.bytes[0] == sizeof(int32_t) * STEPS * COUNT,
                  "%zu collectives and %zu bytes in %d steps: one of %zu bytes in each is enough.",
                  scene.calls[0], scene.bytes[0], STEPS, sizeof(int32_t) * COUNT);
+    grade_ranks(grade, 2, run_many, &(char){0});
     grade_broken_ranks(grade, 2, run_rank, &scene);
 }
 

@@ -142,6 +142,24 @@ static void run_again(GradeRank *rank) {
                  "better mean is too many.");
 }
 
+// A mean that is better by little, in a second training of the same process.
+static void run_another(GradeRank *rank) {
+    EarlyStop early = {.best = 0.5, .patience = 2}, late = {.best = 0.75, .patience = 2};
+    const double less = 0.75 - 1e-9;
+    bool stop = false;
+    rank->status =
+        STUDENT(rank->grade, agree_to_stop)(rank->group, &early, 8.0, 8, &stop, &rank->err);
+    if (rank->status != 0) return;
+    rank->status =
+        STUDENT(rank->grade, agree_to_stop)(rank->group, &late, 8 * less, 8, &stop, &rank->err);
+    GRADE_EXPECT(rank->grade, early.best == 0.5 && early.waited == 1,
+                 "The state is the caller's: best was 0.5 and is %g.", early.best);
+    GRADE_EXPECT(rank->grade, late.best < 0.75 && late.waited == 0,
+                 "The best mean was 0.75, this one is smaller by 1e-9, and best is %.10g: any "
+                 "smaller mean is better, and *state holds what is known.",
+                 late.best);
+}
+
 // A training that has diverged.
 static void run_with_nan(GradeRank *rank) {
     EarlyStop state = {.best = 0.5, .waited = 1, .patience = 3};
@@ -159,6 +177,7 @@ static void patience(Grade *grade) {
     for (int w = 0; w < 4; w++) check_patience(grade, GRADE_WORLDS[w], PATIENCE);
     check_patience(grade, 2, PATIENCE - 1);
     grade_ranks(grade, 2, run_again, &(char){0});
+    grade_ranks(grade, 2, run_another, &(char){0});
     grade_ranks(grade, 2, run_with_nan, &(char){0});
     Scene scene = {.patience = PATIENCE};
     grade_broken_ranks(grade, 2, run_rank, &scene);

@@ -24,15 +24,16 @@ static void run_rank(GradeRank *rank) {
     float *numbers = scene->sums[me];
     size_t count = scene->count > 0 ? scene->count : COUNT;
     for (int i = 0; i < COUNT; i++) numbers[i] = (float)((1 << me) * (i + 1));
-    ProcessGroup *node = pg_split(rank->group, scene->node_of[me], &rank->err);
-    ProcessGroup *firsts = pg_split(rank->group, first ? 0 : -1, &rank->err);
+    static ProcessGroup *node, *firsts; // of this process, which opens none once it is confined
+    if (!node) {
+        node = pg_split(rank->group, scene->node_of[me], &rank->err);
+        firsts = pg_split(rank->group, first ? 0 : -1, &rank->err);
+    }
     if (rank->err.status != STATUS_OK) return;
     rank->status =
         STUDENT(rank->grade, all_reduce_by_nodes)(node, firsts, numbers, count, &rank->err);
     scene->all_reduced[me] = first ? 0 : watch_bytes(rank->log, PG_ALL_REDUCE);
     scene->calls[me] = watch_calls(rank->log);
-    pg_close(firsts);
-    pg_close(node);
 }
 
 static int sum_of_node(const Scene *scene, int world, int node) {

@@ -61,6 +61,7 @@ static void tree(Grade *grade) {
 
 static void choice(Grade *grade) {
     const LinkCosts ethernet = {.latency_s = 20e-6, .bytes_per_s = 1.25e9};
+    const LinkCosts far_away = {.latency_s = 1e-3, .bytes_per_s = 1.25e9};
     GRADE_EXPECT(grade, !GRADE_CALL(grade, tree_is_faster, ethernet, 8, 1e8),
                  "8 devices and 100 MB: the ring sends fewer bytes and wins.");
     GRADE_EXPECT(grade, GRADE_CALL(grade, tree_is_faster, ethernet, 8, 8),
@@ -69,6 +70,12 @@ static void choice(Grade *grade) {
     GRADE_EXPECT(grade, GRADE_CALL(grade, tree_is_faster, ethernet, 4096, 1e5),
                  "4,096 devices and 100 kB: 8,190 rounds of latency are longer than 24 of all "
                  "bytes.");
+    GRADE_EXPECT(grade, !GRADE_CALL(grade, tree_is_faster, ethernet, 8, 1e5),
+                 "8 devices and 100 kB: the ring takes 0.42 ms, and the tree 0.60 ms. No number of "
+                 "bytes decides alone: the link and the devices count, too.");
+    GRADE_EXPECT(grade, GRADE_CALL(grade, tree_is_faster, far_away, 8, 2e6),
+                 "8 devices, 2 MB and a latency of 1 ms: the ring takes 16.8 ms, and the tree 15.6 "
+                 "ms. No number of bytes decides alone: the link and the devices count, too.");
     GRADE_EXPECT(grade, !GRADE_CALL(grade, tree_is_faster, ethernet, 1, 1e5),
                  "One device: neither is faster than the other.");
 }
