@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/file.h"
 #include "common/base/memory.h"
@@ -37,4 +38,17 @@ int gz_read_all(gzFile file, size_t limit, uint8_t **bytes, size_t *count, Error
         *count += got;
     }
     return 0;
+}
+
+int gz_check_end(const char *path, size_t unpacked, Error *err) {
+    size_t stored, size = 0;
+    uint8_t end[4];
+    const int fd = file_open(path, &stored, err);
+    if (fd < 0) return -1;
+    const bool read = stored > sizeof end &&
+                      pread(fd, end, sizeof end, (off_t)(stored - sizeof end)) == sizeof end;
+    close(fd);
+    for (size_t i = sizeof end; read && i-- > 0;) size = size << 8 | end[i];
+    if (size <= unpacked) return 0;
+    return error_set(err, STATUS_USAGE, "bytes that are not gzip's follow the gzip stream");
 }

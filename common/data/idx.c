@@ -128,7 +128,9 @@ static int idx_read_values(IdxFile *file, Error *err) {
     // One byte more than the header says, which must not be there.
     if (gz_read_all(file->stream, total + 1, &file->values, &got, err) != 0) return -1;
     if (got < total) return idx_fail_truncated(file, got, err);
-    if (got == total) return 0;
+    if (got == total)
+        return gzdirect(file->stream) ? 0
+                                      : gz_check_end(file->path, 4 + 4 * file->dims + total, err);
     return error_set(err, STATUS_USAGE, "more bytes follow the %zu %s that the IDX header says",
                      file->size[0], file->what);
 }
@@ -175,12 +177,29 @@ static int idx_store_sizes(const IdxFile *images, const IdxFile *labels, const c
     return 0;
 }
 
+// 255 marks a picture of no class in other data sets. Here it would make 256 classes.
+static int idx_check_unlabelled(const IdxFile *file, const Dataset *set, Error *err) {
+    const size_t none = UINT8_MAX;
+    bool next = false;
+    size_t first = set->count;
+    for (size_t i = 0; i < set->count; i++) {
+        next = next || file->values[i] == none - 1;
+        if (file->values[i] == none && first == set->count) first = i;
+    }
+    if (next || first == set->count) return 0;
+    return error_set(err, STATUS_USAGE,
+                     "label %zu of image %zu, and none has %zu: no class -- leave out the "
+                     "images without a class",
+                     none, first, none - 1);
+}
+
 // Reads and stores the labels. set->classes: in, the most classes that are allowed, or 0; out, if
 // it was 0, the largest label + 1.
 static int idx_read_labels(IdxFile *file, Dataset *set, Error *err) {
     if (idx_read_values(file, err) != 0) return -1;
     set->labels = memory_zalloc(set->count * sizeof *set->labels);
     size_t limit = set->classes;
+    if (limit == 0 && idx_check_unlabelled(file, set, err) != 0) return -1;
     for (size_t i = 0; i < set->count; i++) {
         size_t label = file->values[i];
         if (limit > 0 && label >= limit)

@@ -53,12 +53,17 @@ static int load(Run *run, const char *path, SafeTensors *state, Error *err) {
     if (progress->batch > strategy->sampler->batch_count)
         return error_set(err, STATUS_USAGE, "%s: stands at batch %llu of an epoch of %zu", path,
                          (unsigned long long)progress->batch, strategy->sampler->batch_count);
+    if (progress->step > run->total_steps)
+        return error_set(err, STATUS_USAGE,
+                         "%s: stands at step %llu, and this run ends at step %zu -- give larger "
+                         "--steps or --epochs, or an earlier checkpoint",
+                         path, (unsigned long long)progress->step, run->total_steps);
     if (step_scaler_load(run->step, progress, err) != 0) return error_prefix(err, "%s", path);
     progress->devices = now.devices;
     memcpy(progress->notes, now.notes, sizeof progress->notes);
     run->saves.owns_folder = run->saves.owns_last = config->out && lies_in(path, config->out);
     log_say(log, "resumed %s at step %llu", path, (unsigned long long)progress->step);
-    if (progress->step >= run->total_steps)
+    if (progress->step == run->total_steps)
         log_say(log, "the run is finished: %zu of %zu step%s done, nothing is left to train",
                 run->total_steps, run->total_steps, format_s(run->total_steps));
     return run->job->load_state(run->job, path, state, log, err);

@@ -145,7 +145,6 @@ static void expect_tiny_idx(const char *folder) {
     assert_memory_equal(s->train.bytes, &TRAIN_IMAGES[16], 24);
     assert_memory_equal(s->test.bytes, &TEST_IMAGES[16], 12);
     for (size_t i = 0; i < 4; i++) assert_int_equal(s->train.labels[i], TRAIN_LABELS[8 + i]);
-
     double sum = 0, squares = 0;
     for (size_t i = 0; i < 24; i++) sum += s->train.bytes[i] / 255.0;
     for (size_t i = 0; i < 24; i++) squares += pow(s->train.bytes[i] / 255.0 - sum / 24, 2);
@@ -185,7 +184,6 @@ static void test_idx_other_forms(void **state) {
     write_good_idx(folder->path);
     assert_int_equal(rename(old, new), 0);
     expect_tiny_idx(folder->path);
-
     write_good_idx(folder->path);
     write_file(folder->path, "train-images-idx3-ubyte",
                BYTES("\0\0\x08\4\0\0\0\4\0\0\0\4\0\0\0\1\0\0\0\1"
@@ -197,9 +195,7 @@ static void test_idx_other_forms(void **state) {
     for (size_t c = 0; c < 4; c++)          // 0 4 0 4, 1 5 1 5, ...
         expect_near((double)s->train.mean[c], ((double)c + 2) / 255.0, 1e-6);
     dataset_close(s);
-
-    write_file(folder->path, "train-images-idx3-ubyte",
-               BYTES("\0\0\x08\2\0\0\0\4\0\0\0\1\7\7\7\7"));
+    write_file(folder->path, FILES[0], BYTES("\0\0\x08\2\0\0\0\4\0\0\0\1\7\7\7\7"));
     write_file(folder->path, "t10k-images-idx3-ubyte", BYTES("\0\0\x08\2\0\0\0\2\0\0\0\1\6\7"));
     s = open_good(folder->path);
     assert_int_equal(dataset_sample_size(&s->train), 1);
@@ -249,6 +245,7 @@ static const Broken BROKEN_IDX[] = {
     {LABELS, BYTES(TRAIN_IMAGES), "3 dimensions in an IDX file of labels, which has 1"},
     {LABELS, BYTES("\0\0\x08\1\0\0\0\4\0\2\1"), "header says 4 labels, 3 follow"},
     {LABELS, BYTES(TRAIN_LABELS "\1\1"), "more bytes follow the 4 labels"},
+    {LABELS, BYTES("\0\0\x08\1\0\0\0\4\0\xff\xff\1"), "label 255 of image 1, and none has 254: no"},
     {LABELS, BYTES("\0\0\x08\1\0\0\0\3\0\2\1"), "3 labels for the 4 images of"},
     {"t10k-labels-idx1-ubyte", BYTES("\0\0\x08\1\0\0\0\2\2\3"),
      "t10k-labels-idx1-ubyte: label 3 of image 1 is outside the training set's 0..2"},
@@ -298,6 +295,9 @@ static void test_gzip_broken(void **state) {
         expect_error(folder->path, name);
         z[i] ^= 0x40;
     }
+    memcpy(z + count, "garbage!", 8);
+    write_file(folder->path, name, z, count + 8);
+    expect_error(folder->path, "train-images-idx3-ubyte.gz: bytes that are not gzip's follow");
     count = gzip(BYTES(TRAIN_IMAGES) - 7, z, sizeof z);
     write_file(folder->path, name, z, count);
     expect_error(folder->path, "header says 4 images, 2 follow");

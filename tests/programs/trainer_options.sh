@@ -87,6 +87,7 @@ refuse 2 "--node-rank 1: nodes are counted from 0, and there is 1" "$bin/ddprun"
 # ---- what resuming says ------------------------------------------------------------------------------------
 run "a finished run" $single $few --resume second
 says "the run is finished: 100 of 100 steps done"
+refuse 2 "second: stands at step 100, and this run ends at step 50 -- give larger" $single --hidden 16 --schedule constant --steps 50 --resume second
 run "with other options" $single --epochs 5 --hidden 16 --schedule step --lr 0.02 --momentum 0.5 \
     --weight-decay 0.02 --resume second
 says "second was made with --lr 0.08, this run has 0.02: it continues with the new value"

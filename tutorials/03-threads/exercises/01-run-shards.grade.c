@@ -190,7 +190,7 @@ static void often(Grade *grade) {
     GRADE_OUT(grade, keeps_stacks);
     GRADE_EXPECT(grade, !keeps_stacks,
                  "In %d rounds the stacks of more than half of the threads were kept: a thread "
-                 "that nobody joins is never freed, though it has ended.",
+                 "that is not joined is never freed, though it has ended.",
                  ROUNDS - 1);
     GRADE_EXPECT(grade, blocks <= 0,
                  "In 19 rounds %ld blocks of memory were allocated and never freed: what a thread "
