@@ -12,7 +12,7 @@ from pathlib import Path
 
 from . import section
 from .results import Results, read_csv, scaled, unique, write_csv
-from .text import are, listed, markdown_table, plural, signed
+from .text import are, markdown_table, plural, signed
 
 PAPER = Path(__file__).resolve().parent.parent / "paper"
 # The paper's runs: the network, and how figure 6 divides its step on one GPU: forward, backward, optimizer.
@@ -24,6 +24,7 @@ ABOUT = """Fitted are the width of a GPU's link, what an all-reduce costs beside
 beside others. *Held out* is what the fit to a run's other points says of a point. The paper's cluster was shared, and its points are
 medians of single runs: BERT over NCCL took longer on 16 GPUs than on 32, which no such model does. Figure 7 was measured apart from
 figure 9, and its steps are shorter: where computing takes less than once as long, it computed less than the profile of figure 9.
+The points do not determine a number that lies where plausible values end.
 Points that are farther than 15 % off are **bold**."""
 
 
@@ -132,7 +133,6 @@ class Fit:
         self.run, self.figure, self.cost = numbers["run"], numbers["figure"], numbers["cost"]
         self.numbers = numbers
         self.points = [row for row in points if (row["run"], row["figure"], row["cost"]) == (self.run, self.figure, self.cost)]
-        self.limit = numbers["at_its_limit"]
 
     def farthest(self, column):
         return max(self.points, key=lambda row: abs(error(row, column)))
@@ -142,13 +142,6 @@ class Fit:
 
     def near(self, column):
         return sum(abs(error(row, column)) <= NEAR for row in self.points)
-
-    @property
-    def words(self):
-        costs = [f"{self.numbers.number(column):.0f} us for each {name}" for column, name in (("latency_us", "message"), ("call_us", "all-reduce"))
-                 if self.numbers.number(column)]
-        return (f"{self.run}, figure {self.figure}: {self.numbers.number('gbit'):.1f} Gbit/s, {' and '.join(costs)}, "
-                f"computing takes {self.numbers.number('slowdown'):.2f} times as long")
 
 
 def place(row):
@@ -191,12 +184,6 @@ def sweep_sentence(found):
             "The second table is what they predict for 32.")
 
 
-def limits(fit):
-    names = fit.limit.split()
-    return (f"{listed(names)} lies where plausible values end, so the points do not determine it." if len(names) == 1 else
-            f"{listed(names)} lie where plausible values end, so the points do not determine them.")
-
-
 def tables(found, predicted):
     rows = [["run", "figure", "GPUs", "MB", "paper, s", "cost", "fitted, s", "off, %", "held out, s", "off, %"]]
     for fit in found:
@@ -213,6 +200,13 @@ def tables(found, predicted):
     return rows, ahead
 
 
+def fitted_table(found):
+    """The numbers of each fit; one that lies where plausible values end is not determined by the points."""
+    return [["run", "figure", "cost", "Gbit/s", "us a message", "us a call", "computing, times", "not determined"]] + [
+        [fit.run, fit.figure, COSTS[fit.cost], *(f"{fit.numbers.number(name):.{digits}f}" for name, digits in
+         (("gbit", 1), ("latency_us", 0), ("call_us", 0), ("slowdown", 2))), fit.numbers["at_its_limit"] or "-"] for fit in found]
+
+
 def write(folder, programs):
     results = Results(folder)
     collect(results.folder, programs)
@@ -221,10 +215,8 @@ def write(folder, programs):
     rows, ahead = tables(found, results.rows("predicted.csv"))
     said = [fit_sentence(fit) for fit in found if fit.cost == "message"]
     said += [call_sentence(worlds), sweep_sentence(sweeps)]
-    said += [f"{fit.run}, figure {fit.figure}, {COSTS[fit.cost]}: {limits(fit)}"
-             for fit in found if fit.limit]
     section.finish(results, "published", ["## The model beside published steps", "", "\n\n".join(said), "", ABOUT, "", markdown_table(rows), "",
                                           "What the fits of figure 7 predict for the same buckets on 32 GPUs:", "", markdown_table(ahead), "",
-                                          *[f"- {fit.words}" for fit in found], "",
+                                          "The fitted numbers:", "", markdown_table(fitted_table(found)), "",
                                           section.numbers(results, "published.csv", "fitted.csv", "predicted.csv")])
     print("\n".join(said))
