@@ -38,6 +38,17 @@ class Rank:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
+    def timed(self, step, steps, block):
+        """Steps that wait for the device once in a block; the milliseconds of each, which are their mean in its block."""
+        times = []
+        for first in range(0, steps, block):
+            begin = time.perf_counter()
+            for number in range(first, first + block):
+                step(number)
+            self.wait()
+            times += [1e3 * (time.perf_counter() - begin) / block] * block
+        return times
+
     def batches(self, path, batch):
         """This rank's rows of each global batch, which DataParallel's one process has whole."""
         from safetensors.torch import load_file  # here and in train, because a GPT needs none
@@ -62,30 +73,26 @@ class Rank:
         return torch.nn.parallel.DistributedDataParallel(module, device_ids=ids) if self.has_ranks else module
 
     def train(self, model, shape, classes, hidden, batch, steps, lr, momentum, amp, block, init, data, gradients):
-        """Steps from the weights `init`, which wait for the device once in a block; the milliseconds of each, or their mean in
-        its block. Rank 0 writes the first one's gradients."""
+        """The milliseconds of steps from the weights `init`. Rank 0 writes the first one's gradients."""
         from safetensors.torch import load_file, save_file
         module = models.build(model, shape, classes, hidden)
         module.load_state_dict(load_file(init), strict=True)
         module = module.to(self.device)
         called = self.wrapped(module)
         optimizer = models.optimizer("sgd", module.parameters(), lr, momentum)
-        batches, times = self.batches(data, batch), []
-        for step in range(steps):
-            x, y = batches[step % len(batches)]
-            if step % block == 0:
-                begin = time.perf_counter()
+        batches = self.batches(data, batch)
+
+        def train_step(number):
+            x, y = batches[number % len(batches)]
             optimizer.zero_grad()
             with models.autocast(amp, self.device.type):
                 output = called(x)
             F.cross_entropy(output.float(), y).backward()
             optimizer.step()
-            if (step + 1) % block == 0:
-                self.wait()
-                times += [1e3 * (time.perf_counter() - begin) / block] * block
-            if step == 0 and self.rank == 0:
+            if number == 0 and self.rank == 0:
                 save_file({n: p.grad.contiguous().cpu() for n, p in module.named_parameters()}, gradients)
-        return {"ms": times}
+
+        return {"ms": self.timed(train_step, steps, block)}
 
     def start_gpt(self, vocabulary, sizes, texts, amp):
         """The GPT that gpt_steps trains, with nanoGPT's groups of AdamW, on random tokens."""
@@ -97,7 +104,7 @@ class Rank:
         self.y = torch.randint(vocabulary, (texts * context,), device=self.device)
         return {}
 
-    def gpt_step(self):
+    def gpt_step(self, number):
         self.optimizer.zero_grad()
         with models.autocast(self.amp, self.device.type):
             output = self.called(self.x)
@@ -107,17 +114,8 @@ class Rank:
 
     def gpt_steps(self, steps, warm_up):
         """The median milliseconds of a step; on a GPU, which works on its own, the mean of all."""
-        for _ in range(warm_up):
-            self.gpt_step()
-        block, times = steps if self.device.type == "cuda" else 1, []
-        for _ in range(steps // block):
-            self.wait()
-            begin = time.perf_counter()
-            for _ in range(block):
-                self.gpt_step()
-            self.wait()
-            times.append(1e3 * (time.perf_counter() - begin) / block)
-        return {"ms": statistics.median(times)}
+        self.timed(self.gpt_step, warm_up, warm_up)
+        return {"ms": statistics.median(self.timed(self.gpt_step, steps, steps if self.device.type == "cuda" else 1))}
 
     def allreduce(self, count, iterations):
         """As bench_allreduce: fill, meet, time, check every element; the slowest rank's microseconds."""
