@@ -4,6 +4,7 @@
 
 load "plots/settings.gp"
 if (!exists("name")) { name = "difference"; subject = "DDP takes"; object = "DP"; shown_models = models }
+figure_title = "What DDP takes more or less than DP, phase by phase"
 set datafile separator ","
 set datafile columnheaders
 total = 0

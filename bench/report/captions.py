@@ -264,11 +264,3 @@ def traced_network(results):
 def deep_network(results):
     """Its name alone."""
     return traced_network(results).partition(",")[0]
-
-
-def far_from(losses, reference):
-    """The largest distance of a loss from another run's at the same step, as text."""
-    most = max((abs(loss - reference.get(step, 0.0)) for step, loss in losses.items()), default=0.0)
-    return f"{most:.1e}" if most else "0"
-
-

@@ -9,12 +9,6 @@ from .text import columns, folded, markdown_table, signed, terminal_table
 from .traces import overlap_of, step_of, with_waiting
 
 REFERENCE = Path(__file__).resolve().parent.parent / "results" / "two-cores"
-TITLES = {
-    "difference": "What DDP takes more or less than DP, phase by phase", "throughput": "Training speed",
-    "phases": "Phases of a step", "memory": "Peak memory", "loss": "Training loss", "timeline": "One training step on two devices",
-    "buckets": "The time of DDP's step against the size of its buckets",
-    "difference-mine": "What yours takes more or less, phase by phase",
-}
 
 
 class Comparison:
@@ -145,9 +139,9 @@ class Comparison:
         self.lay_out()
         self.settings()
         if figures.has_gnuplot():
-            figures.prepare(self.results.folder, TITLES)
+            figures.prepare(self.results.folder)
             for name in self.wanted():
-                figures.draw(self.results.folder, name, self.caption(name), TITLES[name])
+                figures.draw(self.results.folder, name, self.caption(name))
 
     # ---- the texts -------------------------------------------------------------------------------------------
 
@@ -156,7 +150,7 @@ class Comparison:
         numbers = {"timeline": ["plots/timeline.csv"], "buckets": ["buckets.csv", "buckets-mine.csv"], "difference": ["difference.csv"],
                    "difference-mine": ["difference-mine.csv"],
                    "loss": [f"plots/loss-{self.results.name(model, 'curves')}.csv" for model in self.losses]}
-        return figures.shown(self.results, name, self.caption(name), numbers.get(name, ["summary.csv"]), TITLES[name])
+        return figures.shown(self.results, name, self.caption(name), numbers.get(name, ["summary.csv"]))
 
     def sections(self):
         """What other commands found, whose results lie beside these: of DIR those in DIR-ladder, DIR-peers and so on."""

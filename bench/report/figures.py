@@ -41,23 +41,26 @@ def finish(svg, title, text):
     return "\n".join(lines) + "\n"
 
 
-def prepare(folder, names):
+def title_of(name):
+    """A figure's title, as its program has it."""
+    found = re.search(r'^(?:set (?:multiplot )?title|figure_title =) "([^"\\]*)', (PLOTS / f"{name}.gp").read_text(), re.MULTILINE)
+    return found[1] if found else name
+
+
+def prepare(folder):
     """Copies the figures' programs, and writes the palette that they load."""
     plots = folder / "plots"
     plots.mkdir(exist_ok=True)
-    for name in ("style", "key", *names):
-        shutil.copy(PLOTS / f"{name}.gp", plots)
+    for path in PLOTS.glob("*.gp"):
+        shutil.copy(path, plots)
     (plots / "palette.gp").write_text(look.gnuplot(), encoding="utf-8")
 
 
-def draw(folder, name, text, title=""):
+def draw(folder, name, text):
     """Draws folder/NAME.svg by folder/plots/NAME.gp, and NAME.png where gnuplot can. It is run inside the folder, so that no path
     is ever read by gnuplot, which would take some for commands. text tells those who cannot see the figure what it shows. Whatever
     gnuplot complains about, such as a column that is not there, is a failure."""
     program = f"plots/{name}.gp"
-    if not title:
-        found = re.search(r'^(?:set (?:multiplot )?title|figure_title =) "([^"]*)"', (folder / program).read_text(), re.MULTILINE)
-        title = found[1] if found else name
     run = subprocess.run(["gnuplot", program], cwd=folder, capture_output=True, text=True, check=False)
     if run.stdout or run.stderr or run.returncode:
         sys.stderr.write(run.stdout + run.stderr)
@@ -69,14 +72,14 @@ def draw(folder, name, text, title=""):
     for label in re.findall(r'set [xy]label "([^"]+)"', (folder / program).read_text()):
         if escape(label) not in drawn:  # gnuplot leaves out a label that has no room
             raise ReportError(f"the figure {name}.svg lacks the label of an axis: {label}")
-    svg.write_text(finish(drawn, title, text), encoding="utf-8")
+    svg.write_text(finish(drawn, title_of(name), text), encoding="utf-8")
 
 
-def shown(results, name, caption, numbers, title=""):
+def shown(results, name, caption, numbers):
     """The figure as lines of Markdown: the picture, its sentence, and links to its numbers; without a picture the sentence."""
     lines = []
     if results.has(f"{name}.svg"):
-        lines += [f"![{title or name}]({name}.svg)", ""]
+        lines += [f"![{title_of(name)}]({name}.svg)", ""]
     links = ", ".join(f"[{Path(file).name}]({file})" for file in numbers if results.has(file))
     said = f"*{caption}*" if caption else ""
     return "\n".join(lines + [f"{said} Numbers: {links}." if links else said]).strip()

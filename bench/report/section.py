@@ -7,9 +7,9 @@ def draw(folder, name, text):
     """Draws NAME.svg; gives the line of Markdown that shows it."""
     if not figures.has_gnuplot():
         return f"(There is no gnuplot here, so this figure was not drawn: {name}.)"
-    figures.prepare(folder, sorted(path.stem for path in figures.PLOTS.glob(f"{name.split('-')[0]}*.gp")))
+    figures.prepare(folder)
     figures.draw(folder, name, text)
-    return f"![{name}]({name}.svg)"
+    return f"![{figures.title_of(name)}]({name}.svg)"
 
 
 def settings(results, **values):

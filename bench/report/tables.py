@@ -1,6 +1,5 @@
 """The tables of a comparison, as rows whose first is the head; the same rows fill the terminal and the report."""
 
-from .captions import far_from
 from .look import NAMES
 from .results import unique
 from .text import plural, short_number
@@ -50,13 +49,18 @@ def speed(results):
     return table
 
 
+def far_from(losses, reference):
+    """The largest distance of a loss from another run's at the same step."""
+    most = max((abs(loss - other) for loss, other in zip(losses, reference)), default=0.0)
+    return f"{most:.1e}" if most else "0"
+
+
 def curves(comparison):
     """The longer runs: accuracy, and the largest distance of the loss from one device's and from DP's."""
     results = comparison.results
     table = [["network", "strategy", "devices", "epochs", "last loss", "test accuracy", "best", "most from one device's loss", "most from DP's"]]
     for model in results.curve_models:
-        losses = {run: {row["step"]: row.number("loss") for row in results.steps(f"curve-{model}-{run[0]}-{run[1]}")}
-                  for run in comparison.drawn_curves(model)}
+        losses = {run: [row[k + 1] for row in comparison.losses[model]] for k, run in enumerate(comparison.drawn_curves(model))}
         for (strategy, world), mine in losses.items():
             record = results.record(f"curve-{model}-{strategy}-{world}")
             shares = ["-" if record.get(key) is None else f"{100 * record[key]:.2f} %" for key in ("test_accuracy", "best_test_accuracy")]
