@@ -287,6 +287,22 @@ static void test_one_device_is_direct(void **state) {
     rig_close(&rig);
 }
 
+// A row of one element on each device, whose gradient is added to that of another use.
+static void test_one_element_each(void **state) {
+    (void)state;
+    Rig rig = rig_open(build_mlp, 2);
+    Error err = {0};
+    Module *wrapper = data_parallel(layer_relu(), rig.devices, 2, &err);
+    const float values[] = {3, -4};
+    Tensor *x = tape_input(rig.tape, DTYPE_F32, 2, (size_t[]){2, 1}, values);
+    x->requires_grad = true;
+    Tensor *y = op_add(rig.tape, module_forward(wrapper, rig.tape, x), x);
+    rig_backward(rig.tape, op_mean(rig.tape, y));
+    assert_true(x->grad[0] == 1 && x->grad[1] == 0.5f);
+    module_close(wrapper);
+    rig_close(&rig);
+}
+
 // ---- errors ------------------------------------------------------------------------------------
 
 static void test_wrong_device(void **state) {
@@ -302,8 +318,10 @@ static void test_wrong_device(void **state) {
 
     Tensor *moved = &module_child(rig.model, "fc2")->parameters[1].tensor; // after wrapping
     moved->device = rig.devices[1];
+    const uint64_t copied = rig.devices[1]->copied_bytes;
     assert_null(module_forward(rig.wrapper, rig.tape, rig_batch(&rig, rig.tape, 4)));
     assert_error(rig.tape, text);
+    assert_int_equal(rig.devices[1]->copied_bytes, copied); // before anything else
     moved->device = rig.devices[0];
     tape_reset(rig.tape);
     assert_non_null(module_forward(rig.wrapper, rig.tape, rig_batch(&rig, rig.tape, 4)));
@@ -517,6 +535,7 @@ int main(void) {
         cmocka_unit_test(test_integer_buffer),
         cmocka_unit_test(test_no_memory_after_first_step),
         cmocka_unit_test(test_one_device_is_direct),
+        cmocka_unit_test(test_one_element_each),
         cmocka_unit_test(test_wrong_device),
         cmocka_unit_test(test_short_last_chunk),
         cmocka_unit_test(test_faults),

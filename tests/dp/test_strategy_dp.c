@@ -108,7 +108,9 @@ static char *said_of(size_t size, size_t batch, bool drop_last, int count) {
     Captured captured = captured_begin();
     Job *job = job_dp(strategy, devices, count);
     char *said = captured_end(&captured);
+    fake.closed = 0;
     job->close(job);
+    assert_int_equal(fake.closed, count);
     return said;
 }
 

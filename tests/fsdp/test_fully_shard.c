@@ -10,7 +10,8 @@
 #include "tests/rigs/ddp_models.h"
 #include "tests/rigs/ddp_toy.h"
 
-#include "ddp/fsdp/fully_shard.h"
+#include "common/tensor_files/safetensors.h"
+#include "ddp/fsdp/fsdp_internal.h"
 
 enum { STEPS = 4 };
 
@@ -149,6 +150,26 @@ static void compare(Rig *rig, const Optimizer *whole, const Optimizer *shards, c
     EXPECT(nonzero != 0 || rig->world > 4);
 }
 
+// Rank 0 collects DDP's whole weights and states.
+static void compare_collected(Rig *rig, const Optimizer *whole, const Optimizer *shards) {
+    SafeTensors content;
+    EXPECT(fsdp_collect(rig->model, FSDP_STATE, shards, &content, &rig->outcome->error) == 0);
+    EXPECT(content.count == (rig->rank == 0 ? 3 * whole->parameters.count : 0));
+    for (size_t i = 0; i < content.count / 3; i++) {
+        const NamedTensor *named = &whole->parameters.items[i];
+        const void *wanted[] = {named->tensor->data, whole->state[0][i], whole->state[1][i]};
+        for (int k = 0; k < 3; k++) {
+            char name[2 * MODULE_PATH];
+            snprintf(name, sizeof name, "%s/%s%s%s", k > 0 ? "optimizer" : "model", named->name,
+                     k > 0 ? "." : "", k > 0 ? optimizer_state_name(whole, k - 1) : "");
+            const SafeEntry *entry = safetensors_find(&content, name);
+            if (!entry || memcmp(entry->data, wanted[k], tensor_bytes(named->tensor)) != 0)
+                problem(rig->outcome, "%s is not collected", name);
+        }
+    }
+    safetensors_free(&content);
+}
+
 static void compare_buffers(Rig *rig, Module *a, Module *b) {
     NamedTensors ours = module_tensors(a, MODULE_BUFFERS),
                  theirs = module_tensors(b, MODULE_BUFFERS);
@@ -175,6 +196,7 @@ static void same_as_ddp(ProcessGroup *group, const void *argument, Outcome *outc
         train_fsdp_step(rig, shards, how, step);
         compare(rig, whole, shards, how);
     }
+    compare_collected(rig, whole, shards);
     if (!how->evaluates) { // rank 0's, on all ranks
         EXPECT(ddp_sync_module_states(a.wrapper, 0, NULL) == 0);
         EXPECT(fsdp_sync_buffers(rig->model, NULL) == 0);
@@ -321,6 +343,20 @@ static void refuse(ProcessGroup *group, const void *argument, Outcome *outcome) 
     EXPECT(strstr(err.message, "fully_shard doesn't support scalar parameters. Change s to a 1D "
                                "tensor with numel equal to 1."));
     module_close(rig->model);
+    // Units are found at any depth, and shards.
+    for (int outer_first = 0; outer_first < 2; outer_first++) {
+        err = (Error){0};
+        rig->model = layer_sequential("Outer");
+        Module *middle = module_add(rig->model, "middle", layer_sequential("Middle"));
+        Module *fc = module_add(middle, "fc", layer_linear(rig->device, 2, 2));
+        if (!outer_first) EXPECT(fully_shard(fc, group, &config, &err) == 0);
+        EXPECT(fully_shard(rig->model, group, &config, &err) == 0);
+        if (!outer_first) EXPECT(fsdp_of(fc) == fsdp_of(rig->model));
+        if (outer_first) EXPECT(fully_shard(middle, group, &config, &err) != 0);
+        if (outer_first)
+            EXPECT(strstr(err.message, "of middle: an outer unit has its weight already"));
+        module_close(rig->model);
+    }
     // The outer module before the inner one.
     err = (Error){0};
     rig->model = test_model("mlp", 3, rig->device);

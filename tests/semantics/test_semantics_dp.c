@@ -427,6 +427,7 @@ typedef enum Fault {
     FAULT_TYPE, // of the last replica, as the following
     FAULT_SHAPE,
     FAULT_DIMENSIONS,
+    FAULT_ITEM, // of its tuple, of which the other item is in order
 } Fault;
 
 // x, or in the last replica a tensor that cannot be joined to it.
@@ -441,6 +442,8 @@ static Tensor *odd_one(Tape *tape, Fault fault, Tensor *x) {
 // Replica 0 is in order.
 static Tensor *faulty_forward(Module *self, Tape *tape, Tensor *x) {
     bool first = tape->device->index == 0;
+    if (self->config[0] == FAULT_ITEM)
+        return tuple_create(tape, (Tensor *[]){odd_one(tape, FAULT_SHAPE, x), x}, 2);
     if (self->config[0] >= FAULT_TYPE) return odd_one(tape, (Fault)self->config[0], x);
     if (self->config[0] == FAULT_FORWARD)
         return first ? x : tape_fail(tape, "test", "no key \"%d\"", tape->device->index);
@@ -479,6 +482,8 @@ static void row_15_outputs_of_different_types_and_shapes(void **state) {
                           "F32");
     fail_with(FAULT_SHAPE, "gather on cpu:0: Input tensor at index 2 has invalid shape [2, 7], but "
                            "expected [2, 6]");
+    fail_with(FAULT_ITEM, "gather on cpu:0: Input tensor at index 2 has invalid shape [2, 7], but "
+                          "expected [2, 6]");
     fail_with(FAULT_DIMENSIONS,
               "gather on cpu:0: Expected all input tensors to have the same number of dimensions, "
               "but tensor at index 2 has 1 dimensions, (expected 2)");
