@@ -4,13 +4,15 @@
  * `channels` elements apart: the products take them as they are.
  * Queries are computed in blocks of BLOCK, each with the keys up to its last query only, which
  * saves nearly half of the work on long texts. All weights are saved for the gradient.
+ * The rows of a head lie too far apart for the processor to prefetch them by itself. In texts of up
+ * to SHORT tokens, where a head fits in the second-level cache, products prefetch the next head's.
  */
 #include <math.h>
 
 #include "common/device/cpu/exponential.h"
 #include "common/device/cpu/kernels.h"
 
-enum { BLOCK = 32 };
+enum { BLOCK = 32, SHORT = 256 };
 
 static size_t activations(const Attention *of) { // elements of y; qkv has 3 times as many
     return of->batch * of->length * of->heads * of->size;
@@ -59,26 +61,62 @@ static size_t weights_of(const Work *work, Block block) {
     return ((block.text * work->of->heads + block.head) * length + block.first) * length;
 }
 
+// The block's rows of the next head, in a tensor [batch length, parts channels]: `parts` rows for
+// each token, `channels` apart.
+static CpuRows next_rows(const Work *work, Block block, const float *tensor, size_t parts) {
+    const Attention *of = work->of;
+    const bool last = block.head + 1 == of->heads;
+    const size_t text = block.text + last, head = last ? 0 : block.head + 1;
+    const float *row = tensor + (text * of->length + block.first) * parts * work->channels;
+    return (CpuRows){row + head * of->size, work->channels,
+                     of->length <= SHORT ? parts * block.rows : 0};
+}
+
+// The next head's weights of the block, which follow each other: `length` rows of block.rows.
+static CpuRows next_weights(const Work *work, Block block, const float *weights) {
+    const size_t length = work->of->length;
+    return (CpuRows){weights + length * length, block.rows, length <= SHORT ? length : 0};
+}
+
+static inline size_t seen(Block block, size_t i) { // how many tokens row i sees
+    return block.first + i + 1;
+}
+
+// How many scores of row i are computed: the tokens that it sees, rounded up to whole vectors.
+static inline size_t computed(Block block, size_t i) {
+    const size_t whole = (seen(block, i) + WIDE - 1) / WIDE * WIDE;
+    return whole < block.keys ? whole : block.keys;
+}
+
 // Scores [rows, keys], `length` apart, become weights: exp(scale (x - max)) over their sum for the
-// tokens that a row sees, one more than the row before, and 0 for the rest. Whole vectors are
-// computed: the last one includes tokens that the row does not see.
-VECTORISED static void block_softmax(float *row, Block block, size_t length, float scale) {
+// tokens that a row sees, one more than the row before, and 0 for the rest. A row's sum depends on
+// its exponentials, and these on its maximum: each is computed for all rows before the next, so
+// that the processor overlaps rows.
+VECTORISED static void block_softmax(float *scores, Block block, size_t length, float scale) {
+    float maxima[BLOCK], *row = scores;
+    for (size_t i = 0; i < block.rows; i++)
+        maxima[i] = wide_max(scores + i * length, seen(block, i));
     for (size_t i = 0; i < block.rows; i++, row += length) {
-        size_t seen = block.first + i + 1, whole = (seen + WIDE - 1) / WIDE * WIDE;
-        size_t filled = whole < block.keys ? whole : block.keys, j = 0;
-        float max = wide_max(row, seen), total = 0;
+        const size_t count = computed(block, i);
+        const float max = maxima[i];
         INDEPENDENT
-        for (j = 0; j < filled; j++) row[j] = exponential((row[j] - max) * scale);
-        for (j = seen; j < block.keys; j++) row[j] = 0;
+        for (size_t j = 0; j < count; j++) row[j] = exponential((row[j] - max) * scale);
+        for (size_t j = seen(block, i); j < block.keys; j++) row[j] = 0;
+    }
+    row = scores;
+    for (size_t i = 0; i < block.rows; i++, row += length) {
+        const size_t count = computed(block, i);
         Wide sums = {0}, values;
-        for (j = 0; j + WIDE <= filled; j += WIDE) {
+        float total = 0;
+        size_t j = 0;
+        for (; j + WIDE <= count; j += WIDE) {
             wide_load(&values, row + j);
             sums += values;
         }
-        for (; j < filled; j++) total += row[j];
-        float factor = 1 / (total + wide_sum(&sums));
+        for (; j < count; j++) total += row[j];
+        const float factor = 1 / (total + wide_sum(&sums));
         INDEPENDENT
-        for (j = 0; j < filled; j++) row[j] *= factor;
+        for (j = 0; j < count; j++) row[j] *= factor;
     }
 }
 
@@ -95,23 +133,26 @@ typedef struct Place {
     float *data;
     size_t stride;
     bool add;
+    CpuRows ahead; // prefetched during the product
 } Place;
 
 // to[m, n] (+)= a b
 static void multiply(size_t m, size_t n, size_t k, CpuMatrix a, CpuMatrix b, Place to) {
-    cpu_multiply(&(CpuProduct){m, n, k, a, b, NULL, to.data, to.stride, to.add});
+    cpu_multiply(&(CpuProduct){m, n, k, a, b, NULL, to.data, to.stride, to.add, to.ahead});
 }
 
 static void block_forward(const Work *work, Block block, float *weights, float *y) {
     size_t length = work->of->length, size = work->of->size;
     float scale = (float)(1 / sqrt((double)size));
     multiply(block.rows, block.keys, size, part_of(work, block, QUERY, block.first, false),
-             part_of(work, block, KEY, 0, true), (Place){weights, length, false});
+             part_of(work, block, KEY, 0, true),
+             (Place){weights, length, false, next_rows(work, block, work->qkv, 3)});
     block_softmax(weights, block, length, scale);
     multiply(block.rows, size, block.keys,
              (CpuMatrix){lowered(work, weights, block), length, false},
              part_of(work, block, VALUE, 0, false),
-             (Place){y + row_of(work, block, block.first), work->channels, false});
+             (Place){y + row_of(work, block, block.first), work->channels, false,
+                     next_rows(work, block, y, 1)});
 }
 
 // Replaces dp by factor p (dp - sum of p dp). With the scale as factor, these are the numbers by
@@ -143,9 +184,9 @@ static void block_backward(const Work *work, Block block, const float *weights, 
     CpuMatrix from = {dy + row_of(work, block, block.first), work->channels, false};
     float *to = dqkv + (part_of(work, block, QUERY, 0, false).data - work->qkv);
     multiply(block.keys, size, block.rows, (CpuMatrix){lowered(work, weights, block), length, true},
-             from, (Place){to + 2 * work->channels, stride, add}); // dv
+             from, (Place){to + 2 * work->channels, stride, add, {0}}); // dv
     multiply(block.rows, block.keys, size, from, part_of(work, block, VALUE, 0, true),
-             (Place){ds, length, false});
+             (Place){ds, length, false, next_rows(work, block, work->qkv, 3)});
     bool rounding = work->precision != PRECISION_F32;
     score_gradients(ds, weights, block, length, rounding ? 1 : scale);
     for (size_t i = 0; rounding && i < block.rows; i++) {
@@ -155,10 +196,11 @@ static void block_backward(const Work *work, Block block, const float *weights, 
     }
     multiply(block.rows, size, block.keys, (CpuMatrix){ds, length, false},
              part_of(work, block, KEY, 0, false),
-             (Place){to + block.first * stride, stride, accumulate}); // dq
+             (Place){to + block.first * stride, stride, accumulate,
+                     next_rows(work, block, dy, 1)}); // dq
     multiply(block.keys, size, block.rows, (CpuMatrix){ds, length, true},
              part_of(work, block, QUERY, block.first, false),
-             (Place){to + work->channels, stride, add}); // dk
+             (Place){to + work->channels, stride, add, next_weights(work, block, weights)}); // dk
 }
 
 static Block block_at(const Work *work, size_t head, size_t first) {

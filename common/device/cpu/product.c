@@ -4,7 +4,8 @@
  * A tile of c, ROWS times PANEL, stays in 24 of the 32 vector registers: for each p it takes three
  * vectors of b and ROWS single elements of a. A panel of b stays in the first-level cache while it
  * meets the rows of a. A block of those stays in the second-level cache while it meets the panels.
- * The operands of the next tile and the next panel are prefetched meanwhile.
+ * The operands of the next tile and the next panel are prefetched meanwhile. A caller of many small
+ * products names rows of a later one's operands: these are prefetched instead of the next panel.
  *
  * Rows of a that lie a multiple of 2 KiB apart share few places of the first-level cache, where
  * they would displace each other and the panel. A block of those is copied, so that they follow
@@ -116,13 +117,6 @@ TARGET static void copy_a(const CpuMatrix *a, Range at, Range rows, float *to) {
 
 // ---- tiles --------------------------------------------------------------------------------------
 
-// A part of the panel that is packed next: rows of b's memory, and the column that they begin at.
-typedef struct Ahead {
-    const float *b;
-    size_t stride, rows;
-    bool transpose;
-} Ahead;
-
 // c (+)= bias + a b, for up to ROWS rows and PANEL columns
 typedef struct Tile {
     const float *a; // element [i, p] is a[i row + p step]
@@ -132,7 +126,8 @@ typedef struct Tile {
     float *c;
     size_t c_stride, rows, columns, k;
     bool accumulate, packed; // packed: the next tile of a follows this one
-    Ahead ahead;
+    CpuRows ahead;           // prefetched
+    bool along; // of these: each row's elements [0, k); else row by row, PANEL elements
 } Tile;
 
 ALWAYS_INLINE Wide load(const float *from, size_t left) {
@@ -151,21 +146,21 @@ ALWAYS_INLINE void store(float *to, Wide value, size_t left) {
         for (size_t i = 0; i < WIDE && i < left; i++) to[i] = value[i];
 }
 
-// Prefetches c and a of the next tile, and the part of the next panel, into the first-level and
-// the second-level cache: some cache lines for each WIDE products of a tile. All at its begin would
+// Prefetches c and a of the next tile, and the rows ahead, into the first-level and the
+// second-level cache: some cache lines for each WIDE products of a tile. All at its begin would
 // fill the buffers of outstanding lines, and its own loads would wait. Prefetching memory that does
 // not exist (after the last tile) has no effect.
 ALWAYS_INLINE void prefetch(const Tile *t, size_t vectors, size_t p) {
-    const Ahead *next = &t->ahead;
+    const CpuRows *next = &t->ahead;
     const size_t row = p / WIDE;
     for (size_t v = 0; v < vectors && row < ROWS; v++)
         __builtin_prefetch(t->c + (ROWS + row) * t->c_stride + v * WIDE, 1);
     for (size_t i = 0; i < ROWS && t->step == 1 && !t->packed; i++)
         __builtin_prefetch(t->a + (ROWS + i) * t->row + p);
-    for (size_t i = 0; i < next->rows && next->transpose; i++)
-        __builtin_prefetch(next->b + i * next->stride + p, 0, 2);
-    for (size_t v = 0; v < VECTORS && row < next->rows && !next->transpose; v++)
-        __builtin_prefetch(next->b + row * next->stride + v * WIDE, 0, 2);
+    for (size_t i = 0; i < next->count && t->along; i++)
+        __builtin_prefetch(next->data + i * next->stride + p, 0, 2);
+    for (size_t v = 0; v < VECTORS && row < next->count && !t->along; v++)
+        __builtin_prefetch(next->data + row * next->stride + v * WIDE, 0, 2);
 }
 
 // `vectors` and `whole` (ROWS rows of whole vectors) are constants. Rows beyond the last one repeat
@@ -223,6 +218,10 @@ static size_t part_of(size_t all, size_t most, size_t unit) {
     return (part + unit - 1) / unit * unit;
 }
 
+static size_t panels_of(size_t n) {
+    return (n + PANEL - 1) / PANEL;
+}
+
 static Range columns_from(size_t j, size_t n) {
     return (Range){j, n - j > PANEL ? j + PANEL : n};
 }
@@ -236,21 +235,24 @@ static Panel panel_after(const CpuProduct *of, Panel panel) {
     return (Panel){{begin, left < length ? of->k : begin + length}, columns_from(0, of->n)};
 }
 
-// Part i of `parts` of a panel.
-ALWAYS_INLINE Ahead part_ahead(const CpuMatrix *b, Panel panel, size_t i, size_t parts) {
+// The rows of b's memory that a panel is packed from.
+static CpuRows panel_rows(const CpuMatrix *b, Panel panel) {
     const Range rows = b->transpose ? panel.columns : panel.at;
     const size_t column = b->transpose ? panel.at.begin : panel.columns.begin;
-    const size_t all = rows.end - rows.begin, first = all * i / parts;
-    const size_t count = all * (i + 1) / parts - first;
-    return (Ahead){b->data + (rows.begin + first) * b->stride + column, b->stride, count,
-                   b->transpose};
+    return (CpuRows){b->data + rows.begin * b->stride + column, b->stride, rows.end - rows.begin};
+}
+
+// Part i of `parts`.
+ALWAYS_INLINE CpuRows part_ahead(CpuRows of, size_t i, size_t parts) {
+    const size_t first = of.count * i / parts;
+    return (CpuRows){of.data + first * of.stride, of.stride, of.count * (i + 1) / parts - first};
 }
 
 // Sets the tile's a to the block's first rows, and returns the distance to the next tile's. A
 // transposed a is packed into `to` if it meets several panels.
 TARGET static size_t begin_a(const CpuProduct *of, Range at, Range rows, float *to, Tile *t) {
     const CpuMatrix *a = &of->a;
-    const size_t panels = (of->n + PANEL - 1) / PANEL;
+    const size_t panels = panels_of(of->n);
     t->row = a->transpose ? 1 : a->stride;
     t->step = a->transpose ? a->stride : 1;
     t->a = a->data + rows.begin * t->row + at.begin * t->step;
@@ -267,19 +269,24 @@ TARGET static size_t begin_a(const CpuProduct *of, Range at, Range rows, float *
     return ROWS * (t->packed ? t->k : t->row);
 }
 
-// One chain of each element of a block of rows, over `at` of k.
+// One chain of each element of a block of rows, over `at` of k. The caller's rows are prefetched
+// during the last chain.
 TARGET static void multiply_block(const CpuProduct *of, Range at, Range rows) {
     float packed_a[BLOCK * PRODUCT_CHAIN],
         packed_b[PRODUCT_CHAIN * PANEL] __attribute__((aligned(64)));
-    const size_t tiles = (rows.end - rows.begin + ROWS - 1) / ROWS;
+    const size_t tiles = (rows.end - rows.begin + ROWS - 1) / ROWS, panels = panels_of(of->n);
+    const bool callers = of->ahead.count > 0 && at.end == of->k;
     Tile t = {.b = packed_b,
               .c_stride = of->c_stride,
               .k = at.end - at.begin,
-              .accumulate = of->accumulate || at.begin > 0};
+              .accumulate = of->accumulate || at.begin > 0,
+              .along = callers || of->b.transpose};
     const size_t apart = begin_a(of, at, rows, packed_a, &t);
     const float *a = t.a;
     for (size_t j = 0; j < of->n; j += PANEL) {
-        const Panel panel = {at, columns_from(j, of->n)}, next = panel_after(of, panel);
+        const Panel panel = {at, columns_from(j, of->n)};
+        const CpuRows ahead = callers ? part_ahead(of->ahead, j / PANEL, panels)
+                                      : panel_rows(&of->b, panel_after(of, panel));
         t.columns = panel.columns.end - j;
         t.bias = of->bias && at.begin == 0 ? of->bias + j : NULL;
         const size_t vectors = (t.columns + WIDE - 1) / WIDE;
@@ -289,7 +296,7 @@ TARGET static void multiply_block(const CpuProduct *of, Range at, Range rows) {
             t.a = a + i * apart;
             t.c = of->c + r * of->c_stride + j;
             t.rows = rows.end - r < ROWS ? rows.end - r : ROWS;
-            t.ahead = part_ahead(&of->b, next, i, tiles);
+            t.ahead = part_ahead(ahead, i, tiles);
             tile(&t, vectors);
         }
     }

@@ -23,6 +23,12 @@ typedef struct CpuMatrix {
     bool transpose;
 } CpuMatrix;
 
+// Rows of memory, `stride` elements apart.
+typedef struct CpuRows {
+    const float *data;
+    size_t stride, count;
+} CpuRows;
+
 // c[m,n] (+)= a b + bias
 typedef struct CpuProduct {
     size_t m, n, k;
@@ -31,6 +37,7 @@ typedef struct CpuProduct {
     float *c;          // rows are c_stride elements apart
     size_t c_stride;
     bool accumulate;
+    CpuRows ahead; // of a later product: k elements of each are prefetched; count may be 0
 } CpuProduct;
 
 // Whether this processor has the instructions of the next function.
