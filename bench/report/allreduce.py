@@ -78,29 +78,34 @@ def table(found):
          shown(one["of"])] for one in found]
 
 
-def sentences(found, trips, lost=()):
-    """Small messages beside a cache line's round trip, large ones beside the memory bound."""
-    backends = [backend for backend in unique(one["backend"] for one in found) if backend not in lost]
-    trip = median([row.number("us") for row in trips])
-    takes, shares, least = [], [], 0
-    for backend in backends:
-        mine = [one for one in found if one["backend"] == backend]
-        small = [one for one in mine if one["bytes"] <= SMALL]
+def known(found, lost):
+    """By backend the sizes, of those that did not stay disturbed."""
+    return {backend: [one for one in found if one["backend"] == backend] for backend in unique(one["backend"] for one in found) if backend not in lost}
+
+
+def trip_sentence(found, trips, lost=()):
+    """The largest small message beside a cache line's round trip; "" without one."""
+    trip, takes, least = median([row.number("us") for row in trips]), [], 0
+    for backend, sizes_of in known(found, lost).items():
+        small = [one for one in sizes_of if one["bytes"] <= SMALL]
         if small and not math.isnan(trip):
             least = least or small[-1]["bytes"]
             takes.append(f"through {backend} {small[-1]['p50'] / trip:.1f}" + (" (aim: at most 2)" if backend == "shm" else ""))
-        of = [one["of"] for one in mine if not math.isnan(one["of"])]
-        if of:
-            bucket = next((f", {one['of']:.2f} at 25 MiB" for one in mine if one["bytes"] == 25 << 20), "")
+    return (f"A cache line goes from one core to another and back in {trip:.3f} us. {size(least)} takes so many of these round "
+            f"trips: {', '.join(takes)}." if takes else "")
+
+
+def share_sentence(found, lost=()):
+    """What the figure shows: large messages beside the memory bound."""
+    shares, least = [], []
+    for backend, sizes_of in known(found, lost).items():
+        bound = [one for one in sizes_of if not math.isnan(one["of"])]
+        least += [one["bytes"] for one in bound]
+        bucket = next((f", {one['of']:.2f} at 25 MiB" for one in bound if one["bytes"] == 25 << 20), "")
+        if bound:
+            of = [one["of"] for one in bound]
             shares.append(f"through {backend} {min(of):.2f} to {max(of):.2f}{bucket}" + (" (aim: at least 0.90)" if backend == "shm" else ""))
-    lines = []
-    if takes:
-        lines.append(f"A cache line goes from one core to another and back in {trip:.3f} us. {size(least)} takes so many of these round "
-                     f"trips: {', '.join(takes)}.")
-    if shares:
-        least = min(one["bytes"] for one in found if not math.isnan(one["of"]))
-        lines.append(f"The share of the memory bound that is reached from {size(least)} on: {'; '.join(shares)}.")
-    return lines
+    return f"The share of the memory bound that is reached from {size(min(least))} on: {'; '.join(shares)}." if shares else NOTHING
 
 
 def drawn(found):
@@ -116,19 +121,6 @@ def drawn(found):
     return ["bytes", "bound", *backends], rows
 
 
-def caption(found, lost=()):
-    """From what is drawn, and of no backend that stayed disturbed."""
-    found = [one for one in found if one["backend"] not in lost]
-    if not found:
-        return NOTHING
-    head, rows = drawn(found)
-    best = [max((row for row in rows if row[i] != "NaN"), key=lambda row, i=i: float(row[i])) for i in range(2, len(head))]
-    text = ", ".join(f"{float(row[i + 2]):.3g} GB/s through {head[i + 2]} (at {size(int(row[0]))})" for i, row in enumerate(best))
-    bounds = [row for row in rows if row[1] != "NaN"]
-    allows = f"; at {size(int(bounds[-1][0]))} memory allows {float(bounds[-1][1]):.3g}" if bounds else ""
-    return f"Each link carries at most {text}{allows}."
-
-
 def write(folder):
     results = Results(folder)
     lost = collect(results)
@@ -136,12 +128,8 @@ def write(folder):
     head, rows = drawn(found)
     write_csv(results.plots / "allreduce.csv", head, rows)
     section.settings(results, backends=" ".join(head[2:]), bound_from=next((row[0] for row in rows if row[1] != "NaN"), 0))
-    if results.is_quick:
-        said = [QUICK]
-    else:
-        said = [f"**Disturbed** in most rounds, and not spoken of: {', '.join(lost)}."] if lost else []
-        said += sentences(found, read_csv(results.folder / "trips.csv"), lost)
-    text = caption(found, lost)
+    trips, text = read_csv(results.folder / "trips.csv"), QUICK if results.is_quick else share_sentence(found, lost)
+    said = [] if results.is_quick else [f"**Disturbed** in most rounds, and not spoken of: {', '.join(lost)}."] * bool(lost) + [trip_sentence(found, trips, lost)]
     section.finish(results, "allreduce", ["## All-reduce, from 4 B to 256 MiB", "", *said, "", section.draw(results.folder, "allreduce", text), "",
                                           f"{text} {section.numbers(results, 'allreduce.csv')}", "", markdown_table(table(found)), "",
                                           ABOUT.format(**results.facts)])

@@ -40,24 +40,27 @@ class AllReduce(unittest.TestCase):
         self.assertEqual(allreduce.table(found)[1:], [["shm", "4 KiB", "0.30", "0.50", "0.90", "8.19", "12.29", "-", "-"],
                                                       ["shm", "25 MiB", "900.00", "2500.00", "5000.00", "10.49", "15.73", "2300.0", "0.92"]])
         self.assertEqual(lost, [])
-        self.assertEqual(allreduce.sentences(found, trips), [
-            "A cache line goes from one core to another and back in 0.250 us. 4 KiB takes so many of these round trips: through shm 2.0 (aim: "
-            "at most 2).",
-            "The share of the memory bound that is reached from 25 MiB on: through shm 0.92 to 0.92, 0.92 at 25 MiB (aim: at least 0.90)."])
+        self.assertEqual(allreduce.trip_sentence(found, trips), "A cache line goes from one core to another and back in 0.250 us. 4 KiB takes so many "
+                         "of these round trips: through shm 2.0 (aim: at most 2).")
+        self.assertEqual(allreduce.share_sentence(found), "The share of the memory bound that is reached from 25 MiB on: through shm 0.92 to 0.92, 0.92 at "
+                         "25 MiB (aim: at least 0.90).")
 
     def test_two_backends(self):
         found, trips, _ = collected(shm=SHM, mpi=MPI)
         self.assertEqual(allreduce.drawn(found), (["bytes", "bound", "shm", "mpi"], [
             [4096, "NaN", "12.288", "1.2288"], [26214400, "17.0963", "15.7286", "1.57286"]]))
-        self.assertEqual(allreduce.caption(found), "Each link carries at most 15.7 GB/s through shm (at 25 MiB), 1.57 GB/s through mpi (at 25 "
-                         "MiB); at 25 MiB memory allows 17.1.")
-        self.assertIn("through shm 2.0 (aim: at most 2), through mpi 20.0.", allreduce.sentences(found, trips)[0])
+        self.assertTrue(allreduce.share_sentence(found).endswith(" (aim: at least 0.90)."))  # mpi has no bound
+        for one in found:
+            one["of"] = {"shm": 0.5, "mpi": 0.25}[one["backend"]] if one["bytes"] > 4096 else one["of"]
+        self.assertTrue(allreduce.share_sentence(found).endswith("through shm 0.50 to 0.50, 0.50 at 25 MiB (aim: at least 0.90); through mpi 0.25 to 0.25, 0.25 "
+                                                                 "at 25 MiB."))
+        self.assertIn("through shm 2.0 (aim: at most 2), through mpi 20.0.", allreduce.trip_sentence(found, trips))
 
     def test_small(self):
         """The largest of the small sizes stands beside the round trip."""
         lines = output(2, [f"{count} 0.10 {us} 9.00 1.00 1.00 - - 0" for count, us in ((4, 0.2), (4096, 1.0), (8192, 4.0))], "0.500")
         found, trips, _ = collected(shm=[lines])
-        self.assertIn(" 4 KiB takes so many of these round trips: through shm 2.0 ", allreduce.sentences(found, trips)[0])
+        self.assertIn(" 4 KiB takes so many of these round trips: through shm 2.0 ", allreduce.trip_sentence(found, trips))
 
     def test_disturbed(self):
         """Of three rounds one that was disturbed is left out. If two were, nothing is left out, and nothing said."""
@@ -66,11 +69,10 @@ class AllReduce(unittest.TestCase):
         self.assertEqual((found[0]["p50"], lost), (2.5, []))
         found, trips, lost = collected("shm-sweep-1", "shm-sweep-3", shm=rounds)
         self.assertEqual((found[0]["p50"], lost), (2, ["shm"]))
-        self.assertEqual(allreduce.sentences(found, trips, lost), [])
-        self.assertEqual(allreduce.caption(found, lost), NOTHING)
+        self.assertEqual((allreduce.trip_sentence(found, trips, lost), allreduce.share_sentence(found, lost)), ("", NOTHING))
         found, _, lost = collected("mpi-sweep-1", "mpi-sweep-2", shm=SHM, mpi=MPI)
         self.assertEqual(lost, ["mpi"])
-        self.assertEqual(allreduce.caption(found, lost), "Each link carries at most 15.7 GB/s through shm (at 25 MiB); at 25 MiB memory allows 17.1.")
+        self.assertTrue(allreduce.share_sentence(found, lost).endswith("through shm 0.92 to 0.92, 0.92 at 25 MiB (aim: at least 0.90)."))
 
 
 if __name__ == "__main__":
