@@ -49,6 +49,7 @@ static struct {
     double least_s, most_s; // their patience
     int naps, chain_naps;   // while the call waits for all messages; for the next chunk (hosts.c)
     const char *last;       // of MPI_Test and MPI_Testall
+    int awaited;            // requests of the last MPI_Testall
 } seen = {.least_s = 1e9};
 
 static SyncWord lingering; // threads that would end the process
@@ -89,7 +90,7 @@ FAILING(MPI_Iallreduce,
          MPI_Request *request),
         (send, receive, count, type, op, comm, request))
 FAILING(MPI_Testall, (int count, MPI_Request requests[], int *done, MPI_Status statuses[]),
-        (count, requests, done, statuses))
+        ((seen.awaited = count, count), requests, done, statuses))
 FAILING(MPI_Test, (MPI_Request * request, int *done, MPI_Status *status), (request, done, status))
 FAILING(MPI_Comm_group, (MPI_Comm comm, MPI_Group *group), (comm, (seen.groups++, group)))
 FAILING(MPI_Group_incl, (MPI_Group all, int count, const int ranks[], MPI_Group *group),

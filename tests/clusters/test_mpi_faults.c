@@ -153,6 +153,7 @@ static void a_rank_that_gives_up_is_heard(void **state) {
         set_fault(0, "Isend", 0); // counts only
         if (me.rank == 0) assert_true(pg_abort(group, &own));
         if (me.rank == 0) assert_int_equal(fault.calls, 2); // it does not tell itself
+        if (me.rank == 0) assert_int_equal(seen.awaited, 2);
         set_fault(1, DEAF[i], 1);
         if (me.rank == 1)
             expect_failure(group, pg_barrier(),

@@ -73,16 +73,31 @@ PgWork *__wrap_pg_start(ProcessGroup *group, Collective collective, Error *err) 
     return work;
 }
 
-// ---- what a hook returns ------------------------------------------------------------------------
+// ---- what hooks and units return ----------------------------------------------------------------
 
 static _Thread_local CommHook checked; // this rank's
 
-// A hook that fails says so by its status, too: hooks around it go by that.
+// What fails says so by its status, too: hooks around a hook, and a unit's backward, go by that.
 static int check_status(int status, const Error *before, const Error *err) {
     const bool failed = err->status != before->status;
-    CHECK(status == (failed ? -1 : 0) || before->status != STATUS_OK, "%s returned %d: %s",
-          checked.name ? checked.name : "the all-reduce", status, err->message);
+    CHECK(status == (failed ? -1 : 0) || before->status != STATUS_OK, "returned %d: %s", status,
+          err->message);
     return status;
+}
+
+int __real_unit_gather(FsdpUnit *unit, Error *err);
+int __wrap_unit_gather(FsdpUnit *unit, Error *err);
+int __real_unit_start_reduce(FsdpUnit *unit, Error *err);
+int __wrap_unit_start_reduce(FsdpUnit *unit, Error *err);
+
+int __wrap_unit_gather(FsdpUnit *unit, Error *err) {
+    const Error before = *err;
+    return check_status(__real_unit_gather(unit, err), &before, err);
+}
+
+int __wrap_unit_start_reduce(FsdpUnit *unit, Error *err) {
+    const Error before = *err;
+    return check_status(__real_unit_start_reduce(unit, err), &before, err);
 }
 
 static int checked_start(void *state, GradBucket *bucket, Error *err) {
@@ -238,6 +253,17 @@ static void expect_whole_or_shards(Rig *rig) {
             EXPECT(!fsdp->units[i]->weights == !!fsdp->units[i]->parameters[k].tensor->shard);
 }
 
+// Held gradients are reduced after a step, whose second gather has the memory of reductions.
+static int train_held(Training *t, Error *err) {
+    Rig *rig = &t->rig;
+    fsdp_set_requires_gradient_sync(rig->model, false);
+    if (test_backward(rig->tape, rig->model, rig->rank, STEPS, 4, 4, err) != 0) return -1;
+    if (fsdp_finish_backward(rig->model, NULL, err) != 0) return -1;
+    optimizer_step(t->optimizer, 0.01);
+    fsdp_set_requires_gradient_sync(rig->model, true);
+    return fsdp_finish_backward(rig->model, NULL, err);
+}
+
 // Branches in another order each step, so that the unit that was gathered ahead is the wrong one.
 static int train_sharded(Training *t, Error *err) {
     Rig *rig = &t->rig;
@@ -263,6 +289,7 @@ static int train_sharded(Training *t, Error *err) {
         grad_clip(t->clip, 0.1);
         optimizer_step(t->optimizer, 0.01);
     }
+    if (t->feature == FULLY_SHARD_EARLY && train_held(t, err) != 0) return -1;
     SafeTensors content = {0};
     const int status = fsdp_collect(rig->model, FSDP_STATE, t->optimizer, &content, err);
     EXPECT((status == 0) == (err->status == STATUS_OK));
