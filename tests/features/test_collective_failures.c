@@ -29,6 +29,7 @@ typedef struct Pull { // of this thread, which is a rank
     ProcessGroup *world;
     int left;   // collectives until the group breaks; 0: it has, or never will
     bool after; // it breaks when the collective was issued, not before
+    bool ran;   // it broke before a pg_run, whose caller must return it
 } Pull;
 
 static _Thread_local Pull pull;
@@ -47,7 +48,9 @@ static void pull_now(ProcessGroup *group, bool after) {
 }
 
 int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err) {
+    const int left = pull.left;
     pull_now(group, false);
+    pull.ran = pull.ran || (left == 1 && pull.left == 0);
     int status = __real_pg_run(group, collective, err);
     pull_now(group, true);
     return status;
@@ -305,6 +308,7 @@ static int train(Training *t, Error *err) {
     for (int step = 0; step < steps; step++) {
         module_zero_grad(rig->model);
         if (test_backward(rig->tape, rig->wrapper, rig->rank, step, 4, 4, err) != 0) return -1;
+        EXPECT(!pull.ran);
         if (ddp_finish_backward(rig->wrapper, NULL, err) != 0) return -1;
         optimizer_step(t->optimizer, 0.01);
         if (ddp_reducer(rig->wrapper)->error.status) { // ZeRO's step has no status

@@ -39,7 +39,7 @@ ARITHMETIC = {'+': ['-'], '-': ['+'], '*': ['/'], '/': ['*'], '%': ['*'], '&': [
 TABLES = (('boundary', RELATIONAL), ('and_or', LOGICAL), ('arithmetic', ARITHMETIC))
 ZERO = re.compile(r'(0[.0]*[fuUlL]*|NULL|false|\(\w+\)\{0\}|-1)$')
 EQUALITY = ('memcmp', 'strcmp', 'strncmp')
-SYMMETRIC = ('memory_grow', 'tensor_same_shape', 'fmax', 'fmin', 'fmaxf', 'fminf', 'dot', 'buffer_at', 'min_size', 'smaller',
+SYMMETRIC = ('memory_grow', 'tensor_same_shape', 'same_shape', 'fmax', 'fmin', 'fmaxf', 'fminf', 'dot', 'buffer_at', 'min_size', 'smaller',
              'larger', 'larger_size')
 NOISE = re.compile(r'(log_|trace_|profile_|v?f?printf|((?!device_)\w+_)?free\b)')
 UNUSED = re.compile(r'\(void\)\w+(, \(void\)\w+)*$')  # of parameters, for the compiler
