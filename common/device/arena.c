@@ -18,9 +18,8 @@ Arena arena_create(Device *device) {
     return (Arena){.device = device};
 }
 
-void arena_close(Arena *arena) {
-    if (!arena) return;
-    for (ArenaBlock *block = arena->first, *next; block; block = next) {
+static void free_blocks(const Arena *arena, ArenaBlock *block) {
+    for (ArenaBlock *next; block; block = next) {
         next = block->next;
         if (arena->device)
             device_free(arena->device, block->memory, block->capacity);
@@ -28,7 +27,13 @@ void arena_close(Arena *arena) {
             free(block->memory);
         free(block);
     }
-    arena->first = arena->current = NULL;
+}
+
+void arena_close(Arena *arena) {
+    if (!arena) return;
+    free_blocks(arena, arena->first);
+    free_blocks(arena, arena->old);
+    arena->first = arena->current = arena->old = NULL;
 }
 
 // Activations of a large network are large: blocks of just the size asked for waste nothing; small
@@ -58,8 +63,14 @@ void *arena_alloc(Arena *arena, size_t bytes) {
 void arena_reset(Arena *arena) {
     size_t used = 0;
     for (ArenaBlock *block = arena->first; block; block = block->next) used += block->used;
+    free_blocks(arena, arena->old);
+    arena->old = NULL;
     if (arena->first && arena->first->next) {
-        arena_close(arena);
+        if (arena->device)
+            free_blocks(arena, arena->first);
+        else
+            arena->old = arena->first;
+        arena->first = arena->current = NULL;
         append_block(arena, used);
     }
     if (arena->first) arena->first->used = 0;

@@ -5,6 +5,7 @@
 
 #include "common/base/memory.h"
 #include "common/base/object.h"
+#include "common/nn/tape.h"
 
 Module *module_create(const char *type, Tensor *(*forward)(Module *, Tape *, Tensor *)) {
     Module *module = object_open("module", sizeof *module);
@@ -88,6 +89,12 @@ Tensor *module_add_buffer(Module *module, Device *device, const char *name, DTyp
                           const size_t *shape) {
     CHECK(module->buffer_count < 3, "too many buffers in a %s", module->type);
     return fill_entry(&module->buffers[module->buffer_count++], device, name, dtype, ndim, shape);
+}
+
+Tensor *module_forward(Module *module, Tape *tape, Tensor *x) {
+    CHECK(module->forward, "%s \"%s\" has no forward of its own: its parent runs its children",
+          module->type, module->name);
+    return x && tape_check_own(tape, module->type, &x, 1) ? module->forward(module, tape, x) : NULL;
 }
 
 // ---- shared weights ---------------------------------------------------------------------------

@@ -71,11 +71,7 @@ static inline Tensor *module_parameter(Module *module, int i) {
 // Runs the module. x and the result are tensors of the tape, or tuples (nn/tuple.h) where the
 // module takes or returns several; a module without inputs takes a tuple of no items. Returns NULL
 // after an error (see tape.h), also after an earlier one, so forward functions never see NULL.
-static inline Tensor *module_forward(Module *module, Tape *tape, Tensor *x) {
-    CHECK(module->forward, "%s \"%s\" has no forward of its own: its parent runs its children",
-          module->type, module->name);
-    return x ? module->forward(module, tape, x) : NULL;
-}
+Tensor *module_forward(Module *module, Tape *tape, Tensor *x);
 
 // ---- traversal ----------------------------------------------------------------------------------
 typedef struct NamedTensor {

@@ -145,14 +145,14 @@ bool tape_check_devices(Tape *tape, const char *op, Tensor *const *tensors, size
     return true;
 }
 
-static bool check_tapes(Tape *tape, const char *op, Tensor *const *inputs, size_t count) {
+bool tape_check_own(Tape *tape, const char *op, Tensor *const *inputs, size_t count) {
     const bool needed = tape->recording && !tape->forked;
     for (size_t i = 0; needed && i < count; i++) {
         const Tensor *x = inputs[i];
         if (!wants_grad(x) || !x->base || arena_holds(&tape->notes, x)) continue;
         tape_fail(tape, op,
-                  "input %zu, %s, is an activation of another tape, to which backward would not "
-                  "return: record both on one tape",
+                  "input %zu, %s, is an activation of another tape, or of before tape_reset: "
+                  "backward would not return to it. Record all of a step on one tape",
                   i, tensor_describe(x).text);
         return false;
     }
@@ -162,7 +162,7 @@ static bool check_tapes(Tape *tape, const char *op, Tensor *const *inputs, size_
 TapeNode *tape_record(Tape *tape, const char *op, void (*backward)(Tape *, TapeNode *),
                       Tensor *output, size_t input_count, Tensor *const *inputs, void *saved) {
     if (!tape_check_devices(tape, op, inputs, input_count) ||
-        !check_tapes(tape, op, inputs, input_count))
+        !tape_check_own(tape, op, inputs, input_count))
         return NULL;
     return tape_record_across(tape, op, backward, output, input_count, inputs, saved);
 }

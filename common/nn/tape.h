@@ -91,7 +91,8 @@ struct Tape {
 Tape *tape_create(Device *device, Profile *profile);
 void tape_close(Tape *tape); // and its forks; NULL is fine
 
-// Removes all nodes, activations and the error.
+// Removes all nodes, activations and the error. To use an activation afterwards is an error of
+// module_forward or of the operation, until another has its memory.
 void tape_reset(Tape *tape);
 
 // Returns a tape on `device` with this tape's modes, valid until this tape is reset. For operations
@@ -130,6 +131,9 @@ TapeNode *tape_record_across(Tape *tape, const char *op, void (*backward)(Tape *
 // PyTorch's words. tape_record calls it with the inputs; an operation, with tensors that it does
 // not record.
 bool tape_check_devices(Tape *tape, const char *op, Tensor *const *tensors, size_t count);
+// Whether the inputs that require a gradient are parameters, or activations of this tape since its
+// last reset; if not, fails in the name of op. module_forward and tape_record call it.
+bool tape_check_own(Tape *tape, const char *op, Tensor *const *inputs, size_t count);
 
 // ---- operations in place ------------------------------------------------------------------------
 // An operation may overwrite its input's memory if nothing reads the input's values afterwards: no

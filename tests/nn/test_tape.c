@@ -8,6 +8,7 @@
 #include "tests/rigs/check.h"
 
 #include "common/base/rng.h"
+#include "common/nn/layers.h"
 #include "common/nn/ops.h"
 #include "common/nn/tuple.h"
 
@@ -309,6 +310,26 @@ static void errors_stick_and_name_op_and_device(void **state) {
     check_message(&err, "linear on cpu:0: input [2, 3] does not fit a weight of [4, 5]");
 }
 
+// After the first step, whose notes fill several blocks, and after a later one.
+static void an_activation_of_before_the_reset_is_named(void **state) {
+    (void)state;
+    Module *layer = layer_linear(device, 3, 3);
+    for (int step = 0; step < 3; step++) {
+        Error err = {0};
+        Tensor *y = random_tensor(2, (size_t[]){1, 3}, 1);
+        for (int i = 0; i < 200; i++) y = module_forward(layer, tape, y);
+        assert_non_null(y);
+        tape_reset(tape);
+        assert_null(module_forward(layer, tape, y));
+        assert_int_equal(tape_error(tape, &err), -1);
+        check_message(&err, "Linear on cpu:0: input 0, [1, 3], is an activation of another tape, "
+                            "or of before tape_reset: backward would not return to it. Record all "
+                            "of a step on one tape");
+        tape_reset(tape);
+    }
+    module_close(layer);
+}
+
 // By it tape_backward refuses a loss of before tape_reset (arguments.c).
 static void an_arena_knows_what_it_holds(void **state) {
     (void)state;
@@ -395,6 +416,7 @@ int main(void) {
         WITH_TAPE(a_step_repeats_without_new_memory),
         WITH_TAPE(without_recording_nothing_is_kept),
         WITH_TAPE(errors_stick_and_name_op_and_device),
+        WITH_TAPE(an_activation_of_before_the_reset_is_named),
         WITH_TAPE(an_arena_knows_what_it_holds),
         WITH_TAPE(in_place_where_nothing_reads_the_input),
         WITH_TAPE(a_tensor_that_was_overwritten_is_refused),
