@@ -184,11 +184,42 @@ static void calls_of_a_wrapper(void **state) {
     pg_close(alone);
 }
 
+// Names of parameters without a gradient: 27 of 17 characters with their commas are all that fit.
+static void unused_names_are_listed_while_they_fit(void **state) {
+    (void)state;
+    for (int unused = 27; unused <= 28; unused++) {
+        Outcome outcome = {.problem = ""};
+        Error err = {0};
+        ProcessGroup *alone;
+        float factors[29] = {1};
+        CHECK_OK(init_thread_groups(1, 30, &alone, &err) == 0, err);
+        Rig rig = rig_open(alone, &outcome);
+        Module *model = module_create("Toy", toy_forward);
+        for (int k = 0; k <= unused; k++) {
+            char name[MODULE_NAME];
+            snprintf(name, sizeof name, "%015d", k);
+            Module *task = module_add(model, name, module_create("Task", task_forward));
+            module_add_parameter(task, rig.device, "p", 1, (size_t[]){1});
+        }
+        rig_wrap(&rig, model, &(DdpConfig){.bucket_cap_mb = 1});
+        assert_int_equal(toy_step(&rig, factors, &err), -1);
+        check_message(&err, "for rank 0: 000000000000001.p, 000000000000002.p, ");
+        check_message(&err, ", 000000000000027.p");
+        assert_string_equal(strstr(err.message, "27.p"), unused == 27 ? "27.p" : "27.p...");
+        rig_close(&rig);
+        pg_close(alone);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets_and_worlds),        cmocka_unit_test(ranks_of_a_group),
-        cmocka_unit_test(memory_that_is_not_shared), cmocka_unit_test(calls_of_a_group),
-        cmocka_unit_test(calls_of_a_wrapper),        cmocka_unit_test(a_group_outlives_its_wrapper),
+        cmocka_unit_test(buckets_and_worlds),
+        cmocka_unit_test(ranks_of_a_group),
+        cmocka_unit_test(memory_that_is_not_shared),
+        cmocka_unit_test(calls_of_a_group),
+        cmocka_unit_test(calls_of_a_wrapper),
+        cmocka_unit_test(a_group_outlives_its_wrapper),
+        cmocka_unit_test(unused_names_are_listed_while_they_fit),
     };
     if (UNDER_TSAN) return 77; // children with threads
     return cmocka_run_group_tests(tests, NULL, NULL);

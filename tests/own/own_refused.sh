@@ -61,6 +61,14 @@ ddp_file two.c ';' "$own_ddp const int own_dp = 1;"
 refuse 2 'two.c: defines own_dp and own_ddp: a file replaces one thing' $wrapper two.c
 ddp_file version.c ';' 'const OwnDdp own_ddp = {2, make, before, unused, unused, end};'
 refuse 2 'version.c: own_ddp has version 2, this program runs version 1' $wrapper version.c
+while read -r header struct object run; do
+    printf '#include "%s"\nconst %s %s = {2};\n' "$header" "$struct" "$object" >"$object.c"
+    refuse 2 "$object.c: $object has version 2, this program runs version 1" $run "$object.c"
+done <<END
+dp/own/own_dp.h OwnDp own_dp train_dp --steps 2 --wrapper
+ddp/fsdp/own/own_fsdp.h OwnFsdp own_fsdp train_fsdp --steps 2 --wrapper
+ddp/own/own_all_reduce.h OwnAllReduce own_all_reduce train_ddp --steps 2 --all-reduce
+END
 ddp_file null.c ';' 'const OwnDdp own_ddp = {OWN_DDP_VERSION, make, before, unused};'
 refuse 2 'null.c: function 4 of own_ddp is NULL' $wrapper null.c
 refuse 2 'defines own_dp: run it by train_dp --wrapper FILE' $wrapper "$files/dp_one_node.c"
