@@ -32,10 +32,13 @@ probe_state() {
         --save "$files/weights.safetensors" "${@:2}" || rm -f "$files"/{weights,0,1,10}.safetensors
 }
 
-# tensors_in FILE: prints how many tensors the header of a safetensors file names.
-tensors_in() {
-    head -c 1000000 "$1" | tr -c '[:print:]' '\n' |
-        awk '{ n += gsub(/"dtype"/, "") } END { print n + 0 }'
+# count_tensors FILE: sets expected: how many tensors the header of a safetensors file names. Many files are compared with one.
+declare -A tensors_in=()
+count_tensors() {
+    expected=${tensors_in[$1]:-}
+    [[ -z $expected ]] || return 0
+    expected=$(head -c 1000000 "$1" | tr -c '[:print:]' '\n' | awk '{ n += gsub(/"dtype"/, "") } END { print n + 0 }')
+    tensors_in[$1]=$expected
 }
 
 # compare_files A B WHAT STEP FILE_A FILE_B REQUIRED TOLERANCE: appends a row per tensor of the runs A and B.
@@ -43,16 +46,17 @@ tensors_in() {
 # tensor's largest magnitude. (Rounding errors of a sum grow with the sum of its terms, not with each
 # result; an element that cancels to nearly nothing has no relative accuracy to offer.)
 compare_files() {
-    local a=$1 b=$2 what=$3 step=$4 file_a=$5 file_b=$6 rows=$out/runs/rows.csv
+    local a=$1 b=$2 what=$3 step=$4 file_a=$5 file_b=$6 rows=$out/runs/rows.csv expected
     comparisons=$((comparisons + 1))
     if [[ ! -s $file_a || ! -s $file_b ]]; then
         say "error: $model $a $b: no $what of step $step to compare"
         equivalence_failures=$((equivalence_failures + 1))
         return 0
     fi
+    count_tensors "$file_a"
     "$bin/compare_tensors" "$file_a" "$file_b" --csv >"$rows" 2>"$rows.log" || true
     awk -v model="$model" -v a="$a" -v b="$b" -v what="$what" -v step="$step" \
-        -v expected="$(tensors_in "$file_a")" -v required="$7" -v tolerance="$8" \
+        -v expected="$expected" -v required="$7" -v tolerance="$8" \
         -f bench/compare/equivalence.awk "$rows" >>"$out/equivalence.csv" && return 0
     cat "$rows.log" >&2
     equivalence_failures=$((equivalence_failures + 1))
@@ -93,7 +97,8 @@ beside_state() {
 }
 
 optimizer_file() {
-    find "$1" -name 'weights.safetensors.*optimizer' | head -n 1
+    local files=("$1"/weights.safetensors.*optimizer)
+    echo "${files[0]}"
 }
 
 # Against one device, and on GPUs, only the order of sums differs. From the same weights (step 0) a sum

@@ -55,7 +55,7 @@ const char *train_device_kind(const TrainConfig *config, int devices, bool tell)
             fprintf(stderr, "%d devices wanted, %d GPU%s on this host: on the CPU\n", devices, gpus,
                     format_s((size_t)gpus));
     }
-    if (!config->dry_run || strncmp(kind, "dry-", 4) == 0) return kind;
+    if (!(config->dry_run || config->summary) || strncmp(kind, "dry-", 4) == 0) return kind;
     return strcmp(kind, "cuda") == 0 ? "dry-cuda" : "dry-cpu";
 }
 

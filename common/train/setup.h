@@ -18,9 +18,9 @@ const char *train_data_name(const TrainConfig *config); // --data, or its defaul
 // Returns the number of steps of a run on this sampler's batches.
 size_t train_steps(const TrainConfig *config, const Sampler *sampler);
 
-// Returns the kind of --device: "cpu", "cuda", "ref"; with --dry-run "dry-cpu" or "dry-cuda". auto
-// is "cuda" on a host with at least `devices` GPUs, else "cpu"; if tell is set, stderr gets the
-// reason.
+// Returns the kind of --device: "cpu", "cuda", "ref"; with --dry-run or --summary "dry-cpu" or
+// "dry-cuda". auto is "cuda" on a host with at least `devices` GPUs, else "cpu"; if tell is set,
+// stderr gets the reason.
 const char *train_device_kind(const TrainConfig *config, int devices, bool tell);
 // Opens device `index` of that kind; auto is "cuda" if that GPU exists. NULL with err filled.
 Device *train_open_device(const TrainConfig *config, int index, Error *err);

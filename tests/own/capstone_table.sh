@@ -4,8 +4,8 @@
 files=$2
 top=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/../programs/checks.sh"
-TUTORIAL_BUILD=$bin/.. TUTORIAL_WORK=$work/w
-export TUTORIAL_BUILD TUTORIAL_WORK
+TUTORIAL_BUILD=$bin/.. TUTORIAL_WORK=$work/w TUTORIAL_BATCH=16
+export TUTORIAL_BUILD TUTORIAL_WORK TUTORIAL_BATCH
 
 # ---- the order ---------------------------------------------------------------------------------------------
 hand_in() { # STUDENT NAME FILE

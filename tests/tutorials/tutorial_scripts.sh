@@ -111,6 +111,10 @@ try 0 tutorials/check_pages --accept page.md
 grep -qx two page.md || fail "--accept has not taken it over"
 page '<!-- varies: [0-9]+ s -->' '```console' '$ echo took 5 s' 'took 17 s' '```'
 try 0 tutorials/check_pages page.md
+page '```console' '$ echo --steps 60 --log-every 1 | sed "s/.*steps 9 .*/(the median of 6)/"' '(the median of 40)' '```'
+try 0 tutorials/check_pages --quick page.md
+try 1 tutorials/check_pages page.md
+says '+--steps 60 --log-every 1'
 page '`tutorials/lesson.h:/^Rows lesson_cols/`'
 try 1 tutorials/check_pages page.md
 says 'nothing in tutorials/lesson.h matches'

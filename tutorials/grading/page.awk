@@ -7,7 +7,9 @@ function masked(text, k) {
     return text
 }
 
+# With QUICK, 60 steps that are timed are 9, of which tutorials/clock takes 6.
 function run(command, text, line, shell) {
+    if (ENVIRON["QUICK"]) gsub(/--steps 60 --log-every 1 /, "--steps 9 --log-every 1 ", command)
     shell = "timeout 60 sh -c " quoted(command) " 2>&1 </dev/null"
     text = ""
     while ((shell | getline line) > 0) text = text line "\n"
@@ -21,10 +23,12 @@ function quoted(text) {
 }
 
 # The command that was read last has all of its old output: prints the old one or the new one.
-function finish_command(now) {
+function finish_command(now, wanted) {
     if (command == "") return
     now = run(command)
-    printf "%s", masked(now) == masked(old) ? old : now
+    wanted = old
+    if (ENVIRON["QUICK"]) gsub(/\(the median of 40\)/, "(the median of 6)", wanted)
+    printf "%s", masked(now) == masked(wanted) ? old : now
     command = old = ""
 }
 
