@@ -154,9 +154,9 @@ static void rank_order(ProcessGroup *group, const void *argument, Outcome *outco
     if (pg_run(group, pg_all_reduce(x, count, PG_F32, PG_AVG), &outcome->error) != 0)
         problem(outcome, "%s", outcome->error.message);
     for (size_t i = 0; i < count; i++) {
-        float sum = rounding_value(0, i), backwards = rounding_value(world - 1, i);
-        for (int r = 1; r < world; r++) sum += rounding_value(r, i);
-        for (int r = world - 2; r >= 0; r--) backwards += rounding_value(r, i);
+        float of[5], sum = 0, backwards = 0;
+        for (int r = 0; r < world; r++) sum += of[r] = rounding_value(r, i);
+        for (int r = world - 1; r >= 0; r--) backwards += of[r];
         float want = sum * (float)(1.0 / world);
         if (memcmp(&x[i], &want, sizeof want) != 0) problem(outcome, "element %zu differs", i);
         differs = differs || sum != backwards;
@@ -208,9 +208,10 @@ static void pieces_in_place(ProcessGroup *group, const void *argument, Outcome *
         if (pg_run(group, pg_reduce_scatter(x, mine, count, PG_F32, PG_AVG), &outcome->error) != 0)
             problem(outcome, "%s", outcome->error.message);
         for (size_t i = 0; i < all; i++) {
-            float want = rounding_value((int)rank, i), sum = rounding_value(0, i);
-            for (int r = 1; r < (int)world; r++) sum += rounding_value(r, i);
-            if (i / count == rank) want = sum * (float)(1.0 / (double)world);
+            bool summed = i / count == rank;
+            float want = summed ? 0 : rounding_value((int)rank, i);
+            for (int r = 0; summed && r < (int)world; r++) want += rounding_value(r, i);
+            if (summed) want *= (float)(1.0 / (double)world);
             if (memcmp(&x[i], &want, sizeof want) != 0) problem(outcome, "element %zu differs", i);
         }
         if (pg_run(group, pg_all_gather(mine, x, count, PG_F32), &outcome->error) != 0)

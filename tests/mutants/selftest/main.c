@@ -7,6 +7,12 @@
 
 #include "tiny.h"
 
+// So that a mutant which never ends waits, and does not compute.
+double a_moment_later(double n) {
+    usleep(1000);
+    return n;
+}
+
 static int rank_dies(void) {
     volatile int *said =
         mmap(NULL, sizeof *said, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -13,7 +13,7 @@ int clamp(int x) {
 
 double count_to(double n, double step) {
     double i = 0;             // a double does not wrap: it runs away forever
-    while (i != n) i += step; // without the sum it hangs
+    while (i != a_moment_later(n)) i += step; // without the sum it hangs
     return i;
 }
 

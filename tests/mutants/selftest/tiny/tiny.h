@@ -9,5 +9,6 @@ int wide(int low, int high);
 void last_words(volatile int *said);
 int never_called(int x);
 int twice(int x);
+double a_moment_later(double n); // n
 
 #endif
