@@ -37,10 +37,10 @@ ddp() {
 
 # measure_case MODEL:LINK ROUND: each run of the four figures once, two ranks unless the figure says another number.
 measure_case() {
-    local batch=32 rows model=${1%:*} name=${1/:/-} cap world every timed
+    local batch=$((quick ? 8 : 32)) rows model=${1%:*} name=${1/:/-} cap world every timed
     [[ $model != mlp ]] || batch=64 # rows of a rank
     rows=$((2 * batch))
-    set -- "$2" --data synthetic:1x28x28:10@4096 --link "${1#*:}"
+    set -- "$2" --data "synthetic:1x28x28:10@$((quick ? 256 : 4096))" --link "${1#*:}"
     # Figure 6: without and with overlap.
     ddp "serial-$name-$1" 2 "$model" "${@:2}" --global-batch $rows --steps $steps --bucket-cap-mb 1 --no-overlap
     ddp "overlapped-$name-$1" 2 "$model" "${@:2}" --global-batch $rows --steps $steps --bucket-cap-mb 1

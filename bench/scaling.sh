@@ -40,8 +40,9 @@ get_ready train_single train_dp train_ddp train_fsdp ddprun bench_probe
 middle=10 steps=35 batch=300 hidden=1024,1024 most=2048
 gpt="--layers 4 --heads 4 --embedding 256 --context 32"
 sizes="gpt-small gpt2 gpt2-xl" counted="2 4 8" # models and devices of the part memory
+texts=24 # of a step of the part sharded
 [[ $quick == 0 ]] || { rounds=1 steps=8 batch=60 hidden=128,128 gpt="--layers 1 --heads 2 --embedding 32 --context 16"
-    sizes="gpt-small gpt2" counted="2 4"; }
+    sizes="gpt-small gpt2" counted="2 4" texts=8; }
 unset RANK WORLD_SIZE
 
 open_section scaling.csv scaling-{batches,memory,traffic,sharded}.csv
@@ -141,7 +142,7 @@ shard() {
     local -a command
     start "$2" 2
     timed_run "$1" "${command[@]}" --model gpt-small --data text --drop-last --optimizer adamw --lr 1e-3 \
-        --global-batch 24 --steps $steps --no-eval --log-every 1 --out "$out/runs/$1" "${@:3}"
+        --global-batch $texts --steps $steps --no-eval --log-every 1 --out "$out/runs/$1" "${@:3}"
 }
 
 # shard_round ROUND: the runs of the part sharded

@@ -66,18 +66,14 @@ has out.txt 'Yours: held in all 20 comparisons with train_ddp.'
 grep -q ',ddp:3 uneven,mine:3 uneven,.*,tolerance,' out/equivalence.csv || fail "a ring adds in another order: $(tail -n 1 out/equivalence.csv)"
 
 # ---- other numbers, a failure, a refusal -------------------------------------------------------------------
-sed 's/PG_F32, ddp->op/PG_F32, PG_SUM/' "$own/ddp_overlap.c" >wrong.c
-cmp -s wrong.c "$own/ddp_overlap.c" && fail "nothing was planted"
-compile wrong.c wrong.so
-compare 1 wrong.so --only-equivalence --resume
-has out.txt 'Equivalence: held in all'
-has out.txt 'Yours: BROKEN in 10 of 20 comparisons with train_ddp.' # over one rank it is the average; uneven batches take sums
+# Each rank of three ends early; over one rank a sum is the average, and uneven batches take sums.
 awk '{ print } /^#include/ && !done { done = 1; print "#include <stdlib.h>\n__attribute__((constructor)) static void three(void) { const char *n = getenv(\"WORLD_SIZE\"); if (n && *n == (char)51) abort(); }" }' \
-    "$own/ddp_overlap.c" >wrong.c
-compile wrong.c wrong.so # the same name: what it contains says that its runs are old
-compare 1 wrong.so --only-equivalence --resume
+    "$own/ddp_overlap.c" | sed 's/PG_F32, ddp->op/PG_F32, PG_SUM/' >wrong.c
+[ "$(diff wrong.c "$own/ddp_overlap.c" | grep -c '^<')" = 3 ] || fail "not both were planted"
+compile wrong.c sum.so # the same name: what it contains says that its runs are old
+compare 1 sum.so --only-equivalence --resume
 has out.txt 'Equivalence: held in all'
-has out.txt 'Yours: BROKEN in 1 of 16 comparisons'
+has out.txt 'Yours: BROKEN in 11 of 16 comparisons with train_ddp.'
 has out.txt 'Yours: these runs failed: equivalence:toy:3.'
 has out/failed.csv 'equivalence,toy,3,"'
 rm -rf out
