@@ -12,7 +12,7 @@ int clamp(int x) {
 }
 
 double count_to(double n, double step) {
-    double i = 0;             // a double does not wrap: it runs away forever
+    double i = 0;                             // a double does not wrap: it runs away forever
     while (i != a_moment_later(n)) i += step; // without the sum it hangs
     return i;
 }
