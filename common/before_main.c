@@ -1,5 +1,5 @@
 /* before_main.c: the set-up of every program of this project before main. It is linked into
- * programs, not into the libraries: a user's program decides itself about its signals and limits.
+ * programs, not into the libraries: a user's program sets its own signals and limits.
  */
 #include <sched.h>
 #include <signal.h>
@@ -18,14 +18,14 @@ __attribute__((constructor)) static void ignore_file_size_signal(void) {
 // A shared library's constructors run before those of the program that needs it. Functions in
 // the program's .preinit_array run before both.
 
-// Under a sanitizer no limit of address space is possible, and its own start comes later than this.
+// A sanitizer allows no limit of address space, and starts after this function.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 // NULL in a program that needs no OpenBLAS (ddprun): the linker has left the library out.
 void cblas_sgemm(void) __attribute__((weak));
 
-// The value of the variable that OpenBLAS reads first, of those that are set; 0: none is set.
-// getenv may not be ready yet.
+// OpenBLAS's number of threads: the value of the first variable that is set, in OpenBLAS's order;
+// 0: none is set. Not by getenv, because it may not be ready yet.
 static size_t threads_asked(char **environment) {
     static const char *const names[] = {
         "OPENBLAS_NUM_THREADS=", "GOTO_NUM_THREADS=", "OMP_NUM_THREADS="};

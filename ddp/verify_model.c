@@ -1,7 +1,7 @@
 /* verify_model.c: each rank describes its model, one line per tensor, and the ranks compare.
  *
- * The ranks exchange hashes of the descriptions first; only if these differ the descriptions, so
- * that every rank, rank 0 included, names the first differing line.
+ * The ranks exchange hashes of the descriptions. If the hashes differ, they exchange the
+ * descriptions, so that every rank, rank 0 included, names the first differing line.
  */
 #include "ddp/verify_model.h"
 
@@ -83,8 +83,8 @@ static int compare_facts(ProcessGroup *group, const int64_t *facts, const char *
     return equal ? 0 : exchange_texts(group, text, (size_t)longest, err);
 }
 
-// Checks this rank's model: it has a trainable parameter, and all such are on devices of one kind,
-// and in no other wrapper: DistributedDataParallel hooks on_ready, fully_shard keeps shards.
+// Checks this rank's trainable parameters: there is one at least; all are on devices of one kind;
+// none belongs to another wrapper (DistributedDataParallel sets on_ready, fully_shard sets shard).
 static int check_trained(const NamedTensors *parameters, Error *err) {
     const NamedTensor *first = NULL;
     for (size_t i = 0; i < parameters->count; i++) {

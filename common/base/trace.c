@@ -26,10 +26,10 @@ typedef struct Track {
     uint64_t dropped;
 } Track;
 
-// The clock of the times: processes with equal names have the same clock.
+// Names the clock that the times are read from: equal names in two processes mean one clock.
 typedef struct Clock {
     char name[64];
-    double marks_us[TRACE_MARKS]; // the first mark_count; at the same moments in all processes
+    double marks_us[TRACE_MARKS]; // [mark_count]: times of the same moments in all processes
     int mark_count;
 } Clock;
 

@@ -29,8 +29,7 @@
 #include "common/base/memory.h"
 #include "ddp/launch/elastic.h"
 
-// The rendezvous counts as attempt -1: a node may have completed attempt 0 before another polls
-// again.
+// The rendezvous is attempt -1: a node may have completed attempt 0 before another polls again.
 enum { MEETING = -1 };
 
 #define POLL_S         1.0
@@ -48,7 +47,7 @@ int64_t nodes_count(Launch *launch, const char *what, int number, int64_t amount
     return store_add(launch->store, key, amount, &value, err) == 0 ? value : -1;
 }
 
-// The pair "-" reads: no key's value equals it.
+// The pair "-" reads only: no key's value equals it.
 static int read_or_claim(Launch *launch, const char *key, const char *mine,
                          char stands[NODES_TEXT_MAX], Error *err) {
     stands[0] = '\0';
@@ -64,7 +63,7 @@ const char *nodes_claim(Launch *launch, const char *key, const char *mine,
 
 static const char *const END_WORDS[] = {"", "failed", "changed", "stop"};
 
-// With elastic nodes only node 0 stops the job; the stop of another is its leave.
+// With elastic nodes a stop of node 0 ends the job; another node's stop removes only that node.
 void launch_publish_end(Launch *launch, LaunchEnd end, const char *why) {
     if (!launch->store) return;
     if (end == END_STOPPED && launch->elastic && launch->options->node != 0) end = END_CHANGED;
@@ -163,7 +162,7 @@ bool nodes_pause(Launch *launch) {
     return launch->caught != 0;
 }
 
-// Lists the nodes that have not joined: "node 1, 3".
+// Writes the nodes that have not joined: "node 1, 3".
 static void list_missing(Launch *launch, char *text, size_t capacity) {
     text[0] = '\0';
     for (int n = 0; n < launch->options->nodes; n++)

@@ -11,7 +11,7 @@
 // and a thread's stack.
 enum { BUFFER = 128 << 20, STACK = 8 << 20 }; // bytes
 
-// Weak, because no header of OpenBLAS declares them, and the last one is the pthread build's.
+// Weak: OpenBLAS's headers declare none of them, and only its pthread build defines the last.
 void *blas_memory_alloc(int position) __attribute__((weak));
 void blas_memory_free(void *buffer) __attribute__((weak));
 int blas_thread_shutdown_(void) __attribute__((weak));
@@ -28,7 +28,8 @@ static bool read_limit(int resource, size_t *bytes) {
     return true;
 }
 
-// The smaller of the limits that a buffer counts against.
+// Sets *limit to the smaller of the limits of address space and of data; a buffer counts in both.
+// Returns false if there is neither.
 static bool limited(Limit *limit) {
     size_t space = SIZE_MAX, data = SIZE_MAX;
     bool found = read_limit(RLIMIT_AS, &space);
@@ -71,8 +72,8 @@ int blas_memory_reserve(Error *err) {
     void *held[MOST];
     int count = 0;
     if (!limited(&limit)) return 0;
-    // OpenBLAS' own threads, of which none is needed, may still be about to map their buffers: they
-    // are joined, and leave these to others.
+    // OpenBLAS's own threads are not needed, and may not have mapped their buffers yet: they are
+    // joined, and their buffers are free for other threads.
     if (blas_thread_shutdown_) blas_thread_shutdown_();
     if (blas_memory_check(1, err) != 0) return -1;
     if (!blas_memory_alloc || !blas_memory_free) return 0;

@@ -3,13 +3,14 @@
 
 #include "common/device/ref/kernels.h"
 
-// Element i of the gradient that the step takes: the sum of two floats is a float, as it travels.
+// Element i of the step's gradient: with a peer, both gradients added in float32, as an all-reduce
+// adds them.
 static double gradient_at(const float *gradient, const OptimizerPeer *peer, size_t i) {
     if (!peer->gradient) return (double)gradient[i];
     return (double)((gradient[i] + peer->gradient[i]) * peer->factor);
 }
 
-// Element i has its new weight, and the peer gets it.
+// Copies the new weight of element i to the peer.
 static void hand_over(const float *weight, const OptimizerPeer *peer, size_t i) {
     if (peer->weight) peer->weight[i] = weight[i];
 }
