@@ -200,8 +200,8 @@ class Comparison:
 
 def processor(results):
     """"2 cores of Intel(R) Xeon(R) Processor"."""
-    line = next((line for line in results.fact("machine").splitlines() if line.startswith("Processor: ")), "Processor: an unknown processor")
-    return f"{results.cores} cores of {line.removeprefix('Processor: ').rpartition(',')[0] or line}"
+    said = [line.removeprefix("Processor: ") for line in results.fact("machine").splitlines() if line.startswith("Processor: ")]
+    return f"{results.cores} cores of {said[0].rpartition(',')[0] or said[0] if said else 'an unknown processor'}"
 
 
 def lay_out_difference(path, pair):

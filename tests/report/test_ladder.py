@@ -43,10 +43,10 @@ class Ladders(unittest.TestCase):
         self.assertEqual(one.sentence(), "**through memory**: DataParallel takes 40.0 ms a step (50.0 with fresh threads), "
                          "DistributedDataParallel 20.0. In ms, where a rung changes more than 2 % of DP's step: saved by flat gradients 10.0, "
                          "overlap 10.0; added by no rung.")
-        self.assertEqual([bar[1:4] + bar[5:] for bar in one.bars()], [
-            ["fresh threads", "0.000000", "50.000000", "first"], ["kept threads", "40.000000", "50.000000", "saves"],
-            ["flat gradients", "30.000000", "40.000000", "saves"], ["overlap", "20.000000", "30.000000", "saves"],
-            ["DDP", "0.000000", "20.000000", "last"]])
+        self.assertEqual([bar[:4] + bar[5:] for bar in one.bars()], [
+            [1, "fresh threads", "0.000000", "50.000000", "first"], [2, "kept threads", "40.000000", "50.000000", "saves"],
+            [3, "flat gradients", "30.000000", "40.000000", "saves"], [4, "overlap", "20.000000", "30.000000", "saves"],
+            [5, "DDP", "0.000000", "20.000000", "last"]])
         self.assertEqual(called("10gbe"), "10gbe, emulated")
 
     def test_what_adds(self):
@@ -62,6 +62,8 @@ class Ladders(unittest.TestCase):
         """The steps that a sentence names are medians, not quartiles."""
         one = ladder([(40, 20, kept, 30, last) for kept, last in ((40, 20), (40, 20), (41, 22))])
         self.assertIn("DataParallel takes 40.0 ms a step (50.0 with fresh threads), DistributedDataParallel 20.0.", one.sentence())
+        one = ladder([(40, 20, 40, 30, last) for last in (20, 21, 23, 24)])  # of a rung that saves 10, 9, 7 and 6
+        self.assertEqual(one.table()[4], ["overlap", "words", "22.000", "+8.000", "+6.750 to +9.250", "equal"])
 
     def test_beside_trainers(self):
         """A turn counts beside its trainer only if neither was disturbed; 1.06 is too far, and so is 0.94."""

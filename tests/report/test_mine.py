@@ -31,6 +31,8 @@ class Yours(unittest.TestCase):
     def test_no_phase_explains_it(self):
         headline, _ = self.said((10, {"forward": 5, "backward": 5}), (15, {"forward": 7.4, "backward": 7.6}))
         self.assertIn("its step is 50 % longer than DDP's through memory. Its", headline)
+        headline, _ = self.said((10, {"backward": 10}), (15, {"forward": 1.25, "backward": 11.25, "exposed": 2.5}))  # half of it
+        self.assertIn("its step is 50 % longer than DDP's through memory. Its", headline)
 
     def test_tie(self):
         headline, line = self.said((10, {"backward": 10}), (10.1, {"backward": 10.1}))

@@ -85,6 +85,26 @@ class Paper(unittest.TestCase):
         self.assertIn(" saves of the step -3 % (it takes longer) for mlp paper-rdma and 20 % for mlp 10gbe", paper.breakdown_sentence(slower))
         self.assertEqual(paper.breakdown_sentence([row for row in table if "mlp" not in row[0]]), paper.NOTHING)
 
+    def test_no_communication(self):
+        """There is nothing to hide, and a share of nothing is 0."""
+        table = paper.breakdown_table(rows(BREAKDOWN.splitlines()[0] + "\nmlp,none,1,0,2,4,0,1,1,8"))
+        self.assertEqual(table[1], ["mlp none (emulated)", "0.250", "0.500", "0.000", "0.125", "0.125", "1.000", "0.000"])
+
+    def test_plots(self):
+        """Bars by row; of a figure of lines the labels, and what stands at each rank."""
+        with Made(models="mlp convnet", hidden="1024,1024") as made:
+            made.write("plots/none", [])
+            made.write("convergence.csv", ["model,batch,every,iteration,loss", "mlp,8,4,40,2"])
+            found = {"buckets": paper.medians(rows(BUCKETS)), "worlds": [], "skip": []}
+            paper.write_plots(made.results, found, paper.breakdown_table(rows(BREAKDOWN)))
+            bars, settings = made.results.rows("plots/paper-breakdown.csv"), made.results.lines("plots/paper-runs.gp")
+            points = made.results.rows("plots/paper-convergence.csv")
+        self.assertEqual([(one["row"], one["run"], one["overlapped"], one["disturbed"]) for one in bars[:3]],
+                         [("1", "mlp paper-rdma (emulated)", "0.700", "0"), ("2", "mlp 10gbe (emulated)", "0.800", "0"), ("3", "convnet 10gbe (emulated)", "0.800", "1")])
+        self.assertEqual(settings[:3], ["models = 'mlp-1024 convnet paper'", "buckets_here = \"'mlp 10gbe' 'mlp paper-rdma' 'convnet 10gbe'\"",
+                                        'buckets_here_x = "0 1 25"'])
+        self.assertEqual((len(settings), [points[0][name] for name in ("panel", "run", "x", "y")]), (13, ["mlp-1024 8", "every 4", "40", "2.0"]))
+
     def test_buckets(self):
         found = paper.medians(rows(BUCKETS))
         self.assertEqual(found, [("mlp 10gbe", "0", 4, False), ("mlp 10gbe", "1", 1.5, False), ("mlp 10gbe", "25", 2, False),
@@ -120,6 +140,9 @@ class Paper(unittest.TestCase):
             mlp,256,1,40,2 mlp,256,1,80,1 mlp,256,4,40,2 mlp,256,4,80,1.05 mlp,256,8,40,2 mlp,256,8,80,0.9"""))
         self.assertEqual(paper.convergence_sentence(table), "At the end the loss of training that skips synchronisations lies at most +0.050 "
                          "(mlp, batch 256) above that of training that skips none; in the paper +0.02 (batch 256).")
+        both = [*table, ["mlp", "8", "1", "", "", "+0.000", "+0.00"], ["mlp", "8", "4", "", "", "+0.300", "+0.01"], ["mlp", "8", "8", "", "", "+0.400", "+0.02"]]
+        self.assertTrue(paper.convergence_sentence(both).endswith("+0.050 (mlp, batch 256) and +0.400 (mlp, batch 8) above that of training that skips none; "
+                                                                  "in the paper +0.02 (batch 256) and +0.02 (batch 8)."))
         table[-1][6] = "+0.03"  # the paper's largest, too
         self.assertTrue(paper.convergence_sentence(table).endswith("in the paper +0.03 (batch 256)."))
 

@@ -67,10 +67,14 @@ class Published(unittest.TestCase):
 
     def test_bold(self):
         found = fits(0.14, 0.2)
-        rows, ahead = published.tables(found, [])
+        with Made() as made:
+            made.csv("predicted.csv", ["run", "gpus", "bucket_mb", "cost", "seconds"], ["A", 32, 25, "message", 0.2], ["A", 32, 1, "message", 0.4],
+                     ["A", 32, 25, "call", 0.3], ["A", 32, 1, "call", 0.5])
+            predicted = made.results.rows("predicted.csv")
+        rows, ahead = published.tables(found, predicted)
         self.assertEqual(rows[2], ["A", "9", "4", "", "0.2", "for each message", "0.180", "-10.0", "0.140", "**-30.0**"])
         self.assertEqual(rows[5][1:4], ["7", "16", "25"])
-        self.assertEqual(ahead, [["run", "MB", "for each message, s", "for each call, s"]])
+        self.assertEqual(ahead, [["run", "MB", "for each message, s", "for each call, s"], ["A", "25", "0.200", "0.300"], ["A", "1", "0.400", "0.500"]])
 
 
 unittest.main()

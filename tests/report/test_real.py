@@ -3,9 +3,11 @@
 devices, from what bench_scale prints."""
 
 import unittest
+import unittest.mock
 
 from made import Made
 from report import real, scale
+from report.results import Row
 
 
 def row(strategy, real_ms, lost=0, link="emulated 10 Gbit/s + 10 us"):
@@ -35,12 +37,12 @@ class Real(unittest.TestCase):
         self.assertEqual(said(row("dp", 20, 1)), "1 of 1 were **disturbed** and are not counted.")
         self.assertIn("nothing is said", said(row("dp", 10), is_known=False))
 
-    def measured(self, *disturbed):
+    def measured(self, *disturbed, faster=0):
         made = Made(rounds=1, rest="1000000,500", links="20,5")
         made.write("runs/profile/output.txt", ['model="mlp 8" rows=64 gradients=1000000 bytes tensors=2', "wake_us=20.0 after a sleep"])
         for run, ms, computing in (("dp-none", 16, 6), ("ddp-none", 12, 6), ("fsdp-none", 22, 6), ("noop-none", 9, 6), ("dp-1000000,500", 20, 9), ("dp-20,5", 22, 6),
                                    ("ddp-20,5", 15, 6), ("fsdp-20,5", 25, 6)):
-            made.csv(f"runs/{run}-1/steps.csv", ["step", "step_ms", "forward_ms", "loss_ms", "backward_ms"], [2, 99, 9, 9, 9], [3, ms, computing, 0, 0])
+            made.csv(f"runs/{run}-1/steps.csv", ["step", "step_ms", "forward_ms", "loss_ms", "backward_ms"], [2, 99, 9, 9, 9], [3, ms - faster * ("-none" in run and run[0] != "n"), computing, 0, 0])
         with made.write("disturbed.txt", disturbed):
             measured = Fake(made.results, "")
             return measured, measured.rows()
@@ -50,9 +52,21 @@ class Real(unittest.TestCase):
         measured, rows = self.measured()
         self.assertEqual([measured.slowdown, measured.rested_slowdown, measured.sum_us, measured.copy_us, measured.shard_us],
                          [1.125, 1.6875, 3000, 3000, 4000])
+        quick, _ = self.measured(faster=13)  # than the algebra without a link
+        self.assertEqual([quick.sum_us, quick.copy_us, quick.shard_us], [0, 0, 0])
         self.assertEqual(rows, [["emulated 20 Gbit/s + 5 us", "dp", "20.00", "22.00", "1.100", 0], ["emulated 20 Gbit/s + 5 us", "ddp", "20.00", "15.00", "0.750", 0],
                                 ["emulated 20 Gbit/s + 5 us", "fsdp", "20.00", "25.00", "1.250", 0]])
         self.assertEqual(measured.asked, [("ddp", "1e6", 0), ("dp", "1e6", 0), ("fsdp", "1e6", 0), ("dp", "20", 25.0), ("ddp", "20", 15.0), ("fsdp", "20", 25.0)])
+
+    def test_algebra(self):
+        """bench_scale's step of that strategy on two devices."""
+        printed = [Row(devices=devices, strategy=strategy, step=step) for devices, strategy, step in (("1", "dp", "1"), ("2", "ddp", "2"), ("2", "dp", "3"))]
+        with Made() as made, unittest.mock.patch.object(real, "scaled", return_value=printed) as asked:
+            measured = real.Measured.__new__(real.Measured)
+            measured.results, measured.programs = made.results, "bin"
+            self.assertEqual([measured.model(strategy, "10", 5, "--sum-us", 1) for strategy in ("dp", "ddp")], [3, 2])
+            self.assertEqual(asked.call_args.args, ("bin", made.folder / "profile.json", "--devices", 2, "--bucket-cap-mb", 1, "--gbit", "10",
+                                                    "--latency-us", 5, "--sum-us", 1))
 
     def test_disturbed(self):
         self.assertTrue(self.measured("ddp-20,5-1")[0].is_known)

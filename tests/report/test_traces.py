@@ -24,10 +24,12 @@ def overlap_trace():
 
 
 def step_trace():
-    """Three steps of a rank with a communicator; the last is the shortest. The other rank begins its all-reduce 1 ms later."""
+    """Steps of two ranks with a communicator each, of which step 2, the first that counts, is the shortest that does. Rank 1 begins its
+    all-reduce 1 ms later."""
     events = [dict(ph="M", name="thread_name", pid=pid, tid=tid, args=dict(name=name))
               for pid in (0, 1) for tid, name in enumerate(("main", "communication"))]
-    for step, scale in ((0, 1), (1, 1), (2, 2), (3, 1)):
+    events += [dict(ph="M", name="process_name", pid=pid, tid=0, args=dict(name="a rank")) for pid in (0, 1)]
+    for step, scale in ((0, 0.5), (1, 0.5), (2, 1), (3, 2)):
         at = step * 100000
         for rank in (0, 1):
             for name, begin, dur in (("forward", 0, 2000), ("backward", 2000, 4000), ("optimizer", 6000, 1000)):
@@ -35,7 +37,7 @@ def step_trace():
             begin = 3000 + 1000 * rank
             events.append(dict(ph="X", name="all_reduce", pid=rank, tid=1, ts=at + begin * scale, dur=(6000 - begin) * scale,
                                args=dict(number=step, bucket=0)))
-        events.append(dict(ph="i", name="bucket is ready", pid=0, tid=0, ts=at + 2900, args=dict(bucket=0)))
+        events.append(dict(ph="i", name="bucket is ready", pid=0, tid=0, ts=at + 3000, args=dict(bucket=0)))
     return events
 
 
@@ -48,6 +50,12 @@ class Traces(unittest.TestCase):
     def test_overlap(self):
         self.assertEqual(self.read(traces.overlap_of, overlap_trace()),
                          {"ready": [2.0], "moving": [2.5], "backward": 4.0, "exposed": 0.5, "skew": 0.3})
+
+    def test_nothing_is_exposed(self):
+        """Rank 1 ends its backward pass after the all-reduce."""
+        events = [{**event, "dur": 5000} if (event["name"], event["pid"]) == ("backward", 1) else event for event in overlap_trace()]
+        found = self.read(traces.overlap_of, events)
+        self.assertEqual((found["exposed"], found["skew"]), (0, 1.0))
 
     def test_overlap_of_several_buckets(self):
         """Of two buckets, the second ready 0.5 ms later; a span of rank 0 that began earlier counts for the begin of its pass."""
@@ -67,8 +75,8 @@ class Traces(unittest.TestCase):
         self.assertIn((2, 3.0, 4.0, "waiting", 0), spans)
         self.assertIn((2, 4.0, 6.0, "moving", 0), spans)
         self.assertEqual([span for span in spans if span[0] == 4], [(4, 4.0, 6.0, "moving", 0)])
-        self.assertEqual(arrows, [(1, 2.9, 2, 3.0)])
-        late = [dict(ph="X", name="optimizer", pid=0, tid=0, ts=300000, dur=900, args=dict(number=2))]
+        self.assertEqual(arrows, [(1, 3.0, 2, 3.0)])
+        late = [dict(ph="X", name="optimizer", pid=0, tid=0, ts=200000, dur=900, args=dict(number=1))]
         self.assertEqual(self.read(traces.step_of, step_trace() + late, "DDP")[1], spans)
 
     def test_waiting(self):
