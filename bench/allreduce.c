@@ -56,7 +56,7 @@ typedef struct Bench { // one rank
     int rank, world;
     float *buffer; // [largest size], the group's, shared or on the device
     float *host;   // [largest size], where it is filled and checked; the buffer, unless on a GPU
-    double *ours;  // us per iteration; after sort_slowest() the slowest rank's, sorted
+    double *ours;  // us per iteration; after take_slowest() the slowest rank's
     double *bound; // the same of the plain sum
     int64_t wrong; // elements, in all iterations so far
     int core;      // that this rank is bound to; -1: none
@@ -187,24 +187,16 @@ static size_t iterations_for(const AllReduceSettings *settings, size_t bytes) {
     return n < LEAST ? LEAST : n > MOST ? MOST : n;
 }
 
-// Takes the slowest rank's time of each iteration, and sorts these times.
-static int sort_slowest(Bench *bench, double *times, size_t n) {
-    if (pg_run(bench->group, pg_all_reduce(times, n, PG_F64, PG_MAX), &bench->error) != 0)
-        return -1;
-    bench_sort(times, n);
-    return 0;
-}
-
-static double percentile(const double *sorted, size_t n, size_t percent) {
-    size_t i = n * percent / 100;
-    return sorted[i < n ? i : n - 1];
+static int take_slowest(Bench *bench, double *times, size_t n) {
+    return pg_run(bench->group, pg_all_reduce(times, n, PG_F64, PG_MAX), &bench->error);
 }
 
 static bool has_bound(const Bench *bench, size_t bytes) {
     return bench->shared && bytes >= BOUND_FROM;
 }
 
-static void print_row(const Bench *bench, const SizeResult *result, double p99, int64_t wrong) {
+// The times of this size, bench->ours [n], are sorted.
+static void print_row(const Bench *bench, const SizeResult *result, size_t n, int64_t wrong) {
     double algbw = (double)result->bytes / result->p50 * 1e-3; // bytes/us = MB/s
     char busbw[32] = "-", bound_us[32] = "-", share[32] = "-";
     if (bench->world > 1)
@@ -214,7 +206,8 @@ static void print_row(const Bench *bench, const SizeResult *result, double p99, 
         snprintf(share, sizeof share, "%.2f", result->bound / result->p50);
     }
     printf("%11zu %10.2f %10.2f %10.2f %6.2f %6s %9s %5s %5jd\n", result->bytes, bench->ours[0],
-           result->p50, p99, algbw, busbw, bound_us, share, (intmax_t)wrong);
+           result->p50, bench_quantile(bench->ours, n, 0.99), algbw, busbw, bound_us, share,
+           (intmax_t)wrong);
     fflush(stdout);
 }
 
@@ -229,15 +222,15 @@ static int measure_size(Bench *bench, size_t bytes) {
             status = time_plain_sum(bench, count, i, &bench->bound[slot]);
     }
     int64_t wrong = bench->wrong - before;
-    if (status || sort_slowest(bench, bench->ours, n) || sort_slowest(bench, bench->bound, n) ||
+    if (status || take_slowest(bench, bench->ours, n) || take_slowest(bench, bench->bound, n) ||
         pg_run(bench->group, pg_all_reduce(&wrong, 1, PG_I64, PG_SUM), &bench->error) != 0)
         return -1;
     bench->wrong = before + wrong; // now the same on all ranks
     SizeResult *result = &bench->results[bench->sizes++];
     result->bytes = bytes;
-    result->p50 = percentile(bench->ours, n, 50);
-    if (has_bound(bench, bytes)) result->bound = percentile(bench->bound, n, 50);
-    if (bench->rank == 0) print_row(bench, result, percentile(bench->ours, n, 99), wrong);
+    result->p50 = bench_median(bench->ours, n);
+    if (has_bound(bench, bytes)) result->bound = bench_median(bench->bound, n);
+    if (bench->rank == 0) print_row(bench, result, n, wrong);
     return 0;
 }
 

@@ -16,7 +16,7 @@
 #include "common/base/memory.h"
 #include "common/base/options.h"
 
-enum { MAX_POINTS = 64, GRID = 10, ZOOMED_GRID = 2, ZOOMS = 21, HALVINGS = 17, NO_POINT = -1 };
+enum { MAX_POINTS = 64, GRID = 10, ZOOMED_GRID = 2, HALVINGS = 17, NO_POINT = -1 };
 typedef enum Number { LATENCY_US, CALL_US, SLOWDOWN, GBIT, NUMBERS } Number;
 
 typedef enum Cost { COST_MESSAGE, COST_CALL, COST_BOTH } Cost;

@@ -80,7 +80,8 @@ static void report(const Settings *s, const Kernels *kernels, Times *t, const ch
     size_t n = s->rounds;
     double *ratios = memory_zalloc(n * sizeof *ratios);
     for (size_t i = 0; i < n; i++) ratios[i] = t->single[i] / t->all[i];
-    double speedup = bench_median(ratios, n), low = ratios[n / 4], high = ratios[n - 1 - n / 4];
+    double speedup = bench_median(ratios, n), low = bench_quantile(ratios, n, 0.25),
+           high = bench_quantile(ratios, n, 0.75);
     for (size_t i = 0; i < n; i++) ratios[i] = world * t->probe_single[i] / t->probe_all[i];
     double cores = bench_median(ratios, n);
     char blas[160];

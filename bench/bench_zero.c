@@ -93,13 +93,11 @@ static void take_step(const Way *way) {
 }
 
 // Returns the q-quantile of the ratios values[k] / base[k], or of the values themselves if base is
-// NULL. q is from 0 to 1; 0.5 asks for the median.
+// NULL.
 static double quantile(const double *values, const double *base, size_t count, double q) {
-    double sorted[TURNS_MAX] = {0}, at = q * (double)(count - 1);
-    for (size_t k = 0; k < count; k++) sorted[k] = values[k] / (base ? base[k] : 1);
-    bench_sort(sorted, count);
-    const size_t low = (size_t)at, high = low + 1 < count ? low + 1 : low;
-    return sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
+    double ratios[TURNS_MAX] = {0};
+    for (size_t k = 0; k < count; k++) ratios[k] = values[k] / (base ? base[k] : 1);
+    return bench_quantile(ratios, count, q);
 }
 
 // Takes a turn of so many steps. Returns the median of their times, in milliseconds. Writing the
@@ -115,7 +113,7 @@ static double time_steps(const Way *way, size_t steps, ProcessGroup *group) {
         must_do(pg_run(group, pg_barrier(), &err), &err);
         ms[s] = (double)(clock_ns() - begin) / 1e6;
     }
-    return quantile(ms, NULL, steps, 0.5);
+    return bench_median(ms, steps);
 }
 
 // ---- comparing and telling ----------------------------------------------------------------------

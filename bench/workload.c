@@ -107,11 +107,13 @@ static int compare_double(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-void bench_sort(double *values, size_t count) {
+double bench_quantile(double *values, size_t count, double q) {
+    const double place = q * (double)(count - 1);
+    const size_t low = (size_t)place, high = low + 1 < count ? low + 1 : low;
     qsort(values, count, sizeof *values, compare_double);
+    return values[low] + (place - (double)low) * (values[high] - values[low]);
 }
 
 double bench_median(double *values, size_t count) {
-    bench_sort(values, count);
-    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+    return bench_quantile(values, count, 0.5);
 }

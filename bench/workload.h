@@ -38,8 +38,9 @@ void workload_close(Workload *workload);
 // SGD, or AdamW for a gpt. Returns how many seconds it took.
 double workload_step(Workload *workload);
 
-void bench_sort(double *values, size_t count); // from the smallest to the largest
-// Returns the median of the values, count > 0, and sorts them.
+// Returns the q-quantile of the values, count > 0, between two of them by its distance, and sorts them
+// from the smallest to the largest. q is from 0 to 1; 0.5 asks for the median.
+double bench_quantile(double *values, size_t count, double q);
 double bench_median(double *values, size_t count);
 
 #endif

@@ -1,0 +1,191 @@
+/* test_workload.c: what the programs that time steps make of their times, and the kernels that are
+ * timed: they compute what the device's own do, and each counts with the time that it took. A
+ * microsecond passes whenever the clock is read.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/account/kernel_clock.h"
+#include "bench/kernel_times.h"
+#include "bench/workload.h"
+#include "common/base/clock.h"
+#include "common/base/memory.h"
+
+static uint64_t now;
+
+uint64_t __wrap_clock_ns(void);
+uint64_t __wrap_clock_ns(void) {
+    return now += 1000;
+}
+
+static void assert_near(double seen, double wanted) {
+    if (fabs(seen - wanted) > 1e-9 * fabs(wanted)) fail_msg("%g, not %g", seen, wanted);
+}
+
+static void quantiles_lie_between_two_values(void **state) {
+    (void)state;
+    static const struct {
+        size_t count;
+        double q, wanted;
+    } cases[] = {{1, 0, 7},    {1, 0.5, 7}, {1, 1, 7},     {2, 0.5, 5},
+                 {2, 0.25, 4}, {3, 0.5, 4}, {3, 1, 7},     {3, 0.75, 5.5},
+                 {4, 0, 3},    {4, 1, 11},  {4, 0.5, 5.5}, {4, 0.25, 3.75},
+                 {4, 0.75, 8}, {5, 0.5, 4}, {5, 0.75, 7},  {5, 0.99, 10.84}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double values[] = {7, 3, 4, 11, -1};
+        assert_near(bench_quantile(values, cases[i].count, cases[i].q), cases[i].wanted);
+        for (size_t k = 1; k < cases[i].count; k++) assert_true(values[k - 1] < values[k]);
+    }
+    double even[] = {9, 1, 2, 8};
+    assert_near(bench_median(even, 4), 5);
+}
+
+// ---- timed kernels ------------------------------------------------------------------------------
+
+static uint64_t fingerprint(const Workload *w) {
+    NamedTensors all = module_tensors(w->model, MODULE_PARAMETERS);
+    uint64_t hash = 14695981039346656037U; // FNV-1a
+    for (size_t i = 0; i < all.count; i++)
+        for (size_t k = 0; k < tensor_bytes(all.items[i].tensor); k++)
+            hash = (hash ^ ((unsigned char *)all.items[i].tensor->data)[k]) * 1099511628211U;
+    named_tensors_free(&all);
+    return hash;
+}
+
+typedef enum Timed { NOT_TIMED, BY_TIMES, BY_CLOCK } Timed;
+
+// Returns the fingerprint of the weights after so many steps.
+static uint64_t train(const char *device_name, const ModelConfig *model, int steps, Timed how) {
+    Error err = {0};
+    Device *device = must_get(device_open(device_name, &err), &err);
+    const Kernels *own = device->kernels;
+    KernelTimes *times = how == BY_TIMES ? kernel_times_open(device, 1) : NULL;
+    Workload w = workload_open(model, device, 3, NULL);
+    if (strcmp(device_name, "ref") == 0) workload_use_precision(&w, PRECISION_BF16);
+    KernelClock *clock = how == BY_CLOCK ? kernel_clock_open(device, 1) : NULL;
+    assert_int_equal(how == NOT_TIMED, device->kernels == own);
+    for (int i = 0; i < steps; i++) assert_true(workload_step(&w) > 0);
+    const uint64_t found = fingerprint(&w);
+    workload_close(&w);
+    kernel_clock_close(clock);
+    kernel_times_close(times);
+    assert_ptr_equal(device->kernels, own);
+    device_close(device);
+    return found;
+}
+
+static const GptSizes small = {.layers = 2, .heads = 2, .embedding = 16, .context = 8};
+
+static void timed_kernels_compute_the_same(void **state) {
+    (void)state;
+    static const ModelConfig models[] = {{"mlp", "32,32", {5, 1, 1}, 10, .seed = 1},
+                                         {"convnet", "", {1, 28, 28}, 10, .seed = 1},
+                                         {"resnet20", "", {3, 16, 16}, 10, .seed = 1},
+                                         {"segnet", "", {3, 16, 16}, 4, .seed = 1},
+                                         {"gpt", .gpt = small, .outputs = 11, .seed = 1}};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        const uint64_t wanted = train("cpu:0", &models[i], 2, NOT_TIMED);
+        assert_int_equal(train("cpu:0", &models[i], 2, BY_TIMES), wanted);
+        assert_int_not_equal(train("cpu:0", &models[i], 1, NOT_TIMED), wanted);
+    }
+    const ModelConfig gpt = {"gpt2", .gpt = small, .outputs = 11, .seed = 1};
+    assert_int_equal(train("ref", &gpt, 2, BY_CLOCK), train("ref", &gpt, 2, NOT_TIMED));
+}
+
+static void calls_count_with_their_mean(void **state) {
+    (void)state;
+    float memory[6] = {0};
+    for (size_t repeats = 1; repeats <= 4; repeats += 3) {
+        Error err = {0};
+        size_t count;
+        Device *device = must_get(device_open("ref", &err), &err);
+        KernelClock *clock = kernel_clock_open(device, repeats);
+        for (int i = 0; i < 3; i++) device->kernels->elementwise->fill(memory, 1, 2);
+        device->kernels->elementwise->accumulate(memory + 2, memory, 2);
+        const EntryTime *times = kernel_clock_times(clock, &count);
+        assert_int_equal(count, 2);
+        assert_string_equal(times[0].entry, "fill");
+        assert_string_equal(times[1].entry, "accumulate");
+        assert_int_equal(times[0].calls, 3);
+        assert_int_equal(times[1].calls, 1);
+        assert_near(times[0].seconds, 3e-6 / (double)repeats);
+        assert_near(times[1].seconds, 1e-6 / (double)repeats);
+        kernel_clock_clear(clock);
+        (void)kernel_clock_times(clock, &count);
+        assert_int_equal(count, 0);
+        kernel_clock_close(clock);
+        device_close(device);
+    }
+    const float sums[] = {1, 1, 1 + 4, 1 + 4, 0, 0}; // accumulated once, then four times
+    assert_memory_equal(memory, sums, sizeof sums);
+}
+
+// What kernel_times_print prints, the caller's.
+static char *printed(KernelTimes *times) {
+    FILE *file = tmpfile();
+    char *text = memory_zalloc(4096);
+    assert_non_null(file);
+    fflush(stdout);
+    const int before = dup(STDOUT_FILENO);
+    dup2(fileno(file), STDOUT_FILENO);
+    kernel_times_print(times);
+    fflush(stdout);
+    dup2(before, STDOUT_FILENO);
+    close(before);
+    assert_true(pread(fileno(file), text, 4095, 0) > 0);
+    fclose(file);
+    return text;
+}
+
+// Three rounds of 1, 3 and 2 fills, of 2 microseconds' median, in steps of 8, 9 and 16; what came
+// before counts no more. In a microsecond memory moves 50 MB, and sgemm takes 2 * 512^3 operations.
+static void rounds_count_with_their_median(void **state) {
+    (void)state;
+    static const int fills[] = {1, 3, 2};
+    static const double steps[] = {8e-6, 9e-6, 16e-6};
+    Error err = {0};
+    float memory[1000] = {0}, rows[2] = {1, 1};
+    Device *device = must_get(device_open("cpu:0", &err), &err);
+    KernelTimes *times = kernel_times_open(device, 3);
+    device->kernels->elementwise->add(memory, memory, memory, 1);
+    kernel_times_round(times, 1);
+    kernel_times_clear(times);
+    for (int round = 0; round < 3; round++) {
+        device->kernels->matrix->matmul((Compute){PRECISION_F32, NULL},
+                                        (MatmulShape){false, false, 1, 1, 2}, rows, rows, memory,
+                                        false);
+        for (int i = 0; i < fills[round]; i++) device->kernels->elementwise->fill(memory, 1, 1000);
+        kernel_times_round(times, steps[round]);
+    }
+    char *text = printed(times);
+    static const char wanted[] =
+        "step_ms=0.009 memory_gb_s=50331.6 sgemm_gflops=268435.5\n"
+        "kernel                        calls        bytes   operations        ms  share  bound_ms "
+        "by      to_bound\n"
+        "fill                              2         8000            0     0.002  0.222     0.000 "
+        "memory  12582.91\n"
+        "matmul                            1           20            4     0.001  0.111     0.000 "
+        "memory  2516582.40\n"
+        "(all else)                                                        0.006  0.667\n";
+    if (strcmp(text, wanted) != 0) fail_msg("%s", text);
+    free(text);
+    kernel_times_close(times);
+    device_close(device);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantiles_lie_between_two_values),
+        cmocka_unit_test(timed_kernels_compute_the_same),
+        cmocka_unit_test(calls_count_with_their_mean),
+        cmocka_unit_test(rounds_count_with_their_median),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
