@@ -98,11 +98,14 @@ class Paper(unittest.TestCase):
             found = {"buckets": paper.medians(rows(BUCKETS)), "worlds": [], "skip": []}
             paper.write_plots(made.results, found, paper.breakdown_table(rows(BREAKDOWN)))
             bars, settings = made.results.rows("plots/paper-breakdown.csv"), made.results.lines("plots/paper-runs.gp")
-            points = made.results.rows("plots/paper-convergence.csv")
+            points, theirs = made.results.rows("plots/paper-convergence.csv"), [one for one in made.results.rows("plots/paper-buckets.csv") if one["panel"] == "paper"]
         self.assertEqual([(one["row"], one["run"], one["overlapped"], one["disturbed"]) for one in bars[:3]],
                          [("1", "mlp paper-rdma (emulated)", "0.700", "0"), ("2", "mlp 10gbe (emulated)", "0.800", "0"), ("3", "convnet 10gbe (emulated)", "0.800", "1")])
         self.assertEqual(settings[:3], ["models = 'mlp-1024 convnet paper'", "buckets_here = \"'mlp 10gbe' 'mlp paper-rdma' 'convnet 10gbe'\"",
                                         'buckets_here_x = "0 1 25"'])
+        kept = paper.read_csv(paper.PAPER / "figure7.csv")
+        self.assertEqual([(one["run"], one["x"], one["y"], one["disturbed"]) for one in theirs],
+                         [(one["run"], one["bucket_mb"], str(one.number("seconds")), "0") for one in kept])
         self.assertEqual((len(settings), [points[0][name] for name in ("panel", "run", "x", "y")]), (13, ["mlp-1024 8", "every 4", "40", "2.0"]))
 
     def test_buckets(self):

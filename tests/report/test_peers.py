@@ -75,8 +75,8 @@ class Peers(unittest.TestCase):
     def test_gradients(self):
         with Made(hidden="1024,1024") as made:
             made.csv("gradients.csv", "model,tensor,max_abs,max_magnitude,held".split(","), ["mlp", "fc1.weight", 0.000002, 2, 1],
-                     ["mlp", "fc1.bias", 0.5, 10, 0])
-            self.assertEqual(peers.gradient_sentence(made.results.named("gradients.csv")), "The gradients of the first step agreed in 1 of 2 "
+                     ["mlp", "fc1.bias", 0.025, 0.5, 0], ["mlp", "fc2.bias", 0.5, 0, 0])
+            self.assertEqual(peers.gradient_sentence(made.results.named("gradients.csv")), "The gradients of the first step agreed in 1 of 3 "
                              "comparisons of a tensor; the largest difference was 5.0e-02 of the tensor's largest magnitude (mlp-1024, fc1.bias).")
 
     def test_mostly_disturbed(self):

@@ -42,6 +42,7 @@ class Counts(unittest.TestCase):
             self.assertEqual(promises.formula(name, shapes, 2, channels), wanted, name)
         self.assertEqual(promises.formula("powersgd", [*shapes, [3, 4]], 2, []), (6, 208))
         self.assertEqual(promises.formula("powersgd", [[10, 4, 5]], 1, []), (3, 120))
+        self.assertEqual([promises.formula("powersgd", [[4, n]], 1, [])[1] for n in (4, 5)], [4 * 4 * 4, 4 * (4 + 5)])  # half is not worth it
         self.assertEqual(promises.formula("fsdp", [[3, 4], [5]], 2, [7]), (6, 3 * (4 * 2 * 4 + 4 * 3)))  # of 3 and of 5 rows a rank has 2 and 3
 
     def test_last_step(self):

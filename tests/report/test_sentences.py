@@ -318,6 +318,7 @@ class Links(unittest.TestCase):
         less = self.growth(155.6, ddp=41)[1]
         self.assertIn("41.0 on 4: 9.0 ms less.", less)
         self.assertTrue(less.endswith("which takes 18.0 ms: the step does not grow, so the bytes do not predict it within 10 %."))
+        self.assertIn("80.0 on 4: 0.0 ms more. Device 0 moves 9.00 MB more, one device after the other, which takes 72.0 ms: the step does not grow, so", self.growth(80)[0])
         self.assertEqual(self.growth(155.6, moved=8e6), [])  # fewer bytes on more devices
         self.assertTrue(self.growth(155.6, ddp=70)[1].endswith("so the bytes do not predict it within 10 %."))
         self.assertEqual(self.growth(155.6, 1), ["How DP grows with the number of devices: disturbed."])

@@ -31,10 +31,12 @@ class Tables(unittest.TestCase):
     def test_networks(self):
         with Made() as made:
             made.csv("networks.csv", ["part", "model", "hidden", "layers", "parameters"], ["speed", "mlp", "1024;1024", 3, 1126410],
-                     ["curves", "mlp", "256;128", 3, 50826], ["equivalence", "mlp", "256;128", 3, 50826])
+                     ["curves", "mlp", "256;128", 3, 50826], ["equivalence", "mlp", "256;128", 3, 50826],
+                     ["growth", "mlp", "64", 2, 5000], ["timeline", "toy", "", 2, 165])
             self.assertEqual(tables.networks(made.results)[1:], [
                 ["mlp-1024", "2 x 1024", "3", "1.1 M", "4.51", "speed, phases, memory"],
-                ["mlp-256-128", "256, 128", "3", "50.8 k", "0.20", "loss; bits"]])
+                ["mlp-256-128", "256, 128", "3", "50.8 k", "0.20", "loss; bits"],
+                ["mlp-64", "64", "2", "5.0 k", "0.02", "growth"], ["toy", "-", "2", "165", "0.0007", "the step, overlap, buckets, the model"]])
 
     def test_speed(self):
         with Made(cores=2) as made:

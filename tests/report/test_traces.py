@@ -37,7 +37,9 @@ def step_trace():
             begin = 3000 + 1000 * rank
             events.append(dict(ph="X", name="all_reduce", pid=rank, tid=1, ts=at + begin * scale, dur=(6000 - begin) * scale,
                                args=dict(number=step, bucket=0)))
-        events.append(dict(ph="i", name="bucket is ready", pid=0, tid=0, ts=at + 3000, args=dict(bucket=0)))
+            events.append(dict(ph="X", name="all_reduce", pid=rank, tid=1, ts=at + 6000 * scale, dur=500 * scale, args=dict(number=10 + step, bucket=1)))
+            events.append(dict(ph="X", name="data", pid=rank, tid=0, ts=at, dur=10 * scale))  # of no step
+        events += [dict(ph="i", name="bucket is ready", pid=0, tid=0, ts=at + 3000, args=dict(bucket=bucket)) for bucket in (0, 1)]
     return events
 
 
@@ -74,8 +76,9 @@ class Traces(unittest.TestCase):
         self.assertIn((1, 2.0, 6.0, "backward", -1), spans)
         self.assertIn((2, 3.0, 4.0, "waiting", 0), spans)
         self.assertIn((2, 4.0, 6.0, "moving", 0), spans)
-        self.assertEqual([span for span in spans if span[0] == 4], [(4, 4.0, 6.0, "moving", 0)])
-        self.assertEqual(arrows, [(1, 3.0, 2, 3.0)])
+        self.assertIn((1, 0.0, 0.01, "data", -1), spans)
+        self.assertEqual([span for span in spans if span[0] == 4], [(4, 4.0, 6.0, "moving", 0), (4, 6.0, 6.5, "moving", 1)])
+        self.assertEqual(arrows, [(1, 3.0, 2, 3.0), (1, 3.0, 2, 6.0)])
         late = [dict(ph="X", name="optimizer", pid=0, tid=0, ts=200000, dur=900, args=dict(number=1))]
         self.assertEqual(self.read(traces.step_of, step_trace() + late, "DDP")[1], spans)
 
