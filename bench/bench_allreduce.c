@@ -52,8 +52,9 @@ static int run_threads(const Settings *settings, Error *err) {
 
 static int run_process(const Settings *settings, PgEndpoint *endpoint, int rank) {
     Error error = {0};
+    const PgOptions options = {.timeout_s = settings->timeout_s};
     endpoint->rank = rank;
-    endpoint->options = &(PgOptions){.timeout_s = settings->timeout_s};
+    endpoint->options = &options;
     ProcessGroup *group = pg_opener_shm.open(endpoint, &error);
     if (group) return allreduce_run_rank(settings, group, NULL);
     fprintf(stderr, "error: %s\n", error.message);
