@@ -60,8 +60,8 @@ typedef struct Bench { // one rank
     double *bound; // the same of the plain sum
     int64_t wrong; // elements, in all iterations so far
     int core;      // that this rank is bound to; -1: none
-    // Memory that all ranks map: world blocks of block_bytes (0: no size has a bound), then a
-    // SharedTail. NULL: they have none, and why_alone says why.
+    // Memory that all ranks map: world blocks of block_bytes, then a SharedTail. What is not written
+    // takes no memory. NULL: they have none, and why_alone says why.
     PgShmSegment *shared;
     size_t block_bytes;
     void **slices; // [world], of the blocks
@@ -78,17 +78,13 @@ static SharedTail *shared_tail(const Bench *bench) {
     return (SharedTail *)(void *)(bench->shared->base + blocks);
 }
 
-static size_t block_bytes_for(size_t most) {
-    size_t pages = (most + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES;
-    return most < BOUND_FROM ? 0 : pages * HUGE_PAGE_BYTES;
-}
-
 // Rank 0 creates the memory and sends its name to the others. If one of them cannot map it, no
 // rank uses it, which is no failure.
 static int share_memory(Bench *bench) {
     Error unsaid = {0};
     int64_t place[3] = {0}; // process, descriptor, token; process 0: there is no memory
-    bench->block_bytes = block_bytes_for(bench->settings->max_bytes);
+    size_t pages = (bench->settings->max_bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES;
+    bench->block_bytes = pages * HUGE_PAGE_BYTES;
     size_t bytes = bench->block_bytes * (size_t)bench->world + sizeof(SharedTail);
     if (bench->rank == 0 && (bench->shared = segment_create(bytes, &unsaid))) {
         place[0] = getpid();

@@ -29,6 +29,15 @@ static void assert_near(double seen, double wanted) {
     if (fabs(seen - wanted) > 1e-9 * fabs(wanted)) fail_msg("%g, not %g", seen, wanted);
 }
 
+static size_t waits; // for the device
+
+void __real_device_synchronize(Device *device);
+void __wrap_device_synchronize(Device *device);
+void __wrap_device_synchronize(Device *device) {
+    waits++;
+    __real_device_synchronize(device);
+}
+
 static void quantiles_lie_between_two_values(void **state) {
     (void)state;
     static const struct {
@@ -107,10 +116,12 @@ static void calls_count_with_their_mean(void **state) {
         size_t count;
         Device *device = must_get(device_open("ref", &err), &err);
         KernelClock *clock = kernel_clock_open(device, repeats);
+        waits = 0;
         for (int i = 0; i < 3; i++) device->kernels->elementwise->fill(memory, 1, 2);
         device->kernels->elementwise->accumulate(memory + 2, memory, 2);
         const EntryTime *times = kernel_clock_times(clock, &count);
         assert_int_equal(count, 2);
+        assert_int_equal(waits, 2 * 4); // before and after each call
         assert_string_equal(times[0].entry, "fill");
         assert_string_equal(times[1].entry, "accumulate");
         assert_int_equal(times[0].calls, 3);
@@ -180,12 +191,78 @@ static void rounds_count_with_their_median(void **state) {
     device_close(device);
 }
 
+// Costs that no step of a model of bench_step has (those: tests/programs/by_op.py): an output that is
+// added to, or is not; an activation that is not GELU or saves nothing; SGD without momentum. The
+// device computes nothing.
+static void call_other_kernels(const Kernels *kernels) {
+    const Compute how = {PRECISION_F32, NULL};
+    const Window window = {.n = 2, .c = 3, .h = 4, .w = 4, .k = 3, .kernel = 2, .oh = 2, .ow = 2};
+    const BatchNorm norm = {.n = 2, .c = 3, .inner = 4};
+    const Embedding embedding = {.rows = 6, .vocabulary = 11, .channels = 4};
+    const Attention attention = {.batch = 2, .length = 3, .heads = 2, .size = 5};
+    const SgdConfig sgd = {0};
+    const SgdTensor weights[] = {{.count = 10}, {.count = 7}};
+    const float upstream = 1;
+    kernels->elementwise->accumulate(NULL, NULL, 10);
+    kernels->elementwise->activation(ACTIVATION_GELU, NULL, NULL, 10, false);
+    kernels->elementwise->activation(ACTIVATION_RELU, NULL, NULL, 10, true);
+    kernels->elementwise->activation_gradient(ACTIVATION_RELU, NULL, NULL, NULL, 10, false);
+    kernels->matrix->matmul(how, (MatmulShape){false, false, 2, 3, 4}, NULL, NULL, NULL, true);
+    kernels->convolution->shortcut_gradient(&window, NULL, NULL, true);
+    kernels->convolution->avg_pool_gradient(&window, NULL, NULL, true);
+    kernels->norm->batch_norm_gradient(&norm, NULL, &(NormGradient){0});
+    kernels->loss->cross_entropy_gradient((Labels){.n = 5, .classes = 7}, NULL, (Upstream){0}, NULL,
+                                          true);
+    kernels->pixels->upsample2x_gradient(NULL, NULL, true, 2, 3, 4);
+    kernels->pixels->pixel_cross_entropy_gradient((PixelLabels){.n = 2, .classes = 3, .inner = 4},
+                                                  NULL, NULL, &upstream, NULL, true);
+    kernels->transformer->embedding_gradient(&embedding, NULL, NULL, false, NULL);
+    kernels->transformer->attention_gradient(how, &attention, NULL, NULL, NULL, NULL, NULL, true);
+    kernels->optimizer->sgd(&sgd, weights, 2, NULL);
+}
+
+static void other_costs(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        int calls, floats, operations;
+    } wanted[] = {{"accumulate", 1, 3 * 10, 0},
+                  {"activation", 2, 2 * 10 + 2 * 10, 2 * (32 + 8) * 10},
+                  {"activation_gradient", 1, 3 * 10, 0},
+                  {"matmul", 1, 2 * 4 + 4 * 3 + 2 * 2 * 3, 2 * 2 * 3 * 4},
+                  {"shortcut_gradient", 1, 24 + 2 * 24, 0},
+                  {"avg_pool_gradient", 1, 24 + 2 * 96, 0},
+                  {"batch_norm_gradient", 1, 4 * 24, 0},
+                  {"cross_entropy_gradient", 1, 3 * 35, 0},
+                  {"upsample2x_gradient", 1, (4 + 2) * 24, 0},
+                  {"pixel_cross_entropy_gradient", 1, 3 * 24 + 18, 0}, // 2.25 of 8 pixels
+                  {"embedding_gradient", 1, 24 + 44, 0},
+                  {"attention_gradient", 1, 10 * 60 + 18, 4 * 2 * 24 * 5 + 2 * 5 * 24},
+                  {"sgd", 1, 3 * 17, 0}};
+    Error err = {0};
+    Device *device = must_get(device_open("dry-cpu:0", &err), &err);
+    KernelTimes *times = kernel_times_open(device, 1);
+    call_other_kernels(device->kernels);
+    kernel_times_round(times, 1e-3);
+    char *text = printed(times);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        char row[100];
+        snprintf(row, sizeof row, "\n%-28s %6d %12d %12d ", wanted[i].name, wanted[i].calls,
+                 (int)sizeof(float) * wanted[i].floats, wanted[i].operations);
+        if (!strstr(text, row)) fail_msg("no %s in\n%s", row, text);
+    }
+    free(text);
+    kernel_times_close(times);
+    device_close(device);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantiles_lie_between_two_values),
         cmocka_unit_test(timed_kernels_compute_the_same),
         cmocka_unit_test(calls_count_with_their_mean),
         cmocka_unit_test(rounds_count_with_their_median),
+        cmocka_unit_test(other_costs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
