@@ -10,6 +10,7 @@
 enum { OPERATIONS_MAX = 128 };
 enum { HALF = 2, FLOAT = 4 }; // bytes of an element
 enum { BLOCK = 256, WARP = 32 };
+enum { GELU_OPERATIONS = 20 };    // tanh by an exponential and a division, and a cubic polynomial
 enum { SOFTMAX_OPERATIONS = 24 }; // of attention: scale, mask, maximum, expf, sum, round, shuffles
 enum { MMA_ROWS = 16, MMA_COLUMNS = 32 }; // of a warp and a tile in attention/mma.cu
 
@@ -75,30 +76,6 @@ static void fill(float *y, float value, size_t count) {
     if (count > 0) note_loop("fill", count, 0, FLOAT);
 }
 
-static void add(float *y, const float *a, const float *b, size_t count) {
-    (void)y, (void)a, (void)b;
-    note_loop("add", count, 1, 3 * FLOAT);
-}
-
-static void accumulate_to(float *y, const float *x, size_t count) {
-    (void)y, (void)x;
-    note_loop("accumulate", count, 1, 3 * FLOAT);
-}
-
-static size_t elements(ImageSizes of) {
-    return of.n * of.c * of.inner;
-}
-
-static void narrow(Precision precision, ImageSizes of, const float *x, uint16_t *y, bool add_y) {
-    (void)precision, (void)x, (void)y;
-    note_loop("narrow", elements(of), 1, FLOAT + stored(HALF, add_y));
-}
-
-static void widen(Precision precision, ImageSizes of, const uint16_t *x, float *y, bool add_y) {
-    (void)precision, (void)x, (void)y;
-    note_loop("widen", elements(of), 1, HALF + stored(FLOAT, add_y));
-}
-
 static void narrow_rows(Precision precision, HalfRows of, const float *x, uint16_t *y, bool add_y) {
     (void)precision, (void)x, (void)y;
     note_loop("narrow_rows", of.n * of.pitch, 1, FLOAT + stored(HALF, add_y));
@@ -107,30 +84,6 @@ static void narrow_rows(Precision precision, HalfRows of, const float *x, uint16
 static void widen_rows(Precision precision, HalfRows of, const uint16_t *x, float *y, bool add_y) {
     (void)precision, (void)x, (void)y;
     note_loop("widen_rows", of.n * of.columns, 1, HALF + stored(FLOAT, add_y));
-}
-
-static void half_add(Precision precision, uint16_t *y, const uint16_t *a, const uint16_t *b,
-                     size_t count) {
-    (void)precision, (void)y, (void)a, (void)b;
-    note_loop("half_add", count, 1, 3 * HALF);
-}
-
-static void add_to(Precision precision, float *y, const float *a, const uint16_t *b, size_t count) {
-    (void)precision, (void)y, (void)a, (void)b;
-    note_loop("add_to", count, 1, 2 * FLOAT + HALF);
-}
-
-enum { GELU_OPERATIONS = 20 }; // tanh by an exponential and a division, and a cubic polynomial
-
-static void activation(HalfActivation f, uint16_t *y, const uint16_t *x, size_t count) {
-    (void)f, (void)y, (void)x;
-    note_loop("activation", count, GELU_OPERATIONS, 2 * HALF);
-}
-
-static void activation_gradient(HalfActivation f, uint16_t *dx, const uint16_t *saved,
-                                const uint16_t *dy, size_t count, bool add_dx) {
-    (void)f, (void)dx, (void)saved, (void)dy;
-    note_loop("activation_gradient", count, 1.5 * GELU_OPERATIONS, 2 * HALF + stored(HALF, add_dx));
 }
 
 // ---- products -----------------------------------------------------------------------------------
@@ -406,8 +359,6 @@ static void fill_tables(Recorder *r) {
     FAMILY(elementwise), FAMILY(slices), FAMILY(matrix), FAMILY(convolution), FAMILY(norm);
     FAMILY(loss), FAMILY(pixels), FAMILY(transformer), FAMILY(halves), FAMILY(optimizer);
     r->elementwise.fill = fill;
-    r->elementwise.add = add;
-    r->elementwise.accumulate = accumulate_to;
     r->matrix.matmul_workspace = no_matmul_workspace;
     r->transformer.embedding = embedding;
     r->transformer.embedding_workspace = embedding_workspace;
@@ -415,14 +366,8 @@ static void fill_tables(Recorder *r) {
     r->transformer.position_gradient = position_gradient;
     r->transformer.attention_saved = attention_saved;
     r->transformer.attention_workspace = attention_workspace;
-    r->halves.narrow = narrow;
-    r->halves.widen = widen;
     r->halves.narrow_rows = narrow_rows;
     r->halves.widen_rows = widen_rows;
-    r->halves.add = half_add;
-    r->halves.add_to = add_to;
-    r->halves.activation = activation;
-    r->halves.activation_gradient = activation_gradient;
     r->halves.layer_norm = layer_norm;
     r->halves.layer_norm_gradient = layer_norm_gradient;
     r->halves.attention = attention;
