@@ -265,11 +265,10 @@ static const char *why_no_round_trip(const Bench *bench) {
     return cores[0] == cores[1] ? "ranks 0 and 1 have not a core each" : NULL;
 }
 
-// *p50 receives the median in microseconds, 0 where there is no round trip.
+// *p50 receives the median in microseconds, and keeps its value where there is no round trip.
 static int measure_round_trip(Bench *bench, double *p50) {
     double us[BLOCKS];
     const char *why = why_no_round_trip(bench);
-    *p50 = 0;
     if (why && bench->rank == 0) printf("# no round trip of a cache line: %s\n", why);
     if (why) return 0;
     for (int i = 0; i < BLOCKS; i++)
@@ -343,7 +342,7 @@ static void print_head(const Bench *bench) {
 
 static int run_sizes(Bench *bench) {
     const AllReduceSettings *s = bench->settings;
-    double round_trip;
+    double round_trip = 0;
     if (!bench->device && share_memory(bench)) return -1;
     if (bench->rank == 0) print_head(bench);
     for (size_t bytes = s->min_bytes; bytes < s->max_bytes; bytes *= s->factor)

@@ -98,7 +98,7 @@ static void time_buckets(const StepProfile *profile, const Cluster *cluster, Buc
         BucketTime *bucket = &buckets[b];
         double computed = cluster->overlap ? bucket->share * backward : backward;
         for (; next < b && buckets[next].begin < computed + summed; next++)
-            summed += cluster->overlap ? model_sum(cluster, buckets[next].bytes) : 0;
+            summed += model_sum(cluster, buckets[next].bytes);
         bucket->ready = computed + summed;
         bucket->begin = larger(bucket->ready, free_at);
         bucket->end = free_at = bucket->begin + larger(model_all_reduce(cluster, bucket->bytes),

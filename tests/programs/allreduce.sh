@@ -131,4 +131,5 @@ refuse 2 'exclude each other' "$bin/bench_allreduce" --threads --processes
 refuse 2 '--min-bytes 64 is more than' "$bin/bench_allreduce" --min-bytes 64 --max-bytes 16
 refuse 2 'start the ranks with ddprun' "$bin/bench_allreduce" --device cuda
 refuse 2 '--factor' "$bin/bench_allreduce" --factor 1
+refuse 2 '--fast-sums is for --backend mpi' "$bin/bench_allreduce" --fast-sums
 tally allreduce

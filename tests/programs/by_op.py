@@ -192,11 +192,11 @@ def main():
     program = sys.argv[1] + '/bench_step'
     for options, wanted, rounds in (
             ('--width 64 --layers 3 --batch 20', mlp(64, 3, 20), 1), ('--width 48', mlp(48, 2, 256), 3),
-            ('--model convnet --batch 3', convnet(3), 2), ('--model resnet20 --batch 2', resnet20(2), 1),
+            ('--model convnet --batch 3', convnet(3), 2), ('--model convnet', convnet(64), 1), ('--model resnet20 --batch 2', resnet20(2), 1),
             ('--model segnet --batch 2', segnet(2), 1),
             ('--model gpt --layers 3 --heads 2 --embedding 48 --context 16 --batch 2', gpt(3, 2, 48, 16, 2), 1)):
         check(program, options, wanted, rounds)
-    print('6 steps: calls, bytes and operations of each kernel')
+    print('7 steps: calls, bytes and operations of each kernel')
 
 
 main()

@@ -47,9 +47,15 @@ expect 1 '^result: differ: worst tensor step ' base step --tol 100
 expect 1 '^step,1,1,0\.0769230769,1,0,13$' base step --csv
 
 expect 1 '^result: differ: worst tensor w \(has another dtype or shape in B\)' base shape
-expect 1 '^step .* missing in B$' base fewer
-expect 1 '^step .* missing in A$' fewer base
-expect 1 '^result: differ: worst tensor extra \(missing in A\); 1 of 4' base more --tol 1e30
+expect 1 '^w  .* 6  has another dtype or shape in B$' base shape
+expect 1 '^step .* 1  missing in B$' base fewer
+expect 1 '^step .* 1  missing in A$' fewer base
+expect 1 '^result: differ: worst tensor extra, "quoted" \(missing in A\); 1 of 4' base more --tol 1e30
+expect 1 '^"extra, ""quoted""",0,nan,nan,nan,0,0$' base more --csv
+
+# The cosine of zeros with another vector is 0, with each other 1.
+expect 1 '^b  .* 0\.0000000000$' base zeros
+expect 0 '^b  .* 1\.0000000000  same bits$' zeros zeros
 
 # The time grows with the tensors, not with their square: that would be more than the limit, which is
 # one of the processor's seconds, not of the clock's.

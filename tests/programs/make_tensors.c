@@ -13,7 +13,7 @@ typedef struct Content {
     float w[6], b[2];
     int64_t step;
     size_t rows;  // of w: 2, or 3 for another shape of the same size
-    size_t count; // tensors: w, b, step, and "extra" if 4
+    size_t count; // tensors: w, b, step, and an extra one if 4
 } Content;
 
 static Content base(void) {
@@ -27,7 +27,7 @@ static void save(const char *folder, const char *name, const Content *c) {
         {"w", DTYPE_F32, 2, {c->rows, 6 / c->rows}, c->w, sizeof c->w},
         {"b", DTYPE_F32, 1, {2}, c->b, sizeof c->b},
         {"step", DTYPE_I64, 0, {0}, &c->step, sizeof c->step},
-        {"extra", DTYPE_F32, 1, {0}, c->w, 0},
+        {"extra, \"quoted\"", DTYPE_F32, 1, {0}, c->w, 0},
     };
     SafeTensors content = {.entries = entries, .count = c->count};
     Error err = {0};
@@ -62,6 +62,8 @@ int main(int argc, char **argv) {
     save(folder, "far", &c);
     c = base(), c.b[0] = -0.0f;
     save(folder, "minus_zero", &c);
+    c = base(), c.b[1] = 0;
+    save(folder, "zeros", &c);
     c = base(), c.w[5] = NAN;
     save(folder, "nan", &c);
     c = base(), c.w[5] = INFINITY;

@@ -60,6 +60,13 @@ gbit=$(sed -n 's/^# dp on 4 .* from \([0-9.e+-]*\) Gbit.*/\1/p' out)
 scale --devices 4 --latency-us 0 --gbit "$gbit" >out
 holds "efficiency at DP's break-even" "$(column efficiency 4 dp) > 0.2499 && $(column efficiency 4 dp) < 0.2501"
 
+# What moves no bytes pays on any network, what waits for long on none.
+sed 's/bytes": [0-9]*/bytes": 0/g' profile.json >light.json
+"$bin/bench_scale" --profile light.json --rows 10 --devices 4 --latency-us 0 >out
+holds "any network" "$(grep -c '^# [dfs]*dp on 4 devices is faster than one device on any network$' out) == 3"
+scale --devices 4 --latency-us 1e6 >out
+holds "every network" "$(grep -c '^# [dfs]*dp on 4 devices is slower than one device on every network$' out) == 3"
+
 # The core that computes also sums: 1 ms for each of four buckets of 2 ms of backward, all but the last one while it
 # computes. Over a network that needs longer than the core, the network decides.
 scale --gbit 1e6 --latency-us 0 --devices 2 --sum-us 953.67431640625 >out
@@ -103,6 +110,7 @@ cmp -s planned gathered && [ "$(wc -l <planned)" = 10 ] || fail "units: planned 
 # A measured profile is one that can be read: 18 tensors of eight hidden layers, ready in order.
 run "bench_profile" "$bin/bench_profile" --rows 8 --rounds 2 --save measured.json
 run "bench_scale reads it" "$bin/bench_scale" --profile measured.json --devices 2
+refuse 2 'nowhere/measured.json' "$bin/bench_profile" --rows 2 --rounds 1 --save nowhere/measured.json
 holds "it has 18 tensors" "$(grep -o '"ready"' measured.json | wc -l) == 18"
 
 # fitted FILE: bench_fit's rows are the points of the file, and its largest error is that of its rows
@@ -165,6 +173,9 @@ for cost in message call both; do
     head -n $((least - 1)) noisy.csv >few.csv
     refuse 2 "few.csv: expected more than $((least - 1)) points" "$bin/bench_fit" --profile profile.json --points few.csv --cost $cost
 done
+refuse 2 'nowhere.csv: No such file' "$bin/bench_fit" --profile profile.json --points nowhere.csv
+refuse 2 'are needed' "$bin/bench_fit" --profile profile.json
+refuse 2 'are needed' "$bin/bench_fit" --points points.csv
 printf '4096,0.1,1000000\n1,0.1,-1\n2,0.1\n3,0.05,0\n' >edge.csv
 run "points at the edges" "$bin/bench_fit" --profile profile.json --points edge.csv
 fitted edge.csv

@@ -87,6 +87,7 @@ awk -F, -v mean="$(sed -n 's/.*"communication_ms": \([0-9.]*\).*/\1/p' out/summa
 run "merge_traces" "$bin/merge_traces" again.json trace.json
 checks=$((checks + 1))
 cmp -s trace.json again.json || fail "merging one trace changes it"
+refuse 2 'OUT and a trace are needed' "$bin/merge_traces" again.json
 refuse 2 'is no trace' "$bin/merge_traces" again.json events.txt
 checks=$((checks + 1))
 ! "$bin/merge_traces" --help >/dev/full 2>err.txt || fail "merge_traces --help to a full device: status 0"
