@@ -19,6 +19,8 @@ for how in "--algorithm ring" "--algorithm tree" "--algorithm hierarchical --nod
         done
     done
 done
+scale --devices 1 --simulate --call-us 300 >out
+holds "one device calls no other" "(d = $(column model_over_simulated 1 ddp) - 1) * d < 1e-6"
 sed 's/"ready": 1}/"ready": 1, "unit": 0}/' profile.json >root.json
 "$bin/bench_scale" --profile root.json --rows 10 --gbit 8 --devices 8 --no-overlap --simulate >out
 holds "SimGrid agrees, with a root and without overlap" "(d = $(column model_over_simulated 8 fsdp) - 1) * d < 1e-4"
