@@ -60,8 +60,8 @@ typedef struct Bench { // one rank
     double *bound; // the same of the plain sum
     int64_t wrong; // elements, in all iterations so far
     int core;      // that this rank is bound to; -1: none
-    // Memory that all ranks map: world blocks of block_bytes, then a SharedTail. What is not written
-    // takes no memory. NULL: they have none, and why_alone says why.
+    // Memory that all ranks map: world blocks of block_bytes, then a SharedTail. Pages that are not
+    // written take no memory. NULL: they have none, and why_alone says why.
     PgShmSegment *shared;
     size_t block_bytes;
     void **slices; // [world], of the blocks

@@ -38,8 +38,8 @@ void workload_close(Workload *workload);
 // SGD, or AdamW for a gpt. Returns how many seconds it took.
 double workload_step(Workload *workload);
 
-// Returns the q-quantile of the values, count > 0, between two of them by its distance, and sorts them
-// from the smallest to the largest. q is from 0 to 1; 0.5 asks for the median.
+// Sorts the values, count > 0, from the smallest to the largest, and returns their q-quantile,
+// which lies between two of them by its distance. q is from 0 to 1; 0.5 asks for the median.
 double bench_quantile(double *values, size_t count, double q);
 double bench_median(double *values, size_t count);
 

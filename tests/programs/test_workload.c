@@ -191,9 +191,9 @@ static void rounds_count_with_their_median(void **state) {
     device_close(device);
 }
 
-// Costs that no step of a model of bench_step has (those: tests/programs/by_op.py): an output that is
-// added to, or is not; an activation that is not GELU or saves nothing; SGD without momentum. The
-// device computes nothing.
+// Costs that no step of a model of bench_step has (those: tests/programs/by_op.py): an output that
+// is added to, or is not; an activation that is not GELU or saves nothing; SGD without momentum.
+// The device computes nothing.
 static void call_other_kernels(const Kernels *kernels) {
     const Compute how = {PRECISION_F32, NULL};
     const Window window = {.n = 2, .c = 3, .h = 4, .w = 4, .k = 3, .kernel = 2, .oh = 2, .ow = 2};
