@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from . import answer, captions, figures, look, mine, page, player, section, tables
-from .results import Results, unique, write_csv
+from .results import ReportError, Results, unique, write_csv
 from .text import columns, folded, markdown_table, signed, terminal_table
 from .traces import overlap_of, step_of, with_waiting
 
@@ -243,6 +243,8 @@ def key_phases(results):
 
 
 def write(folder, title="DataParallel and DistributedDataParallel, compared"):
+    if not (Path(folder) / "runs").is_dir():
+        raise ReportError(f"{folder} has no runs/, which bench/compare.sh leaves there: what bench/results/keep.sh keeps makes no report")
     player.write(folder)
     comparison = Comparison(folder)
     comparison.draw()

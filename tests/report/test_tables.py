@@ -8,7 +8,7 @@ import unittest
 
 from made import Made, row
 from report import answer, compare, held, look, tables, text
-from report.results import Results, Row, network_name, quantile, read_csv
+from report.results import ReportError, Results, Row, network_name, quantile, read_csv
 
 
 class Tables(unittest.TestCase):
@@ -16,6 +16,14 @@ class Tables(unittest.TestCase):
         rows = [["cause", "what", "here"], ["all", "1 device", "2.0 ms"], ["none", "x", "disturbed"], ["-", "y", "-"]]
         self.assertEqual(text.markdown_table(rows).splitlines()[1], "|---|---|---:|")
         self.assertEqual(text.terminal_table([["a", "b", "c"], ["xx", "y", "1"]]), "a   b  c\nxx  y  1")
+
+    def test_results_without_runs(self):
+        """What was kept has no runs and no traces: it is refused before anything is written over it."""
+        with Made() as made:
+            (made.folder / "loss.svg").write_text("drawn", encoding="utf-8")
+            with self.assertRaisesRegex(ReportError, "has no runs/"):
+                compare.write(made.folder)
+            self.assertEqual((made.folder / "loss.svg").read_text(encoding="utf-8"), "drawn")
 
     def test_words(self):
         self.assertEqual([text.signed(ms) for ms in (0.004, -0.004, 1.5, -1.5)], ["0.00", "0.00", "+1.50", "-1.50"])
