@@ -66,11 +66,11 @@ has out.txt 'Yours: held in all 20 comparisons with train_ddp.'
 grep -q ',ddp:3 uneven,mine:3 uneven,.*,tolerance,' out/equivalence.csv || fail "a ring adds in another order: $(tail -n 1 out/equivalence.csv)"
 
 # ---- other numbers, a failure, a refusal -------------------------------------------------------------------
-# Each rank of three ends early; over one rank a sum is the average, and uneven batches take sums.
-awk '{ print } /^#include/ && !done { done = 1; print "#include <stdlib.h>\n__attribute__((constructor)) static void three(void) { const char *n = getenv(\"WORLD_SIZE\"); if (n && *n == (char)51) abort(); }" }' \
-    "$own/ddp_overlap.c" | sed 's/PG_F32, ddp->op/PG_F32, PG_SUM/' >wrong.c
-[ "$(diff wrong.c "$own/ddp_overlap.c" | grep -c '^<')" = 3 ] || fail "not both were planted"
-compile wrong.c sum.so # the same name: what it contains says that its runs are old
+# Another ring of the same name: what comes from the left counts twice, and each rank of three ends early.
+awk '{ print } /^#include/ && !done { done = 1; print "__attribute__((constructor)) static void three(void) { const char *n = getenv(\"WORLD_SIZE\"); if (n && *n == (char)51) abort(); }" }' \
+    "$own/sum_ring.c" | sed 's/values\[i\] += received/values[i] += 2 * received/' >wrong.c
+[ "$(diff wrong.c "$own/sum_ring.c" | grep -c '^<')" = 2 ] || fail "not both were planted"
+compile wrong.c sum.so # what it contains says that the ring's runs are old
 compare 1 sum.so --only-equivalence --resume
 has out.txt 'Equivalence: held in all'
 has out.txt 'Yours: BROKEN in 11 of 16 comparisons with train_ddp.'
