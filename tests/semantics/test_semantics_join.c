@@ -406,7 +406,10 @@ static void count_together(ProcessGroup *group, const void *argument, Outcome *o
     int iterations = 2 * rig->rank + 1;
     for (int i = 0; i < iterations; i++) {
         for (int c = 0; c < 2; c++) {
+            const uint64_t moved = pg_moved_bytes(group);
             EXPECT(join_notify(counters[c].join, &counters[c], &err) == 0);
+            const uint64_t others = c == 0 ? (uint64_t)rig->world - 1 : 0; // the first one counts
+            EXPECT(pg_moved_bytes(group) - moved == others * sizeof(int32_t));
             EXPECT(count(&counters[c], 1, &err) == 0);
             module_zero_grad(rig->model);
             if (c == 0) toy_train(rig, (float[]){4});
