@@ -113,6 +113,13 @@ static int checked_finish(void *state, GradBucket *bucket, Error *err) {
     return check_status(checked.finish(state, bucket, err), &before, err);
 }
 
+static _Thread_local int (*mirror)(void *state, Error *err); // this rank's
+
+static int checked_mirror(void *state, Error *err) {
+    const Error before = *err;
+    return check_status(mirror(state, err), &before, err);
+}
+
 static void check_hook(Reducer *reducer) {
     checked = reducer->hook;
     reducer->hook.start = checked_start;
@@ -223,7 +230,9 @@ static int open_training(Training *t, Error *err) {
         return 0;
     }
     const JoinConfig join = {.throw_on_early_termination = t->feature == JOIN_THROWS};
-    const Joinable joinable = ddp_joinable(rig->wrapper);
+    Joinable joinable = ddp_joinable(rig->wrapper);
+    mirror = joinable.mirror;
+    joinable.mirror = checked_mirror;
     t->join = join_open(&joinable, 1, &join, err);
     return t->join ? 0 : -1;
 }

@@ -322,6 +322,9 @@ static void refuse(ProcessGroup *group, const void *argument, Outcome *outcome) 
     Join *join = join_open(&joinable, 1, &(JoinConfig){0}, &err);
     EXPECT(toy_step(rig, ones, &err) != 0);
     EXPECT(says(&err, "Join cannot be combined with zero_optimizer"));
+    err = (Error){0};
+    EXPECT(joinable.mirror(joinable.state, &err) != 0); // nor can a joined rank
+    EXPECT(says(&err, "Join cannot be combined with zero_optimizer"));
     join_abandon(join);
     module_close(rig->wrapper);
     // The other way round, and buckets that move.
