@@ -52,7 +52,7 @@ void reducer_close(Reducer *reducer); // the parameters have no gradient memory 
 // first error, among them PyTorch's if the previous backward was not finished.
 int reducer_prepare(Reducer *reducer, bool reduce, Error *err);
 
-// Takes the time at which the forward ended, for reducer_times.
+// Records the end of the forward, for reducer_times.
 void reducer_forward_done(Reducer *reducer);
 
 // After backward: waits for all buckets. On return every gradient is reduced and has the same bits

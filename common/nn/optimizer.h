@@ -50,9 +50,9 @@ typedef struct OptimizerConfig {
     bool decay_matrices_only;    // adamw only: parameters of one dimension do not decay (nanoGPT)
     double beta1, beta2, eps;    // adam, adamw: PyTorch has 0.9, 0.999, 1e-8
     OptimizerSharding *sharding; // not owned; NULL: this process updates all elements
-    // For a model that runs under autocast: keeps linear layers' parameters rounded to 16 bits of
-    // this type, too, so that forward need not round them. Then a writer of
-    // parameters calls tensor_changed. PRECISION_F32: no copies.
+    // For a model that runs under autocast: the step also keeps a copy of each linear layer's
+    // parameters in this 16-bit type, so forward does not convert them. Whoever else writes such a
+    // parameter calls tensor_changed. PRECISION_F32: no copies.
     Precision half_copies;
 } OptimizerConfig;
 

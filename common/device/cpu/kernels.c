@@ -1,4 +1,4 @@
-/* kernels.c: the CPU backend's families of kernels, put together. */
+/* kernels.c: the CPU backend's table of kernels, one entry for each family. */
 #include "common/device/cpu/kernels.h"
 
 #include "common/device/device_backend.h"
