@@ -1,5 +1,5 @@
-/* test_record.c: which step times are kept, which rows of steps.csv a resumed run keeps, of which
- * steps gradients are wanted.
+/* test_record.c: which step times are kept, what is written of a step, which rows of steps.csv
+ * a resumed run keeps, of which steps gradients are wanted.
  */
 #include "tests/rigs/check.h"
 
@@ -73,6 +73,78 @@ static void later_rows_are_dropped(void **state) {
     record_close(&record);
 }
 
+// What is written of one step to stdout and, behind the header, to steps.csv, and of an evaluation.
+static void assert_written(void **state, const TrainConfig *config, const Score *score,
+                           const char *line, const char *row, const char *evaluation) {
+    Error err = {0};
+    char *path = temp_folder_path(state, "steps.csv"), text[1000] = "";
+    FILE *said = tmpfile();
+    Record record = record_open(config, &job, 9);
+    CHECK_OK(record_start(&record, 0, &err) == 0, err);
+    const StepRecord step = {.step = 7,
+                             .epoch = 2,
+                             .lr = 0.1234567890123,
+                             .loss = 1.23456789012,
+                             .score = *score,
+                             .scale = 4096,
+                             .ns = 12500250,
+                             .samples = 64};
+    Profile profile = {.step_communication = 1500000};
+    for (Phase phase = 0; phase < PHASE_COUNT; phase++)
+        profile.step[phase] = 1000000 * (uint64_t)phase + 500;
+    fflush(stdout);
+    int before = dup(STDOUT_FILENO);
+    assert_true(dup2(fileno(said), STDOUT_FILENO) >= 0);
+    record_step(&record, &step, &profile);
+    record_evaluation(&record, "epoch=2", &(Evaluation){0.5, *score});
+    fflush(stdout);
+    assert_true(dup2(before, STDOUT_FILENO) >= 0);
+    close(before);
+    assert_true(record.final_loss == step.loss);
+    assert_memory_equal(&record.final_score, score, sizeof *score);
+    record_close(&record);
+    char *wanted = memory_format("%s\n%s\n", line, evaluation);
+    assert_true(pread(fileno(said), text, sizeof text - 1, 0) > 0);
+    assert_string_equal(text, wanted);
+    free(wanted);
+    fclose(said);
+    FILE *file = fopen(path, "r");
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    assert_string_equal(strchr(text, '\n') + 1, row);
+    free(path);
+}
+
+static void a_step_is_written(void **state) {
+    char phases[400] = "";
+    for (Phase phase = 0; phase < PHASE_COUNT; phase++)
+        sprintf(phases + strlen(phases), ",%d.000500", (int)phase);
+    TrainConfig config = {.out = *state};
+    char *row =
+        memory_format("7,2,0.123456789,1.23456789,12.500250,5119.898%s,4096,1.500000,nan,nan,"
+                      "nan,nan\n",
+                      phases);
+    assert_written(state, &config, &SCORE_NONE,
+                   "step=7 epoch=2 loss=1.234568 lr=0.123457 step_ms=12.500 samples_per_s=5120",
+                   row, "epoch=2 test_loss=0.500000");
+    free(row);
+    config.amp = PRECISION_F16;
+    config.link = "10gbe";
+    const Score all = {.accuracy = 0.98765432, .mean_iou = 0.25, .bits = 3};
+    row = memory_format(
+        "7,2,0.123456789,1.23456789,12.500250,5119.898%s,4096,1.500000,0.98765432,0.25,"
+        "8,3,emulated\n",
+        phases);
+    assert_written(
+        state, &config, &all,
+        "step=7 epoch=2 loss=1.234568 accuracy=0.9877 miou=0.2500 perplexity=8 bits=3.0000 "
+        "lr=0.123457 step_ms=12.500 samples_per_s=5120 scale=4096 link=emulated",
+        row,
+        "epoch=2 test_loss=0.500000 test_accuracy=0.9877 test_miou=0.2500 "
+        "test_perplexity=8 test_bits=3.0000");
+    free(row);
+}
+
 static void gradients_are_wanted_of_some_steps(void **state) {
     (void)state;
     static const struct {
@@ -90,10 +162,11 @@ static void gradients_are_wanted_of_some_steps(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(step_times_have_a_limit),
-                                       cmocka_unit_test_setup_teardown(later_rows_are_dropped,
-                                                                       temp_folder_make,
-                                                                       temp_folder_remove),
-                                       cmocka_unit_test(gradients_are_wanted_of_some_steps)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(step_times_have_a_limit),
+        cmocka_unit_test_setup_teardown(later_rows_are_dropped, temp_folder_make,
+                                        temp_folder_remove),
+        cmocka_unit_test_setup_teardown(a_step_is_written, temp_folder_make, temp_folder_remove),
+        cmocka_unit_test(gradients_are_wanted_of_some_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
