@@ -370,6 +370,8 @@ static void test_sweeping(void **state) {
                                        "last.safetensors.3.0123abc.optimizer",
                                        "last.safetensors.3.0123abcde.optimizer",
                                        "last.safetensors..0123abcd.optimizer",
+                                       "z",
+                                       "z.7.0.tmp",
                                        "last.safetensors.3.0123abcd.optimizer.bak",
                                        "my-last.safetensors.3.0123abcd.optimizer",
                                        "last.safetensorsx.7.0.tmp",

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/memory.h"
+#include "common/device/device_backend.h"
 #include "tests/rigs/files.h"
 #include "tests/rigs/temp_folder.h"
 
@@ -176,11 +177,67 @@ static void test_optimizer_file(void **state) {
         assert_refused(&rig, path, cases[i].says);
         free(optimizer);
     }
+    // Weights that are not the model's, though the optimizer's file fits.
+    CHECK_OK(rig_save(&rig, 40, path, NULL, &err) == 0, err);
+    SafeTensors weights = read_file(path);
+    strcpy(entry_named(&weights, "bias")->name, "bias2");
+    write_again(path, &weights);
+    assert_refused(&rig, path, "holds another model: there is no bias in the file");
     CHECK_OK(rig_save(&rig, 40, path, NULL, &err) == 0, err);
     assert_refused(&plain, path, "holds 4 tensors, the optimizer has 2");
     CHECK_OK(rig_save(&plain, 40, path, NULL, &err) == 0, err);
     assert_refused(&rig, path, "holds 2 tensors, the optimizer has 4");
     rig_close(&plain);
+    rig_close(&rig);
+    free(path);
+}
+
+// Memory that the host cannot address is copied to it.
+static void test_far_memory(void **state) {
+    Error err = {0};
+    Rig rig = rig_open(OPTIMIZER_ADAMW, 0);
+    char *path = temp_folder_path(state, "last.safetensors");
+    const Kernels *near = rig.device->kernels;
+    Kernels far = *near;
+    far.is_addressable = false;
+    rig.device->kernels = &far;
+    CHECK_OK(rig_save(&rig, 40, path, NULL, &err) == 0, err);
+    assert_int_equal(rig_load(&rig, path), 40);
+    rig.device->kernels = near;
+    rig_close(&rig);
+    free(path);
+}
+
+// Whole files of two checkpoints are told apart by the checksum, of which the error says both.
+static void test_checksums(void **state) {
+    Error err = {0};
+    Rig rig = rig_open(OPTIMIZER_SGD, 0.9);
+    char *path = temp_folder_path(state, "last.safetensors"), digits[SAFE_DIGITS + 1];
+    CHECK_OK(rig_save(&rig, 40, path, NULL, &err) == 0, err);
+    char *optimizer = find_file(*state, ".optimizer");
+    SafeTensors file = read_file(path);
+    assert_string_equal(safetensors_meta(&file, "format"), "pt");
+    snprintf(digits, sizeof digits, "%s", safetensors_meta(&file, "optimizer_crc32"));
+    safetensors_free(&file);
+    file = read_file(optimizer);
+    drop_one(&file);
+    write_again(optimizer, &file);
+    file = read_file(optimizer);
+    char *says =
+        memory_format("its checksum is %s, not %s", safetensors_meta(&file, "crc32"), digits);
+    safetensors_free(&file);
+    assert_refused(&rig, path, says);
+    free(says);
+    size_t bytes; // a file without a checksum, as other writers'
+    char *data = read_whole(optimizer, &bytes), *key = memmem(data, bytes, "crc32", 5);
+    assert_non_null(key);
+    key[4] = '3';
+    write_whole(optimizer, data, bytes);
+    says = memory_format("its checksum is missing, not %s", digits);
+    assert_refused(&rig, path, says);
+    free(says);
+    free(data);
+    free(optimizer);
     rig_close(&rig);
     free(path);
 }
@@ -249,8 +306,9 @@ static void test_equal_steps(void **state) {
 int main(void) {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_remove)
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_metadata),      IN_FOLDER(test_older_ones),  IN_FOLDER(test_optimizer_file),
-        IN_FOLDER(test_symbolic_link), IN_FOLDER(test_equal_steps),
+        IN_FOLDER(test_metadata),    IN_FOLDER(test_older_ones), IN_FOLDER(test_optimizer_file),
+        IN_FOLDER(test_far_memory),  IN_FOLDER(test_checksums),  IN_FOLDER(test_symbolic_link),
+        IN_FOLDER(test_equal_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
