@@ -1,10 +1,11 @@
 /* test_watch.c: what a run tells the launcher's watch (JobWatch): each phase with its step, and a
- * failure, its own or another process's.
+ * failure, its own or another process's; and that a run ends with the first failure.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/temp_folder.h"
 
 #include "common/base/format.h"
+#include "common/base/memory.h"
 #include "common/train/setup.h"
 #include "common/train/trainer.h"
 
@@ -30,6 +31,56 @@ static void note_end(const JobWatch *self, const Error *cause) {
 
 static const JobWatch watch = {.enter = note_phase, .check = check_failure, .give_up = note_end};
 
+// ---- calls of the strategy and the job, of which one fails ----------------------------------------
+
+static int calls, failing; // so many were made; which one fails, from 1 on (0: none)
+
+static int may_fail(Error *err) {
+    return ++calls == failing ? error_set(err, STATUS_FAILED, "call %d failed", calls) : 0;
+}
+
+static void *sum_start(Strategy *self, double *values, size_t count, Error *err) {
+    (void)self, (void)count;
+    return may_fail(err) != 0 ? NULL : values;
+}
+
+static int sum_wait(Strategy *self, void *sum, Error *err) {
+    (void)self, (void)sum;
+    return may_fail(err);
+}
+
+static int finish_backward(Strategy *self, Tape *tape, Error *err) {
+    (void)self, (void)tape;
+    return may_fail(err);
+}
+
+static int sync_buffers(Strategy *self, Error *err) {
+    (void)self;
+    return may_fail(err);
+}
+
+static int save_state(Job *self, const Optimizer *optimizer, SafeTensors *state, Error *err) {
+    (void)self, (void)optimizer, (void)state;
+    return may_fail(err);
+}
+
+static int gather_gradients(Job *self, SafeTensors *gradients, Error *err) {
+    (void)self, (void)gradients;
+    return may_fail(err);
+}
+
+static void count_calls(Job *job) {
+    calls = 0;
+    job->strategy->sum_start = sum_start;
+    job->strategy->sum_wait = sum_wait;
+    job->strategy->finish_backward = finish_backward;
+    job->strategy->sync_buffers = sync_buffers;
+    job->save_state = save_state;
+    job->gather_gradients = gather_gradients;
+}
+
+// ---- runs ---------------------------------------------------------------------------------------
+
 // Runs the trainer. Returns its status, with the error in message[200].
 static int run(const TrainConfig *config, char *message) {
     TrainConfig own = *config;
@@ -44,6 +95,7 @@ static int run(const TrainConfig *config, char *message) {
         must_get(sampler_whole(data->train.count, own.global_batch, true, false, 0, &err), &err);
     Job *job = job_single(strategy_single(model, device, sampler));
     job->watch = &watch;
+    count_calls(job);
     const int status = trainer_run(&own, &options, data, job, &err);
     snprintf(message, 200, "%.199s", err.message);
     job->close(job);
@@ -100,9 +152,39 @@ static void failures_are_told_once(void **state) {
     assert_non_null(strstr(told, "gave up: the loss is "));
 }
 
+// Whichever call fails, the run ends with its error, and nothing follows but the wait for a sum that
+// had been started.
+static void any_failed_call_ends_the_run(void **state) {
+    char message[200], *grads = temp_folder_path(state, "grads");
+    TrainConfig config = small();
+    config.out = *state;
+    config.dump_grads = grads;
+    config.save_every = 3;
+    config.log_every = 1;
+    for (failing = 1;; failing++) {
+        const int status = run(&config, message);
+        if (calls < failing) {
+            assert_int_equal(status, 0);
+            break;
+        }
+        char *wanted = memory_format("call %d failed", failing), *end = strstr(told, "gave up: ");
+        assert_int_equal(status, -1);
+        assert_string_equal(message, wanted);
+        assert_non_null(end);
+        assert_string_equal(end + strlen("gave up: "), wanted);
+        assert_in_range(calls, failing, failing + 1);
+        free(wanted);
+    }
+    assert_in_range(failing, 30, 100);
+    failing = 0;
+    free(grads);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_phase_is_told, temp_folder_make, temp_folder_remove),
-        cmocka_unit_test(failures_are_told_once)};
+        cmocka_unit_test(failures_are_told_once),
+        cmocka_unit_test_setup_teardown(any_failed_call_ends_the_run, temp_folder_make,
+                                        temp_folder_remove)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
