@@ -1,5 +1,6 @@
 /* test_device_thread.c: a device's own thread runs what it is given, and stays on the cores that it
- * is bound to, while the calling thread keeps its own. Large memory lies in huge pages.
+ * is bound to, while the calling thread keeps its own. Every lock has its unlock. Large memory lies
+ * in huge pages.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,8 +11,39 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "common/base/cores.h"
 #include "common/device/device.h"
+
+// ---- every lock has its unlock, by the same thread ------------------------------------------------
+
+static _Thread_local int locks_held; // of the libraries' mutexes: never two at once here
+static atomic_int locks, mistakes;
+
+int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex) {
+    locks++;
+    mistakes += locks_held++ != 0;
+    return __real_pthread_mutex_lock(mutex);
+}
+
+int __real_pthread_mutex_unlock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex) {
+    mistakes += --locks_held != 0;
+    return __real_pthread_mutex_unlock(mutex);
+}
+
+int __real_pthread_mutex_destroy(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_destroy(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_destroy(pthread_mutex_t *mutex) {
+    const int busy = __real_pthread_mutex_destroy(mutex);
+    mistakes += busy != 0; // a thread that has ended holds it
+    return busy;
+}
 
 static void note_cores(void *cores) {
     sched_getaffinity(0, sizeof(cpu_set_t), cores);
@@ -36,6 +68,8 @@ static void stays_on_its_share(void **unused) {
         assert_true(CPU_EQUAL(&mine, &all));
         device_close(device);
     }
+    assert_true(locks > 0);
+    assert_int_equal(mistakes, 0);
 }
 
 // Whether huge pages were asked for there: the flag "hg" of the mapping that holds the address.

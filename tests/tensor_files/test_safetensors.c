@@ -334,6 +334,10 @@ static void test_module_is_strict(void **state) {
     assert_not_loaded(
         state, (SafeEntry[]){weight, extra, bias, steps}, 4,
         "holds another model: there is block.extra [] in the file, and none in this model");
+    SafeEntry first = make_entry("block.first", DTYPE_I64, 0, NULL, &step); // in the file, too
+    assert_not_loaded(
+        state, (SafeEntry[]){first, weight, bias, steps}, 4,
+        "holds another model: there is block.first [] in the file, and none in this model");
 }
 
 // A state_dict of DataParallel's or DistributedDataParallel's wrapper, and of torch.compile's.
