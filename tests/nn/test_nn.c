@@ -314,6 +314,11 @@ static void schedules_warm_up_and_end(void **state) {
     check_close(schedule_lr(&s, 9), 0.2, 1e-12, "the sixth");
     s.kind = SCHEDULE_CONSTANT;
     check_close(schedule_lr(&s, 13), 2, 1e-12, "constant");
+    s.kind = SCHEDULE_COSINE; // a run that ends with its warm-up, and what would be its next steps
+    s.total_steps = s.warmup_steps;
+    check_close(schedule_lr(&s, s.warmup_steps), 2, 1e-12, "at the end of warm-up and run");
+    check_close(schedule_lr(&s, s.warmup_steps + 1), 0, 1e-12, "past the end of both");
+    s.kind = SCHEDULE_CONSTANT;
     s.warmup_start = 0.25; // PyTorch's LinearLR(start_factor=0.25, total_iters=4)
     check_close(schedule_lr(&s, 0), 0.5, 1e-12, "the warm-up starts here");
     check_close(schedule_lr(&s, 3), 2 * (0.25 + 0.75 * 3 / 4), 1e-12, "its last step");

@@ -330,6 +330,44 @@ static void an_activation_of_before_the_reset_is_named(void **state) {
     module_close(layer);
 }
 
+static Tensor *product_of(uint64_t stream) { // whose backward does not read what it has computed
+    Tensor *x = random_tensor(2, (size_t[]){2, 3}, stream);
+    Tensor *w = random_tensor(2, (size_t[]){4, 3}, stream + 1);
+    w->requires_grad = true;
+    return op_linear(tape, x, w, NULL);
+}
+
+static void nothing_is_recorded(Tape *t, TapeNode *node) {
+    (void)t, (void)node;
+    fail_msg("the backward of a refused operation ran");
+}
+
+// A refused operation, whichever its input, leaves no node behind; backward says its error.
+static void a_refused_operation_is_not_recorded(void **state) {
+    (void)state;
+    Error err = {0};
+    Device *far = device_open("cpu:1", &err);
+    Tape *other = tape_create(far, NULL), *same = tape_create(device, NULL);
+    Tensor *here = product_of(1), *there, *elsewhere;
+    const size_t nodes = tape->count, shape[] = {2, 4};
+    there = tape_tensor(other, DTYPE_F32, 2, shape);    // on another device
+    elsewhere = tape_tensor(same, DTYPE_F32, 2, shape); // an activation of another tape
+    elsewhere->requires_grad = true;
+    Tensor *const cases[][2] = {{here, there}, {there, here}, {here, elsewhere}, {elsewhere, here}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Error why = {0};
+        tape->error = (Error){0};
+        assert_null(tape_record(tape, "some", nothing_is_recorded, here, 2, cases[i], NULL));
+        assert_int_equal(tape->count, nodes);
+        assert_int_equal(tape_backward(tape, NULL, &why), -1);
+        check_message(&why, i < 2 ? "some on cpu:0: Expected all tensors to be on the same device"
+                                  : "is an activation of another tape");
+    }
+    tape_close(same);
+    tape_close(other);
+    device_close(far);
+}
+
 // By it tape_backward refuses a loss of before tape_reset (arguments.c).
 static void an_arena_knows_what_it_holds(void **state) {
     (void)state;
@@ -346,13 +384,6 @@ static void an_arena_knows_what_it_holds(void **state) {
 }
 
 // ---- operations in place ------------------------------------------------------------------------
-
-static Tensor *product_of(uint64_t stream) { // whose backward does not read what it has computed
-    Tensor *x = random_tensor(2, (size_t[]){2, 3}, stream);
-    Tensor *w = random_tensor(2, (size_t[]){4, 3}, stream + 1);
-    w->requires_grad = true;
-    return op_linear(tape, x, w, NULL);
-}
 
 // Memory is shared where nothing reads what was there, and only there.
 static void in_place_where_nothing_reads_the_input(void **state) {
@@ -417,6 +448,7 @@ int main(void) {
         WITH_TAPE(without_recording_nothing_is_kept),
         WITH_TAPE(errors_stick_and_name_op_and_device),
         WITH_TAPE(an_activation_of_before_the_reset_is_named),
+        WITH_TAPE(a_refused_operation_is_not_recorded),
         WITH_TAPE(an_arena_knows_what_it_holds),
         WITH_TAPE(in_place_where_nothing_reads_the_input),
         WITH_TAPE(a_tensor_that_was_overwritten_is_refused),

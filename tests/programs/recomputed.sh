@@ -57,10 +57,11 @@ recompute() {
     [ ! -s wrong.txt ] || fail "$1: $(cat wrong.txt)"
 }
 
-config() { # FOLDER KEY VALUE: of its config.json
+says() { # FILE KEY VALUE
     checks=$((checks + 1))
-    grep -qF "\"$2\": $3" "$1/config.json" || fail "$1: $2 is not $3: $(grep "\"$2\"" "$1/config.json")"
+    grep -qF "\"$2\": $3" "$1" || fail "$1: $2 is not $3: $(grep "\"$2\"" "$1")"
 }
+config() { says "$1/config.json" "$2" "$3"; }
 
 for steps in 1 4 5 12; do
     run "$steps steps" "$bin/train_single" --model mlp --global-batch 61 --steps $steps --log-every 1 --no-eval \
@@ -90,6 +91,16 @@ config dp world_size 2
 config ddp program '"train_ddp"'
 config ddp strategy '"ddp"'
 config ddp world_size 2
+config ddp backend '"shm"'
+config ddp fake_hosts false
+for said in strategy:dp backend:threads model:mlp device:cpu amp:none; do
+    says dp/summary.json "${said%:*}" "\"${said#*:}\""
+done
+for said in world_size:2 parameters:50826 skipped_steps:0 scale:1 global_batch:62; do
+    says dp/summary.json "${said%:*}" "${said#*:},"
+done
+says ddp/summary.json strategy '"ddp"'
+says ddp/summary.json backend '"shm"'
 
 # Every type of option, each with a value that is not its default's.
 run options "$bin/train_single" --model mlp --steps 4 --no-eval --no-shuffle --lr 0.25 --optimizer adamw \
