@@ -75,21 +75,30 @@ static void names_are_nanogpts(void **state) {
     module_close(model);
 }
 
+// OpenAI's and nanoGPT's sizes; what a configuration names takes their place.
 static void sizes_are_the_names_unless_given(void **state) {
     (void)state;
-    ModelConfig config = {.name = "gpt2-xl", .gpt = {.layers = 3, .context = 7}};
-    GptSizes sizes = model_gpt_sizes(&config);
-    assert_true(sizes.layers == 3 && sizes.context == 7);
-    assert_true(sizes.heads == 25 && sizes.embedding == 1600);
     static const struct {
         const char *name;
-        size_t heads;
-    } others[] = {
-        {"gpt", 4}, {"gpt-small", 4}, {"gpt2", 12}, {"gpt2-medium", 16}, {"gpt2-large", 20}};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        config = (ModelConfig){.name = others[i].name};
-        assert_int_equal(model_gpt_sizes(&config).heads, others[i].heads);
-    }
+        GptSizes sizes; // layers, heads, embedding, context
+    } cases[] = {{"gpt", {4, 4, 128, 64}},
+                 {"gpt-small", {4, 4, 128, 64}},
+                 {"gpt2", {12, 12, 768, 1024}},
+                 {"gpt2-medium", {24, 16, 1024, 1024}},
+                 {"gpt2-large", {36, 20, 1280, 1024}},
+                 {"gpt2-xl", {48, 25, 1600, 1024}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int field = -1; field < 4; field++) {
+            ModelConfig config = {.name = cases[i].name};
+            GptSizes wanted = cases[i].sizes;
+            size_t *const asked[] = {&config.gpt.layers, &config.gpt.heads, &config.gpt.embedding,
+                                     &config.gpt.context};
+            size_t *const answer[] = {&wanted.layers, &wanted.heads, &wanted.embedding,
+                                      &wanted.context};
+            if (field >= 0) *asked[field] = *answer[field] = 7;
+            const GptSizes sizes = model_gpt_sizes(&config);
+            assert_memory_equal(&sizes, &wanted, sizeof sizes);
+        }
     assert_true(model_is_text("gpt2") && !model_is_text("mlp") && !model_is_text("gpt3"));
 }
 

@@ -45,6 +45,9 @@ else
     checks=$((checks + 1)) status=0
     (ulimit -d 100000 && timed "$bin/train_single" --steps 2 --no-eval) || status=$?
     [ $status = 2 ] && grep -q 'the data segment is limited to 100000 KiB (ulimit -d), .* lift it: ulimit -d unlimited' err.txt || fail "status $status under ulimit -d: $(cat err.txt)"
+    checks=$((checks + 1)) status=0
+    (ulimit -d 100000 && ulimit -v 100000 && timed "$bin/train_single" --steps 2 --no-eval) || status=$?
+    [ $status = 2 ] && grep -q 'the address space is limited to 100000 KiB (ulimit -v), ' err.txt || fail "status $status under both limits: $(cat err.txt)"
     # The largest set of pictures is tried, one more picture is not: that takes more than 3 GiB.
     for count in 256:'out of memory' 257:'takes more than 3 GiB'; do
         checks=$((checks + 1)) status=0
