@@ -81,6 +81,8 @@ static void count_calls(Job *job) {
 
 // ---- runs ---------------------------------------------------------------------------------------
 
+static bool collective; // the forward is one of all ranks, which then have equally many batches
+
 // Runs the trainer. Returns its status, with the error in message[200].
 static int run(const TrainConfig *config, char *message) {
     TrainConfig own = *config;
@@ -95,6 +97,7 @@ static int run(const TrainConfig *config, char *message) {
         must_get(sampler_whole(data->train.count, own.global_batch, true, false, 0, &err), &err);
     Job *job = job_single(strategy_single(model, device, sampler));
     job->watch = &watch;
+    job->strategy->collective_forward = collective;
     count_calls(job);
     const int status = trainer_run(&own, &options, data, job, &err);
     snprintf(message, 200, "%.199s", err.message);
@@ -133,6 +136,28 @@ static void each_phase_is_told(void **state) {
     assert_int_equal(run(&text, message), 0);
     assert_string_equal(told, "train 0, sample 1, sample 1, shutdown 1");
     free(save);
+}
+
+// Batches of 256 in an evaluation; one that all ranks compute has no more of them.
+static void evaluations_have_no_empty_batch(void **state) {
+    (void)state;
+    static const struct {
+        const char *data; // a quarter is evaluated
+        int batches;
+    } cases[] = {
+        {"synthetic:10:5@1020", 1}, {"synthetic:10:5@1024", 1}, {"synthetic:10:5@1028", 2}};
+    for (int i = 0; i < 6; i++) {
+        char message[200];
+        TrainConfig config = small();
+        config.data = cases[i / 2].data;
+        config.steps = 1;
+        collective = i % 2;
+        assert_int_equal(run(&config, message), 0);
+        assert_string_equal(told, cases[i / 2].batches == 1
+                                      ? "train 0, evaluate 1, evaluate 1, shutdown 1"
+                                      : "train 0, evaluate 1, evaluate 1, evaluate 1, shutdown 1");
+    }
+    collective = false;
 }
 
 static void failures_are_told_once(void **state) {
@@ -183,7 +208,7 @@ static void any_failed_call_ends_the_run(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_phase_is_told, temp_folder_make, temp_folder_remove),
-        cmocka_unit_test(failures_are_told_once),
+        cmocka_unit_test(evaluations_have_no_empty_batch), cmocka_unit_test(failures_are_told_once),
         cmocka_unit_test_setup_teardown(any_failed_call_ends_the_run, temp_folder_make,
                                         temp_folder_remove)};
     return cmocka_run_group_tests(tests, NULL, NULL);
