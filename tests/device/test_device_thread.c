@@ -12,28 +12,27 @@
 #include <cmocka.h>
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 #include "common/base/cores.h"
 #include "common/device/device.h"
 
-// ---- every lock has its unlock, by the same thread ------------------------------------------------
+// ---- every lock has its unlock, by the same thread ---------------------------------------------
 
-static _Thread_local int locks_held; // of the libraries' mutexes: never two at once here
-static atomic_int locks, mistakes;
+static _Thread_local int held, locks; // the libraries' mutexes: never two at once here
+static volatile int mistakes;         // written only by one
 
 int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex) {
     locks++;
-    mistakes += locks_held++ != 0;
+    if (held++ != 0) mistakes++;
     return __real_pthread_mutex_lock(mutex);
 }
 
 int __real_pthread_mutex_unlock(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex) {
-    mistakes += --locks_held != 0;
+    if (--held != 0) mistakes++;
     return __real_pthread_mutex_unlock(mutex);
 }
 
@@ -41,7 +40,7 @@ int __real_pthread_mutex_destroy(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_destroy(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_destroy(pthread_mutex_t *mutex) {
     const int busy = __real_pthread_mutex_destroy(mutex);
-    mistakes += busy != 0; // a thread that has ended holds it
+    if (busy) mistakes++; // a thread that has ended holds it
     return busy;
 }
 

@@ -31,7 +31,7 @@ static void note_end(const JobWatch *self, const Error *cause) {
 
 static const JobWatch watch = {.enter = note_phase, .check = check_failure, .give_up = note_end};
 
-// ---- calls of the strategy and the job, of which one fails ----------------------------------------
+// ---- calls of the strategy and the job, of which one fails -------------------------------------
 
 static int calls, failing; // so many were made; which one fails, from 1 on (0: none)
 
@@ -79,7 +79,7 @@ static void count_calls(Job *job) {
     job->gather_gradients = gather_gradients;
 }
 
-// ---- runs ---------------------------------------------------------------------------------------
+// ---- runs --------------------------------------------------------------------------------------
 
 static bool collective; // the forward is one of all ranks, which then have equally many batches
 
