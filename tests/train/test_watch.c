@@ -177,8 +177,8 @@ static void failures_are_told_once(void **state) {
     assert_non_null(strstr(told, "gave up: the loss is "));
 }
 
-// Whichever call fails, the run ends with its error, and nothing follows but the wait for a sum that
-// had been started.
+// Whichever call fails, the run ends with its error, and nothing follows but the wait for a sum
+// that had been started.
 static void any_failed_call_ends_the_run(void **state) {
     char message[200], *grads = temp_folder_path(state, "grads");
     TrainConfig config = small();
