@@ -118,7 +118,7 @@ static int start_mpi(double timeout_s, Error *err) {
         call_watch_begin(NULL, "MPI_Init_thread", timeout_s < START_S ? START_S : timeout_s);
     int result = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
     call_watch_end(w);
-    if (MPI(result, err) != 0) return -1;
+    if (mpi_settle(result, "MPI_Init_thread", err) != 0) return -1;
     double *patience = memory_zalloc(sizeof *patience);
     *patience = timeout_s;
     CHECK(on_exit(leave_mpi, patience) == 0, "no room for another function at exit");
