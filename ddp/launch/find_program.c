@@ -26,12 +26,11 @@ static bool find_beside_me(const char *name, char path[PATH_MAX]) {
     return (size_t)snprintf(end, room, "%s", name) < room && is_program(path);
 }
 
-// The program in ddprun's folder whose name is nearest to `name`; "" if none is near.
+// The program in ddprun's folder whose name is nearest to `name`; unchanged if none is near.
 static void nearest_beside_me(const char *name, char nearest[NAME_MAX + 1]) {
     char path[PATH_MAX];
-    struct dirent **entries;
+    struct dirent **entries = NULL;
     size_t best = SIZE_MAX;
-    nearest[0] = '\0';
     if (!find_beside_me("ddprun", path)) return;
     *strrchr(path, '/') = '\0';
     int count = scandir(path, &entries, NULL, alphasort);
@@ -41,7 +40,7 @@ static void nearest_beside_me(const char *name, char nearest[NAME_MAX + 1]) {
             snprintf(nearest, NAME_MAX + 1, "%s", entry);
         free(entries[i]);
     }
-    if (count >= 0) free(entries);
+    free(entries);
 }
 
 int launcher_find_program(const char *name, char path[PATH_MAX], Error *err) {

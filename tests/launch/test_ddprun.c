@@ -96,7 +96,16 @@ long __wrap_sysconf(int name) {
 void __wrap_options_print_help(const Options *options, FILE *stream);
 void __wrap_options_print_help(const Options *options, FILE *stream) {
     assert_string_equal(options->program, "ddprun");
-    assert_true(stream == stderr && options_find(options, "last-call"));
+    assert_true(stream == stderr && options->summary);
+    int titles = 0;
+    for (size_t i = 0; i < options->count; i++) {
+        const Option *o = &options->table[i];
+        titles += o->type == OPTION_TITLE;
+        if (o->type == OPTION_FLOAT) assert_string_equal(o->metavar, "S");
+        if (o->metavar) assert_true(strlen(o->metavar) < 16 && strlen(o->help) > 16);
+    }
+    assert_int_equal(titles, 2);
+    assert_string_equal(options_find(options, "master-port")->metavar, "PORT");
     play.helped = true;
 }
 
@@ -293,7 +302,7 @@ static void ranks_by_what_is_here(void **state) {
 static void defaults_from_the_environment(void **state) {
     (void)state;
     char name[80], cut[61], message[200];
-    setenv("PETS", "1", 1);
+    setenv("PETER", "1", 1);
     setenv("APET_FOO", "1", 1);
     setenv("PET_NPROC_PER_NODE", "2", 1);
     setenv("PET_MAX_RESTARTS", "4", 1);
@@ -304,6 +313,18 @@ static void defaults_from_the_environment(void **state) {
     setenv("PET_STANDALONE", "1", 1);
     refuses("--master-port 9 t", "--master-port has no effect: --standalone");
     unsetenv("PET_STANDALONE");
+    setenv("PET_MASTER_ADDR", "mars", 1);
+    setenv("PET_MASTER_PORT", "9", 1);
+    runs("t", "ranks=2 at=mars port=9 restarts=4 =t ");
+    runs("--standalone t", "ranks=2 restarts=4 =t "); // the command line overrides them
+    unsetenv("PET_MASTER_ADDR");
+    unsetenv("PET_MASTER_PORT");
+    char **kept = environ, *only[] = {(char *)"PET_MAX_RESTARTS=3", NULL};
+    environ = only; // the first variable counts, too
+    const int status = run_text("t");
+    environ = kept;
+    assert_int_equal(status, JOB_STATUS);
+    assert_string_equal(play.job, "restarts=3 =t ");
     setenv("PET_MAX_RESTARTS", "x", 1);
     refuses("t", "PET_MAX_RESTARTS=x: --max-restarts: 'x' is not a whole number");
     unsetenv("PET_MAX_RESTARTS");
@@ -325,12 +346,15 @@ static void without_arguments(void **state) {
     dup2(quiet, STDERR_FILENO);
     play.beside_me = true;
     const int status = run_text("");
+    char job[40];
+    snprintf(job, sizeof job, "%.39s", play.job);
     play.beside_me = false;
     const int without = run_text("");
     dup2(kept, STDERR_FILENO);
     close(kept);
     close(quiet);
     assert_int_equal(status, JOB_STATUS);
+    assert_string_equal(job, "ranks=2 =train_ddp ");
     assert_int_equal(without, STATUS_USAGE);
     assert_true(play.helped);
 }
@@ -338,14 +362,22 @@ static void without_arguments(void **state) {
 // Descriptors 0 to 2 are there whatever it was started with, and none more.
 static void closed_descriptors(void **state) {
     (void)state;
-    const int kept = dup(STDIN_FILENO), next = dup(STDIN_FILENO);
+    int kept[3], flags[3];
+    for (int fd = 0; fd < 3; fd++) kept[fd] = fcntl(fd, F_DUPFD_CLOEXEC, 100);
+    const int next = dup(0); // the lowest that is free besides
     close(next);
-    close(STDIN_FILENO);
-    runs("t", "=t ");
-    assert_int_equal(fcntl(STDIN_FILENO, F_GETFL) & O_ACCMODE, O_RDWR);
-    assert_int_equal(fcntl(next, F_GETFD), -1);
-    dup2(kept, STDIN_FILENO);
-    close(kept);
+    fflush(NULL);
+    close(0);
+    close(2);
+    const int status = run_text("t"), more = fcntl(next, F_GETFD);
+    for (int fd = 0; fd < 3; fd++) {
+        flags[fd] = fcntl(fd, F_GETFL);
+        dup2(kept[fd], fd);
+        close(kept[fd]);
+    }
+    assert_int_equal(status, JOB_STATUS);
+    assert_true(flags[0] >= 0 && flags[2] >= 0 && more == -1);
+    assert_int_equal(flags[0] & flags[2] & O_ACCMODE, O_RDWR);
 }
 
 #define LINE(test) cmocka_unit_test_setup(test, begin)

@@ -18,7 +18,7 @@ ssize_t __wrap_readlink(const char *path, char *target, size_t room) {
     assert_string_equal(path, "/proc/self/exe");
     assert_int_equal(room, PATH_MAX - 1);
     if (!me) return -1;
-    memset(target, '#', room); // it ends with no zero
+    memset(target, '/', room); // it ends with no zero
     memcpy(target, me, strlen(me));
     return (ssize_t)strlen(me);
 }
@@ -36,6 +36,7 @@ static int make_programs(void **state) {
     make_program("first/plain", 0600);
     make_program("second/tool", 0700);
     make_program("second/sh", 0700);
+    make_program("second/s", 0700);
     make_program("here", 0700);
     make_program("bin/ddprun", 0700);
     make_program("bin/train_ddp", 0700);
@@ -54,8 +55,8 @@ static int remove_programs(void **state) {
 // %s in a path or a message is the test's folder.
 typedef struct Search {
     const char *folders, *name; // folders: PATH
-    const char *path;           // NULL: there is none
-    const char *message;
+    const char *path;           // NULL: any
+    const char *message;        // NULL: it is found
 } Search;
 
 static void search(const char *folder, const Search *s) {
@@ -67,10 +68,10 @@ static void search(const char *folder, const Search *s) {
     else
         unsetenv("PATH");
     const int status = launcher_find_program(s->name, path, &err);
-    if (s->path) {
-        snprintf(wanted, sizeof wanted, s->path, folder);
+    if (!s->message) {
         CHECK_OK(status == 0, err);
-        assert_string_equal(path, wanted);
+        snprintf(wanted, sizeof wanted, s->path ? s->path : "", folder);
+        if (s->path) assert_string_equal(path, wanted);
     } else {
         assert_int_equal(status, -1);
         assert_string_equal(err.message, s->message);
@@ -97,7 +98,8 @@ static void where_a_program_is(void **state) {
         {"%s/first", "trian_ddp", NULL, NONE("trian_ddp") "; did you mean train_ddp?"},
         {"%s/first", "train_fsd", NULL, NONE("train_fsd") "; did you mean train_fsdp?"},
         {"%s/first", "train_mpp", NULL, NONE("train_mpp") "; did you mean train_ddp?"},
-        {"%s/first", "dp_note", NULL, NONE("dp_note")}, // no program
+        {"%s/first", "train_f", NULL, NONE("train_f") "; did you mean train_ddp?"}, // 3 of 9
+        {"%s/first", "dp_note", NULL, NONE("dp_note")},                             // no program
         {"%s/first", "tools/tool", NULL, "cannot run tools/tool: No such file or directory"},
         {"%s/first", "./here", "./here", NULL},
         {"%s/first", "./first", NULL, "cannot run ./first: is a folder"},
@@ -116,6 +118,34 @@ static void ddprun_does_not_know_its_file(void **state) {
     me = "";
     search(*state, &(Search){"%s/first", "train_dpd", NULL, NONE("train_dpd")});
     me = kept;
+}
+
+// ddprun's own path may leave just enough room, or too little: a name is not cut.
+static void ddprun_is_far_down(void **state) {
+    char far[PATH_MAX], *kept = (char *)me;
+    make_program("bin/too", 0700);
+    for (size_t room = 4; room <= 5; room++) { // for "tool" and its end
+        memset(far, '/', sizeof far);
+        memcpy(far, kept, strlen(kept) - strlen("ddprun"));
+        strcpy(far + PATH_MAX - room, "d");
+        me = far;
+        search(*state, room == 5 ? &(Search){"%s/first", "tool", NULL, NULL}
+                                 : &(Search){"%s/first", "tool", NULL, NONE("tool")});
+    }
+    me = kept;
+}
+
+// A name for which there is no room beside ddprun.
+static void a_long_name(void **state) {
+    (void)state;
+    char *name = malloc(PATH_MAX), *path = malloc(PATH_MAX);
+    Error err = {0};
+    memset(name, 'n', PATH_MAX);
+    name[PATH_MAX - 2] = '\0';
+    assert_int_equal(launcher_find_program(name, path, &err), -1);
+    check_message(&err, "there is no such program");
+    free(name);
+    free(path);
 }
 
 // A path that fills the room is found, a longer one is not cut.
@@ -146,8 +176,8 @@ static void long_paths(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        PROGRAMS(where_a_program_is),
-        PROGRAMS(ddprun_does_not_know_its_file),
+        PROGRAMS(where_a_program_is), PROGRAMS(ddprun_does_not_know_its_file),
+        PROGRAMS(ddprun_is_far_down), PROGRAMS(a_long_name),
         PROGRAMS(long_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

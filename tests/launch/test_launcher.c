@@ -399,8 +399,9 @@ static void one_of_several_nodes(void **state) {
     begin(0);
     options.nodes = 2;
     options.node = 1;
+    play.shared_token = "s";
     job(false, 0, "",
-        "limit program shared output signals guard board host(here) check meet(shared,7) threads "
+        "limit program shared output signals guard board host(here) check meet(s,7) threads "
         "clear begin(0,3) begun run end await drain flush(10) -output -store - -board -guard -");
     begin(0);
     options.nodes = 2;
@@ -422,8 +423,8 @@ static void one_of_several_nodes(void **state) {
 static void nodes_do_not_meet(void **state) {
     (void)state;
     begin(0);
-    play.met = SIGTERM;
-    job(false, 128 + SIGTERM, "", OPEN CLOSE "-");
+    play.met = SIGHUP;
+    job(false, 128 + SIGHUP, "", OPEN CLOSE "-");
     begin(0);
     play.met = -1;
     play.failing = "met";
