@@ -48,7 +48,7 @@ void options_add_title(Options *options, const char *title) {
 }
 
 void options_add_flag(Options *options, const char *name, bool *value, const char *help) {
-    options_add(options, (Option){name, OPTION_FLAG, value, NULL, 0, 0, help});
+    options_add(options, (Option){name, OPTION_FLAG, value, .help = help});
 }
 
 void options_add_int(Options *options, const char *name, int *value, int min, int max,
@@ -73,17 +73,17 @@ void options_add_pair(Options *options, const char *name, double value[2], doubl
 
 void options_add_string(Options *options, const char *name, const char **value, const char *metavar,
                         const char *help) {
-    options_add(options, (Option){name, OPTION_STRING, value, metavar, 0, 0, help});
+    options_add(options, (Option){name, OPTION_STRING, value, .metavar = metavar, .help = help});
 }
 
 void options_add_choice(Options *options, const char *name, const char **value, const char *words,
                         const char *help) {
-    options_add(options, (Option){name, OPTION_CHOICE, value, words, 0, 0, help});
+    options_add(options, (Option){name, OPTION_CHOICE, value, .metavar = words, .help = help});
 }
 
 void options_add_enum(Options *options, const char *name, void *value, const char *words,
                       const char *help) {
-    options_add(options, (Option){name, OPTION_ENUM, value, words, 0, 0, help});
+    options_add(options, (Option){name, OPTION_ENUM, value, .metavar = words, .help = help});
 }
 
 void options_metavar(Options *options, const char *metavar) {

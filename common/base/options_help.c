@@ -66,20 +66,19 @@ static void print_arguments(FILE *stream, const Options *options, const char *be
 }
 
 void options_print_help(const Options *options, FILE *stream) {
-    size_t indent = 0;
+    size_t indent = 10;
     for (size_t i = 0; i < options->count; i++) {
         char left[512];
         if (options->table[i].type == OPTION_TITLE) continue;
         size_t length = format_left(&options->table[i], left, sizeof left) + 2;
         if (length > indent && length <= LEFT_MAX) indent = length;
     }
-    if (indent < 10) indent = 10;
 
     fprintf(stream, "usage: %s [options]", options->program);
     print_arguments(stream, options, "", "");
     fputc('\n', stream);
     if (options->summary) fprintf(stream, "\n%s\n", options->summary);
-    if (options->count == 0 || options->table[0].type != OPTION_TITLE) fputc('\n', stream);
+    if (options->table[0].type != OPTION_TITLE) fputc('\n', stream);
     for (size_t i = 0; i < options->count; i++) {
         const Option *option = &options->table[i];
         if (option->type == OPTION_TITLE)

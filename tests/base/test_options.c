@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/options.h"
+#include "tests/rigs/failed_check.h"
 
 typedef struct Values {
     bool no_shuffle;
@@ -102,6 +103,8 @@ typedef struct BadLine {
 
 static const BadLine bad_lines[] = {
     {{"--stops", "3"}, "unknown option --stops; did you mean --steps?"},
+    {{"--xteps", "3"}, "unknown option --xteps; did you mean --steps?"}, // another first letter
+    {{"-xsteps", "3"}, "unknown option -xsteps; did you mean --steps?"},
     {{"--stxys", "3"}, "unknown option --stxys (--help lists them)"}, // two of five letters
     {{"--stops=3"}, "unknown option --stops; did you mean --steps?"},
     {{"--noshuffle"}, "unknown option --noshuffle; did you mean --no-shuffle?"},
@@ -256,11 +259,42 @@ static void test_given_without_effect(void **state) {
     assert_int_equal(options_check_used(&options, uses, 3, &err), 0);   // defaults do not count
     assert_int_equal(PARSE(&options, &err, "--lr=1", "--steps=10"), 0); // the default, but given
     assert_int_equal(options_check_used(&options, uses, 3, &err), -1);
+    assert_true(options_given(&options, "steps") && options_given(&options, "lr"));
+    assert_false(options_given(&options, "seed") || options_given(&options, "nothing"));
     assert_string_equal(err.message, "--steps has no effect: of epochs");
     assert_int_equal(err.status, STATUS_USAGE);
     assert_int_equal(options_check_used(&options, uses, 1, &err), 0);
     assert_int_equal(PARSE(&options, &err, "--lr=1"), 0); // another command line
     assert_int_equal(options_check_used(&options, uses, 3, &err), 0);
+}
+
+static void test_values_as_text(void **state) {
+    (void)state;
+    Values v;
+    Options options = make_options(&v);
+    char text[20] = "#####";
+    const Option *flag = options_find(&options, "no-shuffle");
+    assert_string_equal(option_text(flag, text, sizeof text), "off");
+    v.no_shuffle = true;
+    assert_string_equal(option_text(flag, text, sizeof text), "on");
+    strcpy(text, "#####");
+    memset(&v.colour, 9, sizeof v.colour); // no word has this number
+    assert_string_equal(option_text(options_find(&options, "colour"), text, sizeof text), "");
+    assert_null(option_text(options_find(&options, "out"), text, sizeof text));
+}
+
+// A title is a row like an option.
+static void add_rows(void *context) {
+    Options options = {.program = "prog"};
+    for (int i = 0; i < *(int *)context; i++) options_add_title(&options, "one more");
+}
+
+static void test_table_is_full(void **state) {
+    (void)state;
+    int rows = 96;
+    add_rows(&rows);
+    rows++;
+    expect_failed_check(add_rows, &rows, "more than 96 options");
 }
 
 static void test_positional(void **state) {
@@ -275,6 +309,11 @@ static void test_positional(void **state) {
     assert_string_equal(options.positional[1], "-");
     assert_string_equal(options.positional[2], "--lr");
     assert_int_equal(PARSE(&options, &err, "a", "b", "c", "d"), -1);
+    // An option's name behind two letters is no option, and takes no value.
+    assert_int_equal(PARSE(&options, &err, "xxsteps", "b"), 0);
+    assert_int_equal(options.positional_count, 2);
+    assert_int_equal(PARSE(&options, &err, "--", "--help"), 0);
+    assert_string_equal(options.positional[0], "--help");
     // After "--" an option takes no value.
     assert_int_equal(PARSE(&options, &err, "--", "--lr", "0.1", "x"), 0);
     assert_int_equal(options.positional_count, 3);
@@ -321,10 +360,18 @@ static void test_help_shows_defaults(void **state) {
     free(text);
 }
 
+static pid_t tester; // the process of the tests, which must not end early: it would seem to pass
+
+_Noreturn void __real_process_end(int status);
+_Noreturn void __wrap_process_end(int status);
+_Noreturn void __wrap_process_end(int status) {
+    if (getpid() == tester) abort();
+    __real_process_end(status);
+}
+
 // --help ends the process, so it is asked for in a child; the default shown is the program's,
 // though an option before it says something else.
-static void test_help_ends_with_0(void **state) {
-    (void)state;
+static void help_ends_with_0(bool takes_command, const char *const *arguments, const char *shown) {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
     fflush(NULL);
@@ -333,8 +380,9 @@ static void test_help_ends_with_0(void **state) {
         Values v;
         Error err;
         Options options = make_options(&v);
+        options.takes_command = takes_command;
         dup2(ends[1], STDOUT_FILENO);
-        PARSE(&options, &err, "--steps", "77", "--help", "--zebra");
+        parse(&options, &err, arguments);
         _exit(1);
     }
     close(ends[1]);
@@ -345,15 +393,50 @@ static void test_help_ends_with_0(void **state) {
     int status = -1;
     waitpid(child, &status, 0);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    assert_non_null(strstr(text, "how many steps (default: 10)"));
+    if (!strstr(text, shown)) fail_msg("%s", text);
+}
+
+// A help that cannot be written is an error, whether the stream has a buffer or not.
+static void test_help_is_lost(void **state) {
+    (void)state;
+    for (int buffered = 0; buffered < 2; buffered++) {
+        int status = 0;
+        fflush(NULL);
+        const pid_t child = fork();
+        if (child == 0) {
+            Values v;
+            Error err;
+            Options options = make_options(&v);
+            if (!freopen("/dev/full", "w", stdout)) _exit(1);
+            if (!buffered) setvbuf(stdout, NULL, _IONBF, 0);
+            const int parsed = PARSE(&options, &err, "--help");
+            const char *cause = "cannot write the help: No space left on device";
+            _exit(parsed == -1 && strcmp(err.message, cause) == 0 ? 42 : 1);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+    }
+}
+
+static void test_help_ends_with_0(void **state) {
+    (void)state;
+    static const char *const late[] = {"--steps", "77", "--help", "--zebra", NULL};
+    static const char *const only[] = {"--help", NULL}, *const man[] = {"--help=man", "x", NULL};
+    help_ends_with_0(false, late, "how many steps (default: 10)");
+    help_ends_with_0(true, late, "how many steps (default: 10)");
+    help_ends_with_0(true, only, "usage: prog [options] COMMAND");
+    help_ends_with_0(false, man, ".TH \"prog\"");
 }
 
 int main(void) {
+    tester = getpid();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values_of_every_type),  cmocka_unit_test(test_errors_name_the_option),
         cmocka_unit_test(test_other_names_are_known), cmocka_unit_test(test_positional),
         cmocka_unit_test(test_given_without_effect),  cmocka_unit_test(test_command),
+        cmocka_unit_test(test_values_as_text),        cmocka_unit_test(test_table_is_full),
         cmocka_unit_test(test_help_shows_defaults),   cmocka_unit_test(test_help_ends_with_0),
+        cmocka_unit_test(test_help_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -196,6 +196,16 @@ static void names_of_pages(void **state) {
     }
 }
 
+// A title is no wider than its text.
+static void a_title_and_a_flag(void **state) {
+    (void)state;
+    Options o = {.program = "p"};
+    options_add_title(&o, "Only");
+    options_add_flag(&o, "a", &values.flag, "b");
+    prints(options_print_help, &o,
+           "usage: p [options]\n\nOnly:\n  --a     b\n  --help  print this and end\n");
+}
+
 #define X10 "xxxxxxxxxx"
 
 // A left column of 34 characters, with its two spaces, is the widest; the text ends at column 100.
@@ -211,6 +221,12 @@ static void widths(void **state) {
     prints(options_print_help, &o,
            "usage: p [options]\n\n  --a " X10 X10 "xxxxxx  b\n"
            "  --help                          print this and end\n");
+    options_add_string(&o, "c", &value, X10 X10 "xxxxxxx", "d"); // one more than fits
+    prints(options_print_help, &o,
+           "usage: p [options]\n\n  --a " X10 X10 "xxxxxx  b\n  --c " X10 X10 "xxxxxxx\n"
+           "                                  d\n"
+           "  --help                          print this and end\n");
+    o.count = 1;
     o.table[0].metavar = "X";
     // Ten columns of names, then 90 of text.
     o.table[0].help = X10 X10 X10 X10 X10 X10 X10 X10 " xxxxxxxxx";
@@ -229,9 +245,9 @@ static void widths(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_help),    cmocka_unit_test(the_manual_page),
-        cmocka_unit_test(usage_lines), cmocka_unit_test(names_of_pages),
-        cmocka_unit_test(widths),
+        cmocka_unit_test(the_help),           cmocka_unit_test(the_manual_page),
+        cmocka_unit_test(usage_lines),        cmocka_unit_test(names_of_pages),
+        cmocka_unit_test(a_title_and_a_flag), cmocka_unit_test(widths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
