@@ -234,6 +234,69 @@ static void test_other_names_are_known(void **state) {
     }
 }
 
+// Letters to insert, remove, replace or swap: five of sixteen at most.
+static void test_edit_distances(void **state) {
+    (void)state;
+    static const struct {
+        const char *given;
+        size_t distance;
+    } cases[] = {
+        {"abcdefghijklmnop", 0},
+        {"xabcdefghijklmnop", 1},
+        {"abcdefghijklmnopx", 1},
+        {"abcdefgxhijklmnop", 1},
+        {"bcdefghijklmnop", 1},
+        {"abcdefghijklmno", 1},
+        {"abcdefghjklmnop", 1},
+        {"xxabcdefghijklmnop", 2},
+        {"cdefghijklmnop", 2},
+        {"abcdefghijklmnopxyz", 3},
+        {"abcdefghijklm", 3},
+        {"bacdefghijklmnop", 1},
+        {"abcdefghijklmnpo", 1},
+        {"badcfehgijklmnop", 4},
+        {"cabdefghijklmnop", 2},
+        {"ABCDEFGHIJKLMNOX", 1},
+        {"xbcdefghijklmnoy", 2},
+        {"abcdefghijxklnmop", 2},
+        {"abxcdefghijlkmno", 3},
+        {"bcadefghijklmnop", 2},
+        {"abcdefghijklmnopqrstu", 5},
+        {"axcxexgxixklmnop", 5},
+        {"axcxexgxixkxmnop", SIZE_MAX},
+        {"acbxdefghijklmnop", 2},
+        {"b", SIZE_MAX},
+    };
+    char longest[50];
+    size_t best;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        best = SIZE_MAX;
+        const bool near = options_nearest(cases[i].given, "abcdefghijklmnop", 0, &best).start;
+        if (best != cases[i].distance || near != (best != SIZE_MAX))
+            fail_msg("%s: %zu", cases[i].given, best);
+    }
+    memset(longest, 'x', sizeof longest);
+    for (size_t length = 48; length <= 49; length++) { // names have 48 letters at most
+        longest[length] = '\0';
+        best = SIZE_MAX;
+        assert_int_equal(options_nearest(longest, longest, 0, &best).length, length == 48 ? 48 : 0);
+        best = SIZE_MAX;
+        (void)options_nearest("x", longest, 0, &best);
+        (void)options_nearest(longest, "x", 0, &best);
+        assert_true(best == SIZE_MAX);
+        longest[length] = 'x';
+    }
+    best = SIZE_MAX; // of two the nearer, of two that are as near the first
+    assert_int_equal(options_nearest("steps", "steps|stepss", 0, &best).number, 0);
+    best = SIZE_MAX;
+    assert_int_equal(options_nearest("stxps", "steps|stops", 0, &best).number, 0);
+    best = SIZE_MAX;
+    assert_int_equal(options_nearest("stops", "stepx|steps|stops", 0, &best).number, 2);
+    best = SIZE_MAX;
+    assert_null(options_nearest("stxps", "steps|stops", 6, &best).start);
+    assert_int_equal(options_nearest("stxps", "steps|stops", 5, &best).length, 5);
+}
+
 static void test_errors_name_the_option(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof bad_lines / sizeof bad_lines[0]; i++) {
@@ -434,9 +497,9 @@ int main(void) {
         cmocka_unit_test(test_values_of_every_type),  cmocka_unit_test(test_errors_name_the_option),
         cmocka_unit_test(test_other_names_are_known), cmocka_unit_test(test_positional),
         cmocka_unit_test(test_given_without_effect),  cmocka_unit_test(test_command),
-        cmocka_unit_test(test_values_as_text),        cmocka_unit_test(test_table_is_full),
-        cmocka_unit_test(test_help_shows_defaults),   cmocka_unit_test(test_help_ends_with_0),
-        cmocka_unit_test(test_help_is_lost),
+        cmocka_unit_test(test_values_as_text),        cmocka_unit_test(test_edit_distances),
+        cmocka_unit_test(test_table_is_full),         cmocka_unit_test(test_help_shows_defaults),
+        cmocka_unit_test(test_help_ends_with_0),      cmocka_unit_test(test_help_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
