@@ -346,6 +346,18 @@ static void test_values_as_text(void **state) {
     assert_null(option_text(options_find(&options, "out"), text, sizeof text));
 }
 
+static void test_metavar_of_the_last(void **state) {
+    (void)state;
+    int value = 0;
+    Options options = {.program = "prog"};
+    options_add_int(&options, "one", &value, 0, 0, "a number");
+    options_metavar(&options, "ONE");
+    options_add_int(&options, "two", &value, 0, 0, "a number");
+    options_metavar(&options, "TWO");
+    assert_string_equal(options_find(&options, "one")->metavar, "ONE");
+    assert_string_equal(options_find(&options, "two")->metavar, "TWO");
+}
+
 // A title is a row like an option.
 static void add_rows(void *context) {
     Options options = {.program = "prog"};
@@ -497,9 +509,10 @@ int main(void) {
         cmocka_unit_test(test_values_of_every_type),  cmocka_unit_test(test_errors_name_the_option),
         cmocka_unit_test(test_other_names_are_known), cmocka_unit_test(test_positional),
         cmocka_unit_test(test_given_without_effect),  cmocka_unit_test(test_command),
-        cmocka_unit_test(test_values_as_text),        cmocka_unit_test(test_edit_distances),
-        cmocka_unit_test(test_table_is_full),         cmocka_unit_test(test_help_shows_defaults),
-        cmocka_unit_test(test_help_ends_with_0),      cmocka_unit_test(test_help_is_lost),
+        cmocka_unit_test(test_values_as_text),        cmocka_unit_test(test_metavar_of_the_last),
+        cmocka_unit_test(test_edit_distances),        cmocka_unit_test(test_table_is_full),
+        cmocka_unit_test(test_help_shows_defaults),   cmocka_unit_test(test_help_ends_with_0),
+        cmocka_unit_test(test_help_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

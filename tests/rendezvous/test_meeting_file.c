@@ -135,6 +135,10 @@ static void test_lines(void **state) {
     MeetingFile *first = join(path, 1);
     snprintf(wanted, sizeof wanted, "ddp.c meeting, world size 2\n%s", one);
     check_file(path, wanted);
+    assert_null(meeting_file_join(path, 0, 3, soon(), &err));
+    check_message(&err, ": the world size is 2 there and 3 at rank 0");
+    check_file(path, wanted);
+    err = (Error){0};
     sleeps = 0;
     assert_int_equal(meeting_file_await(first, &port, token, clock_ns() + 30000000, &err), -1);
     assert_int_equal(err.status, STATUS_FAILED);
