@@ -129,7 +129,7 @@ int safetensors_write(const char *path, const SafeTensors *content, Error *err) 
         fwrite(&n, sizeof n, 1, file.file); // file_commit reports a failed write
         fwrite(header, 1, length, file.file);
         for (size_t i = 0; i < content->count; i++)
-            fwrite(order[i]->data, 1, order[i]->bytes, file.file);
+            if (order[i]->bytes > 0) fwrite(order[i]->data, 1, order[i]->bytes, file.file);
         status = file_commit(&file, err);
     }
     free(header);
