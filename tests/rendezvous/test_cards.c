@@ -115,6 +115,32 @@ static void test_rank_0_is_missing(void **state) {
     end_server(server);
 }
 
+// What a rank of a world of two says that finds this plan, alone.
+static void find_plan(const char *plan, int rank_number, Outcome *outcome) {
+    int port = 0;
+    Error err = {0};
+    pid_t server = start_server(&port);
+    Store *store = store_connect("127.0.0.1", port, "secret", LONG_S, &err);
+    assert_non_null(store);
+    store_set_prefix(store, "attempt_0");
+    assert_int_equal(store_set(store, "plan", plan, strlen(plan), &err), 0);
+    store_close(store);
+    Rendezvous rank = place(rank_number, 2, port);
+    rank.launcher_store = true;
+    snprintf(rank.token, sizeof rank.token, "secret");
+    run_ranks(&rank, 1, LONG_S, outcome);
+    end_server(server);
+}
+
+// Rank 0, which waits for the others' cards, sees that one of them has given up.
+static void test_a_rank_has_given_up(void **state) {
+    (void)state;
+    Outcome outcome;
+    find_plan("error it broke", 0, &outcome);
+    assert_outcome(&outcome, "it broke");
+    assert_int_equal(outcome.status, STATUS_FAILED);
+}
+
 // A plan that is none, is too long, or is an error of either kind.
 static void test_strange_plans(void **state) {
     (void)state;
@@ -133,24 +159,12 @@ static void test_strange_plans(void **state) {
         {"usage it was wrong", "it was wrong", STATUS_USAGE},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        int port = 0;
-        Error err = {0};
         Outcome outcome;
-        pid_t server = start_server(&port);
-        Store *store = store_connect("127.0.0.1", port, "secret", LONG_S, &err);
-        assert_non_null(store);
-        store_set_prefix(store, "attempt_0");
-        assert_int_equal(store_set(store, "plan", cases[i].plan, strlen(cases[i].plan), &err), 0);
-        store_close(store);
-        Rendezvous rank = place(1, 2, port);
-        rank.launcher_store = true;
-        snprintf(rank.token, sizeof rank.token, "secret");
-        run_ranks(&rank, 1, LONG_S, &outcome);
+        find_plan(cases[i].plan, 1, &outcome);
         assert_outcome(&outcome, cases[i].says);
         assert_ptr_equal(strstr(outcome.message, cases[i].says), outcome.message); // at its begin
         assert_int_equal(strstr(outcome.message, "published") != NULL, i < 3);
         assert_int_equal(outcome.status, cases[i].status);
-        end_server(server);
     }
 }
 
@@ -159,6 +173,7 @@ int main(void) {
         cmocka_unit_test(test_cards),
         cmocka_unit_test(test_keys_are_taken),
         cmocka_unit_test(test_rank_0_is_missing),
+        cmocka_unit_test(test_a_rank_has_given_up),
         cmocka_unit_test(test_strange_plans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
