@@ -51,8 +51,8 @@ typedef struct OptimizerConfig {
     double beta1, beta2, eps;    // adam, adamw: PyTorch has 0.9, 0.999, 1e-8
     OptimizerSharding *sharding; // not owned; NULL: this process updates all elements
     // For a model that runs under autocast: the step also keeps a copy of each linear layer's
-    // parameters in this 16-bit type, so forward does not convert them. Other code that writes such a
-    // parameter calls tensor_changed. PRECISION_F32: no copies.
+    // parameters in this 16-bit type, so forward does not convert them. Other code that writes
+    // such a parameter calls tensor_changed. PRECISION_F32: no copies.
     Precision half_copies;
 } OptimizerConfig;
 
