@@ -69,8 +69,8 @@ asan)
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|installed.*|gpu_modules|tutorial_.*)\$"
     ;;
 # Numbers, atomics and processes; not scripts that read the build's files, or run tools and compilers. Why not
-# test_launch_processes and test_blas_threads: tests/aarch64/README.md.
-aarch64) set -- "$@" -L 'unit|equivalence|fault|parity' -LE 'slow|gpu|mpi' -E '^test_(cuda|pg_nccl|launch_processes|blas_threads).*' \
+# test_launch_processes, test_semantics_init and test_blas_threads: tests/aarch64/README.md.
+aarch64) set -- "$@" -L 'unit|equivalence|fault|parity' -LE 'slow|gpu|mpi' -E '^test_(cuda|pg_nccl|launch_processes|semantics_init|blas_threads).*' \
     -R '^(test_.*|aarch64_bits|training|bits|resume|checkpoint_kill|zero_optimizer|mixed_precision|segnet|text|dry_run)$' ;;
 # The others run no other code than in the usual build.
 emulator) set -- "$@" -L 'gpu|emulator' ;;
