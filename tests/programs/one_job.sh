@@ -16,8 +16,11 @@ begin() {
     until [ -s "$lock" ] || grep -q '^step=' long.txt || ! kill -0 "$job" 2>/dev/null; do sleep 0.05; done
     [ -s "$lock" ] || fail "no lock from $*: $(tail -n 3 long.txt)"
 }
-end() { # kills it; its place is free at once, without waiting
+# end COMMAND...: kills it; its place is free at once, without waiting. A COMMAND that resumes ends a few steps later.
+end() {
     kill -9 "$job"
+    last=$(tail -n 20 long.txt | sed -n 's/.*step=\([0-9]*\).*/\1/p' | sort -n | tail -n 1)
+    case "$*" in *--resume*) set -- "$@" --steps $((last + 5)) ;; esac
     status=0
     "$@" >out.txt 2>err.txt || status=$?
     checks=$((checks + 1))
@@ -46,7 +49,7 @@ status=0
 refuse 2 "--save a folder/last.safetensors: in use by process $job" "$bin/train_single" --steps 1 --save "a folder/last.safetensors"
 run "another folder" "$bin/train_single" --steps 2 --no-eval --out other
 whole other
-end "$bin/train_single" --global-batch 32 --steps 1 --no-eval --out "a folder" --resume auto
+end "$bin/train_single" --global-batch 32 --no-eval --out "a folder" --resume auto
 whole "a folder"
 run "once more" "$bin/train_single" --steps 1 --no-eval --out "a folder"
 
@@ -57,7 +60,7 @@ refuse 2 "--save saves/one: in use by process $job on $host: " "$bin/train_singl
 ln -s ../saves/one elsewhere/alias
 refuse 2 "--save elsewhere/alias: in use by process $job" "$bin/train_single" --steps 1 --save elsewhere/alias
 run "another file in that folder" "$bin/train_single" --steps 2 --no-eval --save saves/two
-end "$bin/train_single" --global-batch 32 --steps 1 --no-eval --save saves/one --resume auto
+end "$bin/train_single" --global-batch 32 --no-eval --save saves/one --resume auto
 whole saves
 begin saves/last.safetensors.lock "$bin/train_single" $long --save saves/last.safetensors
 refuse 2 "--out saves/last.safetensors: in use by process $job" "$bin/train_single" --steps 1 --out saves
@@ -80,7 +83,7 @@ until grep -q 'resumed ranks/last.safetensors' long.txt || ! kill -0 "$job" 2>/d
 checks=$((checks + 1))
 grep -q 'resumed ranks/last.safetensors' long.txt || fail "restarted ranks: $(cat long.txt)"
 refuse 2 "--out ranks: in use by process" "$bin/train_single" --steps 1 --out ranks
-end "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --steps 1 --no-eval --out ranks --global-batch 32 --resume auto
+end "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --no-eval --out ranks --global-batch 32 --resume auto
 whole ranks
 
 # ---- links ---------------------------------------------------------------------------------------------

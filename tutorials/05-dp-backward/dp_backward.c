@@ -1,5 +1,4 @@
-/* dp_backward.c: step 5: DataParallel, whole: backward makes forward's copies in the
- * opposite direction.
+/* dp_backward.c: step 5: DataParallel, whole: backward copies in the opposite direction.
  * Nothing but device_copy crosses from one device to another, and it counts the bytes.
  */
 #include <pthread.h>
