@@ -52,9 +52,7 @@ static int run_threads(const Settings *settings, Error *err) {
 
 static int run_process(const Settings *settings, PgEndpoint *endpoint, int rank) {
     Error error = {0};
-    const PgOptions options = {.timeout_s = settings->timeout_s};
     endpoint->rank = rank;
-    endpoint->options = &options;
     ProcessGroup *group = pg_opener_shm.open(endpoint, &error);
     if (group) return allreduce_run_rank(settings, group, NULL);
     fprintf(stderr, "error: %s\n", error.message);
@@ -69,7 +67,8 @@ static int run_child(const Settings *settings, PgEndpoint *endpoint, int rank) {
 
 // This process is rank 0; the others are its children, forked before any thread exists.
 static int run_processes(const Settings *settings, Error *err) {
-    PgEndpoint endpoint = {.world = settings->world};
+    const PgOptions options = {.timeout_s = settings->timeout_s};
+    PgEndpoint endpoint = {.world = settings->world, .options = &options};
     if (pg_opener_shm.create(&endpoint, err) != 0) return err->status;
     for (int r = 1; r < settings->world; r++) {
         pid_t child = fork();

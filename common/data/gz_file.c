@@ -48,7 +48,7 @@ int gz_check_end(const char *path, size_t unpacked, Error *err) {
     const bool read = stored > sizeof end &&
                       pread(fd, end, sizeof end, (off_t)(stored - sizeof end)) == sizeof end;
     close(fd);
-    for (size_t i = sizeof end; read && i-- > 0;) size = size << 8 | end[i];
+    if (read) size = (size_t)end[3] << 24 | (size_t)end[2] << 16 | (size_t)end[1] << 8 | end[0];
     if (size <= unpacked) return 0;
     return error_set(err, STATUS_USAGE, "bytes that are not gzip's follow the gzip stream");
 }

@@ -262,6 +262,7 @@ static int check_text(const char *header, size_t length, Error *err) {
             objects += *at == '{';
         }
     }
+    // A header was read: NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker)
     const size_t others = 1 + (strstr(header, "\"__metadata__\"") != NULL); // the root is one, too
     if (objects > SAFE_TENSORS_MAX + others)
         return error_set(err, STATUS_USAGE, "has %zu tensors, %d are the most that are read",
