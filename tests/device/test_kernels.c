@@ -289,6 +289,7 @@ static void check_peer(TwoDevices *two, size_t count, bool adam, bool adds) {
         const Kernels *kernels = two_kernels(two, d);
         if (!kernels->is_addressable) continue; // no access to another process's memory
         const OptimizerPeer peer = {adds ? peers.of[d] : NULL, 0.3f, copy.of[d]};
+        ((float *)w[1].of[d])[count] = -1; // not the number behind the copy
         for (int k = 0; k < 2; k++)
             step_tensor(kernels, adam,
                         (AdamTensor){w[k].of[d], k ? mine.of[d] : summed.of[d], m[k].of[d],
