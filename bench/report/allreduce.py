@@ -129,7 +129,11 @@ def write(folder):
     write_csv(results.plots / "allreduce.csv", head, rows)
     section.settings(results, backends=" ".join(head[2:]), bound_from=next((row[0] for row in rows if row[1] != "NaN"), 0))
     trips, text = read_csv(results.folder / "trips.csv"), QUICK if results.is_quick else share_sentence(found, lost)
-    said = [] if results.is_quick else [f"**Disturbed** in most rounds, and not spoken of: {', '.join(lost)}."] * bool(lost) + [trip_sentence(found, trips, lost)]
+    said = []
+    if lost and not results.is_quick:
+        said.append(f"**Disturbed** in most rounds, without a sentence: {', '.join(lost)}.")
+    if not results.is_quick:
+        said.append(trip_sentence(found, trips, lost))
     section.finish(results, "allreduce", ["## All-reduce, from 4 B to 256 MiB", "", *said, "", section.draw(results.folder, "allreduce", text), "",
                                           f"{text} {section.numbers(results, 'allreduce.csv')}", "", markdown_table(table(found)), "",
                                           ABOUT.format(**results.facts)])

@@ -49,9 +49,10 @@ int gz_read(gzFile file, void *into, size_t bytes, size_t *got, Error *err);
 // Reads to the end of the file, but at most `limit` bytes, into *bytes[*count], which grows with
 // the bytes that were read. Returns as gz_read; in both cases the caller frees *bytes.
 int gz_read_all(gzFile file, size_t limit, uint8_t **bytes, size_t *count, Error *err);
-// Of a gzip file whose streams were read to the end, `unpacked` bytes: 0, or -1 with err filled,
-// without the path, if other bytes follow them, which zlib ignores. (The file's last four bytes are
-// the size of its last stream: other bytes are detected if they stand for more than `unpacked`.)
-int gz_check_end(const char *path, size_t unpacked, Error *err);
+// Checks that nothing follows the gzip streams of a file that was read to its end, which gave
+// `unpacked` bytes: zlib ignores trailing bytes. Returns as gz_read; 0 for a file without gzip. A
+// heuristic: the last four bytes should be the size of the last stream, and a larger number than
+// `unpacked` cannot be.
+int gz_check_end(gzFile file, const char *path, size_t unpacked, Error *err);
 
 #endif

@@ -40,8 +40,9 @@ int gz_read_all(gzFile file, size_t limit, uint8_t **bytes, size_t *count, Error
     return 0;
 }
 
-int gz_check_end(const char *path, size_t unpacked, Error *err) {
+int gz_check_end(gzFile file, const char *path, size_t unpacked, Error *err) {
     size_t stored, size = 0;
+    if (gzdirect(file)) return 0;
     uint8_t end[4];
     const int fd = file_open(path, &stored, err);
     if (fd < 0) return -1;

@@ -129,8 +129,7 @@ static int idx_read_values(IdxFile *file, Error *err) {
     if (gz_read_all(file->stream, total + 1, &file->values, &got, err) != 0) return -1;
     if (got < total) return idx_fail_truncated(file, got, err);
     if (got == total)
-        return gzdirect(file->stream) ? 0
-                                      : gz_check_end(file->path, 4 + 4 * file->dims + total, err);
+        return gz_check_end(file->stream, file->path, 4 + 4 * file->dims + total, err);
     return error_set(err, STATUS_USAGE, "more bytes follow the %zu %s that the IDX header says",
                      file->size[0], file->what);
 }
@@ -177,7 +176,8 @@ static int idx_store_sizes(const IdxFile *images, const IdxFile *labels, const c
     return 0;
 }
 
-// 255 marks a picture of no class in other data sets. Here it would make 256 classes.
+// Refuses label 255 if no image has 254: 255 then marks images without a class, as in masks
+// (pixel_folder.c), and would make 256 classes.
 static int idx_check_unlabelled(const IdxFile *file, const Dataset *set, Error *err) {
     const size_t none = UINT8_MAX;
     bool next = false;
@@ -187,10 +187,11 @@ static int idx_check_unlabelled(const IdxFile *file, const Dataset *set, Error *
         if (file->values[i] == none && first == set->count) first = i;
     }
     if (next || first == set->count) return 0;
-    return error_set(err, STATUS_USAGE,
-                     "label %zu of image %zu, and none has %zu: no class -- leave out the "
-                     "images without a class",
-                     none, first, none - 1);
+    return error_set(
+        err, STATUS_USAGE,
+        "label %zu of image %zu, but no image has label %zu: is %zu no class? -- leave "
+        "such images out",
+        none, first, none - 1, none);
 }
 
 // Reads and stores the labels. set->classes: in, the most classes that are allowed, or 0; out, if

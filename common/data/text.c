@@ -129,12 +129,11 @@ int text_open_file(const char *path, const DataOptions *options, DataSource *sou
     gzFile file = gz_open(path, NULL, err);
     if (!file) return -1;
     int failed = gz_read_all(file, MAX_TEXT + 1, &text, &bytes, err);
-    const bool plain = gzdirect(file);
+    if (!failed && bytes <= MAX_TEXT) failed = gz_check_end(file, path, bytes, err);
     gzclose(file);
     if (!failed && bytes > MAX_TEXT)
         failed = error_set(err, STATUS_USAGE, "more than %zu MiB of text; make token files of it",
                            MAX_TEXT >> 20);
-    if (!failed && !plain) failed = gz_check_end(path, bytes, err);
     if (!failed) failed = decode(text, bytes, &characters, &count, err);
     free(text);
     if (!failed) failed = open_characters(characters, count, options, source, err);

@@ -15,15 +15,15 @@ typedef struct ArenaBlock ArenaBlock;
 typedef struct Arena {
     Device *device; // NULL: the host
     ArenaBlock *first, *current;
-    ArenaBlock *old; // the host's, of before the last reset: freed by the next one
+    ArenaBlock *old; // host blocks that the last reset retired; the next reset frees them
 } Arena;
 
 Arena arena_create(Device *device);
 void arena_close(Arena *arena);
 void *arena_alloc(Arena *arena, size_t bytes); // aligned to MEMORY_ALIGNMENT; undefined contents
-void arena_reset(Arena *arena);                // frees everything allocated so far
-// (On the host, what was allocated since the last reset can still be read until it is overwritten
-// or the next reset: so a tape can name an activation that is used too late.)
+// Frees everything allocated so far. Host memory stays readable, until the arena reuses it or the
+// next reset: so a tape can name an activation that is used after its tape_reset.
+void arena_reset(Arena *arena);
 // Whether the address is in memory that was allocated since the last reset. It is not read.
 bool arena_holds(const Arena *arena, const void *address);
 

@@ -245,7 +245,7 @@ static const Broken BROKEN_IDX[] = {
     {LABELS, BYTES(TRAIN_IMAGES), "3 dimensions in an IDX file of labels, which has 1"},
     {LABELS, BYTES("\0\0\x08\1\0\0\0\4\0\2\1"), "header says 4 labels, 3 follow"},
     {LABELS, BYTES(TRAIN_LABELS "\1\1"), "more bytes follow the 4 labels"},
-    {LABELS, BYTES("\0\0\x08\1\0\0\0\4\0\xff\xff\1"), "label 255 of image 1, and none has 254: no"},
+    {LABELS, BYTES("\0\0\x08\1\0\0\0\4\0\xff\xff\1"), "label 255 of image 1, but no image has"},
     {LABELS, BYTES("\0\0\x08\1\0\0\0\3\0\2\1"), "3 labels for the 4 images of"},
     {"t10k-labels-idx1-ubyte", BYTES("\0\0\x08\1\0\0\0\2\2\3"),
      "t10k-labels-idx1-ubyte: label 3 of image 1 is outside the training set's 0..2"},

@@ -220,6 +220,17 @@ static void broken_texts(void **state) {
     }
     write_file(state, "half.txt.gz", BYTES("\x1f\x8b\x08\0\0\0\0\0\0\x03KL"));
     expect_error(state, "half.txt.gz", shape, "half.txt.gz: ");
+
+    char *path = temp_folder_path(state, "more.txt.gz");
+    gzFile file = gzopen(path, "wb");
+    assert_int_equal(gzwrite(file, BYTES(TRAINING "zatZ")), sizeof(TRAINING "zatZ") - 1);
+    gzclose(file);
+    FILE *more = fopen(path, "ab");
+    fputs("garbage!", more);
+    fclose(more);
+    free(path);
+    expect_error(state, "more.txt.gz", shape,
+                 "more.txt.gz: bytes that are not gzip's follow the gzip stream");
 }
 
 // ---- token files -------------------------------------------------------------------------------

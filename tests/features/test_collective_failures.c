@@ -345,7 +345,7 @@ static void close_training(Training *t) {
 static void train_until_it_breaks(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const Case *c = argument;
     Training training = {rig_open(group, outcome), .feature = c->feature, .buffers = true};
-    pull = (Pull){group, pg_rank(group) == 1 ? c->at : 0, c->after};
+    pull = (Pull){.world = group, .left = pg_rank(group) == 1 ? c->at : 0, .after = c->after};
     bool ended = train(&training, &outcome->error) == 0;
     const bool pulled = pg_rank(group) == 1 && pull.left == 0;
     pull = (Pull){0};

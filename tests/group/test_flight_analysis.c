@@ -48,22 +48,22 @@ typedef struct Case {
 #define SUM(SEQUENCE, STATE) \
     { SEQUENCE, "sum", STATE, 0 }
 
-#define G      "group g: "
-#define NOBODY G "no rank departed from the others in what was recorded\n"
+#define G             "group g: "
+#define NONE_DEPARTED G "no rank departed from the others in what was recorded\n"
 
 static const Case CASES[] = {
     // Nothing to report, with and without an error.
-    {2, {{1000, NULL, {C1, C2}}, {1001, NULL, {C1, C2}}}, false, NOBODY},
+    {2, {{1000, NULL, {C1, C2}}, {1001, NULL, {C1, C2}}}, false, NONE_DEPARTED},
     {2,
      {{1001, "late", {C1, C2}}, {1000, "early", {C1, C2}}},
      false,
-     NOBODY G "rank 1 wrote first, because: early\n"},
+     NONE_DEPARTED G "rank 1 wrote first, because: early\n"},
     {2,
      {{1000, "early", {C1, C2}}, {1001, "late", {C1, C2}}},
      false,
-     NOBODY G "rank 0 wrote first, because: early\n"},
+     NONE_DEPARTED G "rank 0 wrote first, because: early\n"},
     // It completed on one rank, so all have started it: what others lack was not yet written.
-    {2, {{1000, NULL, {C1, S2}}, {1001, NULL, {C1, C2}}}, false, NOBODY},
+    {2, {{1000, NULL, {C1, S2}}, {1001, NULL, {C1, C2}}}, false, NONE_DEPARTED},
     // A rank did not start it: without a record, scheduled only, without any record.
     {3,
      {{1000, NULL, {C1, S2}}, {1001, NULL, {C1}}, {1002, NULL, {C1, S2}}},
@@ -95,16 +95,16 @@ static const Case CASES[] = {
      {{1000, NULL, {SUM(6, "started"), SUM(7, "completed")}},
       {1001, NULL, {SUM(7, "completed"), SUM(8, "completed")}}},
      false,
-     NOBODY},
+     NONE_DEPARTED},
     {2,
      {{1000, NULL, {SUM(7, "completed"), SUM(8, "completed")}},
       {1001, NULL, {SUM(6, "started"), SUM(8, "completed")}}},
      false,
-     NOBODY},
+     NONE_DEPARTED},
     {2,
      {{1000, NULL, {SUM(7, "completed")}}, {1001, NULL, {SUM(6, "started"), SUM(7, "completed")}}},
      false,
-     NOBODY},
+     NONE_DEPARTED},
     // A rank left no records.
     {3,
      {{1000, NULL, {C1, S2}}, {1001, NULL, {C1, S2}}, {0}},

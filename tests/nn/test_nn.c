@@ -314,7 +314,7 @@ static void schedules_warm_up_and_end(void **state) {
     check_close(schedule_lr(&s, 9), 0.2, 1e-12, "the sixth");
     s.kind = SCHEDULE_CONSTANT;
     check_close(schedule_lr(&s, 13), 2, 1e-12, "constant");
-    s.kind = SCHEDULE_COSINE; // a run that ends with its warm-up, and what would be its next steps
+    s.kind = SCHEDULE_COSINE; // a run that ends with its warm-up, and the steps after its end
     s.total_steps = s.warmup_steps;
     check_close(schedule_lr(&s, s.warmup_steps), 2, 1e-12, "at the end of warm-up and run");
     check_close(schedule_lr(&s, s.warmup_steps + 1), 0, 1e-12, "past the end of both");
