@@ -1,6 +1,6 @@
-/* test_buckets.c: which gradient goes into which bucket: PyTorch's own unit vectors
- * (test/distributed/test_c10d_common.py, ComputeBucketAssignmentTest), the caps at both ends, and
- * ready order.
+/* test_buckets.c: the assignment of gradients to buckets: PyTorch's own unit vectors
+ * (test/distributed/test_c10d_common.py, ComputeBucketAssignmentTest), the smallest and largest
+ * caps, and ready order.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 enum { FLOAT, DOUBLE, TEXT = 256 };
 
-// "0,2@400|1,3@400": the tensors of each bucket and its limit.
+// Formats a plan as "0,2@400|1,3@400": each bucket's tensors, then its limit in bytes.
 static const char *plan_text(const BucketPlan *plan, char text[TEXT]) {
     size_t used = 0;
     text[0] = '\0';
@@ -57,7 +57,7 @@ static void test_caps_at_both_ends(void **state) {
     expect(tens, 4, (size_t[]){1}, 1, NULL, "0@1|1@1|2@1|3@1");
     expect(tens, 4, (size_t[]){161}, 1, NULL, "0,1,2,3@161");
     expect(tens, 4, (size_t[]){160}, 1, NULL, "0,1,2,3@160");
-    expect(tens, 4, (size_t[]){121}, 1, NULL, "0,1,2,3@121"); // overshoots by one tensor
+    expect(tens, 4, (size_t[]){121}, 1, NULL, "0,1,2,3@121"); // exceeds the limit by one tensor
     expect(tens, 1, (size_t[]){40}, 1, NULL, "0@40");
     expect(tens, 1, (size_t[]){41}, 1, NULL, "0@41");
     expect(tens, 0, (size_t[]){41}, 1, NULL, "");
@@ -66,8 +66,8 @@ static void test_caps_at_both_ends(void **state) {
     buckets_free(&plan);
 }
 
-// In ready order buckets stand as they were closed: key DOUBLE's first bucket fills up before
-// FLOAT's.
+// In ready order buckets are numbered in the order in which they fill up: key DOUBLE's first bucket
+// is full before FLOAT's.
 static void test_ready_order(void **state) {
     (void)state;
     expect(floats, 4, (size_t[]){500}, 1, (size_t[]){3, 2, 1, 0}, "3,2@500|1@500|0@500");
@@ -78,7 +78,8 @@ static void test_ready_order(void **state) {
 
 static void test_smallest_tensor_first(void **state) {
     (void)state;
-    // DOUBLE's bucket [1,2] is full before FLOAT's [0,3], which has the smaller first tensor.
+    // DOUBLE's bucket [1,2] fills up before FLOAT's [0,3]. Without a ready order, buckets are
+    // sorted by their lowest tensor.
     const BucketTensor tensors[] = {{100, FLOAT}, {100, DOUBLE}, {100, DOUBLE}, {100, FLOAT}};
     expect(tensors, 4, (size_t[]){200}, 1, NULL, "0,3@200|1,2@200");
     expect(tensors, 4, (size_t[]){200}, 1, (size_t[]){0, 1, 2, 3}, "1,2@200|0,3@200");

@@ -1,5 +1,5 @@
-/* test_callbacks.c: the contract of what is hung on a Reducer (ddp/reducer.h): who is called when,
- * and a callback that fails is an error on its rank, also if it does not say why.
+/* test_callbacks.c: the contract of a Reducer's callbacks (ddp/reducer.h): when each is called, and
+ * that a failure is an error on its rank, even if the callback sets no message.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ranks.h"
@@ -10,9 +10,9 @@
 
 enum { TASKS = 3 };
 
-// ---- a failure without an error ---------------------------------------------------------------
+// ---- a failure without a message --------------------------------------------------------------
 
-// Which callback fails, in its second step, and whether it says why.
+// The callback that fails in its second step.
 typedef enum Failing {
     HOOK_START,
     HOOK_FINISH,
@@ -31,8 +31,8 @@ typedef struct Callbacks {
     ProcessGroup *group;
     const Plan *plan;
     int step;
-    int starts, finishes; // in this step
-    bool closed[3];       // the hook, the policy, the iteration
+    int starts, finishes; // in the current step
+    bool closed[3];       // of the hook, the policy, the iteration
 } Callbacks;
 
 static int fail_if(Callbacks *callbacks, Failing which, Error *err) {
@@ -103,7 +103,7 @@ static void fail_in_second_step(ProcessGroup *group, const void *argument, Outco
     const Plan *plan = argument;
     Callbacks callbacks = {.group = group, .plan = plan};
     Rig self = rig_open(group, outcome), *rig = &self;
-    const DdpConfig config = {.overlap = plan->overlap}; // each gradient a bucket of its own
+    const DdpConfig config = {.overlap = plan->overlap}; // one bucket per gradient
     rig_wrap(rig, toy_model(rig->device, TASKS, 1), &config);
     hang_all(rig, &callbacks);
     toy_train(rig, (float[]){4, 4, 4});
@@ -111,11 +111,11 @@ static void fail_in_second_step(ProcessGroup *group, const void *argument, Outco
     callbacks = (Callbacks){.group = group, .plan = plan, .step = 1};
     module_zero_grad(rig->model);
     EXPECT(toy_step(rig, (float[]){4, 4, 4}, &outcome->error) != 0);
-    // What was started is finished, and nothing is started after a failure.
+    // Started buckets are finished; after a failure no bucket is started.
     bool early = plan->which == ITERATION_BEFORE, at_start = plan->which == HOOK_START;
     EXPECT(callbacks.starts == (early ? 0 : at_start ? 2 : TASKS));
     EXPECT(callbacks.finishes == (early ? 0 : at_start ? 1 : TASKS));
-    if (!early) { // the error stays
+    if (!early) { // later steps repeat the error
         Error err = {0};
         EXPECT(toy_step(rig, (float[]){4, 4, 4}, &err) != 0);
         EXPECT(strstr(err.message, outcome->error.message));
@@ -190,7 +190,7 @@ static void keep_diary(ProcessGroup *group, const void *argument, Outcome *outco
     toy_train(rig, (float[]){4, 4});
     ddp_no_sync_end(rig->wrapper, no_sync);
     EXPECT(strcmp(diary.text, "unreduced ") == 0);
-    for (int step = 0; step < 2; step++) { // the first step has one bucket, the second has two
+    for (int step = 0; step < 2; step++) { // step 0 has one bucket, step 1 has two
         diary.text[0] = '\0';
         module_zero_grad(rig->model);
         toy_train(rig, (float[]){4, 4});
@@ -224,7 +224,7 @@ static bool is_named(const Reducer *reducer, const char *name) {
     return name ? unrecordable && strcmp(unrecordable, name) == 0 : !unrecordable;
 }
 
-// Whatever does not say that it is graph_safe is not.
+// A callback is graph_safe only if it declares it.
 static void hang_on(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -276,8 +276,8 @@ static void count_close(void *state) {
     ++*(int *)state;
 }
 
-// A hook that lacks one part, each in turn, and a second whole hook: every refused hook is closed,
-// once, and the registered hook still reduces.
+// A hook that lacks one of its functions, for each function, and a second complete hook: each
+// refused hook is closed once, and the registered hook still reduces.
 static void refuse_hooks(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;

@@ -1,6 +1,6 @@
-/* test_ddp.c: DistributedDataParallel's promise: whatever the buckets, the overlap and the timing,
- * the gradients are those that one process gets by computing the shards one after another and
- * adding them in rank order, bit for bit. So are weights and buffers after some steps.
+/* test_ddp.c: DistributedDataParallel's gradients, weights and buffers equal, bit for bit, those of
+ * one process that computes the ranks' shards in sequence and adds their gradients in rank order,
+ * for all bucket sizes, with and without overlap, at any timing.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ddp_models.h"
@@ -14,22 +14,23 @@ enum { STEPS = 4, PARAMETERS_MAX = 16, SEED = 40, LINE = MEMORY_ALIGNMENT / size
 
 static const OptimizerConfig SGD = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
 
-// ---- the oracle: one process, one shard after another ---------------------------------------
+// ---- the reference: one process, shards in sequence -----------------------------------------
 
 typedef struct Oracle {
     const char *model;
     int world;
-    bool global;     // normalisation, and sum; otherwise mean of means
+    bool global;     // global normalisation and sums; otherwise the mean of local means
     bool keep_grads; // no zero_grad before step 1, where the buckets are rebuilt
     size_t floats, buffer_bytes;
     float *initial, *final;          // weights, [floats]
     float *gradients[STEPS];         // reduced, [floats]
     char *initial_buffers;           // [buffer_bytes]
-    char *buffers[STEPS][RANKS_MAX]; // each rank's after its forward, [buffer_bytes]
+    char *buffers[STEPS][RANKS_MAX]; // of each rank, after its forward, [buffer_bytes]
     size_t parameters, ready_count, ready[PARAMETERS_MAX];
 } Oracle;
 
-// What a list of tensors holds, one after another. out: from the tensors; otherwise into them.
+// Copies the tensors (or their gradients) to `memory`, concatenated; with out = false, from it.
+// Returns the bytes.
 static size_t copy_tensors(Module *module, int which, bool grads, char *memory, bool out) {
     NamedTensors tensors = module_tensors(module, which);
     size_t used = 0;
@@ -69,7 +70,8 @@ static int record_ready(void *context, Tensor *tensor, Error *err) {
     return 0;
 }
 
-// One step's sum over the shards into sum; leaves rank 0's buffers in the model.
+// Computes the reduced gradients of one step from all shards. Ends with rank 0's buffers in the
+// model.
 static void sum_shards(Oracle *oracle, Module *model, Tape *tape, int step, const float *before,
                        float *sum) {
     char *buffers = copy_of(model, MODULE_BUFFERS, false);
@@ -186,7 +188,7 @@ static size_t slab_floats(const NamedTensors *parameters) {
     return floats;
 }
 
-// The buckets are those of the ready order, and the gradients lie in them one after another.
+// Buckets follow the ready order, and gradients are contiguous in them, padded to cache lines.
 static void check_rebuilt(Rank *rank) {
     Reducer *reducer = ddp_reducer(rank->wrapper);
     const BucketPlan *plan = &reducer->slab.plan;
@@ -219,12 +221,12 @@ static void check_rebuilt(Rank *rank) {
 static void check_memory(Rank *rank) {
     NamedTensors parameters = module_tensors(rank->model, MODULE_PARAMETERS);
     size_t weights = rank->oracle->floats * sizeof(float), buffers = rank->oracle->buffer_bytes;
-    // Buffers twice: what is broadcast together is gathered into one piece of memory.
+    // Buffers count twice: their broadcast uses a staging copy.
     EXPECT(rank->device->bytes == weights + slab_floats(&parameters) * sizeof(float) + 2 * buffers);
     named_tensors_free(&parameters);
 }
 
-// A forward without gradients on a tape of its own: of the model in evaluation, or of the wrapper.
+// Runs a forward without gradients on a separate tape.
 static void evaluate(Rank *rank, Module *module, int step) {
     Error err = {0};
     Tape *tape = tape_create(rank->device, NULL);
@@ -247,7 +249,7 @@ static void train_one_step(Rank *rank, int step) {
         ddp_finish_backward(rank->wrapper, NULL, &err) != 0)
         problem(rank->outcome, "step %d: %s", step, err.message);
     compare(rank, MODULE_PARAMETERS, true, oracle->gradients[step], "gradients", step);
-    // The evaluation of the wrapper at step 1 broadcasts rank 0's buffers, as any forward does.
+    // The wrapper's evaluation at step 1 has broadcast rank 0's buffers.
     int owner = step == 1 ? 0 : rank->rank;
     compare(rank, MODULE_BUFFERS, false, oracle->buffers[step][owner], "buffers", step);
     optimizer_step(rank->optimizer, 0.1);
@@ -293,7 +295,7 @@ static void run_config(ProcessGroup *group, const Oracle *oracle, const DdpConfi
     rank->device = device_open(name, &err);
     rank->model = test_model(oracle->model, SEED + (uint64_t)rank->rank, rank->device);
     rank->model->config[0] = (size_t)rank->rank % 2;
-    if (rank->rank > 0) { // each rank drew its own: the broadcast has something to do
+    if (rank->rank > 0) { // other initial weights than rank 0's, which the broadcast replaces
         float *drawn = copy_of(rank->model, MODULE_PARAMETERS, false);
         EXPECT(memcmp(drawn, oracle->initial, oracle->floats * sizeof *drawn) != 0);
         free(drawn);
@@ -338,7 +340,7 @@ static void run_model(const char *model) {
     for (Mode mode = AS_THREADS; mode <= AS_PROCESSES; mode++) {
         if (mode == AS_PROCESSES && UNDER_TSAN) continue;
         for (int world = 1; world <= 5; world++) run_world(mode, model, world, true, false);
-        // Averages are exact for powers of two only, but the oracle rounds as the group does.
+        // An average of 3 ranks is rounded; the reference rounds as the group does.
         for (int world = 1; world <= 4; world++) run_world(mode, model, world, false, false);
     }
 }

@@ -1,6 +1,6 @@
-/* test_ddp_errors.c: what DistributedDataParallel refuses, in PyTorch's words, on every rank:
- * models that differ, parameters without a gradient, gradients that come twice; and what its
- * Strategy refuses of batches. Also what it accepts: frozen parameters, a rank without rows.
+/* test_ddp_errors.c: errors of DistributedDataParallel, in PyTorch's words, on every rank: models
+ * that differ, missing gradients, gradients that are completed twice; and batches that its Strategy
+ * refuses. Frozen parameters and a rank without rows are accepted.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ddp_models.h"
@@ -13,7 +13,7 @@
 #include "ddp/reducer.h"
 #include "ddp/strategy_ddp.h"
 
-typedef struct Change { // what rank 1's model has that the others' have not
+typedef struct Change { // how rank 1's model differs from the others'
     const char *name;
     const char *message;
 } Change;
@@ -26,7 +26,7 @@ static Device *open_device(ProcessGroup *group) {
     return device_open(name, NULL);
 }
 
-// A sequence of one Linear [2, 3] and one batch norm, changed as the name says.
+// A Linear [2, 3] and a batch norm, changed as `change` says.
 static Module *changed_model(const char *change, Device *device) {
     Module *model = layer_sequential("Model");
     bool wide = strcmp(change, "shape") == 0;
@@ -85,7 +85,7 @@ static void row_24_27_28_every_rank_names_the_difference(void **state) {
     }
 }
 
-// Ranks 0 to 2 agree, rank 3 does not: it is the one to be named.
+// Rank 3's model differs from those of ranks 0 to 2: rank 3 is named.
 static void construct_last(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Device *device = open_device(group);
@@ -104,7 +104,7 @@ static void row_28_the_rank_that_differs_is_named(void **state) {
         check_message(&outcomes[r].error, "rank 3 has fc1.weight [2, 4] where rank 0 has");
 }
 
-// A model whose list of tensors is the beginning of the other's.
+// One rank's model has a further buffer at the end; the other tensors agree.
 static void construct_longer(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const int longer = *(const int *)argument;
     Device *device = open_device(group);
@@ -127,7 +127,7 @@ static void test_one_buffer_more(void **state) {
     }
 }
 
-// A rank gives up while others wait for its buffers, or, if rank 0 does, for rank 0's.
+// One rank aborts while the others receive its buffers (rank 0) or wait for rank 0's.
 static void sync_with_a_broken_group(ProcessGroup *group, const void *argument, Outcome *outcome) {
     Device *device = open_device(group);
     Module *model = changed_model("", device);
@@ -154,9 +154,9 @@ static void test_buffers_of_a_broken_group(void **state) {
     }
 }
 
-// ---- gradients that are missing, or come twice ----------------------------------------------
+// ---- missing gradients, gradients completed twice -------------------------------------------
 
-typedef struct Bench { // one rank with a wrapped model
+typedef struct Bench { // a rank and its wrapped model
     Device *device;
     Module *model, *wrapper;
     Tape *tape;
@@ -166,7 +166,7 @@ static Bench bench_open(ProcessGroup *group, const char *model, const DdpConfig 
                         Outcome *outcome) {
     Bench bench = {.device = open_device(group)};
     bench.model = test_model(model, 1, bench.device);
-    if (strcmp(model, "branches") == 0) { // two that no forward uses
+    if (strcmp(model, "branches") == 0) { // two layers that no forward uses
         module_add(bench.model, "spare", layer_linear(bench.device, 3, 2));
         module_add(bench.model, "other", layer_linear(bench.device, 3, 2));
     }
@@ -190,7 +190,7 @@ static void leave_unused(ProcessGroup *group, const void *argument, Outcome *out
         problem(outcome, "backward: %s", outcome->error.message);
     if (ddp_finish_backward(bench.wrapper, NULL, &outcome->error) == 0)
         problem(outcome, "parameters without a gradient went unnoticed");
-    // The error stays: also the next forward fails.
+    // The next forward fails with the same error.
     Error again = {0};
     tape_reset(bench.tape);
     test_loss(bench.tape, bench.wrapper, rank, 1, 2, 2);
@@ -225,7 +225,7 @@ static void backward_twice(ProcessGroup *group, const void *argument, Outcome *o
     (void)argument;
     int rank = pg_rank(group);
     Bench bench = bench_open(group, "mlp", &LATE, outcome);
-    for (int step = 0; step < 2; step++) { // the second outside the wrapper
+    for (int step = 0; step < 2; step++) { // step 1 outside the wrapper
         Module *module = step == 0 ? bench.wrapper : bench.model;
         if (test_backward(bench.tape, module, rank, step, 2, 2, &outcome->error) != 0)
             problem(outcome, "backward: %s", outcome->error.message);
@@ -241,7 +241,7 @@ static void test_gradient_ready_twice(void **state) {
     play_ranks(AS_THREADS, 2, 30, backward_twice, NULL, outcomes);
     for (int r = 0; r < 2; r++) {
         check_message(&outcomes[r].error, "Expected to mark a variable ready only once.");
-        check_message(&outcomes[r].error, "with name fc3."); // the last layer is the first ready
+        check_message(&outcomes[r].error, "with name fc3."); // the last layer is ready first
     }
 }
 
@@ -249,7 +249,7 @@ static void forward_again(ProcessGroup *group, const void *argument, Outcome *ou
     (void)argument;
     int rank = pg_rank(group);
     Bench bench = bench_open(group, "mlp", &LATE, outcome);
-    // A forward without a backward is fine.
+    // A forward without a backward is no error.
     test_loss(bench.tape, bench.wrapper, rank, 0, 2, 2);
     if (test_backward(bench.tape, bench.wrapper, rank, 1, 2, 2, &outcome->error) != 0)
         problem(outcome, "backward: %s", outcome->error.message);
@@ -269,7 +269,7 @@ static void test_forward_before_the_gradients_are_waited_for(void **state) {
     }
 }
 
-// ---- what is accepted -----------------------------------------------------------------------
+// ---- accepted cases -------------------------------------------------------------------------
 
 static void train_frozen(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
@@ -284,7 +284,7 @@ static void train_frozen(ProcessGroup *group, const void *argument, Outcome *out
     CHECK(wrapper, "%s", outcome->error.message);
     Tape *tape = tape_create(device, NULL);
     for (int step = 0; step < 3; step++) {
-        size_t rows = rank == world - 1 ? 0 : 3; // the last rank's share is empty
+        size_t rows = rank == world - 1 ? 0 : 3; // the last rank has no rows
         module_zero_grad(model);
         if (test_backward(tape, wrapper, rank, step, rows, 3, &outcome->error) != 0 ||
             ddp_finish_backward(wrapper, NULL, &outcome->error) != 0)
@@ -323,7 +323,7 @@ static void evaluate(ProcessGroup *group, const void *argument, Outcome *outcome
     bench_close(&bench);
 }
 
-// PyTorch broadcasts buffers in every forward of the wrapper, and expects no backward of this one.
+// As in PyTorch, a forward of the wrapper in evaluation broadcasts buffers and expects no backward.
 static void row_53_evaluating_through_the_wrapper(void **state) {
     (void)state;
     play_ranks(AS_THREADS, 3, 30, evaluate, NULL, NULL);
@@ -341,10 +341,10 @@ typedef struct StrategyRank {
     bool synced; // the model has a SyncBatchNorm
     size_t global_batch;
     Error error;
-    size_t rows, first_batch; // of the sampler that was made
+    size_t rows, first_batch; // of the created sampler
     bool global_mean;
     double sum;
-    const char *unrecordable, *unrecordable_later; // later: with one more DdpIteration
+    const char *unrecordable, *unrecordable_later; // later: with a further DdpIteration
 } StrategyRank;
 
 static void try_job(StrategyRank *rank, Job *job) {
@@ -405,7 +405,7 @@ static void run_strategy(StrategyRank ranks[WORLD], bool blocked, size_t global_
 static void test_strategy_refuses_biased_means(void **state) {
     (void)state;
     StrategyRank ranks[WORLD] = {0};
-    run_strategy(ranks, true, 60, false); // 60 + 29
+    run_strategy(ranks, true, 60, false); // batches of 60 and 29 rows
     for (int r = 0; r < WORLD; r++) {
         assert_string_equal(ranks[r].error.message, "the last batch of 29 rows does not divide "
                                                     "among 4 ranks: use --normalize global");
@@ -440,7 +440,7 @@ static void test_strategy_shares_and_sums(void **state) {
     }
 }
 
-// Made by a program of its own, not by --sync-batch-norm.
+// The model contains a SyncBatchNorm, without --sync-batch-norm.
 static void test_strategy_names_sync_batch_norm(void **state) {
     (void)state;
     StrategyRank ranks[WORLD] = {0};
@@ -452,7 +452,7 @@ static void test_strategy_names_sync_batch_norm(void **state) {
     }
 }
 
-// A module is wrapped once: a second wrapper would take the gradients from the first one.
+// Wrapping a wrapped module is an error: the second wrapper would take over its gradients.
 static void wrap_twice(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Error err = {0};

@@ -1,5 +1,6 @@
-/* test_misuse.c: a mistake of the caller is a failed CHECK that names it, and the values next to it
- * are allowed: numbers of ranks and tensors, calls in the wrong order, calls with what is closed.
+/* test_misuse.c: misuse by the caller fails a CHECK whose message names it; the nearest valid
+ * values are accepted. Cases: numbers of ranks and tensors, the order of calls, calls with closed
+ * objects.
  */
 #include "tests/rigs/failed_check.h"
 #include "tests/rigs/play_backend.h"
@@ -10,7 +11,7 @@
 #include "ddp/reducer.h"
 #include "tests/rigs/ddp_toy.h"
 
-// ---- numbers ------------------------------------------------------------------------------------
+// ---- numbers of ranks and tensors ---------------------------------------------------------------
 
 static const BucketTensor TENSORS[] = {{40, 0}, {40, 0}};
 
@@ -35,7 +36,7 @@ static void buckets_and_worlds(void **state) {
 }
 
 static Play play;
-static ProcessGroup *group; // rank 0 of three, on the backend that the test plays
+static ProcessGroup *group; // rank 0 of three, with a backend that the test implements
 
 static void name_rank(void *rank) {
     (void)pg_global_rank(group, *(const int *)rank);
@@ -136,7 +137,7 @@ static void set_policy_late(void *rig) {
 
 static void add_iterations(void *rig) {
     Reducer *reducer = ddp_reducer(((Rig *)rig)->wrapper);
-    while (reducer->iteration_count < 8) // PyTorch's users have a few
+    while (reducer->iteration_count < 8) // the maximum
         reducer_add_iteration(reducer, (DdpIteration){.name = "a further one"});
     reducer_add_iteration(reducer, (DdpIteration){.name = "one too many"});
 }
@@ -149,7 +150,8 @@ static void close_group_first(void *alone) {
     pg_close(alone);
 }
 
-// Until its wrapper is unwrapped or closed. A constructor that fails leaves none.
+// A group cannot be closed before its wrapper is unwrapped or closed. A constructor that fails
+// leaves no wrapper.
 static void a_group_outlives_its_wrapper(void **state) {
     (void)state;
     Outcome outcome = {.problem = ""};
@@ -184,7 +186,7 @@ static void calls_of_a_wrapper(void **state) {
     pg_close(alone);
 }
 
-// Names of parameters without a gradient: 27 of 17 characters with their commas are all that fit.
+// The message has room for 27 names of 17 characters with their commas; a 28th is cut off.
 static void unused_names_are_listed_while_they_fit(void **state) {
     (void)state;
     for (int unused = 27; unused <= 28; unused++) {

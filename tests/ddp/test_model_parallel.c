@@ -1,6 +1,6 @@
-/* test_model_parallel.c: a model whose parts live on several devices, alone and wrapped in
- * DistributedDataParallel (row 58): the same numbers as on one device, bit for bit; one set of
- * buckets per device; and only copies between the devices.
+/* test_model_parallel.c: a model on several devices, alone and wrapped in DistributedDataParallel
+ * (row 58): its losses and gradients equal those of one device bit for bit; there is one set of
+ * buckets per device; data crosses devices only by copies.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ranks.h"
@@ -15,8 +15,8 @@
 
 enum { IN = 10, OUT = 5, ROWS = 4, PARTS = 3, STEPS = 4, SEED = 11 };
 
-// net1, then net2 and net3 each on its own device; `tie`: net2 is run twice,
-// the second time around a shortcut.
+// net1, then net2 and net3, each on its own device. tie: net2 runs twice, the second time as a
+// residual branch.
 static Tensor *parts_forward(Module *self, Tape *tape, Tensor *x) {
     x = op_relu(tape, module_forward(module_child(self, "net1"), tape, x));
     x = op_relu(tape, module_forward(module_child(self, "net2"), tape, x));
@@ -55,7 +55,7 @@ static int train_step(Rig *rig, Module *module, int step, Error *err) {
     return rig->wrapper ? ddp_finish_backward(rig->wrapper, NULL, err) : 0;
 }
 
-// Weights and gradients after some steps, [2 * WEIGHTS].
+// Elements of all weights; copy_out writes weights, then gradients, [2 * WEIGHTS].
 enum { WEIGHTS = 2 * (IN * IN + IN) + IN * OUT + OUT };
 
 static void copy_out(Rig *rig, float *out) {
@@ -75,13 +75,13 @@ typedef struct Case {
     bool tie, wrapped, find_unused, static_graph;
 } Case;
 
-// Trains on `count` different devices.
+// Trains on `count` devices.
 static void train(ProcessGroup *group, Outcome *outcome, const Case *how, int count, float *out) {
     Rig self = rig_open(group, outcome), *rig = &self;
     Device *devices[PARTS] = {rig->device, rig->device, rig->device};
     char names[64], name[24];
     snprintf(names, sizeof names, "%s", rig->device->name);
-    for (int i = 1; i < count; i++) { // the name of the third begins that of the second
+    for (int i = 1; i < count; i++) { // the second device's name is a prefix of the third's
         snprintf(name, sizeof name, i == 1 ? "cpu:%d0" : "cpu:%d", 10 + rig->rank);
         devices[i] = device_open(name, NULL);
         format_append(names, sizeof names, " %s", name);
@@ -90,7 +90,7 @@ static void train(ProcessGroup *group, Outcome *outcome, const Case *how, int co
                         .find_unused_parameters = how->find_unused,
                         .static_graph = how->static_graph};
     config.ddp.bucket_cap_mb = how->cap;
-    // Ranks begin with weights of their own; the wrapper copies rank 0's.
+    // Initial weights differ between ranks; the wrapper broadcasts rank 0's.
     rig->model = build(devices, how->tie, SEED + (uint64_t)rig->rank);
     if (how->wrapped) rig_wrap_with(rig, rig->model, &config);
     const OptimizerConfig sgd = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
@@ -111,7 +111,7 @@ static void train(ProcessGroup *group, Outcome *outcome, const Case *how, int co
     copy_out(rig, out);
     optimizer_close(optimizer);
     rig_close(rig);
-    for (int i = 1; i < count; i++) device_close(devices[i]); // complains if memory is lost
+    for (int i = 1; i < count; i++) device_close(devices[i]); // reports leaked memory
 }
 
 static void compare_devices(ProcessGroup *group, const void *argument, Outcome *outcome) {
@@ -154,7 +154,7 @@ static void fail_backward(Tape *tape, TapeNode *node) {
     tape_fail(tape, "fragile", "out of luck");
 }
 
-// relu, behind which config[0] may put an operation whose backward fails.
+// A relu; with config[0] an operation follows whose backward fails.
 static Tensor *fragile_forward(Module *self, Tape *tape, Tensor *x) {
     Tensor *y = op_relu(tape, module_forward(self->children[0], tape, x));
     if (!self->config[0]) return y;
@@ -163,7 +163,8 @@ static Tensor *fragile_forward(Module *self, Tape *tape, Tensor *x) {
     return z;
 }
 
-// After it, the parameters of the part on the other device are ready as before, each once.
+// After the failure, each parameter of the part on the other device becomes ready once per
+// backward.
 static void fail_elsewhere(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -182,7 +183,7 @@ static void fail_elsewhere(ProcessGroup *group, const void *argument, Outcome *o
         Error err = {0};
         fragile->config[0] = step == 1;
         bool fails = train_step(rig, rig->wrapper, step, &err) != 0;
-        EXPECT(fails == (step == 1)); // before any gradient was ready: the wrapper can go on
+        EXPECT(fails == (step == 1)); // no gradient was ready: the wrapper remains usable
         if (fails) EXPECT(strstr(err.message, "out of luck"));
     }
     tape_close(rig->tape);
@@ -212,8 +213,8 @@ static int count_ready(void *context, Tensor *tensor, Error *err) {
     return 0;
 }
 
-// The input's gradient is zero from this part, alone or beside another use, before it or after it.
-// A parameter of the part that is not used is never ready.
+// The part contributes a zero gradient to its input, whether the input has no other use, one before
+// it or one after it. Its unused parameter never becomes ready.
 static void a_part_that_ignores_its_input(void **state) {
     (void)state;
     Device *devices[] = {device_open("cpu:0", NULL), device_open("cpu:1", NULL)};

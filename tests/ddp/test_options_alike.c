@@ -1,6 +1,6 @@
-/* test_options_alike.c: goes through train_ddp's table of options. Ranks that differ in any one of
- * them are refused by an error that names the option, both values and both ranks; only files of
- * rank 0 alone may differ. Each number has its default, and is tried at both ends of its range.
+/* test_options_alike.c: all options of train_ddp. If ranks differ in an option, the error names the
+ * option, both values and both ranks; only rank 0's files may differ. Each number has its default
+ * and is tried at both ends of its range.
  */
 #include <stdlib.h>
 
@@ -25,7 +25,7 @@ static Command *command_open(void) {
     return command;
 }
 
-// Gives the option another value than its default, the nearest one.
+// Changes the option's value, to the nearest one if there is a nearest.
 static void change(const Option *option) {
     switch (option->type) {
     case OPTION_FLAG:
@@ -91,7 +91,7 @@ static void test_every_option_is_compared(void **state) {
     free(command);
 }
 
-// Names of files that have their first characters in common; and one of several lines.
+// File names with a long common prefix, and names with several lines.
 static void test_long_values(void **state) {
     (void)state;
     char long_name[300];
@@ -135,7 +135,7 @@ static void test_other_programs(void **state) {
 
 // ---- ranges -------------------------------------------------------------------------------------
 
-// Every number of the table: seed has no limits.
+// Every numeric option; seed is unlimited.
 static const struct Range {
     const char *name, *text; // the default
     double smallest, largest;

@@ -19,15 +19,15 @@
 
 enum { PARAMETERS = 4, A = 0, B, C, D };
 
-#define TWO_A_BUCKET (2 * 16 / 1048576.0) // MiB: closed as soon as two parameters are in it
+#define TWO_A_BUCKET (2 * 16 / 1048576.0) // MiB: the size of two parameters
 
 typedef struct Scene {
     Rig rig;
     Reducer *reducer;
     char diary[400];
-    int fails_at; // the bucket whose start fails, or (100 + it) whose finish does; -1: none
-    bool silent;  // it fails without saying why
-    bool untimed; // the hook does not say when a bucket was done
+    int fails_at; // the bucket whose start fails, or 100 + the bucket whose finish fails; -1: none
+    bool silent;  // the failure sets no message
+    bool untimed; // the hook does not report when a bucket completed
     Error err;
 } Scene;
 
@@ -79,7 +79,7 @@ static Scene *open_scene(ProcessGroup *group, Outcome *outcome, const ReducerCon
     scene->fails_at = -1;
     Module *model = scene->rig.model = toy_model(scene->rig.device, PARAMETERS, 0);
     NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
-    module_release_grads(model, &parameters); // their memory will be the Reducer's
+    module_release_grads(model, &parameters); // the Reducer allocates them
     scene->reducer = reducer_create(parameters, group, config, &scene->err);
     CHECK(scene->reducer, "%s", scene->err.message);
     const CommHook hook = {
@@ -94,7 +94,7 @@ static void close_scene(Scene *scene) {
     free(scene);
 }
 
-// What the tape does when the last contribution to a parameter's gradient is there.
+// Acts as the tape: adds the gradient and reports it as ready.
 static void gradient_of(Scene *scene, int parameter) {
     Tensor *tensor = rig_parameter(&scene->rig, parameter);
     for (int i = 0; i < 4; i++)
@@ -103,7 +103,7 @@ static void gradient_of(Scene *scene, int parameter) {
     assert_int_equal(tensor->on_ready(tensor->on_ready_context, tensor, NULL), 0);
 }
 
-// A step in which the gradients become ready in this order: "dcba".
+// Runs a step in which the gradients become ready in this order: "dcba".
 static int step(Scene *scene, const char *order) {
     scene->diary[0] = '\0';
     module_zero_grad(scene->rig.model);
@@ -130,8 +130,8 @@ static void play(RankBody *body) {
 
 // ---- buckets ----------------------------------------------------------------------------------
 
-// The first backward has one bucket: registration order may be far from the order of backward. It
-// is recorded there, and the buckets of the second backward follow it.
+// The first backward has one bucket, because registration order may differ from the order of
+// backward. It records the ready order, which the second backward's buckets follow.
 static void rebuild(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     const ReducerConfig config = {.bucket_cap_mb = TWO_A_BUCKET, .overlap = true, .op = PG_AVG};
@@ -140,7 +140,7 @@ static void rebuild(ProcessGroup *group, const void *argument, Outcome *outcome)
     diary_is(scene, "start 0 a b c d; finish 0; ");
     EXPECT_IN(scene, step(scene, "dbca") == 0 && scene->reducer->rebuilt);
     diary_is(scene, "start 0 d b; start 1 c a; finish 0; finish 1; ");
-    // Once and for all: another order in later steps changes nothing.
+    // Buckets are rebuilt once: another order in later steps changes nothing.
     EXPECT_IN(scene, step(scene, "abcd") == 0);
     diary_is(scene, "start 0 d b; start 1 c a; finish 0; finish 1; ");
     close_scene(scene);
@@ -151,7 +151,7 @@ static void buckets_are_rebuilt_in_ready_order(void **state) {
     play(rebuild);
 }
 
-// All ranks must have the same buckets, so rank 0's order counts.
+// All ranks must have the same buckets: rank 0's ready order is broadcast.
 static void rebuild_alike(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     const ReducerConfig config = {.bucket_cap_mb = TWO_A_BUCKET, .overlap = true, .op = PG_AVG};
@@ -168,8 +168,8 @@ static void the_order_is_rank_0s(void **state) {
     play(rebuild_alike);
 }
 
-// A policy may want buckets by size from the start. Then they are filled in the order of
-// registration and numbered from the end: backward usually comes to the last layer first.
+// A policy may require size-limited buckets in the first step. They are filled in registration
+// order and numbered from the end, because backward usually completes the last layer first.
 static void reversed(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     const ReducerConfig config = {.bucket_cap_mb = TWO_A_BUCKET, .overlap = true, .op = PG_AVG};
@@ -187,7 +187,7 @@ static void buckets_by_size_are_numbered_from_the_end(void **state) {
     play(reversed);
 }
 
-// The caps are PyTorch's: bytes in MiB, and a first bucket of 1 MiB if the cap is the default.
+// The caps are PyTorch's: in MiB, and 1 MiB for the first bucket if the cap is the default.
 static void caps(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     static const struct {
@@ -207,8 +207,8 @@ static void caps(ProcessGroup *group, const void *argument, Outcome *outcome) {
     }
 }
 
-// Five parameters of 0.6 MiB: the first bucket closes at 1 MiB, with two of them, the other is not
-// full at 25. Buckets are numbered from the end.
+// Five parameters of 0.6 MiB: the first bucket closes at 1 MiB with two of them; the second is
+// below its cap of 25 MiB. Buckets are numbered from the end.
 static void default_caps(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     const ReducerConfig config = {.bucket_cap_mb = -1, .op = PG_AVG};
@@ -235,13 +235,13 @@ static void caps_are_in_mebibytes(void **state) {
     play(default_caps);
 }
 
-// A gradient is computed where it will be reduced: nothing is copied in or out. Each begins on a
-// cache line; what lies between them is zero, and is reduced along.
+// Gradients are computed in the bucket and reduced in place. Each begins on a cache line; the
+// padding between them is zero and is reduced too.
 static void in_place(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     const ReducerConfig config = {.bucket_cap_mb = TWO_A_BUCKET, .overlap = true, .op = PG_AVG};
     Scene *scene = open_scene(group, outcome, &config);
-    for (int i = 0; i < 2; i++) { // the first buckets, and the rebuilt ones
+    for (int i = 0; i < 2; i++) { // the initial and the rebuilt buckets
         EXPECT_IN(scene, step(scene, "dcba") == 0);
         for (int k = 0; k < PARAMETERS; k++) {
             float *slice = scene->reducer->slab.slices[(size_t)k].data;
@@ -258,10 +258,10 @@ static void gradients_lie_in_their_buckets(void **state) {
     play(in_place);
 }
 
-// ---- when a bucket is sent --------------------------------------------------------------------
+// ---- when a bucket is started -----------------------------------------------------------------
 
-// A bucket is sent as soon as its last gradient is ready, inside backward; but never before the one
-// in front of it, for all ranks must send them in the same order.
+// A bucket is started as soon as its last gradient is ready, inside backward, but not before the
+// buckets of lower number: all ranks must start buckets in the same order.
 static void watch_backward(ProcessGroup *group, const void *argument, Outcome *outcome) {
     bool overlap = *(const bool *)argument;
     const ReducerConfig config = {.bucket_cap_mb = TWO_A_BUCKET, .overlap = overlap, .op = PG_AVG};
@@ -271,7 +271,7 @@ static void watch_backward(ProcessGroup *group, const void *argument, Outcome *o
     EXPECT_IN(scene, reducer_prepare(scene->reducer, true, &scene->err) == 0);
     scene->diary[0] = '\0';
     gradient_of(scene, B);
-    gradient_of(scene, A); // bucket 1 is full, and waits
+    gradient_of(scene, A); // bucket 1 is full but must wait for bucket 0
     diary_is(scene, "");
     gradient_of(scene, C);
     diary_is(scene, "");
@@ -291,13 +291,13 @@ static void buckets_are_sent_in_order_inside_backward(void **state) {
     }
 }
 
-// Under no_sync nothing is expected and nothing is sent; gradients add up in their slices, also
-// while buckets are rebuilt around them, and the next backward reduces all of it.
+// Under no_sync no gradient is expected and no bucket started; gradients accumulate in their
+// slices, also across a rebuild, and the next backward reduces their sum.
 static void accumulate(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     const ReducerConfig config = {.bucket_cap_mb = TWO_A_BUCKET, .overlap = true, .op = PG_SUM};
     Scene *scene = open_scene(group, outcome, &config);
-    EXPECT_IN(scene, step(scene, "adbc") == 0); // after this one the buckets will be rebuilt
+    EXPECT_IN(scene, step(scene, "adbc") == 0); // the next forward rebuilds the buckets
     module_zero_grad(scene->rig.model);
     scene->diary[0] = '\0';
     for (int i = 0; i < 2; i++) {
@@ -310,7 +310,7 @@ static void accumulate(ProcessGroup *group, const void *argument, Outcome *outco
     for (int k = 0; k < PARAMETERS; k++) EXPECT_IN(scene, grad_is(rig, k, own));
     EXPECT_IN(scene, reducer_prepare(scene->reducer, true, &scene->err) == 0);
     EXPECT_IN(scene, scene->reducer->rebuilt);
-    for (int k = 0; k < PARAMETERS; k++) EXPECT_IN(scene, grad_is(rig, k, own)); // moved along
+    for (int k = 0; k < PARAMETERS; k++) EXPECT_IN(scene, grad_is(rig, k, own)); // preserved
     for (int k = 0; k < PARAMETERS; k++) gradient_of(scene, k);
     EXPECT_IN(scene, reducer_finish(scene->reducer, NULL, &scene->err) == 0);
     diary_is(scene, "start 0 a d; start 1 b c; finish 0; finish 1; ");
@@ -325,8 +325,8 @@ static void no_sync_adds_up_and_sends_nothing(void **state) {
 
 // ---- when something goes wrong ----------------------------------------------------------------
 
-// A parameter that the loss does not depend on would be waited for forever. It is named instead,
-// now and at every later step.
+// A parameter without a gradient would block its bucket forever. The error names it, in this step
+// and in every later one.
 static void leave_one_out(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     const ReducerConfig config = {.bucket_cap_mb = 0, .overlap = true, .op = PG_AVG};
@@ -335,7 +335,7 @@ static void leave_one_out(ProcessGroup *group, const void *argument, Outcome *ou
     EXPECT_IN(scene, step(scene, "dca") != 0);
     EXPECT_IN(scene, strstr(scene->err.message, "did not receive grad for rank"));
     EXPECT_IN(scene, strstr(scene->err.message, ": task1.p"));
-    diary_is(scene, "start 0 d; start 1 c; finish 0; finish 1; "); // b's bucket holds up a's
+    diary_is(scene, "start 0 d; start 1 c; finish 0; finish 1; "); // b's bucket blocks a's
     scene->err = (Error){0};
     EXPECT_IN(scene, step(scene, "dcba") != 0 && strstr(scene->err.message, ": task1.p"));
     close_scene(scene);
@@ -361,8 +361,8 @@ static void a_gradient_that_is_ready_twice_is_named(void **state) {
     play(twice);
 }
 
-// A hook that fails, in start or in finish: no bucket is started after it, all that were are
-// finished, the step fails with the hook's words (or with general ones, if it has none), and so do
+// A hook that fails in start or finish: no further bucket is started, all started buckets are
+// finished, the step fails with the hook's message (or a general one, if it has none), and so do
 // all later steps.
 static void fail_in_hook(ProcessGroup *group, const void *argument, Outcome *outcome) {
     int way = *(const int *)argument;
@@ -391,9 +391,8 @@ static void a_failing_hook_ends_the_training(void **state) {
     for (int way = 0; way < 8; way++) play_ranks(AS_THREADS, 2, 60, fail_in_hook, &way, NULL);
 }
 
-// A rank gives up before the second step, which begins with a broadcast of the order of readiness,
-// or before the third, or under no_sync: the next forward fails on all ranks, and so does every
-// later step.
+// A rank aborts before the second step, which begins with a broadcast of the ready order, or before
+// the third, or under no_sync: the next forward fails on all ranks, and so do all later steps.
 static void give_up_before_a_forward(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const int way = *(const int *)argument; // 0: before the rebuild, 1: after it, 2: under no_sync
     const ReducerConfig config = {.bucket_cap_mb = 0, .overlap = true, .op = PG_AVG};
@@ -403,7 +402,7 @@ static void give_up_before_a_forward(ProcessGroup *group, const void *argument, 
     Error cause = {0}, none = {0};
     error_set(&cause, STATUS_FAILED, "the disk is full");
     if (scene->rig.rank == 1) EXPECT_IN(scene, pg_abort(group, &cause));
-    if (way > 0) EXPECT_IN(scene, pg_run(group, pg_barrier(), &none) != 0); // it has heard of it
+    if (way > 0) EXPECT_IN(scene, pg_run(group, pg_barrier(), &none) != 0); // the abort is seen
     for (int again = 0; again < 2; again++) {
         scene->err = (Error){0};
         EXPECT_IN(scene, reducer_prepare(scene->reducer, way < 2, &scene->err) != 0);
@@ -420,7 +419,8 @@ static void a_forward_on_a_broken_group_ends_the_training(void **state) {
         play_ranks(AS_THREADS, 2, 60, give_up_before_a_forward, &way, NULL);
 }
 
-// Without memory for the gradients there is no Reducer, and the parameters are as they were.
+// If the allocation of gradients fails, reducer_create returns NULL and leaves the parameters
+// unchanged.
 static void create_on_a_broken_group(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     const ReducerConfig config = {.bucket_cap_mb = 0, .overlap = true, .op = PG_AVG};
@@ -465,9 +465,8 @@ static void count_closed(void *state) {
     ((Calls *)state)->closed++;
 }
 
-// Three actions hang on the buckets, some without one of the two calls. One is removed, another one
-// that was never added is not, and the rest are closed with the Reducer, which releases the
-// parameters.
+// Three iterations with one or both of the calls. One is removed; removing an iteration that was
+// never added has no effect; closing the Reducer closes the others and releases the parameters.
 static void hang_and_remove(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     const ReducerConfig config = {.bucket_cap_mb = 0, .overlap = true, .op = PG_AVG};
@@ -494,7 +493,7 @@ static void hang_and_remove(ProcessGroup *group, const void *argument, Outcome *
     EXPECT_IN(scene, calls[0].closed == 1 && scene->reducer->iteration_count == 2);
     EXPECT_IN(scene, reducer_find_iteration(scene->reducer, "both") == &calls[2]);
     EXPECT_IN(scene, reducer_find_iteration(scene->reducer, "reduced") == &calls[1]);
-    // Closed in the middle of a step, when some buckets are in flight.
+    // Closed during a step, with buckets in flight.
     module_zero_grad(scene->rig.model);
     EXPECT_IN(scene, reducer_prepare(scene->reducer, true, &scene->err) == 0);
     gradient_of(scene, D);
@@ -516,8 +515,8 @@ static void what_hangs_on_it_is_closed_with_it(void **state) {
     play(hang_and_remove);
 }
 
-// Each step has its own times, in this order, also where the hook does not say when a bucket was
-// done.
+// Each step's times are its own and in this order, also if the hook does not report when a bucket
+// completed.
 static void time_steps(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     const ReducerConfig config = {.bucket_cap_mb = TWO_A_BUCKET, .overlap = true, .op = PG_AVG};
@@ -531,7 +530,7 @@ static void time_steps(ProcessGroup *group, const void *argument, Outcome *outco
         const uint64_t prepared = clock_ns();
         reducer_forward_done(scene->reducer);
         const uint64_t between = clock_ns();
-        uint64_t launched = 0; // the first bucket; in the first step it is the only one
+        uint64_t launched = 0; // time of the first bucket's start; step 0 has one bucket
         for (int k = PARAMETERS - 1; k >= 0; k--) {
             gradient_of(scene, k);
             if (k == (i == 0 ? A : C)) launched = clock_ns();
@@ -554,7 +553,8 @@ static void each_step_has_its_own_times(void **state) {
     play(time_steps);
 }
 
-// Both orders of the end of backward and the last bucket; buckets that begin after either.
+// The last bucket completes before or after the end of backward; the first starts before or after
+// it.
 static void times_are_between_the_five_events(void **state) {
     (void)state;
     static const struct Case {

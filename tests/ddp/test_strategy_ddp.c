@@ -1,5 +1,6 @@
-/* test_strategy_ddp.c: the device that each rank of train_ddp opens, and its notes, on a host with
- * any number of GPUs; the options that depend on the model; attention's kernels; jobs.
+/* test_strategy_ddp.c: train_ddp's strategy: the device that each rank opens and the notes it
+ * prints, on a host with any number of GPUs; options that depend on the model; the ranks' common
+ * choice of attention kernels; jobs.
  */
 #include "tests/rigs/captured.h"
 #include "tests/rigs/check.h"
@@ -33,13 +34,13 @@ typedef struct Case {
 } Case;
 
 static const Case CASES[] = {
-    // A rank has the GPU of its number, if the host has one for each of its ranks.
+    // A rank opens the GPU of its local rank, if the host has a GPU for each of its ranks.
     {2, "auto", 0, 2, false, false, "cuda:0 ", "", ""},
     {2, "auto", 1, 2, false, false, "cuda:1 ", "", ""},
     {3, "cuda", 1, 2, false, false, "cuda:1 ", "", ""},
     {2, "cpu", 1, 2, false, false, "cpu:1 ", "", ""},
     {0, "auto", 1, 2, false, false, "cpu:1 ", "", ""},
-    // Otherwise auto is the CPU, which one rank says; the user's choice is an error.
+    // Otherwise auto falls back to the CPU, noted by one rank; an explicit cuda is an error.
     {1, "auto", 0, 2, false, false, "cpu:0 ", ON_THE_CPU, ""},
     {1, "auto", 1, 2, false, false, "cpu:1 ", "", ""},
     {1, "cuda", 1, 2, false, false, "", "",
@@ -48,7 +49,7 @@ static const Case CASES[] = {
      "correctness only, ddprun --fake-hosts"},
     {2, "cuda", 0, 3, false, false, "", "", "3 ranks and 2 GPUs on this host: "},
     {0, "cuda", 1, 2, false, false, "", "", "cuda:1: the host has 0"},
-    // Fake hosts share the first GPU if there are too few.
+    // Fake hosts share the first GPU if there are too few GPUs.
     {1, "auto", 0, 2, true, false, "cuda:0 ", FAKE_HOSTS_NOTE, ""},
     {1, "auto", 1, 2, true, false, "cuda:0 ", "", ""},
     {2, "auto", 1, 2, true, false, "cuda:1 ", "", ""},
@@ -56,7 +57,7 @@ static const Case CASES[] = {
     {0, "auto", 0, 2, true, false, "cpu:0 ", "", ""},
     {0, "auto", 1, 2, true, false, "cpu:1 ", "", ""},
     {0, "cuda", 0, 2, true, false, "", "", "cuda:0: the host has 0"},
-    // A task of srun sees its own GPU alone.
+    // A task of srun sees only its own GPU.
     {1, "auto", 0, 2, false, true, "cuda:0 ", "", ""},
     {1, "auto", 3, 4, false, true, "cuda:0 ", "", ""},
     {1, "cuda", 1, 2, false, true, "cuda:0 ", "", ""},
@@ -89,7 +90,7 @@ static void each_rank_opens_its_device(void **state) {
     }
 }
 
-// One rank alone says how to start more.
+// In a world of one, a note says how to start more ranks.
 static void a_single_rank_is_noted(void **state) {
     (void)state;
     const TrainConfig config = {.device = "cpu", .threads = 1};
@@ -106,7 +107,7 @@ static void a_single_rank_is_noted(void **state) {
     }
 }
 
-typedef struct Alone { // a world of one
+typedef struct Alone { // a rank in a world of one
     ProcessGroup *group;
     Device *device;
     Module *model;
@@ -122,7 +123,7 @@ static Alone alone_open(bool with_norm) {
     return alone;
 }
 
-// SyncBatchNorm communicates inside a step, unless there is one rank only.
+// SyncBatchNorm communicates inside a step, unless the world has one rank.
 static void one_rank_can_record_sync_batch_norm(void **state) {
     (void)state;
     Error err = {0};
@@ -146,7 +147,7 @@ static void one_rank_can_record_sync_batch_norm(void **state) {
     job->close(job);
 }
 
-// --no-broadcast-buffers is an error exactly if the model has no buffers.
+// --no-broadcast-buffers is an error if and only if the model has no buffers.
 static void buffers_are_needed_for_their_option(void **state) {
     (void)state;
     DataSource data = {0};
@@ -168,7 +169,7 @@ static void buffers_are_needed_for_their_option(void **state) {
     }
 }
 
-// Each option that turns something off, or chooses, alone.
+// In all 16 combinations each option sets its field of the configuration.
 static void options_become_the_configuration(void **state) {
     (void)state;
     for (int k = 0; k < 16; k++) {
@@ -190,13 +191,13 @@ static int no_sum(ProcessGroup *group, float *values, size_t count, Error *err) 
     return -1;
 }
 
-// A sum of the user's works in the host's memory, and on a group that is sound.
+// A user's all-reduce needs gradients in host memory, and a group that has not failed.
 static void a_sum_of_ones_own_needs_the_hosts_memory(void **state) {
     (void)state;
     DataSource data = {0};
     const TrainConfig config = {.device = "cpu"};
     const OwnAllReduce table = {OWN_ALL_REDUCE_VERSION, no_sum};
-    for (int way = 0; way < 4; way++) { // with a device that sums; with a sum; broken
+    for (int way = 0; way < 4; way++) { // 0: user's sum; 1: and a GPU; 2: broken; 3: GPU
         Play play;
         Error err = {0};
         const bool queues = way == 1 || way == 3;
@@ -219,7 +220,7 @@ static void a_sum_of_ones_own_needs_the_hosts_memory(void **state) {
 // ---- attention's kernels ------------------------------------------------------------------------
 
 static _Thread_local struct {
-    AttentionChoices mine, set; // the trials of this rank; what was set
+    AttentionChoices mine, set; // this rank's measured differences; the choices that were set
     int sets;
 } kernels;
 
@@ -237,7 +238,8 @@ void __wrap_attention_choices_set(const AttentionChoices *choices, Module *modul
     kernels.sets++;
 }
 
-// Rank r's trials differ by r and by 10 - r: the largest of each size is set on all ranks.
+// The differences that rank r measures are r and 10 - r: the maximum over ranks of each head size
+// is set on all ranks.
 static void choose(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     const double rank = pg_rank(group), last = pg_size(group) - 1;
@@ -265,7 +267,7 @@ static void ranks_agree_on_attentions_kernels(void **state) {
         Captured captured = captured_begin();
         play_ranks(AS_THREADS, world, 30, choose, NULL, NULL);
         char *printed = captured_end(&captured);
-        for (int i = world == 1; i < 2; i++) { // one rank says it
+        for (int i = world == 1; i < 2; i++) { // printed by one rank
             const char *line = strstr(printed, LINES[i]);
             if (!line || strstr(line + 1, LINES[i]))
                 fail_msg("not once '%s': %s", LINES[i], printed);
@@ -294,7 +296,7 @@ static void watch_closes(void *context) {
     ((Watched *)context)->closes++;
 }
 
-// Rank 2 of three: what a job says of its ranks is the group's, and so is its watch.
+// Rank 2 of three: the job's ranks and its watch are the group's.
 static void a_job_has_its_groups_ranks(void **state) {
     (void)state;
     for (int fake_hosts = 0; fake_hosts < 2; fake_hosts++) {
@@ -324,7 +326,7 @@ static void a_job_has_its_groups_ranks(void **state) {
         assert_int_equal(strategy_sum(strategy, &sum, 1, &err), 0);
         assert_true(play.last.collective.type == PG_F64 && play.last.collective.op == PG_SUM &&
                     play.last.collective.count == 1);
-        assert_int_equal(job->moved_bytes(job), 100); // as the backend says
+        assert_int_equal(job->moved_bytes(job), 100); // the backend's figure
         assert_int_equal(job->watch->check(job->watch, &err), 0);
         const Error cause = {.status = STATUS_FAILED, .message = "the loss is nan"};
         job->watch->give_up(job->watch, &cause);
@@ -339,7 +341,7 @@ static void a_job_has_its_groups_ranks(void **state) {
     }
 }
 
-// Each step has its own time of communication, not the sum of all.
+// A step's communication time covers that step, not all steps so far.
 static void a_step_has_its_own_communication(void **state) {
     (void)state;
     Play play;
@@ -383,10 +385,10 @@ static int open_and_close_jobs(const char *unused) {
     return 0;
 }
 
-// The sampler's order takes a MiB, a group with its recorder half of that.
+// Leaks would add up: the sampler's order takes 1 MiB, a group with its recorder half of that.
 static void a_closed_job_leaves_no_memory(void **state) {
     (void)state;
-    if (UNDER_ASAN || UNDER_TSAN) skip(); // it keeps what is freed, and sees leaks itself
+    if (UNDER_ASAN || UNDER_TSAN) skip(); // freed memory is kept; ASan reports leaks itself
     assert_peak_below(12, open_and_close_jobs, NULL);
 }
 

@@ -1,10 +1,11 @@
-/* test_data_parallel.c: DataParallel against serial shards, bit by bit: outputs, losses, gradients
- * and buffers, for whole models and parts, shared, unused and frozen parameters.
+/* test_data_parallel.c: DataParallel against shards computed in sequence on one device: outputs,
+ * losses, gradients and buffers have equal bits, for whole models and parts, with shared, unused
+ * and frozen parameters.
  */
 #include "common/nn/tuple.h"
 #include "tests/rigs/data_parallel_steps.h"
 
-// a is used twice, b only by replicas with more than one row, never by none.
+// Layer a is used twice, b only by replicas with more than one row, `never` not at all.
 static Tensor *odd_forward(Module *self, Tape *tape, Tensor *x) {
     Module *a = module_child(self, "a"), *b = module_child(self, "b");
     Tensor *y = module_forward(a, tape, op_relu(tape, module_forward(a, tape, x)));
@@ -38,9 +39,9 @@ static Module *build_own_loss(Device *device) {
 
 // ---- equivalence -------------------------------------------------------------------------------
 
-// Every batch twice: into gradients that are None, and on top of the first one's. (One device alone
-// calls the module directly: scalars stay scalars, and a parameter that is used twice adds its two
-// contributions to an old gradient one by one.)
+// Each batch twice: into undefined gradients, then accumulating. (With one device the wrapper calls
+// the module directly: scalars stay scalars, and the two contributions of a parameter that is used
+// twice are added to the old gradient one by one.)
 static void compare_all_batches(BuildModule build, int fewest_devices) {
     for (int devices = fewest_devices; devices <= 5; devices++) {
         Rig rig = rig_open(build, devices);
@@ -64,8 +65,8 @@ static void test_convnet(void **state) {
     compare_all_batches(build_convnet, 1);
 }
 
-// Rows are texts, whose tokens' logits are gathered in order; the weight of the table and of the
-// head is one parameter.
+// Rows are texts, whose tokens' logits are gathered in order; the embedding and the head share one
+// weight.
 static void test_gpt(void **state) {
     (void)state;
     compare_all_batches(build_gpt, 2);
@@ -75,7 +76,7 @@ static void test_shared_and_unused_parameters(void **state) {
     (void)state;
     compare_all_batches(build_odd, 2);
     Rig rig = rig_open(build_odd, 2);
-    compare_step(&rig, 3); // chunks of 2 and 1
+    compare_step(&rig, 3); // chunks of 2 and 1 rows
     assert_true(module_child(rig.model, "a")->parameters[0].tensor.has_grad);
     assert_true(module_child(rig.model, "b")->parameters[0].tensor.has_grad);
     assert_false(module_child(rig.model, "never")->parameters[0].tensor.has_grad);
@@ -98,7 +99,7 @@ static void double_weights(Module *model) {
     for (size_t i = 0; i < tensor_count(weight); i++) tensor_f32(weight)[i] *= 2;
 }
 
-// Freezing and thawing after wrapping count, as in PyTorch.
+// requires_grad may change after wrapping, as in PyTorch.
 static void test_frozen_parameter(void **state) {
     (void)state;
     Rig rig = rig_open(build_half_frozen, 3);
@@ -106,10 +107,10 @@ static void test_frozen_parameter(void **state) {
     Tensor *thawed = &module_child(rig.model, "fc2")->parameters[0].tensor;
     frozen->requires_grad = false;
     thawed->requires_grad = true;
-    double_weights(rig.model), double_weights(rig.twin); // not what lies in the replicas' memory
+    double_weights(rig.model), double_weights(rig.twin); // replicas must copy the new values
     Tensor *y = module_forward(rig.wrapper, rig.tape, rig_batch(&rig, rig.tape, 7));
     Shards shards;
-    assert_same_values("the output", y, // every replica has the frozen weights, too
+    assert_same_values("the output", y, // frozen weights are copied to the replicas too
                        shards_forward(&shards, rig.build, rig.twin, 3,
                                       rig_batch(&rig, rig.reference_tape, 7), false,
                                       rig.reference_tape));
@@ -121,7 +122,8 @@ static void test_frozen_parameter(void **state) {
     rig_close(&rig);
 }
 
-// A part of a model: its input wants a gradient, to which both uses contribute.
+// A wrapped part of a model whose input requires a gradient; the wrapper and another use contribute
+// to it.
 static void test_wrapped_part(void **state) {
     (void)state;
     for (size_t rows = 1; rows <= LARGEST_BATCH; rows++) {
@@ -152,7 +154,7 @@ static void test_wrapped_part(void **state) {
     }
 }
 
-// The wrapper on its own output: two sets of shards, one set of replicas.
+// The wrapper applied to its own output: two sets of shards, one set of replicas.
 static void test_applied_twice(void **state) {
     (void)state;
     Rig rig = rig_open(build_square, 4);
@@ -178,7 +180,8 @@ static void test_applied_twice(void **state) {
     rig_close(&rig);
 }
 
-// An evaluation between a forward and its backward uses the same replicas: no harm.
+// An evaluation between a forward and its backward uses the same replicas and must not change the
+// gradients.
 static void test_evaluation_in_between(void **state) {
     (void)state;
     Rig rig = rig_open(build_convnet, 3);
@@ -224,7 +227,8 @@ static Module *build_two_tasks(Device *device) {
     return model;
 }
 
-// Losses of one forward, each with a backward of its own: of the first task, the second, the first.
+// Three losses of one forward, each with its own backward: of the first task, the second, the first
+// again.
 static void test_three_losses_of_one_forward(void **state) {
     (void)state;
     enum { ROWS = 7 };
@@ -249,7 +253,7 @@ static void test_three_losses_of_one_forward(void **state) {
     rig_close(&rig);
 }
 
-// A tuple of any number of tensors and Nones -> each of them twice.
+// Returns each tensor of a tuple doubled; None stays None.
 static Tensor *twice_forward(Module *self, Tape *tape, Tensor *x) {
     Tensor *y[LARGEST_BATCH + 3];
     (void)self;
@@ -263,7 +267,7 @@ static Module *build_twice(Device *device) {
     return module_create("Twice", twice_forward);
 }
 
-// Steps of many tensors and of few, with other rows, and None where the step before had a tensor.
+// The number of tensors and rows changes from step to step, and None replaces a tensor.
 static void test_tuples_of_changing_lengths(void **state) {
     (void)state;
     enum { MOST = 20, STEPS = 5 };
@@ -274,7 +278,7 @@ static void test_tuples_of_changing_lengths(void **state) {
                          {3, 1, 6},
                          {MOST, 0, 2},
                          {MOST - 1, MOST - 2, 9},
-                         {5, 4, 1}}; // one row: one replica
+                         {5, 4, 1}}; // one row: one replica runs
     for (int devices = 1; devices <= 3; devices++) {
         Rig rig = rig_open(build_twice, devices);
         for (int step = 0; step < STEPS; step++) {
@@ -287,7 +291,7 @@ static void test_tuples_of_changing_lengths(void **state) {
             }
             Tensor *y = module_forward(rig.wrapper, rig.tape, tuple_create(rig.tape, x, s->count));
             assert_int_equal(y->item_count, s->count);
-            assert_true(y->ndim == 1 && y->shape[0] == 0); // as a tensor, a tuple is empty
+            assert_true(y->ndim == 1 && y->shape[0] == 0); // a tuple itself has no elements
             for (int k = 0; k < s->count; k++) {
                 const Tensor *item = y->items[k];
                 assert_int_equal(item == NULL, k == s->none);
@@ -314,7 +318,7 @@ static void test_tuples_of_changing_lengths(void **state) {
 
 typedef struct Ready {
     int calls;
-    float *seen; // the gradient as it was
+    float *seen; // the gradient before the call
 } Ready;
 
 static int note_ready(void *context, Tensor *tensor, Error *err) {

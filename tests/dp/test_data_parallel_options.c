@@ -1,6 +1,6 @@
-/* test_data_parallel_options.c: what users of DataParallel rely on beyond PyTorch's own tests: the
- * loss inside or outside the wrapper, dim, output_device, shared weights, wrappers inside wrappers,
- * inputs that do not fit together.
+/* test_data_parallel_options.c: properties of DataParallel that users rely on and PyTorch's own
+ * tests do not cover: the loss inside or outside the wrapper, dim, output_device, shared weights,
+ * nested wrappers, inputs of different batch sizes.
  */
 #include "common/nn/tuple.h"
 #include "tests/rigs/data_parallel_rig.h"
@@ -36,8 +36,8 @@ static Tensor *with_target(Tape *tape, size_t rows, size_t begin, size_t end) {
     return tuple_create(tape, (Tensor *[]){x, t}, 2);
 }
 
-// (1/C) sum over the C chunks of their mean: on one device, each chunk's loss is divided by C, and
-// the gradients add up.
+// The reference (1/C) sum over the C chunks of their means: one device divides each chunk's loss by
+// C and accumulates the gradients.
 static void mean_of_chunks_on_one_device(Rig *rig, size_t rows, float *loss) {
     size_t chunk = (rows + (size_t)rig->count - 1) / (size_t)rig->count;
     size_t chunks = (rows + chunk - 1) / chunk;
@@ -68,7 +68,7 @@ static void mean_inside_is_the_mean_of_chunk_means(void **state) {
         mean_of_chunks_on_one_device(&rig, rows, &want);
         assert_near("the loss", tensor_f32(loss), &want, 1);
         assert_int_equal(assert_near_gradients(&rig), 2);
-        // The mean of the batch only if the chunks are equally long.
+        // Equals the mean of the batch only if all chunks have the same length.
         bool equal = rows % losses->shape[0] == 0;
         assert_int_equal(fabsf(tensor_item(loss) - whole) < 1e-6f, equal);
         rig_close(&rig);
@@ -77,7 +77,7 @@ static void mean_inside_is_the_mean_of_chunk_means(void **state) {
 
 static void sum_inside_is_the_sum_of_the_batch(void **state) {
     (void)state;
-    Rig rig = rig_open(build_sum_loss, 4); // rows 2, 2, 2, 1
+    Rig rig = rig_open(build_sum_loss, 4); // chunks of 2, 2, 2, 1 rows
     Tensor *losses = module_forward(rig.wrapper, rig.tape, with_target(rig.tape, 7, 0, 7));
     memcpy(tape_make_grad(rig.tape, losses), (float[]){1, 1, 1, 1}, sizeof(float[4]));
     Error err = {0};
@@ -111,12 +111,13 @@ static void empty_batch(void **state) {
     assert_int_equal(y->shape[0], 0);
     rig_backward(rig.tape, rig_loss(rig.tape, y));
     const Tensor *weight = module_parameter(module_child(rig.model, "fc1"), 0);
-    assert_true(weight->has_grad); // zeros, not None: the parameter was used
+    assert_true(weight->has_grad); // zero, not None: the parameter was used
     for (size_t i = 0; i < tensor_count(weight); i++) assert_true(weight->grad[i] == 0);
     rig_close(&rig);
 }
 
-// Rows that begin with 100 are not used: their gradient is zero, whatever was in memory before.
+// A shard whose first element is 100 ignores its rows: their gradient must be zero, whatever their
+// memory held before.
 static Tensor *picky_forward(Module *self, Tape *tape, Tensor *x) {
     Tensor *other = rig_numbers(tape, x->shape[0], INPUTS, 3);
     return module_forward(self->children[0], tape, tensor_f32(x)[0] == 100 ? other : x);
@@ -136,7 +137,7 @@ static void unused_rows(void **state) {
         tape_reset(rig.tape);
         Tensor *x = rig_batch(&rig, rig.tape, 6);
         x->requires_grad = true;
-        if (step == 1) tensor_f32(x)[2 * INPUTS] = 100; // the second replica's first row
+        if (step == 1) tensor_f32(x)[2 * INPUTS] = 100; // the second replica's shard
         rig_backward(rig.tape, rig_loss(rig.tape, module_forward(rig.wrapper, rig.tape, x)));
         for (size_t i = 0; i < tensor_count(x); i++)
             assert_int_equal(x->grad[i] == 0, step == 1 && i / (2 * INPUTS) == 1);
@@ -144,10 +145,10 @@ static void unused_rows(void **state) {
     rig_close(&rig);
 }
 
-// ---- replicas that do not do the same ---------------------------------------------------------
+// ---- replicas that run different layers -------------------------------------------------------
 
-// Column 0 of the shard's first row says which of fc1 (1), fc2 (2), both (3) or neither (0) the
-// replica runs; rows come from column 1 on. Neither: an output that depends on no parameter.
+// Column 0 of a shard's first row selects the layers that the replica runs: fc1 (1), fc2 (2), both
+// (3) or neither (0). Neither: the output depends on no parameter.
 static Tensor *mixed_forward(Module *self, Tape *tape, Tensor *x) {
     int which = x->shape[0] ? (int)tensor_f32(x)[0] : 0;
     Tensor *y = NULL;
@@ -177,7 +178,7 @@ static Tensor *mixed_batch(Tape *tape, const int *which, int first, int shards) 
     return tape_input(tape, DTYPE_F32, 2, shape, rows);
 }
 
-// What one device does with the same shards, one after the other: gradients add up.
+// The reference: one device runs the same shards in sequence and accumulates their gradients.
 static void mixed_reference(Rig *rig, const int *which, const Tensor *dy) {
     for (int i = 0; i < REPLICAS; i++) {
         Error err = {0};
@@ -190,8 +191,8 @@ static void mixed_reference(Rig *rig, const int *which, const Tensor *dy) {
     }
 }
 
-// All ways in which three replicas can use two layers, twice each, so that whatever the first left
-// in a gradient's memory would show in the second; gradients add up in every third step.
+// All 64 combinations of layers in three replicas, each twice, so that stale gradient memory of the
+// first run would show in the second; each third step accumulates.
 static void replicas_that_use_different_parameters(void **state) {
     (void)state;
     Rig rig = rig_open(build_mixed, REPLICAS);
@@ -202,7 +203,7 @@ static void replicas_that_use_different_parameters(void **state) {
         if (way % 3 != 2) module_zero_grad(rig.wrapper), module_zero_grad(rig.twin);
         Tensor *y =
             module_forward(rig.wrapper, rig.tape, mixed_batch(rig.tape, which, 0, REPLICAS));
-        assert_int_equal(y->requires_grad, code != 0); // as soon as one replica's does
+        assert_int_equal(y->requires_grad, code != 0); // if any replica's output does
         Tensor *dy = rig_numbers(rig.tape, REPLICAS * REPLICA_ROWS, CLASSES, 100 + (uint64_t)way);
         float *grad = tape_make_grad(rig.tape, y);
         memcpy(grad, dy->data, tensor_bytes(dy));
@@ -214,8 +215,8 @@ static void replicas_that_use_different_parameters(void **state) {
     rig_close(&rig);
 }
 
-// The input is used besides, and before the wrapper's backward: what a replica leaves out of its
-// rows must not be wiped out of the other use's gradient.
+// The input has another use, whose gradient is added before the wrapper's backward: an unused shard
+// must not overwrite it with zeros.
 static void unused_rows_of_an_input_with_other_uses(void **state) {
     (void)state;
     for (int unused = -1; unused < 3; unused++) {
@@ -223,7 +224,7 @@ static void unused_rows_of_an_input_with_other_uses(void **state) {
         Tensor *x = rig_batch(&rig, rig.tape, 6);
         x->requires_grad = true;
         if (unused >= 0) tensor_f32(x)[unused * 2 * INPUTS] = 100;
-        Tensor *through = module_forward(rig.wrapper, rig.tape, x); // is differentiated last
+        Tensor *through = module_forward(rig.wrapper, rig.tape, x); // its backward runs last
         Tensor *loss = op_add(rig.tape, op_mean(rig.tape, through), op_mean(rig.tape, x));
         rig_backward(rig.tape, loss);
         const float alone = 1.0f / (6 * INPUTS);
@@ -243,7 +244,7 @@ static void fail_backward(Tape *tape, TapeNode *node) {
     tape_fail(tape, "fragile", "out of luck");
 }
 
-// Rows that begin with 100 fail in backward, behind the second layer.
+// A shard whose first element is 100 fails in backward, between the two layers.
 static Tensor *fragile_forward(Module *self, Tape *tape, Tensor *x) {
     bool fails = x->shape[0] > 0 && tensor_f32(x)[0] == 100;
     Tensor *y = module_forward(self->children[0], tape, x);
@@ -264,7 +265,7 @@ static Module *build_fragile(Device *device) {
     return model;
 }
 
-// A backward that failed in one replica leaves nothing behind that the next step could find.
+// A backward that failed in one replica leaves no state that changes the next step.
 static void a_step_after_one_that_failed(void **state) {
     (void)state;
     for (size_t replica = 0; replica < 3; replica++) {
@@ -296,7 +297,7 @@ static void a_step_after_one_that_failed(void **state) {
 
 // ---- dim --------------------------------------------------------------------------------------
 
-// relu of a tensor [c, n]: rows along dimension 1 at both ends; its gradient comes back.
+// relu of a tensor [c, n], split along dimension 1: outputs and input gradients equal one device's.
 static Module *build_relu(Device *device) {
     (void)device;
     return layer_relu();
@@ -320,7 +321,8 @@ static void dimension_1(void **state) {
         assert_true(tensor_same_shape(y[0], y[1]));
         assert_memory_equal(y[0]->data, y[1]->data, tensor_bytes(y[1]));
         assert_memory_equal(x[0]->grad, x[1]->grad, tensor_bytes(x[1]));
-        // What moved: rows' elements there, their results and gradients back and forth.
+        // Bytes copied: the other devices' shards and output gradients to them, outputs and input
+        // gradients back.
         size_t chunk = (rows + 3) / 4, others = rows > chunk ? rows - chunk : 0;
         uint64_t there = 0;
         for (int i = 1; i < 4; i++) there += rig.devices[i]->copied_bytes;
@@ -330,8 +332,8 @@ static void dimension_1(void **state) {
     }
 }
 
-// Rows along dimension 1 of inputs on a device that is none of the wrapper's: one device takes all
-// of them, several take their columns.
+// dim = 1 with inputs on a device outside the wrapper: one device copies the whole input, several
+// copy their columns.
 static void dimension_1_of_far_inputs(void **state) {
     (void)state;
     static const int COUNTS[] = {1, 2, 4};
@@ -350,7 +352,7 @@ static void dimension_1_of_far_inputs(void **state) {
 
 // ---- output_device ----------------------------------------------------------------------------
 
-// The outputs, the loss and its graph on another device: the same bits.
+// The outputs, the loss and its graph are on another device: equal bits.
 static void output_device(void **state) {
     (void)state;
     for (int device = 0; device < 3; device++) {
@@ -372,12 +374,12 @@ static void output_device(void **state) {
         }
         NamedTensors a = module_tensors(rig.wrapper, MODULE_PARAMETERS);
         NamedTensors b = module_tensors(plain.wrapper, MODULE_PARAMETERS);
-        // In each step the first device got the other two's gradients, and either their 5 rows of
-        // outputs or its own 3 rows of the outputs' gradient.
+        // In each step the first device received the gradients of the two others, and either their
+        // 5 rows of outputs or its own 3 rows of the outputs' gradient.
         size_t rows = device == 0 ? 5 : 3, weights = INPUTS * 8 + 8 + 8 * CLASSES + CLASSES;
         assert_int_equal(rig.devices[0]->copied_bytes,
                          2 * (2 * weights + rows * CLASSES) * sizeof(float));
-        for (size_t k = 0; k < a.count; k++) { // two steps' gradients
+        for (size_t k = 0; k < a.count; k++) { // gradients accumulated over two steps
             assert_true(a.items[k].tensor->has_grad);
             assert_memory_equal(a.items[k].tensor->grad, b.items[k].tensor->grad,
                                 tensor_bytes(b.items[k].tensor));
@@ -391,7 +393,7 @@ static void output_device(void **state) {
 
 // ---- shared weights ---------------------------------------------------------------------------
 
-// An encoder and a decoder with one square weight, each with its own bias.
+// An encoder and a decoder that share one square weight, each with its own bias.
 static Module *build_tied(Device *device) {
     Module *model = layer_sequential("Tied");
     Module *encoder = module_add(model, "encoder", layer_linear(device, INPUTS, INPUTS));
@@ -424,7 +426,7 @@ static void shared_weights_are_copied_once(void **state) {
         rig_backward(tape, rig_loss(tape, want));
         assert_near_tensor("the output", y, want);
         assert_int_equal(assert_near_gradients(&rig), 5);
-        // Both uses count, and there is one gradient.
+        // Both uses contribute to one gradient.
         Module *decoder = module_child(rig.model, "decoder");
         assert_ptr_equal(module_parameter(decoder, 0),
                          module_parameter(module_child(rig.model, "encoder"), 0));
@@ -434,7 +436,7 @@ static void shared_weights_are_copied_once(void **state) {
     }
 }
 
-// A wrapped part whose weight belongs to a module outside of it, and is used there too.
+// The wrapped part's weight belongs to a module outside of it, which uses it too.
 static void weight_of_another_part(void **state) {
     (void)state;
     Rig rig = rig_open(build_tied, 2);
@@ -446,7 +448,7 @@ static void weight_of_another_part(void **state) {
     assert_non_null(wrapper);
     Tensor *x = rig_batch(&rig, rig.tape, 4);
     Tensor *y = module_forward(wrapper, rig.tape, module_forward(encoder, rig.tape, x));
-    Tape *tape = rig.reference_tape; // the bias of the part is zero
+    Tape *tape = rig.reference_tape; // the part's bias is zero
     Module *twin = module_child(rig.twin, "encoder");
     Tensor *bias = module_parameter(twin, 1), *weight = module_parameter(twin, 0);
     Tensor *h = op_linear(tape, rig_batch(&rig, tape, 4), weight, bias);
@@ -459,13 +461,13 @@ static void weight_of_another_part(void **state) {
     rig_close(&rig);
 }
 
-// ---- wrappers and parts -----------------------------------------------------------------------
+// ---- nested wrappers --------------------------------------------------------------------------
 
 static void wrappers_inside_wrappers(void **state) {
     (void)state;
     Rig rig = rig_open(build_mlp, 2);
     Error err = {0};
-    // Parts side by side, each in its own wrapper; around them one over a single device: fine.
+    // Parts in their own wrappers, inside a wrapper over a single device: allowed.
     Module *model = layer_sequential("Parts");
     module_add(model, "a", data_parallel(build_square(rig.devices[0]), rig.devices, 2, &err));
     module_add(model, "b", data_parallel(build_mlp(rig.devices[0]), rig.devices, 2, &err));
@@ -475,10 +477,10 @@ static void wrappers_inside_wrappers(void **state) {
     assert_int_equal(y->shape[0], 8);
     rig_backward(rig.tape, rig_loss(rig.tape, y));
     NamedTensors named = module_tensors(outer, MODULE_PARAMETERS);
-    assert_string_equal(named.items[0].name, "a.fc.weight"); // no wrapper adds a name
+    assert_string_equal(named.items[0].name, "a.fc.weight"); // no wrapper's name in it
     for (size_t k = 0; k < named.count; k++) assert_true(named.items[k].tensor->has_grad);
     named_tensors_free(&named);
-    // Over several devices the inner ones would have to be replicated.
+    // An outer wrapper over several devices would have to replicate the inner ones: an error.
     assert_null(data_parallel(model, rig.devices, 2, &err));
     assert_int_equal(err.status, STATUS_USAGE);
     assert_string_equal(err.message,
@@ -488,7 +490,7 @@ static void wrappers_inside_wrappers(void **state) {
     rig_close(&rig);
 }
 
-// PyTorch's `.module`: the one true copy.
+// PyTorch's `.module`: the wrapped module.
 static void inner_module(void **state) {
     (void)state;
     Rig rig = rig_open(build_mlp, 3);
@@ -498,11 +500,12 @@ static void inner_module(void **state) {
     for (size_t i = 0; i < tensor_count(weight); i++) tensor_f32(weight)[i] *= 2;
     Tensor *y = module_forward(rig.wrapper, rig.tape, rig_batch(&rig, rig.tape, 6));
     Tensor *direct = module_forward(rig.model, rig.tape, rig_batch(&rig, rig.tape, 6));
-    assert_near_tensor("the output", y, direct); // the replicas see the new weights
+    assert_near_tensor("the output", y, direct); // replicas copy the new weights
     rig_close(&rig);
 }
 
-// One device: the module itself, with the input itself; scalars stay scalars. But the same checks.
+// With one device the wrapper calls the module on the input itself; scalars stay scalars. The same
+// checks apply.
 static void one_device(void **state) {
     (void)state;
     Rig rig = rig_open(build_mean_loss, 1);
@@ -511,7 +514,7 @@ static void one_device(void **state) {
     assert_int_equal(loss->ndim, 0);
     assert_int_equal(rig.tape->fork_count, 0);
     assert_int_equal(rig.devices[0]->copied_bytes, 0);
-    // Inputs on another device are brought over.
+    // Inputs on another device are copied.
     Tensor *far = with_target(rig.reference_tape, 4, 0, 4);
     Tensor *again = module_forward(rig.wrapper, rig.tape, far);
     assert_true(tensor_item(loss) == tensor_item(again));
@@ -522,7 +525,7 @@ static void one_device(void **state) {
     rig_close(&rig);
 }
 
-// ---- inputs that do not fit together ----------------------------------------------------------
+// ---- inputs of different batch sizes ----------------------------------------------------------
 
 static void refuse(int devices, size_t a_rows, size_t b_rows, bool b_wants_grad, int dim,
                    const char *text) {

@@ -1,5 +1,5 @@
-/* test_data_parallel_parts.c: what DataParallel's parts promise besides their values: which rows go
- * where, what is copied (to the byte), what is allocated, what errors say, what is recorded.
+/* test_data_parallel_parts.c: properties of DataParallel's parts besides values: the assignment of
+ * rows to devices, bytes copied, memory allocated, error messages, records of a job.
  */
 #include "common/base/profile.h"
 #include "dp/shards.h"
@@ -32,7 +32,8 @@ static Module *build_doubler(Device *device) {
     return module_create("Doubler", double_in_place);
 }
 
-// The first device's rows are the batch itself; the others' are copies. In place, it shows.
+// The first device's rows are a view of the batch, the others' are copies; an in-place operation
+// shows it.
 static void test_first_piece_is_a_view(void **state) {
     (void)state;
     Rig rig = rig_open(build_doubler, 2);
@@ -45,7 +46,7 @@ static void test_first_piece_is_a_view(void **state) {
     rig_close(&rig);
 }
 
-// PyTorch's table of shards.
+// The table of chunk sizes agrees with PyTorch.
 static void test_chunks(void **state) {
     (void)state;
     static const struct {
@@ -81,8 +82,8 @@ static size_t bytes_of(Module *module, int which) {
     return bytes;
 }
 
-// Every device but the first gets the weights, its rows and its rows' gradient; the first gets the
-// others' outputs and gradients. Nothing else moves.
+// Devices other than the first receive the weights, their rows and their rows' gradient; the first
+// receives the others' outputs and gradients. Nothing else is copied.
 static void test_bytes_moved(void **state) {
     (void)state;
     for (int devices = 1; devices <= 5; devices++) {
@@ -108,7 +109,7 @@ static void test_bytes_moved(void **state) {
 
 // ---- copies ------------------------------------------------------------------------------------
 
-static int copies; // from device to device; replicas make none
+static int copies; // between devices
 
 void __wrap_device_copy(Device *to, void *target, Device *from, const void *source, size_t bytes);
 void __real_device_copy(Device *to, void *target, Device *from, const void *source, size_t bytes);
@@ -134,16 +135,16 @@ void __wrap_device_accumulate(Device *to, const DeviceTerm *terms, size_t count,
 void __real_device_accumulate(Device *to, const DeviceTerm *terms, size_t count, float *staging,
                               size_t staging_count);
 
-// Each term fits the staging memory of a CPU: one copy.
+// Each term fits into a CPU's staging memory: one copy.
 void __wrap_device_accumulate(Device *to, const DeviceTerm *terms, size_t count, float *staging,
                               size_t staging_count) {
     for (size_t t = 0; t < count; t++) copies += terms[t].from != to;
     __real_device_accumulate(to, terms, count, staging, staging_count);
 }
 
-enum { PACKED = 5 }; // matrices of at most a page
+enum { PACKED = 5 }; // matrices of at most a page, which share a copy
 
-// fc0 to fc4 of 32 x 32 floats, which are a page, and one of 33 x 32.
+// fc0 to fc4 of 32 x 32 floats (one page), and one of 33 x 32.
 static Module *build_pages(Device *device) {
     Module *model = layer_sequential("Pages");
     for (int k = 0; k <= PACKED; k++) {
@@ -155,7 +156,8 @@ static Module *build_pages(Device *device) {
     return model;
 }
 
-// To and from each device but the first, the small tensors travel together and a large one alone.
+// To and from each device but the first, small tensors share one copy and a large tensor has its
+// own.
 static void test_small_tensors_travel_together(void **state) {
     (void)state;
     for (int devices = 1; devices <= 4; devices++) {
@@ -163,15 +165,15 @@ static void test_small_tensors_travel_together(void **state) {
         Tensor *x = rig_numbers(rig.tape, 8, 32, 0);
         int others = devices - 1, before = copies;
         Tensor *y = module_forward(rig.wrapper, rig.tape, x);
-        assert_int_equal(copies - before, 4 * others); // rows, a bundle, one, outputs
+        assert_int_equal(copies - before, 4 * others); // rows, packed and large weights, outputs
         before = copies;
         rig_backward(rig.tape, rig_loss(rig.tape, y));
-        assert_int_equal(copies - before, 3 * others); // of outputs, a bundle, one
+        assert_int_equal(copies - before, 3 * others); // output gradients, packed and large ones
         rig_close(&rig);
     }
 }
 
-// Larger than the staging buffer, so that reduce copies it in several parts.
+// Larger than the staging buffer: reduce copies the gradient in several parts.
 static void test_large_parameter(void **state) {
     (void)state;
     enum { WIDE = 1700 }; // 1700 * 1700 * 4 bytes = 11.6 MB
@@ -198,7 +200,8 @@ static void test_large_parameter(void **state) {
     for (int i = 0; i < 2; i++) device_close(devices[i]);
 }
 
-// More small parameters than fit into one bundle: y = sum over k of W_k x, W_k = k at its corner.
+// More small parameters than one packed copy holds: y = sum over k of W_k x, where W_k has a single
+// element k.
 static Tensor *many_forward(Module *self, Tape *tape, Tensor *x) {
     Tensor *y = module_forward(self->children[0], tape, x);
     for (int k = 1; k < self->child_count; k++)
@@ -240,14 +243,14 @@ static void test_many_parameters(void **state) {
             assert_true(weight->grad[i * SIZE] == -t[0] + 2 * -t[SIZE]);
         }
     }
-    assert_int_equal(tape->forks[1]->scratch_bytes, FIT * BYTES); // a full bundle, and no more
+    assert_int_equal(tape->forks[1]->scratch_bytes, FIT * BYTES); // one full packed copy
     assert_int_equal(tape->scratch_bytes, 2 * memory_whole_lines(FIT * BYTES)); // sum, received
     tape_close(tape);
     module_close(wrapper);
     for (int i = 0; i < 2; i++) device_close(devices[i]);
 }
 
-// A replica's integers are the module's, to the bit.
+// Integer buffers of replicas equal the module's, bit for bit.
 static void test_integer_buffer(void **state) {
     (void)state;
     Rig rig = rig_open(build_integer, 3);
@@ -263,11 +266,11 @@ static void test_no_memory_after_first_step(void **state) {
     for (int step = 0; step < 5; step++) {
         module_zero_grad(rig.wrapper);
         tape_reset(rig.tape);
-        size_t rows = step == 3 ? 3 : 16; // a short batch in between
+        size_t rows = step == 3 ? 3 : 16; // step 3 is a short batch
         Tensor *y = module_forward(rig.wrapper, rig.tape, rig_batch(&rig, rig.tape, rows));
         rig_backward(rig.tape, rig_loss(rig.tape, y));
         for (int i = 0; i < 4; i++) {
-            if (step < 2) { // the second step's reset brings the first one's memory together
+            if (step < 2) { // the second reset merges the first step's memory blocks
                 bytes[i] = rig.devices[i]->bytes;
                 peak[i] = rig.devices[i]->peak_bytes;
             }
@@ -287,7 +290,7 @@ static void test_one_device_is_direct(void **state) {
     rig_close(&rig);
 }
 
-// A row of one element on each device, whose gradient is added to that of another use.
+// One row with one element per device, and a gradient to which another use contributes.
 static void test_one_element_each(void **state) {
     (void)state;
     Rig rig = rig_open(build_mlp, 2);
@@ -316,12 +319,12 @@ static void test_wrong_device(void **state) {
     assert_string_equal(err.message, text);
     module_close(elsewhere);
 
-    Tensor *moved = &module_child(rig.model, "fc2")->parameters[1].tensor; // after wrapping
+    Tensor *moved = &module_child(rig.model, "fc2")->parameters[1].tensor; // since wrapping
     moved->device = rig.devices[1];
     const uint64_t copied = rig.devices[1]->copied_bytes;
     assert_null(module_forward(rig.wrapper, rig.tape, rig_batch(&rig, rig.tape, 4)));
     assert_error(rig.tape, text);
-    assert_int_equal(rig.devices[1]->copied_bytes, copied); // before anything else
+    assert_int_equal(rig.devices[1]->copied_bytes, copied); // no copy before the check
     moved->device = rig.devices[0];
     tape_reset(rig.tape);
     assert_non_null(module_forward(rig.wrapper, rig.tape, rig_batch(&rig, rig.tape, 4)));
@@ -338,7 +341,7 @@ static void test_wrong_device(void **state) {
 static void test_short_last_chunk(void **state) {
     (void)state;
     Rig rig = rig_open(build_square, 8);
-    Tensor *x = rig_batch(&rig, rig.tape, 9); // 2, 2, 2, 2, 1
+    Tensor *x = rig_batch(&rig, rig.tape, 9); // chunks of 2, 2, 2, 2, 1
     assert_null(module_forward(rig.wrapper, rig.tape, x));
     assert_error(rig.tape,
                  "Caught error in replica 4 on device cpu:4: batch_norm on cpu:4: Expected "
@@ -356,7 +359,7 @@ static void fail_in_backward(Tape *tape, TapeNode *node) {
     tape_grad_done(tape, node->inputs[0]);
 }
 
-// What a module does that goes wrong on some replicas.
+// The failure of a module on some replicas.
 typedef enum Fault { FAULT_FORWARD, FAULT_BACKWARD, FAULT_NDIM, FAULT_SHAPE } Fault;
 
 static Tensor *faulty_forward(Module *self, Tape *tape, Tensor *x) {
@@ -387,7 +390,7 @@ static Module *build_faulty(Device *device) {
     return model;
 }
 
-// Replicas 1, 2 and 3 fail; the others run to their end; replica 1's error is reported.
+// Replicas 1, 2 and 3 fail; the others complete; the lowest replica's error is reported.
 static void test_faults(void **state) {
     (void)state;
     static const char *const TEXTS[] = {
@@ -453,7 +456,7 @@ static void test_profile_and_trace(void **state) {
     rig.tape->profile = &profile;
     profile_begin_step(&profile);
     Tensor *y = module_forward(rig.wrapper, rig.tape, rig_batch(&rig, rig.tape, 6));
-    assert_int_equal(profile.current, PHASE_OTHER); // every phase was left
+    assert_int_equal(profile.current, PHASE_OTHER); // each phase was left
     rig_backward(rig.tape, rig_loss(rig.tape, y));
     assert_int_equal(profile.current, PHASE_OTHER);
     profile_end_step(&profile);
@@ -510,7 +513,7 @@ static void test_device_ids(void **state) {
     int ids[DP_MAX_DEVICES] = {[3] = -7};
     Error err = {0};
     assert_int_equal(dp_options_ids(3, NULL, ids, &err), 3);
-    assert_memory_equal(ids, ((int[]){0, 1, 2, -7}), 4 * sizeof *ids); // and none behind them
+    assert_memory_equal(ids, ((int[]){0, 1, 2, -7}), 4 * sizeof *ids); // no write beyond 3 ids
     assert_int_equal(dp_options_ids(2, "5,0,12", ids, &err), 3);
     assert_memory_equal(ids, ((int[]){5, 0, 12}), 3 * sizeof *ids);
     assert_int_equal(dp_options_ids(2, "999", ids, &err), 1);

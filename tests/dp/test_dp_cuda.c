@@ -1,22 +1,24 @@
-/* test_dp_cuda.c: DataParallel on GPUs, and with several Devices on one GPU.
+/* test_dp_cuda.c: DataParallel on GPUs, also with several Devices on one GPU.
  *
- * Against the serial shards on one GPU: the same bits, as on CPUs, in 16 bits, too, because a
- * kernel's result depends only on its arguments (the GPUs of a machine are taken to be alike).
- * Against the whole batch on one GPU, and against DataParallel on CPUs: to float32's rounding,
- * because sums are added up in another order. What moves between two Devices, and what they hold,
- * is as on CPUs.
+ *   compared with                 result
+ *   shards in sequence, one GPU   equal bits, as on CPUs, also in 16 bits: a kernel's result
+ *                                 depends only on its arguments (all GPUs of a machine are alike)
+ *   the whole batch on one GPU    float32 rounding: sums have another order
+ *   DataParallel on CPUs          float32 rounding
+ *
+ * Bytes copied between Devices and allocated on them are the same as on CPUs.
  */
 #include "dp/strategy_dp.h"
 #include "tests/rigs/data_parallel_steps.h"
 #include "tests/rigs/half_types.h"
 
 typedef struct Placement {
-    int count, ids[SHARDS_MAX]; // which GPU each replica is on
+    int count, ids[SHARDS_MAX]; // GPU of each replica
 } Placement;
 
 static const Placement PLACEMENTS[] = {
     {2, {0, 0}}, {3, {0, 0, 0}}, {2, {0, 1}}, {2, {1, 0}}, {5, {0, 1, 1, 0, 1}}};
-static const size_t ROWS[] = {1, 2, 3, 7, LARGEST_BATCH}; // 1 to 3: fewer than some placements
+static const size_t ROWS[] = {1, 2, 3, 7, LARGEST_BATCH}; // 1 to 3: fewer than replicas
 static const BuildModule MODELS[] = {build_mlp, build_convnet};
 enum { PLACEMENT_COUNT = 5, ROW_COUNT = 5, MODEL_COUNT = 2 };
 
@@ -38,7 +40,7 @@ static Tensor *run_step(Rig *rig, size_t rows) {
     return y;
 }
 
-// Wherever the two are.
+// Compares memory on any two devices.
 static void assert_near_memory(const char *what, Device *a, const float *have, Device *b,
                                const float *want, size_t count) {
     float *mine = host_copy(a, have, count * sizeof *mine);
@@ -75,7 +77,7 @@ static void compare_rows(Rig *rig, Precision precision) {
         module_zero_grad(rig->wrapper);
         module_zero_grad(rig->twin);
         compare_step(rig, ROWS[r]);
-        compare_step(rig, ROWS[r]); // on top of the first one's gradients
+        compare_step(rig, ROWS[r]); // accumulates
     }
 }
 
@@ -91,7 +93,7 @@ static void test_serial_shards(void **state) {
     }
 }
 
-// A weight that is too large for a bundle, beside others that are not.
+// A weight too large for a packed copy, beside small ones.
 static Module *build_wide(Device *device) {
     enum { WIDE = 44000 }; // 1.06 MB
     Module *model = layer_sequential("Wide");
@@ -108,7 +110,7 @@ static void test_large_weight(void **state) {
     rig_close(&rig);
 }
 
-// Without batch norms, whose statistics are each chunk's own.
+// Models without batch norm: each chunk would have its own statistics.
 static void test_one_device(void **state) {
     (void)state;
     for (int p = 0; p < PLACEMENT_COUNT; p++) {
@@ -126,7 +128,7 @@ static void test_one_device(void **state) {
     }
 }
 
-// Values, and the bytes that every device received.
+// Compares values with the CPU's, and the bytes that each device received.
 static void test_cpu(void **state) {
     (void)state;
     for (int p = 0; p < PLACEMENT_COUNT; p++) {
@@ -154,7 +156,7 @@ static Module *build_relu(Device *device) {
     return layer_relu();
 }
 
-// A wrapped part hands its input's gradient back, cut along either dimension.
+// A wrapped part returns its input's gradient, split along either dimension.
 static void test_input_gradient(void **state) {
     (void)state;
     for (int dim = 0; dim < 2; dim++) {
@@ -188,13 +190,13 @@ static void test_integer_buffer(void **state) {
 
 static void test_no_memory_after_first_step(void **state) {
     (void)state;
-    static const size_t STEPS[] = {16, 16, 16, 3, 16}; // a short batch in between
+    static const size_t STEPS[] = {16, 16, 16, 3, 16}; // step 3 is a short batch
     size_t bytes[3], peak[3];
     Rig rig = open_on(&PLACEMENTS[1], build_convnet);
     for (int step = 0; step < 5; step++) {
         run_step(&rig, STEPS[step]);
         for (int i = 0; i < 3; i++) {
-            if (step < 2) { // the second step's reset brings the first one's memory together
+            if (step < 2) { // the second reset merges the first step's memory blocks
                 bytes[i] = rig.devices[i]->bytes;
                 peak[i] = rig.devices[i]->peak_bytes;
             }
@@ -206,12 +208,12 @@ static void test_no_memory_after_first_step(void **state) {
     rig_close(&rig);
 }
 
-// ---- errors, and which devices the options mean ------------------------------------------------
+// ---- errors, and the options' devices ----------------------------------------------------------
 
 static void test_failing_replica(void **state) {
     (void)state;
     Rig rig = open_on(&PLACEMENTS[0], build_square);
-    Tensor *x = rig_batch(&rig, rig.tape, 3); // 2 and 1
+    Tensor *x = rig_batch(&rig, rig.tape, 3); // chunks of 2 and 1
     assert_null(module_forward(rig.wrapper, rig.tape, x));
     assert_error(rig.tape, "Caught error in replica 1 on device cuda:0: batch_norm on cuda:0: "
                            "Expected more than 1 value per channel when training, got input size "
@@ -221,7 +223,7 @@ static void test_failing_replica(void **state) {
     rig_close(&rig);
 }
 
-// Two Devices on one GPU are fine, one Device twice is not.
+// Two Devices on one GPU are allowed, the same Device twice is an error.
 static void test_same_device_twice(void **state) {
     (void)state;
     Error err = {0};

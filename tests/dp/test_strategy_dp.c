@@ -1,5 +1,5 @@
-/* test_strategy_dp.c: the devices that train_dp opens, and its note of idle devices. The test sets
- * the number of GPUs; a GPU is a CPU device with a GPU's name here.
+/* test_strategy_dp.c: the devices that train_dp opens, and its note about idle devices. GPUs are
+ * simulated: the test sets their number, and opens CPU devices named as GPUs.
  */
 #include "tests/rigs/captured.h"
 #include "tests/rigs/data_parallel_rig.h"
@@ -7,7 +7,7 @@
 
 #include "dp/strategy_dp.h"
 
-// Opens the devices and closes them. Returns how many there were.
+// Opens and closes the devices; returns their number, or -1.
 static int open_devices(const char *kind, DpOptions dp, Error *err) {
     Device *devices[DP_MAX_DEVICES];
     const TrainConfig config = {.device = kind, .threads = 1};
@@ -19,7 +19,7 @@ static int open_devices(const char *kind, DpOptions dp, Error *err) {
     return count;
 }
 
-// PyTorch's default is all GPUs; without one there are two CPU devices.
+// The default is all GPUs, as in PyTorch; without a GPU, two CPU devices.
 static void the_default_is_all_gpus(void **state) {
     (void)state;
     static const struct Host {
@@ -43,7 +43,7 @@ static void the_default_is_all_gpus(void **state) {
     }
 }
 
-// All devices are of one kind: GPUs if the host has the one with the highest number.
+// All devices are of one kind: GPUs if the GPU with the highest number exists, else CPUs.
 static void devices_are_of_one_kind(void **state) {
     (void)state;
     Error err = {0};
@@ -72,7 +72,7 @@ static void a_missing_device_closes_the_others(void **state) {
     assert_string_equal(fake.opened, "cuda:1 cuda:0 ");
     assert_int_equal(fake.closed, 2);
     err = (Error){0};
-    fake.gpus = 0; // the default opens the first, which says why there is none
+    fake.gpus = 0; // the default opens GPU 0, whose error gives the reason
     assert_int_equal(open_devices("cuda", dp_options_default(), &err), -1);
     assert_string_equal(err.message, "cuda:0: the host has 0");
     assert_int_equal(fake.closed, 0);
@@ -93,7 +93,7 @@ static void each_device_has_its_share_of_the_cores(void **state) {
 
 // ---- idle devices -------------------------------------------------------------------------------
 
-// What the job says of a data set of `size` rows in batches of `batch`, on so many devices.
+// Returns the job's note for a data set of `size` rows in batches of `batch` on `count` devices.
 static char *said_of(size_t size, size_t batch, bool drop_last, int count) {
     Error err = {0};
     Device *devices[8];
@@ -123,8 +123,8 @@ static void idle_devices_are_noted_once(void **state) {
         const char *said;
     } CASES[] = {
         {64, 8, false, 4, ""},
-        {60, 10, false, 4, ""}, // 3, 3, 3, 1
-        {70, 7, false, 4, ""},  // 2, 2, 2, 1
+        {60, 10, false, 4, ""}, // chunks of 3, 3, 3, 1
+        {70, 7, false, 4, ""},  // chunks of 2, 2, 2, 1
         {9, 9, false, 1, ""},
         {45, 9, false, 4,
          "note: each batch, 9 rows on 4 devices: 3 chunks of at most 3, 1 device idle\n"},

@@ -1,9 +1,10 @@
-/* test_identities.c: which gradient each way of spreading a batch gives, and when that is one
- * device's with the whole batch (tests/semantics.md, second table).
+/* test_identities.c: for each way of splitting a batch over ranks, devices or micro-batches, its
+ * gradient, and whether it equals the gradient of one device with the whole batch (second table of
+ * tests/semantics.md).
  *
- * Each identity is checked twice: against its own formula, worked out by one process from the
- * ranks' local gradients in rank order, bit for bit; and against one device, to PyTorch's
- * tolerance. Where the two are *not* the same gradient, that they differ is checked too.
+ * Each gradient is compared twice: bit for bit with its formula, evaluated by one process on the
+ * ranks' local gradients in rank order; and with one device's gradient, to PyTorch's tolerance.
+ * Where the two must *not* agree, the test requires a difference.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ddp_models.h"
@@ -19,7 +20,7 @@ enum { SEED = 5, BATCH_MAX = 32 };
 
 // ---- losses and gradients ---------------------------------------------------------------------
 
-// The sum of losses of rows [first, first + rows) of one endless batch, over the divisor.
+// Sum of the losses of rows [first, first + rows) of an endless batch, divided by `divisor`.
 static Tensor *rows_loss(Tape *tape, Module *module, size_t first, size_t rows, double divisor) {
     float images[BATCH_MAX * IMAGE];
     int64_t labels[BATCH_MAX];
@@ -34,7 +35,7 @@ static Tensor *rows_loss(Tape *tape, Module *module, size_t first, size_t rows, 
 }
 
 typedef struct Gradient {
-    float *values; // all parameters', one after another
+    float *values; // all parameters' gradients, concatenated
     size_t count;
 } Gradient;
 
@@ -57,7 +58,7 @@ static void run_backward(Tape *tape, Tensor *loss) {
     CHECK(tape_error(tape, &err) == 0 && tape_backward(tape, loss, &err) == 0, "%s", err.message);
 }
 
-// One device's gradient of these rows.
+// Gradient of `rows` rows on one device, without a wrapper.
 static Gradient alone(Rig *rig, Module *plain, size_t first, size_t rows, double divisor) {
     tape_reset(rig->tape);
     module_zero_grad(plain);
@@ -65,7 +66,7 @@ static Gradient alone(Rig *rig, Module *plain, size_t first, size_t rows, double
     return gradient_of(plain);
 }
 
-// What the all-reduce leaves, after the forward and backward of a loss of the wrapper's.
+// Runs backward from a loss of the wrapper and returns the reduced gradient.
 static Gradient reduced(Rig *rig, Tensor *loss) {
     Error err = {0};
     run_backward(rig->tape, loss);
@@ -99,7 +100,7 @@ static bool near(const Gradient *a, const Gradient *b) {
     return true;
 }
 
-// Another gradient, not another rounding: somewhere they differ by 1 % of the largest element.
+// A different gradient rather than rounding: some element differs by 1 % of the largest one.
 static bool far(const Gradient *a, const Gradient *b) {
     float largest = 0, apart = 0;
     for (size_t i = 0; i < a->count; i++) {
@@ -109,13 +110,13 @@ static bool far(const Gradient *a, const Gradient *b) {
     return largest > 1e-2f && apart > 1e-2f * largest;
 }
 
-// ---- DDP: what each rank divides its loss by --------------------------------------------------
+// ---- DDP: divisors of each rank's loss --------------------------------------------------------
 
 typedef enum LossKind {
     LOCAL_MEAN,  // PyTorch's default
-    SCALED_MEAN, // times W b_r / B
+    SCALED_MEAN, // the local mean times W b_r / B
     LOCAL_SUM,
-    GLOBAL_MEAN, // divided by B, and the reduction sums
+    GLOBAL_MEAN, // the local sum over B; the reduction sums
 } LossKind;
 
 typedef struct Shares {
@@ -168,7 +169,7 @@ static void divide_losses(ProcessGroup *group, const void *argument, Outcome *ou
     Gradient single = alone(rig, plain, 0, all, sum ? 1 : (double)all);
     EXPECT(same_bits(&ddp, &own));
     if (shares->world == 1) EXPECT(same_bits(&ddp, &single));
-    if (sum) { // 1/W of it
+    if (sum) { // scaled by 1/W
         if (shares->world > 1) EXPECT(far(&ddp, &single));
         multiply(&ddp, (double)shares->world / (double)all);
         multiply(&single, 1 / (double)all);
@@ -214,7 +215,7 @@ static void ddp_global_mean(void **state) {
 
 // ---- DDP: micro-batches in no_sync ------------------------------------------------------------
 
-enum { MICRO = 3, MICRO_ROWS = 6 }; // K micro-batches, of so many rows together
+enum { MICRO = 3, MICRO_ROWS = 6 }; // K micro-batches with 6 rows in total
 
 static Tensor *micro_loss(Tape *tape, Module *module, const size_t *sizes, int rank, int k) {
     size_t first = (size_t)rank * MICRO_ROWS;
@@ -274,7 +275,8 @@ static void ddp_micro_batches_in_no_sync(void **state) {
 
 enum { JOIN_ROWS = 3 };
 
-// Rank r has r + 1 batches, so in iteration i the ranks i, i + 1, ... train; joined ones add zeros.
+// Rank r has r + 1 batches: in iteration i, ranks i, i + 1, ... train, and joined ranks contribute
+// zeros.
 static size_t first_row(const Rig *rig, int i, int rank) {
     return (size_t)(i * rig->world + rank) * JOIN_ROWS;
 }
@@ -310,7 +312,7 @@ static void joined(ProcessGroup *group, const void *argument, Outcome *outcome) 
         size_t rows = (size_t)active * JOIN_ROWS;
         Gradient single = alone(rig, plain, first_row(rig, i, i), rows, (double)rows);
         EXPECT(same_bits(&got, &own));
-        EXPECT(divisor == active ? near(&got, &single) : far(&got, &single)); // smaller at the tail
+        EXPECT(divisor == active ? near(&got, &single) : far(&got, &single)); // tail: too small
         multiply(&got, (double)divisor / active);
         EXPECT(near(&got, &single));
         free(got.values);
@@ -349,7 +351,7 @@ static bool same_buffers(Module *a, Module *b) {
     return same;
 }
 
-// Both DataParallel over as many devices as there are ranks, and one device, against this rank 0.
+// Compares rank 0's gradient with DataParallel on `world` devices (equal bits) and with one device.
 static void compare_data_parallel(Rig *rig, const Gradient *ddp, size_t batch) {
     Device *devices[RANKS_MAX];
     Error err = {0};
@@ -365,12 +367,12 @@ static void compare_data_parallel(Rig *rig, const Gradient *ddp, size_t batch) {
     run_backward(tape, rows_loss(tape, wrapper, 0, batch, (double)batch));
     Gradient dp = gradient_of(replicated);
     EXPECT(same_bits(ddp, &dp));
-    EXPECT(same_buffers(rig->model, replicated)); // chunk 0's and rank 0's
+    EXPECT(same_buffers(rig->model, replicated)); // those of chunk 0 and of rank 0
 
     Module *plain = test_model("convnet", SEED, rig->device);
     Gradient single = alone(rig, plain, 0, batch, (double)batch);
     bool one = rig->world == 1;
-    EXPECT(one ? same_bits(ddp, &single) : far(ddp, &single)); // statistics of the whole batch
+    EXPECT(one ? same_bits(ddp, &single) : far(ddp, &single)); // whole-batch statistics
     EXPECT(same_buffers(rig->model, plain) == one);
     free(dp.values);
     free(single.values);

@@ -1,6 +1,7 @@
-/* test_semantics_bucket_view.c: gradient_as_bucket_view off (rows 23 and 74 of tests/semantics.md):
- * two wrapped copies of a model train side by side in one group, one with views and one without,
- * and must agree in every bit, while the gradients of the second never move.
+/* test_semantics_bucket_view.c: gradient_as_bucket_view off (rows 23 and 74 of tests/semantics.md).
+ * Two wrapped copies of a model, one with views and one without, train in one group. All gradients
+ * and weights must have equal bits, and the gradients of the copy without views keep their
+ * addresses.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ddp_models.h"
@@ -16,13 +17,13 @@ enum { STEPS = 4, PARAMETERS_MAX = 32 };
 
 static const OptimizerConfig SGD = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
 
-// One of the two.
+// One of the two wrapped models.
 typedef struct Side {
     Device *device;
     Module *model, *wrapper;
     Tape *tape;
     NamedTensors parameters;
-    const float *home[PARAMETERS_MAX]; // where gradients were in the beginning
+    const float *home[PARAMETERS_MAX]; // addresses of the gradients before the first step
 } Side;
 
 static Side side_open(Rig *rig, Module *(*build)(const char *, uint64_t, Device *),
@@ -49,7 +50,8 @@ static void side_close(Side *side) {
     device_close(side->device);
 }
 
-// Gradients, defined alike, and weights; and without views no gradient has moved.
+// Both models have the same defined gradients and the same weights; without views no gradient has
+// moved.
 static void compare(Rig *rig, const Side *view, const Side *copy, const char *when, int step) {
     double largest = 0;
     for (size_t i = 0; i < view->parameters.count; i++) {
@@ -78,13 +80,13 @@ static void check_memory(Rig *rig, const Side *view, const Side *copy) {
     size_t gradients = 0;
     for (size_t i = 0; i < view->parameters.count; i++)
         gradients += tensor_bytes(view->parameters.items[i].tensor);
-    EXPECT(copy->device->bytes == view->device->bytes + gradients); // one more set of gradients
+    EXPECT(copy->device->bytes == view->device->bytes + gradients); // gradients and buckets
 }
 
 static void train_step(Rig *rig, const Case *how, Side *side, Optimizer *optimizer, int step) {
     Error err = {0};
     size_t rows = test_rows(rig->rank);
-    if (step != 1) module_zero_grad(side->model); // once, on top of the last step's
+    if (step != 1) module_zero_grad(side->model); // step 1 adds to the gradients of step 0
     for (int micro = 0; micro <= how->accumulate; micro++) {
         bool before = ddp_no_sync_begin(side->wrapper);
         if (micro == how->accumulate) ddp_no_sync_end(side->wrapper, before);
@@ -152,8 +154,8 @@ static Module *build_toy(const char *name, uint64_t seed, Device *device) {
     return toy_model(device, 4, 1);
 }
 
-// Task 0: all ranks. Task 1: rank 0 in each step. Task 2: no rank, and it has an earlier
-// gradient from step 2 on. Task 3: no rank, None.
+// Task 0 is used by all ranks, task 1 by rank 0, task 2 by no rank, but it has an old gradient from
+// step 2 on. Task 3 is used by no rank, and its gradient stays None.
 static void unused(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const RigConfig *config = argument;
     Rig self = {.group = group, .outcome = outcome, .rank = pg_rank(group)}, *rig = &self;
@@ -172,7 +174,7 @@ static void unused(ProcessGroup *group, const void *argument, Outcome *outcome) 
                 rig_parameter(rig, 2)->has_grad = true;
             }
             toy_train(rig, (float[]){(float)(4 * (rig->rank + step) + 4), rig->rank ? 0 : 8, 0, 0});
-            if (step >= 2) EXPECT(grad_is(rig, 2, (float)rig->rank + 7)); // as it was
+            if (step >= 2) EXPECT(grad_is(rig, 2, (float)rig->rank + 7)); // unchanged
             EXPECT(grad_is_none(rig, 3) && !grad_is_none(rig, 1));
         }
         compare(rig, &sides[1], &sides[0], "toy", step);
@@ -201,7 +203,8 @@ static int never_finishes(void *state, GradBucket *bucket, Error *err) {
     return never_starts(state, bucket, err);
 }
 
-// The bucket has been filled, so gradients lie in it: unwrapping gives the module its own again.
+// The hook fails after the gradients were copied into the bucket: ddp_unwrap must give the module
+// its own gradient memory back.
 static void failing_hook(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = {.group = group, .outcome = outcome, .rank = pg_rank(group)}, *rig = &self;
@@ -217,7 +220,7 @@ static void failing_hook(ProcessGroup *group, const void *argument, Outcome *out
     Module *model = ddp_unwrap(side.wrapper);
     for (size_t i = 0; i < side.parameters.count; i++)
         EXPECT(side.parameters.items[i].tensor->grad == side.home[i]);
-    rig_wrap_with(rig, model, &config); // and it can be wrapped again
+    rig_wrap_with(rig, model, &config); // wrapping again works
     toy_train(rig, (float[]){4, 4, 4, 4});
     EXPECT(grad_is(rig, 0, 1) && grad_is(rig, 3, 1));
     side.wrapper = rig->wrapper;

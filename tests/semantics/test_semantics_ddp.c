@@ -1,6 +1,7 @@
-/* test_semantics_ddp.c: the core of DistributedDataParallel, row by row of PyTorch's own tests
- * (tests/semantics.md): equal to one process with the whole batch, construction, outputs of any
- * form, ignored parameters, logging; and the experiment with two seeds and its published numbers.
+/* test_semantics_ddp.c: the core of DistributedDataParallel, by rows of PyTorch's own tests
+ * (tests/semantics.md): equality with one process and the whole batch, construction, nested
+ * outputs, ignored parameters, logging; and the experiment with seeds 2 and 200, against its
+ * published numbers.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ddp_models.h"
@@ -22,7 +23,7 @@ enum { ROWS = 3, STEPS = 5 };
 
 // ---- the experiment with two seeds ------------------------------------------------------------
 
-// One step on loss (w x - t)^2 at x = 1: the gradient is 2 (w - t).
+// One SGD step of loss (w x - t)^2 at x = 1: the gradient is 2 (w - t).
 static void seed_step(Rig *rig, float wanted, float gradient, float after) {
     Tensor *weight = &rig->model->parameters[0].tensor;
     const OptimizerConfig sgd = {.kind = OPTIMIZER_SGD};
@@ -49,10 +50,10 @@ static void two_seeds(ProcessGroup *group, const void *argument, Outcome *outcom
     const DdpConfig config = ddp_config_default();
     Module *model = matrix_model(rig->device, 1, 1, rig->rank == 0 ? 2 : 200);
     rig_wrap(rig, model, &config);
-    EXPECT(tensor_f32(&model->parameters[0].tensor)[0] == 2); // rank 0's, on both
-    seed_step(rig, 1, 2, 0); // the published numbers: both ranks have the same data
+    EXPECT(tensor_f32(&model->parameters[0].tensor)[0] == 2); // rank 0's, on both ranks
+    seed_step(rig, 1, 2, 0); // the published numbers: both ranks train on the same data
     seed_step(rig, 1, -2, 2);
-    // Targets 1 and 5: alone the ranks would have the gradients 2 and -6. Their mean is -2.
+    // Targets 1 and 5: the local gradients are 2 and -6, their mean is -2.
     float wanted = rig->rank == 0 ? 1 : 5;
     seed_step(rig, wanted, -2, 4);
     seed_step(rig, wanted, 2, 2);
@@ -101,7 +102,7 @@ static void compare_weights(Rig *rig, Module *alone) {
 }
 
 typedef struct Training {
-    const char *folder; // for a checkpoint after step 2, from which all go on; NULL: none
+    const char *folder; // of the checkpoint that all ranks reload after step 2; NULL: none
     bool find_unused, static_graph;
 } Training;
 
@@ -117,7 +118,7 @@ static void reload(Rig *rig, const char *folder) {
                                                 tensor_count(parameters.items[i].tensor));
     EXPECT(!strchr(parameters.items[0].name, '/') && !strstr(parameters.items[0].name, "module."));
     named_tensors_free(&parameters);
-    // Through the wrapper, which adds nothing to the names.
+    // Loaded through the wrapper: names have no prefix "module.".
     if (safetensors_load_module(path, rig->wrapper, &err) != 0)
         problem(rig->outcome, "%s", err.message);
 }
@@ -194,7 +195,7 @@ static void row_25_zero_output_features(void **state) {
     for (double cap = -1; cap <= 0; cap++) play_both(2, zero_outputs, &cap, NULL);
 }
 
-// The values of a tensor on a rank: none is another tensor's neighbour or another rank's.
+// The value of element e of a tensor on a rank; all ranks and neighbouring tensors differ.
 static double many_value(const Tensor *tensor, int rank, size_t e) {
     return rank * 1000 + (tensor->dtype == DTYPE_F32 ? (double)e : -(double)e);
 }
@@ -229,7 +230,7 @@ static void sync_states(ProcessGroup *group, const void *argument, Outcome *outc
     Rig self = rig_open(group, outcome), *rig = &self;
     const DdpConfig config = ddp_config_default();
     rig_wrap(rig, toy_model(rig->device, 2, (float)rig->rank), &config);
-    EXPECT(all_equal(rig_parameter(rig, 1)->data, 4, 0)); // right after construction: rank 0's
+    EXPECT(all_equal(rig_parameter(rig, 1)->data, 4, 0)); // rank 0's, after construction
     for (int task = 0; task < 2; task++)
         rig->device->kernels->elementwise->fill(rig_parameter(rig, task)->data,
                                                 (float)(10 + rig->rank), 4);
@@ -238,7 +239,7 @@ static void sync_states(ProcessGroup *group, const void *argument, Outcome *outc
     rig_close(rig);
 }
 
-// Buffers, too: batch norm's running statistics and its count.
+// ddp_sync_module_states also broadcasts buffers: batch norm's running statistics and its count.
 static void sync_buffers(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -250,7 +251,7 @@ static void sync_buffers(ProcessGroup *group, const void *argument, Outcome *out
     EXPECT(holds_many(&state, 1));
     fill_many(&state, rig->rank);
     EXPECT(ddp_sync_buffers(rig->wrapper, 1, &outcome->error) == 0);
-    for (size_t i = 0; i < state.count; i++) { // parameters stay
+    for (size_t i = 0; i < state.count; i++) { // parameters are unchanged
         const NamedTensors one = {.items = &state.items[i], .count = 1};
         EXPECT(holds_many(&one, state.items[i].tensor->requires_grad ? rig->rank : 1));
     }
@@ -266,7 +267,7 @@ static void row_26_sync_module_states(void **state) {
     }
 }
 
-// Tensors of both dtypes and many sizes through 256 bytes of staging memory.
+// Broadcasts tensors of both dtypes and many sizes through 256 bytes of staging memory.
 static void coalesced(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -282,10 +283,11 @@ static void coalesced(ProcessGroup *group, const void *argument, Outcome *outcom
     SyncState sync = sync_state_open(module_tensors(model, MODULE_BUFFERS), group, 256);
     EXPECT(sync.staging_bytes == 256 && sync.slices); // packed by one call
     for (int root = rig->world - 1; root >= 0; root--) {
-        fill_many(&sync.tensors, rig->rank); // different on all ranks, each time
+        fill_many(&sync.tensors, rig->rank); // values differ between ranks in each round
         const uint64_t before = pg_sequence(group);
         EXPECT(sync_state_run(&sync, root, &outcome->error) == 0);
-        // As many tensors a call as 256 bytes hold: {4, 8, 12, 24}, {240}, {480}, {0, 0, 256}, ...
+        // Each call takes as many tensors as fit into 256 bytes: {4, 8, 12, 24}, {240}, {480}, {0,
+        // 0, 256}, ...
         EXPECT(pg_sequence(group) - before == (rig->world == 1 ? 0 : 9));
         EXPECT(holds_many(&sync.tensors, root));
     }
@@ -299,7 +301,7 @@ static void row_32_broadcast_coalesced(void **state) {
     for (int world = 1; world <= 3; world++) play_both(world, coalesced, NULL, NULL);
 }
 
-// ---- row 34: outputs of any form, and a backward from each ------------------------------------
+// ---- row 34: nested outputs, and a backward from each -----------------------------------------
 
 // (mean of task 0, (mean of task 1, None))
 static Tensor *nested_forward(Module *self, Tape *tape, Tensor *x) {
@@ -353,7 +355,7 @@ static void log_training(ProcessGroup *group, const void *argument, Outcome *out
     DdpConfig config = ddp_config_default();
     config.bucket_cap_mb = 0;
     rig_wrap(rig, toy_model(rig->device, 3, 1), &config);
-    ddp_set_logging_rate(rig->wrapper, 1); // the least
+    ddp_set_logging_rate(rig->wrapper, 1); // the minimum
     ddp_set_logging_rate(rig->wrapper, 3);
     ddp_register_comm_hook(rig->wrapper, comm_hook_all_reduce(group), NULL);
     for (int i = 0; i < 20; i++) {
@@ -361,7 +363,7 @@ static void log_training(ProcessGroup *group, const void *argument, Outcome *out
         toy_train(rig, (float[]){1, 1, 1});
     }
     DdpLoggingData data = ddp_logging_data(rig->wrapper);
-    EXPECT(ddp_logger(rig->wrapper)->samples == 13); // 1 to 10, then 12, 15, 18
+    EXPECT(ddp_logger(rig->wrapper)->samples == 13); // iterations 1 to 10, 12, 15 and 18
     EXPECT(data.iteration == 20 && data.world_size == rig->world && data.rank == rig->rank);
     EXPECT(data.num_parameter_tensors == 3 && data.total_parameter_size_bytes == 48);
     EXPECT(strcmp(data.module_name, "Toy") == 0 && strcmp(data.backend_name, "shm") == 0);
@@ -371,7 +373,7 @@ static void log_training(ProcessGroup *group, const void *argument, Outcome *out
     EXPECT(data.gradient_as_bucket_view && !data.static_graph && !data.find_unused_parameters);
     EXPECT(strcmp(data.bucket_sizes, "48") == 0);
     EXPECT(strcmp(data.rebuilt_bucket_sizes, "16, 16, 16") == 0);
-    EXPECT(strcmp(data.rebuilt_per_bucket_param_indices, "2, 1, 0") == 0); // reversed
+    EXPECT(strcmp(data.rebuilt_per_bucket_param_indices, "2, 1, 0") == 0); // backward's order
     EXPECT(strcmp(data.prev_iteration_grad_ready_order_indices, "2, 1, 0") == 0);
     EXPECT(data.forward_compute_time > 0 && data.backward_comm_time > 0);
     EXPECT(data.backward_compute_time >= data.backward_compute_comm_overlap_time);
@@ -401,8 +403,8 @@ static void log_static_graph(ProcessGroup *group, const void *argument, Outcome 
     rig_close(rig);
 }
 
-// Of iteration i, i % 4 tasks are unused: their bytes show which iteration was sampled last. The
-// averages are those of the samples.
+// Iteration i leaves i % 4 tasks unused: the bytes of unused parameters identify the last sampled
+// iteration. Average times are averages over the samples.
 static void log_samples(ProcessGroup *group, const void *argument, Outcome *outcome) {
     enum { RATE = 4, TASKS = 4, ITERATIONS = 26, TIMES = 5 };
     (void)argument;
@@ -446,7 +448,8 @@ static void log_samples(ProcessGroup *group, const void *argument, Outcome *outc
     rig_close(rig);
 }
 
-// Under TORCH_DISTRIBUTED_DEBUG=INFO the first iteration prints the data; otherwise none does.
+// TORCH_DISTRIBUTED_DEBUG=INFO prints the logging data in the first iteration; other levels print
+// nothing.
 static void print_data(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -492,14 +495,14 @@ static void ignore(ProcessGroup *group, const void *argument, Outcome *outcome) 
     config.ignored = names;
     rig_wrap(rig, toy_model(rig->device, 3, (float)rig->rank + 1), &config);
     EXPECT(all_equal(rig_parameter(rig, 0)->data, 4, 1));
-    EXPECT(all_equal(rig_parameter(rig, 1)->data, 4, (float)rig->rank + 1)); // its own
+    EXPECT(all_equal(rig_parameter(rig, 1)->data, 4, (float)rig->rank + 1)); // not broadcast
     for (int step = 0; step < 3; step++) {
         module_zero_grad(rig->model);
         float mine = 4 * (float)(rig->rank + 1);
         toy_train(rig, (float[]){mine, mine, 4});
         EXPECT(grad_is(rig, 0, 1.5f) && grad_is(rig, 1, mine / 4) && grad_is(rig, 2, 1));
         module_zero_grad(rig->model);
-        toy_train(rig, (float[]){4, 0, 4}); // and it is no error if it is not used
+        toy_train(rig, (float[]){4, 0, 4}); // an ignored parameter may be unused
         EXPECT(grad_is(rig, 0, 1) && grad_is_none(rig, 1));
     }
     EXPECT(ddp_sync_module_states(rig->wrapper, 1, NULL) == 0);
@@ -507,7 +510,7 @@ static void ignore(ProcessGroup *group, const void *argument, Outcome *outcome) 
     rig_close(rig);
 }
 
-// Buffers may be ignored, too: then neither the wrapping nor a forward makes them equal.
+// An ignored buffer is broadcast neither by the constructor nor by a forward.
 static void ignore_buffer(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -525,7 +528,7 @@ static void ignore_buffer(ProcessGroup *group, const void *argument, Outcome *ou
     for (int step = 0; step < 2; step++) {
         Error err = {0};
         rig->device->kernels->elementwise->fill(own->data, (float)rig->rank + 1, tensor_count(own));
-        rig->tape->training = false; // so that the forward leaves the statistics alone
+        rig->tape->training = false; // the forward must not update the statistics
         EXPECT(test_backward(rig->tape, rig->wrapper, rig->rank, step, 2, 2, &err) == 0);
         EXPECT(ddp_finish_backward(rig->wrapper, NULL, &err) == 0);
         EXPECT(all_equal(own->data, tensor_count(own), (float)rig->rank + 1));

@@ -1,7 +1,6 @@
-/* test_semantics_dp.c: PyTorch's own tests of DataParallel, row by row: row_NN is the row of
- * tests/semantics.md. The single device that they compare with is a plain tape on a device of its
- * own. Rows 13, 14 and 16 are in test_semantics_dp_parts.c, further promises of DataParallel in
- * test_data_parallel*.c.
+/* test_semantics_dp.c: PyTorch's own tests of DataParallel; row_NN is a row of tests/semantics.md.
+ * The reference is one device with a tape of its own. Rows 13, 14 and 16 are in
+ * test_semantics_dp_parts.c, further properties of DataParallel in test_data_parallel*.c.
  */
 #include "common/nn/tuple.h"
 #include "dp/dp_options.h"
@@ -9,7 +8,7 @@
 
 // ---- 1, 2, 5: a model -------------------------------------------------------------------------
 
-// Forward and backward on both sides.
+// Compares a forward and backward of the wrapper with one device.
 static void compare_with_one_device(BuildModule build, int devices, size_t rows, bool training) {
     Rig rig = rig_open(build, devices);
     rig.tape->training = rig.reference_tape->training = training;
@@ -30,7 +29,7 @@ static void row_01_data_parallel(void **state) {
         compare_with_one_device(build_mlp, devices, 10, true);
 }
 
-// Whole numbers pass through as they are; there are no half-precision tensors.
+// int64 inputs and outputs keep their values; there are no half-precision tensors.
 static Tensor *labels_forward(Module *self, Tape *tape, Tensor *x) {
     Tensor *y = module_forward(self->children[0], tape, x->items[0]);
     return tuple_create(tape, (Tensor *[]){y, x->items[1]}, 2);
@@ -44,7 +43,7 @@ static Module *build_labels(Device *device) {
 
 static void row_02_module_of_every_dtype(void **state) {
     (void)state;
-    compare_with_one_device(build_convnet, 2, 8, false); // evaluation: no statistics of the chunk
+    compare_with_one_device(build_convnet, 2, 8, false); // evaluation: running statistics
     Rig rig = rig_open(build_labels, 3);
     int64_t labels[7] = {1, INT64_MAX, -3, 4, INT64_MIN, 6, 7};
     Tensor *x[] = {rig_numbers(rig.tape, 7, INPUTS, 0),
@@ -80,7 +79,7 @@ static Module *build_three(Device *device) {
     return model;
 }
 
-// The three inputs, and behind them an empty tuple and a None.
+// The three inputs of `three_forward`, then an empty tuple and a None.
 static Tensor *three_inputs(Tape *tape, bool with_third) {
     Tensor *third = with_third ? rig_numbers(tape, 10, CLASSES, 2) : NULL;
     if (third) third->requires_grad = true;
@@ -103,7 +102,7 @@ static void compare_three(Rig *rig, bool with_third) {
                     tensor_count(want_x->items[2]));
 }
 
-// Names are positions, so keywords are items too.
+// Stands for PyTorch's keyword arguments: C has none, so they are further items of the tuple.
 static void row_03_empty_containers_and_none(void **state) {
     (void)state;
     Rig rig = rig_open(build_three, 3);
@@ -111,7 +110,7 @@ static void row_03_empty_containers_and_none(void **state) {
     rig_close(&rig);
 }
 
-// One row, whatever it is given.
+// Returns one row for any input.
 static Tensor *ones_forward(Module *self, Tape *tape, Tensor *x) {
     (void)self;
     CHECK(x->item_count == 1 && !x->items[0], "%d inputs", x->item_count);
@@ -125,7 +124,7 @@ static Module *build_ones(Device *device) {
     return module_create("Ones", ones_forward);
 }
 
-// Without a tensor in it an input that is not empty goes to every device.
+// An input that has items but no tensor is passed to every device.
 static void row_03_nothing_but_none(void **state) {
     (void)state;
     Rig rig = rig_open(build_ones, 3);
@@ -136,7 +135,7 @@ static void row_03_nothing_but_none(void **state) {
     rig_close(&rig);
 }
 
-// On one device, on several, and on several that are not listed in their order.
+// One device, several devices, and devices that are not in ascending order.
 static void row_04_several_inputs(void **state) {
     (void)state;
     for (int devices = 1; devices <= 4; devices++) {
@@ -177,7 +176,7 @@ static Tensor *nested_input(Tape *tape) {
     return tuple_create(tape, (Tensor *[]){left, tuple_create(tape, &b, 1)}, 2);
 }
 
-// The loss uses `a`, alone or with the sum; the graph is cut elsewhere.
+// The loss uses `a`, with or without the sum; gradients of unused outputs are None.
 static void nested(Rig *rig, bool with_sum) {
     module_zero_grad(rig->wrapper);
     module_zero_grad(rig->twin);
@@ -210,7 +209,7 @@ static void row_08_nested_inputs_and_outputs(void **state) {
     }
 }
 
-// No inputs at all: the module's weight, once.
+// A forward without inputs: returns the module's weight.
 static Tensor *own_weight(Module *self, Tape *tape, Tensor *x) {
     (void)tape;
     (void)x;
@@ -284,8 +283,8 @@ static void row_10_device_lists(void **state) {
 
 // ---- 7, 11, 12: replicas ----------------------------------------------------------------------
 
-// What a replica sees of the modes, and of its weight: (recording, requires_grad, has gradient
-// memory).
+// Returns the replica's modes: (recording, the weight's requires_grad, the output is
+// differentiable).
 static Tensor *modes_forward(Module *self, Tape *tape, Tensor *x) {
     const Tensor *weight = module_parameter(self->children[0], 0);
     Tensor *y = module_forward(self->children[0], tape, x);
@@ -311,10 +310,10 @@ static void row_07_no_grad(void **state) {
         assert_int_equal(seen->shape[0], 3);
         for (size_t i = 0; i < 9; i++) assert_true(tensor_f32(seen)[i] == (float)recording);
         for (size_t i = 0; i < rig.tape->fork_count; i++) {
-            assert_int_equal(rig.tape->forks[i]->count, recording);   // linear's node
+            assert_int_equal(rig.tape->forks[i]->count, recording);   // the node of linear
             assert_int_equal(rig.tape->forks[i]->buffer_capacity, 0); // no gradient memory
         }
-        assert_int_equal(rig.tape->count, recording ? 2 : 0); // replicate, parallel_apply
+        assert_int_equal(rig.tape->count, recording ? 2 : 0); // nodes replicate, parallel_apply
         rig_close(&rig);
     }
 }
@@ -344,7 +343,7 @@ static Tensor *scale_forward(Module *self, Tape *tape, Tensor *x) {
     return y;
 }
 
-// A buffer that wants a gradient brings the memory for it, or finds it in the tape's.
+// Buffer t requires a gradient; its memory is either its own or the tape's.
 static Module *build_scale(Device *device) {
     Module *model = module_create("Scale", scale_forward);
     for (int i = 0; i < 2; i++) {
@@ -377,7 +376,8 @@ static void row_11_buffers_that_want_gradients(void **state) {
     }
 }
 
-// Every replica has the module's values, on its own device; writes to buffers last on the first.
+// Checks that the replica's tensors are on its device and returns them. It writes to a buffer: only
+// the write of the first replica persists.
 static Tensor *spy_forward(Module *self, Tape *tape, Tensor *x) {
     Tensor *buffer = &self->buffers[0].tensor, *weight = module_parameter(self, 0);
     CHECK(weight->device == tape->device && buffer->device == tape->device &&
@@ -409,9 +409,9 @@ static void row_12_replicas(void **state) {
         for (size_t i = 0; i < 3; i++) {
             assert_memory_equal(tensor_f32(y->items[0]) + 6 * i, weight->data,
                                 tensor_bytes(weight));
-            assert_true(tensor_f32(y->items[1])[i] == (float)step); // the first one's alone
+            assert_true(tensor_f32(y->items[1])[i] == (float)step); // only replica 0 persists
         }
-        // A parameter that is returned, twice even, is an output like another.
+        // A parameter may be an output, also twice.
         rig_backward(rig.tape, op_mean(rig.tape, op_add(rig.tape, y->items[0], y->items[2])));
         for (size_t i = 0; i < 6; i++) assert_true(fabsf(weight->grad[i] - 6 / 18.0f) < 1e-6f);
     }
@@ -424,13 +424,13 @@ typedef enum Fault {
     FAULT_FORWARD,
     FAULT_TREE,
     FAULT_NONE,
-    FAULT_TYPE, // of the last replica, as the following
+    FAULT_TYPE, // this and the following: of the last replica's output
     FAULT_SHAPE,
     FAULT_DIMENSIONS,
-    FAULT_ITEM, // of its tuple, of which the other item is in order
+    FAULT_ITEM, // of one item of its tuple; the other item is valid
 } Fault;
 
-// x, or in the last replica a tensor that cannot be joined to it.
+// Returns x; in the last replica a tensor that cannot be concatenated with it.
 static Tensor *odd_one(Tape *tape, Fault fault, Tensor *x) {
     size_t rows = x->shape[0];
     if (tape->device->index < 2) return x;
@@ -439,7 +439,7 @@ static Tensor *odd_one(Tape *tape, Fault fault, Tensor *x) {
     return tape_tensor(tape, DTYPE_F32, 2, (size_t[]){rows, INPUTS + 1});
 }
 
-// Replica 0 is in order.
+// Replica 0 never fails.
 static Tensor *faulty_forward(Module *self, Tape *tape, Tensor *x) {
     bool first = tape->device->index == 0;
     if (self->config[0] == FAULT_ITEM)
@@ -502,7 +502,7 @@ static void row_20_nothing_is_left_behind(void **state) {
     tape_close(rig.tape);
     tape_close(rig.reference_tape);
     rig.tape = rig.reference_tape = NULL;
-    for (int i = 1; i < 3; i++) assert_int_equal(rig.devices[i]->bytes, 0); // replicas own nothing
+    for (int i = 1; i < 3; i++) assert_int_equal(rig.devices[i]->bytes, 0); // nothing allocated
     assert_true(rig.devices[0]->bytes > 0);
     module_close(rig.wrapper);
     rig.wrapper = NULL;

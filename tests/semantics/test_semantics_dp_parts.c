@@ -1,5 +1,5 @@
-/* test_semantics_dp_parts.c: the rows of tests/semantics.md that are about DataParallel's
- * operations one by one: scatter, gather and parallel_apply, without the wrapper around them.
+/* test_semantics_dp_parts.c: rows of tests/semantics.md about DataParallel's operations scatter,
+ * gather and parallel_apply, each called without the wrapper.
  */
 #include "dp/operations.h"
 #include "tests/rigs/data_parallel_rig.h"
@@ -7,7 +7,7 @@
 enum { DEVICES = 3 };
 
 typedef struct Bench {
-    Rig rig; // for its devices and its tape
+    Rig rig; // only its devices and its tape are used
     Replica replicas[DEVICES];
     ReplicaShards *shards;
 } Bench;
@@ -19,7 +19,8 @@ static void bench_open(Bench *bench, int dim) {
     bench->shards->dim = dim;
 }
 
-// A cube of rows along `dim`, whose elements are their index; shard: rows begin to end of it.
+// A tensor [2, 3, 4] with `rows` rows along `dim`, whose elements are their indices; returns rows
+// [begin, end) of it.
 static Tensor *cube(Tape *tape, int dim, size_t rows, size_t begin, size_t end) {
     size_t whole[] = {2, 3, 4}, shape[] = {2, 3, 4}, i = 0;
     whole[dim] = rows;
@@ -68,7 +69,7 @@ static void row_13_scatter(void **state) {
         }
 }
 
-// Shards of 3, 1 and 2 rows.
+// Gathers shards of 3, 1 and 2 rows.
 static void gather_cubes(int dim) {
     static const size_t ENDS[] = {0, 3, 4, 6};
     Bench bench;
@@ -129,7 +130,7 @@ static void row_14_gather(void **state) {
     gather_scalars();
 }
 
-// A module of its own on every device, with an input of its own.
+// Each device has another module and another input.
 static void row_16_parallel_apply(void **state) {
     (void)state;
     Bench bench;
@@ -143,7 +144,7 @@ static void row_16_parallel_apply(void **state) {
         shard->x = rig_numbers(shard->tape, 1, 1, 0);
         tensor_f32(shard->x)[0] = 10;
     }
-    // After a failed scatter or replicate no replica runs.
+    // After a failed scatter or replicate parallel_apply runs no replica.
     assert_null(dp_parallel_apply(tape, NULL, shards_token(tape), bench.shards));
     assert_null(dp_parallel_apply(tape, shards_token(tape), NULL, bench.shards));
     for (int i = 0; i < DEVICES; i++) assert_null(bench.shards->items[i].y);

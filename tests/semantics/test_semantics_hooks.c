@@ -1,6 +1,6 @@
-/* test_semantics_hooks.c: communication hooks, row by row of PyTorch's own tests
- * (tests/semantics.md): the toy with its published numbers, the rules of registration, compression,
- * PowerSGD, post-local SGD, the optimizer inside the hook. (State in files: test_hook_state.c.)
+/* test_semantics_hooks.c: communication hooks, by rows of PyTorch's own tests (tests/semantics.md):
+ * the toy model with its published numbers, registration, compression, PowerSGD, post-local SGD,
+ * the optimizer inside the hook. (Checkpoints of hooks' state: test_hook_state.c.)
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ddp_models.h"
@@ -34,7 +34,7 @@ static void add_one(void *context, GradBucket *bucket) {
 
 typedef struct HookCase {
     const char *name;
-    float expected[2]; // the gradient: with averages, and with global normalisation
+    float expected[2]; // the gradient: with averaging, with global normalisation
     bool global;
 } HookCase;
 
@@ -133,7 +133,7 @@ static void register_twice(ProcessGroup *group, const void *argument, Outcome *o
     EXPECT(ddp_register_comm_hook(rig->wrapper, comm_hook_all_reduce(group), NULL) == 0);
     EXPECT(ddp_register_comm_hook(rig->wrapper, comm_hook_compress(group, PG_F16),
                                   &outcome->error) != 0);
-    toy_train(rig, (float[]){1}); // the first one stays
+    toy_train(rig, (float[]){1}); // the first hook stays registered
     EXPECT(grad_is(rig, 0, 0.25f));
     rig_close(rig);
 }
@@ -160,8 +160,8 @@ static void count_last(void *context, GradBucket *bucket) {
     watch->last += bucket->is_last;
 }
 
-// Gradients of the last step into out; returns how many. alone: without a wrapper, this rank's
-// rows.
+// Trains STEPS steps, copies the last gradients to `out` and returns their count. alone: without a
+// wrapper, on this rank's rows.
 static size_t train_gradients(Rig *rig, CommHook *hook, bool alone, float *out) {
     DdpConfig config = ddp_config_default();
     config.bucket_cap_mb = 0.002;
@@ -193,7 +193,7 @@ static float worst(const float *a, const float *b, size_t count) {
     float most = 0;
     for (size_t i = 0; i < count; i++) {
         float difference = fabsf(a[i] - b[i]);
-        if (!(difference <= most)) most = difference; // also if it is NaN
+        if (!(difference <= most)) most = difference; // NaN counts as a difference
     }
     return most;
 }
@@ -204,7 +204,7 @@ static void compare_hooks(ProcessGroup *group, const void *argument, Outcome *ou
     float *plain = memory_zalloc(WEIGHTS * sizeof *plain),
           *hooked = memory_zalloc(WEIGHTS * sizeof *hooked);
     size_t count = train_gradients(rig, NULL, false, plain);
-    float largest = worst(plain, hooked, count); // hooked is 0
+    float largest = worst(plain, hooked, count); // hooked is still zero
     EXPECT(largest > 0.01f);
     Watch watch = {0};
     CommHook hook = comm_hook_then(comm_hook_all_reduce(group), count_last, &watch);
@@ -221,7 +221,7 @@ static void compare_hooks(ProcessGroup *group, const void *argument, Outcome *ou
     train_gradients(rig, &hook, false, hooked);
     EXPECT(worst(plain, hooked, count) > 1e-3f);
     EXPECT(train_gradients(rig, NULL, true, plain) == count);
-    EXPECT(memcmp(plain, hooked, count * sizeof *plain) == 0); // each rank's own, undivided
+    EXPECT(memcmp(plain, hooked, count * sizeof *plain) == 0); // local, undivided gradients
     free(plain);
     free(hooked);
     rig_close(rig);
@@ -242,7 +242,7 @@ static void large_gradient(ProcessGroup *group, const void *argument, Outcome *o
     rig_wrap(rig, toy_model(rig->device, 1, 1), &config);
     EXPECT(ddp_register_comm_hook(rig->wrapper, comm_hook_compress(group, PG_F16), NULL) == 0);
     toy_train(rig, (float[]){4 * 32768.0f});
-    EXPECT(grad_is(rig, 0, 32768.0f)); // the sum would be 65536, which fp16 has not
+    EXPECT(grad_is(rig, 0, 32768.0f)); // the sum would be 65536, beyond fp16's largest number
     rig_close(rig);
 }
 
@@ -253,7 +253,7 @@ static void row_33_fp16_overflow(void **state) {
 
 static void row_65_rounding_to_16_bits(void **state) {
     (void)state;
-    for (uint32_t half = 0; half < 65536; half++) { // all there are
+    for (uint32_t half = 0; half < 65536; half++) { // every fp16 value
         float value = half_from_f16((uint16_t)half);
         if (isnan(value))
             assert_true(isnan(half_from_f16(half_to_f16(value))));
@@ -275,8 +275,8 @@ static void row_65_rounding_to_16_bits(void **state) {
     assert_true(isnan(half_from_bf16(half_to_bf16(NAN))));
 }
 
-// Both ranks' gradients have few enough bits, their average has one too many: it lies in the middle
-// between two 16-bit numbers, and the wrapper rounds what comes back to the even one.
+// Both ranks' gradients are exact in 16 bits, their average lies midway between two 16-bit numbers:
+// the hook wrapper rounds the reduced bucket to even.
 static void average_between(ProcessGroup *group, const void *argument, Outcome *outcome) {
     PgType type = *(const PgType *)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -303,12 +303,11 @@ enum { ITERATIONS = 100 };
 static PowerSgdConfig early_power_sgd(void) {
     PowerSgdConfig config = power_sgd_config_default();
     config.start_iteration = 2;
-    config.min_compression_rate = 0.5; // the matrix of the test is small
+    config.min_compression_rate = 0.5; // the test's matrix is too small for the default
     return config;
 }
 
-// One iteration of Linear(1, 5) on an input that is this rank's number; gradient: the mean of
-// ranks.
+// One iteration of Linear(1, 5); the input is the rank's number. gradient: the mean over ranks.
 static void rank_iteration(Rig *rig, float input, float expected) {
     Error err = {0};
     module_zero_grad(rig->model);
@@ -363,7 +362,7 @@ static void subgroup_gradients(ProcessGroup *group, const void *argument, Outcom
     EXPECT(ddp_register_comm_hook(rig->wrapper, post_local_sgd_hook(&local), NULL) == 0);
     rank_iteration(rig, (float)rig->rank, 1.5f);
     rank_iteration(rig, (float)rig->rank, (float)first + 0.5f);
-    // Weights that have drifted apart meet at steps 1 and 4.
+    // Weights that differ between ranks are averaged at steps 1 and 4 only.
     ModelAverager averager = {.period = 3, .warmup_steps = 1};
     float *weight = tensor_f32(&rig->model->parameters[0].tensor);
     for (int step = 0; step < 6; step++) {
@@ -382,8 +381,8 @@ static void row_64_post_local_sgd_subgroups_and_averaging(void **state) {
     play_ranks(AS_THREADS, 4, 60, subgroup_gradients, NULL, NULL);
 }
 
-// Gradients that differ from rank to rank and step to step, of rank 1 up to `noise`: PowerSGD of
-// rank 1 with error feedback hands on in sum what went in.
+// Error feedback: random local gradients of full rank, equal in all steps. PowerSGD of rank 1
+// compresses them, but over many steps the sum of its outputs approaches the sum of its inputs.
 static void power_sgd_sums(ProcessGroup *group, const void *argument, Outcome *outcome) {
     bool global = *(const bool *)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -401,7 +400,7 @@ static void power_sgd_sums(ProcessGroup *group, const void *argument, Outcome *o
         module_zero_grad(rig->model);
         Tensor *x = tape_tensor(rig->tape, DTYPE_F32, 2, (size_t[]){8, 12});
         for (size_t i = 0; i < 96; i++) {
-            tensor_f32(x)[i] = 0; // the gradient is x' dy: with dy the unit matrix, x
+            tensor_f32(x)[i] = 0; // the gradient is x' dy, and dy is the unit matrix
             for (int r = 0; r < rig->world; r++) {
                 float value = rng_uniform(3, RNG_STREAM_TEST, (uint64_t)(r * 96) + i, -1, 1);
                 if (r == rig->rank) tensor_f32(x)[i] = value;
@@ -419,8 +418,8 @@ static void power_sgd_sums(ProcessGroup *group, const void *argument, Outcome *o
     }
     for (size_t i = 0; i < 96; i++) difference += (in[i] - out[i]) * (in[i] - out[i]);
     for (size_t i = 0; i < 96; i++) size += in[i] * in[i];
-    EXPECT(off > 1);                              // one step is not the gradient,
-    EXPECT(sqrt(difference) < 0.15 * sqrt(size)); // but their sum is nearly the sum
+    EXPECT(off > 1);                              // one step differs from the gradient,
+    EXPECT(sqrt(difference) < 0.15 * sqrt(size)); // the sums nearly agree
     outcome->number = (long)(1000 * sqrt(difference / size));
     power_sgd_close(power);
     rig_close(rig);
@@ -464,7 +463,8 @@ static void row_65_power_sgd_toy(void **state) {
     play_both(2, power_sgd_toy, NULL, NULL);
 }
 
-// A gradient of rank 1, compressed to rank 4: the other columns are rounding, not directions.
+// A gradient of rank 1, compressed to rank 4: columns 2 to 4 are rounding errors and must not be
+// orthogonalised into directions.
 static void power_sgd_low_rank(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -549,7 +549,7 @@ static void optimizer_parity(ProcessGroup *group, const void *argument, Outcome 
             module_zero_grad(rig->model);
             EXPECT(test_backward(rig->tape, rig->wrapper, rig->rank, step, 3, 3, &err) == 0);
             EXPECT(ddp_finish_backward(rig->wrapper, NULL, &err) == 0);
-            optimizer_step(optimizer, lr); // finds nothing to do, if inside
+            optimizer_step(optimizer, lr); // has no gradients if the hook has run the optimizer
         }
         NamedTensors parameters = module_tensors(rig->model, MODULE_PARAMETERS);
         count = 0;

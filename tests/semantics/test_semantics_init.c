@@ -1,6 +1,6 @@
-/* test_semantics_init.c: rows 89 and 90 of PyTorch's acceptance list (tests/semantics.md), and what
- * belongs to them: URLs, meeting in a file, initialising twice, debug levels, and programs that
- * start their own ranks.
+/* test_semantics_init.c: rows 89 and 90 of PyTorch's acceptance list (tests/semantics.md):
+ * rendezvous URLs, rendezvous through a file, repeated initialisation, debug levels, and programs
+ * that start their own ranks.
  */
 #include "tests/rigs/meeting_ranks.h"
 
@@ -66,7 +66,7 @@ static void row_89_common_errors(void **state) {
     refuse_url("tcp://h:1?world_size=0", 0, -1, "has node-specific arguments(rank, world_size)");
 }
 
-// The longest of each part, and one that a character is too long for.
+// Each part of a URL at its maximum length, and one character longer.
 static void row_89_long_urls(void **state) {
     (void)state;
     enum { HOST = 255, AUTHORITY = 299, PATH = INIT_PATH_MAX - 1 };
@@ -92,7 +92,7 @@ static void row_89_long_urls(void **state) {
             assert_string_equal(read_url(url, 0, 1).file_path, url + 7);
         memset(name, 'n', sizeof name);
         name[80 + more] = '\0';
-        snprintf(url, sizeof url, "%s://", name); // of a scheme 80 characters are said
+        snprintf(url, sizeof url, "%s://", name); // errors quote 80 characters of a scheme
         name[80] = '\0';
         char *says = memory_format("No rendezvous handler for %s:// (%s)", name, name);
         refuse_url(url, 0, 1, says);
@@ -131,7 +131,7 @@ static void row_89_tcp(void **state) {
     refuse_url("tcp://127.0.0.1:65536", 0, 2, "port '65536' is out of range");
     refuse_url("tcp://127.0.0.1:-1", 0, 2, "port '-1' is out of range");
     refuse_url("tcp://127.0.0.1:0", 0, 2, "port '0' is out of range: 1 to 65535");
-    for (int world = 1; world <= 2; world++) { // what is said of port 0 depends on the world
+    for (int world = 1; world <= 2; world++) { // port 0's error depends on the world's size
         Rendezvous none;
         Error err = {0};
         assert_int_equal(init_from_url(&none, "tcp://h:65536", 0, world, &err), -1);
@@ -181,7 +181,7 @@ static void row_89_env(void **state) {
     setenv("RANK", "1", 1);
     setenv("WORLD_SIZE", "3", 1);
     assert_int_equal(read_url("env://", -1, -1).rank, 1);
-    assert_int_equal(read_url("env://", 2, -1).rank, 2); // what is given comes first
+    assert_int_equal(read_url("env://", 2, -1).rank, 2); // arguments override the environment
     clearenv();
 }
 
@@ -207,11 +207,11 @@ static void row_89_tcp_meeting(void **state) {
 
 static void row_89_file_meeting(void **state) {
     char *path = temp_folder_path(state, "meeting"), *url = memory_format("file://%s", path);
-    for (int world = 1; world <= 5; world++) { // the same path again and again
+    for (int world = 1; world <= 5; world++) { // one path for consecutive worlds
         meet_at(url, world);
-        assert_int_equal(access(path, F_OK), -1); // the last one has removed it
+        assert_int_equal(access(path, F_OK), -1); // removed by the last rank that left
     }
-    fclose(fopen(path, "w")); // an empty file is no old one
+    fclose(fopen(path, "w")); // an empty file is not stale
     meet_at(url, 2);
     free(url);
     free(path);
@@ -223,7 +223,7 @@ static void refuse_meeting(const Rendezvous *me, double timeout_s, const char *s
     assert_outcome(&outcome, says);
 }
 
-// A name that cannot be one: no resolver is asked.
+// An invalid host name fails before any resolver is queried.
 static void row_89_dns_timeout(void **state) {
     (void)state;
     Rendezvous me = read_url("tcp://no..such..host:23456?rank=1&world_size=2", -1, -1);
@@ -232,7 +232,8 @@ static void row_89_dns_timeout(void **state) {
 
 enum { CHILDREN = 100 };
 
-// Children that inherit the listening socket and wait until the pipe ends.
+// Forks children that inherit the listening socket and block until the pipe is closed. Returns its
+// writing end.
 static int start_children(pid_t *pids) {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
@@ -248,7 +249,7 @@ static int start_children(pid_t *pids) {
     return ends[1];
 }
 
-// The process that opened the socket is named, not one of many children that inherited it.
+// The error names the process that opened the socket, not a child that inherited it.
 static void row_89_busy_port(void **state) {
     (void)state;
     char url[64], holder[64];
@@ -266,7 +267,7 @@ static void row_89_busy_port(void **state) {
     close(listener);
 }
 
-// ---- 89: files that are not as they should be -----------------------------------------------
+// ---- 89: invalid files ----------------------------------------------------------------------
 
 enum { FILE_MAX = 65534 }; // bytes of the longest file
 
@@ -277,7 +278,7 @@ static void write_file(const char *path, const char *text) {
     fclose(file);
 }
 
-// A meeting at a file with this text fails, and leaves the file as it is.
+// Joining at a file with this text fails with `says` and leaves the file unchanged.
 static void refuse_file(const char *path, const char *text, const char *says) {
     static char found[FILE_MAX + 2];
     Rendezvous me = {.rank = 0, .world_size = 2};
@@ -305,11 +306,11 @@ static void row_89_file_is_something_else(void **state) {
     refuse_file(path, "ddp.c meeting, world size 3\n", "world size is 3 there and 2 at rank 0");
     snprintf(text, sizeof text, "%sjoined 1 4 5 boot here\nleft 1\n", title);
     refuse_file(path, text, "is stale: all have left it");
-    // A rank that has left, and came again.
+    // A rank that left and joined again, on another host.
     snprintf(text, sizeof text, "%sjoined 1 4 5 b h\nleft 1\njoined 1 4 5 other-boot other-host\n",
              title);
     refuse_file(path, text, "rank 1 is on other-host");
-    // One of this host before it was started anew, and another rank that has left.
+    // A rank from before this host's last boot, and a rank that left without having joined.
     char host[72], boot[48];
     machine_name(host, sizeof host);
     machine_boot_id(boot, sizeof boot);
@@ -329,7 +330,7 @@ static void row_89_file_is_something_else(void **state) {
     free(path);
 }
 
-// A rank that came, and was killed before it could leave.
+// Forks a process that joins as `rank` and blocks; returns its pid. The caller kills it.
 static pid_t leave_corpse(const char *path, int rank) {
     int done[2];
     char byte;
@@ -347,7 +348,8 @@ static pid_t leave_corpse(const char *path, int rank) {
     return pid;
 }
 
-// Says of the process that has joined that it was started a tick earlier.
+// Rewrites the file so that its rank seems to have started one tick before the live process with
+// its pid.
 static void make_older(const char *path) {
     char title[80], rest[200];
     int rank, pid;
@@ -372,7 +374,7 @@ static void row_89_stale_file(void **state) {
              (int)pid);
     refuse_meeting(&me, LONG_S, says);
     assert_int_equal(unlink(path), 0);
-    // The number of one that is gone may have passed to another process, which started later.
+    // The pid is live, but its process started later than the rank: the pid was reused.
     pid = leave_corpse(path, 1);
     make_older(path);
     snprintf(says, sizeof says, "is stale: its rank 1 (pid %d) is gone", (int)pid);
@@ -380,7 +382,7 @@ static void row_89_stale_file(void **state) {
     kill(pid, SIGKILL);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     assert_int_equal(unlink(path), 0);
-    // A living one with the same rank is another matter.
+    // A live process with the same rank: an error, but not a stale file.
     pid = leave_corpse(path, 0);
     refuse_meeting(&me, LONG_S, "two processes say that they are rank 0");
     kill(pid, SIGKILL);
@@ -388,7 +390,8 @@ static void row_89_stale_file(void **state) {
     free(path);
 }
 
-// Another process that keeps the file locked, and one that has another owner or more readers.
+// A file that another process keeps locked, and a file that another user owns. Its mode becomes
+// 0600.
 static void row_89_locked_file(void **state) {
     char *path = temp_folder_path(state, "m");
     Error err = {0};
@@ -405,7 +408,7 @@ static void row_89_locked_file(void **state) {
     MeetingFile *f = meeting_file_join(path, 1, 2, clock_ns() + 10000000000u, &err);
     assert_non_null(f);
     assert_int_equal(fstat(fd, &about), 0);
-    assert_int_equal(about.st_mode & 0777, 0600); // it is to hold the token
+    assert_int_equal(about.st_mode & 0777, 0600); // it will contain the token
     assert_int_equal(flock(fd, LOCK_EX), 0);
     int port = 0;
     char token[STORE_TOKEN_MAX + 1];
@@ -420,7 +423,7 @@ static void row_89_locked_file(void **state) {
     assert_int_equal(access(path, F_OK), -1);
     close(fd);
     write_file(path, "");
-    if (chown(path, 1, 1) == 0) { // this process may
+    if (chown(path, 1, 1) == 0) { // needs root
         Rendezvous me = {.rank = 0, .world_size = 2};
         snprintf(me.file_path, sizeof me.file_path, "%s", path);
         if (geteuid() != 1) refuse_meeting(&me, LONG_S, "this file belongs to another user");
@@ -433,7 +436,7 @@ static void row_89_file_timeout(void **state) {
     Rendezvous me = {.rank = 1, .world_size = 2};
     snprintf(me.file_path, sizeof me.file_path, "%s", path);
     refuse_meeting(&me, 0.2, "rank 0 has not come in time");
-    assert_int_equal(access(path, F_OK), -1); // it left properly, and was the last
+    assert_int_equal(access(path, F_OK), -1); // left and removed: it was the last rank
     free(path);
 }
 
@@ -475,7 +478,7 @@ static void row_90_debug_level(void **state) {
     unsetenv("TORCH_DISTRIBUTED_DEBUG");
 }
 
-// What one rank alone says on stderr when its group breaks.
+// Breaks a group of one rank in a child process at this debug level; `said` gets its stderr.
 static void break_group(const char *level, const char *folder, char *said, size_t capacity) {
     char *path = memory_format("%s/stderr", folder);
     fflush(NULL);
@@ -507,7 +510,7 @@ static void row_90_what_is_said(void **state) {
     char said[2000], *records = temp_folder_path(state, "flight_world_rank_0.json");
     break_group("OFF", *state, said, sizeof said);
     assert_string_equal(said, "");
-    assert_int_equal(access(records, F_OK), 0); // these do not depend on the level
+    assert_int_equal(access(records, F_OK), 0); // flight records are independent of the level
     break_group("INFO", *state, said, sizeof said);
     must_contain(said, "rank 0 of 1 (pid ");
     assert_null(strstr(said, "barrier"));

@@ -1,5 +1,5 @@
-/* test_semantics_join.c: Join, row by row of PyTorch's own tests (tests/semantics.md): uneven
- * inputs with both divisors, against local training, over models and intervals of synchronisation;
+/* test_semantics_join.c: Join, by rows of PyTorch's own tests (tests/semantics.md): uneven inputs
+ * with both divisors, several models and intervals of synchronisation, against local training;
  * early termination; several joinables.
  */
 #include "tests/rigs/check.h"
@@ -29,7 +29,7 @@ static void end_join(Rig *rig, Join *join) {
 // ---- row 75: both divisors --------------------------------------------------------------------
 
 typedef struct Division {
-    bool by_active, global; // global: sums, which are not divided
+    bool by_active, global; // global: global normalisation, sums that Join must not divide
 } Division;
 
 static void divide(ProcessGroup *group, const void *argument, Outcome *outcome) {
@@ -42,7 +42,7 @@ static void divide(ProcessGroup *group, const void *argument, Outcome *outcome) 
     const CommHook *hook = &ddp_reducer(rig->wrapper)->hook;
     Join *join = open_join(rig, &join_config);
     Error err = {0};
-    EXPECT(how->by_active == (hook->name != NULL)); // Join divides in a hook of its own
+    EXPECT(how->by_active == (hook->name != NULL)); // Join's own hook divides
     for (int i = 0; i < (rig->rank > 0 ? 7 : 5); i++) {
         module_zero_grad(rig->model);
         if (matrix_backward(rig, rig->wrapper, 1, 5, 50, 1, &err) != 0 ||
@@ -70,7 +70,7 @@ static void row_75_ddp_grad_div_uneven_inputs(void **state) {
             }
 }
 
-// ---- row 76: the same as so many local iterations ---------------------------------------------
+// ---- row 76: equality with local iterations ---------------------------------------------------
 
 static float step_weights(Rig *rig, Module *module, Optimizer *optimizer, double lr) {
     Error err = {0};
@@ -117,11 +117,11 @@ static void row_76_ddp_join_model_equivalence(void **state) {
 
 typedef struct Uneven {
     const char *model;
-    int base, offset, interval; // rank r runs base + r * offset iterations; every so many reduce
+    int base, offset, interval; // rank r runs base + r * offset iterations, reduces every interval
     bool find_unused, static_graph;
 } Uneven;
 
-// All parameters and buffers, one after another.
+// All parameters and buffers, concatenated.
 static char *state_of(Module *model, size_t *bytes) {
     NamedTensors tensors = module_tensors(model, MODULE_STATE);
     char *all = NULL;
@@ -139,7 +139,7 @@ static char *state_of(Module *model, size_t *bytes) {
 static int uneven_step(Rig *rig, const Uneven *how, int i, Error *err) {
     if (strcmp(how->model, "toy") != 0)
         return test_backward(rig->tape, rig->wrapper, rig->rank, i, 3, 3, err);
-    // Task 2 is used by no rank; task 1 not in every iteration, unless the graph is static.
+    // Task 2 is used by no rank; task 1 in every second iteration, or in each with a static graph.
     const float factors[] = {1, how->static_graph || (i + rig->rank) % 2 ? 2 : 0, 0};
     return toy_backward(rig, rig->wrapper, factors, err);
 }
@@ -187,11 +187,11 @@ static void uneven(ProcessGroup *group, const void *argument, Outcome *outcome) 
     EXPECT(!reducer_find_iteration(ddp_reducer(rig->wrapper), "join"));
     EXPECT(!ddp_logging_data(rig->wrapper).join_uneven_inputs);
     char *after = state_of(rig->model, &bytes), *last = state_of(rig->model, &bytes);
-    if (rig->rank == rig->world - 1) EXPECT(memcmp(mine, after, bytes) == 0); // the authority
+    if (rig->rank == rig->world - 1) EXPECT(memcmp(mine, after, bytes) == 0); // the last to join
     EXPECT(pg_run(group, pg_broadcast(last, bytes, PG_U8, rig->world - 1), NULL) == 0);
     EXPECT(memcmp(last, after, bytes) == 0);
     if (rig->rank == 0 && how->base + how->offset > 0 && how->interval == 1)
-        EXPECT(memcmp(mine, after, bytes) != 0); // others trained on
+        EXPECT(memcmp(mine, after, bytes) != 0); // ranks that joined later trained on
     if (!how->find_unused && how->base == 5) EXPECT(ddp_reducer(rig->wrapper)->rebuilt);
     free(mine);
     free(after);
@@ -217,7 +217,7 @@ static void row_77_ddp_uneven_inputs(void **state) {
             }
 }
 
-// Rank 1 has joined first, and its buffers count no more, although its rank is higher.
+// Buffers are broadcast from the highest active rank: rank 1, which has joined, is not it.
 static void buffers_of_the_active(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -255,7 +255,7 @@ static void throw_early(ProcessGroup *group, const void *argument, Outcome *outc
         problem(outcome, "%s", outcome->error.message);
     rig_wrap(rig, model, &config);
     Join *join = open_join(rig, &join_config);
-    int done = 0, wanted = rig->rank == 1 ? 3 : 6; // rank 1 is the first to end
+    int done = 0, wanted = rig->rank == 1 ? 3 : 6; // rank 1 ends first
     while (done < wanted) {
         if (test_backward(rig->tape, rig->wrapper, rig->rank, done, 3, 3, &outcome->error) != 0 ||
             ddp_finish_backward(rig->wrapper, NULL, &outcome->error) != 0)
@@ -296,7 +296,7 @@ static void disabled(ProcessGroup *group, const void *argument, Outcome *outcome
     toy_train(rig, (float[]){1}); // rebuilds them
     uint64_t before = pg_sequence(group);
     for (int i = 0; i < 3; i++) toy_train(rig, (float[]){1});
-    EXPECT(pg_sequence(group) == before + 3); // one bucket each, and nothing for the join
+    EXPECT(pg_sequence(group) == before + 3); // one all-reduce per step, none of Join
     end_join(rig, join);
     EXPECT(pg_sequence(group) == before + 3);
     rig_close(rig);
@@ -307,7 +307,8 @@ static void row_78_join_disabled(void **state) {
     play_both(2, disabled, NULL, NULL);
 }
 
-// All ranks meet an error in the body: no rank mirrors another, and all can continue.
+// The body fails on all ranks: leaving Join starts no shadow iterations, and all ranks can
+// continue.
 static void error_in_body(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -330,7 +331,7 @@ static void row_78_exception_in_the_body(void **state) {
     play_both(2, error_in_body, NULL, NULL);
 }
 
-// Each part of a Join that communicates returns the error of a broken group.
+// After the group has broken, each communicating call of Join returns its error.
 static void break_under_join(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -359,7 +360,7 @@ static void row_78_a_broken_group_in_the_body(void **state) {
 
 // ---- row 79: several joinables ----------------------------------------------------------------
 
-// PyTorch's Counter: all-reduces a one in each iteration, and counts what arrives.
+// PyTorch's Counter: all-reduces a one in each iteration and adds up the results.
 typedef struct Counter {
     ProcessGroup *group;
     Join *join;
@@ -408,7 +409,7 @@ static void count_together(ProcessGroup *group, const void *argument, Outcome *o
         for (int c = 0; c < 2; c++) {
             const uint64_t moved = pg_moved_bytes(group);
             EXPECT(join_notify(counters[c].join, &counters[c], &err) == 0);
-            const uint64_t others = c == 0 ? (uint64_t)rig->world - 1 : 0; // the first one counts
+            const uint64_t others = c == 0 ? (uint64_t)rig->world - 1 : 0; // notified once
             EXPECT(pg_moved_bytes(group) - moved == others * sizeof(int32_t));
             EXPECT(count(&counters[c], 1, &err) == 0);
             module_zero_grad(rig->model);

@@ -1,6 +1,6 @@
-/* test_semantics_no_sync.c: which forwards count, row by row of PyTorch's own tests
- * (tests/semantics.md): no_sync, forwards without gradients, on one rank alone or after an error,
- * and which of them broadcast buffers.
+/* test_semantics_no_sync.c: forwards that prepare a reduction or a broadcast of buffers, and
+ * forwards that do not, by rows of PyTorch's own tests (tests/semantics.md): under no_sync, without
+ * gradients, on one rank alone, after an error.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ddp_models.h"
@@ -14,7 +14,7 @@
 // ---- rows 35 to 37: no_sync -------------------------------------------------------------------
 
 typedef struct NoSync {
-    bool hook, bypass; // a communication hook; local steps through the inner module
+    bool hook, bypass; // a communication hook is registered; local steps call the inner module
 } NoSync;
 
 static void accumulate(ProcessGroup *group, const void *argument, Outcome *outcome) {
@@ -28,7 +28,7 @@ static void accumulate(ProcessGroup *group, const void *argument, Outcome *outco
         Error err = {0};
         module_zero_grad(rig->model);
         uint64_t calls = pg_sequence(group);
-        for (int micro = 0; micro < 2; micro++) { // gradients 1 and 2 times this rank's number
+        for (int micro = 0; micro < 2; micro++) { // gradients: rank + 1, then twice that
             bool before = ddp_no_sync_begin(rig->wrapper);
             Module *module = how->bypass ? rig->model : rig->wrapper;
             float factors[] = {4 * mine * (float)(micro + 1), 4};
@@ -36,8 +36,8 @@ static void accumulate(ProcessGroup *group, const void *argument, Outcome *outco
             EXPECT(how->bypass || ddp_finish_backward(rig->wrapper, NULL, &err) == 0);
             ddp_no_sync_end(rig->wrapper, before);
         }
-        EXPECT(grad_is(rig, 0, 3 * mine) && grad_is(rig, 1, 2)); // its own, undivided
-        EXPECT(pg_sequence(group) == calls); // and nothing was said, not even to rebuild
+        EXPECT(grad_is(rig, 0, 3 * mine) && grad_is(rig, 1, 2)); // local sums, undivided
+        EXPECT(pg_sequence(group) == calls); // no collective, not even for a rebuild
         toy_train(rig, (float[]){4 * mine, 4});
         EXPECT(fabsf(rig_parameter(rig, 0)->grad[2] - 4 * mean) < 1e-6f * 4 * mean);
         EXPECT(fabsf(rig_parameter(rig, 1)->grad[0] - 3) < 1e-6f * 3);
@@ -64,7 +64,8 @@ static void row_36_no_sync_with_hook_and_module_bypass(void **state) {
     play_both(3, accumulate, &(NoSync){false, true}, NULL);
 }
 
-// The flag is read in forward: around the backward alone it has no effect. Nested contexts.
+// The no_sync flag is read in forward: set around the backward alone it has no effect. Contexts
+// nest.
 static void flag_in_forward(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -82,7 +83,7 @@ static void flag_in_forward(ProcessGroup *group, const void *argument, Outcome *
     bool inner = ddp_no_sync_begin(rig->wrapper);
     ddp_no_sync_end(rig->wrapper, inner);
     module_zero_grad(rig->model);
-    toy_train(rig, (float[]){4.0f * (float)rig->rank + 4}); // still inside the outer one
+    toy_train(rig, (float[]){4.0f * (float)rig->rank + 4}); // the outer context is still active
     EXPECT(grad_is(rig, 0, (float)rig->rank + 1));
     ddp_no_sync_end(rig->wrapper, outer);
     module_zero_grad(rig->model);
@@ -96,7 +97,7 @@ static void row_35_no_sync_is_read_in_forward(void **state) {
     play_both(2, flag_in_forward, NULL, NULL);
 }
 
-// ---- rows 38 to 40, 53: forwards that train nothing, recovery, buffers ------------------------
+// ---- rows 38 to 40, 53: forwards without backward, recovery, buffers --------------------------
 
 static void no_grad(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
@@ -140,7 +141,7 @@ static void recover(ProcessGroup *group, const void *argument, Outcome *outcome)
     }
     tape_reset(rig->tape);
     EXPECT(rig->device->bytes >= bytes);
-    rig_close(rig); // and the device would complain about lost memory
+    rig_close(rig); // the device would report leaked memory
 }
 
 static void row_39_failure_recovery(void **state) {
@@ -148,9 +149,9 @@ static void row_39_failure_recovery(void **state) {
     play_both(2, recover, NULL, NULL);
 }
 
-// A module that has been trained without a wrapper has gradients. Their memory goes when it is
-// wrapped, so they are None, and the first step's gradient is its own, added to nothing. Without
-// zero_grad, later steps add to what was reduced before.
+// A module that was trained without a wrapper has gradients. Wrapping frees them: they are None,
+// and the first reduced gradient is not added to them. Later steps without zero_grad add to the
+// reduced gradients.
 static void wrap_trained(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const RigConfig *config = argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -172,7 +173,7 @@ static void wrap_trained(ProcessGroup *group, const void *argument, Outcome *out
         ddp_unwrap(rig->wrapper);
         rig->wrapper = NULL;
         EXPECT(grad_is_none(rig, 0) && grad_is_none(rig, 1));
-        EXPECT(rig_parameter(rig, 0)->grad && rig_parameter(rig, 0)->grad != slice); // its own
+        EXPECT(rig_parameter(rig, 0)->grad && rig_parameter(rig, 0)->grad != slice); // reallocated
     }
     rig_close(rig);
 }
@@ -191,10 +192,10 @@ static void row_39_gradients_from_before_the_wrapping(void **state) {
         }
 }
 
-// A backward fails in the middle of the graph, on all ranks alike.
+// A backward that fails on all ranks.
 typedef struct Failure {
     RigConfig config;
-    bool halfway; // after task 1's gradient was ready and reduced; otherwise before any was
+    bool halfway; // task 1's gradient was already reduced; otherwise no gradient was ready
 } Failure;
 
 static void fail_backward(Tape *tape, TapeNode *node) {
@@ -209,7 +210,8 @@ static Tensor *fragile(Tape *tape, Tensor *x) {
     return y;
 }
 
-// The toy with three tasks; config[0] says what fails: 1, task 0's branch; 2, everything.
+// The toy with three tasks; config[0] selects the operation that fails: 1, task 0's; 2, the last
+// one.
 static Tensor *fragile_forward(Module *self, Tape *tape, Tensor *x) {
     Tensor *loss = NULL;
     for (int k = 0; k < self->child_count; k++) {
@@ -236,11 +238,11 @@ static void fail_and_go_on(ProcessGroup *group, const void *argument, Outcome *o
         EXPECT(toy_backward(rig, rig->wrapper, (float[]){1, 1, 1}, &err) != 0);
         EXPECT(strstr(err.message, "out of luck"));
         model->config[0] = 0;
-        if (how->halfway) { // then only a new wrapper helps, as in row 39
+        if (how->halfway) { // the wrapper is unusable: a new one is needed, as in row 39
             EXPECT(toy_step(rig, (float[]){1, 1, 1}, &(Error){0}) != 0);
             rig_wrap_with(rig, ddp_unwrap(rig->wrapper), &how->config);
         }
-        for (int step = 0; step < 2; step++) { // the failed backward used all of them
+        for (int step = 0; step < 2; step++) { // a task may be unused now
             module_zero_grad(rig->model);
             toy_train(rig, (float[]){4, 8, fewer ? 0 : 12});
             EXPECT(grad_is(rig, 0, 1) && grad_is(rig, 1, 2));
@@ -281,7 +283,8 @@ static void evaluate_alone(ProcessGroup *group, const void *argument, Outcome *o
         rig_wrap(rig, test_model("convnet", 3, rig->device), &config);
         rig->tape->training = rig->tape->recording = false;
         uint64_t calls = pg_sequence(group);
-        // The wrapper if it broadcasts nothing, else the inner module. Rank 0 only.
+        // Rank 0 evaluates alone: with the wrapper if it broadcasts no buffers, else with the inner
+        // module.
         Module *module = buffers ? ddp_module(rig->wrapper) : rig->wrapper;
         if (rig->rank == 0) EXPECT(forward_images(rig, module, &outcome->error) == 0);
         EXPECT(pg_sequence(group) == calls);
@@ -307,7 +310,7 @@ static void buffer_broadcast(ProcessGroup *group, const void *argument, Outcome 
     rig_wrap(rig, test_model("convnet", 3, rig->device), &config);
     Tensor *mean = &module_child(rig->model, "bn1")->buffers[0].tensor;
     size_t count = tensor_count(mean);
-    // What the forward before this one was, and whether this one broadcasts.
+    // The kind of forward before the checked forward.
     enum { SYNC, NO_SYNC, EVALUATION };
     static const int before[] = {SYNC, SYNC, NO_SYNC, EVALUATION, SYNC};
     for (int i = 0; i < 5; i++) {
@@ -325,7 +328,7 @@ static void buffer_broadcast(ProcessGroup *group, const void *argument, Outcome 
             rig->tape->training = rig->tape->recording = true;
         }
         rig->device->kernels->elementwise->fill(mean->data, (float)rig->rank + 0.5f, count);
-        rig->tape->training = false; // so that this forward leaves them alone
+        rig->tape->training = false; // this forward must not update the statistics
         EXPECT(forward_images(rig, rig->wrapper, &err) == 0);
         rig->tape->training = true;
         bool broadcast = before[i] == SYNC;

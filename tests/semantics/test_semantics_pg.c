@@ -7,8 +7,8 @@
 #include <signal.h>
 #include <sys/syscall.h>
 
-// Runs the body as threads and as processes; each time all ranks must end with the same message,
-// which has these parts.
+// Runs the body with ranks as threads and as processes. All ranks must report the same message,
+// which contains all `parts`, separated by '|'.
 static void play_failure(int world, double timeout_s, RankBody *body, const void *argument,
                          const char *parts) {
     for (Mode mode = AS_THREADS; mode <= AS_PROCESSES; mode++) {
@@ -48,11 +48,11 @@ static void row_80_monitored_barrier_passes(void **state) {
 }
 
 typedef struct Absence {
-    unsigned absent; // bit r: rank r stays away until the others have failed
+    unsigned absent; // bit r: rank r calls nothing until the other ranks have failed
     bool wait_all_ranks;
 } Absence;
 
-// The group's own timeout is a minute: it is the barrier's that counts.
+// The group's timeout is a minute: the barrier's own timeout must expire first.
 static void absent(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const Absence *a = argument;
     expect_success(pg_run(group, pg_barrier(), &outcome->error), "all are there", outcome);
@@ -69,7 +69,7 @@ static void row_80_monitored_barrier_one_missing(void **state) {
                  "rank 1 last finished 1 barrier");
 }
 
-// The first in rank order is named, whichever others are missing.
+// Of several absent ranks the lowest is named.
 static void row_80_monitored_barrier_failure_order(void **state) {
     (void)state;
     Absence a = {.absent = 1 << 1 | 1 << 2};
@@ -95,14 +95,14 @@ static void row_80_monitored_barrier_rank_0_timeout(void **state) {
                  "Rank 0 timed out in monitoredBarrier after 0 ms.");
 }
 
-// The linker leads the library's waits through here (--wrap). When rank 2's wait has timed out,
-// rank 0 gives up, and rank 1 gets its error and leaves.
+// Wraps sync_wait of the library (--wrap). When the wait of rank 2 times out, it returns only after
+// rank 1 has exited: rank 0 has failed by then, and its error must be the reported one.
 SyncResult __real_sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t until,
                             int spins);
 SyncResult __wrap_sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t until,
                             int spins);
 
-static pid_t slow_until_end_of; // in rank 2's process: rank 1; elsewhere 0
+static pid_t slow_until_end_of; // pid of rank 1, in rank 2's process; elsewhere 0
 
 SyncResult __wrap_sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t until,
                             int spins) {
@@ -132,7 +132,7 @@ static void row_80_monitored_barrier_first_words_count(void **state) {
     check_messages(outcomes, 3, "barrier: Rank 1 failed to pass monitoredBarrier in 500 ms");
 }
 
-// PyTorch's rank hangs in the all_reduce; here both sides are told at once.
+// PyTorch's rank would hang in the all_reduce; here both sides get an error at once.
 static void is_in_all_reduce(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     float x = 0;
@@ -162,7 +162,7 @@ static void in_subgroup(ProcessGroup *group, const void *argument, Outcome *outc
         if (!strstr(err.message, "Rank 1 (global 2) failed to pass monitoredBarrier in 200 ms"))
             problem(outcome, "%s", err.message);
     }
-    // The parent knows nothing of that.
+    // The failure leaves the parent group intact.
     expect_success(pg_run(group, pg_barrier(), &outcome->error), "parent", outcome);
     pg_close(part);
 }
@@ -175,7 +175,7 @@ static void row_80_monitored_barrier_subgroup(void **state) {
 // ---- 81: collectives that do not match ------------------------------------------------------
 
 typedef struct Mismatch {
-    Collective common, odd; // odd: what the last rank runs
+    Collective common, odd; // odd: the last rank's
 } Mismatch;
 
 enum { GOOD = UNDER_TSAN ? 50 : 500 };
@@ -242,7 +242,7 @@ static void count(ProcessGroup *group, const void *argument, Outcome *outcome) {
     if (pg_sequence(group) != 0) problem(outcome, "a new group is at %ju", pg_sequence(group));
     expect_success(pg_run(group, pg_all_reduce(x, 1, PG_F32, PG_SUM), err), "1", outcome);
     expect_success(pg_run(group, pg_broadcast(x, 1, PG_F32, 1), err), "2", outcome);
-    PgWork *work = pg_start(group, pg_barrier(), err); // counted when it is issued
+    PgWork *work = pg_start(group, pg_barrier(), err); // counted when it is enqueued
     if (!work || pg_sequence(group) != 3) problem(outcome, "after the third");
     if (work) expect_success(pg_work_wait(work, NULL, NULL, err), "3", outcome);
     ProcessGroup *part = pg_new_subgroup(group, members, 2, err);
@@ -272,7 +272,7 @@ static void end_as(Ending ending, Outcome *outcome) {
     _exit(ending == EXIT_3 ? 3 : 0);
 }
 
-// No rank waits for the timeout, which is a minute: the message would be another one.
+// The error must be reported before the timeout, a minute: a timeout has another message.
 static void one_ends(ProcessGroup *group, const void *argument, Outcome *outcome) {
     outcome->number = getpid();
     expect_success(pg_run(group, pg_barrier(), &outcome->error), "barrier", outcome);
@@ -295,7 +295,7 @@ static void row_83_survivors_are_told(void **state) {
 
 // ---- 86: barriers ---------------------------------------------------------------------------
 
-// After a barrier every rank sees that all others had come to it.
+// A barrier returns only after all ranks have entered it.
 static void come_late(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Outcome *first = outcome - pg_rank(group);

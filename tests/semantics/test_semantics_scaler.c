@@ -1,6 +1,6 @@
-/* test_semantics_scaler.c: the gradient scaler (row 74 of tests/semantics.md): its rule for the
- * scale and its errors alone, and that under DistributedDataParallel it changes no bit, and all
- * ranks skip the same steps although it does not communicate.
+/* test_semantics_scaler.c: the gradient scaler (row 74 of tests/semantics.md): its scale's rule and
+ * its errors on one device; under DistributedDataParallel it changes no bit, and all ranks skip the
+ * same steps without a collective of its own.
  */
 #include <float.h>
 
@@ -14,7 +14,7 @@
 
 static const OptimizerConfig SGD = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
 
-// ---- the scaler alone -------------------------------------------------------------------------
+// ---- the scaler without a wrapper -------------------------------------------------------------
 
 // One weight [1, 3] on one device.
 typedef struct Alone {
@@ -50,7 +50,7 @@ static void set_gradient(Alone *alone, float a, float b, float c) {
     alone->weight->has_grad = true;
 }
 
-// One step whose gradient has this element in its middle.
+// One scaled step; the middle element of the gradient is `element`.
 static void alone_step(Alone *alone, float element) {
     Error err = {0};
     set_gradient(alone, 1, element, 1);
@@ -77,21 +77,21 @@ static void row_74_update_rule(void **state) {
     alone_step(&alone, 1);
     assert_state(&alone, 131072, 1);
     static const float bad[] = {INFINITY, -INFINITY, NAN};
-    for (int i = 0; i < 3; i++) { // halved, and the counting begins anew
+    for (int i = 0; i < 3; i++) { // each inf halves the scale and resets the growth tracker
         int64_t steps = alone.optimizer->steps[0];
         float weight = tensor_f32(alone.weight)[0];
         alone_step(&alone, bad[i]);
         assert_state(&alone, (float)(65536 >> i), 0);
-        assert_int_equal(alone.optimizer->steps[0], steps); // and there was no step
+        assert_int_equal(alone.optimizer->steps[0], steps); // the step was skipped
         assert_true(tensor_f32(alone.weight)[0] == weight);
-        alone_step(&alone, FLT_MAX); // large, but finite
+        alone_step(&alone, FLT_MAX); // finite
         assert_state(&alone, (float)(65536 >> i), 1);
         assert_int_equal(alone.optimizer->steps[0], steps + 1);
     }
     alone_close(&alone);
 }
 
-// It grows only to what is finite; then it stays, and the counting begins anew.
+// The scale grows only if the result is finite; otherwise it stays and the tracker is reset.
 static void row_74_growth_only_if_finite(void **state) {
     (void)state;
     Alone alone = alone_open(0x1p126f, 2);
@@ -102,7 +102,8 @@ static void row_74_growth_only_if_finite(void **state) {
     alone_close(&alone);
 }
 
-// inf - inf is NaN, finite numbers whose sum is no float are finite, None is not looked at.
+// Not finite: inf - inf (NaN). Finite: numbers whose sum would overflow. Undefined gradients are
+// not read.
 static void row_74_what_is_finite(void **state) {
     (void)state;
     Error err = {0};
@@ -117,7 +118,7 @@ static void row_74_what_is_finite(void **state) {
     alone_close(&alone);
 }
 
-// Parameters on two devices, with a bad gradient on one of them, whichever it is: no step.
+// Parameters on two devices: an infinite gradient on either device skips the step on both.
 static void row_74_bad_gradient_on_one_of_two_devices(void **state) {
     (void)state;
     Error err = {0};
@@ -125,7 +126,7 @@ static void row_74_bad_gradient_on_one_of_two_devices(void **state) {
     Module *model = layer_sequential("Two");
     for (int i = 0; i < 2; i++) module_add(model, i ? "b" : "a", matrix_model(devices[i], 3, 1, 1));
     Optimizer *optimizer = optimizer_create(model, &SGD);
-    for (int bad = 0; bad < 3; bad++) { // 2: none is
+    for (int bad = 0; bad < 3; bad++) { // 2: no infinite gradient
         GradScaler scaler;
         GradScalerState start = grad_scaler_default();
         CHECK_OK(grad_scaler_load(&scaler, &start, &err) == 0, err);
@@ -145,7 +146,7 @@ static void row_74_bad_gradient_on_one_of_two_devices(void **state) {
     for (int i = 0; i < 2; i++) device_close(devices[i]);
 }
 
-// The reciprocal is one number, rounded once: g * float(1 / scale), not g / scale.
+// Unscaling multiplies by the reciprocal, rounded once: g * float(1 / scale), not g / scale.
 static void row_74_unscale_then_clip(void **state) {
     (void)state;
     Error err = {0};
@@ -154,7 +155,7 @@ static void row_74_unscale_then_clip(void **state) {
     CHECK_OK(grad_scaler_unscale(&alone.scaler, alone.optimizer, &err) == 0, err);
     const float inverse = (float)(1.0 / 3.0), want[] = {5 * inverse, 7 * inverse, 1e-30f * inverse};
     assert_memory_equal(alone.weight->grad, want, sizeof want);
-    set_gradient(&alone, 0.5f, 0, -0.5f); // clipped: what the step sees
+    set_gradient(&alone, 0.5f, 0, -0.5f); // the clipped gradient, as the step will read it
     CHECK_OK(grad_scaler_step(&alone.scaler, alone.optimizer, 1, &err) == 0, err);
     const float after[] = {0.5f, 1, 1.5f};
     assert_memory_equal(alone.weight->data, after, sizeof after);
@@ -203,7 +204,7 @@ static void row_74_calls_out_of_order(void **state) {
            "step() has already been called since the last update().");
     refuse(grad_scaler_unscale(scaler, optimizer, &err), &err,
            "unscale_() is being called after step().");
-    assert_true(alone.weight->grad[0] == 1 && tensor_f32(alone.weight)[0] == 0); // once each
+    assert_true(alone.weight->grad[0] == 1 && tensor_f32(alone.weight)[0] == 0); // one step each
     CHECK_OK(grad_scaler_update(scaler, &err) == 0, err);
     CHECK_OK(grad_scaler_unscale(scaler, optimizer, &err) == 0, err);
     alone_close(&alone);
@@ -219,7 +220,7 @@ static void row_74_saved_state(void **state) {
     assert_state(&other, 1024, 2);
     alone_step(&other, 1);
     assert_state(&other, 2048, 0);
-    // Also into a scaler that is in the middle of a step, and has found an inf.
+    // Loading a state resets a scaler that has found an inf in the current step.
     set_gradient(&other, INFINITY, 0, 0);
     CHECK_OK(grad_scaler_unscale(&other.scaler, other.optimizer, &err) == 0, err);
     CHECK_OK(grad_scaler_load(&other.scaler, &saved, &err) == 0, err);
@@ -246,7 +247,7 @@ static void row_74_saved_state(void **state) {
 
 // ---- with DistributedDataParallel -------------------------------------------------------------
 
-// A state with so many good steps before the scale grows.
+// A scaler with this scale, which grows after `interval` steps without an inf.
 static GradScaler scaler_of(float scale, int64_t interval) {
     GradScaler scaler;
     GradScalerState state = grad_scaler_default();
@@ -292,7 +293,7 @@ static void backward(Rig *rig, Module *wrapper, const GradScaler *scaler, int st
         problem(rig->outcome, "step %d: %s", step, err.message);
 }
 
-// The same training with a scaler and without one, in the same group.
+// Trains with and without a scaler in one group: equal bits.
 static void parity(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -312,7 +313,7 @@ static void parity(ProcessGroup *group, const void *argument, Outcome *outcome) 
         backward(rig, rig->wrapper, &scaler, step);
         backward(rig, plain, NULL, step);
         double scaled = largest_gradient(rig->model), unscaled = largest_gradient(plain);
-        EXPECT(unscaled > 1e-3 && scaled == unscaled * (double)scale); // DDP reduced scaled ones
+        EXPECT(unscaled > 1e-3 && scaled == unscaled * (double)scale); // reduced while scaled
         EXPECT(grad_scaler_unscale(&scaler, mine, &err) == 0);
         EXPECT(!scaler.found_inf && same_tensors(rig->model, plain, true));
         EXPECT(grad_scaler_step(&scaler, mine, 0.1, &err) == 0);
@@ -326,8 +327,8 @@ static void parity(ProcessGroup *group, const void *argument, Outcome *outcome) 
     rig_close(rig);
 }
 
-// One rank's gradient is inf or NaN, or overflows when it is scaled: no rank steps. The loss of the
-// others is finite: only the all-reduce shows it to them.
+// One rank's gradient is inf or NaN, or overflows when it is scaled: all ranks skip the step. The
+// other ranks' losses are finite: they see the inf in the reduced gradient only.
 static void one_bad_rank(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const float *bad = argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -339,7 +340,7 @@ static void one_bad_rank(ProcessGroup *group, const void *argument, Outcome *out
     for (int step = 0; step < 4; step++) {
         bool fails = step % 2 == 1, mine = fails && rig->rank == rig->world - 1;
         float factors[] = {4, 4};
-        if (mine) factors[step / 2] = *bad; // the first parameter's, then the last one's
+        if (mine) factors[step / 2] = *bad; // in the first parameter, then in the last
         tape_reset(rig->tape);
         module_zero_grad(rig->model);
         Tensor *x = tape_input(rig->tape, DTYPE_F32, 1, (size_t[]){2}, factors);
@@ -351,7 +352,7 @@ static void one_bad_rank(ProcessGroup *group, const void *argument, Outcome *out
         float before = tensor_f32(rig_parameter(rig, 0))[0];
         EXPECT(grad_scaler_step(&scaler, optimizer, 0.25, &err) == 0);
         EXPECT(grad_scaler_update(&scaler, &err) == 0);
-        EXPECT(pg_sequence(group) == calls); // no communication of its own
+        EXPECT(pg_sequence(group) == calls); // no collective of the scaler
         EXPECT(scaler.found_inf == fails);
         EXPECT(fails == (tensor_f32(rig_parameter(rig, 0))[0] == before));
         EXPECT(scaler.state.scale == ldexpf(1, 16 - (step + 1) / 2)); // halved twice
@@ -371,7 +372,7 @@ static void row_74_grad_scaler_with_ddp(void **state) {
     }
 }
 
-// What the header warns of: after a backward that was not reduced, each rank decides for itself.
+// Without a reduction (a warning in the header) each rank decides for itself whether to step.
 static void unreduced(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;

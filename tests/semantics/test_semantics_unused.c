@@ -1,6 +1,6 @@
-/* test_semantics_unused.c: parameters that not every backward reaches, row by row of PyTorch's own
- * tests (tests/semantics.md): find_unused_parameters with its used map, static graph, and what
- * happens without either. The toy's gradients are worked out in the head: factor / 4.
+/* test_semantics_unused.c: parameters without a gradient in some backwards, by rows of PyTorch's
+ * own tests (tests/semantics.md): find_unused_parameters with its map of used parameters, static
+ * graph, and the error without either. A toy task's gradient is factor / 4.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ranks.h"
@@ -55,7 +55,7 @@ static void row_42_find_unused_parameters_kwarg(void **state) {
     }
 }
 
-// ---- row 43: locally and globally unused ------------------------------------------------------
+// ---- row 43: unused by one rank, unused by all ------------------------------------------------
 
 static void local_and_global(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const RigConfig *config = argument;
@@ -70,14 +70,14 @@ static void local_and_global(ProcessGroup *group, const void *argument, Outcome 
         toy_train(rig, factors);
         EXPECT(grad_is(rig, 0, all) && grad_is(rig, 1, 2 * average) && grad_is_none(rig, 2));
     }
-    // A defined gradient of a parameter that no rank uses keeps its value, each rank its own.
+    // A gradient of a parameter that no rank uses keeps its local value.
     Tensor *unused = rig_parameter(rig, 2);
     rig->device->kernels->elementwise->fill(unused->grad, (float)rig->rank + 0.5f, 4);
     unused->has_grad = true;
     rig_parameter(rig, 0)->has_grad = rig_parameter(rig, 1)->has_grad = false;
     toy_train(rig, factors);
     EXPECT(grad_is(rig, 2, (float)rig->rank + 0.5f) && grad_is(rig, 1, 2 * average));
-    // And is averaged as soon as some rank uses it.
+    // It is averaged as soon as one rank uses the parameter.
     rig_parameter(rig, 0)->has_grad = rig_parameter(rig, 1)->has_grad = false;
     if (!config->static_graph) {
         toy_train(rig, (float[]){4, 4, rig->rank == 0 ? 4 : 0});
@@ -113,7 +113,7 @@ static void row_49_static_graph_finds_the_same(void **state) {
         }
 }
 
-// A rank whose loss depends on nothing has no backward, but takes part.
+// A rank whose loss depends on no parameter runs no backward, but takes part in the reduction.
 static void nothing_used(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -142,7 +142,7 @@ static void row_43_rank_that_uses_nothing(void **state) {
 
 // ---- row 44: control flow ---------------------------------------------------------------------
 
-// What is used changes from step to step, the same way on all ranks or not.
+// The used tasks change from step to step, equally on all ranks or not.
 static void control_flow(ProcessGroup *group, const void *argument, Outcome *outcome) {
     bool same = *(const bool *)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -157,7 +157,7 @@ static void control_flow(ProcessGroup *group, const void *argument, Outcome *out
         for (int task = 1; task <= 2; task++) {
             if (same && factors[task] == 0) EXPECT(grad_is_none(rig, task));
             if (same && factors[task] != 0) EXPECT(grad_is(rig, task, 2));
-            if (!same) EXPECT(grad_is(rig, task, 1)); // one of the two ranks used it
+            if (!same) EXPECT(grad_is(rig, task, 1)); // used by one of two ranks
         }
     }
     rig_close(rig);
@@ -173,7 +173,7 @@ static void row_44_control_flow_same_and_different(void **state) {
 
 // ---- row 45: an output that the loss does not use ---------------------------------------------
 
-// (mean of task 0, (mean of task 1)): both are computed in every forward.
+// (mean of task 0, (mean of task 1)): each forward computes both.
 static Tensor *two_outputs_forward(Module *self, Tape *tape, Tensor *x) {
     Tensor *means[2];
     for (int k = 0; k < 2; k++)
@@ -182,7 +182,7 @@ static Tensor *two_outputs_forward(Module *self, Tape *tape, Tensor *x) {
     return tuple_create(tape, (Tensor *[]){means[0], inner}, 2);
 }
 
-// The loss is made of both outputs (in odd steps) or of one of them.
+// The loss of an odd step uses both outputs, that of an even step only output `used`.
 static int output_step(Rig *rig, int step, int used, Error *err) {
     tape_reset(rig->tape);
     module_zero_grad(rig->model);
@@ -196,7 +196,7 @@ static int output_step(Rig *rig, int step, int used, Error *err) {
 }
 
 static void output_unused(ProcessGroup *group, const void *argument, Outcome *outcome) {
-    int used = *(const int *)argument; // the output that the loss is made of
+    int used = *(const int *)argument; // the output in the loss
     Rig self = rig_open(group, outcome), *rig = &self;
     const RigConfig find = find_unused(), plain = rig_config_default();
     Module *model = toy_model(rig->device, 2, 1);
@@ -211,7 +211,7 @@ static void output_unused(ProcessGroup *group, const void *argument, Outcome *ou
         }
     }
     rig_wrap_with(rig, ddp_unwrap(rig->wrapper),
-                  &plain); // and without, it is an error that names it
+                  &plain); // without find_unused_parameters the error names the unused parameter
     EXPECT(output_step(rig, 0, used, &outcome->error) != 0);
     EXPECT(strstr(outcome->error.message, used ? ": task0.p" : ": task1.p"));
     rig_close(rig);
@@ -223,7 +223,7 @@ static void row_45_output_unused_in_loss(void **state) {
     for (int used = 0; used < 2; used++) play_both(2, output_unused, &used, outcomes);
 }
 
-// ---- rows 44, 35: the map gathers what no_sync used -------------------------------------------
+// ---- rows 44, 35: the map of used parameters under no_sync ------------------------------------
 
 static void used_under_no_sync(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
@@ -258,7 +258,7 @@ static void first_all_then_fewer(ProcessGroup *group, const void *argument, Outc
     Error backward = {0}, again = {0};
     EXPECT(toy_step(rig, (float[]){1, 1, 0}, &backward) != 0); // after the buckets were rebuilt
     EXPECT(strstr(backward.message, "task2.p") && ddp_reducer(rig->wrapper)->rebuilt);
-    // PyTorch tells it at the next forward; here it is told there again.
+    // PyTorch reports the error at the next forward; here the next forward repeats it.
     EXPECT(toy_step(rig, (float[]){1, 1, 1}, &again) != 0);
     EXPECT(strstr(again.message, "Expected to have finished reduction"));
     rig_close(rig);
@@ -304,7 +304,7 @@ static void different_graphs(ProcessGroup *group, const void *argument, Outcome 
     Rig self = rig_open(group, outcome), *rig = &self;
     rig_wrap_with(rig, toy_model(rig->device, 4, 1), config);
     float factors[4] = {4, 0, 0, 0};
-    factors[1 + rig->rank] = 4.0f * (float)rig->world; // each rank its own task
+    factors[1 + rig->rank] = 4.0f * (float)rig->world; // each rank uses another task
     for (int step = 0; step < 4; step++) {
         module_zero_grad(rig->model);
         toy_train(rig, factors);
@@ -362,8 +362,8 @@ static void row_50_invalid_static_graph(void **state) {
     }
 }
 
-// Two forwards and two backwards before the gradients are reduced: each parameter is completed
-// twice. That is an error without a static graph, and counted with one.
+// Two forwards, two backwards, one reduction: each gradient is completed twice. Without a static
+// graph that is an error; a static graph counts the contributions.
 static void two_backwards(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const RigConfig *config = argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -373,14 +373,14 @@ static void two_backwards(ProcessGroup *group, const void *argument, Outcome *ou
         module_zero_grad(rig->model);
         tape_reset(rig->tape);
         Tensor *loss[2];
-        const float factors[] = {4 * (float)(rig->rank + 1), 8}; // task 0: 1 and 2
+        const float factors[] = {4 * (float)(rig->rank + 1), 8}; // task 0's gradient: rank + 1
         for (int i = 0; i < 2; i++) {
             Tensor *x = tape_input(rig->tape, DTYPE_F32, 1, (size_t[]){2}, factors);
             loss[i] = module_forward(rig->wrapper, rig->tape, x);
         }
         uint64_t calls = pg_sequence(group);
         EXPECT(tape_backward(rig->tape, loss[0], &err) == 0);
-        if (config->static_graph) EXPECT(pg_sequence(group) == calls); // nothing is ready yet
+        if (config->static_graph) EXPECT(pg_sequence(group) == calls); // no gradient is ready yet
         EXPECT(tape_backward(rig->tape, loss[1], &err) == 0);
         if (ddp_finish_backward(rig->wrapper, NULL, &outcome->error) != 0) break;
         EXPECT(grad_is(rig, 0, 3) && grad_is(rig, 1, 4));
@@ -395,15 +395,15 @@ static void row_51_static_graph_multi_forward(void **state) {
     play_both(2, two_backwards, &config, outcomes);
     for (int r = 0; r < 2; r++) CHECK_OK(outcomes[r].error.status == STATUS_OK, outcomes[r].error);
     config.static_graph = false;
-    config.ddp.overlap = false; // with it the second backward writes to what is being added up
+    config.ddp.overlap = false; // else the second backward would write to a bucket in flight
     play_both(2, two_backwards, &config, outcomes);
     check_message(&outcomes[0].error, "Expected to mark a variable ready only once");
 }
 
 // ---- row 34: a backward from each output, with find_unused_parameters --------------------------
 
-// The first backward takes task 1 for unused. No overlap: nothing is in flight when the second one
-// writes to task 1's gradient.
+// The first backward marks task 1 as unused. Without overlap no bucket is in flight while the
+// second backward writes task 1's gradient.
 static void backward_from_each(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -433,7 +433,7 @@ static void row_34_a_backward_from_each_with_find_unused(void **state) {
     }
 }
 
-// ---- row 46: optimizers see what one process would --------------------------------------------
+// ---- row 46: momentum, as in one process ------------------------------------------------------
 
 static void momentum(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
