@@ -1,6 +1,5 @@
-/* test_backend.c: the group's queue, its communication thread and its records, on a backend that
- * the test plays: rank 0 of three. Single calls: test_backend_calls.c. Real backends:
- * test_process_group.c.
+/* test_backend.c: the group's queue, communication thread and records with a simulated backend, as
+ * rank 0 of three. Single calls: test_backend_calls.c. Real backends: test_process_group.c.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/peak_memory.h"
@@ -29,7 +28,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
 
 // ---- the queue ----------------------------------------------------------------------------------
 
-// At most PG_MAX_WORKS are outstanding; a work that was waited for makes room for the next.
+// At most PG_MAX_WORKS works are outstanding; waiting for one frees its place in the pool.
 static void the_pool_of_works_is_bounded(void **state) {
     (void)state;
     static PgWork *works[PG_MAX_WORKS];
@@ -55,13 +54,13 @@ static void the_pool_of_works_is_bounded(void **state) {
     pg_close(group);
 }
 
-// A subgroup that cannot be made breaks the group after the calls that were issued before it.
+// An invalid subgroup breaks the group, but calls enqueued before it complete.
 static void a_wrong_subgroup_spares_the_calls_before_it(void **state) {
     (void)state;
     static const struct Case {
         int ranks[2], count;
         bool is_member;
-        const char *wrong; // NULL: nothing
+        const char *wrong; // the expected error; NULL: none
     } CASES[] = {{{2, 1}, 2, false, NULL},
                  {{2, 0}, 2, true, NULL},
                  {{2, 3}, 2, false, "rank 0: a subgroup with rank 3 of a group of 3"},
@@ -86,7 +85,8 @@ static void a_wrong_subgroup_spares_the_calls_before_it(void **state) {
     }
 }
 
-// Without a thread no call can be enqueued; a call that is awaited needs none.
+// If the communication thread cannot start, pg_start fails and breaks the group; pg_run needs no
+// thread.
 static void a_thread_that_cannot_start_breaks_the_group(void **state) {
     (void)state;
     Play play;
@@ -106,7 +106,8 @@ static void a_thread_that_cannot_start_breaks_the_group(void **state) {
     pg_close(group);
 }
 
-// The group breaks between the issue of a call and its place in the queue: it has failed at once.
+// The group breaks after pg_start has issued the call to the device and before it enqueues the
+// call: the work fails at once.
 static void a_call_that_is_issued_while_the_group_breaks(void **state) {
     (void)state;
     Play play;
@@ -114,7 +115,7 @@ static void a_call_that_is_issued_while_the_group_breaks(void **state) {
     ProcessGroup *group = open_group(&play, &QUEUED, 3);
     assert_int_equal(pg_run(group, pg_barrier(), &err), 0); // starts the thread
     play.breaks = group;
-    play.records = true; // nor does it wait to be recorded
+    play.records = true; // recording does not delay the failure
     PgWork *work = pg_start(group, pg_barrier(), &err);
     CHECK_OK(work, err);
     pthread_mutex_lock(&group->mutex);
@@ -126,7 +127,7 @@ static void a_call_that_is_issued_while_the_group_breaks(void **state) {
     pg_close(group);
 }
 
-// CUDA lets one thread at a time record.
+// A call on a recording stream runs in the caller's thread: CUDA allows one recording thread.
 static void a_call_that_is_recorded_has_run_when_it_is_issued(void **state) {
     (void)state;
     Play play;
@@ -139,8 +140,8 @@ static void a_call_that_is_recorded_has_run_when_it_is_issued(void **state) {
     pg_close(group);
 }
 
-// Calls that are queued behind one that fails have its error, and do not reach the backend; nor
-// does a poll, before they are done.
+// Calls queued behind a failed call get its error and are not passed to the backend. They are
+// marked as failed before the next poll.
 static void calls_behind_a_failed_one_fail(void **state) {
     (void)state;
     for (int queued = 0; queued < 2; queued++) {
@@ -158,7 +159,7 @@ static void calls_behind_a_failed_one_fail(void **state) {
             const int status = pg_work_wait(works[w], &begin_ns, &end_ns, &err);
             if (w > 0) assert_int_equal(status, -1);
             assert_true(begin_ns > 0);
-            if (w >= 2) assert_true(end_ns == begin_ns); // it never ran
+            if (w >= 2) assert_true(end_ns == begin_ns); // never ran
         }
         assert_string_equal(err.message, "a cable is loose");
         diary_is(&play, queued ? "issue; issue; issue; issue; run 1; run 2; abort: a cable is "
@@ -168,7 +169,7 @@ static void calls_behind_a_failed_one_fail(void **state) {
     }
 }
 
-// The polls since the last call of this.
+// Returns the number of polls since the last call of this function.
 static int play_polls(Play *play) {
     pthread_mutex_lock(&play->mutex);
     const int polls = play->polls;
@@ -177,7 +178,8 @@ static int play_polls(Play *play) {
     return polls;
 }
 
-// Of the group's communication thread. (OpenBLAS's threads spin for a while after the start.)
+// CPU time of the group's communication thread. (The process's would include OpenBLAS's spinning
+// threads.)
 static uint64_t processor_ns(const ProcessGroup *group) {
     clockid_t clock;
     struct timespec now;
@@ -186,8 +188,8 @@ static uint64_t processor_ns(const ProcessGroup *group) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-// Its communication thread sleeps. Where it polls, that is ten times a second, and each millisecond
-// with calls in flight.
+// The communication thread of an idle group sleeps. With a backend that needs polling it wakes ten
+// times a second when idle, and every millisecond with calls in flight.
 static void an_idle_group_takes_no_processor(void **state) {
     (void)state;
     for (int way = 0; way < 3; way++) {
@@ -210,7 +212,8 @@ static void an_idle_group_takes_no_processor(void **state) {
     }
 }
 
-// A backend that enqueues: each wait joins its call, which may still be in flight then.
+// With a backend that enqueues on a device, waiting makes the stream wait for the call, which may
+// still be in flight.
 static void the_device_ends_calls_that_are_in_flight(void **state) {
     (void)state;
     Play play;
@@ -224,14 +227,15 @@ static void the_device_ends_calls_that_are_in_flight(void **state) {
     for (int w = 0; w < 3; w++) {
         uint64_t begin_ns, end_ns;
         assert_int_equal(pg_work_wait(works[w], &begin_ns, &end_ns, &err), 0);
-        assert_true(begin_ns > 0 && end_ns == 0); // the device still runs it
+        assert_true(begin_ns > 0 && end_ns == 0); // still in flight
     }
     assert_int_equal(play.joined, 4);
-    pg_close(group); // waits until nothing is in flight
+    pg_close(group); // drains the calls in flight
     assert_int_equal(play.flying_count, 0);
 }
 
-// poll's failure breaks the group, even if nothing is issued; a wait returns it and joins nothing.
+// A failed poll breaks the group even if no call is outstanding. Later calls return the error; no
+// stream waits.
 static void a_failure_of_the_device_breaks_the_group(void **state) {
     (void)state;
     Play play;
@@ -263,7 +267,7 @@ static void has(const char *text, const char *part) {
     if (!strstr(text, part)) fail_msg("no %s in %s", part, text);
 }
 
-// Of buckets and other collectives, a trace has the bytes, the number and when it was ready.
+// A trace has each call's bytes and number; for a bucket also the time at which it was ready.
 static void a_trace_has_each_call(void **state) {
     for (int queued = 0; queued < 2; queued++) {
         Play play;
@@ -295,12 +299,12 @@ static void a_trace_has_each_call(void **state) {
         const char *first = strstr(text, "\"broadcast\"");
         assert_true(strstr(first, "\"tid\": 1") < strchr(first, '\n'));
         const char *ready = strstr(text, "bucket is ready");
-        assert_true(ready && !strstr(ready + 1, "bucket is ready")); // one, of the bucket
+        assert_true(ready && !strstr(ready + 1, "bucket is ready")); // one event, of the bucket
         trace_close(trace);
     }
 }
 
-// ---- the end ------------------------------------------------------------------------------------
+// ---- pg_close -----------------------------------------------------------------------------------
 
 static int open_and_close_often(const char *unused) {
     (void)unused;
@@ -311,17 +315,18 @@ static int open_and_close_often(const char *unused) {
         if (pg_run(group, pg_barrier(), &err) != 0 || pg_write_flight(group, NULL, &err) != 0)
             return 1;
         pg_close(group);
-        // Nor does one whose pipe cannot be made leave anything.
+        // A group whose pipe cannot be created must not leak either.
         const PgOptions options = {.timeout_s = TIMEOUT_S, .flight_pipe = "/dev/null/"};
         if (pg_new(&SIMPLE, &play, 0, 3, &options, &err)) return 1;
     }
     return 0;
 }
 
-// A group takes several hundred KiB, with its recorder; so does a copy of that.
+// Leaks would add up: a group takes several hundred KiB with its recorder, and so does a written
+// record.
 static void a_closed_group_leaves_no_memory(void **state) {
     (void)state;
-    if (UNDER_ASAN || UNDER_TSAN) skip(); // it keeps what is freed, and sees leaks itself
+    if (UNDER_ASAN || UNDER_TSAN) skip(); // freed memory is kept; ASan reports leaks itself
     assert_peak_below(8, open_and_close_often, NULL);
 }
 

@@ -1,5 +1,5 @@
-/* test_backend_calls.c: the group's part of one call (arguments, numbers, deadlines, failures), on
- * a backend that the test plays: rank 0 of three. Several calls: test_backend.c.
+/* test_backend_calls.c: the group's part of one call (arguments, numbering, deadline, failure) with
+ * a simulated backend, as rank 0 of three. Several calls: test_backend.c.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/play_backend.h"
@@ -9,8 +9,8 @@
 
 // ---- calls --------------------------------------------------------------------------------------
 
-// Fields without a meaning for a collective are 0: ranks compare them (root), and totals count
-// buckets by them.
+// Fields that a collective does not use are 0: ranks compare all fields (root), and totals are kept
+// by bucket number.
 static void constructors_fill_every_field(void **state) {
     (void)state;
     float a[1], b[1];
@@ -52,7 +52,7 @@ static void calls_are_numbered_and_have_a_deadline(void **state) {
     assert_in_range(play.last.issued_ns, before, play.last.begin_ns);
     assert_true(play.last.deadline_ns - play.last.begin_ns == TIMEOUT_S * 1000000000ull);
     assert_true(play.last.timeout_s == TIMEOUT_S);
-    assert_int_equal(pg_run(group, pg_send(x, 3, PG_F32, 1), &err), 0); // not numbered
+    assert_int_equal(pg_run(group, pg_send(x, 3, PG_F32, 1), &err), 0); // has no sequence number
     assert_int_equal(pg_run(group, pg_barrier(), &err), 0);
     diary_is(&play, "run 1; run 0; run 2; ");
     assert_int_equal(pg_sequence(group), 2);
@@ -64,7 +64,7 @@ static void calls_are_numbered_and_have_a_deadline(void **state) {
     diary_is(&play, "close; ");
 }
 
-// Alone, collectives in place are the identity, and do not reach the backend.
+// In a group of one rank, collectives in place are the identity and skip the backend.
 static void a_single_rank_does_not_reach_the_backend(void **state) {
     (void)state;
     for (int queued = 0; queued < 2; queued++) {
@@ -85,11 +85,11 @@ static void a_single_rank_does_not_reach_the_backend(void **state) {
     }
 }
 
-// Which calls reach the backend: of one rank or three, and of ranks whose devices store nothing.
+// Calls that reach the backend, in groups of one or three ranks, with real or dry-run devices.
 static void calls_that_reach_the_backend(void **state) {
     (void)state;
     static double x[3], y[3];
-    enum { ALWAYS, NOT_ALONE, NOT_DRY, NEITHER }; // NEITHER: not alone, and not dry
+    enum { ALWAYS, NOT_ALONE, NOT_DRY, NEITHER }; // NEITHER: not alone and not in a dry run
     const struct Case {
         Collective collective;
         int reaches;
@@ -126,7 +126,7 @@ static void calls_that_reach_the_backend(void **state) {
         }
 }
 
-// Other ranks' memory is reached directly, unless a link or a dry run stands between.
+// Ranks access each other's memory directly, except over an emulated link or in a dry run.
 static void shared_memory_is_counted_and_reached(void **state) {
     (void)state;
     for (int way = 0; way < 3; way++) {
@@ -135,7 +135,7 @@ static void shared_memory_is_counted_and_reached(void **state) {
         play_open(&play);
         const PgOptions options = {.timeout_s = TIMEOUT_S, .dry = way == 1};
         ProcessGroup *group = pg_new(&SIMPLE, &play, 0, 3, &options, &err);
-        if (way == 2) pg_emulate_link(group, (DeviceLink *)&play); // not used
+        if (way == 2) pg_emulate_link(group, (DeviceLink *)&play); // the link is never read
         assert_ptr_equal(pg_shared_alloc(group, 12, &err), play.memory);
         assert_ptr_equal(pg_shared_alloc(group, 5, &err), play.memory);
         diary_is(&play,
@@ -176,7 +176,7 @@ static void closes(void *context) {
     ((Seen *)context)->closes++;
 }
 
-// The first failure breaks the group: later calls return it and do not reach the backend.
+// The first failure breaks the group: later calls return its error and skip the backend.
 static void the_first_failure_is_every_later_calls(void **state) {
     (void)state;
     Play play;
@@ -206,7 +206,7 @@ static void the_first_failure_is_every_later_calls(void **state) {
     const Error late = {.status = STATUS_FAILED, .message = "too late"};
     assert_false(pg_abort(group, &late));
     diary_is(&play, "");
-    assert_true(seen.begins == 2 && seen.fails == 0); // it was not this rank that gave up
+    assert_true(seen.begins == 2 && seen.fails == 0); // `fails` reports only own failures
     pg_close(group);
     assert_int_equal(seen.closes, 1);
 
@@ -225,7 +225,7 @@ static void the_observer_is_told_the_phase(void **state) {
     play_open(&play);
     pg_enter(NULL, "train", 1);
     ProcessGroup *group = open_group(&play, &SIMPLE, 3);
-    pg_enter(group, "train", 2); // no observer
+    pg_enter(group, "train", 2); // no observer is set
     pg_close(group);
     const PgOptions options = {.timeout_s = TIMEOUT_S,
                                .observer = {.context = &seen, .enters = enters}};
@@ -234,12 +234,12 @@ static void the_observer_is_told_the_phase(void **state) {
     assert_string_equal(seen.name, "evaluate");
     assert_int_equal(seen.sequence, 3);
     const Error cause = {.status = STATUS_FAILED, .message = "it ends"};
-    assert_int_equal(pg_run(group, pg_barrier(), &err), 0); // `begins` is not observed,
+    assert_int_equal(pg_run(group, pg_barrier(), &err), 0); // the observer lacks `begins`,
     assert_true(pg_abort(group, &cause));                   // nor `fails`,
     pg_close(group);                                        // nor `close`
 }
 
-// Each fault alone, and its neighbour that is none.
+// Each invalid argument, beside the nearest valid one.
 static void faults_in_the_arguments_break_the_group(void **state) {
     (void)state;
     float x[9] = {0};
@@ -307,7 +307,7 @@ static void a_monitored_barrier_has_its_own_timeout(void **state) {
     assert_int_equal(play.last.monitor, MONITOR_NONE);
     assert_int_equal(pg_monitored_barrier(NULL, 3, true, &err), 0);
     assert_int_equal(pg_monitored_barrier(group, NAN, true, &err), -1);
-    assert_int_equal(pg_check_sound(group, &err), 0); // refused, not broken
+    assert_int_equal(pg_check_sound(group, &err), 0); // the call failed, the group is sound
     err = (Error){0};
     assert_int_equal(pg_monitored_barrier(group, 0, true, &err), -1);
     assert_string_equal(err.message, "Rank 0 timed out in monitoredBarrier after 0 ms.");

@@ -1,6 +1,7 @@
-/* test_collective_load.c: what the ranks send and receive in each collective: against the formulas,
- * against each other, and against the algorithm played out message by message. Then groups on an
- * emulated link: nothing ends before the model says so, and no bit changes.
+/* test_collective_load.c: bytes and messages that each rank sends and receives in a collective,
+ * compared with their formulas, between ranks, and with a message-by-message simulation. On groups
+ * with an emulated link no collective ends before the model's time, and the results' bits are
+ * unchanged.
  */
 #include "tests/rigs/ranks.h"
 
@@ -9,7 +10,7 @@
 #include "common/device/link.h"
 #include "ddp/group/collective_load.h"
 
-enum { COUNT = 60 };                                                    // divides by 1 to 6 ranks
+enum { COUNT = 60 };                                                    // divisible by 1 to 6
 static const LinkSpeed SPEED = {.bytes_per_s = 1e9, .latency_s = 5e-6}; // 1 byte takes 1 ns
 static float buffer[COUNT];
 
@@ -38,7 +39,7 @@ static void expect(CollectiveKind kind, int rank, double out, double in, int rou
     assert_int_equal(load.rounds, rounds);
 }
 
-// Four ranks, the root is rank 1: the chain goes 1, 2, 3, 0, and a reduction comes back along it.
+// Four ranks, root 1: the chain is 1, 2, 3, 0; a reduction runs through it backwards.
 static void formulas_of_four_ranks(void **unused) {
     (void)unused;
     for (int rank = 0; rank < 4; rank++) {
@@ -85,7 +86,8 @@ static void what_is_sent_is_received(void **unused) {
 
 enum { LINKS_MAX = 6 };
 
-// Rounds in which every rank sends so many bytes to the next one, each after the one before.
+// Simulates `rounds` rounds in which each rank sends `bytes` to the next rank. Returns the time in
+// ns.
 static uint64_t play_ring(int size, int rounds, size_t bytes) {
     DeviceLink *links[LINKS_MAX];
     uint64_t now = 0;
@@ -131,7 +133,7 @@ static void a_gather_played_out_takes_as_long(void **unused) {
 
 // ---- groups on a link ---------------------------------------------------------------------------
 
-enum { MANY = 250000 }; // 1 MB: 10 ms and more on the link
+enum { MANY = 250000 }; // 1 MB: at least 10 ms on the link
 static const LinkSpeed SLOW = {.bytes_per_s = 1e8, .latency_s = 1e-3};
 
 typedef int Collect(ProcessGroup *group, Collective c, Error *err);
@@ -164,7 +166,7 @@ static void on_a_link(ProcessGroup *group, const void *unused, Outcome *outcome)
     check_all_reduce(group, pg_run, outcome);
     check_all_reduce(group, start_and_wait, outcome);
     int both[] = {0, 1};
-    ProcessGroup *inner = pg_new_subgroup(group, both, 2, &outcome->error); // has the same link
+    ProcessGroup *inner = pg_new_subgroup(group, both, 2, &outcome->error); // uses the same link
     if (inner) check_all_reduce(inner, pg_run, outcome);
     pg_close(inner);
     const Collective barrier = pg_barrier();
@@ -172,7 +174,7 @@ static void on_a_link(ProcessGroup *group, const void *unused, Outcome *outcome)
     const uint64_t begin = clock_ns();
     if (pg_run(group, barrier, &outcome->error) != 0) problem(outcome, "the barrier failed");
     if (clock_ns() - begin < modelled_ns(&load, SLOW)) problem(outcome, "a barrier takes no time");
-    link_close(link); // nothing uses it any more; the group is closed after this
+    link_close(link); // no call uses it any more; the group is closed later
 }
 
 static void no_collective_is_faster_than_its_link(void **unused) {
@@ -181,7 +183,7 @@ static void no_collective_is_faster_than_its_link(void **unused) {
     if (!UNDER_TSAN) play_ranks(AS_PROCESSES, 3, 60, on_a_link, NULL, NULL);
 }
 
-// 1 MB at 1 KB/s: refused at once, not after sleeping for a quarter of an hour.
+// 1 MB at 1 KB/s fails at once instead of sleeping for a quarter of an hour.
 static void too_slow(ProcessGroup *group, const void *unused, Outcome *outcome) {
     (void)unused;
     DeviceLink *link = link_create((LinkSpeed){.bytes_per_s = 1e3});

@@ -1,5 +1,5 @@
-/* test_flight_analysis.c: the whole report on records that the test writes, case by case; most
- * cases have a neighbour that differs in a single record.
+/* test_flight_analysis.c: the report of flight_report on written records, compared in full; most
+ * cases have a neighbour that differs in one record.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/temp_folder.h"
@@ -13,12 +13,12 @@ enum { RANKS = 5, RECORDS = 4 };
 
 typedef struct Record {
     int sequence;
-    const char *call, *state; // NULL: no more records
+    const char *call, *state; // NULL: end of the records
     int started_ns;           // 0: 500
 } Record;
 
 typedef struct Dump {
-    int dumped_ns; // 0: this rank left no records
+    int dumped_ns; // 0: no file of this rank
     const char *error;
     Record records[RECORDS];
 } Dump;
@@ -52,7 +52,7 @@ typedef struct Case {
 #define NONE_DEPARTED G "no rank departed from the others in what was recorded\n"
 
 static const Case CASES[] = {
-    // Nothing to report, with and without an error.
+    // No finding, with and without an error.
     {2, {{1000, NULL, {C1, C2}}, {1001, NULL, {C1, C2}}}, false, NONE_DEPARTED},
     {2,
      {{1001, "late", {C1, C2}}, {1000, "early", {C1, C2}}},
@@ -62,9 +62,11 @@ static const Case CASES[] = {
      {{1000, "early", {C1, C2}}, {1001, "late", {C1, C2}}},
      false,
      NONE_DEPARTED G "rank 0 wrote first, because: early\n"},
-    // It completed on one rank, so all have started it: what others lack was not yet written.
+    // A collective that completed on one rank was started by all: the others wrote their records
+    // earlier.
     {2, {{1000, NULL, {C1, S2}}, {1001, NULL, {C1, C2}}}, false, NONE_DEPARTED},
-    // A rank did not start it: without a record, scheduled only, without any record.
+    // A rank did not start the collective: it has no record of it, only a scheduled one, or no
+    // records.
     {3,
      {{1000, NULL, {C1, S2}}, {1001, NULL, {C1}}, {1002, NULL, {C1, S2}}},
      true,
@@ -85,7 +87,7 @@ static const Case CASES[] = {
      true,
      G "ranks 1, 2 did not start collective 1 barrier; rank 0 waits in it\n" G
        "rank 1 started no collective\n" G "rank 2 started no collective\n"},
-    // Rings that have overwritten their first records: read from the first that all still hold.
+    // Rings that have overwritten their first records are compared from the first common record.
     {2,
      {{1000, NULL, {SUM(7, "started"), SUM(8, "started")}}, {1001, NULL, {SUM(6, "completed")}}},
      true,
@@ -105,7 +107,7 @@ static const Case CASES[] = {
      {{1000, NULL, {SUM(7, "completed")}}, {1001, NULL, {SUM(6, "started"), SUM(7, "completed")}}},
      false,
      NONE_DEPARTED},
-    // A rank left no records.
+    // A rank without a file.
     {3,
      {{1000, NULL, {C1, S2}}, {1001, NULL, {C1, S2}}, {0}},
      true,
@@ -114,7 +116,7 @@ static const Case CASES[] = {
      {{0}, {1001, NULL, {C1, S2}}, {0}},
      true,
      G "ranks 0, 2 left no records; the others are at collective 2 sum; rank 1 waits in it\n"},
-    // A rank made another call: the minority is named; of a tie, the later rank.
+    // A rank started another call: the minority is named; in a tie, the highest rank.
     {3,
      {{1000, NULL, {C1, OTHER2}}, {1001, NULL, {C1, S2}}, {1002, NULL, {C1, S2}}},
      true,
@@ -135,7 +137,8 @@ static const Case CASES[] = {
       {1004, NULL, {C1, OTHER2}}},
      true,
      G "at collective 2 ranks 2, 3, 4 started gather, but rank 0 sum, but rank 1 sum\n"},
-    // A rank started it after the first had given up; at that time exactly, it was in time.
+    // A rank started the collective after the first rank had given up: late. At the same time: not
+    // late.
     {3,
      {{1000, "timeout", {C1, S2}}, {1900, "gone", {C1, AT2(1001)}}, {1002, NULL, {C1, S2}}},
      true,
@@ -150,7 +153,7 @@ static const Case CASES[] = {
      {{1000, NULL, {C1, S2}}, {1900, NULL, {C1, AT2(1800)}}, {1002, NULL, {C1, S2}}},
      false,
      G "ranks 0, 1, 2 started and did not complete collective 2 sum\n"},
-    // Several at once.
+    // Several findings.
     {4,
      {{1000, "timeout", {C1, S2}}, {1001, NULL, {C1}}, {1002, NULL, {C1, OTHER2}}, {0}},
      true,
@@ -164,7 +167,7 @@ static void write_dump(void **state, const Case *c, int rank) {
     const Dump *dump = &c->dumps[rank];
     char *path = memory_format("%s/flight_g_rank_%d.json", (const char *)*state, rank);
     if (dump->dumped_ns == 0) {
-        remove(path); // of the case before
+        remove(path); // the previous case's
         free(path);
         return;
     }

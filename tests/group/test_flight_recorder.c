@@ -1,5 +1,6 @@
-/* test_flight_recorder.c: row 87 of PyTorch's acceptance list (tests/semantics.md): what the flight
- * recorder writes, when, and what flight_report makes of the records of all ranks.
+/* test_flight_recorder.c: row 87 of PyTorch's acceptance list (tests/semantics.md): contents of the
+ * flight recorder's files, the events that write them, and flight_report's analysis of all ranks'
+ * files.
  */
 #include "tests/rigs/rank_failures.h"
 
@@ -20,7 +21,7 @@ static void expect_success(int status, const char *what, Outcome *outcome) {
     if (status) problem(outcome, "%s: %s", what, outcome->error.message);
 }
 
-// ---- reading what was written ---------------------------------------------------------------
+// ---- reading the files ----------------------------------------------------------------------
 
 static char *read_text(const char *folder, const char *group, int rank) {
     char *path = memory_format("%s/flight_%s_rank_%d.json", folder, group, rank);
@@ -64,7 +65,7 @@ static double number(const cJSON *object, const char *key) {
     return item->valuedouble;
 }
 
-// "[[1000]]" as it stands in the file.
+// Compares a list with its JSON text, such as "[[1000]]".
 static void check_list(const cJSON *object, const char *key, const char *value) {
     char *text = cJSON_PrintUnformatted(cJSON_GetObjectItem(object, key));
     assert_non_null(text);
@@ -72,7 +73,7 @@ static void check_list(const cJSON *object, const char *key, const char *value) 
     free(text);
 }
 
-// What the analysis says about the folder, which must contain each part ("a|b").
+// The analysis of the folder contains each part of `parts`, separated by '|'.
 static void check_analysis(const char *folder, bool departed, const char *parts) {
     char *text = NULL, copy[512], *rest = copy;
     size_t bytes = 0;
@@ -111,7 +112,7 @@ static void write_short(ProcessGroup *group, const void *argument, Outcome *outc
 static void check_completed(const cJSON *e, int id, int sequence, const char *call) {
     assert_int_equal((int)number(e, "record_id"), id);
     assert_int_equal((int)number(e, "collective_seq_id"), sequence);
-    assert_int_equal((int)number(e, "p2p_seq_id"), sequence == 0); // the first of its kind
+    assert_int_equal((int)number(e, "p2p_seq_id"), sequence == 0); // the first send or receive
     check_text(e, "call", call);
     check_text(e, "state", "completed");
     assert_true(cJSON_IsTrue(cJSON_GetObjectItem(e, "retired")));
@@ -146,7 +147,7 @@ static void check_short(const char *folder) {
     check_list(entry(dump, 3), "input_sizes", "[[24]]");
     check_completed(entry(dump, 4), 5, 4, "new_subgroup(ranks 1, 2)");
     cJSON_Delete(dump);
-    cJSON *part = read_dump(folder, "world.4", 2); // named after the collective that made it
+    cJSON *part = read_dump(folder, "world.4", 2); // collective 4 created the subgroup
     check_list(part, "ranks", "[1,2]");
     check_completed(entry(part, 0), 1, 1, "broadcast(U8, 1, root 1)");
     cJSON_Delete(part);
@@ -180,7 +181,7 @@ static void row_87_long(void **state) {
 
 // ---- stuck: on request ----------------------------------------------------------------------
 
-// Until the communication thread has dequeued the next collective.
+// Writes records until the communication thread has dequeued the next collective.
 static void write_until_started(ProcessGroup *group, const char *folder, Outcome *outcome) {
     bool started = false;
     for (int i = 0; i < 3000 && !started; i++) {
@@ -193,7 +194,8 @@ static void write_until_started(ProcessGroup *group, const char *folder, Outcome
     if (!started) problem(outcome, "not started after 30 s");
 }
 
-// Rank 0 has one collective under way and one behind it; rank 1 comes when that is written down.
+// On rank 0 one collective is in flight and one is queued; rank 1 joins after rank 0 has written
+// its records.
 static void is_stuck(ProcessGroup *group, const void *argument, Outcome *outcome) {
     Outcome *first = outcome - pg_rank(group);
     Error *err = &outcome->error;
@@ -226,7 +228,7 @@ static void row_87_stuck(void **state) {
     check_text(entry(dump, 2), "state", "scheduled");
     check_list(entry(dump, 2), "time_discovered_started_ns", "null");
     cJSON_Delete(dump);
-    // Rank 1 wrote later, when all was well: rank 0's older records are no reason for alarm.
+    // Rank 1 wrote later, after both collectives completed: rank 0's older records are no finding.
     check_analysis(*state, false, "no rank departed");
 }
 
@@ -257,12 +259,12 @@ static void row_87_pipe(void **state) {
     char *prefix = temp_folder_path(state, "ask"), *pipe = temp_folder_path(state, "ask0.pipe");
     const PgOptions options = {.timeout_s = 60, .flight_folder = *state, .flight_pipe = prefix};
     play_ranks_with(AS_THREADS, 2, &options, ask_through_pipe, *state, NULL);
-    assert_int_not_equal(access(pipe, F_OK), 0); // gone with the group
+    assert_int_not_equal(access(pipe, F_OK), 0); // removed with the group
     free(pipe);
     free(prefix);
 }
 
-// Without a prefix there is no pipe, nor with an empty one.
+// A missing or empty prefix makes no pipe.
 static void row_87_no_pipe(void **state) {
     static const char *const prefixes[] = {NULL, ""};
     int here = open(".", O_RDONLY | O_DIRECTORY);
@@ -275,7 +277,7 @@ static void row_87_no_pipe(void **state) {
         DIR *folder = opendir(".");
         int entries = 0;
         while (readdir(folder)) entries++;
-        assert_int_equal(entries, 2); // . and ..
+        assert_int_equal(entries, 2); // only . and ..
         closedir(folder);
         pg_close(group);
     }
@@ -283,7 +285,7 @@ static void row_87_no_pipe(void **state) {
     close(here);
 }
 
-// A group that is closed while its pipe is open takes it away; a plain file is not taken for one.
+// Closing a group removes its open pipe. A regular file with the pipe's name is an error.
 static void row_87_pipe_path(void **state) {
     ProcessGroup *group;
     Error err = {0};
@@ -301,7 +303,7 @@ static void row_87_pipe_path(void **state) {
     pg_close(group);
     assert_int_not_equal(access(path, F_OK), 0);
 
-    // Of three threads, if the second cannot open its pipe, no pipe is left.
+    // If the second of three ranks cannot create its pipe, the other two pipes are removed.
     ProcessGroup *groups[3];
     char *third = temp_folder_path(state, "a2.pipe"), *second = temp_folder_path(state, "a1.pipe");
     plain = fopen(second, "w");
@@ -317,7 +319,7 @@ static void row_87_pipe_path(void **state) {
     free(path);
 }
 
-// A group whose folder for records has too long a name is not opened.
+// A folder name that is too long for flight records is an error of opening the group.
 static void row_87_long_folder(void **state) {
     (void)state;
     char folder[FLIGHT_PATH_MAX + 1];
@@ -363,7 +365,7 @@ static void play_trouble(void **state, Trouble t, const char *says) {
     t.folder = *state;
     double timeout_s = t.what == STAYS_AWAY || t.what == COMES_LATE ? 1.0 : 60;
     for (Mode mode = AS_THREADS; mode <= AS_PROCESSES; mode++) {
-        if (mode == AS_THREADS && t.what == DIES) continue; // threads die together
+        if (mode == AS_THREADS && t.what == DIES) continue; // a thread cannot die alone
         if (mode == AS_PROCESSES && UNDER_TSAN) continue;
         const PgOptions options = {.timeout_s = timeout_s, .flight_folder = t.folder};
         play_ranks_with(mode, 4, &options, trouble, &t, NULL);
@@ -402,7 +404,7 @@ static void row_87_killed(void **state) {
                  "ranks 0, 1, 3 wait in it|is gone");
 }
 
-// ---- folders that hold something else -------------------------------------------------------
+// ---- folders with other files ---------------------------------------------------------------
 
 static void expect_refusal(void **state, const char *says) {
     Error err = {0};
@@ -482,17 +484,17 @@ static void row_87_damaged(void **state) {
         expect_refusal(state, broken[i].says);
     }
     char *path = temp_folder_path(state, "flight_g_rank_0.json");
-    assert_int_equal(truncate(path, 4 << 20), 0); // the largest that is read
+    assert_int_equal(truncate(path, 4 << 20), 0); // the maximum size
     expect_refusal(state, "does not ascend");
     assert_int_equal(truncate(path, (4 << 20) + 1), 0);
     expect_refusal(state, "it is too large");
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(mkfifo(path, 0600), 0); // it never has a writer
+    assert_int_equal(mkfifo(path, 0600), 0); // without a writer
     expect_refusal(state, "is a FIFO, not a regular file");
     free(path);
 }
 
-// The cost of a record is that of its rows, whatever numbers it claims: these ran on for hours.
+// The analysis takes time in proportion to the records, not to the numbers in them (once: hours).
 static void row_87_large_numbers(void **state) {
     write_dump(state, 0, ENTRIES "[" ENTRY("1", "completed") ", " ENTRY("1e15", "started") "]}");
     check_analysis(*state, true,
@@ -513,8 +515,8 @@ static void row_87_large_numbers(void **state) {
                    "ranks 1, 2, 3|99999 left no records; the others are at collective 1");
 }
 
-// Rank 0 wrote its records while it was in collective 5, rank 1 so much later that its ring has let
-// go of that one: what a rank has forgotten is not what it did not start.
+// Rank 0 wrote its records during collective 5, rank 1 so much later that its ring has overwritten
+// 5: an overwritten record is not a missing start.
 static void row_87_forgotten(void **state) {
     write_dump(state, 0, ENTRIES "[" ENTRY("4", "completed") ", " ENTRY("5", "started") "]}");
     write_dump(state, 1,
@@ -523,7 +525,7 @@ static void row_87_forgotten(void **state) {
     check_analysis(*state, false, "no rank departed");
 }
 
-// A text in a record cannot write lines of its own.
+// Control characters in a record's text are replaced: it cannot forge lines of the report.
 static void row_87_forged_line(void **state) {
     write_dump(state, 0,
                "{\"process_group\": \"g\\ngroup world\", \"rank\": 0, \"dumped_ns\": 1, "

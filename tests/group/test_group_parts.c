@@ -1,6 +1,6 @@
-/* test_group_parts.c: the parts of a group that need no ranks: the words of a disagreement and of a
- * rank that is late, shared memory and its blocks, the list of backends, the watch over a call, and
- * a sum of the user's. Each rule with its neighbours.
+/* test_group_parts.c: parts of a process group that need no ranks: messages about a disagreement
+ * and about late ranks, shared memory segments and blocks, the list of backends, the watch over a
+ * call, and a user's own sum.
  */
 #include "tests/rigs/captured.h"
 #include "tests/rigs/check.h"
@@ -22,9 +22,9 @@
 
 static float x[16];
 
-// ---- the words of an error ----------------------------------------------------------------------
+// ---- error messages -----------------------------------------------------------------------------
 
-// Each aspect alone, and all of them; in a subgroup with the ranks' numbers in the job.
+// Each aspect alone, then all; in a subgroup the message has the ranks' global numbers.
 static void a_disagreement_names_each_aspect(void **state) {
     (void)state;
     const int global[] = {4, 5, 6, 9};
@@ -71,7 +71,7 @@ static void a_message_has_the_size_and_type_of_its_receive(void **state) {
     const struct Case {
         uint64_t count;
         PgType type;
-        const char *sent; // NULL: it fits
+        const char *sent; // the message's call; NULL: it matches
     } CASES[] = {{7, PG_F32, NULL},
                  {8, PG_F32, "send(F32, 8, to rank 1)"},
                  {7, PG_I32, "send(I32, 7, to rank 1)"},
@@ -93,7 +93,7 @@ static void late_ranks_are_listed(void **state) {
     (void)state;
     const struct Case {
         PgMonitor monitor;
-        int ranks, added; // that are late; that the message names
+        int ranks, added; // late ranks; ranks that the message has room for
         const char *message;
     } CASES[] = {
         {MONITOR_NONE, 1, 1, "rank 0 did not arrive within 1.5 s; "},
@@ -139,7 +139,7 @@ static void blocks_are_whole_pages(void **state) {
         assert_int_equal(segment_whole_pages(cases[i][0]), cases[i][1] * page);
 }
 
-// A segment is found by its number until it is sealed, and stays while it has users.
+// A segment can be opened by its number until it is sealed, and is freed with its last user.
 static void a_segment_is_open_until_it_is_sealed(void **state) {
     (void)state;
     const size_t bytes = segment_whole_pages(1);
@@ -150,7 +150,7 @@ static void a_segment_is_open_until_it_is_sealed(void **state) {
     const int fd = made->fd;
     assert_true(fd >= 0 && made->bytes == bytes);
     for (size_t i = 0; i < bytes; i++) assert_int_equal(made->base[i], 0);
-    for (size_t asked = 0; asked <= bytes; asked += bytes) { // 0: of any size
+    for (size_t asked = 0; asked <= bytes; asked += bytes) { // 0: any size
         PgShmSegment *found = segment_open(getpid(), fd, asked, &err);
         CHECK_OK(found, err);
         assert_true(found->bytes == bytes && found->fd == -1 && found->base != made->base);
@@ -178,7 +178,7 @@ static void a_segment_is_open_until_it_is_sealed(void **state) {
     assert_int_equal(count_descriptors(), before);
 }
 
-// Descriptor 0 is one like any other.
+// Descriptor 0 is valid, in a process that has closed stdin.
 static void a_segment_of_a_process_without_input(void **state) {
     (void)state;
     Error err = {0};
@@ -194,7 +194,7 @@ static void a_segment_of_a_process_without_input(void **state) {
     if (input >= 0) close(input);
 }
 
-// The kernel refuses the size, or the addresses. Nothing is left open.
+// The kernel refuses the size or the address space: an error, and no descriptor leaks.
 static void memory_that_cannot_be_had(void **state) {
     (void)state;
     const int before = count_descriptors();
@@ -209,7 +209,8 @@ static void memory_that_cannot_be_had(void **state) {
 
 enum { STRIDE = 64, BLOCKS = 3 };
 
-// Two allocations with the blocks of three ranks; this is rank 1.
+// Two allocations with blocks of three ranks, as rank 1: only addresses in rank 1's block are
+// found.
 static void a_buffer_is_found_in_this_ranks_block(void **state) {
     (void)state;
     unsigned char *first = malloc(BLOCKS * STRIDE), *second = malloc(BLOCKS * STRIDE);
@@ -219,17 +220,17 @@ static void a_buffer_is_found_in_this_ranks_block(void **state) {
     const struct Case {
         const unsigned char *buffer;
         size_t bytes;
-        uint64_t id; // 0: not found
+        uint64_t id; // 0: none
         size_t offset;
     } CASES[] = {
         {first + STRIDE, 0, 4, 0},
         {first + STRIDE, STRIDE, 4, 0},
         {first + STRIDE, STRIDE + 1, 0, 0},
-        {first + STRIDE - 1, 1, 0, 0}, // rank 0's
+        {first + STRIDE - 1, 1, 0, 0}, // in rank 0's block
         {first + STRIDE + 8, STRIDE - 8, 4, 8},
         {first + STRIDE + 8, STRIDE - 7, 0, 0},
         {first + 2 * STRIDE - 1, 1, 4, STRIDE - 1},
-        {first + 2 * STRIDE, 0, 0, 0}, // rank 2's
+        {first + 2 * STRIDE, 0, 0, 0}, // in rank 2's block
         {second + STRIDE + 3, 1, 9, 3},
         {second, 1, 0, 0},
     };
@@ -272,13 +273,13 @@ static void backends_are_found_by_name(void **state) {
     assert_int_equal(err.status, STATUS_USAGE);
     assert_string_equal(err.message, "unknown backend 'gloo': known are auto, shm, mpi, nccl");
     err = (Error){0};
-    assert_null(pg_backend_find("nccl", NULL, &err)); // of the host's memory
+    assert_null(pg_backend_find("nccl", NULL, &err)); // for host memory
     assert_int_equal(err.status, pg_opener_nccl.built ? STATUS_USAGE : STATUS_SKIPPED);
     check_message(&err, pg_opener_nccl.built ? "use --device cuda, not the host's memory"
                                              : "backend nccl is not built in (");
 }
 
-// A device that is a GPU by its functions only.
+// A device whose functions are a GPU's but that is none.
 static void gpus_have_a_backend_of_their_own(void **state) {
     (void)state;
     Error err = {0};
@@ -315,7 +316,7 @@ static void a_call_that_returns_is_forgotten(void **state) {
 
 static void a_call_that_does_not_return_ends_the_process(void **state) {
     (void)state;
-    if (UNDER_TSAN) skip(); // a child of a process with threads
+    if (UNDER_TSAN) skip(); // forks a process that has threads
     for (int has_reason = 0; has_reason < 2; has_reason++) {
         int status = 0;
         Captured captured = captured_begin();
@@ -335,14 +336,14 @@ static void a_call_that_does_not_return_ends_the_process(void **state) {
     }
 }
 
-// ---- a sum of the user's ------------------------------------------------------------------------
+// ---- a user's own sum ---------------------------------------------------------------------------
 
 static struct {
     int calls;
-    const char *fails; // its words; "": none
-    Collective inner;  // that it starts or runs, unless `nothing`
+    const char *fails; // its error message; "": fails without one
+    Collective inner;  // the collective that it runs or starts, unless `nothing`
     bool nothing, starts;
-    bool inside; // while it ran
+    bool inside; // own_sum_inside during the call
 } summing;
 
 static int sum_of_ours(ProcessGroup *group, float *values, size_t count, Error *err) {
@@ -364,14 +365,15 @@ static ProcessGroup *open_summing(Play *play, int size) {
     return group;
 }
 
-// Buckets of float32 only, and sums only; a mean is scaled afterwards.
+// The user's sum is called for float32 buckets with PG_SUM or PG_AVG only; an average is scaled
+// afterwards.
 static void buckets_are_summed_by_it(void **state) {
     (void)state;
     const Collective sum = pg_all_reduce(x, 4, PG_F32, PG_SUM);
     const struct Case {
         Collective collective;
         int size;
-        float result; // 0: the backend's
+        float result; // 0: the backend reduces
     } CASES[] = {
         {pg_of_bucket(sum, 0), 3, 6},
         {pg_of_bucket(pg_all_reduce(x, 4, PG_F32, PG_AVG), 2), 3, 6 * (float)(1.0 / 3)},
@@ -403,7 +405,7 @@ static void it_sends_and_receives_only(void **state) {
     const struct Case {
         Collective inner;
         bool starts;
-        const char *says; // NULL: it may
+        const char *says; // the error; NULL: allowed
     } CASES[] = {
         {pg_send(x, 1, PG_F32, 1), false, NULL},
         {pg_recv(x, 1, PG_F32, 2), false, NULL},

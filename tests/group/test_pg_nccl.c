@@ -1,6 +1,5 @@
 /* test_pg_nccl.c: process groups over NCCL, on GPUs or on the emulator: every collective with
- * buffers on the device and on the host, the order between collectives and kernels, training,
- * graphs, and subgroups.
+ * device and host buffers, its order relative to kernels, training, CUDA graphs, subgroups.
  */
 #include "tests/rigs/nccl_ranks.h"
 #include "tests/rigs/trial.h"
@@ -14,7 +13,7 @@
 
 enum { MANY = 100003 };
 
-static int gpus; // of this machine, at most WORLD_MAX
+static int gpus; // of this host, at most WORLD_MAX
 
 static float *to_device(Device *device, const float *values, size_t count) {
     float *memory = device_alloc(device, count * sizeof *memory);
@@ -34,7 +33,7 @@ static int run_trial(const Trial *t, Error *error) {
     return work ? pg_work_wait(work, NULL, NULL, error) : -1;
 }
 
-// Fills on the host, runs where it is asked to, and checks on the host.
+// Fills the buffers on the host, runs the collective on `device`, checks the result on the host.
 static void try_one(Trial *t, Device *device) {
     size_t size = type_bytes(t->type), send = send_elements(t) * size;
     size_t receive = (receive_elements(t) + 1) * size;
@@ -116,7 +115,7 @@ static void test_every_type(void **state) {
     play_well(&play, NULL);
 }
 
-// To the next rank and from the one before; the even ones send first.
+// Sends to the next rank and receives from the previous one; even ranks send first.
 static void ring(ProcessGroup *group, Device *device, const void *argument, Outcome *outcome) {
     (void)argument;
     int rank = pg_rank(group), world = pg_size(group);
@@ -146,12 +145,12 @@ static void test_pairs(void **state) {
     }
 }
 
-// ---- order ----------------------------------------------------------------------------------
+// ---- order of kernels and collectives -------------------------------------------------------
 
 enum { BUCKETS = 5, BUCKET = 20011 };
 
-// Kernels fill buckets, each bucket is started as soon as it is full, kernels go on with the sums:
-// the host waits for nothing in between.
+// Kernels fill the buckets, each bucket is started once it is filled, kernels scale the sums: the
+// host never waits for the device in between.
 static void overlap(ProcessGroup *group, Device *device, const void *argument, Outcome *outcome) {
     (void)argument;
     int rank = pg_rank(group), world = pg_size(group);
@@ -188,7 +187,7 @@ static void test_overlap(void **state) {
     }
 }
 
-// Values that round: all ranks must get the same bits.
+// Sums of values that round have the same bits on all ranks.
 static void same_bits(ProcessGroup *group, Device *device, const void *argument, Outcome *outcome) {
     (void)argument;
     size_t count = 4001, world = (size_t)pg_size(group);
@@ -234,7 +233,8 @@ static void compare_parameters(ProcessGroup *group, Module *model, Outcome *outc
     named_tensors_free(&parameters);
 }
 
-// Each rank draws its own weights and has its own data; small buckets, so that many are in flight.
+// Ranks start with different weights and have different data; small buckets, so that many are in
+// flight.
 static void train(ProcessGroup *group, Device *device, const void *argument, Outcome *outcome) {
     int rank = pg_rank(group);
     Error *err = &outcome->error;
@@ -317,7 +317,7 @@ static void test_graph(void **state) {
 static void record_host_buffer(ProcessGroup *group, Device *device, const void *argument,
                                Outcome *outcome) {
     (void)argument;
-    double value = 1, all = 0; // not in place, so that a group of one rank has something to do
+    double value = 1, all = 0; // not in place: one rank alone must copy
     Error ignored = {0};
     if (!ok(device_graph_begin(device, &outcome->error), &outcome->error, outcome)) return;
     if (pg_run(group, pg_all_gather(&value, &all, 1, PG_F64), &outcome->error) == 0)
@@ -348,7 +348,7 @@ static void halves(ProcessGroup *group, Device *device, const void *argument, Ou
     float mine = (float)(rank + 1), sum = 0;
     for (int r = rank % 2; r < world; r += 2) sum += (float)(r + 1);
     float *x = to_device(device, &mine, 1);
-    for (int round = 0; round < 3; round++) { // both groups at once
+    for (int round = 0; round < 3; round++) { // collectives of both groups in flight
         PgWork *inner = pg_start(half, pg_all_reduce(x, 1, PG_F32, PG_MAX), err);
         double all = rank;
         ok(pg_run(group, pg_all_reduce(&all, 1, PG_F64, PG_SUM), err), err, outcome);
@@ -360,7 +360,7 @@ static void halves(ProcessGroup *group, Device *device, const void *argument, Ou
     device_copy(NULL, &mine, device, x, sizeof mine);
     if (mine != sum) problem(outcome, "the half's sum is %g, not %g", (double)mine, (double)sum);
     if (strcmp(pg_backend(half), "nccl") != 0) problem(outcome, "backend %s", pg_backend(half));
-    const char *connects = getenv("NCCL_RUNTIME_CONNECT"); // 0: when the group is opened
+    const char *connects = getenv("NCCL_RUNTIME_CONNECT"); // 0: connect at opening
     if (!connects || strcmp(connects, "0") != 0)
         problem(outcome, "connects in the first collective");
     device_free(device, x, sizeof *x);

@@ -1,6 +1,6 @@
-/* test_pg_nccl_address.c: how NCCL's ranks find each other, as far as that needs no GPU: rank 0
- * makes an address (NCCL's unique id) and publishes it through the store, the others read the same
- * one. A build without NCCL says so, and skips the rest.
+/* test_pg_nccl_address.c: the part of NCCL's rendezvous that needs no GPU: rank 0 creates an
+ * address (NCCL's unique id) and publishes it in the store, the other ranks read the same address.
+ * A build without NCCL returns an error, and the rest is skipped.
  */
 #include "tests/rigs/store_rig.h"
 
@@ -18,7 +18,7 @@ static void ranks_read_the_address_that_rank_0_made(void **state) {
     const char *address = first.address, *other = second.address;
     assert_int_equal(strlen(address), PG_ADDRESS_MAX - 1); // 128 bytes, two digits each
     assert_int_equal(strspn(address, "0123456789abcdef"), PG_ADDRESS_MAX - 1);
-    assert_string_not_equal(address, other); // two groups never meet
+    assert_string_not_equal(address, other); // each group has its own
     CHECK_OK(store_set(served->store, "nccl", address, strlen(address), &err) == 0, err);
     for (int rank = 1; rank < RANKS; rank++) {
         char found[PG_ADDRESS_MAX] = "";

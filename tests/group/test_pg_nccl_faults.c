@@ -1,12 +1,11 @@
-/* test_pg_nccl_faults.c: what the ranks of an nccl group say, and that they end, when one of them
- * dies, fails, disagrees, is late or shares a GPU; and, on the emulator, when NCCL itself fails or
- * hangs.
+/* test_pg_nccl_faults.c: errors of an nccl group, and that no rank hangs, when a rank dies, fails,
+ * disagrees, is late or shares a GPU; on the emulator also when NCCL fails or hangs.
  */
 #include "tests/rigs/nccl_ranks.h"
 
 #include <signal.h>
 
-static int gpus; // of this machine, at most WORLD_MAX
+static int gpus; // of this host, at most WORLD_MAX
 
 static void need_gpus(int count) {
     if (gpus < count) skip();
@@ -14,8 +13,8 @@ static void need_gpus(int count) {
 
 #define SHORT_S 3.0
 
-// Rank 1 is killed before its third collective; the others have theirs on the device, and wait for
-// their stream, as a training step does.
+// Rank 1 is killed before its third collective; the other ranks have enqueued theirs and wait for
+// the stream, as a training step does.
 static void lose_one(ProcessGroup *group, Device *device, const void *argument, Outcome *outcome) {
     (void)argument;
     float *x = device_alloc(device, 1000 * sizeof *x);
@@ -25,13 +24,13 @@ static void lose_one(ProcessGroup *group, Device *device, const void *argument, 
            outcome);
     device_synchronize(device);
     if (pg_rank(group) == 1) {
-        struct timespec pause = {.tv_nsec = 700 * 1000 * 1000}; // the others hear how far it came
+        struct timespec pause = {.tv_nsec = 700 * 1000 * 1000}; // its last call becomes known
         nanosleep(&pause, NULL);
         outcome->ends = SIGKILL;
         raise(SIGKILL);
     }
     (void)pg_run(group, pg_all_reduce(x, 1000, PG_F32, PG_SUM), &outcome->error);
-    device_synchronize(device); // must come back: the communicator is aborted
+    device_synchronize(device); // returns, because the communicator is aborted
     if (pg_run(group, pg_barrier(), &outcome->error) == 0) problem(outcome, "it went well");
     device_free(device, x, 1000 * sizeof *x);
 }
@@ -52,8 +51,7 @@ static void test_killed_rank(void **state) {
     }
 }
 
-// The same where NCCL itself waits for the others: the first collective of its kind, on a
-// communicator that blocks.
+// The same inside NCCL's own wait: the first collective of its kind, on a blocking communicator.
 static void lose_one_inside(ProcessGroup *group, Device *device, const void *argument,
                             Outcome *outcome) {
     const size_t count = 1000, bytes = count * sizeof(float);
@@ -91,7 +89,7 @@ static void test_killed_rank_of_a_blocking_communicator(void **state) {
     }
 }
 
-// Rank 0 fails elsewhere; the others wait in a collective with a long deadline.
+// Rank 0 aborts the group; the others are in a collective with a long deadline.
 static void give_up(ProcessGroup *group, Device *device, const void *argument, Outcome *outcome) {
     (void)argument, (void)device;
     double value = 1;
@@ -184,7 +182,7 @@ static void test_monitored_barrier(void **state) {
         fail_msg("%s", outcomes[0].error.message);
 }
 
-// ---- faults that only the emulator has ------------------------------------------------------
+// ---- faults of the emulator -----------------------------------------------------------------
 
 static void two_collectives(ProcessGroup *group, Device *device, const void *argument,
                             Outcome *outcome) {
@@ -206,7 +204,7 @@ static void need_emulator(void) {
     need_gpus(2);
 }
 
-// Rank 0's third collective of NCCL (the first is the group's own) fails.
+// Rank 0's third collective of NCCL fails (the group itself runs the first).
 static void test_asynchronous_error(void **state) {
     (void)state;
     need_emulator();
@@ -239,7 +237,7 @@ static void test_standstill(void **state) {
             fail_msg("rank %d: %s", r, outcomes[r].error.message);
 }
 
-// Then the process ends, with what it had to say.
+// NCCL's abort hangs: the process prints the error and exits.
 static void expect_the_end(ProcessGroup *group, Device *device, const void *argument,
                            Outcome *outcome) {
     setenv("DDPC_EMULATED_NCCL_ABORT_HANGS", "1", 1);
@@ -267,7 +265,8 @@ static void add_up(ProcessGroup *group, Device *device, const void *argument, Ou
         problem(outcome, "the sum is %g", value);
 }
 
-// NCCL 2.30.3 lets ranks share a GPU where it is told to; others do not, whatever they are told.
+// NCCL 2.30.3 allows ranks to share a GPU if the environment variable is set; earlier versions
+// never do.
 static void test_ranks_that_may_share_a_gpu(void **state) {
     (void)state;
     need_emulator();
@@ -283,7 +282,8 @@ static void test_ranks_that_may_share_a_gpu(void **state) {
     unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
 }
 
-// An NCCL that may lack functions is refused before any is called; one of another patch does.
+// An NCCL that may lack functions is refused before any of them is called; other patch versions are
+// accepted.
 static void test_versions(void **state) {
     (void)state;
     need_emulator();

@@ -1,9 +1,9 @@
-/* test_process_group.c: every collective, for every world size from 1 to 5, on counts around every
- * boundary, in private and in shared memory, blocking and asynchronous, as threads and as
- * processes; and with the argument "mpi", where mpirun starts it, over MPI in one world.
+/* test_process_group.c: every collective for 1 to 5 ranks, with counts around every boundary, in
+ * private and shared memory, blocking and asynchronous, with ranks as threads and as processes;
+ * with the argument "mpi", under mpirun, over MPI in one world.
  *
- * What the ranks hold is in tests/rigs/trial.h. That sums run in rank order is a test of its own,
- * bit by bit, with values that round.
+ * The ranks' values are defined in tests/rigs/trial.h. A separate test checks bit by bit, with
+ * values that round, that sums run in rank order.
  */
 #include "tests/rigs/trial.h"
 
@@ -14,8 +14,8 @@
 #include "common/base/rng.h"
 #include "common/base/trace.h"
 
-// Several chunks of a mailbox, and no round number:
-// the last of two ranks of a host sums one element more than whole chunks (ddp/group/mpi/hosts.c).
+// Several chunks of a mailbox, and not a multiple: of two ranks on a host, the last sums one
+// element more than whole chunks (ddp/group/mpi/hosts.c).
 enum { MANY = 5 * 2 * 15360 + 1 };
 
 typedef struct Case {
@@ -41,10 +41,10 @@ static void try_one(const Trial *t) {
         check(t);
 }
 
-// ---- all of them ----------------------------------------------------------------------------
+// ---- every collective -----------------------------------------------------------------------
 
-// Private buffers have exactly the size they need (AddressSanitizer watches their ends); shared
-// ones begin off a cache line.
+// Private buffers have the exact size, so that AddressSanitizer detects overruns; shared buffers
+// are not aligned to cache lines.
 static void try_count(Trial *t, unsigned char *shared, size_t shared_bytes) {
     size_t size = type_bytes(t->type);
     size_t send_bytes = send_elements(t) * size, receive_bytes = (receive_elements(t) + 1) * size;
@@ -114,14 +114,14 @@ static void every_type(ProcessGroup *group, const void *argument, Outcome *outco
 }
 
 static void test_every_type(Mode mode) {
-    for (int world = 2; world <= 5; world++) // six ranks' sums are no U8
+    for (int world = 2; world <= 5; world++) // six ranks' sums overflow U8
         for (int shared = 0; shared < 2; shared++) {
             Case variant = {.shared = shared, .async = false};
             play_ranks(mode, world, 60, every_type, &variant, NULL);
         }
 }
 
-// The library's own sums: of every type and operation, also of those that it does not have.
+// MPI's own reductions for every type and operation; combinations that MPI lacks use the group's.
 static void fast_sums(ProcessGroup *group, const void *argument, Outcome *outcome) {
     if (pg_use_fast_sums(group, &outcome->error) != 0) problem(outcome, "none");
     every_type(group, argument, outcome);
@@ -184,7 +184,7 @@ static void special_values(ProcessGroup *group, const void *argument, Outcome *o
         }
     int32_t large = INT32_MAX;
     pg_run(group, pg_all_reduce(&large, 1, PG_I32, PG_SUM), &outcome->error);
-    if (large != INT32_MAX - 2) problem(outcome, "3 INT32_MAX gave %d", large); // modulo 2^32
+    if (large != INT32_MAX - 2) problem(outcome, "3 INT32_MAX gave %d", large); // mod 2^32
 }
 
 static void test_special_values(Mode mode) {
@@ -193,8 +193,8 @@ static void test_special_values(Mode mode) {
 
 // ---- pieces in place --------------------------------------------------------------------------
 
-// reduce_scatter and all_gather where the pieces lie: a rank keeps its sum in its own piece, and no
-// other piece of its changes; then every rank has all sums. Bit by bit, in rank order.
+// reduce_scatter, then all_gather, in place: the reduced piece replaces the rank's own piece and no
+// other piece changes; then all ranks have all pieces. Bit by bit, in rank order.
 static void pieces_in_place(ProcessGroup *group, const void *argument, Outcome *outcome) {
     bool shared = *(const bool *)argument;
     size_t world = (size_t)pg_size(group), rank = (size_t)pg_rank(group);
@@ -236,7 +236,8 @@ static void test_pieces_in_place(Mode mode) {
         }
 }
 
-// A sum that goes into another rank's piece, which that rank may still be reading: by the mailbox.
+// The output of every rank is piece 0 of its input, which other ranks may still read: the mailbox
+// is used.
 static void sum_into_the_first_piece(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     enum { COUNT = 100000 };
@@ -254,9 +255,9 @@ static void test_sum_into_the_first_piece(Mode mode) {
     play_ranks(mode, 4, 60, sum_into_the_first_piece, NULL, NULL);
 }
 
-// ---- where buffers lie ----------------------------------------------------------------------
+// ---- memory of buffers ----------------------------------------------------------------------
 
-// All ranks must take the same way, whatever the mixture.
+// All ranks must choose the same algorithm, whatever mixture of memory their buffers have.
 static void mixed_memory(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     int rank = pg_rank(group), world = pg_size(group);
@@ -264,10 +265,10 @@ static void mixed_memory(ProcessGroup *group, const void *argument, Outcome *out
     float *first = pg_shared_alloc(group, 2 * COUNT * sizeof(float), &outcome->error);
     float *second = pg_shared_alloc(group, COUNT * sizeof(float), &outcome->error);
     float *own = memory_zalloc(COUNT * sizeof(float));
-    float *choices[][3] = {{own, first, second},      // private, shared, another one
+    float *choices[][3] = {{own, first, second},      // private, shared, another allocation
                            {first, first + 1, first}, // other offsets
-                           {first, first, first},     // direct
-                           {second, second, second},  // direct, in the other one
+                           {first, first, first},     // direct access
+                           {second, second, second},  // direct access, second allocation
                            {first + COUNT, first + COUNT, first + COUNT}};
     for (size_t c = 0; c < sizeof choices / sizeof *choices; c++) {
         float *x = choices[c][rank % 3];
@@ -279,7 +280,8 @@ static void mixed_memory(ProcessGroup *group, const void *argument, Outcome *out
         for (int i = 0; i < COUNT; i++)
             if (x[i] != (float)(world * i + world * (world - 1) / 2))
                 problem(outcome, "choice %zu: element %d is %g", c, i, (double)x[i]);
-        // Staged, a rank reads all of the other mailboxes; direct, it reads and writes its slice.
+        // Through mailboxes, a rank reads all other mailboxes; with direct access, it reads and
+        // writes its slice.
         size_t slice = COUNT / 16 / 3 * 16, direct = rank < 2 ? slice : COUNT - 2 * slice;
         size_t want = c < 2 ? 2 * COUNT : 4 * direct;
         if (!strcmp(pg_backend(group), "shm") && moved != want * sizeof(float))
@@ -312,17 +314,17 @@ static void test_zeroed_memory(Mode mode) {
 
 // ---- order, queue and observers -------------------------------------------------------------
 
-// What the ranks of this process have seen: all of them if they are threads.
+// Observations of this process's ranks: all ranks, if they are threads.
 typedef struct Seen {
     pthread_mutex_t mutex;
     uint64_t calls, closed;
     uint64_t longest_turn_ns; // of the communication threads (base/cores.h); 0: unknown
 } Seen;
 
-// The calling thread's time slice in nanoseconds; 0 if the kernel does not report it.
+// The calling thread's time slice in nanoseconds; 0 if the kernel does not report it. attributes is
+// the kernel's struct sched_attr, whose sched_runtime is at byte 24.
 static uint64_t turn_ns(void) {
-    uint64_t attributes[6] = {
-        0}; // the kernel's struct sched_attr, whose sched_runtime is at byte 24
+    uint64_t attributes[6] = {0};
     return syscall(SYS_sched_getattr, 0, attributes, sizeof attributes, 0) == 0 ? attributes[3] : 0;
 }
 
@@ -331,7 +333,7 @@ static void observe(void *context, uint64_t sequence, const char *name) {
     pthread_mutex_lock(&seen->mutex);
     bool right = strcmp(name, sequence == 101 ? "broadcast" : "all_reduce") == 0;
     seen->calls += right && sequence >= 1 && sequence <= 101;
-    uint64_t turn = sequence <= 100 ? turn_ns() : 0; // the last one is run by the caller
+    uint64_t turn = sequence <= 100 ? turn_ns() : 0; // call 101 runs in the caller's thread
     if (turn > seen->longest_turn_ns) seen->longest_turn_ns = turn;
     pthread_mutex_unlock(&seen->mutex);
 }
@@ -343,7 +345,7 @@ static void close_seen(void *context) {
     pthread_mutex_unlock(&seen->mutex);
 }
 
-// A hundred started, one run in between, all waited for from the last to the first.
+// Starts 100 calls, runs another one, and waits for the 100 from the last to the first.
 static void queue(ProcessGroup *group, const void *argument, Outcome *outcome) {
     Seen *seen = (Seen *)argument;
     enum { STARTED = 100, COUNT = 257 };
@@ -381,13 +383,13 @@ static void test_queue(Mode mode) {
     Seen seen = {.mutex = PTHREAD_MUTEX_INITIALIZER};
     const PgOptions options = {.timeout_s = 60, .observer = {&seen, observe, close_seen}};
     play_ranks_with(mode, 3, &options, queue, &seen, NULL);
-    if (mode != AS_THREADS) return; // each had a copy
+    if (mode != AS_THREADS) return; // each process has its own copy of `seen`
     assert_int_equal(seen.calls, 3 * 101);
     assert_int_equal(seen.closed, 3);
-    assert_true(seen.longest_turn_ns <= 100000); // backward leaves it the core soon
+    assert_true(seen.longest_turn_ns <= 100000); // backward's thread gets the core soon
 }
 
-// A trace that comes when the communication thread is at work already, and goes again.
+// A trace is set and removed while the communication thread is working.
 static void trace_later(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     enum { ROUNDS = 20 };
@@ -409,7 +411,7 @@ static void test_trace_later(Mode mode) {
     play_ranks(mode, 2, 60, trace_later, NULL, NULL);
 }
 
-// Works that are never waited for: pg_close finishes them.
+// Works without a wait: pg_close completes them.
 static void forgotten(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     float *x = pg_shared_alloc(group, sizeof *x, &outcome->error);
@@ -422,9 +424,9 @@ static void test_forgotten(Mode mode) {
     play_ranks(mode, 3, 60, forgotten, NULL, NULL);
 }
 
-// ---- pairs ----------------------------------------------------------------------------------
+// ---- sends and receives ---------------------------------------------------------------------
 
-// Around the ring; rank 0 sends first, so that no cycle of full channels can form.
+// Sends around the ring; rank 0 sends first, so that full channels cannot deadlock.
 static void ring(ProcessGroup *group, size_t count, Outcome *outcome) {
     int rank = pg_rank(group), world = pg_size(group);
     int next = (rank + 1) % world, before = (rank + world - 1) % world;
@@ -450,7 +452,7 @@ static void pairs(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     size_t counts[] = {0, 1, 8191, 8192, 8193, 100003};
     for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) ring(group, counts[n], outcome);
-    // Two ranks talk for a while; the others go straight to the barrier.
+    // Two ranks exchange messages; the others wait in the barrier.
     for (int i = 0; i < 300; i++) {
         int32_t ball = i;
         if (pg_rank(group) == 0) pg_run(group, pg_send(&ball, 1, PG_I32, 1), &outcome->error);

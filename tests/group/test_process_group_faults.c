@@ -1,9 +1,8 @@
-/* test_process_group_faults.c: what a process group says when something is wrong: ranks that
- * disagree, stay away, die or leave, and arguments that make no sense. All ranks must end with the
- * same words, which name the culprit, and the group must stay broken.
+/* test_process_group_faults.c: errors of a process group whose ranks disagree, are absent, die or
+ * leave, or pass invalid arguments. All ranks must report the same message, which names the rank at
+ * fault, and the group must stay broken.
  *
- * That a dead rank is noticed at once is told by the message: had the others waited for the
- * deadline, it would be another one.
+ * That a dead rank is noticed at once is visible in the message: a timeout has another one.
  */
 #include "tests/rigs/rank_failures.h"
 
@@ -22,7 +21,7 @@ typedef struct Quarrel {
     bool async, shared;
 } Quarrel;
 
-static float scratch[4096]; // [W, count] at most; its contents do not matter, only its address
+static float scratch[4096]; // [W, count] at most; only its address matters
 
 static void quarrel(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const Quarrel *q = argument;
@@ -71,7 +70,7 @@ static void test_disagreement(Mode mode) {
     }
 }
 
-// The same collectives, but two of them in another order on rank 1.
+// The same collectives, two of them in another order on rank 1.
 static void wrong_order(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     float x[20] = {0};
@@ -124,9 +123,9 @@ static void test_different_message(Mode mode) {
                    "rank 1 runs recv(F32, 7, from rank 0)");
 }
 
-// ---- absence --------------------------------------------------------------------------------
+// ---- absent ranks ---------------------------------------------------------------------------
 
-// Ranks 1 and 3 come to collective 3 only when it is too late.
+// Ranks 1 and 3 reach collective 3 only after its deadline.
 static void absent(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     float x = 0;
@@ -145,7 +144,8 @@ static void test_absent(Mode mode) {
                    "rank 1 last finished 2 broadcast|rank 3 last finished 2 broadcast");
 }
 
-// A receive without a sender, and a send whose channel stays full: of rank 0 or 1 with the other.
+// Rank `rank` receives without a sender, or sends until the channel is full; the other rank does
+// nothing.
 typedef struct Unanswered {
     bool sends;
     int rank;
@@ -178,14 +178,14 @@ static void test_unanswered(Mode mode) {
     }
 }
 
-// A rank closes its group; what was complete stays complete, what comes fails at once.
+// A rank closes its group: completed calls stay completed, later calls of the others fail at once.
 static void leaves(ProcessGroup *group, const void *argument, Outcome *outcome) {
     float *x = pg_shared_alloc(group, 4096, &outcome->error);
     if (pg_run(group, pg_all_reduce(x, 1024, PG_F32, PG_SUM), &outcome->error) != 0)
         problem(outcome, "all_reduce: %s", outcome->error.message);
     if (pg_rank(group) == *(const int *)argument) return;
     expect_failure(group, pg_all_reduce(x, 1024, PG_F32, PG_SUM), outcome);
-    x[1023] = 1; // this rank's memory is still there
+    x[1023] = 1; // this rank's memory stays mapped
 }
 
 static void test_leaves(Mode mode) {
@@ -201,7 +201,7 @@ static void test_leaves(Mode mode) {
     }
 }
 
-// Rank 0 stays away after a call that gave no rank a result: the others say which was its last.
+// Rank 0 is absent after a call without a result; the others name that call as its last.
 static void away_after(ProcessGroup *group, const void *argument, Outcome *outcome) {
     Error err = {0};
     const bool subgroup = *(const bool *)argument;
@@ -224,7 +224,7 @@ static void test_away_after(Mode mode) {
     }
 }
 
-// More than there are addresses, counted for all ranks.
+// The size overflows when it is multiplied by the ranks.
 static void too_much_memory(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     if (pg_shared_alloc(group, SIZE_MAX / 4, &outcome->error)) problem(outcome, "got memory");
@@ -237,7 +237,7 @@ static void test_too_much_memory(Mode mode) {
     check_messages(outcomes, 3, "shared memory: the size overflows");
 }
 
-// ---- death (processes only) -----------------------------------------------------------------
+// ---- dead ranks (processes only) ------------------------------------------------------------
 
 typedef enum Moment { WHILE_AWAY, WHILE_WAITING, WITH_WORKS } Moment;
 
@@ -248,7 +248,7 @@ static void dies(ProcessGroup *group, const void *argument, Outcome *outcome) {
     outcome->number = getpid();
     if (pg_rank(group) == 2) {
         if (moment == WITH_WORKS) pg_start(group, sum, &outcome->error);
-        // SIGKILL after half a second, while it waits for a message that never comes.
+        // Killed after half a second while blocked in a receive that has no sender.
         if (moment == WHILE_WAITING && fork() == 0) {
             sleep_ms(500);
             kill((pid_t)outcome->number, SIGKILL);
@@ -257,12 +257,12 @@ static void dies(ProcessGroup *group, const void *argument, Outcome *outcome) {
         if (moment == WHILE_WAITING) pg_run(group, pg_recv(&y, 1, PG_F32, 0), &outcome->error);
         raise(SIGKILL);
     }
-    while (pg_run(group, sum, &outcome->error) == 0) continue; // one may succeed, WITH_WORKS
+    while (pg_run(group, sum, &outcome->error) == 0) continue; // WITH_WORKS, one may succeed
     check_sticky(group, outcome);
 }
 
 static void test_dies(Mode mode) {
-    if (mode == AS_THREADS) skip(); // threads die together
+    if (mode == AS_THREADS) skip(); // a thread cannot die alone
     for (int m = WHILE_AWAY; m <= WITH_WORKS; m++) {
         Moment moment = (Moment)m;
         Outcome outcomes[RANKS_MAX];
@@ -273,14 +273,14 @@ static void test_dies(Mode mode) {
     }
 }
 
-// A process may be called anything: the state that the kernel gives for one follows the last
-// parenthesis, and what is in its name before that means nothing.
+// A process's name may contain parentheses: its state in /proc follows the last one, and "Z" in the
+// name does not make it a zombie.
 static void odd_name(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     float x = 1;
     if (pg_rank(group) == 1) {
         prctl(PR_SET_NAME, "late) Z (dead");
-        sleep_ms(400); // the others look several times whether it is still there
+        sleep_ms(400); // the other rank checks several times whether it is alive
     }
     if (pg_run(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), &outcome->error) != 0)
         problem(outcome, "%s", outcome->error.message);
@@ -323,7 +323,7 @@ static void too_many(ProcessGroup *group, const void *argument, Outcome *outcome
     for (int i = 0; i < PG_MAX_WORKS; i++)
         if (!(works[i] = pg_start(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), &outcome->error)))
             problem(outcome, "work %d: %s", i, outcome->error.message);
-    for (int i = 0; i < PG_MAX_WORKS / 2; i++) // half of them are given back and taken again
+    for (int i = 0; i < PG_MAX_WORKS / 2; i++) // half of the works are freed and reused
         if (pg_work_wait(works[i], NULL, NULL, &outcome->error) != 0)
             problem(outcome, "wait %d", i);
     for (int i = 0; i < PG_MAX_WORKS / 2; i++)
@@ -339,9 +339,9 @@ static void test_too_many(Mode mode) {
     must_contain(outcomes[0].error.message, "more than 1024 collectives are outstanding");
 }
 
-// ---- giving up ----------------------------------------------------------------------------
+// ---- pg_abort -----------------------------------------------------------------------------
 
-// Rank 1 has an error of its own while the others wait for it. Later errors change nothing.
+// Rank 1 aborts while the others wait for it. Later errors do not replace the first.
 static void gives_up(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     float x = 0;
@@ -366,14 +366,15 @@ static void test_gives_up(Mode mode) {
     check_messages(outcomes, 3, "rank 1: the loss is nan");
 }
 
-// Two ranks that fail at the same moment: one of them gives the words for all, and it stays so.
+// Two ranks abort at the same time: one of the two messages becomes the error of all, and remains
+// it.
 enum { TOGETHER_ROUNDS = 2000 };
 
 typedef struct Together {
-    SyncWord rounds; // begun
+    SyncWord rounds; // rounds begun
     SyncWord done[2];
     ShmControl *control;
-    uint32_t seen[2]; // whom each saw as the one who speaks for all, after its own abort
+    uint32_t seen[2]; // per rank: the rank whose message counted, after its own abort
 } Together;
 
 static void fail_together(Together *t, int rank, uint32_t round) {
@@ -438,7 +439,8 @@ TEST(fail_together)
 
 // ---- after pg_close -------------------------------------------------------------------------
 
-// Each fails with the same error, also a call whose arguments are wrong. call: from 0.
+// Every call on a closed group fails with the same error, also with invalid arguments. call: index
+// of the call, from 0.
 static bool closed_refuses(ProcessGroup *group, int call, Error *err) {
     float x[3] = {0};
     const Error cause = {.status = STATUS_FAILED, .message = "late"};

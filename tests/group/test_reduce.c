@@ -1,6 +1,6 @@
-/* test_reduce.c: reductions in rank order, bit by bit against a loop over the ranks of one element:
- * every type and operation, one to six ranks, counts around the blocks' ends, all places of the
- * result. And how a buffer is cut into the ranks' slices.
+/* test_reduce.c: reductions in rank order, bit for bit against a loop over the ranks of one
+ * element: every type and operation, 1 to 6 ranks, counts around the ends of blocks, all positions
+ * of the result; and the partition of a buffer into the ranks' slices.
  */
 #include "tests/rigs/check.h"
 
@@ -27,7 +27,7 @@ typedef union Element {
     unsigned char bytes[8];
 } Element;
 
-// Small and large numbers of both signs, now and then a NaN, an infinity or a zero.
+// Small and large numbers of both signs, some NaN, infinite or zero.
 static Element draw(PgType type, int rank, size_t i) {
     const float x =
         rng_uniform(7, (uint64_t)rank, i, -1, 1) * (float)(1 << (i + (size_t)rank) % 12);
@@ -35,8 +35,8 @@ static Element draw(PgType type, int rank, size_t i) {
     const float value = special == 0                   ? NAN
                         : special == 1                 ? INFINITY
                         : special == 2 || special == 8 ? 0
-                        : special == 5 ? -0.0f // beside a rank with 0, on either side
-                                       : x;
+                        : special == 5                 ? -0.0f // next to a rank with +0
+                                                       : x;
     switch (type) {
     case PG_F32:
         return (Element){.f32 = value};
@@ -93,7 +93,7 @@ static Element reduced(PgType type, ReduceOp op, int ranks, size_t i) {
     return e;
 }
 
-// NaN equals NaN: which one a sum of two gives is the processor's.
+// Any two NaNs are equal: the processor chooses the NaN of a sum of two.
 static bool same(PgType type, Element a, const unsigned char *found) {
     Element b = {0};
     memcpy(b.bytes, found, pg_type_bytes(type));
@@ -108,7 +108,7 @@ typedef enum Place { ALL_IN_PLACE, FIRST_IN_PLACE, LAST_IN_PLACE, APART, TWO_APA
 
 static unsigned char buffers[RANKS_MAX + 2][ROOM];
 
-// Every target has the result, every other buffer is as it was, and nothing is written behind.
+// All targets contain the result; other buffers and the bytes after the targets are unchanged.
 static void try_one(PgType type, ReduceOp op, int ranks, Place place, size_t count) {
     const size_t size = pg_type_bytes(type);
     void *sources[RANKS_MAX], *apart[2] = {buffers[RANKS_MAX], buffers[RANKS_MAX + 1]};
@@ -152,7 +152,7 @@ static void every_sum_is_in_rank_order(void **state) {
                 }
 }
 
-// The slices follow each other to the end, begin at cache lines, and are as even as lines allow.
+// Slices are contiguous, begin at cache lines, and differ by at most one line.
 static void slices_are_whole_lines(void **state) {
     (void)state;
     for (PgType type = PG_F32; type <= PG_BF16; type++)

@@ -1,5 +1,5 @@
-/* test_shm.c: the shm backend's own: how a group is found and joined, and how many barriers each
- * collective takes. What the collectives compute: test_process_group.c.
+/* test_shm.c: the shm backend: finding and joining a group, and the number of barriers of each
+ * collective. Results of collectives: test_process_group.c.
  */
 #include "tests/rigs/mapped_segments.h"
 #include "tests/rigs/rank_failures.h"
@@ -72,9 +72,9 @@ static void addresses_of_groups(void **state) {
     assert_null(twin.found);
     assert_int_equal(mapped_segments(), mapped);
     pg_opener_shm.release(&zero);
-    refused(address, 2, "cannot open the shared memory"); // nothing is left of it
+    refused(address, 2, "cannot open the shared memory"); // the segment is gone
 
-    // A rank's place that is taken.
+    // The rank's slot is already attached.
     error = (Error){0};
     zero.world = 1;
     assert_int_equal(pg_opener_shm.create(&zero, &error), 0);
@@ -84,11 +84,12 @@ static void addresses_of_groups(void **state) {
     assert_non_null(first);
     assert_null(pg_opener_shm.open(&twin, &error));
     must_contain(error.message, "two processes are rank 0");
-    refused(address, 1, "cannot open the shared memory"); // all have attached
+    refused(address, 1, "cannot open the shared memory"); // sealed: all have attached
     pg_close(first);
 }
 
-// Of ranks as threads one cannot have its pipe: the others are closed, and nothing stays mapped.
+// One of several threads' ranks cannot create its pipe: the other ranks are closed, all memory is
+// unmapped.
 static void threads_of_which_one_fails(void **state) {
     (void)state;
     const int mapped = mapped_segments();
@@ -99,13 +100,13 @@ static void threads_of_which_one_fails(void **state) {
         assert_non_null(mkdtemp(folder));
         snprintf(pipe, sizeof pipe, "%s/%d.pipe", folder, fails);
         snprintf(prefix, sizeof prefix, "%s/", folder);
-        assert_int_equal(mkdir(pipe, 0700), 0); // where the pipe would be
+        assert_int_equal(mkdir(pipe, 0700), 0); // occupies the pipe's name
         const PgOptions options = {.timeout_s = 60, .flight_pipe = prefix};
         assert_int_equal(pg_shm_threads(3, &options, groups, &error), -1);
         must_contain(error.message, pipe);
         assert_int_equal(mapped_segments(), mapped);
         assert_int_equal(rmdir(pipe), 0);
-        assert_int_equal(rmdir(folder), 0); // the others have removed theirs
+        assert_int_equal(rmdir(folder), 0); // empty: the other pipes were removed
     }
     ProcessGroup *none[1];
     Error error = {0};
@@ -113,11 +114,11 @@ static void threads_of_which_one_fails(void **state) {
     must_contain(error.message, "1 to 64 ranks, not 0");
 }
 
-// Files of this process that are no group's memory; the number in the address is 0, as theirs is.
+// Addresses that name other files of this process; the id in the address is 0, as theirs is.
 static void files_that_are_no_group(void **state) {
     (void)state;
     const struct Case {
-        off_t bytes; // -1: /dev/null
+        off_t bytes; // size of the file; -1: /dev/null
         const char *says;
     } CASES[] = {{-1, "is not the shared memory that was announced"},
                  {0, "is not the shared memory that was announced"},
@@ -171,7 +172,7 @@ static void the_largest_world(void **state) {
     }
 }
 
-// Alone in a group of three.
+// Rank 0 of three: the others never join.
 static void no_rank_joins(void **state) {
     (void)state;
     Error error = {0};
@@ -183,7 +184,8 @@ static void no_rank_joins(void **state) {
                                 "rank 2 never joined; has finished no collective");
 }
 
-// All have joined, and then rank 1 cannot have its pipe: rank 0 gets those words as its own error.
+// After all have joined, rank 1 fails to create its pipe: rank 0 gets rank 1's message as its
+// error.
 static void *open_and_meet(void *context) {
     JoinedRank *rank = context;
     rank->group = pg_opener_shm.open(rank->endpoint, &rank->error);
@@ -214,8 +216,8 @@ static void a_rank_that_fails_as_it_joins(void **state) {
 
 // ---- memory that cannot be mapped ---------------------------------------------------------------
 
-// Rank 1 may open no more files, so it cannot map what rank 0 has made. All ranks end with its
-// words, and nothing stays mapped but the group itself.
+// Rank 1 has no free file descriptors and cannot map rank 0's memory: all ranks report its error,
+// and only the group's own memory stays mapped.
 static void map_in_vain(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const bool subgroup = *(const bool *)argument;
     const int before = mapped_segments();
@@ -232,7 +234,7 @@ static void map_in_vain(ProcessGroup *group, const void *argument, Outcome *outc
 
 static void a_rank_that_cannot_open_memory(void **state) {
     (void)state;
-    if (UNDER_TSAN || UNDER_ASAN) skip(); // whose runtimes open files, and processes
+    if (UNDER_TSAN || UNDER_ASAN) skip(); // their runtimes open files
     for (int i = 0; i < 2; i++) {
         const bool subgroup = i;
         Outcome outcomes[RANKS_MAX];
@@ -245,14 +247,14 @@ static void a_rank_that_cannot_open_memory(void **state) {
 
 enum { WORLD = 3, HALF = 256 * 1024 / 4, PIECE = HALF / WORLD, MANY = 70000 };
 
-enum { SLICE = MANY / 16 / WORLD * 16 }; // of ranks 0 and 1: whole cache lines
+enum { SLICE = MANY / 16 / WORLD * 16 }; // elements of ranks 0 and 1: whole cache lines
 
 static float mine[WORLD][WORLD * MANY], other[WORLD][WORLD * MANY]; // of each rank
 
 typedef struct Way {
     Collective collective;
     uint32_t barriers;
-    size_t moved; // elements of other ranks that rank 1 reads or writes
+    size_t moved; // elements of other ranks' memory that rank 1 reads or writes
 } Way;
 
 static void check_ways(ProcessGroup *group, const Way *ways, size_t count, Outcome *outcome) {
@@ -270,8 +272,8 @@ static void check_ways(ProcessGroup *group, const Way *ways, size_t count, Outco
     }
 }
 
-// Of private memory: one barrier for 16 bytes of a rank, otherwise one and one more for each half
-// of a mailbox, which holds all pieces of a call that sends one to each rank.
+// Barriers with private memory: 1 for up to 16 bytes per rank; otherwise 1, and 1 for each half
+// mailbox. The half holds all pieces of a call that sends a piece to each rank.
 static void private_ways(ProcessGroup *group, const void *argument, Outcome *outcome) {
     float *x = mine[pg_rank(group)], *y = other[pg_rank(group)];
     (void)argument;
@@ -306,8 +308,8 @@ static void private_ways(ProcessGroup *group, const void *argument, Outcome *out
     check_ways(group, ways, sizeof ways / sizeof *ways, outcome);
 }
 
-// Of shared memory: two barriers, if all ranks give the same place, and no rank writes where
-// another one reads. Otherwise as above.
+// Barriers with shared memory: 2, if all ranks pass the same offset and no rank writes memory that
+// another one reads; otherwise as with private memory.
 static void shared_ways(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     const size_t rank = (size_t)pg_rank(group);
@@ -316,7 +318,7 @@ static void shared_ways(ProcessGroup *group, const void *argument, Outcome *outc
     if (!x) problem(outcome, "%s", outcome->error.message);
     const Way ways[] = {
         {pg_all_reduce(x, MANY, PG_F32, PG_SUM), 2, 4 * SLICE},
-        {pg_all_reduce(x + rank, MANY, PG_F32, PG_SUM), 3, 2 * MANY}, // another place on each rank
+        {pg_all_reduce(x + rank, MANY, PG_F32, PG_SUM), 3, 2 * MANY}, // offsets differ
         {pg_all_reduce(rank ? x : own, MANY, PG_F32, PG_SUM), 3, 2 * MANY},
         {pg_all_reduce(x, 4, PG_F32, PG_SUM), 1, 8},
         {pg_reduce(x, MANY, PG_F32, PG_SUM, 2), 2, 3 * SLICE},

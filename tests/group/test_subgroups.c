@@ -1,8 +1,8 @@
-/* test_subgroups.c: groups within a group: every subset of 2 to 5 ranks, all of them open at once
- * and overlapping; collectives on several groups in other orders on other ranks; and what is said
- * when a subgroup goes wrong, which must not break the groups beside it.
+/* test_subgroups.c: subgroups: every subset of 2 to 5 ranks, all open at once and overlapping;
+ * collectives of several groups in different orders on different ranks; the errors of a subgroup
+ * that breaks, while the other groups stay sound.
  *
- * Rank g of the job gives 1 << g: a sum tells exactly who took part.
+ * Rank g of the job contributes 1 << g, so that a sum identifies the ranks that took part.
  */
 #include "tests/rigs/ranks.h"
 
@@ -15,7 +15,7 @@
         if (!(condition)) problem(outcome, "line %d: not so: %s", __LINE__, #condition); \
     } while (0)
 
-static bool over_mpi; // with the argument "mpi", where mpirun starts this
+static bool over_mpi; // the argument is "mpi", under mpirun
 
 static void on_threads_and_processes(RankBody *body, int world, const void *argument) {
     if (over_mpi) {
@@ -30,7 +30,7 @@ static bool is_member(int mask, int rank) {
     return mask >> rank & 1;
 }
 
-// The members of a set in descending order: the group is to number them in ascending order.
+// Lists a set's members in descending order; the group must number them in ascending order.
 static int list_members(int mask, int world, int *ranks) {
     int count = 0;
     for (int r = world - 1; r >= 0; r--)
@@ -72,10 +72,10 @@ static void all_subsets(ProcessGroup *world, const void *argument, Outcome *outc
     ProcessGroup *groups[1 << 5] = {NULL};
     int me = pg_rank(world), masks = 1 << pg_size(world);
     for (int mask = 1; mask < masks; mask++) groups[mask] = subgroup(world, mask, outcome);
-    EXPECT(pg_sequence(world) == (uint64_t)masks - 1); // a new group is a call of its parent
+    EXPECT(pg_sequence(world) == (uint64_t)masks - 1); // creating a group is a call of its parent
     for (int mask = 1; mask < masks; mask++)
         if (groups[mask]) check_collectives(groups[mask], mask, me, outcome);
-    EXPECT(pg_sequence(world) == (uint64_t)masks - 1); // what happens in it is not
+    EXPECT(pg_sequence(world) == (uint64_t)masks - 1); // a subgroup's calls are not
     for (int mask = 1; mask < masks; mask++) pg_close(groups[mask]);
     int32_t sum = 1 << me;
     EXPECT(pg_run(world, pg_all_reduce(&sum, 1, PG_I32, PG_SUM), NULL) == 0 && sum == masks - 1);
@@ -86,12 +86,12 @@ static void test_every_subset(void **state) {
     for (int world = 2; world <= 5; world++) on_threads_and_processes(all_subsets, world, NULL);
 }
 
-// ---- several groups at work -----------------------------------------------------------------
+// ---- collectives of several groups ----------------------------------------------------------
 
 enum { ROUNDS = 30, COUNT = 5003 };
 
-// Each rank walks through its groups from another one on, and waits in another order still. Within
-// a group all keep the order of rounds; between groups there is none.
+// Each rank starts with another group and waits in another order. Within a group, rounds have the
+// same order on all ranks; between groups there is no order.
 static void overlapping(ProcessGroup *world, const void *argument, Outcome *outcome) {
     (void)argument;
     int size = pg_size(world), me = pg_rank(world), all = (1 << size) - 1;
@@ -109,7 +109,7 @@ static void overlapping(ProcessGroup *world, const void *argument, Outcome *outc
             works[g] = pg_start(groups[g], pg_all_reduce(&data[g * COUNT], COUNT, PG_F32, PG_SUM),
                                 &outcome->error);
         }
-        if (me == round % size) // the parent too, in the middle of it, blocking
+        if (me == round % size) // the parent's barrier runs between start and wait
             EXPECT(pg_sequence(world) == GROUPS + (uint64_t)round);
         EXPECT(pg_run(world, pg_barrier(), &outcome->error) == 0);
         for (int g = 0; g < GROUPS; g++) {
@@ -128,7 +128,7 @@ static void test_overlapping_groups_in_any_order(void **state) {
     for (int world = 2; world <= 5; world++) on_threads_and_processes(overlapping, world, NULL);
 }
 
-// Shared memory of a subgroup belongs to its members alone, and outlives the parent's handle.
+// A subgroup's shared memory is private to its members.
 static void shared_memory(ProcessGroup *world, const void *argument, Outcome *outcome) {
     (void)argument;
     int me = pg_rank(world);
@@ -149,7 +149,7 @@ static void test_shared_memory_of_a_subgroup(void **state) {
     for (int world = 2; world <= 5; world++) on_threads_and_processes(shared_memory, world, NULL);
 }
 
-// Of this process, while its other threads wait; on rank 0 only.
+// Open descriptors of this process while its other threads wait; counted on rank 0.
 static int descriptors(ProcessGroup *world, Outcome *outcome) {
     int count = 0;
     EXPECT(pg_run(world, pg_barrier(), &outcome->error) == 0);
@@ -162,7 +162,7 @@ static int descriptors(ProcessGroup *world, Outcome *outcome) {
     return count;
 }
 
-// Shared memory has a descriptor until the others have opened it, and none afterwards.
+// A segment's descriptor is closed as soon as the other ranks have opened it.
 static void no_descriptor_is_left(ProcessGroup *world, const void *argument, Outcome *outcome) {
     (void)argument;
     const int before = descriptors(world, outcome);
@@ -192,7 +192,7 @@ static void split(ProcessGroup *world, const void *argument, Outcome *outcome) {
     EXPECT(pg_size(group) == 2 && pg_rank(group) == (me > 2));
     EXPECT(pg_run(group, pg_all_reduce(&sum, 1, PG_I32, PG_SUM), &outcome->error) == 0);
     EXPECT(sum == (colors[me] == 7 ? 1 << 0 | 1 << 3 : 1 << 2 | 1 << 4));
-    ProcessGroup *alone = pg_split(group, me, &outcome->error); // a group of a group
+    ProcessGroup *alone = pg_split(group, me, &outcome->error); // one rank, of a subgroup
     EXPECT(alone && pg_size(alone) == 1 && pg_global_rank(alone, 0) == me);
     pg_close(group);
     sum = 5;
@@ -206,14 +206,14 @@ static void test_split_by_color_and_again(void **state) {
     on_threads_and_processes(split, 5, NULL);
 }
 
-// ---- what is said ---------------------------------------------------------------------------
+// ---- errors ---------------------------------------------------------------------------------
 
 static void must_contain(const char *message, const char *part) {
     if (!strstr(message, part)) fail_msg("\"%s\" does not say \"%s\"", message, part);
 }
 
-// Ranks 1 and 3 of four make a group and go wrong in it; the job's group and a second subgroup of
-// the same ranks still work.
+// Ranks 1 and 3 of four break their subgroup; the parent and a second subgroup of the same ranks
+// still work.
 static void go_wrong(ProcessGroup *world, const void *argument, Outcome *outcome) {
     const char *how = argument;
     int me = pg_rank(world);
@@ -265,13 +265,13 @@ static void test_errors_name_both_numbers_of_a_rank(void **state) {
     check_words("leave", "rank 1 (global 3) has closed its group", 1 << 1);
 }
 
-// ---- groups that cannot be made -------------------------------------------------------------
+// ---- invalid subgroups ----------------------------------------------------------------------
 
 typedef struct Request {
     int ranks[3], count;
 } Request;
 
-// Rank 1 asks for the request, the others for ranks 0 and 1: no rank gets a group.
+// Rank 1 passes `request`, the others pass ranks 0 and 1: no rank gets a group.
 static void ask_in_vain(ProcessGroup *world, const void *argument, Outcome *outcome) {
     static const Request usual = {{0, 1}, 2};
     const Request *request = pg_rank(world) == 1 ? argument : &usual;
@@ -312,7 +312,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_errors_name_both_numbers_of_a_rank),
         cmocka_unit_test(test_groups_that_cannot_be_made),
     };
-    // A broken group ends its process over MPI: mpi_ends.sh.
+    // Over MPI, a broken group ends its process: mpi_ends.sh.
     const struct CMUnitTest whole[] = {tests[0], tests[1], tests[2], tests[3]};
     if (over_mpi) return cmocka_run_group_tests(whole, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
