@@ -1,6 +1,6 @@
-/* test_attention_choice.c: replicas with two attentions agree on one for each size of heads; a fast
- * one that is off is named (nn/attention_choice.h). The devices are CPUs that say of themselves
- * what the test wants.
+/* test_attention_choice.c: replicas agree on one of two attention kernels per head size; a fast
+ * kernel that is inexact is named in a note (nn/attention_choice.h). The devices are CPUs with
+ * simulated kernels.
  */
 #include "common/device/device_backend.h"
 #include "tests/rigs/captured.h"
@@ -13,7 +13,7 @@
 
 enum { DEVICES = 3, LAYERS = 2, SIZES = 3 };
 
-// A model with heads of 4, 6 and 8.
+// The model's head sizes.
 static const size_t HEADS[SIZES] = {4, 6, 8};
 
 typedef struct Replica {
@@ -21,7 +21,7 @@ typedef struct Replica {
     DeviceBackend backend;
     Kernels kernels;
     HalfKernels halves;
-    float trials[SIZES][2]; // bf16, fp16
+    float trials[SIZES][2]; // measured differences; bf16, fp16
     float choices[SIZES][2];
     int set;
 } Replica;
@@ -78,7 +78,7 @@ static Module *add_gpt(Module *parent, Device *cpu, size_t head_size) {
     return module_add(parent, name, gpt);
 }
 
-// Lets the devices agree. Returns what is said, to be freed.
+// Runs attention_choose over `count` devices. Returns the printed notes, to be freed.
 static char *agree(Module *model, int count) {
     Device *devices[DEVICES];
     for (int d = 0; d < count; d++) devices[d] = &replicas[d].device;
@@ -118,7 +118,7 @@ static void the_worst_trial_counts_for_all(void **state) {
     (void)state;
     Rig rig = rig_open();
     replicas[1].trials[0][1] = 0.75f;
-    replicas[0].trials[1][0] = 1; // at most 1: still in use
+    replicas[0].trials[1][0] = 1; // at most 1: the fast kernel is used
     replicas[2].trials[2][0] = 0.5f;
     replicas[1].trials[2][1] = 1.5f;
     char *said = agree(rig.model, DEVICES);
@@ -127,7 +127,7 @@ static void the_worst_trial_counts_for_all(void **state) {
                               "kernels, which take over on all 3\n");
     free(said);
     expect_choices(DEVICES, (const float[]){0.75f, 1, 1.5f});
-    // Of the first two alone; the third stays as it was.
+    // Only the first two devices agree; the third is unchanged.
     reset_replicas();
     replicas[2].trials[0][0] = 9;
     said = agree(rig.model, 2);
@@ -138,7 +138,7 @@ static void the_worst_trial_counts_for_all(void **state) {
     rig_close(&rig);
 }
 
-// INFINITY: a device has no fast attention of this size. Where none has one, none is off.
+// INFINITY: a device has no fast kernel for this size. If no device has one, there is no note.
 static void no_fast_attention_is_no_news(void **state) {
     (void)state;
     Rig rig = rig_open();
@@ -150,7 +150,7 @@ static void no_fast_attention_is_no_news(void **state) {
     assert_null(strstr(said, "heads of 8"));
     free(said);
     expect_choices(DEVICES, (const float[]){INFINITY, INFINITY, 0.25f});
-    // A quiet rank says nothing, and joins the same.
+    // A quiet rank prints nothing and computes the same choices.
     AttentionChoices all[2] = {{1, {{4, 0.5}}}, {1, {{4, 2}}}};
     Captured captured = captured_begin();
     attention_choices_join(all, 2, "rank", false);
@@ -165,17 +165,17 @@ static void who_has_two(void **state) {
     (void)state;
     Rig rig = rig_open();
     assert_int_equal(attention_choices(rig.model, &replicas[0].device).count, SIZES);
-    assert_int_equal(attention_choices(rig.model, NULL).count, 0); // its own device is a CPU
+    assert_int_equal(attention_choices(rig.model, NULL).count, 0); // the model is on a CPU
     snprintf(replicas[0].device.name, sizeof replicas[0].device.name, "dry-two:0");
     assert_int_equal(attention_choices(rig.model, &replicas[0].device).count, 0);
-    replicas[1].halves.attention_difference = NULL; // as "ref"
+    replicas[1].halves.attention_difference = NULL; // as for "ref"
     assert_int_equal(attention_choices(rig.model, &replicas[1].device).count, 0);
     replicas[2].kernels.halves = NULL;
     assert_int_equal(attention_choices(rig.model, &replicas[2].device).count, 0);
     rig_close(&rig);
 }
 
-// More sizes than there is room for: the last ones have no choice.
+// More sizes than ATTENTION_CHOICES: the last sizes have no choice.
 static void more_sizes_than_choices(void **state) {
     (void)state;
     Rig rig = rig_open();

@@ -1,6 +1,6 @@
-/* test_gpt.c: names and sizes of a gpt, its first weights, the gradient of the weight that is used
- * twice, which parameters decay, what is refused, its summary, and which modules hold a weight that
- * several share.
+/* test_gpt.c: a gpt's parameter names and sizes, initial weights, the gradient of the tied weight,
+ * the parameters with weight decay, invalid sizes, its summary, and the modules that contain all
+ * layers of a shared weight.
  */
 #include "tests/rigs/check.h"
 
@@ -26,7 +26,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     (void)state;
-    device_close(device); // CHECKs that every byte came back
+    device_close(device); // checks that all memory was freed
     return 0;
 }
 
@@ -75,7 +75,7 @@ static void names_are_nanogpts(void **state) {
     module_close(model);
 }
 
-// OpenAI's and nanoGPT's sizes; what a configuration names takes their place.
+// OpenAI's and nanoGPT's sizes by name; explicit sizes override them.
 static void sizes_are_the_names_unless_given(void **state) {
     (void)state;
     static const struct {
@@ -142,7 +142,7 @@ static void first_weights_are_gpt2s(void **state) {
     module_close(other);
 }
 
-// ---- gradients ----------------------------------------------------------------------------------
+// ---- gradients of the tied weight ---------------------------------------------------------------
 
 static double text_loss(Module *model, Tape *tape, bool backward) {
     int64_t tokens[TEXTS * LENGTH], target[TEXTS * LENGTH];
@@ -180,14 +180,14 @@ static int became_ready(void *context, Tensor *tensor, Error *err) {
     return 0;
 }
 
-// Every parameter's gradient against central differences; and the tied weight is one parameter,
-// which is ready once, after all others, as its last use is the first operation.
+// Every parameter's gradient against central differences. The tied weight is one parameter, which
+// is ready once, after all others: its last use in backward is the first operation of forward.
 static void gradients_match_differences(void **state) {
     (void)state;
     Module *model = create((GptSizes){2, 2, 8, LENGTH + 1}, VOCABULARY, 1);
     Tape *tape = tape_create(device, NULL);
     NamedTensors list = module_tensors(model, MODULE_PARAMETERS);
-    for (size_t i = 0; i < list.count; i++) move(list.items[i].tensor, 0.3f); // far from symmetric
+    for (size_t i = 0; i < list.count; i++) move(list.items[i].tensor, 0.3f); // asymmetric
     Order order = {0};
     for (size_t i = 0; i < list.count; i++) {
         list.items[i].tensor->on_ready = became_ready;
@@ -226,7 +226,7 @@ static void what_does_not_fit_is_refused(void **state) {
     check_message(&err, "an embedding of 128 does not divide among 3 heads");
 }
 
-// Whether a step without a gradient moves the parameter: only weight decay can.
+// Returns whether a step without a gradient has changed the parameter: only weight decay does.
 static bool decays(const Tensor *tensor, float before) {
     float after;
     device_copy(NULL, &after, tensor->device, tensor->data, sizeof after);
@@ -263,7 +263,7 @@ static void only_adamw_spares_biases_and_norms(void **state) {
     }
 }
 
-// Names are paths, a shared weight counts once, at its owner.
+// Names are paths; a shared weight counts once, at its owner.
 static void a_summary_has_a_line_for_each_layer(void **state) {
     (void)state;
     const char *const wanted[][4] = {
@@ -300,7 +300,7 @@ static void a_summary_has_a_line_for_each_layer(void **state) {
     module_close(model);
 }
 
-// A module holds a shared parameter if it holds every layer that has it.
+// module_holds_ties: the module contains every layer that uses the parameter.
 static void all_ties_are_inside_or_not(void **state) {
     (void)state;
     Module *model = layer_sequential("Three"), *two = layer_sequential("Two");
@@ -323,7 +323,7 @@ static void all_ties_are_inside_or_not(void **state) {
     module_close(model);
 }
 
-// "ref" computes in 16 bits and has no second attention: nothing to try.
+// "ref" computes in 16 bits and has one attention kernel: there is no choice.
 static void a_device_with_one_attention_has_no_choice(void **state) {
     (void)state;
     Error err = {0};

@@ -1,5 +1,5 @@
-/* test_gpt_cuda.c: ten steps of a gpt on a GPU. They follow the CPU's, in every precision to what
- * its rounding allows; and replayed from a graph they are the steps themselves, bit for bit.
+/* test_gpt_cuda.c: ten training steps of a gpt on a GPU agree with the CPU's within each
+ * precision's rounding; replayed from a graph, they agree with the eager steps bit for bit.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/half_types.h"
@@ -12,7 +12,7 @@
 #include "common/nn/optimizer.h"
 #include "common/nn/tape.h"
 
-// 37 tokens are no whole number of tiles; a head has 20 elements.
+// 37 tokens are not a multiple of a tile; a head has 20 elements.
 enum { VOCABULARY = 23, TEXTS = 3, LENGTH = 37, TOKENS = TEXTS * LENGTH, STEPS = 10 };
 static const double LR = 0.003;
 
@@ -23,7 +23,7 @@ typedef struct Training {
     NamedTensors parameters;
     GradClip *clip;
     Tape *tape;
-    int64_t *tokens; // [TEXTS, LENGTH] and their successors, device memory
+    int64_t *tokens; // [TEXTS, LENGTH], then the next tokens; device memory
     int64_t *hits;   // [1], device memory
 } Training;
 
@@ -38,7 +38,7 @@ static void training_open(Training *t, const char *device_name, Precision precis
                                    .decay_matrices_only = true,
                                    .beta1 = 0.9,
                                    .beta2 = 0.95,
-                                   .eps = 1e-4, // so that a gradient near 0 is no step of lr
+                                   .eps = 1e-4, // a gradient near 0 must not move a weight by lr
                                    .half_copies = precision};
     t->model = model_create(&config, t->device, &err);
     CHECK_OK(t->model, err);
@@ -69,7 +69,7 @@ static void give_tokens(Training *t, size_t step) {
     device_copy(t->device, t->tokens, NULL, tokens, sizeof tokens);
 }
 
-// A step but for the optimizer's part. Returns where the loss is.
+// Runs a step without the optimizer. Returns the loss, in device memory.
 static const float *ask_for_gradients(Training *t) {
     Error err = {0};
     const size_t shape[] = {TEXTS, LENGTH}, rows = TOKENS;
@@ -84,7 +84,7 @@ static const float *ask_for_gradients(Training *t) {
     return tensor_f32(loss);
 }
 
-// losses[STEPS]. graph_from: the first step that is replayed.
+// Trains and fills losses[STEPS]. graph_from: the first step that is replayed from a graph.
 static void train(Training *t, size_t graph_from, float *losses) {
     Error err = {0};
     DeviceGraph *graph = NULL;
@@ -119,7 +119,7 @@ static float *read_parameter(const Training *t, size_t i) {
     return values;
 }
 
-// bound 0: the same bits
+// Compares the weights; bound is relative to the largest weight, 0: equal bits.
 static void compare(const Training *a, const Training *b, double bound) {
     for (size_t i = 0; i < a->parameters.count; i++) {
         float *x = read_parameter(a, i), *y = read_parameter(b, i);
@@ -128,7 +128,7 @@ static void compare(const Training *a, const Training *b, double bound) {
         for (size_t j = 0; j < count; j++) {
             largest = fmax(largest, fabs((double)y[j]));
             double distance = fabs((double)x[j] - (double)y[j]);
-            apart = distance <= apart ? apart : distance; // NaN stays
+            apart = distance <= apart ? apart : distance; // keeps NaN
         }
         if (bound > 0 ? !(apart <= bound * largest) : memcmp(x, y, count * sizeof *x) != 0)
             fail_msg("%s: %g apart, the largest is %g", a->parameters.items[i].name, apart,
@@ -140,8 +140,8 @@ static void compare(const Training *a, const Training *b, double bound) {
 
 static void ten_steps_follow_the_cpu(void **state) {
     (void)state;
-    // Of the loss, and of weights after ten steps of AdamW: 16-bit sums that end in the middle
-    // between two numbers go either way, and AdamW makes steps of one size of small gradients.
+    // Bounds of losses, and of weights after ten steps of AdamW. 16-bit sums midway between two
+    // numbers round either way, and AdamW turns small gradients into steps of full size.
     const double loss_bounds[] = {2e-6, 2e-4, 3e-5}, weight_bounds[] = {2e-4, 0.03, 8e-3};
     for (int p = PRECISION_F32; p <= PRECISION_F16; p++) {
         Training gpu, cpu;
@@ -167,7 +167,7 @@ static void a_graph_is_the_steps_themselves(void **state) {
     (void)state;
     for (int half = 0; half < 2; half++) {
         Training eager, graph;
-        // Rounds its parameters in each forward; the graph reads the optimizer's copies.
+        // Each forward rounds the parameters; the graph reads the optimizer's rounded copies.
         training_open(&eager, "cuda:0", PRECISION_F32);
         if (half) eager.tape->precision = first_half(eager.device);
         training_open(&graph, "cuda:0", eager.tape->precision);

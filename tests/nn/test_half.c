@@ -1,5 +1,5 @@
-/* test_half.c: tensors in 16 bits on the tape of the device on the command line ("ref" if there is
- * none): what they cost, where they end, and what arrives as gradients.
+/* test_half.c: 16-bit tensors on the tape of the device given as argument ("ref" by default): their
+ * memory, the operations whose inputs and outputs stay in float32, and gradients.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/half_types.h"
@@ -39,7 +39,7 @@ static Tensor *random_input(Tape *tape, const size_t shape[4]) {
 
 static const size_t SHAPE[] = {4, 16, 32, 32};
 
-// relu(bn2(conv2(relu(bn1(conv1 x))))), of as many channels as x has.
+// relu(bn2(conv2(relu(bn1(conv1 x))))), with x's number of channels throughout.
 typedef struct Chain {
     Module *part[4];
 } Chain;
@@ -54,8 +54,8 @@ static Chain chain_open(Device *device) {
     return chain;
 }
 
-// Bytes of activations and their gradients after a step, per element of the two convolutions'
-// outputs; x is not among them.
+// Bytes of activations and their gradients after a step, without x, per element of the two
+// convolutions' outputs.
 static double bytes_per_output(Precision precision) {
     Error err = {0};
     Device *device = open_device(name);
@@ -63,7 +63,7 @@ static double bytes_per_output(Precision precision) {
     Tape *tape = tape_create(device, NULL);
     tape->precision = precision;
     Tensor *x =
-        random_input(tape, (size_t[]){4, SHAPE[1], 64, 64}); // large: less of it is rounding
+        random_input(tape, (size_t[]){4, SHAPE[1], 64, 64}); // large, so that padding is small
     size_t before = device->bytes;
     Tensor *y = module_forward(chain.part[0], tape, x);
     y = layer_batch_norm_relu(chain.part[1], tape, y, NULL);
@@ -80,7 +80,8 @@ static double bytes_per_output(Precision precision) {
     return bytes / outputs;
 }
 
-// Two tensors per convolution, the gradients of two tensors at a time and, in 16 bits, x.
+// Two tensors per convolution, gradients of at most two tensors at a time and, in 16 bits, a copy
+// of x.
 static void half_the_memory(void **state) {
     (void)state;
     double wide = bytes_per_output(PRECISION_F32), narrow = bytes_per_output(PRECISION_F16);
@@ -90,7 +91,7 @@ static void half_the_memory(void **state) {
     assert_true(narrow > 7 && narrow < 7.6);
 }
 
-// ---- where they end ---------------------------------------------------------------------------
+// ---- types of outputs -------------------------------------------------------------------------
 
 static void expect(const Tensor *x, DType dtype, const char *what) {
     if (!x || x->dtype != dtype) fail_msg("%s is %s", what, x ? dtype_name(x->dtype) : "nothing");
@@ -137,7 +138,7 @@ static void types(void **state) {
         expect(op_mean(tape, y), DTYPE_F32, "the mean");
         expect(tuple_create(tape, &y, 1)->items[0], DTYPE_F32, "an item of a tuple");
         expect(op_max_pool(tape, x, 2, 2, 0), DTYPE_F32, "max_pool of float32");
-        tape->training = false; // and a gradient through the running statistics may be wanted
+        tape->training = false; // gradients through running statistics
         expect(module_forward(chain.part[1], tape, y), DTYPE_F32, "batch norm in evaluation");
         tape->recording = false;
         expect(module_forward(chain.part[1], tape, y), half, "batch norm without gradients");
@@ -171,10 +172,10 @@ static void types(void **state) {
     device_close(device);
 }
 
-// ---- gradients --------------------------------------------------------------------------------
+// ---- gradients with several consumers ---------------------------------------------------------
 
-// Of part[0]'s weight and of x, of a graph in which every way through 16 bits meets another: sums
-// of gradients in 16 bits and in float32, in either order.
+// Gradients of part[0]'s weight and of x in a graph where every pair of 16-bit paths joins: sums of
+// 16-bit and float32 gradients, in either order.
 static void mixed_gradients(Device *device, Precision precision, float *dweight, float *dx) {
     Error err = {0};
     Chain chain = chain_open(device);
@@ -190,7 +191,7 @@ static void mixed_gradients(Device *device, Precision precision, float *dweight,
     z = op_add(tape, z, op_upsample2x(tape, op_shortcut(tape, y, SHAPE[1], 2)));
     z = layer_batch_norm_relu(chain.part[3], tape, module_forward(chain.part[2], tape, z), y);
     Tensor *target = random_input(tape, SHAPE);
-    Tensor *loss = op_squared_error(tape, z, target, 1024); // so that fp16 keeps digits
+    Tensor *loss = op_squared_error(tape, z, target, 1024); // a divisor that suits fp16's range
     CHECK_OK(tape_error(tape, &err) == 0, err);
     CHECK_OK(tape_backward(tape, loss, &err) == 0, err);
     const Tensor *weight = module_parameter(chain.part[0], 0);
@@ -200,8 +201,8 @@ static void mixed_gradients(Device *device, Precision precision, float *dweight,
     for (int i = 0; i < 4; i++) module_close(chain.part[i]);
 }
 
-// The distance of two gradients by their lengths. Most of it is not rounding itself, but where a
-// relu whose input is within it of 0 goes the other way.
+// Relative distance of two gradients. Most of it is not rounding itself, but a relu whose input is
+// near 0 and rounds to the other side.
 static void compare(const float *a, const float *b, size_t count, double tolerance,
                     const char *what) {
     double apart = 0, length = 0;
@@ -232,7 +233,8 @@ static void gradients_meet(void **state) {
     free(got);
 }
 
-// Of rows whose query, key and value have another consumer: two texts of five tokens, two heads.
+// Gradient through attention, whose query, key and value have another consumer: two texts of five
+// tokens, two heads.
 enum { TOKENS = 10, WIDTH = 24 };
 
 static void attention_gradient(Device *device, Precision precision, float *dx) {
@@ -268,8 +270,8 @@ static void attention_and_another_reader(void **state) {
     device_close(device);
 }
 
-// Of a residual stream and its branch: through the sum's layer norm, another consumer of the sum,
-// and one of the branch (`also`). dx[2]: the gradients of the stream and of the branch's input.
+// Gradients of a residual stream and of its branch, dx[2]: through the sum's layer norm, another
+// consumer of the sum and, with `also`, another consumer of the branch.
 static void stream_gradients(Device *device, Precision precision, bool also, float *dx[2]) {
     Error err = {0};
     const size_t square[] = {WIDTH, WIDTH};
@@ -310,7 +312,7 @@ static void a_branch_of_a_stream(void **state) {
     device_close(device);
 }
 
-// ---- a head with padded rows, and its loss ----------------------------------------------------
+// ---- an output layer with padded rows, and its loss -------------------------------------------
 
 enum { ROWS = 6, IN = 8, CLASSES = 11, MULTIPLE = 16 };
 
@@ -362,8 +364,8 @@ static HeadResult head_step(Head *head, bool in_place) {
     return result;
 }
 
-// With and without padding, in place and through float32: equal but for the order of sums, as
-// cuBLASLt chooses a kernel by the number of columns; and near the CPU's.
+// With and without padding, in place and through float32: equal but for the order of sums (cuBLASLt
+// chooses a kernel by the number of columns), and close to the CPU's.
 static void a_padded_head_is_a_head(void **state) {
     (void)state;
     Head cpu, device, plain;
@@ -381,7 +383,7 @@ static void a_padded_head_is_a_head(void **state) {
             assert_int_equal(device.logits->shape[1], CLASSES);
             assert_int_equal(device.logits->pitch, MULTIPLE);
             HeadResult got = head_step(&device, in_place);
-            // Whether another operation may read the logits: not if they hold their gradient.
+            // Reading the logits again fails if backward has overwritten them with their gradient.
             Tensor *again = op_float32(device.tape, device.logits);
             assert_int_equal(tape_error(device.tape, &(Error){0}) != 0,
                              in_place && p == PRECISION_BF16);
@@ -401,7 +403,7 @@ static void a_padded_head_is_a_head(void **state) {
     head_close(&cpu);
 }
 
-// Other operations read logits without their padding; evaluation leaves them as they are.
+// Other operations read the logits without the padding; evaluation does not overwrite them.
 static void padded_logits_have_other_readers(void **state) {
     (void)state;
     Error err = {0};

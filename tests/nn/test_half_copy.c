@@ -1,6 +1,6 @@
-/* test_half_copy.c: linear layers' parameters in 16 bits, on the device on the command line ("ref"
- * if there is none). A training with copies has the bits of one without, after each writer of
- * parameters.
+/* test_half_copy.c: 16-bit copies of linear layers' parameters, on the device given as argument
+ * ("ref" by default). Training with copies has the bits of training without copies, after each
+ * operation that writes parameters.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/half_types.h"
@@ -19,7 +19,7 @@
 
 static const char *name = "ref";
 
-// A gpt: its head has no bias, a padding, and the weight of the embedding.
+// A gpt: its output layer has no bias, has padding, and shares the embedding's weight.
 enum { VOCABULARY = 23, TEXTS = 2, LENGTH = 5, TOKENS = TEXTS * LENGTH };
 enum { LOGITS = TOKENS * VOCABULARY };
 static const double LR = 0.01;
@@ -32,7 +32,7 @@ typedef struct Training {
     Tape *tape;
 } Training;
 
-typedef struct Pair { // two trainings that must have the same bits
+typedef struct Pair { // two trainings that must have equal bits
     Training kept, plain;
 } Pair;
 
@@ -126,8 +126,8 @@ static uint16_t rounded(Precision precision, float value) {
     return precision == PRECISION_F16 ? half_to_f16(value) : half_to_bf16(value);
 }
 
-// Returns the number of parameters with a copy. All of them must be current and equal to the
-// parameter, rounded.
+// Returns the number of parameters with a copy. Each copy must be current and equal the rounded
+// parameter.
 static int check_copies(const Training *t) {
     int copies = 0;
     for (size_t i = 0; i < t->parameters.count; i++) {
@@ -150,7 +150,7 @@ static int check_copies(const Training *t) {
     return copies;
 }
 
-// Both have the same parameters and outputs.
+// Both trainings have the same parameters and outputs.
 static void check_same(const Pair *pair) {
     for (size_t i = 0; i < pair->kept.parameters.count; i++) {
         const Tensor *a = pair->kept.parameters.items[i].tensor;
@@ -168,7 +168,7 @@ static void check_same(const Pair *pair) {
     assert_memory_equal(x, y, sizeof x);
 }
 
-// Of each block four weights with their biases; the head's weight.
+// Four weights and their biases in each block; the output layer's weight.
 enum { COPIES = 2 * 4 * 2 + 1 };
 
 static void steps_have_the_same_bits(void **state) {
@@ -187,7 +187,7 @@ static void steps_have_the_same_bits(void **state) {
         }
 }
 
-// Only a forward that records makes copies; one that does not record reads them.
+// Only a recording forward makes copies; other forwards read them.
 static void evaluation_reads_copies(void **state) {
     (void)state;
     Pair pair = pair_open(OPTIMIZER_ADAMW, precision_of_device());
@@ -199,7 +199,7 @@ static void evaluation_reads_copies(void **state) {
         kept->recording = plain->recording = true;
         train_both(&pair);
     }
-    // Copies of another type are not read.
+    // Copies of another type are ignored.
     const Precision others[] = {PRECISION_F16, PRECISION_F32};
     for (int i = 0; i < 2; i++) {
         kept->precision = plain->precision = others[i];
@@ -228,7 +228,7 @@ static void scale_on_device(const Training *t) {
     }
 }
 
-// Another optimizer, which has no copies.
+// A step of another optimizer, which keeps no copies.
 static void step_of_another(const Training *t) {
     Optimizer *other = optimizer_create(t->model, &(OptimizerConfig){.kind = OPTIMIZER_SGD});
     run_backward(t);
@@ -273,7 +273,7 @@ static void a_file_outdates_copies(void **state) {
     pair_close(&pair);
 }
 
-// A captured step reads copies without asking for them: optimizer_begin_step rounds them before it.
+// A captured step reads copies without checking them: optimizer_begin_step refreshes them first.
 static void a_step_begins_with_current_copies(void **state) {
     (void)state;
     Training t;
@@ -288,7 +288,7 @@ static void a_step_begins_with_current_copies(void **state) {
     training_close(&t);
 }
 
-// A gradient that is not finite: neither parameters nor copies change.
+// A step skipped for an infinite gradient changes neither parameters nor copies.
 static void a_skipped_step_changes_nothing(void **state) {
     (void)state;
     Error err = {0};
@@ -307,7 +307,7 @@ static void a_skipped_step_changes_nothing(void **state) {
     pair_close(&pair);
 }
 
-// Two layers with one weight: the second one's parameters cannot lie behind the first one's.
+// Two layers share a weight, and only the first one's bias can be stored behind it.
 static void a_shared_weight_has_one_layout(void **state) {
     (void)state;
     const Precision precision = precision_of_device();
@@ -339,7 +339,7 @@ static void a_shared_weight_has_one_layout(void **state) {
     assert_memory_equal(outputs[0], outputs[1], sizeof outputs[0]);
 }
 
-// Another process writes the rest of each parameter.
+// With a sharded optimizer other processes write parts of each parameter: no copies.
 static void a_sharded_optimizer_keeps_none(void **state) {
     (void)state;
     Training t;

@@ -137,7 +137,7 @@ static void a_summary_names_each_layer(void **state) {
     module_close(model);
 }
 
-// Kernel, stride and padding differ.
+// Kernel size, stride and padding that differ from each other.
 static void pools_have_their_windows(void **state) {
     (void)state;
     Module *const pools[] = {layer_max_pool(3, 2, 1), layer_avg_pool(3, 2, 1)};
@@ -230,8 +230,8 @@ static void a_parameter_without_gradient_is_left_alone(void **state) {
     module_close(model);
 }
 
-// Each factor is computed in double from the settings and rounded once. A rate that is
-// rounded before would give other bits in some of these steps.
+// Each of Adam's factors is computed in double and rounded once. A learning rate that is rounded
+// first would give other bits in some of these steps.
 static void adams_factors_are_rounded_once(void **state) {
     (void)state;
     Module *model = create("mlp", 4, 0);
@@ -240,7 +240,7 @@ static void adams_factors_are_rounded_once(void **state) {
     Optimizer *optimizer = optimizer_create(model, &config);
     NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
     const double lr = 0.0371;
-    int in_float = 0; // steps in which a rate that is rounded first gives the same bits
+    int in_float = 0; // steps in which rounding first makes no difference
     for (int step = 1; step <= 7; step++) {
         parameters.items[0].tensor->has_grad = true;
         optimizer_step(optimizer, lr);
@@ -257,7 +257,7 @@ static void adams_factors_are_rounded_once(void **state) {
     module_close(model);
 }
 
-// The first parameter keeps a gradient of a step before, which does not count.
+// A stale gradient of the first parameter must not count in the norm.
 static void clipping_leaves_out_parameters_without_gradient(void **state) {
     (void)state;
     Module *model = create("mlp", 4, 0);
@@ -308,13 +308,13 @@ static void schedules_warm_up_and_end(void **state) {
     check_close(schedule_lr(&s, 8), 2, 1e-12, "before the first drop");
     check_close(schedule_lr(&s, 9), 0.2, 1e-12, "after it");
     check_close(schedule_lr(&s, 14), 0.02, 1e-12, "after the second");
-    s.step_every = 0; // a third of 12 steps, and one
+    s.step_every = 0; // default: a third of the run's 12 steps, rounded up
     s.total_steps = 12;
     check_close(schedule_lr(&s, 8), 2, 1e-12, "the fifth step after the warm-up");
     check_close(schedule_lr(&s, 9), 0.2, 1e-12, "the sixth");
     s.kind = SCHEDULE_CONSTANT;
     check_close(schedule_lr(&s, 13), 2, 1e-12, "constant");
-    s.kind = SCHEDULE_COSINE; // a run that ends with its warm-up, and the steps after its end
+    s.kind = SCHEDULE_COSINE; // the warm-up ends with the run; steps after the run's end
     s.total_steps = s.warmup_steps;
     check_close(schedule_lr(&s, s.warmup_steps), 2, 1e-12, "at the end of warm-up and run");
     check_close(schedule_lr(&s, s.warmup_steps + 1), 0, 1e-12, "past the end of both");

@@ -1,6 +1,5 @@
-/* test_ops.c: every operation's backward against central differences, on both kernel tables, and
- * in 16 bits against float32. Operands that do not fit: test_ops_refusals.c. The tape's contract:
- * test_tape.c.
+/* test_ops.c: every operation's backward against central differences, on both kernel tables, and in
+ * 16 bits against float32. Invalid operands: test_ops_refusals.c. The tape's contract: test_tape.c.
  */
 #include "tests/rigs/check.h"
 
@@ -17,7 +16,7 @@ static Tensor *random_tensor(Tape *tape, int ndim, const size_t *shape, uint64_t
     return tensor;
 }
 
-// A case builds its op from fresh leaves; the same leaves come again for the same streams.
+// A case builds its graph from leaves; equal streams draw equal leaves.
 typedef struct Case {
     const char *name;
     int input_count;
@@ -37,7 +36,7 @@ static Tensor *build_linear_relu(Tape *tape, Tensor **x) {
 static Tensor *build_linear_then_relu(Tape *tape, Tensor **x) {
     return op_linear(tape, op_relu(tape, op_linear(tape, x[0], x[1], x[2])), x[3], NULL);
 }
-// A relu that two layers read, and one that is added to what the layer makes of it.
+// A relu with two linear consumers, and a relu added to a layer's output of it.
 static Tensor *read_more(Tape *tape, Tensor *y, Tensor *weight) {
     Tensor *once = op_linear(tape, y, weight, NULL), *twice = op_linear(tape, y, weight, NULL);
     return op_add(tape, y, op_add(tape, once, twice));
@@ -48,11 +47,11 @@ static Tensor *build_linear_relu_more(Tape *tape, Tensor **x) {
 static Tensor *build_linear_then_relu_more(Tape *tape, Tensor **x) {
     return read_more(tape, op_relu(tape, op_linear(tape, x[0], x[1], x[2])), x[3]);
 }
-static Tensor *build_linear_add(Tape *tape, Tensor **x) { // the second adds to the first
+static Tensor *build_linear_add(Tape *tape, Tensor **x) { // accumulates into the residual
     Tensor *y = op_linear_add(tape, x[0], x[1], x[2], x[3]);
     return op_linear_add(tape, x[0], x[1], NULL, op_add(tape, y, x[3]));
 }
-static Tensor *build_relu_linear_add(Tape *tape, Tensor **x) { // the relu is the residual, too
+static Tensor *build_relu_linear_add(Tape *tape, Tensor **x) { // the residual is the relu
     Tensor *y = op_linear_relu(tape, x[0], x[1], x[2]);
     return op_linear_add(tape, y, x[3], NULL, y);
 }
@@ -62,7 +61,7 @@ static Tensor *build_conv(Tape *tape, Tensor **x) {
 static Tensor *build_conv_plain(Tape *tape, Tensor **x) {
     return op_conv2d(tape, x[0], x[1], NULL, 1, 1);
 }
-// Its tensors, with weight x[1] and bias x[2].
+// The state of a batch norm with weight x[1] and bias x[2].
 static BatchNormState batch_norm_state(Tape *tape, Tensor **x) {
     size_t c = x[1]->shape[0];
     Tensor *mean = tape_tensor(tape, DTYPE_F32, 1, &c), *var = tape_tensor(tape, DTYPE_F32, 1, &c);
@@ -93,9 +92,9 @@ static Tensor *build_norm_add_relu(Tape *tape, Tensor **x) {
     return op_relu(tape, op_add(tape, build_batch_norm(tape, x), x[3]));
 }
 static Tensor *build_relu(Tape *tape, Tensor **x) {
-    return op_relu(tape, op_add(tape, x[0], x[1])); // relu is in place: not on a leaf
+    return op_relu(tape, op_add(tape, x[0], x[1])); // relu may not overwrite a leaf
 }
-static Tensor *build_shared(Tape *tape, Tensor **x) { // x + x, through two uses and a flatten
+static Tensor *build_shared(Tape *tape, Tensor **x) { // x + x through two views of x
     return op_flatten(tape, op_add(tape, x[0], op_add(tape, x[0], x[1])));
 }
 static Tensor *build_max_pool(Tape *tape, Tensor **x) {
@@ -111,7 +110,7 @@ static Tensor *build_shortcut(Tape *tape, Tensor **x) {
 static Tensor *build_upsample(Tape *tape, Tensor **x) {
     return op_upsample2x(tape, x[0]);
 }
-// A mean over some pixels: of the 2 x 3 x 4 every fourth is ignored.
+// The mean loss of 24 pixels, every fourth of which is ignored.
 static Tensor *pixel_loss(Tape *tape, Tensor *logits, const Mining *mining) {
     int64_t labels[24];
     for (int i = 0; i < 24; i++) labels[i] = i % 4 == 3 ? -1 : i * 7 % 5;
@@ -129,10 +128,10 @@ static Tensor *build_hard_pixels(Tape *tape, Tensor **x) {
 static Tensor *build_hardest_pixels(Tape *tape, Tensor **x) {
     return pixel_loss(tape, x[0], &(Mining){.threshold = 9, .least = 5});
 }
-static Tensor *build_divide(Tape *tape, Tensor **x) { // twice: the second adds to the first
+static Tensor *build_divide(Tape *tape, Tensor **x) { // two uses: accumulates
     return op_add(tape, op_divide(tape, x[0], 3), op_divide(tape, x[0], -7));
 }
-static Tensor *build_mean(Tape *tape, Tensor **x) { // twice, likewise
+static Tensor *build_mean(Tape *tape, Tensor **x) { // two uses: accumulates
     return op_add(tape, op_mean(tape, x[0]), op_mean(tape, op_add(tape, x[0], x[1])));
 }
 
@@ -143,12 +142,12 @@ static Tensor *build_answers(Tape *tape, Tensor **x) { // 3 rows, 4 classes
     Tensor *half = op_binary_cross_entropy(tape, x[0], target, weight, 5);
     return op_add(tape, half, op_binary_cross_entropy(tape, x[0], target, NULL, -7));
 }
-// Two texts of three tokens, of which one occurs twice; the tables have unused rows.
+// Two texts of three tokens; one token occurs twice, and some rows of the tables are unused.
 static Tensor *build_embedding(Tape *tape, Tensor **x) {
     const int64_t values[] = {4, 0, 2, 1, 4, 6};
     Tensor *tokens = tape_input(tape, DTYPE_I64, 2, (size_t[]){2, 3}, values);
     return op_add(tape, op_embedding(tape, tokens, x[0], x[1]),
-                  op_embedding(tape, tokens, x[0], x[1])); // the second adds to the first
+                  op_embedding(tape, tokens, x[0], x[1])); // two uses: accumulates
 }
 static Tensor *build_layer_norm(Tape *tape, Tensor **x) {
     return op_layer_norm(tape, op_add(tape, x[0], op_layer_norm(tape, x[0], x[1], x[2])), x[1],
@@ -158,18 +157,18 @@ static Tensor *build_gelu(Tape *tape, Tensor **x) {
     return op_add(tape, op_activation(tape, ACTIVATION_GELU, op_add(tape, x[1], x[1])),
                   op_activation(tape, ACTIVATION_GELU, op_add(tape, x[0], x[1])));
 }
-static Tensor *build_attention(Tape *tape, Tensor **x) { // texts of five tokens, three heads
+static Tensor *build_attention(Tape *tape, Tensor **x) { // five tokens a text, three heads
     return op_attention(tape, x[0], 5, 3);
 }
 static Tensor *build_attention_twice(Tape *tape, Tensor **x) {
     return op_add(tape, op_attention(tape, x[0], 3, 1), op_attention(tape, x[0], 2, 2));
 }
-// ---- operations in place after one whose backward reads what they would overwrite
+// ---- in-place operations after an operation whose backward reads the overwritten values
 
 static Tensor *gelu(Tape *tape, Tensor *x) {
     return op_activation(tape, ACTIVATION_GELU, x);
 }
-static Tensor *build_gelu_of_relu(Tape *tape, Tensor **x) { // the relu's mask, and flatten's alias
+static Tensor *build_gelu_of_relu(Tape *tape, Tensor **x) { // relu's mask, flatten's alias
     return gelu(tape, op_flatten(tape, op_relu(tape, op_linear(tape, x[0], x[1], x[2]))));
 }
 static Tensor *build_gelu_of_norm_relu(Tape *tape, Tensor **x) {
@@ -178,7 +177,7 @@ static Tensor *build_gelu_of_norm_relu(Tape *tape, Tensor **x) {
 static Tensor *build_gelu_of_attention(Tape *tape, Tensor **x) {
     return gelu(tape, op_attention(tape, x[0], 5, 3));
 }
-static Tensor *build_relu_beside_linear(Tape *tape, Tensor **x) { // which has read the same input
+static Tensor *build_relu_beside_linear(Tape *tape, Tensor **x) { // linear reads relu's input
     Tensor *y = op_linear(tape, x[0], x[1], x[2]), *product = op_linear(tape, y, x[3], NULL);
     return op_add(tape, product, op_relu(tape, op_flatten(tape, y)));
 }
@@ -186,7 +185,7 @@ static Tensor *build_relu_of_clone(Tape *tape, Tensor **x) {
     Tensor *sum = op_add(tape, x[0], x[1]), *y = op_relu(tape, op_clone(tape, sum));
     return op_add(tape, sum, y);
 }
-// An operation of a program's own, x^3: its gradient is computed from input and output.
+// A user-defined operation, x^3, whose backward reads its input and output.
 static void cube_backward(Tape *tape, TapeNode *node) {
     Tensor *x = node->inputs[0];
     bool add;
@@ -256,9 +255,9 @@ static int note_ready(void *context, Tensor *leaf, Error *err) {
     return 0;
 }
 
-enum { GUARD = 64 }; // floats before and after a gradient, which no kernel may write
+enum { GUARD = 64 }; // floats around a gradient that no kernel may write
 
-// Sets memory for the leaf's gradient, of NaNs between guards.
+// Allocates the leaf's gradient: NaN, between guards.
 static void guard_gradient(Tape *tape, Tensor *leaf) {
     const size_t count = tensor_count(leaf) + 2 * GUARD;
     float *memory = tape_memory(tape, count * sizeof *memory);
@@ -272,9 +271,9 @@ static void check_guards(const Tensor *leaf) {
     for (size_t i = 0; i < GUARD; i++) assert_true(leaf->grad[-1 - (int)i] == 77 && end[i] == 77);
 }
 
-// The loss of a case with leaf `which` moved by h along a random direction: sum (y - t)^2 for a
-// random t. Gradients of the leaves in the bit mask `wanted` are left in grads when h is 0, of
-// `rounds` backwards of as many forwards; each marks each of these leaves as ready once.
+// Returns the loss sum (y - t)^2 of a case, for a random t, with leaf `which` moved by h along a
+// random direction. If h is 0, also runs `rounds` forwards and backwards, which accumulate the
+// gradients of the leaves in bit mask `wanted`; each of them must become ready once per backward.
 static double case_loss(Tape *tape, const Case *c, int which, float h, unsigned wanted, int rounds,
                         Tensor **leaves) {
     int ready[MAX_INPUTS] = {0};
@@ -320,13 +319,13 @@ static void check_case(Tape *tape, const Case *c, int which) {
         slope += g * (double)rng_normal(8, (uint64_t)which, j);
         size += g * g;
     }
-    assert_true(size > 1e-6); // a gradient of zeros would agree with a constant
+    assert_true(size > 1e-6); // a zero gradient would pass for a constant
     char what[64];
     snprintf(what, sizeof what, "%s, input %d", c->name, which);
     check_close((plus - minus) / (2.0 * (double)h), slope, 1e-2, what);
 }
 
-// |a - b| <= bound * |b|, in the norm of all elements.
+// Asserts |a - b| <= bound * |b| in the Euclidean norm.
 static void check_near(const float *a, const float *b, size_t count, double bound, const Case *c) {
     double difference = 0, size = 0;
     for (size_t i = 0; i < count; i++) {
@@ -337,8 +336,7 @@ static void check_near(const float *a, const float *b, size_t count, double boun
         fail_msg("%s: |a - b| is %g of |b| = %g", c->name, sqrt(difference / size), sqrt(size));
 }
 
-// A leaf's gradient with the others frozen is the gradient with all of them, and a second backward
-// adds the same once more.
+// A leaf's gradient is the same when the other leaves are frozen, and a second backward doubles it.
 static void check_frozen_and_repeated(Tape *tape, const Case *c) {
     Tensor *leaves[MAX_INPUTS];
     float *all[MAX_INPUTS];
@@ -380,7 +378,7 @@ static void gradients_match_differences(void **state) {
     }
 }
 
-// In 16 bits, on the kernels that store them, gradients are float32's but for rounding.
+// In 16 bits, gradients equal float32's within rounding, on kernels that store 16 bits.
 static void halves_follow_float32(void **state) {
     (void)state;
     const double bounds[] = {[PRECISION_BF16] = 0.05, [PRECISION_F16] = 0.01};
@@ -404,11 +402,11 @@ static void halves_follow_float32(void **state) {
     device_close(device);
 }
 
-// ---- one operation for several ---------------------------------------------------------------
+// ---- fused operations ------------------------------------------------------------------------
 
 enum { FUSED_N = 5, FUSED_C = 3, FUSED_SIDE = 7 };
 
-// The output and all gradients of a case, one after the other; returns how many bytes.
+// Concatenates a case's output and all gradients; returns the bytes.
 static size_t all_results(Tape *tape, const Case *c, char *bytes) {
     Tensor *leaves[MAX_INPUTS];
     size_t used = 0;
@@ -417,12 +415,12 @@ static size_t all_results(Tape *tape, const Case *c, char *bytes) {
         memcpy(bytes + used, leaves[i]->grad, tensor_bytes(leaves[i]));
         used += tensor_bytes(leaves[i]);
     }
-    Tensor *y = tape->nodes[tape->count - 2].output; // before the loss
+    Tensor *y = tape->nodes[tape->count - 2].output; // the node before the loss
     memcpy(bytes + used, y->data, tensor_bytes(y));
     return used + tensor_bytes(y);
 }
 
-// A batch norm with its relu is bit for bit what the separate operations are.
+// A fused batch norm and relu equals the separate operations bit for bit.
 static void fused_batch_norm_keeps_bits(void **state) {
     enum { BYTES = 4 * 4 * FUSED_N * FUSED_C * FUSED_SIDE * FUSED_SIDE };
     static Tensor *(*const builds[2][2])(Tape *, Tensor **) = {
@@ -455,7 +453,7 @@ static void fused_batch_norm_keeps_bits(void **state) {
     }
 }
 
-// So is a layer with its relu, whichever of both applies the relu's gradient.
+// So does a fused linear and relu, whichever of the two backwards applies the relu's mask.
 static void fused_linear_keeps_bits(void **state) {
     static Tensor *(*const builds[2][2])(Tape *, Tensor **) = {
         {build_linear_relu, build_linear_then_relu},
@@ -497,7 +495,7 @@ static int setup(void **state) {
 static int teardown(void **state) {
     (void)state;
     tape_close(tape);
-    device_close(device); // CHECKs that every byte came back
+    device_close(device); // checks that all memory was freed
     return 0;
 }
 
@@ -517,8 +515,8 @@ static void cross_entropy_gradient_is_softmax_minus_onehot(void **state) {
     for (int i = 0; i < 6; i++) check_close((double)logits->grad[i], expected[i], 1e-6, "gradient");
 }
 
-// Two images of 1x2 pixels and two classes, whose losses are ln 2, ln 4 (ignored), ln 4 and
-// ln 4/3: above 0.5 are the first and the third.
+// Two images of 1x2 pixels, two classes. The losses are ln 2, ln 4 (ignored), ln 4 and ln 4/3: the
+// first and the third exceed 0.5.
 static void ohem_keeps_the_hard_pixels(void **state) {
     (void)state;
     const float l3 = logf(3);
@@ -537,7 +535,7 @@ static void ohem_keeps_the_hard_pixels(void **state) {
                  {{1, 2}, 2, log(2) + log(4), {1, 0, 1, 0}},
                  {{9, 9}, 3, log(2) + log(4) + log(4.0 / 3), {1, 0, 1, 1}},
                  {{9, 0}, 0, 0, {0, 0, 0, 0}}};
-    const double slopes[] = {-0.5, 0, 0.5, 0, 0.75, -0.25, -0.75, 0.25}; // p - onehot, like logits
+    const double slopes[] = {-0.5, 0, 0.5, 0, 0.75, -0.25, -0.75, 0.25}; // p - onehot
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t kept;
         logits->has_grad = false;
@@ -552,7 +550,7 @@ static void ohem_keeps_the_hard_pixels(void **state) {
             double weight = (double)cases[i].weights[j / 4 * 2 + j % 2];
             check_close((double)logits->grad[j], weight * slopes[j] / divisor, 1e-6, "gradient");
         }
-        tape->count = 0; // the next case's graph begins at the same logits
+        tape->count = 0; // keeps the logits, drops the graph
     }
 }
 

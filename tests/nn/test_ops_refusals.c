@@ -1,5 +1,5 @@
-/* test_ops_refusals.c: each operation with operands of which one does not fit, in one way at a
- * time, and with NULL, which a failed operation returned.
+/* test_ops_refusals.c: each operation with one invalid operand, in each way that an operand can be
+ * invalid, and with NULL, the result of a failed operation.
  */
 #include "tests/rigs/check.h"
 
@@ -27,7 +27,8 @@ static int teardown(void **state) {
     return 0;
 }
 
-// "f2,3": float32 [2, 3]; "i2": int64 [2]; "f": a float32 scalar; all of zeros. NULL: NULL.
+// Makes an operand of zeros: "f2,3" is float32 [2, 3], "i2" int64 [2], "f" a float32 scalar; NULL
+// stays NULL.
 static Tensor *operand(const char *text) {
     size_t shape[TENSOR_MAX_DIMS] = {0};
     int ndim = 0;
@@ -138,12 +139,12 @@ static Tensor *mean(Tensor **x) {
     return op_mean(tape, x[0]);
 }
 
-// An operation with operands that fit; the first `results` of them may be another one's output, and
-// then NULL. Each refusal replaces one operand.
+// An operation and valid operands; the first `results` of them may be results of failed operations
+// (NULL). Each refusal replaces one operand.
 typedef struct Case {
     Tensor *(*call)(Tensor **x);
     int results;
-    const char *fitting[MAX_OPERANDS]; // without the first: nothing fits
+    const char *fitting[MAX_OPERANDS]; // valid operands; the first is NULL: none
     struct {
         int which;
         const char *operand, *message;
@@ -175,7 +176,7 @@ static const Case CASES[] = {
       {2, "f3", "a weight of [4, 2, 3, 3] with a bias of [3]: not [k, c, r, r], [k]"}}},
     {conv2d,
      1,
-     {"f1,2,3,3", "f4,2,3,3"}, // no bias
+     {"f1,2,3,3", "f4,2,3,3"}, // without a bias
      {{1, "f4,2,9", "a weight of [4, 2, 9]"},
       {1, "f4,2,3,2", "a weight of [4, 2, 3, 2] with a bias of None"}}},
     {conv2d_of_stride_0, 1, {NULL, "f4,2,3,3"}, {{0, "f1,2,3,3", "the stride is 0"}}},
@@ -281,7 +282,7 @@ static const Case CASES[] = {
     {mean, 1, {"f2,3"}, {{0}}},
 };
 
-// Calls the operation with operand `which` (-1: none) replaced by another.
+// Calls the operation with operand `which` replaced by `other` (-1: none).
 static Tensor *call(const Case *c, int which, const char *other) {
     Tensor *x[MAX_OPERANDS] = {NULL};
     tape_reset(tape);
@@ -312,7 +313,7 @@ static void each_operand_must_fit(void **state) {
     }
 }
 
-// The parts of a batch norm's state, one too short at a time.
+// The tensors of a batch norm's state, one of them too short.
 static void a_batch_norm_has_tensors_of_one_size(void **state) {
     (void)state;
     for (int wrong = 0; wrong < 3; wrong++) {
@@ -339,7 +340,7 @@ static int call_far(const Case *c, int which, Device *far, Error *err) {
     return tape_error(tape, err);
 }
 
-// PyTorch's words for an operand of another device. The same device may be opened twice.
+// PyTorch's message for an operand on another device. Two Devices may be the same physical device.
 static void operands_are_on_the_tapes_device(void **state) {
     (void)state;
     Error err = {0};
@@ -357,7 +358,7 @@ static void operands_are_on_the_tapes_device(void **state) {
     device_close(again);
 }
 
-// NULL in, NULL out: the error is the tape's, of the operation that failed.
+// A NULL operand gives a NULL result; the tape keeps the error of the first failed operation.
 static void null_is_passed_on(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof CASES / sizeof *CASES; k++)
@@ -373,7 +374,7 @@ static Tensor *integers(int ndim, const size_t *shape, const int64_t *values) {
     return tape_input(tape, DTYPE_I64, ndim, shape, values);
 }
 
-// The first value outside of the range is named; its neighbours in the range pass.
+// The error names the first value out of range; the range's end values pass.
 static void values_must_be_in_range(void **state) {
     (void)state;
     size_t kept;
@@ -392,7 +393,7 @@ static void values_must_be_in_range(void **state) {
                   "label 3 of row 1 is out of range [0, 3)");
     check_failure(op_one_hot(tape, integers(1, (size_t[]){2}, (int64_t[]){-1, 0}), 3),
                   "label -1 of row 0 is out of range [0, 3)");
-    logits = operand("f2,2,1,2"); // a negative target is ignored
+    logits = operand("f2,2,1,2"); // negative targets are ignored
     Tensor *target = integers(3, (size_t[]){2, 1, 2}, (int64_t[]){0, -1, 1, 1});
     assert_non_null(op_pixel_cross_entropy(tape, logits, target, NULL, &kept));
     assert_int_equal(kept, 3);

@@ -1,6 +1,6 @@
-/* test_reads.c: which values the backward of each operation reads (tape_backward_reads), so what an
- * operation in place may overwrite without a copy. A value too many costs memory, one too few is a
- * wrong gradient.
+/* test_reads.c: the values that each operation's backward reads (tape_backward_reads): other values
+ * may be overwritten in place without a copy. A value too many costs memory, a value too few makes
+ * a wrong gradient.
  */
 #include "tests/rigs/check.h"
 
@@ -9,7 +9,7 @@
 
 enum { NOTHING = 0, BOTH = TAPE_READS_INPUTS | TAPE_READS_OUTPUT };
 
-// Zeros, with a gradient.
+// A leaf of zeros that requires a gradient.
 static Tensor *leaf(Tape *tape, DType dtype, int ndim, const size_t *shape) {
     Tensor *x = tape_tensor(tape, dtype, ndim, shape);
     memset(x->data, 0, tensor_bytes(x));
@@ -123,7 +123,7 @@ static const struct {
 static void what_backwards_read(void **state) {
     (void)state;
     Error err = {0};
-    Device *device = device_open("ref:0", &err); // which has the 16-bit operations, too
+    Device *device = device_open("ref:0", &err); // has the 16-bit operations too
     CHECK_OK(device, err);
     Tape *tape = tape_create(device, NULL);
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {

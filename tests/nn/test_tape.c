@@ -26,7 +26,7 @@ static int setup(void **state) {
 static int teardown(void **state) {
     (void)state;
     tape_close(tape);
-    device_close(device); // CHECKs that every byte came back
+    device_close(device); // checks that all memory was freed
     return 0;
 }
 
@@ -60,7 +60,7 @@ static int note_ready(void *context, Tensor *tensor, Error *err) {
     return 0;
 }
 
-typedef struct Parameter { // a weight of 1x1, and what happens to it
+typedef struct Parameter { // a weight of 1x1 and its calls of on_ready
     float value, gradient;
     Tensor tensor;
     Calls calls;
@@ -87,7 +87,7 @@ static int note_order(void *context, Tensor *tensor, Error *err) {
     return 0;
 }
 
-// Backward goes from the loss to the input: the parameter that was used last is ready first.
+// Backward runs from the loss to the input: the parameter used last in forward is ready first.
 static void the_last_used_is_ready_first(void **state) {
     (void)state;
     Parameter first, second;
@@ -106,8 +106,8 @@ static void the_last_used_is_ready_first(void **state) {
     check_close((double)first.gradient, 2 * 30 * 10, 1e-6, "d (10 first)^2");
 }
 
-// A parameter on which the loss does not depend is never ready, and its gradient stays None. That
-// is why DDP waits forever for it, unless it is told to look for such (find_unused_parameters).
+// A parameter on which the loss does not depend is never ready, and its gradient stays None. DDP
+// would wait for it forever without find_unused_parameters.
 static void an_unused_parameter_is_never_ready(void **state) {
     (void)state;
     Parameter used, unused;
@@ -115,7 +115,7 @@ static void an_unused_parameter_is_never_ready(void **state) {
     parameter_open(&used, 3);
     parameter_open(&unused, 5);
     Tensor *x = number(2);
-    assert_non_null(op_linear(tape, x, &unused.tensor, NULL)); // recorded, but it leads nowhere
+    assert_non_null(op_linear(tape, x, &unused.tensor, NULL)); // recorded, not in the loss
     Tensor *y = op_linear(tape, x, &used.tensor, NULL);
     CHECK_OK(tape_backward(tape, op_squared_error(tape, y, number(0), 1), &err) == 0, err);
     assert_int_equal(used.calls.count, 1);
@@ -124,8 +124,7 @@ static void an_unused_parameter_is_never_ready(void **state) {
     assert_int_equal(unused.tensor.pending_uses, 0);
 }
 
-// loss = (w x + w x' - 0)^2 with w used twice: ready once, after both uses, with the whole
-// gradient.
+// loss = (w x + w x' - 0)^2: w is used twice, and ready once, after both contributions.
 static void a_shared_parameter_is_ready_once(void **state) {
     (void)state;
     size_t one[] = {1, 1};
@@ -139,7 +138,7 @@ static void a_shared_parameter_is_ready_once(void **state) {
     Tensor *x = tape_input(tape, DTYPE_F32, 2, one, (float[]){2});
     Tensor *x2 = tape_input(tape, DTYPE_F32, 2, one, (float[]){5});
     Tensor *zero = tape_input(tape, DTYPE_F32, 2, one, (float[]){0});
-    Tensor *unused = op_linear(tape, x, &weight, NULL); // does not lead to the loss: not counted
+    Tensor *unused = op_linear(tape, x, &weight, NULL); // not in the loss: not counted
     assert_non_null(unused);
     Tensor *y = op_add(tape, op_linear(tape, x, &weight, NULL), op_linear(tape, x2, &weight, NULL));
     Error err = {0};
@@ -148,7 +147,7 @@ static void a_shared_parameter_is_ready_once(void **state) {
     assert_ptr_equal(calls.last, &weight);
     check_close((double)calls.value, 2 * 21 * 7, 1e-6, "gradient when ready"); // 2 (3*7) (2+5)
 
-    tape_reset(tape); // a second backward without zero_grad adds
+    tape_reset(tape); // a second backward without zero_grad accumulates
     x = tape_input(tape, DTYPE_F32, 2, one, (float[]){2});
     zero = tape_input(tape, DTYPE_F32, 2, one, (float[]){0});
     y = op_linear(tape, x, &weight, NULL);
@@ -157,8 +156,8 @@ static void a_shared_parameter_is_ready_once(void **state) {
     check_close((double)weight_grad, 2 * 21 * 7 + 2 * 6 * 2, 1e-6, "accumulated gradient");
 }
 
-// The root's gradient, 1, serves every backward: operations that compute in their output's gradient
-// leave it as it is. root = gelu(w x), or gelu(w x) + gelu(w x).
+// All roots share the gradient 1: operations that compute in place in their output's gradient must
+// not overwrite it. root = gelu(w x), or gelu(w x) + gelu(w x).
 static void the_gradient_of_a_root_stays_1(void **state) {
     (void)state;
     float gradient, first[2];
@@ -190,7 +189,7 @@ static void fail_backward(Tape *t, TapeNode *node) {
     tape_fail(t, "fragile", "out of luck");
 }
 
-// weight is used twice; between the uses stands an operation whose backward fails, or does not.
+// The weight is used twice; with `fails`, an operation whose backward fails is between the uses.
 static int fragile_backward(Tensor *weight, bool fails, Error *err) {
     size_t one[] = {1, 1};
     tape_reset(tape);
@@ -206,8 +205,8 @@ static int fragile_backward(Tensor *weight, bool fails, Error *err) {
     return tape_backward(tape, op_squared_error(tape, y, zero, 1), err);
 }
 
-// What a failed backward still expected of a parameter is forgotten: the next one starts from
-// nothing, and the parameter is ready when its own two contributions are there.
+// The next backward after a failed one starts with no expected contributions: the parameter is
+// ready after its own two.
 static void a_failed_backward_leaves_nothing_expected(void **state) {
     (void)state;
     Tensor weight = tensor_make(device, DTYPE_F32, 2, (size_t[]){1, 1}, (float[]){3});
@@ -221,7 +220,7 @@ static void a_failed_backward_leaves_nothing_expected(void **state) {
         assert_int_equal(fragile_backward(&weight, true, &err), -1);
         check_message(&err, "fragile on cpu:0: out of luck");
         err = (Error){0};
-        assert_int_equal(calls.count, time); // one of its two uses had contributed
+        assert_int_equal(calls.count, time); // not ready: one of two contributions
         weight.has_grad = false;
         CHECK_OK(fragile_backward(&weight, false, &err) == 0, err);
         assert_int_equal(calls.count, time + 1);
@@ -242,7 +241,7 @@ static int refuse(void *context, Tensor *tensor, Error *err) {
     return error_set(err, STATUS_USAGE, "no bucket has room");
 }
 
-// An on_ready that fails ends backward: the parameter below it is never ready.
+// An on_ready that fails ends backward: parameters used earlier in forward are never ready.
 static void a_hook_that_fails_ends_backward(void **state) {
     (void)state;
     for (int silent = 0; silent < 2; silent++) {
@@ -281,7 +280,7 @@ static void a_step_repeats_without_new_memory(void **state) {
         Tensor *t = random_tensor(y->ndim, y->shape, 3);
         Error err = {0};
         CHECK_OK(tape_backward(tape, op_squared_error(tape, y, t, 1), &err) == 0, err);
-        if (step > 1) assert_int_equal(device->bytes, bytes); // 1: the reset made one block of all
+        if (step > 1) assert_int_equal(device->bytes, bytes); // 1: the reset merged the blocks
         bytes = device->bytes;
     }
 }
@@ -305,12 +304,13 @@ static void errors_stick_and_name_op_and_device(void **state) {
     Tensor *y = op_linear(tape, x, w, NULL);
     assert_null(y);
     assert_null(op_relu(tape, y));
-    assert_null(op_conv2d(tape, x, w, NULL, 1, 1) ? x : NULL); // a later error does not replace it
+    assert_null(op_conv2d(tape, x, w, NULL, 1, 1) ? x : NULL); // the first error is kept
     assert_int_equal(tape_error(tape, &err), -1);
     check_message(&err, "linear on cpu:0: input [2, 3] does not fit a weight of [4, 5]");
 }
 
-// After the first step, whose notes fill several blocks, and after a later one.
+// A tensor from before tape_reset, after a first step with several memory blocks and after a later
+// one, is named in an error.
 static void an_activation_of_before_the_reset_is_named(void **state) {
     (void)state;
     Module *layer = layer_linear(device, 3, 3);
@@ -330,7 +330,7 @@ static void an_activation_of_before_the_reset_is_named(void **state) {
     module_close(layer);
 }
 
-static Tensor *product_of(uint64_t stream) { // whose backward does not read what it has computed
+static Tensor *product_of(uint64_t stream) { // its backward does not read its output
     Tensor *x = random_tensor(2, (size_t[]){2, 3}, stream);
     Tensor *w = random_tensor(2, (size_t[]){4, 3}, stream + 1);
     w->requires_grad = true;
@@ -342,7 +342,7 @@ static void nothing_is_recorded(Tape *t, TapeNode *node) {
     fail_msg("the backward of a refused operation ran");
 }
 
-// A refused operation, whichever its input, leaves no node behind; backward says its error.
+// An operation that is refused for one of its inputs leaves no node; backward returns its error.
 static void a_refused_operation_is_not_recorded(void **state) {
     (void)state;
     Error err = {0};
@@ -368,7 +368,7 @@ static void a_refused_operation_is_not_recorded(void **state) {
     device_close(far);
 }
 
-// By it tape_backward refuses a loss of before tape_reset (arguments.c).
+// arena_holds: tape_backward uses it to refuse a loss from before tape_reset (arguments.c).
 static void an_arena_knows_what_it_holds(void **state) {
     (void)state;
     Arena arena = arena_create(NULL);
@@ -385,7 +385,7 @@ static void an_arena_knows_what_it_holds(void **state) {
 
 // ---- operations in place ------------------------------------------------------------------------
 
-// Memory is shared where nothing reads what was there, and only there.
+// The output shares its input's memory if and only if nothing reads the input afterwards.
 static void in_place_where_nothing_reads_the_input(void **state) {
     (void)state;
     for (int recording = 0; recording < 2; recording++) {
@@ -393,7 +393,7 @@ static void in_place_where_nothing_reads_the_input(void **state) {
         tape->recording = recording;
         Tensor *product = product_of(1), *relu = op_relu(tape, product);
         assert_ptr_equal(relu->data, product->data);
-        Tensor *again = op_relu(tape, relu); // the first one's backward reads its output
+        Tensor *again = op_relu(tape, relu); // the first relu's backward reads `relu`
         assert_int_equal(again->data == relu->data, !recording);
         Tensor *sum = op_add(tape, product_of(3), again), *flat = op_flatten(tape, sum);
         assert_ptr_equal(op_relu(tape, flat)->data, sum->data);
@@ -405,7 +405,8 @@ static void in_place_where_nothing_reads_the_input(void **state) {
     }
 }
 
-// An operation that gets a tensor whose values are gone fails, and says who took them.
+// An operand that was overwritten in place is an error, which names the operation that overwrote
+// it.
 static void a_tensor_that_was_overwritten_is_refused(void **state) {
     (void)state;
     for (int kind = 0; kind < 6; kind++) {
@@ -413,7 +414,7 @@ static void a_tensor_that_was_overwritten_is_refused(void **state) {
         tape->recording = kind != 1;
         Tensor *x = product_of(1), *flat = op_flatten(tape, x);
         Tensor *y = op_activation(tape, kind == 2 ? ACTIVATION_GELU : ACTIVATION_RELU, x);
-        assert_non_null(op_add(tape, y, y)); // the output has the memory now
+        assert_non_null(op_add(tape, y, y)); // y has taken over x's memory
         Error err = {0};
         CHECK_OK(tape_error(tape, &err) == 0, err);
         if (kind == 3)
@@ -421,7 +422,7 @@ static void a_tensor_that_was_overwritten_is_refused(void **state) {
         else if (kind == 4)
             assert_null(tuple_create(tape, (Tensor *[]){y, x}, 2));
         else if (kind == 5)
-            (void)op_add(tape, y, flat); // an alias, made before
+            (void)op_add(tape, y, flat); // an alias from before the overwrite
         else
             (void)op_add(tape, y, x);
         assert_int_equal(tape_error(tape, &err), -1);

@@ -1,5 +1,6 @@
-/* test_bits_announce.c: which equal bits a run promises in its first lines (bits_announce): each
- * condition alone, beside the nearest run without it. bits.sh shows that the promises are kept.
+/* test_bits_announce.c: the line at the start of a run that promises equal bits, or gives the
+ * reasons why not (bits_announce): each condition alone, beside the nearest run without it. bits.sh
+ * checks that promises are kept.
  */
 #include "tests/rigs/check.h"
 
@@ -7,12 +8,12 @@
 #include "tests/rigs/captured.h"
 
 typedef struct Case {
-    const char *said;   // after "bits: "; "": nothing
+    const char *said;   // the line after "bits: "; "": no line
     int devices, world; // world 1: DataParallel
     bool interleaved, global_mean, dense, gpus;
     size_t batches[2];
     TrainConfig config;
-    const char *options[3]; // of the command line
+    const char *options[3]; // of the command line, without "--"
 } Case;
 
 #define EQUAL_DP  "weights, buffers and optimizer state equal DataParallel's on "
@@ -75,7 +76,7 @@ static const Case CASES[] = {
     {NOT_DP "dividing by W rounds: --normalize global; a row of a smaller share weighs more: "
             "--normalize global; the all-reduce is the user's own)",
      3, 3, .batches = {6, 5}, .config = {PLAIN}, .options = {"--all-reduce"}},
-    // ---- devices: what train_ddp would need to have the same bits
+    // ---- DataParallel: the options of train_ddp that have the same bits
     {EQUAL_DDP "2 ranks with --sampler blocked" UNLESS, 2, 1, .batches = {4, 4}, .config = {PLAIN}},
     {EQUAL_DDP "3 ranks with --sampler blocked --normalize global", 3, 1, .batches = {6, 5},
      .config = {PLAIN}},
@@ -101,7 +102,8 @@ static Options options_of(const Case *c) {
     return options;
 }
 
-// What the run of a case says; fsdp: with modules that gather in forward.
+// Returns the line that a case's run prints, to be freed. fsdp: with modules that gather in
+// forward.
 static char *said_by(const Case *c, bool fsdp) {
     static const Kernels on_host = {.is_cpu = true}, on_gpu = {.is_cpu = false};
     Device device = {.kernels = c->gpus ? &on_gpu : &on_host};
@@ -137,7 +139,7 @@ static void each_condition_is_announced(void **state) {
     }
 }
 
-// fully_shard's other half of the promise depends on these alone.
+// Only these three conditions exclude equal bits of fully_shard and DistributedDataParallel.
 static void fully_shard_promises_bits_of_ddp(void **state) {
     (void)state;
     static const char *const reasons[] = {"products on several threads may round otherwise",

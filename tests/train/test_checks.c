@@ -1,7 +1,8 @@
-/* test_checks.c: what --tf32 and --cuda-graph need (checks_device), also of devices that no machine
- * without a GPU has: a device is here only what the checks look at. Which devices --device auto
- * takes (train_device_kind). What is said of a checkpoint from before Adam's factors were computed
- * in double (checks_resumed). And what is left of a model whose weights cannot be read or written.
+/* test_checks.c: requirements of --tf32 and --cuda-graph on a device (checks_device), also for GPUs
+ * that no test machine has: a simulated device has only the fields that the checks read. Further:
+ * the device kind that --device auto selects (train_device_kind), the note about checkpoints from
+ * before Adam's factors were computed in double (checks_resumed), and that no memory leaks when a
+ * model's weights cannot be read or written.
  */
 #include "tests/rigs/check.h"
 
@@ -18,7 +19,7 @@ static const Kernels ON_HOST = {.name = "cpu",
                      ON_GPU = {.name = "cuda"};
 
 typedef struct Case {
-    const char *words; // in the error; NULL: all is well
+    const char *words; // part of the error; NULL: no error
     TrainConfig config;
     const Kernels *kernels;
     int devices; // of this process
@@ -94,15 +95,15 @@ static void what_a_device_is_asked(void **state) {
     }
 }
 
-// The second of two GPUs is the older one. Tensor cores of 8.0 know bf16 and TF32; a device without
-// a number, as the ref backend's, is not asked.
+// The second of two GPUs is older. bf16 and TF32 need compute capability 8.0; a device without one
+// (0, such as the ref backend's) is not checked.
 static void older_gpus(void **state) {
     (void)state;
     static const struct {
         int capability;
         Precision amp;
         bool tf32;
-        const char *words; // NULL: all is well
+        const char *words; // part of the error; NULL: no error
     } cases[] = {
         {80, PRECISION_BF16, true, NULL},
         {0, PRECISION_BF16, true, NULL},
@@ -127,12 +128,12 @@ static void older_gpus(void **state) {
     }
 }
 
-// What needs one device, or several, or a row for each part.
+// Options that need one device, or several, or a row for each part of a batch.
 static void devices_and_parts(void **state) {
     (void)state;
     static const struct {
         TrainConfig config;
-        int here, everywhere; // devices
+        int here, everywhere; // devices of this process, of the job
         const char *name, *words;
     } cases[] = {
         {{.threads = 1}, 2, 2, "dp", NULL},
@@ -140,7 +141,7 @@ static void devices_and_parts(void **state) {
         {{.threads = 2}, 2, 2, "dp", "the 2 of this one would take turns with the same threads"},
         {{.link = "10,5"}, 1, 2, "ddp", NULL},
         {{.link = "10,5"}, 1, 1, "single", "one device has nothing to send"},
-        {{.accumulate_steps = 1, .global_batch = 1}, 2, 2, "dp", NULL}, // one of them is idle
+        {{.accumulate_steps = 1, .global_batch = 1}, 2, 2, "dp", NULL}, // one is idle: allowed
         {{.accumulate_steps = 3, .global_batch = 7}, 1, 2, "ddp", NULL},
         {{.accumulate_steps = 4, .global_batch = 7},
          1,
@@ -162,7 +163,7 @@ static void devices_and_parts(void **state) {
     }
 }
 
-// Rank 0 alone reads and writes initial weights; a model that fails there leaves no memory behind.
+// Only rank 0 reads and writes initial weights; a model whose file fails is freed.
 static void no_model_no_memory(void **state) {
     (void)state;
     Error err = {0};
@@ -190,7 +191,8 @@ static void no_model_no_memory(void **state) {
     dataset_close(data);
 }
 
-// Resumes from a checkpoint with these notes about betas. Returns whether stderr got the words.
+// Resumes from a checkpoint whose betas are `was` in a run whose betas are `is_now`; returns
+// whether stderr contained `words`.
 static bool resuming_says(const char *was, const char *is_now, const char *words) {
     Progress saved = {0}, now = {0};
     snprintf(saved.notes[NOTE_BETAS], sizeof *saved.notes, "%s", was);
@@ -217,14 +219,14 @@ static void an_older_adam_is_noted(void **state) {
     assert_true(resuming_says("", "0.9,0.999", "old was made when Adam's 1 - beta2"));
     assert_true(resuming_says("0.9,0.999", "0.9,0.999", ""));
     assert_true(resuming_says("0.9,0.99", "0.9,0.999", "--betas 0.9,0.99, this run has 0.9,0.999"));
-    assert_true(resuming_says("", "", "")); // sgd
+    assert_true(resuming_says("", "", "")); // sgd has no betas
 }
 
 // ---- --device auto ------------------------------------------------------------------------------
 
 static struct {
-    int gpus;        // of this host that can be used
-    const char *why; // none can; NULL: there are none
+    int gpus;        // usable GPUs of this host
+    const char *why; // the reason why GPUs are unusable; NULL: there are none
 } host;
 
 int __wrap_device_usable(const char *kind, Error *why);

@@ -1,6 +1,6 @@
-/* test_checks_config.c: which options go together (checks_config), each refusal beside the nearest
- * command line that is none; which batches divide among ranks (checks_shares); what a checkpoint of
- * other settings is told (checks_resumed).
+/* test_checks_config.c: combinations of options that are errors, each beside the nearest valid
+ * command line (checks_config); batches that do not divide among ranks (checks_shares); the notes
+ * about a checkpoint with other settings (checks_resumed).
  */
 #include "tests/rigs/check.h"
 
@@ -34,7 +34,7 @@ typedef struct Line {
 #define NO_EFFECT " has no effect: "
 
 static const Line LINES[] = {
-    // ---- what --evaluate and --dry-run do not do, and what needs an output
+    // ---- options that --evaluate and --dry-run exclude, options that need an output
     {PICTURES, "--epochs 2", NULL},
     {PICTURES, "--evaluate f", NULL},
     {PICTURES, "--evaluate f --epochs 2", "--epochs" NO_EFFECT "--evaluate does not train"},
@@ -184,7 +184,7 @@ static void batches_divide_among_ranks(void **state) {
     }
 }
 
-// A checkpoint's settings; `number` and `text` change one of them.
+// The settings in a checkpoint; `number` and `text` change setting `which`.
 static Progress progress_with(int which, uint64_t number, const char *text) {
     Progress p = {.seed = 1, .global_batch = 2, .samples = 3, .shuffled = 1, .devices = 4};
     uint64_t *const numbers[] = {&p.seed, &p.global_batch, &p.samples, &p.shuffled, &p.devices};
@@ -221,7 +221,7 @@ static void each_setting_of_a_checkpoint_counts(void **state) {
         const Progress now = progress_with(i, 0, "is"), before = progress_with(i, 0, "");
         Captured captured = captured_begin();
         const int failed = checks_resumed("old", &saved, &now, &log, &err);
-        // A checkpoint from before the setting, of which there is nothing to say.
+        // A checkpoint from before the setting was recorded: no note.
         const int older = i < 5 ? 0 : checks_resumed("old", &before, &saved, &log, &err);
         char *said = captured_end(&captured);
         const bool other_run = cases[i].effect == OTHER_RUN;

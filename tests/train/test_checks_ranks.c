@@ -1,6 +1,7 @@
-/* test_checks_ranks.c: ranks that see other files under the same name are told before the first
- * step, by number (common/train/checks_ranks.c). The ranks of a group are played one after another:
- * in a first round each adds its row to a table, in a second one each gets the whole table.
+/* test_checks_ranks.c: ranks whose files differ under the same name are named in an error before
+ * the first step (common/train/checks_ranks.c). The ranks of a group are simulated one after
+ * another: in a first round each adds its row to a table, in a second round each receives the
+ * complete table.
  */
 #include "tests/rigs/check.h"
 
@@ -12,7 +13,7 @@ enum { RANKS = 12, TABLE_MAX = 1024, SAMPLES = 400, SAMPLE = 3 * 3 * 5, CLASSES 
 
 typedef struct Table {
     double sums[TABLE_MAX];
-    bool whole; // in the second round
+    bool whole; // the table is complete: the second round
 } Table;
 
 static void *add_up(Strategy *self, double *values, size_t count, Error *err) {
@@ -58,7 +59,8 @@ static DataSource *make_data(void) {
     return data;
 }
 
-// What the ranks say when each has the data given for it. All say the same.
+// Runs the check for each rank with its data. All ranks must report the same error, which `err`
+// receives.
 static void compare(DataSource *all[RANKS], Error *err) {
     const TrainConfig config = {.data = NULL};
     static Table table;
@@ -106,7 +108,7 @@ static void labels_of_pixels(DataSource *data) {
 static void more_classes(DataSource *data) {
     data->train.classes = CLASSES + 1;
 }
-static void one_pixel(DataSource *data) { // of a small set all are compared
+static void one_pixel(DataSource *data) { // small sets are compared completely
     data->train.bytes[SAMPLE * SAMPLES / 2] ^= 1;
 }
 static void one_test_pixel(DataSource *data) {
@@ -173,7 +175,7 @@ static void test_other_data(void **state) {
     }
 }
 
-// Of a large set some samples are checked, and all of its labels.
+// Of a large set all labels and some samples are compared.
 static void test_large_data(void **state) {
     (void)state;
     DataSource *data = make_data(), *other = make_data(), *all[RANKS];
@@ -192,7 +194,7 @@ static void test_large_data(void **state) {
     compare(all, &err);
     check_message(&err, "rank 1 does not see the same contents of the training samples");
     other->train.labels[LARGE / 2 + 1] = 0;
-    other->train.bytes[(size_t)LARGE * SAMPLE - 1] = 1; // of the last sample
+    other->train.bytes[(size_t)LARGE * SAMPLE - 1] = 1; // in the last sample
     err = (Error){0};
     compare(all, &err);
     check_message(&err, "rank 1 does not see the same contents of the training samples");
@@ -236,7 +238,7 @@ static DataSource *make_kind(Kind kind) {
     return data;
 }
 
-// The first byte of the last number of an array, of which every kind has one or two.
+// The first byte of the last element of array `which` of a kind of data.
 static unsigned char *last_of(DataSource *data, Kind kind, int which) {
     Dataset *set = &data->train;
     const size_t all = SAMPLES * SAMPLE;
@@ -264,7 +266,7 @@ static void test_other_kinds(void **state) {
         }
 }
 
-// What a checkpoint notes of a text: its tokens, what they stand for, and the windows' length.
+// The hash of a text in a checkpoint covers its tokens, their characters, and the windows' length.
 static void test_hash_of_text(void **state) {
     (void)state;
     DataSource *data = make_kind(TEXT);

@@ -1,5 +1,5 @@
-/* test_generation.c: a token is drawn as often as its probability says, from the logits of the
- * window before it, and printed. (tests/programs/text.sh compares what whole models write.)
+/* test_generation.c: tokens are drawn with their probabilities, from the logits of the preceding
+ * window, and printed. (tests/programs/text.sh compares the output of trained models.)
  */
 #include "tests/rigs/check.h"
 
@@ -13,7 +13,7 @@
 
 static void parts_of_the_unit_interval(void **state) {
     (void)state;
-    // Probabilities 1/6, 2/6, 0, 3/6. A constant that all logits have in common changes nothing.
+    // Probabilities 1/6, 2/6, 0, 3/6. Adding a constant to all logits changes nothing.
     for (float shift = -80; shift < 100; shift += 80) {
         const float logits[] = {shift, shift + logf(2), -INFINITY, shift + logf(3)};
         assert_int_equal(generation_draw(logits, 4, 0), 0);
@@ -26,7 +26,7 @@ static void parts_of_the_unit_interval(void **state) {
     }
 }
 
-// ---- a model that follows a rule ----------------------------------------------------------------
+// ---- a model that computes a rule ---------------------------------------------------------------
 
 enum { TOKENS = 7, CONTEXT = 4, SAMPLED = 20 };
 
@@ -41,15 +41,15 @@ typedef struct Rig {
     Job job;
     Step step;
     Run run;
-    bool uniform; // all tokens are equally likely
+    bool uniform; // all tokens have equal logits
     int forwards, phases;
     size_t peak_bytes;
 } Rig;
 
 static Rig rig;
 
-// The token after a window is the sum of its tokens, plus the window's length, modulo TOKENS: a
-// position's logits are those of the window that ends there.
+// The token after a window is the sum of the window's tokens plus its length, modulo TOKENS. A
+// position's logits belong to the window that ends there.
 static int64_t rule(const int64_t *window, size_t length) {
     int64_t sum = (int64_t)length;
     for (size_t i = 0; i < length; i++) sum += window[i];
@@ -78,7 +78,7 @@ static void note_phase(const JobWatch *self, const char *phase, uint64_t step) {
 static uint32_t LETTERS[TOKENS] = {'\n', 'a', 'b', 0xe9, 'd', 0x20ac, 'f'};
 static const char *const WORDS[TOKENS] = {"\n", "a", "b", "\u00e9", "d", "\u20ac", "f"};
 
-// Samples as rank `rank` of two; returns what it prints, to be freed.
+// Samples as rank `rank` of two; returns the printed text, to be freed.
 static char *sample(size_t count, int rank, bool uniform, bool collective, bool characters) {
     Error err = {0};
     rig = (Rig){.config = {.sample = count, .seed = 11}, .uniform = uniform};
@@ -121,7 +121,8 @@ static char *sample(size_t count, int rank, bool uniform, bool collective, bool 
     return text;
 }
 
-// Tokens 1 to SAMPLED, by the rule or by the draws alone, as they are printed. Token 0: the prompt.
+// The printed text of tokens 1 to SAMPLED, by the rule or by the draws alone. Token 0 is the
+// prompt.
 static void expect(char *text, bool uniform, bool characters) {
     int64_t tokens[SAMPLED + 1] = {0};
     char wanted[1000] = "sample tokens=20 seed=11\n";
@@ -148,7 +149,7 @@ static void tokens_follow_from_those_before(void **state) {
     }
 }
 
-// Another rank prints nothing, and runs the model only if a forward needs all ranks.
+// Other ranks than 0 print nothing, and run the model only if a forward needs all ranks.
 static void who_samples(void **state) {
     (void)state;
     for (int collective = 0; collective < 2; collective++)

@@ -1,6 +1,6 @@
-/* test_late_batches.c: a step's batch and its loss on a device that does nothing before a wait
- * (rigs/late_device.h), as on a GPU: a batch is copied while the batch before it is worked on, and
- * a loss is read back one step late; on a CPU neither is.
+/* test_late_batches.c: a step's batch and loss on an asynchronous device that executes nothing
+ * before a wait (rigs/late_device.h), as on a GPU: a batch is copied while the previous batch is in
+ * use, and a loss is read back one step late. On a CPU both are immediate.
  */
 #include "tests/rigs/late_device.h"
 
@@ -14,7 +14,7 @@ static const Dataset NUMBERS = {.count = 100, .shape = {FLOATS, 1, 1}, .target_s
 
 typedef struct Use {
     const float *samples, *targets;
-    double sum; // of the batch, when it is used
+    double sum; // of the batch, computed when the device uses it
 } Use;
 
 static void use(void *argument) {
@@ -23,7 +23,7 @@ static void use(void *argument) {
     for (int i = 0; i < CAPACITY * TARGETS; i++) u->sum += 1000 * (double)u->targets[i];
 }
 
-// The loader has one batch in host memory, which it fills again as soon as it may.
+// The loader has one host buffer, which it refills as soon as batch_input_wait returns.
 static void a_batch_is_sent_while_another_is_used(void **state) {
     (void)state;
     for (LateCopies copies = LATE_EAGER; copies <= LATE_LAZY; copies++) {
@@ -43,7 +43,7 @@ static void a_batch_is_sent_while_another_is_used(void **state) {
             if (k > 1) assert_ptr_equal(slot->samples, uses[k - 2].samples);
             if (k > 0) assert_ptr_not_equal(slot->samples, uses[k - 1].samples);
             if (k > 0)
-                assert_true(late_of(device)->done < before); // the last batch is in use still
+                assert_true(late_of(device)->done < before); // the last batch is still in use
             uses[k] = (Use){.samples = slot->samples, .targets = slot->target};
             late_work(device, use, &uses[k]);
             batch_input_used(input);
@@ -51,7 +51,7 @@ static void a_batch_is_sent_while_another_is_used(void **state) {
         device_synchronize(device);
         for (int k = 0; k < STEPS; k++)
             assert_true(uses[k].sum == CAPACITY * (FLOATS * (k + 1) + 1000 * TARGETS * (k + 2)));
-        batch_input_send(input, &batch); // in flight at the end
+        batch_input_send(input, &batch); // in flight during the close
         batch_input_close(input);
         batch_input_close(NULL);
         device_host_free(device, batch.samples);
@@ -62,8 +62,8 @@ static void a_batch_is_sent_while_another_is_used(void **state) {
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-// Two processes, of which the other one's loss is always 3. A sum is there when it was waited for.
-static double *summing; // NULL: no sum is in flight
+// Two processes; the other one's loss is always 3. A started sum completes when it is waited for.
+static double *summing; // operand of the sum in flight; NULL: none
 
 static void *begin_sum(Strategy *self, double *values, size_t count, Error *err) {
     (void)self, (void)err;
@@ -117,7 +117,7 @@ static void rig_open(Rig *rig, Device *device, bool global_mean, size_t every) {
         rig->step.late_hits[i] = readback_create(device, 1);
     }
     rig->loss = device_alloc(device, sizeof *rig->loss);
-    rig->step.hits = (int64_t *)rig->loss; // a byte of it, which no call reads
+    rig->step.hits = (int64_t *)rig->loss; // only its address is used
     rig->record = record_open(&rig->config, &rig->job, STEPS);
     rig->record.steps = tmpfile();
     assert_non_null(rig->record.steps);
@@ -141,7 +141,7 @@ static void set_loss(void *argument) {
     *pair[0] = *pair[1];
 }
 
-// Enqueues step k, whose loss is this. Returns what pending_rows_add does.
+// Enqueues step k with loss `value`; returns the result of pending_rows_add.
 static int take_step(Rig *rig, int k, float *value, Error *err) {
     static float *pairs[STEPS][2];
     pairs[k][0] = rig->loss, pairs[k][1] = value;
@@ -151,8 +151,7 @@ static int take_step(Rig *rig, int k, float *value, Error *err) {
         late_work(rig->device, set_loss, pairs[k]);
     step_done(&rig->step, rig->loss);
     pending_rows_wait(&rig->rows);
-    if (!device_is_synchronous(
-            rig->device)) { // the last step's loss was waited for, this one's not
+    if (!device_is_synchronous(rig->device)) { // the last step has completed, this one has not
         const LateDevice *late = late_of(rig->device);
         assert_int_equal(late->queued - late->done, k == 0 ? 3 : 4);
     }
@@ -165,7 +164,7 @@ static int take_step(Rig *rig, int k, float *value, Error *err) {
     return pending_rows_add(&rig->rows, &step, &(Profile){0}, err);
 }
 
-// The rows so far: their steps and losses.
+// Reads steps.csv; stores each row's step and loss and returns the number of rows.
 static int read_rows(Rig *rig, int *steps, double *losses) {
     int count = 0, epoch, step;
     char line[400];
@@ -180,8 +179,9 @@ static int read_rows(Rig *rig, int *steps, double *losses) {
     return count;
 }
 
-// With every = 3 steps 0, 3 and 6 are logged. A row is written one step after its loss is read.
-static void check_rows(bool late, bool global, int every) { // every: --log-every
+// With --log-every 3, steps 0, 3 and 6 are logged. A row is written one step after its loss is read
+// back.
+static void check_rows(bool late, bool global, int every) { // every: of --log-every
     Error err = {0};
     Rig rig;
     float values[STEPS];
@@ -193,7 +193,8 @@ static void check_rows(bool late, bool global, int every) { // every: --log-ever
     for (int k = 0; k < STEPS; k++) {
         values[k] = (float)(k + 1);
         CHECK_OK(take_step(&rig, k, &values[k], &err) == 0, err);
-        // In this step that of step k - 1 is read back (of k on a CPU), which may begin a sum.
+        // Step k reads back the loss of step k - 1 (on a CPU: k) and starts its sum if that step is
+        // logged.
         const int read = late ? k - 1 : k;
         assert_int_equal(summing != NULL, read >= 0 && read % every == 0);
         assert_int_equal(read_rows(&rig, steps, losses), read < 1 ? 0 : (read + every - 1) / every);
@@ -207,7 +208,7 @@ static void check_rows(bool late, bool global, int every) { // every: --log-ever
         assert_true(losses[i] == (global ? own + 3 : own / 2.0 + 1.5));
     }
     assert_true(rig.record.final_loss == losses[rows - 1]);
-    CHECK_OK(pending_rows_settle(&rig.rows, &err) == 0, err); // nothing is left
+    CHECK_OK(pending_rows_settle(&rig.rows, &err) == 0, err); // no row is pending
     assert_int_equal(read_rows(&rig, steps, losses), rows);
     rig_close(&rig);
 }
@@ -217,8 +218,8 @@ static void rows_come_with_their_own_loss(void **state) {
     for (int way = 0; way < 8; way++) check_rows(way % 2, way / 2 % 2, way < 4 ? 1 : 3);
 }
 
-// The step whose loss it is, also between two that are logged; unless another process failed, after
-// which no number counts.
+// The error names the step of the NaN loss, even between logged steps. If another process has
+// failed, its error is reported instead.
 static void a_loss_that_is_no_number_ends_its_run(void **state) {
     (void)state;
     for (int way = 0; way < 12; way++) {

@@ -1,5 +1,5 @@
-/* test_metrics.c: mean IoU against its definition by sets, metrics over uneven shares, ignored
- * labels wherever they can be, the loss of pixels, and the pictures.
+/* test_metrics.c: mean IoU against its definition, metrics over uneven shares, ignored labels in
+ * all positions, the loss of pixels, and the pictures.
  */
 #include "common/device/device_backend.h"
 #include "tests/rigs/check.h"
@@ -14,7 +14,7 @@
 
 // ---- mean IoU ---------------------------------------------------------------------------------
 
-// By the definition: for each class, the pixels in both sets over those in either.
+// By the definition: for each class, pixels in both sets divided by pixels in either set.
 static double brute_force_mean_iou(const int64_t *truth, const int32_t *predicted, size_t count,
                                    size_t classes) {
     double total = 0, present = 0;
@@ -39,7 +39,7 @@ static void mean_iou_is_intersection_over_union(void **state) {
     for (uint64_t round = 0; round < 50; round++) {
         int64_t truth[COUNT];
         int32_t predicted[COUNT];
-        uint64_t used = 1 + round % CLASSES; // the other classes are absent
+        uint64_t used = 1 + round % CLASSES; // the other classes do not occur
         for (size_t i = 0; i < COUNT; i++) {
             truth[i] = (int64_t)rng_below(round, RNG_STREAM_TEST, 2 * i, used + 1) - 1;
             predicted[i] = (int32_t)rng_below(round, RNG_STREAM_TEST, 2 * i + 1, used + 1) - 1;
@@ -57,7 +57,8 @@ static void mean_iou_is_intersection_over_union(void **state) {
 
 static void mean_iou_known_answers(void **state) {
     (void)state;
-    // 2 classes and "none": class 0 is right in 3 of 4, class 1 in 1 of 3 and once not predicted.
+    // Classes 0, 1 and "none": class 0 is right in 3 of 4 pixels, class 1 in 1 of 3; once "none" is
+    // predicted.
     const double confusion[] = {3, 1, 0, 1, 1, 1};
     check_close(hits_mean_iou(confusion, 2), (3.0 / 5 + 1.0 / 4) / 2, 1e-12, "mean IoU");
     const double nothing[6] = {0}, perfect[] = {5, 0, 0, 0, 0, 0};
@@ -99,7 +100,7 @@ static void rig_close(Rig *rig) {
     dataset_close(rig->source);
 }
 
-// Samples [begin, end) of the training set as a batch; free with batch_free.
+// Returns samples [begin, end) of the training set as a batch; free with batch_free.
 static Batch make_batch(const Dataset *set, size_t begin, size_t end) {
     size_t size = dataset_sample_size(set), label_size = dataset_label_size(set);
     Batch batch = {.count = end - begin, .global_count = end - begin, .set = set};
@@ -122,7 +123,7 @@ static Loss unmined(const Rig *rig) {
     return loss_of_evaluation(&config, &rig->source->train);
 }
 
-// Forward and loss of the batch that was sent last.
+// Runs forward and loss of the last sent batch.
 static BatchLoss compute_loss(Rig *rig, const Loss *loss, Strategy *strategy) {
     BatchLoss batch;
     Error err = {0};
@@ -149,7 +150,7 @@ static int nothing_to_wait_for(Strategy *self, void *sum, Error *err) {
     return 0;
 }
 
-// A second rank, of this process: a sum adds what it has.
+// A strategy whose sum adds the values of a second, simulated rank.
 typedef struct Pair {
     Strategy strategy;
     const Metrics *other;
@@ -171,7 +172,7 @@ static void check_shares(const char *data, const char *model, size_t cut) {
     Pair pair = {.strategy = {.sum_start = add_other, .sum_wait = nothing_to_wait_for},
                  .other = &second};
     evaluate_range(&rig, &whole, 0, COUNT);
-    evaluate_range(&rig, &first, 0, cut / 2); // two batches on one rank
+    evaluate_range(&rig, &first, 0, cut / 2); // rank 0 evaluates in two batches
     evaluate_range(&rig, &first, cut / 2, cut);
     evaluate_range(&rig, &second, cut, COUNT);
     CHECK_OK(metrics_reduce(&first, &pair.strategy, &err) == 0, err);
@@ -182,11 +183,11 @@ static void check_shares(const char *data, const char *model, size_t cut) {
     const Dataset *set = &rig.source->train;
     assert_int_equal(isnan(a.score.mean_iou), !set->dense);
     if (set->dense) {
-        double pixels = 0; // each is in one cell of the confusion matrix
+        double pixels = 0; // the sum over the confusion matrix
         const size_t cells = set->classes * (set->classes + 1);
         for (size_t i = 0; i < cells; i++) pixels += whole.sums[whole.sum_count - cells + i];
         assert_true(b.score.mean_iou == a.score.mean_iou && a.score.mean_iou > 0);
-        assert_true(pixels > 0 && pixels == whole.sums[1]); // as many as the loss counts
+        assert_true(pixels > 0 && pixels == whole.sums[1]); // the loss's count
     }
     metrics_close(&whole);
     metrics_close(&first);
@@ -251,8 +252,8 @@ static void a_batch_of_ignored_pixels_has_loss_and_gradient_0(void **state) {
     rig_close(&rig);
 }
 
-// An image of ignored pixels beside another: the loss is the other's, as is the number of pixels.
-// (In evaluation, where batch norm does not mix the images.)
+// An image of ignored pixels in the batch changes neither the loss nor the count of pixels. (In
+// evaluation, because batch norm would mix the images.)
 static void an_ignored_image_changes_neither_loss_nor_metrics(void **state) {
     (void)state;
     Rig rig = rig_open("shapes:8x8@13", "segnet");
@@ -274,15 +275,15 @@ static void an_ignored_image_changes_neither_loss_nor_metrics(void **state) {
     }
     assert_true(losses[0] == losses[1] && losses[0] > 0);
     assert_true(accuracies[0] == accuracies[1]);
-    assert_true(counts[0] == counts[1] && counts[0] < SIDE * SIDE); // an outline is ignored, too
+    assert_true(counts[0] == counts[1] && counts[0] < SIDE * SIDE); // outlines are ignored
     batch_free(&both);
     batch_free(&one);
     rig_close(&rig);
 }
 
-// ---- what is summed, and by what it is divided ------------------------------------------------
+// ---- sums and divisors of the loss ------------------------------------------------------------
 
-// A batch in one or two parts; returns the loss of part `part`.
+// Computes the loss of part `part` of a batch in `parts` parts.
 static BatchLoss loss_of_part(Rig *rig, const Batch *batch, const TrainConfig *config, size_t part,
                               size_t parts) {
     const Loss loss = loss_of_training(config, &rig->source->train);
@@ -292,8 +293,8 @@ static BatchLoss loss_of_part(Rig *rig, const Batch *batch, const TrainConfig *c
     return compute_loss(rig, &loss, NULL);
 }
 
-// Where all pixels are too easy the hardest remain: a sixteenth, or as many as are asked for, of a
-// part its share of them. Without a threshold all labelled pixels count.
+// If too few pixels exceed the threshold, the hardest ones are kept: a sixteenth, or the requested
+// number, divided among the parts. Without a threshold all labelled pixels count.
 static void mining_keeps_at_least_its_share(void **state) {
     (void)state;
     Rig rig = rig_open("shapes:8x8@13", "segnet");
@@ -304,11 +305,11 @@ static void mining_keeps_at_least_its_share(void **state) {
                 TrainConfig config = train_config_default();
                 config.ohem_min = least;
                 if (by == 1) config.ohem_threshold = 1000;
-                if (by == 2) config.ohem_probability = 1e-300; // a loss above 690
+                if (by == 2) config.ohem_probability = 1e-300; // threshold: a loss of 690
                 const size_t pixels = 4 * SIDE * SIDE / parts;
                 const BatchLoss loss = loss_of_part(&rig, &batch, &config, parts - 1, parts);
                 if (by == 0)
-                    assert_true(loss.count > pixels / 2 && loss.count < pixels); // an outline
+                    assert_true(loss.count > pixels / 2 && loss.count < pixels); // no outlines
                 else
                     assert_int_equal(loss.count, least ? least / parts : pixels / 16);
                 assert_true(loss.divisor == (double)(loss.count * parts));
@@ -317,7 +318,8 @@ static void mining_keeps_at_least_its_share(void **state) {
     rig_close(&rig);
 }
 
-// -(w y log s + (1 - y) log(1 - s)) of each class, y: 1 for the true one, s: sigmoid of the output.
+// Loss of each class: -(w y log s + (1 - y) log(1 - s)); y is 1 for the true class, s the sigmoid
+// of the output.
 static void binary_cross_entropy_weighs_the_true_class(void **state) {
     (void)state;
     Rig rig = rig_open("synthetic:2x4x4:5@13", "mlp");
@@ -412,7 +414,7 @@ static void read_picture(const char *path, uint8_t *pixels) {
     fclose(file);
 }
 
-// The palette of Okabe and Ito, in a cycle; pixels that do not count are white.
+// Labels cycle through the palette of Okabe and Ito; ignored pixels are white.
 static void colors_of_labels(void **state) {
     (void)state;
     static const uint8_t palette[8][3] = {{0, 0, 0},       {0xe6, 0x9f, 0},    {0x56, 0xb4, 0xe9},
@@ -426,7 +428,7 @@ static void colors_of_labels(void **state) {
     }
 }
 
-// Weights with which a picture's pixels are of several classes.
+// Draws weights with which a picture contains several classes.
 static void draw_weights(Module *model) {
     NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
     for (size_t i = 0; i < parameters.count; i++)

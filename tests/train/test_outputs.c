@@ -1,4 +1,4 @@
-/* test_outputs.c: which files a run locks (outputs_claim), under which names, and the lines about a
+/* test_outputs.c: the files that a run locks (outputs_claim), their names, and the note about a
  * file system without locks.
  */
 #include "tests/rigs/check.h"
@@ -12,7 +12,7 @@
 #include "tests/rigs/temp_folder.h"
 
 static bool has_locks;
-static uint64_t ahead_ns; // of the clock, two seconds more at each look: no lock is waited for
+static uint64_t ahead_ns; // added to the clock, 2 s more per call: waits for locks time out
 
 int __real_flock(int fd, int operation);
 int __wrap_flock(int fd, int operation);
@@ -32,7 +32,7 @@ uint64_t __wrap_clock_ns(void) {
 static void each_output_is_locked(void **state) {
     static const struct {
         const char *out, *save;
-        const char *locks; // that are there: o folder, l its last checkpoint, s --save's file
+        const char *locks; // expected: o: the folder's, l: its last checkpoint's, s: --save's
     } cases[] = {{NULL, NULL, ""}, {"out", NULL, "ol"}, {NULL, "file", "s"}, {"out", "file", "os"}};
     static const struct {
         char letter;
@@ -56,11 +56,11 @@ static void each_output_is_locked(void **state) {
         assert_string_equal(said, "");
         free(said);
         for (int k = 0; k < 3; k++) assert_int_not_equal(access(locks[k].name, F_OK), 0);
-        outputs_release(&outputs); // nothing is left to release
+        outputs_release(&outputs); // a second release does nothing
     }
 }
 
-// Another run's --save is this one's last checkpoint.
+// One run's --save is another run's last checkpoint.
 static void an_output_has_one_run(void **state) {
     const TrainConfig folder = {.out = "out"}, file = {.save = "link"}, none = {.out = "other"};
     Outputs first = {0}, second = {0}, third = {0};

@@ -1,5 +1,5 @@
-/* test_record.c: which step times are kept, what is written of a step, which rows of steps.csv
- * a resumed run keeps, of which steps gradients are wanted.
+/* test_record.c: the step times that are kept, the text written for a step, the rows of steps.csv
+ * that a resumed run keeps, and the steps whose gradients are saved.
  */
 #include "tests/rigs/check.h"
 
@@ -31,7 +31,7 @@ static void step_times_have_a_limit(void **state) {
     }
 }
 
-// The rows of a steps.csv that a run which continues at `first` begins with.
+// A run that resumes at step `first` keeps the rows `wanted` of steps.csv.
 static void assert_kept(void **state, const char *rows, uint64_t first, const char *wanted) {
     const TrainConfig config = {.out = *state};
     char *path = temp_folder_path(state, "steps.csv"), text[400] = "";
@@ -58,8 +58,8 @@ static void later_rows_are_dropped(void **state) {
     assert_kept(state, rows, 10, "step,loss\n0,a\n5,b\n9,c\n");
     assert_kept(state, rows, 9, "step,loss\n0,a\n5,b\n");
     assert_kept(state, rows, 99, rows);
-    assert_kept(state, "step,loss\n0,a\n5,b", 99, "step,loss\n0,a\n"); // killed in its last row
-    assert_kept(state, rows, 0, "");                                   // a run from the start
+    assert_kept(state, "step,loss\n0,a\n5,b", 99, "step,loss\n0,a\n"); // incomplete last row
+    assert_kept(state, rows, 0, "");                                   // a new run
     assert_kept(state, "", 3, "");
     const TrainConfig none = {0}, folder = {.out = "no such folder"};
     Error err = {0};
@@ -73,7 +73,8 @@ static void later_rows_are_dropped(void **state) {
     record_close(&record);
 }
 
-// What is written of one step to stdout and, behind the header, to steps.csv, and of an evaluation.
+// Compares the line of a step on stdout, its row in steps.csv (after the header), and the text of
+// an evaluation.
 static void assert_written(void **state, const TrainConfig *config, const Score *score,
                            const char *line, const char *row, const char *evaluation) {
     Error err = {0};

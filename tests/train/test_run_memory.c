@@ -1,5 +1,5 @@
-/* test_run_memory.c: a run gives back all its memory: every allocation of the libraries (they have
- * three calls for it) meets its free. Device memory is the device's own check (device_close).
+/* test_run_memory.c: a run frees all its memory. The libraries' three allocating calls and free are
+ * wrapped and counted. Device memory is checked by device_close.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/temp_folder.h"
@@ -9,17 +9,17 @@
 #include "common/train/setup.h"
 #include "common/train/trainer.h"
 
-// ---- allocations that are not freed yet ---------------------------------------------------------
+// ---- live allocations ---------------------------------------------------------------------------
 
 enum { MOST = 1 << 16 };
 
-static void *held[MOST]; // a hash table; EMPTY behind a pointer that was freed
+static void *held[MOST]; // hash table of live pointers; EMPTY replaces a freed one
 static char freed;
 #define EMPTY ((void *)&freed)
 static size_t held_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-// The place of a pointer, or of its end: NULL.
+// The table's slot of a pointer, or the free slot (NULL) for it.
 static void **place_of(const void *memory) {
     size_t i = (uintptr_t)memory / 16 * 2654435761u % MOST;
     while (held[i] && held[i] != memory) i = (i + 1) % MOST;
@@ -36,7 +36,7 @@ static void hold(void *memory) {
 static void let_go(const void *memory) {
     pthread_mutex_lock(&lock);
     void **place = place_of(memory);
-    if (*place) { // others are C library's, which it leaves to the caller
+    if (*place) { // not the C library's, which calls free too
         *place = EMPTY;
         held_count--;
     }
@@ -95,13 +95,13 @@ static void run_once(const TrainConfig *config) {
 }
 
 static void check_run(const TrainConfig *config, const char *what) {
-    run_once(config); // what stays from here on is once for the process
+    run_once(config); // later runs must not add allocations
     const size_t before = held_count;
     run_once(config);
     if (held_count != before) fail_msg("%s: %zu before, %zu after", what, before, held_count);
 }
 
-// As small as they can be, with as many parts of the trainer as go together.
+// Minimal runs that together use most parts of the trainer.
 static void runs_give_back_their_memory(void **state) {
     TrainConfig numbers = train_config_default(), pixels = numbers, text = numbers;
     char *out = temp_folder_path(state, "out"), *trace = temp_folder_path(state, "trace");

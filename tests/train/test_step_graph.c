@@ -1,7 +1,7 @@
-/* test_step_graph.c: what is asked around a step that is replayed, each question by itself: whether
- * another process has failed, before each replay and after each number that comes back; whether all
- * have come, before a checkpoint is written; whether the step can be recorded at all. A strategy
- * that answers as it is told to stands for the other processes.
+/* test_step_graph.c: the checks around a replayed step, one by one: whether another process has
+ * failed, before each replay and after each value read back; whether all processes have arrived,
+ * before a checkpoint; whether the step can be recorded at all. The other processes are simulated
+ * by a strategy with scripted answers.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/temp_folder.h"
@@ -15,17 +15,17 @@
 #include "common/train/step_graph.h"
 #include "common/train/trainer.h"
 
-enum { WARM = 4, BATCH = 20 }; // plain steps before the first that is recorded
+enum { WARM = 4, BATCH = 20 }; // WARM: eager steps before the recording
 
 static const char FAILED[] = "rank 1: the network is gone";
 
-// What the device is asked for, and what the other processes answer.
+// Wraps the device's graph functions and answers for the other processes.
 typedef struct Script {
-    DeviceBackend backend;    // the first field: a Device's backend is the Script
-    const DeviceBackend *own; // what the device had
+    DeviceBackend backend;    // first field, so that a Device's backend points to the Script
+    const DeviceBackend *own; // the device's original backend
     JobWatch watch;
-    bool failed; // another process has
-    bool saving; // the trainer is about to write a checkpoint
+    bool failed; // another process has failed
+    bool saving; // the trainer has announced a checkpoint
     int launches, closed_graphs;
 } Script;
 
@@ -65,7 +65,7 @@ static void follow_script(Job *job, Script *script) {
     job->watch = &script->watch;
 }
 
-// ---- a training in pieces ---------------------------------------------------------------------
+// ---- parts of a trainer -----------------------------------------------------------------------
 
 typedef struct Rig {
     TrainConfig config;
@@ -122,7 +122,7 @@ static void send_batch(const Rig *rig) {
     step_send_batch(rig->step, loader_next(rig->loader));
 }
 
-// As the trainer takes a step with --cuda-graph.
+// One step, as the trainer runs it with --cuda-graph.
 static int graph_step(const Rig *rig, StepGraph *graph, Error *err) {
     Tape *tape = step_graph_tape(graph);
     return tape ? train_step(rig->step, tape, 0.01, err) : step_graph_replay(graph, 0.01, err);
@@ -136,7 +136,7 @@ static void take_steps(const Rig *rig, StepGraph *graph, int count) {
     }
 }
 
-// ---- the questions ----------------------------------------------------------------------------
+// ---- checks -----------------------------------------------------------------------------------
 
 static void nothing_is_replayed_after_a_failure(void **state) {
     (void)state;

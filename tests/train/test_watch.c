@@ -1,5 +1,5 @@
-/* test_watch.c: what a run tells the launcher's watch (JobWatch): each phase with its step, and a
- * failure, its own or another process's; and that a run ends with the first failure.
+/* test_watch.c: a run's reports to the launcher's watch (JobWatch): each phase with its step, and a
+ * failure, its own or another process's; a run ends with the first failure.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/temp_folder.h"
@@ -9,8 +9,8 @@
 #include "common/train/setup.h"
 #include "common/train/trainer.h"
 
-static char told[2048];    // "train 0, train 1, checkpoint 2"
-static const char *failed; // of another process, from its step on; NULL: none
+static char told[2048];    // reported phases: "train 0, train 1, checkpoint 2"
+static const char *failed; // the phase in which another process fails; NULL: none
 static uint64_t failed_at, now;
 
 static void note_phase(const JobWatch *self, const char *phase, uint64_t step) {
@@ -31,9 +31,9 @@ static void note_end(const JobWatch *self, const Error *cause) {
 
 static const JobWatch watch = {.enter = note_phase, .check = check_failure, .give_up = note_end};
 
-// ---- calls of the strategy and the job, of which one fails -------------------------------------
+// ---- failing calls of the strategy and the job -------------------------------------------------
 
-static int calls, failing; // so many were made; which one fails, from 1 on (0: none)
+static int calls, failing; // calls so far; number of the failing call, from 1 (0: none)
 
 static int may_fail(Error *err) {
     return ++calls == failing ? error_set(err, STATUS_FAILED, "call %d failed", calls) : 0;
@@ -81,7 +81,7 @@ static void count_calls(Job *job) {
 
 // ---- runs --------------------------------------------------------------------------------------
 
-static bool collective; // the forward is one of all ranks, which then have equally many batches
+static bool collective; // a forward needs all ranks, which have equally many batches
 
 // Runs the trainer. Returns its status, with the error in message[200].
 static int run(const TrainConfig *config, char *message) {
@@ -138,11 +138,11 @@ static void each_phase_is_told(void **state) {
     free(save);
 }
 
-// Batches of 256 in an evaluation; one that all ranks compute has no more of them.
+// An evaluation in batches of 256 runs no empty batch; if a forward needs all ranks, neither.
 static void evaluations_have_no_empty_batch(void **state) {
     (void)state;
     static const struct {
-        const char *data; // a quarter is evaluated
+        const char *data; // a quarter is the test set
         int batches;
     } cases[] = {
         {"synthetic:10:5@1020", 1}, {"synthetic:10:5@1024", 1}, {"synthetic:10:5@1028", 2}};
@@ -177,8 +177,8 @@ static void failures_are_told_once(void **state) {
     assert_non_null(strstr(told, "gave up: the loss is "));
 }
 
-// Whichever call fails, the run ends with its error, and nothing follows but the wait for a sum
-// that had been started.
+// For each call: if it fails, the run ends with its error, and later calls only wait for sums in
+// flight.
 static void any_failed_call_ends_the_run(void **state) {
     char message[200], *grads = temp_folder_path(state, "grads");
     TrainConfig config = small();
