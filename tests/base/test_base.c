@@ -1,6 +1,5 @@
-/* test_base.c: common/base, without threads (those are in test_sync.c) and without options
- * (test_options.c): errors, whole files or none, known answers of the generator, JSON that parses,
- * spans that nest.
+/* test_base.c: common/base without threads (test_sync.c) and options (test_options.c): errors,
+ * atomic files, known answers of the random generator, valid JSON, nested spans.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +30,7 @@
 #include "tests/rigs/failed_check.h"
 #include "tests/rigs/temp_folder.h"
 
-// The file's contents as a string; free() it. NULL if there is no such file.
+// Returns the file's contents as a string, to be freed; NULL if the file does not exist.
 static char *slurp(const char *path) {
     FILE *file = fopen(path, "rb");
     if (!file) return NULL;
@@ -72,7 +71,7 @@ static void test_error_keeps_the_first(void **state) {
     err = (Error){0};
     error_set(&err, STATUS_USAGE, "%s: gone", "a\nerror: b\x1b[2J\x7f");
     assert_string_equal(err.message, "a?error: b?[2J?: gone");
-    err = (Error){0}; // U+0080 and U+009F are controls, U+00A0 and U+0100 are not
+    err = (Error){0}; // U+0080 and U+009F are control characters, U+00A0 and U+0100 are not
     error_set(&err, STATUS_USAGE, "a\xc2\x80 b\xc2\x9f c\xc2\xa0 d\xc4\x80 e\xc2\x7f \xc2");
     assert_string_equal(err.message, "a?? b?? c\xc2\xa0 d\xc4\x80 e\xc2? \xc2");
 }
@@ -91,10 +90,10 @@ static void test_error_long_messages_are_cut(void **state) {
 typedef enum Ending { ENDS_WITH_ERROR, ENDS_WITHOUT_STATUS, ENDS_WELL, ENDS_UNBUFFERED } Ending;
 
 static void undo(void) {
-    _exit(99); // nothing that was put off to the regular end is done
+    _exit(99); // process_end must not run handlers of atexit
 }
 
-// A process whose stdout, a file now, holds something, and that ends.
+// In a child: redirects stdout and stderr to files, buffers some output, ends in the given way.
 static _Noreturn void end_process(const char *out, const char *said, Ending ending) {
     Error err = {.status = ending == ENDS_WITH_ERROR ? STATUS_USAGE : STATUS_OK, .message = "why"};
     if (!freopen(out, "a", stdout) || !freopen(said, "a", stderr) || atexit(undo) != 0) _exit(98);
@@ -104,10 +103,10 @@ static _Noreturn void end_process(const char *out, const char *said, Ending endi
     process_end(STATUS_OK);
 }
 
-// Returns its status.
+// Returns the exit status of a child that ends in the given way.
 static int status_of_ending(const char *out, const char *said, Ending ending) {
     int status = 0;
-    (void)!truncate(out, 0); // neither is there at first, and /dev/full stays
+    (void)!truncate(out, 0); // may not exist yet; /dev/full is unchanged
     (void)!truncate(said, 0);
     fflush(NULL);
     pid_t pid = fork();
@@ -129,7 +128,7 @@ static void test_process_ends_at_once(void **state) {
     assert_reads(out, "the last word");
     assert_reads(said, "error: why\n");
     assert_int_equal(status_of_ending(out, out, ENDS_WITH_ERROR), STATUS_USAGE);
-    assert_reads(out, "the last worderror: why\n"); // in the order of the program
+    assert_reads(out, "the last worderror: why\n"); // stdout is flushed before stderr is written
     assert_int_equal(status_of_ending(out, said, ENDS_WITHOUT_STATUS), STATUS_FAILED);
     assert_int_equal(status_of_ending(out, said, ENDS_WELL), STATUS_OK);
     assert_reads(out, "the last word");
@@ -171,7 +170,7 @@ static void test_file_replaces_whole(void **state) {
     fputs("new", file.file);
     fflush(file.file);
     char *text = slurp(path);
-    assert_string_equal(text, "old"); // until the commit
+    assert_string_equal(text, "old"); // before the commit
     free(text);
     assert_int_equal(file_commit(&file, &err), 0);
     text = slurp(path);
@@ -188,7 +187,7 @@ static void test_file_abandon_changes_nothing(void **state) {
     assert_int_equal(file_begin(&file, path, NULL), 0);
     fputs("new", file.file);
     file_abandon(&file);
-    file_abandon(&file); // twice is fine
+    file_abandon(&file); // a second call does nothing
     char *text = slurp(path);
     assert_string_equal(text, "old");
     assert_int_equal(count_files(*state), 1);
@@ -196,7 +195,7 @@ static void test_file_abandon_changes_nothing(void **state) {
     free(path);
 }
 
-// Root may write anywhere, so a full disk is played by a limit on the size of files.
+// Simulates a full disk by a limit on the size of files: root could write anywhere else.
 static void fail_to_write(void **state, size_t bytes) {
     char *path = temp_folder_path(state, "data");
     write_file(path, "old");
@@ -216,14 +215,14 @@ static void fail_to_write(void **state, size_t bytes) {
     assert_non_null(strstr(err.message, path));
     char *text = slurp(path);
     assert_string_equal(text, "old");
-    assert_int_equal(count_files(*state), 1); // no temporary file is left
+    assert_int_equal(count_files(*state), 1); // the temporary file was removed
     free(text);
     free(path);
 }
 
 static void test_file_disk_full(void **state) {
-    fail_to_write(state, 4097);   // found by the commit
-    fail_to_write(state, 100000); // found long before it
+    fail_to_write(state, 4097);   // detected by the commit's flush
+    fail_to_write(state, 100000); // detected by an earlier write
 }
 
 static void test_file_refuses_what_is_no_file(void **state) {
@@ -261,7 +260,8 @@ static void test_file_make_folder(void **state) {
 
 // ---- rng ----------------------------------------------------------------------------------------
 
-// Philox4x32-10 of the authors' kat_vectors: counter = (index, stream), key = seed, low word first.
+// Known answers of Philox4x32-10 from its authors' kat_vectors: counter = (index, stream), key =
+// seed, low word first.
 static void test_rng_known_answers(void **state) {
     (void)state;
     uint64_t ones = UINT64_MAX;
@@ -276,8 +276,8 @@ static void test_clock_in_seconds(void **state) {
     uint64_t now = clock_ns();
     assert_true(clock_ns_after(2) >= now + 2000000000 && clock_ns_after(0.5) < now + 2000000000);
     assert_true(clock_ns_after(-1) >= now);
-    assert_true(clock_ns_after(INFINITY) < (uint64_t)1 << 61); // far, and no overflow
-    assert_true(clock_seconds_since(now + 3000000000) == 0);   // not yet
+    assert_true(clock_ns_after(INFINITY) < (uint64_t)1 << 61); // no overflow
+    assert_true(clock_seconds_since(now + 3000000000) == 0);   // a time in the future
     assert_true(clock_seconds_since(now - 3000000000) >= 3);
 }
 
@@ -286,8 +286,8 @@ static void test_machine_reads_a_line(void **state) {
     char line[8];
     machine_read_line("/proc/no such file", line, sizeof line);
     assert_string_equal(line, "?");
-    prctl(PR_SET_NAME, "test_base");                         // an emulator's process has its name
-    machine_read_line("/proc/self/comm", line, sizeof line); // cut to the room
+    prctl(PR_SET_NAME, "test_base");                         // qemu's process has another name
+    machine_read_line("/proc/self/comm", line, sizeof line); // longer than the buffer: cut
     assert_string_equal(line, "test_ba");
     char whole[64];
     machine_read_line("/proc/self/comm", whole, sizeof whole);
@@ -299,11 +299,11 @@ static void test_machine_reads_a_line(void **state) {
     free(file);
 }
 
-static const char *host; // NULL: it is not known
+static const char *host; // result of gethostname; NULL: it fails
 
 int __wrap_gethostname(char *name, size_t capacity);
 int __wrap_gethostname(char *name, size_t capacity) {
-    if (host) strncpy(name, host, capacity); // a name that fills the room has no end
+    if (host) strncpy(name, host, capacity); // without a NUL if the name fills the buffer
     return host ? 0 : -1;
 }
 
@@ -319,7 +319,7 @@ static void test_machine_has_a_name(void **state) {
                  {"", "?"},
                  {NULL, "?"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char name[10] = "########"; // the last two are not its own
+        char name[10] = "########"; // bytes after the 8 passed must not change
         host = cases[i].host;
         machine_name(name, 8);
         assert_string_equal(name, cases[i].name);
@@ -332,7 +332,7 @@ static void test_rng_streams_are_apart(void **state) {
     static const uint64_t streams[] = {
         RNG_STREAM_AUGMENT,   RNG_STREAM_TEACHER, RNG_STREAM_SYNTHETIC, RNG_STREAM_NOISE,
         RNG_STREAM_TEST,      RNG_STREAM_SHAPES,  RNG_STREAM_SAMPLE,    RNG_STREAM_POWER_SGD,
-        RNG_STREAM_PARAMETER, // the largest: parameters count upwards from it
+        RNG_STREAM_PARAMETER, // the largest; parameters use the streams from it on
     };
     const size_t count = sizeof streams / sizeof *streams;
     for (size_t i = 0; i < count; i++) {
@@ -345,13 +345,13 @@ static void test_rng_uniform_stays_below_high(void **state) {
     double sum = 0;
     for (uint64_t i = 0; i < 100000; i++) {
         float narrow = rng_uniform(1, RNG_STREAM_TEST, i, 1.0f, nextafterf(1.0f, 2.0f));
-        assert_true(narrow == 1.0f); // the only value in the interval
+        assert_true(narrow == 1.0f); // the only float in the interval
         float x = rng_uniform(1, RNG_STREAM_TEST, i, -2.0f, 6.0f);
         assert_true(x >= -2.0f && x < 6.0f);
         sum += x;
     }
     assert_true(fabs(sum / 100000 - 2) < 0.03); // four standard errors
-    for (uint64_t i = 0; i < 1000; i++) {       // 24 bits of the number, or 32 and 32 of a pair
+    for (uint64_t i = 0; i < 1000; i++) {       // uniform: 24 bits; normal: 32 bits of each of two
         const uint64_t bits = rng_u64(9, RNG_STREAM_TEST, i);
         const float unit = (float)(bits >> 40) / 16777216;
         assert_true(rng_uniform(9, RNG_STREAM_TEST, i, 0, 1) == unit);
@@ -385,7 +385,7 @@ static void test_rng_below_hits_everything(void **state) {
     for (uint64_t i = 0; i < 7000; i++) hits[rng_below(3, RNG_STREAM_TEST, i, 7)]++;
     for (int i = 0; i < 7; i++) assert_in_range(hits[i], 880, 1120); // four standard deviations
     assert_true(rng_below(3, 0, 0, 1) == 0);
-    // Another seed, stream or index is another value.
+    // Changing the seed, the stream or the index changes the value.
     assert_true(rng_u64(1, 2, 3) != rng_u64(2, 2, 3) && rng_u64(1, 2, 3) != rng_u64(1, 3, 3));
     assert_true(rng_u64(1, 2, 3) != rng_u64(1, 2, 4));
 }
@@ -430,7 +430,7 @@ static void test_json_reads_back(void **state) {
     cJSON *array = cJSON_GetObjectItem(root, "array");
     assert_int_equal(cJSON_GetArraySize(array), 3);
     assert_int_equal(cJSON_GetArraySize(cJSON_GetArrayItem(array, 2)), 2);
-    assert_non_null(strstr(text, "[0.1, {}]")); // short numbers, and deep levels on one line
+    assert_non_null(strstr(text, "[0.1, {}]")); // shortest digits; deep levels on one line
     cJSON_Delete(root);
     free(text);
 }
@@ -443,11 +443,11 @@ static double field(const cJSON *event, const char *name) {
     return item->valuedouble;
 }
 
-// Two spans of one track nest if one contains the other or they do not touch.
+// Two spans of a track nest or are disjoint.
 static void assert_nested(const cJSON *a, const cJSON *b) {
     double a0 = field(a, "ts"), a1 = a0 + field(a, "dur");
     double b0 = field(b, "ts"), b1 = b0 + field(b, "dur");
-    const double ns = 0.0011; // times are in microseconds, and 0.001 is not exact in binary
+    const double ns = 0.0011; // slack in us: times are in us, and 0.001 is not exact
     bool apart = a1 <= b0 + ns || b1 <= a0 + ns;
     bool inside = (a0 <= b0 + ns && b1 <= a1 + ns) || (b0 <= a0 + ns && a1 <= b1 + ns);
     assert_true(apart || inside);
@@ -503,9 +503,9 @@ static void test_trace_parses_and_nests(void **state) {
             if (is_span && field(other, "tid") == field(event, "tid")) assert_nested(event, other);
         }
     }
-    assert_int_equal(names, 1 + 2 * 2); // the process; a name and an order for each track
+    assert_int_equal(names, 1 + 2 * 2); // the process; name and order of each track
     assert_int_equal(forward, 2);
-    assert_in_range(spans, 2 + 2, 2 + 6); // "other" may be shorter than the clock's tick
+    assert_in_range(spans, 2 + 2, 2 + 6); // spans shorter than a clock tick are dropped
     cJSON_Delete(root);
     free(text);
     free(path);

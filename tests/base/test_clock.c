@@ -1,5 +1,5 @@
-/* test_clock.c: times, and the phases of a step, to the nanosecond: the kernel's clock stands still
- * here.
+/* test_clock.c: times and the phases of a step, exact to the nanosecond: clock_gettime is replaced
+ * by a clock that only the test advances.
  */
 #include "tests/rigs/check.h"
 
@@ -53,7 +53,7 @@ static void timeouts_have_a_range(void **state) {
     (void)state;
     static const struct {
         double timeout_s, least;
-        const char *message; // NULL: it is allowed
+        const char *message; // the error; NULL: allowed
     } cases[] = {
         {0, 0, NULL},
         {1e9, 0, NULL},
@@ -75,7 +75,7 @@ static void timeouts_have_a_range(void **state) {
 
 // ---- phases -------------------------------------------------------------------------------------
 
-static int waits; // for the device
+static int waits; // calls of device_synchronize
 
 static void wait_a_nanosecond(void *context) {
     assert_ptr_equal(context, &waits);
@@ -123,7 +123,7 @@ static void phases_partition_a_step(void **state) {
     for (uint64_t step = 1; step <= 3; step++) {
         assert_int_equal(measure_step(&profile), 133);
         check_profile(&profile, step);
-        profile_leave(&profile, profile_enter(&profile, PHASE_DATA)); // between steps: not charged
+        profile_leave(&profile, profile_enter(&profile, PHASE_DATA)); // between steps: not counted
     }
     Profile waiting = {.wait_for_device = wait_a_nanosecond, .wait_context = &waits};
     profile_leave(&waiting, profile_enter(&waiting, PHASE_DATA));

@@ -1,4 +1,5 @@
-/* test_cores.c: how cores are shared, and the time slices that a thread asks the kernel for. */
+/* test_cores.c: the division of cores among processes, and the time slice that a thread requests
+ * from the kernel. */
 #include "tests/rigs/check.h"
 
 #include <errno.h>
@@ -8,7 +9,7 @@
 
 #include "common/base/cores.h"
 
-// Five cores that do not follow each other, as a container has them.
+// Five cores that are not contiguous, as in a container.
 static cpu_set_t some_cores(void) {
     cpu_set_t all;
     CPU_ZERO(&all);
@@ -41,7 +42,7 @@ static void test_more_places_than_cores(void **state) {
     assert_int_equal(CPU_COUNT(&share), 0);
 }
 
-// The kernel's struct sched_attr, in its first version.
+// First version of the kernel's struct sched_attr.
 typedef struct Attributes {
     uint32_t size, policy;
     uint64_t flags;
@@ -51,7 +52,7 @@ typedef struct Attributes {
 } Attributes;
 
 static struct {
-    bool fails; // to read
+    bool fails; // sched_getattr fails
     int reads, writes;
     Attributes written;
 } kernel;
@@ -60,7 +61,7 @@ long __wrap_syscall(long number, ...);
 long __wrap_syscall(long number, ...) {
     va_list arguments;
     va_start(arguments, number);
-    assert_int_equal(va_arg(arguments, int), 0); // this thread
+    assert_int_equal(va_arg(arguments, int), 0); // pid 0: this thread
     Attributes *attributes = va_arg(arguments, Attributes *);
     if (number == SYS_sched_getattr) {
         assert_int_equal(va_arg(arguments, size_t), sizeof *attributes);
@@ -71,13 +72,13 @@ long __wrap_syscall(long number, ...) {
         kernel.written = *attributes;
         kernel.writes++;
     }
-    assert_int_equal(va_arg(arguments, int), 0); // no flags
+    assert_int_equal(va_arg(arguments, int), 0); // flags
     va_end(arguments);
     errno = ENOSYS;
     return kernel.fails ? -1 : 0;
 }
 
-// Of what the thread has only the slice changes; a kernel without it is left alone.
+// Only the slice of the thread's attributes changes; a kernel without slices gets no call.
 static void test_short_turns(void **state) {
     (void)state;
     cores_take_short_turns();

@@ -1,5 +1,5 @@
-/* test_file_calls.c: files whose system calls fail one by one (common/base/file.c): what is said,
- * and what lies in the folder then.
+/* test_file_calls.c: atomic files whose system calls fail one by one (common/base/file.c): the
+ * error, and the folder's contents afterwards.
  */
 #include "tests/rigs/files.h"
 
@@ -16,7 +16,7 @@
 typedef enum Call { NONE, OPEN_FOLDER, FSYNC, FLOCK, FSTAT } Call;
 
 static Call failing;
-static int with; // errno of each such call
+static int with; // errno of the failing calls
 
 static bool fails(Call call) {
     if (call != failing) return false;
@@ -41,7 +41,7 @@ int __wrap_fsync(int fd) {
     return fails(FSYNC) ? -1 : __real_fsync(fd);
 }
 
-// A lock that is had leaves any errno.
+// A successful flock may change errno.
 int __real_flock(int fd, int operation);
 int __wrap_flock(int fd, int operation);
 int __wrap_flock(int fd, int operation) {
@@ -56,7 +56,7 @@ int __wrap_fstat(int fd, struct stat *info) {
     return fails(FSTAT) ? -1 : __real_fstat(fd, info);
 }
 
-// So does a file that is closed.
+// A successful fclose may change errno.
 int __real_fclose(FILE *file);
 int __wrap_fclose(FILE *file);
 int __wrap_fclose(FILE *file) {
@@ -72,7 +72,7 @@ static int begin(void **state) {
     return 0;
 }
 
-// Writes "new" to data; the calls fail from `from` on: its beginning, or its end.
+// Writes "new" to data while `call` fails with errno `cause`; expects `message` ("": success).
 static void writes(Call call, int cause, const char *message) {
     AtomicFile file;
     Error err = {0};
@@ -93,15 +93,15 @@ static void a_file_that_cannot_be_synced(void **state) {
     (void)state;
     writes(FSYNC, EIO, "cannot write data: Input/output error");
     check_file("data", "old");
-    writes(FSYNC, EINVAL, ""); // its file system has no fsync
+    writes(FSYNC, EINVAL, ""); // the file system has no fsync
     check_file("data", "new");
 }
 
-// The file has its name then; whether that outlasts a power cut is not known.
+// If the folder cannot be synced, the file already has its name; only its durability is unknown.
 static void a_folder_that_cannot_be_synced(void **state) {
     (void)state;
     writes(OPEN_FOLDER, ENFILE, "cannot write data: Too many open files in system");
-    writes(OPEN_FOLDER, EACCES, ""); // writable, but not readable
+    writes(OPEN_FOLDER, EACCES, ""); // the folder is writable but not readable
     check_file("data", "new");
 }
 
@@ -110,7 +110,7 @@ static void a_write_failed_before(void **state) {
     AtomicFile file;
     Error err = {0};
     assert_int_equal(file_begin(&file, "data", &err), 0);
-    assert_int_equal(fgetc(file.file), EOF); // an error, with its errno
+    assert_int_equal(fgetc(file.file), EOF); // sets the stream's error flag
     assert_true(ferror(file.file));
     assert_int_equal(file_commit(&file, &err), -1);
     assert_string_equal(err.message, "cannot write data: a write failed");
@@ -129,7 +129,8 @@ static void a_folder_takes_the_name(void **state) {
     assert_int_equal(count_files(".", ""), 1);
 }
 
-// Each temporary file is locked by another process that sweeps; it is not this one's then.
+// Each new temporary file is locked by a sweeping process before this process locks it: it must try
+// the next name.
 static void every_temporary_is_locked(void **state) {
     (void)state;
     AtomicFile file;

@@ -1,5 +1,5 @@
-/* test_files.c: names that are links, temporary files of dead and living writers, files that are
- * read, folders, locks, and shared objects. flock fails here as it is told to.
+/* test_files.c: targets that are symbolic links, temporary files of dead and live writers, reading,
+ * folders, locks, shared objects. flock, the clock and sleeping are simulated.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,11 +25,11 @@
 #include "tests/rigs/files.h"
 #include "tests/rigs/temp_folder.h"
 
-static int flock_cause;           // errno of the next calls of flock; 0: it works
-static const char *flock_unlinks; // the next call removes this file first
-static int flocks;                // calls
-static uint64_t now_ns, tick;     // the clock stands still, but for `tick` at each look, and naps
-static int naps, holder, dies_at; // the nap after which the holder's descriptor is closed
+static int flock_cause;           // errno of the next calls of flock; 0: they succeed
+static const char *flock_unlinks; // removed before the next call of flock
+static int flocks;                // calls of flock
+static uint64_t now_ns, tick;     // the clock; each reading adds `tick`, each nap its length
+static int naps, holder, dies_at; // holder's descriptor is closed after nap `dies_at`
 
 int __real_flock(int fd, int operation);
 int __wrap_flock(int fd, int operation);
@@ -45,7 +45,7 @@ int __wrap_flock(int fd, int operation) {
 uint64_t __wrap_clock_ns(void);
 uint64_t __wrap_clock_ns(void) {
     now_ns += tick;
-    errno = ENOTBLK; // as any call may leave it
+    errno = ENOTBLK; // any call may change errno
     return now_ns;
 }
 
@@ -83,7 +83,7 @@ static int write_file(const char *path, const char *text, Error *err) {
     if (file_begin(&file, path, err) != 0) return -1;
     fputs(text, file.file);
     const int failed = file_commit(&file, err);
-    file_abandon(&file); // nothing is left to abandon
+    file_abandon(&file); // no file is open
     return failed;
 }
 
@@ -100,7 +100,7 @@ static void links_are_followed(void **state) {
     assert_string_equal(target, absolute);
     assert_int_equal(write_file("link", "text", &err), 0);
     check_file("sub/there", "text");
-    for (int i = 1; i <= 41; i++) { // as many as the kernel follows, and one more
+    for (int i = 1; i <= 41; i++) { // the kernel follows 40 links
         snprintf(name, sizeof name, "%d", i);
         assert_int_equal(symlink(before, name), 0);
         strcpy(before, name);
@@ -126,7 +126,7 @@ static void long_paths_are_refused(void **state) {
     assert_error(&err, STATUS_USAGE, wanted);
     assert_int_equal(file_open(path, NULL, &err), -1);
     assert_error(&err, STATUS_USAGE, wanted);
-    file_sweep(path);             // is left alone
+    file_sweep(path);             // must not remove it
     char dots[FILE_PATH_MAX + 1]; // "./././.../data"
     for (int i = 0; i < FILE_PATH_MAX; i++) dots[i] = i % 2 ? '/' : '.';
     strcpy(dots + FILE_PATH_MAX - 4, "data");
@@ -136,7 +136,7 @@ static void long_paths_are_refused(void **state) {
     path[FILE_PATH_MAX - 1] = '\0';
     assert_int_equal(file_follow_links(path, target, &err), 0);
     assert_string_equal(target, path);
-    // A link of at most 4095 bytes beside "sub/".
+    // A link of at most 4095 bytes in folder "sub/".
     memset(path, 'x', FILE_PATH_MAX);
     for (int i = 100; i < FILE_PATH_MAX; i += 100) path[i] = '/';
     assert_int_equal(mkdir("sub", 0700), 0);
@@ -150,7 +150,7 @@ static void long_paths_are_refused(void **state) {
     assert_error(&err, STATUS_USAGE, "sub/long...: the path is too long");
 }
 
-// The numbers of a process's temporary files end at 99.
+// A process's temporary files are numbered up to 99.
 static void temporary_files_have_numbers(void **state) {
     const mode_t mask = umask(0);
     char name[64];
@@ -175,7 +175,7 @@ static void temporary_files_have_numbers(void **state) {
     umask(mask);
 }
 
-// Another process takes it for a dead one's before it is locked, and removes it.
+// Another process considers the new file stale and removes it before it is locked.
 static void a_removed_temporary_is_made_again(void **state) {
     char name[64];
     Error err = {0};
@@ -237,22 +237,22 @@ static void descriptor_0_is_like_any_other(void **state) {
     fclose(stream);
     assert_int_equal(file_open(".", NULL, NULL), -1);
     assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), -1);
-    errno = EEXIST; // of an earlier call
+    errno = EEXIST; // left by an earlier call
     assert_int_equal(file_begin(&file, "data", &err), 0);
     const int other = open(file.temporary, O_WRONLY | O_CLOEXEC);
-    assert_true(flock(other, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK); // it is locked
+    assert_true(flock(other, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK); // locked
     close(other);
     file_abandon(&file);
     dup2(kept, STDIN_FILENO);
     assert_int_equal(file_begin(&file, "data", &err), 0);
     fputs("text", file.file);
-    close(STDIN_FILENO); // the lock's descriptor at the end is 0
+    close(STDIN_FILENO); // the lock's descriptor will be 0
     assert_int_equal(file_commit(&file, &err), 0);
     assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), -1);
     FileLock *lock = lock_take("lock", "data", &err);
     assert_non_null(lock);
     lock_release(lock);
-    assert_null(lock_take("data", "data", &err)); // a file that is no lock
+    assert_null(lock_take("data", "data", &err)); // not a lock file
     assert_error(&err, STATUS_USAGE, "data: cannot make data: File exists");
     assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), -1);
     dup2(kept, STDIN_FILENO);
@@ -356,7 +356,7 @@ static void a_lock_names_its_holder(void **state) {
     machine_name(host, sizeof host);
     put(LOCK,
         "process 7 on a host that is no more, with a very long command of many words indeed\n");
-    for (int round = 0; round < 2; round++) { // a dead process's, and none
+    for (int round = 0; round < 2; round++) { // a dead process's lock file, then none
         FileLock *lock = lock_take(LOCK, "data", &err);
         assert_non_null(lock);
         assert_true(lock_is_held(lock));
@@ -364,7 +364,7 @@ static void a_lock_names_its_holder(void **state) {
         check_file(LOCK, wanted);
         assert_int_equal(stat(LOCK, &info), 0);
         if (round == 1) assert_int_equal(info.st_mode & 07777, 0666);
-        tick = 2000000000; // the second that it waits
+        tick = 2000000000; // longer than the second that lock_take waits
         snprintf(
             wanted, sizeof wanted,
             "data: in use by process %ld on %s: %s; wait until it ends, or choose another name",
@@ -407,7 +407,7 @@ static void a_holder_is_told_as_a_line(void **state) {
     }
 }
 
-// A second passes in naps before a lock counts as held; a text that fills the room is cut.
+// A lock counts as held after a second of naps; the holder's text is cut to the message's size.
 static void a_held_lock_is_waited_for(void **state) {
     char text[600], wanted[700];
     Error err = {0};
@@ -425,7 +425,7 @@ static void a_held_lock_is_waited_for(void **state) {
     snprintf(wanted, sizeof wanted,
              "data: in use by %.511s; wait until it ends, or choose another name", text);
     assert_error(&err, STATUS_USAGE, wanted);
-    flock_unlinks = LOCK; // it ends just now
+    flock_unlinks = LOCK; // the holder ends during the last attempt
     flock_cause = EWOULDBLOCK;
     tick = 2000000000;
     assert_null(lock_take(LOCK, "data", &err));
@@ -452,7 +452,7 @@ static void others_files_are_no_locks(void **state) {
     flock_cause = 0;
 }
 
-// On a file system without locks there is none, and no process is kept out.
+// On a file system without locks lock_take succeeds without a lock and excludes no process.
 static void without_locks_none_is_held(void **state) {
     static const int causes[] = {ENOLCK, EOPNOTSUPP, ENOSYS, EINVAL};
     Error err = {0};
@@ -463,7 +463,7 @@ static void without_locks_none_is_held(void **state) {
         flock_cause = 0;
         assert_true(first && second && !lock_is_held(first) && !lock_is_held(second));
         lock_release(second);
-        assert_int_equal(access(LOCK, F_OK), 0); // it may be another's
+        assert_int_equal(access(LOCK, F_OK), 0); // not removed: may belong to another process
         lock_release(first);
     }
 }
@@ -471,7 +471,7 @@ static void without_locks_none_is_held(void **state) {
 static void a_lock_without_a_name_is_none(void **state) {
     Error err = {0};
     in_folder(state);
-    flock_unlinks = LOCK; // its holder ends between the two calls
+    flock_unlinks = LOCK; // the holder ends between open and flock
     FileLock *lock = lock_take(LOCK, "data", &err);
     assert_non_null(lock);
     assert_int_equal(access(LOCK, F_OK), 0);
@@ -481,7 +481,7 @@ static void a_lock_without_a_name_is_none(void **state) {
     check_file(LOCK, "another's");
 }
 
-// A process that dies holds its lock a little longer.
+// A dying process holds its lock for a moment longer.
 static void a_dying_holder_is_waited_for(void **state) {
     Error err = {0};
     in_folder(state);

@@ -1,5 +1,4 @@
-/* test_format.c: appending to strings, and reading and writing numbers, and hashes
- * of bytes.
+/* test_format.c: appending to strings, conversion of numbers from and to text, hashes of bytes.
  */
 #include "common/base/format.h"
 #include "common/base/hash.h"
@@ -9,7 +8,7 @@ static void test_format_append(void **state) {
     (void)state;
     char text[8] = "";
     assert_true(format_append(text, sizeof text, "%d", 12));
-    assert_true(format_append(text, sizeof text, "%s%d", ", ", 345)); // exactly full
+    assert_true(format_append(text, sizeof text, "%s%d", ", ", 345)); // fills the buffer exactly
     assert_string_equal(text, "12, 345");
     assert_false(format_append(text, sizeof text, "6"));
     assert_true(format_append(text, sizeof text, "%s", ""));
@@ -59,11 +58,11 @@ static void test_format_number(void **state) {
     assert_string_equal(format_number(1e6).text, "1000000");
     assert_string_equal(format_number(1.0 / 3).text, "0.3333333333333333");
     assert_string_equal(format_number(-1e-300).text, "-1e-300");
-    assert_string_equal(format_number(5e-324).text, "4.94065645841247e-324");  // of 15 digits
-    assert_string_equal(format_number(0.1 + 0.2).text, "0.30000000000000004"); // of 17
+    assert_string_equal(format_number(5e-324).text, "4.94065645841247e-324");  // 15 digits
+    assert_string_equal(format_number(0.1 + 0.2).text, "0.30000000000000004"); // 17 digits
 }
 
-// At most 80 bytes, of whole characters.
+// At most 80 bytes, cut between characters.
 static void test_format_quote(void **state) {
     (void)state;
     char text[90], wanted[90];
@@ -73,10 +72,10 @@ static void test_format_quote(void **state) {
     strcpy(text + 80, "b");
     snprintf(wanted, sizeof wanted, "%.80s…", text);
     assert_string_equal(format_quote(text).text, wanted);
-    memcpy(text + 78, "€b", 5); // its last byte is the 81st
+    memcpy(text + 78, "€b", 5); // ends at byte 81
     snprintf(wanted, sizeof wanted, "%.78s…", text);
     assert_string_equal(format_quote(text).text, wanted);
-    memset(text, 0x80, 89); // no whole character
+    memset(text, 0x80, 89); // continuation bytes without a first byte
     text[89] = '\0';
     assert_string_equal(format_quote(text).text, "…");
     assert_string_equal(format_quote("").text, "");
@@ -93,7 +92,7 @@ static void test_format_ends_with(void **state) {
         assert_int_equal(format_ends_with(rows[i].text, rows[i].end), rows[i].ends);
 }
 
-// Fowler, Noll and Vo's own answers.
+// Known answers by the hash's authors, Fowler, Noll and Vo.
 static void test_hash_known_answers(void **state) {
     (void)state;
     const uint64_t begin = UINT64_C(0xcbf29ce484222325);

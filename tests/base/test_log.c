@@ -1,5 +1,5 @@
-/* test_log.c: the lines on stderr and stdout, and the progress bar between them, at given times on
- * terminals of given widths.
+/* test_log.c: lines on stderr and stdout, and the progress bar between them, at simulated times on
+ * terminals of simulated widths.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -95,7 +95,7 @@ static void test_lost_lines_are_told(void **state) {
     const int now = log_check_stdout(&err);
     dup2(out, STDOUT_FILENO);
     errno = EIO;
-    const int later = log_check_stdout(&earlier); // nothing is to be written, but lines were lost
+    const int later = log_check_stdout(&earlier); // an earlier write has failed
     clearerr(stdout);
     close(out);
     close(full);
@@ -137,7 +137,7 @@ static void test_who_sees_a_bar(void **state) {
     }
     unsetenv("DDPRUN_COLUMNS");
     assert_false(log_open(false).bar_allowed);
-    if (terminal >= 0) { // stderr is a terminal without a launcher
+    if (terminal >= 0) { // stderr is a terminal
         assert_int_equal(grantpt(terminal) | unlockpt(terminal), 0);
         const int end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
         assert_true(end >= 0);
@@ -152,7 +152,7 @@ static void test_who_sees_a_bar(void **state) {
     expect("");
 }
 
-static int terminal_columns; // of stderr; -1: it is no terminal
+static int terminal_columns; // of stderr; -1: not a terminal
 
 int __wrap_ioctl(int fd, unsigned long request, struct winsize *size);
 int __wrap_ioctl(int fd, unsigned long request, struct winsize *size) {
@@ -165,14 +165,14 @@ int __wrap_ioctl(int fd, unsigned long request, struct winsize *size) {
 
 typedef struct Drawing {
     const char *columns;
-    size_t first, done, total; // the bar begins with `first`
-    uint64_t ms;               // and this much later, there are `done`
+    size_t first, done, total; // the bar begins at `first`
+    uint64_t ms;               // later, `done` are done
     double samples;
-    const char *bar; // what is drawn then
+    const char *bar; // the drawing at that time
 } Drawing;
 
 static const Drawing drawings[] = {
-    // the rate and the time that is left
+    // Rate and remaining time.
     {"60", 0, 50, 100, 10000, 4, "steps 50/100 [======>      ]  50%  20 samples/s  00:10 left"},
     {"60", 0, 50, 100, 10000, 0, "steps 50/100 [=============>             ]  50%  00:10 left"},
     {"60", 40, 50, 100, 10000, 0, "steps 50/100 [=============>             ]  50%  00:50 left"},
@@ -185,8 +185,8 @@ static const Drawing drawings[] = {
     {"40", 0, 1, 2, 359998000, 0, "steps 1/2 [===>   ]  50%  99:59:58 left"},
     {"40", 0, 1, 2, 400000000, 0, "steps 1/2 [===>   ]  50%  99:59:59 left"},
     {"40", 0, 2, 359822, 2001, 0, "steps 2/359822    0%  99:59:59 left"}, // 359,999.9 s
-    {"40", 0, 1, 4, 2000, 0, "steps 1/4 [==>       ]  25%  00:06 left"},  // less than 1 a second
-    // the width
+    {"40", 0, 1, 4, 2000, 0, "steps 1/4 [==>       ]  25%  00:06 left"},  // below 1 a second
+    // Width.
     {"200", 0, 1, 4, 1000, 0,
      "steps 1/4 [=========>                            ]  25%  00:03 left"},
     {"70", 0, 1, 4, 1000, 0, "steps 1/4 [=========>                            ]  25%  00:03 left"},
@@ -221,24 +221,24 @@ static void test_drawings(void **state) {
     }
 }
 
-// The terminal's own width counts, then the launcher's, then 80 columns.
+// The width is the terminal's own, else the launcher's, else 80 columns.
 static void test_whose_width(void **state) {
     (void)state;
     static const struct {
         int terminal;
-        const char *launcher; // NULL: there is none
+        const char *launcher; // DDPRUN_COLUMNS; NULL: unset
         const char *bar;
     } cases[] = {
         {1, "60", "1/2   50%"},
         {20, "60", "1/2 [===>   ]  50%"},
-        {0, "20", "1/2 [===>   ]  50%"}, // it does not know
+        {0, "20", "1/2 [===>   ]  50%"}, // unknown to the terminal
         {-1, "20", "1/2 [===>   ]  50%"},
         {-1, NULL, "1/2 [===================>                  ]  50%"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char wanted[100];
         RunLog log = log_of_columns("60");
-        log.bar_start_ns = now_ns; // the first drawing has been before
+        log.bar_start_ns = now_ns; // not the first drawing
         terminal_columns = cases[i].terminal;
         setenv("DDPRUN_COLUMNS", cases[i].launcher ? cases[i].launcher : "", 1);
         capture();
@@ -248,7 +248,7 @@ static void test_whose_width(void **state) {
     }
 }
 
-// At most ten times a second, but at the end always; then a new bar begins.
+// Drawn at most ten times a second, and always at the end; afterwards a new bar begins.
 static void test_when_it_is_drawn(void **state) {
     (void)state;
     static const struct {

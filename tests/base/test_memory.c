@@ -1,4 +1,5 @@
-/* test_memory.c: the heap of common/base/memory: zeroed, aligned, exactly as large as requested. */
+/* test_memory.c: the heap of common/base/memory: blocks are zeroed, aligned and have exactly the
+ * requested size. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +34,7 @@ static void test_memory(void **state) {
     free(items);
 }
 
-// Whether a process dies that writes the byte behind `bytes` bytes of memory_zalloc.
+// Returns whether writing the byte after memory_zalloc(bytes) ends the process.
 static bool overrun_ends_process(size_t bytes) {
     int status = 0;
     fflush(NULL);
@@ -55,18 +56,18 @@ static void test_overrun_is_seen(void **state) {
     assert_true(overrun_ends_process(64));
 }
 
-// Nothing larger is asked of the system, and the process ends with a line.
+// Sizes that overflow end the process with one line.
 static void test_too_much_ends_process(void **state) {
     (void)state;
     static const struct {
-        size_t count, bytes; // count 0: memory_zalloc
+        size_t count, bytes; // count 0: call memory_zalloc(bytes)
         const char *said;
     } cases[] = {
         {0, SIZE_MAX / 2, "error: out of memory: 1 x 9223372036854775807 bytes asked for\n"},
         {SIZE_MAX / 8 + 1, 8, "error: out of memory: 2305843009213693952 x 8 bytes asked for\n"},
         {1, SIZE_MAX / 2, "error: out of memory: 1 x 9223372036854775807 bytes asked for\n"},
     };
-    if (UNDER_ASAN || UNDER_TSAN) skip(); // their allocators end the process
+    if (UNDER_ASAN || UNDER_TSAN) skip(); // their allocators end the process themselves
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char said[200] = "";
         int ends[2], status = 0;

@@ -1,4 +1,5 @@
-/* test_options.c: the command line: every type, every error with its text, and --help's layout.
+/* test_options.c: parsing of the command line: every type of option, every error message, the
+ * layout of --help.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -84,7 +85,7 @@ static void test_values_of_every_type(void **state) {
     assert_string_equal(v.schedule, "step");
     assert_int_equal(PARSE(&options, &err, "--out", "", "--steps=8", "--steps=9"), 0);
     assert_string_equal(v.out, "");
-    assert_true(v.steps == 9); // the last one counts
+    assert_true(v.steps == 9); // the last value counts
     assert_true(v.colour == GREEN && options_is(&options, "colour", "green"));
     assert_int_equal(PARSE(&options, &err, "--colour", "dark-blue", "--pair", "0.25,1e-2"), 0);
     assert_true(v.colour == DARK_BLUE && v.pair[0] == 0.25 && v.pair[1] == 0.01);
@@ -103,9 +104,9 @@ typedef struct BadLine {
 
 static const BadLine bad_lines[] = {
     {{"--stops", "3"}, "unknown option --stops; did you mean --steps?"},
-    {{"--xteps", "3"}, "unknown option --xteps; did you mean --steps?"}, // another first letter
+    {{"--xteps", "3"}, "unknown option --xteps; did you mean --steps?"}, // first letter differs
     {{"-xsteps", "3"}, "unknown option -xsteps; did you mean --steps?"},
-    {{"--stxys", "3"}, "unknown option --stxys (--help lists them)"}, // two of five letters
+    {{"--stxys", "3"}, "unknown option --stxys (--help lists them)"}, // two of five letters differ
     {{"--stops=3"}, "unknown option --stops; did you mean --steps?"},
     {{"--noshuffle"}, "unknown option --noshuffle; did you mean --no-shuffle?"},
     {{"--zebra"}, "unknown option --zebra (--help lists them)"},
@@ -159,7 +160,7 @@ static const BadLine bad_lines[] = {
     {{"--pair", "inf,0.5"}, "--pair: 'inf,0.5' is not a finite number"},
 };
 
-// Options of which other programs have other names, in the order in which they are sought.
+// Options for which the table has other programs' names, in the order of the search.
 static Options make_known_options(void) {
     static int number;
     static const char *text;
@@ -193,14 +194,14 @@ static void test_other_names_are_known(void **state) {
          "unknown option --global-batch-size; did you mean --global-batch?"},
         {{"--beta2"}, "unknown option --beta2; did you mean --betas F,F?"},
         {{"--cpu"}, "unknown option --cpu; did you mean --device cpu?"},
-        {{"--learning_rat"}, "unknown option --learning_rat; did you mean --lr?"}, // nearly another
+        {{"--learning_rat"}, "unknown option --learning_rat; did you mean --lr?"}, // inexact
         {{"--sync-btchnrm"}, "unknown option --sync-btchnrm; did you mean --sync-batch-norm?"},
         {{"--lt"}, "unknown option --lt; did you mean --lr?"},
         {{"--xy"}, "unknown option --xy (--help lists them; the program's own follow its name)"},
         {{"--nodez"}, "unknown option --nodez; did you mean --nnodes?"},
-        {{"--ckpx"}, "unknown option --ckpx; did you mean --resume?"}, // four letters of four
+        {{"--ckpx"}, "unknown option --ckpx; did you mean --resume?"}, // one letter differs
         {{"--cpx"}, "unknown option --cpx (--help lists them; the program's own follow its name)"},
-        // Two rows have the name: the one whose option the program has counts.
+        // The name is in two rows: the row of an option that the program has is used.
         {{"--world-size"},
          "unknown option --world-size; did you mean --nproc-per-node (the ranks on each node)?"},
         {{"--gpus"}, "unknown option --gpus; did you mean --devices?"},
@@ -234,7 +235,7 @@ static void test_other_names_are_known(void **state) {
     }
 }
 
-// Letters to insert, remove, replace or swap: five of sixteen at most.
+// Edit distances (insert, remove, replace, swap): at most five for sixteen letters.
 static void test_edit_distances(void **state) {
     (void)state;
     static const struct {
@@ -276,7 +277,7 @@ static void test_edit_distances(void **state) {
             fail_msg("%s: %zu", cases[i].given, best);
     }
     memset(longest, 'x', sizeof longest);
-    for (size_t length = 48; length <= 49; length++) { // names have 48 letters at most
+    for (size_t length = 48; length <= 49; length++) { // the maximum length is 48
         longest[length] = '\0';
         best = SIZE_MAX;
         assert_int_equal(options_nearest(longest, longest, 0, &best).length, length == 48 ? 48 : 0);
@@ -286,7 +287,7 @@ static void test_edit_distances(void **state) {
         assert_true(best == SIZE_MAX);
         longest[length] = 'x';
     }
-    best = SIZE_MAX; // of two the nearer, of two that are as near the first
+    best = SIZE_MAX; // the smallest distance wins, then the first name
     assert_int_equal(options_nearest("steps", "steps|stepss", 0, &best).number, 0);
     best = SIZE_MAX;
     assert_int_equal(options_nearest("stxps", "steps|stops", 0, &best).number, 0);
@@ -307,7 +308,7 @@ static void test_errors_name_the_option(void **state) {
         assert_int_equal(parse(&options, &err, bad_lines[i].args), -1);
         assert_string_equal(err.message, bad_lines[i].message);
         assert_int_equal(err.status, STATUS_USAGE);
-        assert_memory_equal(&v, &defaults, sizeof v); // a bad value is stored nowhere
+        assert_memory_equal(&v, &defaults, sizeof v); // an invalid value is not stored
     }
 }
 
@@ -319,8 +320,8 @@ static void test_given_without_effect(void **state) {
     const OptionUse uses[] = {
         {"lr", true, "?"}, {"steps", false, "of epochs"}, {"out", false, "x"}};
     assert_int_equal(PARSE(&options, &err, "--lr=1", "--seed=2"), 0);
-    assert_int_equal(options_check_used(&options, uses, 3, &err), 0);   // defaults do not count
-    assert_int_equal(PARSE(&options, &err, "--lr=1", "--steps=10"), 0); // the default, but given
+    assert_int_equal(options_check_used(&options, uses, 3, &err), 0);   // not given
+    assert_int_equal(PARSE(&options, &err, "--lr=1", "--steps=10"), 0); // equal to the default
     assert_int_equal(options_check_used(&options, uses, 3, &err), -1);
     assert_true(options_given(&options, "steps") && options_given(&options, "lr"));
     assert_false(options_given(&options, "seed") || options_given(&options, "nothing"));
@@ -341,7 +342,7 @@ static void test_values_as_text(void **state) {
     v.no_shuffle = true;
     assert_string_equal(option_text(flag, text, sizeof text), "on");
     strcpy(text, "#####");
-    memset(&v.colour, 9, sizeof v.colour); // no word has this number
+    memset(&v.colour, 9, sizeof v.colour); // not a valid number of a word
     assert_string_equal(option_text(options_find(&options, "colour"), text, sizeof text), "");
     assert_null(option_text(options_find(&options, "out"), text, sizeof text));
 }
@@ -358,7 +359,7 @@ static void test_metavar_of_the_last(void **state) {
     assert_string_equal(options_find(&options, "two")->metavar, "TWO");
 }
 
-// A title is a row like an option.
+// A title takes a row of the table, like an option.
 static void add_rows(void *context) {
     Options options = {.program = "prog"};
     for (int i = 0; i < *(int *)context; i++) options_add_title(&options, "one more");
@@ -384,12 +385,13 @@ static void test_positional(void **state) {
     assert_string_equal(options.positional[1], "-");
     assert_string_equal(options.positional[2], "--lr");
     assert_int_equal(PARSE(&options, &err, "a", "b", "c", "d"), -1);
-    // An option's name behind two letters is no option, and takes no value.
+    // "xxsteps" is positional although an option's name follows its first two letters; "b" is no
+    // value.
     assert_int_equal(PARSE(&options, &err, "xxsteps", "b"), 0);
     assert_int_equal(options.positional_count, 2);
     assert_int_equal(PARSE(&options, &err, "--", "--help"), 0);
     assert_string_equal(options.positional[0], "--help");
-    // After "--" an option takes no value.
+    // After "--" all arguments are positional.
     assert_int_equal(PARSE(&options, &err, "--", "--lr", "0.1", "x"), 0);
     assert_int_equal(options.positional_count, 3);
     assert_string_equal(options.positional[1], "0.1");
@@ -407,7 +409,7 @@ static void test_command(void **state) {
     assert_int_equal(PARSE(&options, &err, "--steps", "3", "--", "--odd"), 0);
     assert_int_equal(options.rest, 4);
     assert_int_equal(PARSE(&options, &err, "--no-shuffle"), 0);
-    assert_int_equal(options.rest, 2); // argc: no command
+    assert_int_equal(options.rest, 2); // argc: there is no command
 }
 
 static void test_help_shows_defaults(void **state) {
@@ -423,10 +425,10 @@ static void test_help_shows_defaults(void **state) {
     assert_non_null(strstr(text, "\nTraining:\n  --no-shuffle  in order\n"));
     assert_non_null(strstr(text, "how many devices (default: 2)\n"));
     assert_non_null(strstr(text, "learning rate (default: 0.1)\n"));
-    // Too long for the left column: the text stands on the next line, in its column.
+    // An option too wide for the left column: its text begins on the next line.
     assert_non_null(strstr(text, "  --schedule constant|cosine|step\n"
                                  "                of the learning rate (default: constant)\n"));
-    assert_non_null(strstr(text, "to fit on the page\n")); // no default: it is NULL
+    assert_non_null(strstr(text, "to fit on the page\n")); // a NULL default is not shown
     assert_non_null(strstr(text, "of everything (default: green)\n"));
     assert_non_null(strstr(text, "  --pair F,F    of numbers (default: 0.9,0.5)\n"));
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
@@ -435,7 +437,7 @@ static void test_help_shows_defaults(void **state) {
     free(text);
 }
 
-static pid_t tester; // the process of the tests, which must not end early: it would seem to pass
+static pid_t tester; // the tests' process; must not end early, which would look like success
 
 _Noreturn void __real_process_end(int status);
 _Noreturn void __wrap_process_end(int status);
@@ -444,8 +446,8 @@ _Noreturn void __wrap_process_end(int status) {
     __real_process_end(status);
 }
 
-// --help ends the process, so it is asked for in a child; the default shown is the program's,
-// though an option before it says something else.
+// Runs --help in a child, because it ends the process. The default shown is the program's, even if
+// an earlier argument changes the value.
 static void help_ends_with_0(bool takes_command, const char *const *arguments, const char *shown) {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
@@ -471,7 +473,7 @@ static void help_ends_with_0(bool takes_command, const char *const *arguments, c
     if (!strstr(text, shown)) fail_msg("%s", text);
 }
 
-// A help that cannot be written is an error, whether the stream has a buffer or not.
+// --help fails if its text cannot be written, with a buffered stream or an unbuffered one.
 static void test_help_is_lost(void **state) {
     (void)state;
     for (int buffered = 0; buffered < 2; buffered++) {

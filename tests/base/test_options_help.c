@@ -1,5 +1,5 @@
-/* test_options_help.c: the whole text of --help and of --help=man, of tables with each kind of row,
- * and of rows from both sides of a width.
+/* test_options_help.c: the complete text of --help and --help=man for tables with each kind of row,
+ * and for rows at both sides of a width limit.
  */
 #include "tests/rigs/check.h"
 
@@ -145,7 +145,7 @@ static void the_manual_page(void **state) {
            "print this page, as roff's source, and end\n");
 }
 
-// What stands in the first lines, by what the program takes.
+// The usage lines, for each set of arguments that a program takes.
 static void usage_lines(void **state) {
     (void)state;
     static const struct {
@@ -177,7 +177,7 @@ static void usage_lines(void **state) {
     }
 }
 
-// The first line of the summary names the page, without its full stop.
+// The manual page's name line is the first line of the summary, without its full stop.
 static void names_of_pages(void **state) {
     (void)state;
     static const struct {
@@ -196,7 +196,7 @@ static void names_of_pages(void **state) {
     }
 }
 
-// A title is no wider than its text.
+// The title is not wider than its text.
 static void a_title_and_a_flag(void **state) {
     (void)state;
     Options o = {.program = "p"};
@@ -208,12 +208,12 @@ static void a_title_and_a_flag(void **state) {
 
 #define X10 "xxxxxxxxxx"
 
-// A left column of 34 characters, with its two spaces, is the widest; the text ends at column 100.
+// The left column has at most 34 characters, with two spaces; the text ends at column 100.
 static void widths(void **state) {
     (void)state;
     static const char *value;
     Options o = {.program = "p"};
-    options_add_string(&o, "a", &value, X10 X10 "xxxxxxx", "b"); // 2 + 3 + 1 + 27 and 2
+    options_add_string(&o, "a", &value, X10 X10 "xxxxxxx", "b"); // 2 + 3 + 1 + 27 + 2 characters
     prints(options_print_help, &o,
            "usage: p [options]\n\n  --a " X10 X10 "xxxxxxx\n          b\n"
            "  --help  print this and end\n");
@@ -221,14 +221,14 @@ static void widths(void **state) {
     prints(options_print_help, &o,
            "usage: p [options]\n\n  --a " X10 X10 "xxxxxx  b\n"
            "  --help                          print this and end\n");
-    options_add_string(&o, "c", &value, X10 X10 "xxxxxxx", "d"); // one more than fits
+    options_add_string(&o, "c", &value, X10 X10 "xxxxxxx", "d"); // one too wide
     prints(options_print_help, &o,
            "usage: p [options]\n\n  --a " X10 X10 "xxxxxx  b\n  --c " X10 X10 "xxxxxxx\n"
            "                                  d\n"
            "  --help                          print this and end\n");
     o.count = 1;
     o.table[0].metavar = "X";
-    // Ten columns of names, then 90 of text.
+    // Ten columns of names, ninety of text.
     o.table[0].help = X10 X10 X10 X10 X10 X10 X10 X10 " xxxxxxxxx";
     prints(options_print_help, &o,
            "usage: p [options]\n\n  --a X   " X10 X10 X10 X10 X10 X10 X10 X10 " xxxxxxxxx\n"
@@ -237,7 +237,7 @@ static void widths(void **state) {
     prints(options_print_help, &o,
            "usage: p [options]\n\n  --a X   " X10 X10 X10 X10 X10 X10 X10 X10 "\n          " X10
            " y\n  --help  print this and end\n");
-    o.table[0].help = X10 X10 X10 X10 X10 X10 X10 X10 X10 X10 " y"; // a word that fits nowhere
+    o.table[0].help = X10 X10 X10 X10 X10 X10 X10 X10 X10 X10 " y"; // wider than the column
     prints(options_print_help, &o,
            "usage: p [options]\n\n  --a X   " X10 X10 X10 X10 X10 X10 X10 X10 X10 X10
            "\n          y\n  --help  print this and end\n");

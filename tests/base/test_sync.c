@@ -1,7 +1,8 @@
-/* test_sync.c: waiting for a word: no wake-up is lost, no wait outlasts a deadline or an abort.
+/* test_sync.c: waiting for a SyncWord: no wake-up is lost, and no wait outlasts its deadline or an
+ * abort.
  *
- * The threads here are what ThreadSanitizer watches (cmake -DSANITIZE=thread). Deadlines are
- * generous: what is tested is which of the three results comes back, never how long it took.
+ * The threads are for ThreadSanitizer (cmake -DSANITIZE=thread). Deadlines are generous: the tests
+ * check which of the three results is returned, never how long the wait took.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,8 +30,8 @@ static uint64_t in_seconds(double seconds) {
 
 typedef struct Pair {
     SyncWord ping, pong, abort_flag;
-    int payload; // plain memory, handed over by ping and pong
-    bool nap;    // let the other side fall asleep first
+    int payload; // plain memory, published through ping and pong
+    bool nap;    // sleep first, so that the other side blocks
     int rounds;
     SyncResult result;
 } Pair;
@@ -73,7 +74,7 @@ static void test_threads_take_turns(void **state) {
     play(true, ASLEEP_ROUNDS);
 }
 
-// The words hold no pointers: two processes that map them at all see each other.
+// SyncWords contain no pointers: processes may map them at different addresses.
 static void test_processes_take_turns(void **state) {
     (void)state;
     Pair *pair =
@@ -99,7 +100,7 @@ static void test_processes_take_turns(void **state) {
     munmap(pair, sizeof *pair);
 }
 
-// The linker leads calls through here (--wrap): how often this thread gave its core away.
+// Counts this thread's calls of sched_yield (ld --wrap).
 int __real_sched_yield(void);
 int __wrap_sched_yield(void);
 static _Thread_local int yields;
@@ -109,7 +110,8 @@ int __wrap_sched_yield(void) {
     return __real_sched_yield();
 }
 
-// A thread that computes on the waiter's core must not get it for a turn of its own.
+// A waiting thread must not call sched_yield, which would cost a computing thread on its core a
+// time slice.
 static void test_no_yield(void **state) {
     (void)state;
     SyncWord word = {0};
@@ -122,11 +124,11 @@ static void test_timeout(void **state) {
     (void)state;
     SyncWord word = {0};
     assert_int_equal(sync_wait(&word, 1, NULL, 0, SYNC_SPINS), SYNC_TIMEOUT);
-    uint64_t deadline = in_seconds(0.12); // two slices and a bit
+    uint64_t deadline = in_seconds(0.12); // more than two polling intervals
     assert_int_equal(sync_wait(&word, 1, NULL, deadline, SYNC_SPINS), SYNC_TIMEOUT);
     assert_true(clock_ns() >= deadline);
     assert_int_equal(atomic_load(&word.sleepers), 0);
-    // What has arrived is done, however late it is.
+    // A word that has reached the target is SYNC_DONE even after the deadline.
     sync_store(&word, 1);
     assert_int_equal(sync_wait(&word, 1, NULL, 0, SYNC_SPINS), SYNC_DONE);
 }
@@ -135,7 +137,7 @@ static void test_sequence_numbers_wrap(void **state) {
     (void)state;
     SyncWord word = {0};
     sync_store(&word, UINT32_MAX);
-    assert_int_equal(sync_wait(&word, UINT32_MAX - 5, NULL, 0, SYNC_SPINS), SYNC_DONE); // past it
+    assert_int_equal(sync_wait(&word, UINT32_MAX - 5, NULL, 0, SYNC_SPINS), SYNC_DONE); // passed
     assert_int_equal(sync_wait(&word, 2, NULL, 0, SYNC_SPINS), SYNC_TIMEOUT);           // 3 ahead
     sync_store(&word, 2);
     assert_int_equal(sync_wait(&word, UINT32_MAX, NULL, 0, SYNC_SPINS), SYNC_DONE);
@@ -154,7 +156,8 @@ static void *wait_for_ever(void *argument) {
     return NULL;
 }
 
-// Four waiters, two of them certainly asleep: an abort ends all, with and without a wake-up.
+// An abort ends the waits of four threads, at least two of them blocked, with and without a
+// wake-up.
 static void abort_waiters(bool wake) {
     SyncWord *words = memory_zalloc(2 * sizeof *words);
     Waiter waiters[4];
@@ -198,7 +201,7 @@ static void test_all_sleepers_wake(void **state) {
 
 enum { CLAIMS = 100000 };
 
-typedef struct Claimed { // counted by the thread that has claimed the word
+typedef struct Claimed { // incremented by the thread that has claimed the word
     SyncWord owner;
     volatile long count;
 } Claimed;
@@ -213,7 +216,7 @@ static void *count_as_owner(void *argument) {
     return NULL;
 }
 
-// Of several threads that claim a word at the same time, one gets it: no count is lost.
+// A word that several threads claim at once is claimed by one at a time: no increment is lost.
 static void test_claim(void **state) {
     (void)state;
     Claimed claimed = {.count = 0};
@@ -230,7 +233,7 @@ static void test_claim(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        // Before any thread was started: a child forked beside threads may not start its own.
+        // Run first, while the process has one thread: a child forked later may not start threads.
         cmocka_unit_test(test_processes_take_turns),
         cmocka_unit_test(test_threads_take_turns),
         cmocka_unit_test(test_no_yield),

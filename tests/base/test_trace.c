@@ -1,5 +1,5 @@
-/* test_trace.c: what a communicator tells the timeline, and one timeline of several processes'.
- * (That spans nest and parse: test_base.c. What the programs write: traces.sh.)
+/* test_trace.c: a communicator's events in a timeline, and the merge of several processes'
+ * timelines. (Nested spans and valid JSON: test_base.c. The programs' traces: traces.sh.)
  */
 #include "tests/rigs/files.h"
 
@@ -24,7 +24,7 @@ static double number(const cJSON *object, const char *name) {
     return item->valuedouble;
 }
 
-// The nth event of that kind, of that process.
+// Returns the nth event of phase `ph` of a process.
 static const cJSON *find_event(const cJSON *root, const char *ph, int pid, int nth) {
     const cJSON *event;
     cJSON_ArrayForEach(event, cJSON_GetObjectItem(root, "traceEvents")) {
@@ -35,7 +35,7 @@ static const cJSON *find_event(const cJSON *root, const char *ph, int pid, int n
     return NULL;
 }
 
-// A main track with one long span, and two buckets on a communicator's.
+// Writes a trace with one long span on the main track and two buckets on a communicator's track.
 static void write_trace(const char *path, int pid, uint64_t at_ns) {
     Error err = {0};
     Trace *trace = trace_open(pid, "ddp");
@@ -92,7 +92,7 @@ static void write_trace(const char *path, int pid, uint64_t at_ns) {
     "  ]\n"                                                                           \
     "}"
 
-// Everything that a file has, of spans with and without each of their arguments.
+// The complete file, for spans with and without each argument.
 static void test_the_whole_file(void **state) {
     Error err = {0};
     char *path = temp_folder_path(state, "trace.json"), clock[64], wanted[4096];
@@ -115,7 +115,8 @@ static void test_the_whole_file(void **state) {
     free(path);
 }
 
-// An arrow leads from the moment a bucket was ready, on the first track, to its all-reduce.
+// An arrow (flow event) leads from the time when a bucket was ready, on the main track, to its
+// all-reduce.
 static void test_arrows_to_buckets(void **state) {
     char *path = temp_folder_path(state, "trace.json");
     write_trace(path, 2, 5000000);
@@ -148,14 +149,14 @@ static void test_merge_of_one_machine(void **state) {
         free(part);
     }
     assert_int_equal(trace_merge_ranks(path, 3, &err), 0);
-    assert_int_equal(count_files(*state, "trace.json"), 1); // the parts are gone
+    assert_int_equal(count_files(*state, "trace.json"), 1); // the ranks' files were removed
     cJSON *root = read_trace(path);
-    for (int rank = 0; rank < 3; rank++) // the clock is the same, so no time has changed
+    for (int rank = 0; rank < 3; rank++) // all clocks agree: times are unchanged
         assert_true(number(find_event(root, "X", rank, 0), "ts") == 5000 + 1000 * rank);
     assert_true(number(find_event(root, "s", 1, 0), "id") !=
                 number(find_event(root, "s", 2, 0), "id"));
     cJSON_Delete(root);
-    assert_int_equal(trace_merge_ranks(path, 5, &err), 4); // what is not here is counted
+    assert_int_equal(trace_merge_ranks(path, 5, &err), 4); // returns the missing ranks
     free(path);
 }
 
@@ -164,7 +165,7 @@ static void test_merge_of_one_machine(void **state) {
     ", \"dur\": 2}], \"otherData\": {\"dropped_spans\": 3, \"clock\": \"" clock               \
     "\", \"marks_us\": [" marks "]}}"
 
-// The other machine's clock started 9,000 us later and runs half as fast.
+// The other machine's clock started 9,000 us later and runs at half speed.
 static void test_merge_of_two_machines(void **state) {
     static const char ONE[] = TRACE("here", "10000, 20000", "12000");
     static const char OTHER[] = TRACE("there", "1000, 6000", "3500");
@@ -185,7 +186,7 @@ static void test_merge_of_two_machines(void **state) {
     free(both);
 }
 
-// How many spans were dropped is counted where it is a number that can be.
+// Counts of dropped spans are added up if they are valid numbers.
 static void test_dropped_spans_add_up(void **state) {
     static const struct {
         const char *dropped;
@@ -233,7 +234,7 @@ static void test_merge_refuses(void **state) {
         assert_int_equal(trace_merge(one, files, 2, &err), -1);
         assert_int_equal(err.status, STATUS_USAGE);
         if (!strstr(err.message, words[i])) fail_msg("\"%s\"", err.message);
-        cJSON_Delete(read_trace(one)); // as it was
+        cJSON_Delete(read_trace(one)); // unchanged
     }
     free(one);
     free(other);

@@ -1,7 +1,7 @@
-/* test_dataset.c: data sets from good and broken files, the shipped digits, and augmentation.
+/* test_dataset.c: data sets from valid and invalid files, the shipped digits, and augmentation.
  *
- * The files are written here, tiny, in a folder of their own below the working directory. Each
- * broken file must give one line that says what is wrong with it.
+ * The tests write tiny files into a folder of their own. Each invalid file must give one line that
+ * names the mistake.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 #include "tests/rigs/peak_memory.h"
 #include "tests/rigs/temp_folder.h"
 
-// A C string literal with NULs in it, and its length.
+// A C string literal that may contain NULs, and its length.
 #define BYTES(text) (const uint8_t *)(text), sizeof(text) - 1
 
 typedef struct Folder {
@@ -68,7 +68,7 @@ static void folder_clear(const char *path) {
 static int folder_remove(void **state) {
     Folder *folder = *state;
     folder_clear(folder->path);
-    return temp_folder_remove(state); // a Folder is its path
+    return temp_folder_remove(state); // the first field of Folder is its path
 }
 
 static void write_file(const char *folder, const char *name, const uint8_t *bytes, size_t count) {
@@ -80,7 +80,7 @@ static void write_file(const char *folder, const char *name, const uint8_t *byte
     fclose(file);
 }
 
-// Gzips into memory. Returns the number of bytes.
+// Compresses into memory. Returns the number of bytes.
 static size_t gzip(const uint8_t *bytes, size_t count, uint8_t *out, size_t room) {
     z_stream z = {.next_in = (uint8_t *)(uintptr_t)bytes, .avail_in = (unsigned)count};
     z.next_out = out;
@@ -175,7 +175,7 @@ static void test_idx_gzipped(void **state) {
     expect_tiny_idx(f);
 }
 
-// The other spelling of the name, and a file with channels.
+// Names with a dot, and files with channels.
 static void test_idx_other_forms(void **state) {
     const Folder *folder = *state;
     char old[200], new[200];
@@ -191,7 +191,7 @@ static void test_idx_other_forms(void **state) {
     write_file(folder->path, "t10k-images-idx3-ubyte",
                BYTES("\0\0\x08\4\0\0\0\2\0\0\0\4\0\0\0\1\0\0\0\1\0\1\2\3\4\5\6\7"));
     DataSource *s = open_good(folder->path);
-    assert_int_equal(s->train.shape[0], 4); // the most that are read
+    assert_int_equal(s->train.shape[0], 4); // the maximum number of channels
     for (size_t c = 0; c < 4; c++)          // 0 4 0 4, 1 5 1 5, ...
         expect_near((double)s->train.mean[c], ((double)c + 2) / 255.0, 1e-6);
     dataset_close(s);
@@ -200,9 +200,9 @@ static void test_idx_other_forms(void **state) {
     s = open_good(folder->path);
     assert_int_equal(dataset_sample_size(&s->train), 1);
     for (size_t d = 0; d < 3; d++) assert_int_equal(s->train.shape[d], 1);
-    assert_true(s->train.std[0] == 1); // all equal: no division by 0
+    assert_true(s->train.std[0] == 1); // constant pixels: no division by 0
     dataset_close(s);
-    // One file of the four is enough to tell which format the folder should have.
+    // Each one of the four files identifies the folder's format.
     for (int i = 0; i < 4; i++) {
         folder_clear(folder->path);
         write_file(folder->path, FILES[i], BYTES(""));
@@ -275,7 +275,7 @@ static void test_idx_broken(void **state) {
     }
 }
 
-// Every way to cut a gzip file short, and every single byte of it changed, is noticed.
+// A gzip file that is cut at any position, or has any byte changed, is an error.
 static void test_gzip_broken(void **state) {
     const Folder *folder = *state;
     const char *name = "train-images-idx3-ubyte.gz";
@@ -289,7 +289,7 @@ static void test_gzip_broken(void **state) {
         write_file(folder->path, name, z, length);
         expect_error(folder->path, length < 4 ? name : "truncated");
     }
-    for (size_t i = 10; i < count; i++) { // the header's first ten bytes carry time and system
+    for (size_t i = 10; i < count; i++) { // the first ten bytes hold time and system
         z[i] ^= 0x40;
         write_file(folder->path, name, z, count);
         expect_error(folder->path, name);
@@ -301,11 +301,11 @@ static void test_gzip_broken(void **state) {
     count = gzip(BYTES(TRAIN_IMAGES) - 7, z, sizeof z);
     write_file(folder->path, name, z, count);
     expect_error(folder->path, "header says 4 images, 2 follow");
-    static uint8_t large[16 + (1 << 20)]; // as many values as are read at once
+    static uint8_t large[16 + (1 << 20)]; // exactly one read
     memcpy(large, "\0\0\x08\3\0\0\0\4\0\0\2\0\0\0\2\0", 16);
     count = gzip(large, sizeof large, z, sizeof z);
     write_file(folder->path, name, z, count);
-    memcpy(z + count, z, 12); // a second stream begins behind them
+    memcpy(z + count, z, 12); // followed by the beginning of a second stream
     write_file(folder->path, "t10k-images-idx3-ubyte", z, count + 12);
     write_file(folder->path, "t10k-labels-idx1-ubyte", BYTES(TRAIN_LABELS));
     expect_error(folder->path, "t10k-images-idx3-ubyte: the gzip file is truncated");
@@ -313,14 +313,14 @@ static void test_gzip_broken(void **state) {
 
 // ---- gzip bombs
 
-enum { BOMB = 192 << 20 }; // bytes of zeros, which gzip makes a thousand times smaller
+enum { BOMB = 192 << 20 }; // bytes of zeros, which gzip compresses a thousandfold
 
 static void write_bomb(const char *folder, const char *name, const uint8_t *header, size_t count) {
     char path[200];
     static const uint8_t zeros[1 << 20];
     write_good_idx(folder);
     snprintf(path, sizeof path, "%s/%.*s", folder, (int)strlen(name) - 3, name);
-    remove(path); // the good file of that name, without its .gz
+    remove(path); // the valid file without ".gz"
     snprintf(path, sizeof path, "%s/%s", folder, name);
     gzFile file = gzopen(path, "wb1");
     assert_non_null(file);
@@ -336,7 +336,7 @@ static int open_bomb(const char *folder) {
     return !source && strstr(err.message, "no pictures become so small") ? 0 : -1;
 }
 
-// Refused by its header: what it would unpack to is never unpacked.
+// Refused by the header of the unpacked file, before the rest is unpacked.
 static void test_gzip_bomb(void **state) {
     const Folder *folder = *state;
     write_bomb(folder->path, "train-images-idx3-ubyte.gz",
@@ -346,7 +346,7 @@ static void test_gzip_bomb(void **state) {
     assert_peak_below(64, open_bomb, folder->path);
 }
 
-// Sizes that disagree are told by the headers alone: of what follows them nothing is read.
+// Disagreeing sizes are found in the headers, before any pixel or label is read.
 static void test_idx_headers_first(void **state) {
     const Folder *folder = *state;
     write_good_idx(folder->path);
@@ -450,14 +450,14 @@ static void test_digits(void **state) {
     assert_int_equal(s->train.count, 1500);
     assert_int_equal(s->test.count, 297);
     assert_int_equal(s->train.classes, 10);
-    // Of the whole set: how often each digit occurs, and the sum of all pixels.
+    // Known totals of the set: each digit's count and the sum of all pixels.
     static const size_t total[10] = {178, 182, 177, 183, 181, 182, 181, 179, 174, 180};
     size_t train[10] = {0}, test[10] = {0}, pixels = 0;
     for (size_t i = 0; i < 1500; i++) train[s->train.labels[i]]++;
     for (size_t i = 0; i < 297; i++) test[s->test.labels[i]]++;
     for (size_t k = 0; k < 10; k++) {
         assert_int_equal(train[k] + test[k], total[k]);
-        assert_in_range(test[k], 15, 50); // shuffled: about 30 of each
+        assert_in_range(test[k], 15, 50); // the order is random: about 30 of each digit
     }
     for (size_t i = 0; i < 1500 * 64; i++) pixels += s->train.bytes[i];
     for (size_t i = 0; i < 297 * 64; i++) pixels += s->test.bytes[i];
@@ -483,7 +483,7 @@ static void test_digits_from_environment(void **state) {
     folder_clear(folder->path);
     snprintf(below, sizeof below, "%s/digits", folder->path);
     setenv("DDPC_DATA", folder->path, 1);
-    DataSource *shipped = open_good("digits"); // nothing there: the shipped ones
+    DataSource *shipped = open_good("digits"); // no such folder: the shipped set
     assert_int_equal(shipped->train.count, 1500);
     dataset_close(shipped);
     assert_int_equal(mkdir(below, 0700), 0);
@@ -495,14 +495,14 @@ static void test_digits_from_environment(void **state) {
     unsetenv("DDPC_DATA");
 }
 
-// Two images of 2x3 pixels, all different and none black.
+// Two images of 2x3 pixels, all different and not zero.
 static Dataset small_images(uint8_t *bytes) {
     for (uint8_t i = 0; i < 12; i++) bytes[i] = (uint8_t)(20 * (i + 1));
     return (Dataset){
         .count = 2, .shape = {1, 2, 3}, .bytes = bytes, .mean = {0.25f}, .std = {0.5f}};
 }
 
-// Which of the 18 crops and flips of an image (pad 1) is x? -1: none.
+// Returns which of the 18 crops and flips of an image (pad 1) x is, or -1.
 static int find_view(const Dataset *set, size_t image, const float *x) {
     for (int view = 0; view < 18; view++) {
         int down = view / 6 - 1, right = view / 2 % 3 - 1, equal = 0;
@@ -530,7 +530,7 @@ static void test_augment(void **state) {
         int view = find_view(&set, 1, x);
         assert_in_range(view, 0, 17);
         seen[view]++;
-        dataset_sample(&set, 0, &augment, epoch, else_where); // asking for others changes nothing
+        dataset_sample(&set, 0, &augment, epoch, else_where); // other draws change nothing
         dataset_sample(&set, 1, &augment, epoch, again);
         assert_memory_equal(x, again, sizeof x);
         dataset_sample(&set, 1, &other, epoch, else_where);
@@ -540,7 +540,7 @@ static void test_augment(void **state) {
     assert_in_range(differ, 700, 900);
 }
 
-// Draws of different samples and epochs are different draws: views agree by chance only.
+// Draws of different samples and epochs are independent: views agree only by chance.
 static void test_augment_draws_are_independent(void **state) {
     (void)state;
     uint8_t bytes[12];
@@ -564,7 +564,7 @@ static void test_augment_parts(void **state) {
     Dataset set = small_images(bytes);
     float x[6], plain[6];
     dataset_sample(&set, 1, NULL, 0, plain);
-    assert_int_equal(find_view(&set, 1, plain), 8); // neither moved nor mirrored
+    assert_int_equal(find_view(&set, 1, plain), 8); // neither shifted nor flipped
     Augment nothing = {.seed = 5}, flip = {.flip = true, .seed = 5};
     size_t flipped = 0;
     for (size_t epoch = 0; epoch < 100; epoch++) {

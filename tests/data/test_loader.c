@@ -1,5 +1,5 @@
-/* test_loader.c: whatever the depth, the loader hands out what the sampler and the data set say,
- * and can be restarted or closed at any moment. Run under ThreadSanitizer, too.
+/* test_loader.c: at every depth the loader returns the batches of the sampler and the data set, in
+ * order, and can be restarted or closed at any time. Also run under ThreadSanitizer.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 static const size_t DEPTHS[] = {0, 1, 2, 3, 40};
 enum { DEPTH_COUNT = sizeof DEPTHS / sizeof *DEPTHS };
 
-// Lets the loader's thread run ahead as far as it can. Nothing depends on whether it does.
+// Lets the loader's thread run ahead. The results must not depend on it.
 static void pause_briefly(void) {
     nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
 }
@@ -26,7 +26,7 @@ static DataSource *open_source(const char *name) {
     return source;
 }
 
-// Labels of pixels move with the pixels.
+// Pixels' labels are cropped and flipped with the pixels.
 static void expect_labels(const Batch *got, const Dataset *set, size_t i, size_t index,
                           const Augment *augment, size_t epoch) {
     size_t size = dataset_label_size(set);
@@ -36,8 +36,8 @@ static void expect_labels(const Batch *got, const Dataset *set, size_t i, size_t
     free(want);
 }
 
-// The reference: batch `number` as the sampler and dataset_sample say, computed here and now. The
-// sampler is the test's own, laid out for the epoch.
+// Compares with batch `number` of a second sampler, which has the epoch's order, and
+// dataset_sample.
 static void expect_batch(const Batch *got, const Dataset *set, const Sampler *sampler,
                          const Augment *augment, size_t epoch, size_t number) {
     assert_non_null(got);
@@ -69,7 +69,7 @@ static void expect_batch(const Batch *got, const Dataset *set, const Sampler *sa
     free(want);
 }
 
-// Expects the batches from `first` to the epoch's end.
+// Expects the batches from `first` to the end of the epoch.
 static void expect_rest(Loader *loader, const Dataset *set, Sampler *own, const Augment *augment,
                         size_t epoch, size_t first) {
     sampler_set_epoch(own, epoch);
@@ -87,7 +87,7 @@ static void check_source(const char *name, const Augment *augment, int world, in
         Sampler *sampler = sampler_blocked(set->count, 64, world, rank, true, false, 2, NULL);
         Sampler *own = sampler_blocked(set->count, 64, world, rank, true, false, 2, NULL);
         Loader *loader = loader_create(set, sampler, augment, DEPTHS[d], device);
-        assert_null(loader_next(loader)); // not started
+        assert_null(loader_next(loader)); // before loader_start
         for (size_t epoch = 0; epoch < 3; epoch++) {
             loader_start(loader, epoch, 0);
             expect_rest(loader, set, own, augment, epoch, 0);
@@ -107,7 +107,7 @@ static void test_contents_do_not_depend_on_depth(void **state) {
     check_source("shapes:8x8@150", &(Augment){.crop_pad = 2, .flip = true, .seed = 5}, 1, 0);
     check_source("synthetic:10->5@300", NULL, 1, 0);
     check_source("text", NULL, 2, 1);
-    check_source("synthetic:3x4x4->10@130", NULL, 3, 2); // the last share, of 2 rows on 3, is empty
+    check_source("synthetic:3x4x4->10@130", NULL, 3, 2); // last batch: 2 rows for 3 ranks
 }
 
 static void test_start_in_the_middle(void **state) {
@@ -121,7 +121,7 @@ static void test_start_in_the_middle(void **state) {
         Sampler *own = sampler_whole(set->count, 100, true, false, 2, NULL);
         Loader *loader = loader_create(set, sampler, &augment, DEPTHS[d], device);
         for (size_t first = 0; first < 17; first += 4) {
-            loader_start(loader, 5, first); // 15 batches: 16 is behind the last
+            loader_start(loader, 5, first); // there are 15 batches
             expect_rest(loader, set, own, &augment, 5, first);
         }
         loader_close(loader);
@@ -132,7 +132,8 @@ static void test_start_in_the_middle(void **state) {
     device_close(device);
 }
 
-// An epoch is left after any number of batches, the thread idle or at work; the next one is whole.
+// An epoch may be abandoned after any batch, with an idle or a working thread; the next epoch is
+// complete.
 static void test_abandoned_epochs(void **state) {
     Device *device = device_open("cpu:0", NULL);
     (void)state;
@@ -194,7 +195,7 @@ static void test_close_at_any_moment(void **state) {
             Loader *loader = loader_create(set, sampler, NULL, DEPTHS[d], device);
             if (moment > 0) loader_start(loader, 0, 0);
             if (moment > 1) assert_non_null(loader_next(loader));
-            if (moment > 2) pause_briefly(); // the ring is full
+            if (moment > 2) pause_briefly(); // until the ring is full
             if (moment > 3)
                 while (loader_next(loader)) continue;
             loader_close(loader);
@@ -206,9 +207,8 @@ static void test_close_at_any_moment(void **state) {
     device_close(device);
 }
 
-// The next epoch is asked for while the thread fills a large batch, which takes it milliseconds:
-// the batch in the making must be neither mistaken for one of the new epoch nor laid out anew
-// halfway.
+// The next epoch is started while the thread fills a large batch, which takes milliseconds: that
+// batch must not be returned in the new epoch, nor get the new epoch's samples.
 static void test_start_while_a_batch_is_filled(void **state) {
     Device *device = device_open("cpu:0", NULL);
     (void)state;
@@ -220,7 +220,7 @@ static void test_start_while_a_batch_is_filled(void **state) {
         Loader *loader = loader_create(set, sampler, NULL, depth, device);
         for (size_t epoch = 0; epoch < 3; epoch++) {
             loader_start(loader, 100 + epoch, 0);
-            assert_non_null(loader_next(loader)); // and the thread prepares the next one
+            assert_non_null(loader_next(loader)); // the thread fills the next batch
             loader_start(loader, epoch, 0);
             expect_rest(loader, set, own, NULL, epoch, 0);
         }
@@ -232,7 +232,7 @@ static void test_start_while_a_batch_is_filled(void **state) {
     device_close(device);
 }
 
-// A rank that has nothing to evaluate.
+// A rank without evaluation batches.
 static void test_no_batches(void **state) {
     Device *device = device_open("cpu:0", NULL);
     (void)state;

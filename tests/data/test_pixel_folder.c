@@ -1,5 +1,5 @@
-/* test_pixel_folder.c: pictures of one's own with a label for every pixel, good and broken. Each
- * broken folder must give one line that names the file and what is wrong with it.
+/* test_pixel_folder.c: users' pictures with a label for every pixel, valid and invalid. Each
+ * invalid folder must give one line that names the file and the mistake.
  */
 #include "tests/rigs/check.h"
 
@@ -11,7 +11,7 @@
 #include "common/data/dataset.h"
 #include "tests/rigs/temp_folder.h"
 
-// A C string literal with NULs in it, and its length.
+// A C string literal that may contain NULs, and its length.
 #define BYTES(text) (text), sizeof(text) - 1
 
 static void write_file(void **state, const char *name, const char *bytes, size_t count) {
@@ -30,8 +30,8 @@ static void make_folder(void **state, const char *name) {
     free(path);
 }
 
-// Two pictures of 3x2 pixels to train on and one to test on. b comes after a, and a-z after both,
-// whatever the folder's order or the language.
+// Two training pictures of 3x2 pixels and one for testing. They are sorted by name: a, b, a-z, in
+// any order of the folder and any locale.
 static void write_good(void **state) {
     make_folder(state, "train");
     make_folder(state, "test");
@@ -91,10 +91,10 @@ static void test_ignored_label(void **state) {
     refused(state, 2, "test: label 255 is outside the training set's 0..1");
     write_file(state, "test/0.pgm", BYTES("P5\n3 2\n255\n\2\0\0\0\0\0"));
     DataSource *source = dataset_open(*state, 0, NULL);
-    assert_non_null(source); // all pixels count
+    assert_non_null(source); // no pixel is ignored
     assert_int_equal(source->train.classes, 3);
     dataset_close(source);
-    // Labels with a gap are classes, and so is 255 if there is 254.
+    // Labels with a gap count as classes up to the largest, and so does 255 if 254 occurs.
     static const struct {
         const char *labels;
         size_t classes;
@@ -133,7 +133,7 @@ static const struct {
     {PICTURE, BYTES("P6\n99999999999999999999 2\n255\n"), "the header has no width and height"},
     {PICTURE, BYTES("P6\n3 2\n65535\n"), "only values from 0 to 255 are read"},
     {PICTURE, BYTES("P6\n3 2\n15\n"), "only values from 0 to 255 are read"},
-    {PICTURE, BYTES("P6\n3 2\n255"), "only values from 0 to 255 are read"}, // nothing ends it
+    {PICTURE, BYTES("P6\n3 2\n255"), "only values from 0 to 255 are read"}, // truncated
     {PICTURE, BYTES("P6\n3 2\n255\nabcdefghijklmnopq"),
      "the header says 3x2 pixels, 18 bytes; 17 bytes follow"},
     {PICTURE, BYTES("P6\n3 2\n255\nabcdefghijklmnopqrs"), "18 bytes; 19 bytes follow"},
@@ -171,12 +171,12 @@ static void test_missing(void **state) {
     write_good(state);
     char *path = temp_folder_path(state, "train/b.pgm");
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(mkfifo(path, 0600), 0); // it never has a writer
+    assert_int_equal(mkfifo(path, 0600), 0); // without a writer
     refused(state, 255, "train/b.pgm: is a FIFO, not a regular file");
     free(path);
 }
 
-// More pixels than memory: files with holes, as long as their headers say.
+// More pixels than memory: sparse files as large as their headers claim.
 static void test_too_many_pixels(void **state) {
     enum { SIDE = 16384, FILES = 4 };
     static const char *const NAMES[FILES] = {"train/0.ppm", "train/0.pgm", "train/1.ppm",

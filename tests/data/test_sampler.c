@@ -1,7 +1,8 @@
-/* test_sampler.c: permutations and samplers against PyTorch's own, and the properties that training
- * relies on: every sample once, the same steps on every rank, blocked chunks of the whole batch.
+/* test_sampler.c: permutations and samplers compared with PyTorch's; and the properties that
+ * training relies on: each sample occurs once, all ranks have the same number of steps, blocked
+ * samplers take chunks of the global batch.
  *
- * The vectors are torch.randperm's and torch.utils.data.DistributedSampler's.
+ * The vectors were printed by torch.randperm and torch.utils.data.DistributedSampler.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,14 +29,14 @@ static void test_randperm_vectors(void **state) {
     expect_order(5, 0, (size_t[]){4, 0, 1, 3, 2});
     expect_order(7, 42, (size_t[]){1, 6, 3, 5, 4, 0, 2});
     expect_order(13, 3, (size_t[]){2, 9, 1, 10, 5, 4, 8, 12, 0, 7, 11, 6, 3});
-    // Only the seed's low 32 bits count.
+    // Only the low 32 bits of the seed count.
     expect_order(10, (uint64_t)7 << 32 | 1, (size_t[]){5, 6, 1, 2, 0, 8, 9, 3, 7, 4});
     expect_order(1, 5, (size_t[]){0});
 }
 
 static void test_randperm_is_a_permutation(void **state) {
     (void)state;
-    enum { N = 2003 }; // several refills of the generator
+    enum { N = 2003 }; // several refills of the generator's state
     size_t order[N];
     bool seen[N] = {false};
     randperm(N, 9, order);
@@ -47,7 +48,8 @@ static void test_randperm_is_a_permutation(void **state) {
         moved += order[i] != i;
     }
     assert_true(moved > N / 2);
-    // torch.randperm(2003) with seed 9: its sum weighted by position, and its two ends.
+    // torch.randperm(2003) with seed 9: the sum weighted by position, and the first and last
+    // values.
     size_t weighted = 0;
     for (size_t i = 0; i < N; i++) weighted += i * order[i];
     assert_int_equal(weighted, 1994972502);
@@ -56,7 +58,7 @@ static void test_randperm_is_a_permutation(void **state) {
     randperm(0, 1, NULL);
 }
 
-// One row of the table: the indices of every rank, rank after rank.
+// A row of the table: the indices of all ranks, concatenated.
 typedef struct Vector {
     size_t samples;
     int world;
@@ -95,8 +97,8 @@ static void row_67_distributed_vectors(void **state) {
     }
 }
 
-// How often each sample occurs in all ranks together; checks on the way that the ranks agree on the
-// number of batches and on `global`. make(world, rank) makes one rank's sampler.
+// Counts how often each sample occurs over all ranks, and checks that ranks agree on the number of
+// batches and on `global`. make(world, rank) creates a rank's sampler.
 typedef Sampler *(*MakeSampler)(size_t samples, size_t batch, int world, int rank);
 
 static size_t *count_all_ranks(MakeSampler make, size_t samples, size_t batch, int world,
@@ -171,8 +173,8 @@ static void row_67_padding_is_the_orders_beginning(void **state) {
     free(seen);
 }
 
-// Every rank gets ceil(N / R), with drop_last ceil((N - R) / R) if R does not divide N: also of
-// sets that are smaller than the number of ranks. Dropping leaves out N mod R samples and no more.
+// Every rank gets ceil(N / R) samples; with drop_last ceil((N - R) / R), if R does not divide N;
+// also if N < R. drop_last drops exactly N mod R samples.
 static void row_67_every_rank_has_as_many(void **state) {
     (void)state;
     for (size_t world = 1; world <= 8; world++) {
@@ -181,7 +183,7 @@ static void row_67_every_rank_has_as_many(void **state) {
             size_t samples = sizes[i / 2], total = 0, share = samples / world;
             bool drop = i % 2;
             if (!drop) share += samples % world != 0;
-            if (share == 0) continue; // an error: see row_68_errors
+            if (share == 0) continue; // an error, tested by row_68_errors
             for (size_t rank = 0; rank < world; rank++) {
                 Sampler *s = distributed_sampler(samples, 2 * world, (int)world, (int)rank, true,
                                                  drop, 3, NULL);
@@ -195,7 +197,7 @@ static void row_67_every_rank_has_as_many(void **state) {
     }
 }
 
-// The example of PyTorch's rule: 1001 samples, 4 ranks of 32, have 8 steps, the last of 4 x 27.
+// PyTorch's example: 1001 samples, 4 ranks with batches of 32: 8 steps, the last of 4 x 27.
 static void test_step_counts(void **state) {
     (void)state;
     Sampler *ddp = distributed_sampler(1001, 128, 4, 1, true, false, 0, NULL);
@@ -231,7 +233,7 @@ static void test_blocked_takes_chunks_of_whole(void **state) {
             sampler_set_epoch(whole, 5);
             for (int rank = 0; rank < world; rank++) {
                 Sampler *blocked = sampler_blocked(101, 12, world, rank, true, drop, 7, NULL);
-                sampler_set_epoch(blocked, 2); // a layout leaves nothing for the next
+                sampler_set_epoch(blocked, 2); // an earlier epoch must not matter
                 sampler_set_epoch(blocked, 5);
                 expect_chunk(whole, blocked);
                 sampler_close(blocked);
@@ -263,8 +265,8 @@ static void test_whole_is_the_permutation(void **state) {
     sampler_close(s);
 }
 
-// PyTorch's generator is seeded with seed + epoch: epoch 3 of seed 1 is epoch 1 of seed 3, and
-// epoch 0 of seed 4.
+// The generator's seed is seed + epoch, as in PyTorch: epoch 3 of seed 1 equals epoch 1 of seed 3
+// and epoch 0 of seed 4.
 static void row_67_epochs_add_to_the_seed(void **state) {
     (void)state;
     static const uint64_t seeds[] = {1, 3, 6, 41, UINT32_MAX, UINT64_MAX};
@@ -287,7 +289,7 @@ static void row_67_epochs_add_to_the_seed(void **state) {
 
 static void test_chunk_bounds(void **state) {
     (void)state;
-    // count, chunks, then the sizes: torch.chunk's table.
+    // Columns: count, chunks, the sizes that torch.chunk returns.
     static const size_t table[][10] = {
         {10, 8, 2, 2, 2, 2, 2, 0, 0, 0},
         {9, 8, 2, 2, 2, 2, 1, 0, 0, 0},
@@ -318,7 +320,7 @@ static void test_evaluation_parts(void **state) {
     assert_int_equal(last->indices[0], 225);
     assert_int_equal(last->start[2], 72);
     sampler_close(last);
-    Sampler *none = sampler_evaluation(5, 64, 4, 3); // 2, 2, 1 and nothing
+    Sampler *none = sampler_evaluation(5, 64, 4, 3); // shares 2, 2, 1 and 0
     assert_int_equal(none->batch_count, 0);
     sampler_close(none);
     Sampler *all = sampler_evaluation(5, SIZE_MAX, 4, 0);
@@ -364,7 +366,8 @@ static void row_68_errors(void **state) {
     expect_error(distributed_sampler(3, 8, 8, 0, true, true, 0, &e), &e, "no batch is left");
 }
 
-// What is left are the global batches of one device, whichever way the ranks share them.
+// Dropping the incomplete batch leaves the same global batches with one device and with all
+// samplers of several ranks.
 static void incomplete_batches_are_dropped_alike(void **state) {
     (void)state;
     enum { N = 1000, B = 64, WORLD = 4 };
@@ -373,7 +376,7 @@ static void incomplete_batches_are_dropped_alike(void **state) {
     assert_int_equal(whole->batch_count, 16);
     assert_int_equal(sampler_drop_incomplete(whole, &err), 0);
     assert_int_equal(whole->batch_count, N / B);
-    assert_int_equal(sampler_drop_incomplete(whole, &err), 0); // nothing is left to drop
+    assert_int_equal(sampler_drop_incomplete(whole, &err), 0); // a second call does nothing
     assert_int_equal(whole->batch_count, N / B);
     for (size_t i = 0; i < N / B; i++) {
         size_t sum = 0, shares = 0;

@@ -1,5 +1,5 @@
-/* test_shapes.c: images with a label for every pixel: pure functions of name and seed, with
- * outlines to be ignored; labels that move with their pixels; the loader hands out both.
+/* test_shapes.c: synthetic images with a label for every pixel: pure functions of name and seed,
+ * with ignored outlines; augmentation moves labels with their pixels; the loader returns both.
  */
 #include "tests/rigs/check.h"
 
@@ -39,7 +39,7 @@ static void shapes_have_all_classes_and_ignored_outlines(void **state) {
     dataset_close(s);
 }
 
-// Two neighbours that both count are of one class: between classes lies an outline.
+// Two adjacent labelled pixels have the same class: outlines separate the classes.
 static void shapes_outlines_part_the_classes(void **state) {
     (void)state;
     DataSource *s = open_good("shapes:32x32@50", 5);
@@ -53,7 +53,7 @@ static void shapes_outlines_part_the_classes(void **state) {
     dataset_close(s);
 }
 
-// Two images, pixel by pixel: 1 is a circle, 2 a rectangle, 3 a triangle, - an outline.
+// Two images, pixel by pixel: 1 is a circle, 2 a rectangle, 3 a triangle, - an outline (ignored).
 static void shapes_are_drawn_as_ever(void **state) {
     (void)state;
     enum { HEIGHT = 15, WIDTH = 21 };
@@ -99,7 +99,8 @@ static void shapes_are_drawn_as_ever(void **state) {
         }
         assert_string_equal(line, drawn[row]);
     }
-    // The colours, by a weighted sum: another library's logarithm may round a few bytes otherwise.
+    // Colours, by a weighted sum with a tolerance: another C library's logarithm may round a few
+    // bytes differently.
     const double wanted[] = {1052709, 744713};
     const Dataset *sets[] = {&s->train, &s->test};
     for (int k = 0; k < 2; k++) {
@@ -177,7 +178,7 @@ static void shapes_names_are_checked(void **state) {
     dataset_close(one);
 }
 
-// An image whose red byte is its label + 10, so that both can be compared wherever they go.
+// Images whose red byte is the label + 10, so that a pixel identifies its label.
 static Dataset marked_set(size_t height, size_t width) {
     Dataset set = {.count = 3, .shape = {1, height, width}, .classes = 200, .dense = true};
     set.bytes = memory_zalloc(3 * height * width);
@@ -196,7 +197,7 @@ static void augmented_labels_move_with_their_pixels(void **state) {
     Dataset set = marked_set(HEIGHT, WIDTH);
     const Augment augment = {.crop_pad = 4, .flip = true, .seed = 2};
     size_t outside = 0, moved = 0;
-    int64_t sum = 0; // over positions, so that it tells which views were drawn
+    int64_t sum = 0; // weighted by position: identifies the drawn views
     for (size_t epoch = 0; epoch < 20; epoch++) {
         float pixels[PLANE];
         int64_t labels[PLANE], plain[PLANE];

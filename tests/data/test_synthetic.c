@@ -1,5 +1,5 @@
-/* test_synthetic.c: sets made by a teacher: the loss floor they promise is the teacher's own loss,
- * they are functions of name and seed, and a name that is no name gets a clear line.
+/* test_synthetic.c: data sets made by a random teacher: the announced loss floor is the teacher's
+ * own loss; the sets are pure functions of name and seed; an invalid name gives a clear line.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -53,9 +53,9 @@ static void test_synthetic_regression(void **state) {
             signal += want[o] * want[o];
         }
     }
-    // 20,480 squares of normals: their mean is within 1 % of the variance, as a standard deviation.
+    // The mean of 20,480 squared normals has a standard deviation of 1 % of the variance.
     expect_near(error / (4096 * 5), s->loss_floor, 0.05 * s->loss_floor);
-    assert_true(signal / (4096 * 5) > 0.1); // a model of constants is far from the floor
+    assert_true(signal / (4096 * 5) > 0.1); // a constant model's loss is far above the floor
     assert_true(memcmp(s->train.floats, s->test.floats, 40) != 0);
     teacher_close(&teacher);
     dataset_close(s);
@@ -80,7 +80,8 @@ static void test_synthetic_classification(void **state) {
         seen[set->labels[i]]++;
         mean += (double)set->floats[i * 48];
     }
-    // The teacher's own loss on its labels; each deviates by about 1 nat, the mean by 0.011.
+    // The teacher's own loss on its labels: a standard deviation of about 1 nat each, 0.011 for the
+    // mean.
     expect_near(loss / 8000, s->loss_floor, 0.05);
     assert_true(s->loss_floor > 0.5 && s->loss_floor < 1.5);
     for (size_t k = 0; k < 10; k++) assert_true(seen[k] > 200);
@@ -95,12 +96,12 @@ static double weighted(const float *values, size_t count) {
     return sum;
 }
 
-// The numbers themselves, by weighted sums: a set of earlier trainings stays the same.
+// Known values, as weighted sums: data sets of earlier trainings must not change.
 static void test_synthetic_numbers(void **state) {
     (void)state;
     static const struct {
         const char *name;
-        double floats[2], targets[2], labels[2], floor; // of the training and the test set
+        double floats[2], targets[2], labels[2], floor; // [training, test]
     } cases[] = {
         {"synthetic:10->5@64", {203.844199, -74.3040875}, {-336.304229, -47.4088386}, {0, 0}, 0.01},
         {"synthetic:2x3x4->7@64", {42.6232103, 105.641913}, {0, 0}, {763, 217}, 0.776345084},

@@ -1,5 +1,5 @@
-/* test_text.c: characters and token files become windows and their successors, value by value; and
- * every way to break them gives one line that names the file and what is wrong with it.
+/* test_text.c: text and token files become windows and next tokens, checked value by value; each
+ * invalid file gives one line that names the file and the mistake.
  */
 #include "tests/rigs/check.h"
 
@@ -14,7 +14,7 @@
 #include "common/data/text.h"
 #include "tests/rigs/temp_folder.h"
 
-// A C string literal with NULs in it, and its length.
+// A C string literal that may contain NULs, and its length.
 #define BYTES(text) (text), sizeof(text) - 1
 
 static void write_file(void **state, const char *name, const void *bytes, size_t count) {
@@ -51,7 +51,7 @@ static void expect_error(void **state, const char *name, DataOptions shape, cons
         fail_msg("\"%s\" does not say: %s", err.message, part);
 }
 
-// A window, then its successors, as characters of the source.
+// Compares a window and its next tokens, as characters of the source.
 static void expect_window(const DataSource *source, const Dataset *set, size_t index,
                           const char *window, const char *after) {
     const char *const wanted[] = {window, after};
@@ -71,8 +71,8 @@ static void expect_window(const DataSource *source, const Dataset *set, size_t i
     }
 }
 
-// 36 characters to train on, in one, two, three and four bytes, and 4 to test on: a z that is not
-// in the training part, "at", and a Z.
+// 36 training characters of one to four bytes, and 4 test characters: z, which the training part
+// lacks, "at", and Z, which it lacks too.
 #define TRAINING "the cat sat on the mat; and \xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80 tooo"
 #define UNKNOWN  "\xef\xbf\xbd"
 
@@ -81,13 +81,14 @@ static void expect_cat(const DataSource *source) {
     assert_string_equal(source->name, "text");
     assert_int_equal(train->token_count, 36);
     assert_int_equal(test->token_count, 4);
-    assert_int_equal(train->count, 11); // 35 / 3: two characters are left for no window
+    assert_int_equal(train->count, 11); // 35 / 3, the last two characters are unused
     assert_int_equal(test->count, 1);
     assert_int_equal(train->shape[0], 3);
     assert_int_equal(dataset_sample_size(train), 3);
     assert_int_equal(dataset_label_size(train), 3);
     assert_true(dataset_has_labels(train) && !train->dense);
-    // ' ' ; a c d e h m n o s t, the three long ones, and the unknown at the end
+    // Classes in order: ' ' ; a c d e h m n o s t, the three multibyte characters, the unknown
+    // character.
     assert_int_equal(train->classes, 16);
     assert_int_equal(test->classes, 16);
     expect_window(source, train, 0, "the", "he ");
@@ -120,19 +121,19 @@ static void vocabulary(void **state) {
     char utf8[TEXT_CHARACTER_ROOM];
     write_file(state, "known.txt", BYTES(TRAINING "tato"));
     DataSource *source = must_open(state, "known.txt", (DataOptions){.context = 3});
-    assert_int_equal(source->train.classes, 15); // nothing is unknown
+    assert_int_equal(source->train.classes, 15); // without an unknown character
     dataset_close(source);
     source = must_open(state, "known.txt", (DataOptions){.context = 3, .vocabulary = 20});
     assert_int_equal(source->train.classes, 20);
     assert_int_equal(source->test.classes, 20);
-    assert_int_equal(text_character(source, 19, utf8), 3); // a token without a character
+    assert_int_equal(text_character(source, 19, utf8), 3); // no such token: U+FFFD
     assert_string_equal(utf8, UNKNOWN);
     dataset_close(source);
     expect_error(state, "known.txt", (DataOptions){.context = 3, .vocabulary = 14},
                  "known.txt: has 15 different tokens, --vocabulary is 14");
 }
 
-// The first and last character of each length, and of what surrogates leave.
+// The first and last character of each encoded length, and the characters around the surrogates.
 static void ends_of_the_ranges(void **state) {
     static const char *const ends[] = {
         "\x01",         "\x7f",         "\xc2\x80",     "\xdf\xbf",         "\xe0\xa0\x80",
@@ -152,7 +153,7 @@ static void ends_of_the_ranges(void **state) {
     expect_error(state, "last.txt", (DataOptions){.context = 1}, "byte 1 is not UTF-8");
 }
 
-// Nine tenths are to train on, rounded down, whatever the length.
+// The training part is nine tenths of the characters, rounded down.
 static void training_part(void **state) {
     for (size_t count = 20; count < 31; count++) {
         write_file(state, "part.txt", "abcdefghijklmnopqrstuvwxyz12345", count);
@@ -164,7 +165,7 @@ static void training_part(void **state) {
     }
 }
 
-// A text that takes several reads, each twice as long as all before it.
+// A text of several reads; the buffer doubles with each.
 static void long_text(void **state) {
     enum { COUNT = 5 << 19, LETTERS = 26 };
     char *text = malloc(COUNT);
@@ -188,7 +189,7 @@ static void shipped(void **state) {
     if (!source) fail_msg("%s", err.message);
     assert_int_equal(source->train.token_count + source->test.token_count, 1104330);
     assert_int_equal(source->train.token_count, 993897);
-    assert_int_equal(source->train.classes, 74); // of 76 three are in the test part alone
+    assert_int_equal(source->train.classes, 74); // of 76 characters, 3 occur only in the test part
     assert_int_equal(source->train.count, 993896 / DATASET_CONTEXT);
     assert_int_equal(source->test.count, 110432 / DATASET_CONTEXT);
     dataset_close(source);
@@ -213,7 +214,7 @@ static void broken_texts(void **state) {
                   {"\xf4\x90\x80\x80", "byte 0"},
                   {"\xf0\x9f\x98", "byte 0 is not UTF-8"},
                   {"\xf8\x88\x80\x80\x80", "byte 0"},
-                  {"\xf9\x80\x80\x80", "byte 0"}}; // without its fifth bit a character
+                  {"\xf9\x80\x80\x80", "byte 0"}}; // would be a 4-byte character with bit 5 cleared
     for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
         write_file(state, "broken.txt", broken[i].bytes, strlen(broken[i].bytes));
         expect_error(state, "broken.txt", shape, broken[i].says);
@@ -275,7 +276,7 @@ static void token_files(void **state) {
     write_tokens(state, "tokens/train.bin", zeros, 4);
     write_tokens(state, "tokens/val.bin", zeros, 4);
     DataSource *source = must_open(state, "tokens", (DataOptions){.context = 3});
-    assert_int_equal(source->train.classes, 1); // the token 0
+    assert_int_equal(source->train.classes, 1); // only token 0
     dataset_close(source);
 }
 

@@ -1,4 +1,4 @@
-/* captured.h: what the process and its children write to stderr, as text. */
+/* captured.h: captures stderr of this process and its children as text. */
 #ifndef TESTS_RIGS_CAPTURED_H
 #define TESTS_RIGS_CAPTURED_H
 

@@ -1,5 +1,5 @@
-/* checkpoint_rig.h: a small model, its optimizer and what a strategy may carry, every value of
- * which says at which step it is; saved, loaded and compared, for the tests of checkpoints.
+/* checkpoint_rig.h: a small model, its optimizer and a strategy's state, in which every value
+ * encodes the current step; saving, loading and comparing them, for the tests of checkpoints.
  */
 #ifndef TESTS_RIGS_CHECKPOINT_RIG_H
 #define TESTS_RIGS_CHECKPOINT_RIG_H
@@ -8,14 +8,14 @@
 
 #include "common/tensor_files/checkpoint.h"
 
-static const float UNTOUCHED = -77; // no save writes it
+static const float UNTOUCHED = -77; // marks memory that no load may write
 
-// A model and an optimizer whose every value says at which step they are.
+// A model and an optimizer whose values encode their step.
 typedef struct Rig {
     Device *device;
     Module *module;
     Optimizer *optimizer;
-    size_t floats; // in each of the parameters
+    size_t floats; // elements of each parameter
 } Rig;
 
 static inline Rig rig_open(OptimizerKind kind, double momentum) {
@@ -37,7 +37,7 @@ static inline void rig_close(Rig *rig) {
     device_close(rig->device);
 }
 
-// Calls visit for every value of model and optimizer, with a number of its own.
+// Calls visit for every value of model and optimizer, with a running number.
 static inline void
 for_each_value(Rig *rig, void (*visit)(float *value, float number, void *context), void *context) {
     float number = 0;
@@ -74,7 +74,7 @@ static inline Progress progress_at(uint64_t step) {
                       .samples = 600,
                       .shuffled = 1,
                       .devices = 4,
-                      .best = 1.0 / 3 + (double)step, // which no few digits can say
+                      .best = 1.0 / 3 + (double)step, // needs 17 digits
                       .amp = "fp16",
                       .scale = 32768,
                       .growth_tracker = 200 + step,
@@ -82,7 +82,7 @@ static inline Progress progress_at(uint64_t step) {
                                 "", "text of 31 characters, the most"}};
 }
 
-// What a strategy carries: a counter, which follows the step, and numbers.
+// A strategy's state: a counter, which equals the step, and numbers.
 typedef struct Carried {
     int64_t counter;
     float numbers[8];
@@ -121,7 +121,7 @@ static inline void compare_carried(const SafeTensors *loaded, uint64_t step) {
     }
 }
 
-// Saves a checkpoint that is at `step`.
+// Saves a checkpoint of `step`.
 static inline int rig_save(Rig *rig, uint64_t step, const char *path, const char *previous,
                            Error *err) {
     float base = (float)step;
@@ -133,7 +133,7 @@ static inline int rig_save(Rig *rig, uint64_t step, const char *path, const char
     return checkpoint_save(path, previous, rig->module, rig->optimizer, &carried, &progress, err);
 }
 
-// Loads a checkpoint, which must hold the values of the step that it says it is at. Returns that.
+// Loads a checkpoint, asserts that all values are those of its step, and returns the step.
 static inline uint64_t rig_load(Rig *rig, const char *path) {
     Error err = {0};
     Progress progress = {0};
@@ -147,13 +147,13 @@ static inline uint64_t rig_load(Rig *rig, const char *path) {
     for_each_value(rig, compare, &base);
     Progress wanted = progress_at(progress.step);
     assert_int_not_equal(progress.checksum, 0);
-    wanted.checksum = progress.checksum; // the file's: the caller did not set it
+    wanted.checksum = progress.checksum; // computed by the save
     assert_memory_equal(&progress, &wanted, sizeof wanted);
     assert_int_equal(rig->optimizer->steps[1], progress.step);
     return progress.step;
 }
 
-// The load fails, changes nothing, and its error has these words.
+// Asserts that loading fails, changes nothing, and sets an error that contains `words`.
 static inline void assert_refused(Rig *rig, const char *path, const char *words) {
     Error err = {0};
     Progress progress = {.step = 12345};

@@ -1,6 +1,6 @@
-/* data_parallel_rig.h: a DataParallel on N devices, CPUs' if not said otherwise, and, on a device
- * of its own, the same module for the oracle; small modules to wrap; a batch and a loss that are
- * the same on both sides.
+/* data_parallel_rig.h: a DataParallel on N devices (CPUs by default) and, on a reference device,
+ * the same module unwrapped; small modules to wrap; a batch and a loss that are equal on both
+ * sides.
  */
 #ifndef TESTS_RIGS_DATA_PARALLEL_RIG_H
 #define TESTS_RIGS_DATA_PARALLEL_RIG_H
@@ -42,7 +42,7 @@ static inline Module *build_convnet(Device *device) {
     return model;
 }
 
-static inline Module *build_gpt(Device *device) { // reads texts of TEXT tokens
+static inline Module *build_gpt(Device *device) { // inputs are texts of TEXT tokens
     const ModelConfig config = {
         .name = "gpt", .outputs = CLASSES, .seed = SEED, .gpt = {2, 2, 8, TEXT}};
     Error err = {0};
@@ -51,7 +51,7 @@ static inline Module *build_gpt(Device *device) { // reads texts of TEXT tokens
     return model;
 }
 
-static inline Module *build_square(Device *device) { // may be applied to its own output
+static inline Module *build_square(Device *device) { // output and input have one shape
     Module *model = layer_sequential("Square");
     module_add(model, "fc", layer_linear(device, INPUTS, INPUTS));
     module_add(model, "bn", layer_batch_norm(device, INPUTS));
@@ -59,8 +59,8 @@ static inline Module *build_square(Device *device) { // may be applied to its ow
     return model;
 }
 
-// A module that returns its buffer of one integer, once per replica.
-static const int64_t ODD_BITS = 0x7fa0000180000001; // two floats: a signalling NaN, a denormal
+// A module whose output is its integer buffer, one row per replica.
+static const int64_t ODD_BITS = 0x7fa0000180000001; // as floats: a signalling NaN, a denormal
 
 static inline Tensor *tell_buffer(Module *self, Tape *tape, Tensor *x) {
     (void)x;
@@ -82,7 +82,7 @@ typedef struct Rig {
     int count;
     Device *devices[SHARDS_MAX], *reference;
     Module *model, *wrapper; // on devices[0]
-    Module *twin;            // the same weights, on the reference device
+    Module *twin;            // the unwrapped module with the same weights, on the reference device
     Tape *tape, *reference_tape;
 } Rig;
 
@@ -123,7 +123,7 @@ static inline void rig_close(Rig *rig) {
     device_close(rig->reference);
 }
 
-// Numbers that differ, the same for the same salt.
+// Random numbers; equal salts give equal numbers.
 static inline Tensor *rig_tensor(Tape *tape, int ndim, const size_t *shape, uint64_t salt) {
     Tensor host = tensor_make(NULL, DTYPE_F32, ndim, shape, NULL);
     float *values = memory_zalloc(tensor_bytes(&host));
@@ -134,7 +134,7 @@ static inline Tensor *rig_tensor(Tape *tape, int ndim, const size_t *shape, uint
     return x;
 }
 
-// The same batch on either tape.
+// The same batch on either side's tape.
 static inline Tensor *rig_batch(const Rig *rig, Tape *tape, size_t rows) {
     bool images = rig->build == build_convnet;
     if (rig->build == build_gpt) {
@@ -170,7 +170,7 @@ static inline Tensor *rig_numbers(Tape *tape, size_t rows, size_t columns, uint6
     return rig_tensor(tape, 2, (size_t[]){rows, columns}, salt);
 }
 
-// PyTorch's default for float32. NaN never passes.
+// Compares with PyTorch's default tolerance for float32. NaN never passes.
 static inline void assert_near(const char *what, const float *have, const float *want,
                                size_t count) {
     for (size_t i = 0; i < count; i++)
@@ -184,7 +184,8 @@ static inline void assert_near_tensor(const char *what, const Tensor *have, cons
     assert_near(what, have->data, want->data, tensor_count(want));
 }
 
-// The gradients of the wrapped module and of the single device's. Returns how many there were.
+// Compares all gradients of the wrapped module and the twin. Returns the number of defined
+// gradients.
 static inline int assert_near_gradients(const Rig *rig) {
     NamedTensors a = module_tensors(rig->wrapper, MODULE_PARAMETERS);
     NamedTensors b = module_tensors(rig->twin, MODULE_PARAMETERS);

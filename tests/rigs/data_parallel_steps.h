@@ -1,5 +1,5 @@
-/* data_parallel_steps.h: steps of a DataParallel and of the serial shards side by side, on devices
- * of any kind: outputs, losses, gradients, weights and buffers must have the same bits.
+/* data_parallel_steps.h: runs steps of a DataParallel and of the sequential shards side by side, on
+ * devices of any kind: outputs, losses, gradients, weights and buffers must have equal bits.
  */
 #ifndef TESTS_RIGS_DATA_PARALLEL_STEPS_H
 #define TESTS_RIGS_DATA_PARALLEL_STEPS_H
@@ -11,7 +11,7 @@ static inline void rig_reset(Rig *rig) {
     tape_reset(rig->reference_tape);
 }
 
-// A copy in the host's memory; free() it.
+// Returns a host copy of device memory, to be freed.
 static inline void *host_copy(Device *device, const void *data, size_t bytes) {
     void *copy = memory_zalloc(bytes);
     device_copy(NULL, copy, device, data, bytes);
@@ -33,7 +33,7 @@ static inline void assert_same_values(const char *what, const Tensor *a, const T
     free(want);
 }
 
-// Neither may be all zeros.
+// Asserts equal bits, not all zero.
 static inline void assert_same_gradient(const char *name, const Tensor *a, const Tensor *b) {
     assert_int_equal(a->has_grad, b->has_grad);
     if (!a->has_grad) return;
@@ -45,7 +45,7 @@ static inline void assert_same_gradient(const char *name, const Tensor *a, const
     free(want);
 }
 
-// Weights, buffers and gradients of the wrapped module and of the oracle's.
+// Asserts equal weights, buffers and gradients of the wrapped module and the twin.
 static inline void assert_same_module(const Rig *rig) {
     NamedTensors a = module_tensors(rig->wrapper, MODULE_STATE);
     NamedTensors b = module_tensors(rig->twin, MODULE_STATE);
@@ -59,7 +59,7 @@ static inline void assert_same_module(const Rig *rig) {
     named_tensors_free(&b);
 }
 
-// One step on both sides; everything must agree.
+// Runs one step on both sides and compares all results.
 static inline void compare_step(Rig *rig, size_t rows) {
     rig_reset(rig);
     Tensor *y = module_forward(rig->wrapper, rig->tape, rig_batch(rig, rig->tape, rows));

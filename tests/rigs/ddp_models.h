@@ -1,5 +1,6 @@
-/* ddp_models.h: small models and batches for the tests of DistributedDataParallel. Every number is
- * a pure function of the model's seed, or of (rank, step, row), so any rank can be played anywhere.
+/* ddp_models.h: small models and batches for tests of DistributedDataParallel. All numbers are pure
+ * functions of the model's seed, or of (rank, step, row), so that any process can simulate any
+ * rank.
  */
 #ifndef TESTS_RIGS_DDP_MODELS_H
 #define TESTS_RIGS_DDP_MODELS_H
@@ -14,7 +15,7 @@
 
 enum { IMAGE = 64, CLASSES = 10, ROWS_MAX = 8 };
 
-// A Linear that is used twice: its gradient is ready after the second contribution.
+// One Linear is used twice: its gradient is ready after the second contribution.
 static Tensor *shared_forward(Module *self, Tape *tape, Tensor *x) {
     x = op_relu(tape, module_forward(module_child(self, "first"), tape, op_flatten(tape, x)));
     x = op_relu(tape, module_forward(module_child(self, "twice"), tape, x));
@@ -24,14 +25,14 @@ static Tensor *shared_forward(Module *self, Tape *tape, Tensor *x) {
 
 static inline Module *shared_model(Device *device, uint64_t seed) {
     Module *model = module_create("Shared", shared_forward);
-    module_add(model, "twice", layer_linear(device, 16, 16)); // registered before it is used
+    module_add(model, "twice", layer_linear(device, 16, 16)); // registration order differs from use
     module_add(model, "first", layer_linear(device, IMAGE, 16));
     module_add(model, "head", layer_linear(device, 16, CLASSES));
     module_initialize(model, seed);
     return model;
 }
 
-// Two Linears with one weight, and a bias each.
+// Two Linears that share a weight and have their own biases.
 static inline Module *tied_model(Device *device, uint64_t seed) {
     Module *model = layer_sequential("Tied");
     module_add(model, "flatten", layer_flatten());
@@ -44,8 +45,7 @@ static inline Module *tied_model(Device *device, uint64_t seed) {
     return model;
 }
 
-// Two branches, run in one order or (config[0]) the other: the same numbers become ready in another
-// order.
+// Two branches that run in the order given by config[0]: equal values, another ready order.
 static Tensor *branches_forward(Module *self, Tape *tape, Tensor *x) {
     x = op_flatten(tape, x);
     Tensor *y[2];
@@ -64,7 +64,8 @@ static inline Module *branches_model(Device *device, uint64_t seed) {
     return model;
 }
 
-// "mlp", "wide" (more than 1 MiB), "convnet", "shared", "tied" or "branches", for images [1, 8, 8].
+// name: "mlp", "wide" (more than 1 MiB), "convnet", "shared", "tied" or "branches"; inputs are [1,
+// 8, 8].
 static inline Module *test_model(const char *name, uint64_t seed, Device *device) {
     if (strcmp(name, "shared") == 0) return shared_model(device, seed);
     if (strcmp(name, "tied") == 0) return tied_model(device, seed);
@@ -80,7 +81,7 @@ static inline Module *test_model(const char *name, uint64_t seed, Device *device
     return model;
 }
 
-// Unequal shares, so that averaging and global normalisation differ.
+// Rows per rank differ, so that averaging and global normalisation give different gradients.
 static inline size_t test_rows(int rank) {
     return 2 + (size_t)(rank * 3) % 4;
 }
@@ -91,7 +92,8 @@ static inline size_t test_global_rows(int world) {
     return rows;
 }
 
-// Forward of one rank's batch; the mean loss over `divisor` rows. NULL after an error on the tape.
+// Runs one rank's forward; returns the sum of losses over `divisor`, or NULL after an error of the
+// tape.
 static inline Tensor *test_loss(Tape *tape, Module *module, int rank, int step, size_t rows,
                                 double divisor) {
     float images[ROWS_MAX * IMAGE];
@@ -107,7 +109,7 @@ static inline Tensor *test_loss(Tape *tape, Module *module, int rank, int step, 
     return op_cross_entropy(tape, outputs, target, divisor);
 }
 
-// Forward and backward. The caller has seen to zero_grad.
+// Runs forward and backward; the caller has called zero_grad.
 static inline int test_backward(Tape *tape, Module *module, int rank, int step, size_t rows,
                                 double divisor, Error *err) {
     tape_reset(tape);

@@ -1,8 +1,8 @@
-/* ddp_toy.h: a model whose gradients can be worked out in the head, wrapped on every rank.
+/* ddp_toy.h: a model whose gradients can be computed by hand, wrapped on every rank.
  *
- * The toy has tasks, each a parameter [2, 2]; its loss is the sum over tasks of factor[k] times the
- * mean of task k's parameter, so every element of that gradient is factor[k] / 4. A task whose
- * factor is 0 is not used at all. The factors are the input.
+ * The toy has tasks, each with a parameter [2, 2]. Its loss is the sum over tasks of factor[k]
+ * times the mean of task k's parameter, so each element of that gradient is factor[k] / 4. A task
+ * whose factor is 0 is unused. The input of forward are the factors.
  */
 #ifndef TESTS_RIGS_DDP_TOY_H
 #define TESTS_RIGS_DDP_TOY_H
@@ -30,7 +30,7 @@ static inline void mean_backward(Tape *tape, TapeNode *node) {
     tape_grad_done(tape, parameter);
 }
 
-// factor times the mean of the parameter's elements.
+// Returns factor times the mean of the parameter.
 static inline Tensor *op_toy_mean(Tape *tape, Tensor *parameter, float factor) {
     Tensor *mean = tape_tensor(tape, DTYPE_F32, 0, NULL);
     float *saved = tape_alloc(tape, sizeof *saved);
@@ -47,7 +47,7 @@ static inline Tensor *task_forward(Module *self, Tape *tape, Tensor *x) {
     return op_toy_mean(tape, &self->parameters[0].tensor, tensor_f32(x)[0]);
 }
 
-// x[tasks]: the factors. Returns the loss.
+// x: factors[tasks]. Returns the loss.
 static inline Tensor *toy_forward(Module *self, Tape *tape, Tensor *x) {
     Tensor *loss = NULL;
     for (int k = 0; k < self->child_count; k++) {
@@ -59,7 +59,7 @@ static inline Tensor *toy_forward(Module *self, Tape *tape, Tensor *x) {
     return loss;
 }
 
-// Parameters "task0.p", ..., all elements `value`.
+// Parameters are named "task0.p", ...; all elements are `value`.
 static inline Module *toy_model(Device *device, int tasks, float value) {
     Module *model = module_create("Toy", toy_forward);
     for (int k = 0; k < tasks; k++) {
@@ -109,7 +109,7 @@ static inline Rig rig_open(ProcessGroup *group, Outcome *outcome) {
     return rig;
 }
 
-// A wrapper's configuration, and the features that a test turns on.
+// A wrapper's configuration and the features of DDP that a test enables.
 typedef struct RigConfig {
     DdpConfig ddp;
     bool find_unused_parameters, static_graph, gradients_beside_buckets;
@@ -134,7 +134,7 @@ static inline void rig_wrap(Rig *rig, Module *model, const DdpConfig *config) {
     rig_wrap_with(rig, model, &(RigConfig){.ddp = *config});
 }
 
-// What a wrapper has started, it has waited for by its end.
+// Also asserts that every started collective was waited for.
 static inline void rig_close(Rig *rig) {
     size_t waited_for = 0;
     tape_close(rig->tape);
@@ -151,7 +151,8 @@ static inline Tensor *rig_parameter(Rig *rig, int task) {
     return &rig->model->children[task]->parameters[0].tensor;
 }
 
-// Forward through `module` (the wrapper, or around it) and backward. 0 or -1 with err filled.
+// Runs forward through `module` (the wrapper or the inner module) and backward. 0, or -1 with err
+// filled.
 static inline int toy_backward(Rig *rig, Module *module, const float *factors, Error *err) {
     size_t tasks = (size_t)rig->model->child_count;
     tape_reset(rig->tape);
@@ -166,7 +167,7 @@ static inline int toy_step(Rig *rig, const float *factors, Error *err) {
     return ddp_finish_backward(rig->wrapper, NULL, err);
 }
 
-// One that must succeed.
+// Runs a step that must succeed.
 static inline void toy_train(Rig *rig, const float *factors) {
     Error err = {0};
     if (toy_step(rig, factors, &err) != 0) problem(rig->outcome, "%s", err.message);
@@ -178,7 +179,7 @@ static inline bool all_equal(const float *values, size_t count, float expected) 
     return true;
 }
 
-// Whether a task's gradient is defined, and every element is this.
+// Returns whether a task's gradient is defined and all its elements are `expected`.
 static inline bool grad_is(Rig *rig, int task, float expected) {
     const Tensor *p = rig_parameter(rig, task);
     return p->has_grad && all_equal(p->grad, 4, expected);
@@ -188,7 +189,8 @@ static inline bool grad_is_none(Rig *rig, int task) {
     return !rig_parameter(rig, task)->has_grad;
 }
 
-// y = matrix model of x [rows, in], all elements `input`; loss = factor times the sum of y.
+// Runs forward and backward of a matrix model on x [rows, in] with elements `input`; loss = factor
+// * sum(y).
 static inline int matrix_backward(Rig *rig, Module *module, size_t rows, size_t in, float input,
                                   float factor, Error *err) {
     tape_reset(rig->tape);
@@ -201,8 +203,7 @@ static inline int matrix_backward(Rig *rig, Module *module, size_t rows, size_t 
     return tape_backward(rig->tape, y, err);
 }
 
-// Runs the body on ranks that are threads, and (but for ThreadSanitizer) on ranks that are
-// processes.
+// Runs the body with ranks as threads and, except under ThreadSanitizer, as processes.
 static inline void play_both(int world, RankBody *body, const void *argument,
                              Outcome outcomes[RANKS_MAX]) {
     play_ranks(AS_THREADS, world, 60, body, argument, outcomes);

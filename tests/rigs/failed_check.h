@@ -1,4 +1,4 @@
-/* failed_check.h: a mistake of the caller ends the process by a CHECK that names it. */
+/* failed_check.h: asserts that a caller's mistake ends the process by a CHECK that names it. */
 #ifndef TESTS_RIGS_FAILED_CHECK_H
 #define TESTS_RIGS_FAILED_CHECK_H
 
@@ -10,7 +10,7 @@
 #include "tests/rigs/check.h"
 
 // Runs body(context) in a child, which must abort with a message that contains `says`. Not under
-// ThreadSanitizer, which allows no threads in a child.
+// ThreadSanitizer, which does not support threads in a forked child.
 static inline void expect_failed_check(void (*body)(void *context), void *context,
                                        const char *says) {
     int status = 0;
@@ -18,7 +18,7 @@ static inline void expect_failed_check(void (*body)(void *context), void *contex
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        signal(SIGABRT, SIG_DFL); // cmocka has its own
+        signal(SIGABRT, SIG_DFL); // cmocka handles it
         setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
         body(context);
         _exit(0);

@@ -1,5 +1,5 @@
-/* fake_gpus.h: a host with a number of GPUs that the test sets. A GPU is a CPU device with a GPU's
- * name. For one file of a test with `WRAP ${FAKE_GPUS}` (functions.cmake).
+/* fake_gpus.h: simulates a host with a given number of GPUs: each is a CPU device with a GPU's
+ * name. Include it in one file of a test with `WRAP ${FAKE_GPUS}` (functions.cmake).
  */
 #ifndef TESTS_RIGS_FAKE_GPUS_H
 #define TESTS_RIGS_FAKE_GPUS_H
@@ -13,12 +13,12 @@
 #include "common/device/device.h"
 
 static struct FakeGpus {
-    int gpus;          // of the host
-    char opened[1024]; // names of the devices that were opened, in order, each with a space
-    char bound[1024];  // their shares of the cores, "cpu:1:1/3 "
-    int closed;        // devices
-    Device *last;      // opened
-    Kernels kernels;   // the CPU's, of a device that is none
+    int gpus;          // number of GPUs of the host
+    char opened[1024]; // names of the opened devices in order, each followed by a space
+    char bound[1024];  // the devices' shares of the cores: "cpu:1:1/3 "
+    int closed;        // number of closed devices
+    Device *last;      // opened last
+    Kernels kernels;   // the CPU's, but not marked as a CPU's
 } fake;
 
 int __wrap_device_usable(const char *kind, Error *why);

@@ -1,4 +1,4 @@
-/* files.h: whole files in and out, and what lies in a folder, for the tests. Failures end the test.
+/* files.h: reads and writes whole files and counts a folder's files. Failures end the test.
  */
 #ifndef TESTS_RIGS_FILES_H
 #define TESTS_RIGS_FILES_H
@@ -11,7 +11,7 @@
 
 #include "common/base/memory.h"
 
-// How many files of the folder have this part in their names.
+// Counts the files in the folder whose names contain `part`.
 static inline size_t count_files(const char *folder, const char *part) {
     DIR *entries = opendir(folder);
     size_t count = 0;
@@ -21,7 +21,7 @@ static inline size_t count_files(const char *folder, const char *part) {
     return count;
 }
 
-// Descriptors that are open, of this process; one more than that, always.
+// Counts this process's open descriptors, and the one of /proc/self/fd that it opens itself.
 static inline int count_descriptors(void) {
     return (int)count_files("/proc/self/fd", "");
 }
@@ -33,7 +33,7 @@ static inline void empty_folder(const char *folder) {
     closedir(entries);
 }
 
-// The path of the only file in the folder whose name has this part; free() it.
+// Returns the path of the only file in the folder whose name contains `part`, to be freed.
 static inline char *find_file(const char *folder, const char *part) {
     DIR *entries = opendir(folder);
     char *found = NULL;
@@ -63,7 +63,7 @@ static inline void write_whole(const char *path, const char *data, size_t bytes)
     assert_int_equal(fclose(file), 0);
 }
 
-// A file of less than 64 KiB holds this text.
+// Asserts that a file of less than 64 KiB contains exactly this text.
 static inline void check_file(const char *path, const char *wanted) {
     size_t bytes;
     char *text = read_whole(path, &bytes);

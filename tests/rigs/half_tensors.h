@@ -1,5 +1,4 @@
-/* half_tensors.h: tensors in 16 bits on two devices (two_devices.h). Outputs have guards behind
- * them.
+/* half_tensors.h: 16-bit tensors on two devices (two_devices.h), followed by guard elements.
  */
 #ifndef TESTS_RIGS_HALF_TENSORS_H
 #define TESTS_RIGS_HALF_TENSORS_H
@@ -9,7 +8,7 @@
 
 #include "common/base/half.h"
 
-// Ends the program with 77 if the tested device has no tensors in 16 bits.
+// Ends the program with status 77 if the tested device does not store 16-bit tensors.
 static inline TwoDevices half_open(int argc, char **argv) {
     TwoDevices two = two_open(argc, argv);
     if (two_kernels(&two, TESTED)->halves) return two;
@@ -18,7 +17,7 @@ static inline TwoDevices half_open(int argc, char **argv) {
     exit(77);
 }
 
-// fp16 where it is wanted, otherwise the first type of the tested device. state: TwoDevices *.
+// Returns fp16 if `wants_f16`, otherwise the tested device's first type. state: TwoDevices *.
 static inline Precision type_of(void *state, bool wants_f16) {
     return half_type(((const TwoDevices *)state)->of[TESTED], wants_f16);
 }
@@ -31,7 +30,7 @@ static inline float from_half(Precision precision, uint16_t x) {
     return precision == PRECISION_F16 ? half_from_f16(x) : half_from_bf16(x);
 }
 
-// values[count] rounded, with guards behind them.
+// values[count], rounded, followed by guards.
 static inline Both half_floats(TwoDevices *two, Precision precision, const float *values,
                                size_t count) {
     uint16_t *host = two_take(two, NULL, NULL, (count + GUARD) * sizeof *host);
@@ -46,14 +45,14 @@ static inline Both half_normal(TwoDevices *two, Precision precision, size_t coun
     return half_floats(two, precision, two_normal(two, count, which), count);
 }
 
-// To be overwritten, or added to.
+// An output to be overwritten or accumulated into.
 static inline Both half_start(TwoDevices *two, Precision precision, size_t count, bool accumulate) {
     float *values = two_normal(two, count, 99);
     for (size_t i = 0; i < count && !accumulate; i++) values[i] = NAN;
     return half_floats(two, precision, values, count);
 }
 
-// What there is on a device now, widened, on the host.
+// Returns the tensor on device d, widened to float32, in host memory.
 static inline float *half_read(Both both, int d, Precision precision) {
     const size_t count = both.bytes / sizeof(uint16_t);
     const uint16_t *values = both_read(both, d, both.bytes);
@@ -62,8 +61,8 @@ static inline float *half_read(Both both, int d, Precision precision) {
     return wide;
 }
 
-// units: how many units in the last place of the largest an element may be off. A sum that lies
-// between two numbers may be rounded to either, if it was not added up in the same order.
+// Compares the devices; elements may differ by `units` units in the last place of the largest
+// element, because a sum near the middle between two numbers may be rounded to either.
 static inline void half_check(Both both, Precision precision, double units, const char *what) {
     size_t count = both.bytes / sizeof(uint16_t);
     const uint16_t *tested = both_read(both, TESTED, both.bytes + GUARD * sizeof *tested);

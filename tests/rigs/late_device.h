@@ -1,13 +1,13 @@
-/* late_device.h: a device in host memory that does nothing before a wait.
+/* late_device.h: an asynchronous device in host memory that executes nothing before a wait.
  *
- *     work                kernels, copies to the host, and late_work are queued, and run in order
- *                         when an event after them is waited for, or all of them at a synchronize
- *     copies that may     run at once, as soon as the event that holds them back allows
- *     overtake work       (LATE_EAGER), or in the queue (LATE_LAZY): nothing may depend on either
+ *     kernels, copies to the   queued in order; executed up to an event when the event is waited
+ *     host, late_work          for, or completely by a synchronize
+ *     copies that may          executed at once when the event that they depend on allows
+ *     overtake work            (LATE_EAGER), or in the queue (LATE_LAZY); results must not differ
  *
- * So a result that is read without a wait is not there, memory that is reused before its event is
- * overwritten, and a source that changes before its copy is done is copied as it is then. Each of
- * these is one of the two extremes that a GPU's streams allow.
+ * So a result that is read without a wait is missing, memory that is reused before its event is
+ * overwritten, and a source that changes before its copy completes is copied with the change. Both
+ * modes are extremes that a GPU's streams allow.
  */
 #ifndef TESTS_RIGS_LATE_DEVICE_H
 #define TESTS_RIGS_LATE_DEVICE_H
@@ -20,7 +20,7 @@
 typedef enum LateCopies { LATE_EAGER, LATE_LAZY } LateCopies;
 
 typedef struct LateWork {
-    void (*function)(void *argument); // NULL: a copy
+    void (*function)(void *argument); // NULL: this work is a copy
     void *argument;
     void *destination;
     const void *source;
@@ -30,16 +30,16 @@ typedef struct LateWork {
 enum { LATE_MOST = 4096 };
 
 typedef struct LateDevice {
-    DeviceBackend backend; // the first field: a Device's backend is its LateDevice
+    DeviceBackend backend; // first field, so that a Device's backend points to its LateDevice
     Kernels kernels;
     ElementwiseKernels elementwise;
     LateCopies copies;
     LateWork queue[LATE_MOST];
     size_t queued, done;
-    int events, host_memories, synchronized; // open events, open host allocations; calls
+    int events, host_memories, synchronized; // open events, live host allocations, synchronizes
 } LateDevice;
 
-static const Device *late_current; // of device_kernels
+static const Device *late_current; // the device of the last device_kernels
 
 static inline LateDevice *late_of(const Device *device) {
     return (LateDevice *)device->backend;
@@ -50,7 +50,7 @@ static inline void late_run(LateDevice *late, size_t until) {
         const LateWork *work = &late->queue[late->done];
         if (work->function)
             work->function(work->argument);
-        else if (work->argument) // a sum
+        else if (work->argument) // accumulates terms
             for (size_t i = 0; i < work->count; i++)
                 ((float *)work->destination)[i] += ((const float *)work->source)[i];
         else
@@ -63,7 +63,7 @@ static inline void late_queue(LateDevice *late, LateWork work) {
     late->queue[late->queued++] = work;
 }
 
-// Queues a call of function(argument) behind all work so far.
+// Enqueues function(argument) after all work so far.
 static inline void late_work(Device *device, void (*function)(void *argument), void *argument) {
     late_queue(late_of(device), (LateWork){.function = function, .argument = argument});
 }
@@ -86,7 +86,7 @@ static inline void *late_alloc(Device *device, size_t bytes) {
 
 static inline void late_free(Device *device, void *memory, size_t bytes) {
     (void)bytes;
-    late_work(device, free, memory); // in order
+    late_work(device, free, memory); // after the work that uses it
 }
 
 static inline void *late_host_alloc(Device *device, size_t bytes) {
@@ -94,7 +94,7 @@ static inline void *late_host_alloc(Device *device, size_t bytes) {
     return late_alloc(device, bytes);
 }
 
-// What is still queued for the memory would be read or written after its end.
+// Queued work must not use memory that is freed.
 static inline void late_host_free(Device *device, void *memory) {
     LateDevice *late = late_of(device);
     assert_non_null(memory);
@@ -119,7 +119,7 @@ static inline void late_synchronize(Device *device) {
 
 static inline void *late_event_create(Device *device) {
     late_of(device)->events++;
-    return memory_zalloc(sizeof(size_t)); // how much work is before it
+    return memory_zalloc(sizeof(size_t)); // length of the queue at the record
 }
 
 static inline void late_event_close(Device *device, void *event) {
@@ -174,7 +174,7 @@ static inline void late_close(Device *device) {
     free(late);
 }
 
-// A device that ends with device_close, which fails if an event or host memory is still there.
+// Opens the device. Its device_close asserts that no event or host allocation is left.
 static inline Device *late_open(LateCopies copies) {
     LateDevice *late = memory_zalloc(sizeof *late);
     late->copies = copies;

@@ -1,5 +1,5 @@
-/* mapped_segments.h: how many segments of shared memory (ddp/group/shm/segment.h) this process has
- * mapped: what closed groups have left.
+/* mapped_segments.h: counts the shared memory segments (ddp/group/shm/segment.h) that this process
+ * has mapped, to find those that closed groups have leaked.
  */
 #ifndef TESTS_RIGS_MAPPED_SEGMENTS_H
 #define TESTS_RIGS_MAPPED_SEGMENTS_H

@@ -1,5 +1,5 @@
-/* meeting_ranks.h: ranks as processes that have only a Rendezvous in common: each joins, adds up
- * the ranks' numbers, leaves, and tells the test how it went.
+/* meeting_ranks.h: runs ranks as processes that share only a Rendezvous: each joins, adds up the
+ * ranks' numbers, leaves, and reports its result to the test.
  */
 #ifndef TESTS_RIGS_MEETING_RANKS_H
 #define TESTS_RIGS_MEETING_RANKS_H
@@ -23,12 +23,12 @@
 enum { RANKS_MAX = 10, LONG_S = 20 };
 
 typedef struct Outcome {
-    int status; // 0: the group was made and summed correctly
+    int status; // 0: the group was created and its sum is correct
     char message[400];
 } Outcome;
 
-// A port without a listener, outside the range that the system gives to others, and not the one
-// of a test that runs beside this one.
+// Returns a port without a listener, outside the range of automatic ports and different in tests
+// that run at the same time.
 static inline int free_port(void) {
     for (int attempt = 0; attempt < 1000; attempt++) {
         int port = 20000 + (int)((unsigned)(getpid() * 37 + attempt * 101) % 10000);
@@ -59,7 +59,7 @@ static inline int open_descriptors(void) {
     return count;
 }
 
-// The rank's whole life: joins, adds up the ranks' numbers, leaves, and with it what it has opened.
+// A rank's life: joins, adds up the ranks' numbers, leaves; nothing may stay open.
 static inline Outcome live(const Rendezvous *me, double timeout_s) {
     Error err = {0};
     const int before = open_descriptors();
@@ -84,8 +84,8 @@ static inline pid_t start_rank(const Rendezvous *me, double timeout_s, Life *lif
     fflush(NULL);
     pid_t pid = fork();
     if (pid != 0) return pid;
-    alarm(60); // whatever happens, no test leaves a process behind
-    // As in a daemon: the first descriptor of every other rank is 0.
+    alarm(60); // kills a rank that hangs
+    // Every other rank has no stdin, as in a daemon, so that its first descriptor is 0.
     if (me->rank % 2 == 0) close(STDIN_FILENO);
     Outcome outcome = life(me, timeout_s);
     _exit(write(pipe_fd, &outcome, sizeof outcome) == sizeof outcome ? 0 : 99);
@@ -121,8 +121,7 @@ static inline void assert_outcome(const Outcome *outcome, const char *part) {
     if (!strstr(outcome->message, part)) fail_msg("'%s' lacks '%s'", outcome->message, part);
 }
 
-// The server lives in a process of its own: forking after its thread began would be no test of what
-// ddprun does.
+// The server runs in a process of its own, because ddprun forks ranks before it has threads.
 static inline pid_t start_server(int *port) {
     int ends[2];
     assert_int_equal(pipe(ends), 0);

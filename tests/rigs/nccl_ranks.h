@@ -1,6 +1,6 @@
-/* nccl_ranks.h: playing all ranks of an nccl group, as processes: each opens its GPU, meets the
- * others, runs the body and leaves. The test's own process never uses CUDA, whose children could
- * not, either.
+/* nccl_ranks.h: runs all ranks of an nccl group as processes: each opens its GPU, joins, runs the
+ * body and leaves. The test's own process never uses CUDA: forked children of a process that does
+ * cannot use it.
  */
 #ifndef TESTS_RIGS_NCCL_RANKS_H
 #define TESTS_RIGS_NCCL_RANKS_H
@@ -11,7 +11,7 @@
 #include "ddp/rendezvous/init.h"
 #include "ddp/store/net.h"
 
-// Notes a call that failed. True if it has not.
+// Notes the problem of a failed call. Returns whether the call succeeded.
 static inline bool ok(int status, const Error *error, Outcome *outcome) {
     if (status) problem(outcome, "%s", error->message);
     return status == 0;
@@ -20,18 +20,17 @@ static inline bool ok(int status, const Error *error, Outcome *outcome) {
 typedef struct Play {
     int world;
     double timeout_s;
-    bool one_gpu; // the first, for all
+    bool one_gpu; // all ranks use the first GPU
     void (*body)(ProcessGroup *group, Device *device, const void *argument, Outcome *outcome);
     const void *argument;
-    const char *variable, *value; // set in rank 0's environment; NULL: none
+    const char *variable, *value; // set in rank 0's environment; NULL: nothing
 } Play;
 
 enum { WORLD_MAX = 4 };
 
-// How many GPUs there are for ranks, at most WORLD_MAX; 0: none that can be used, or no NCCL. Asked
-// in a child.
+// Returns the number of usable GPUs, at most WORLD_MAX; 0 also without NCCL. Determined in a child.
 static inline int find_gpus(void) {
-    setenv("DDPC_EMULATED_GPUS", "4", 0); // the emulator's; a real machine has what it has
+    setenv("DDPC_EMULATED_GPUS", "4", 0); // ignored on real GPUs
     if (!pg_opener_nccl.built) return 0;
     pid_t child = fork();
     assert_true(child >= 0);
@@ -65,7 +64,7 @@ static inline void play_rank(const Play *play, int rank, int port, Outcome *outc
                      .local_world_size = play->world,
                      .master_addr = "127.0.0.1",
                      .master_port = port};
-    alarm(120); // whatever happens, no test leaves a process behind
+    alarm(120); // kills a rank that hangs
     if (rank == 0 && play->variable) setenv(play->variable, play->value, 1);
     snprintf(name, sizeof name, "cuda:%d", play->one_gpu ? 0 : rank);
     Device *device = device_open(name, &outcome->error);
@@ -79,7 +78,7 @@ static inline void play_rank(const Play *play, int rank, int port, Outcome *outc
     if (device) device_close(device);
 }
 
-// Leaves what the ranks found in outcomes[world], with how they ended if not by themselves.
+// Runs the ranks; outcomes[world] receives their reports, and the status of ranks that were killed.
 static inline void play_all(const Play *play, Outcome *outcomes) {
     Outcome *shared = mmap(NULL, RANKS_MAX * sizeof *shared, PROT_READ | PROT_WRITE,
                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -102,7 +101,7 @@ static inline void play_all(const Play *play, Outcome *outcomes) {
     munmap(shared, RANKS_MAX * sizeof *shared);
 }
 
-// The same; the test fails with the first problem that a rank noted.
+// Also fails the test with the first problem that a rank reported.
 static inline void play_well(const Play *play, Outcome *outcomes) {
     Outcome own[RANKS_MAX];
     if (!outcomes) outcomes = own;

@@ -1,7 +1,7 @@
-/* node_rig.h: the launcher of one node without ranks, for tests of how nodes coordinate: a store,
- * the node's connection to it, and a peer's, by which the test writes what other nodes would.
- * Waiting takes no time: it runs the test's `on_wait`. Includes the stand-ins of what ddprun has
- * besides.
+/* node_rig.h: a node's launcher without ranks, for tests of the coordination of nodes: a store, the
+ * node's connection to it, and a peer's connection through which the test writes as other nodes
+ * would. Waiting takes no time: it calls the test's `on_wait`. Contains stubs of the other parts of
+ * ddprun.
  */
 #ifndef TESTS_RIGS_NODE_RIG_H
 #define TESTS_RIGS_NODE_RIG_H
@@ -20,17 +20,17 @@ static LaunchOptions options;
 static Launch launch;
 static Store *peer;
 static struct {
-    void (*on_wait)(int round); // from 1
+    void (*on_wait)(int round); // rounds count from 1
     int rounds;
-    int signal;        // received now
-    LaunchCause ended; // of launch_end_ranks
-    int ended_with;    // its signal
+    int signal;        // the received signal, consumed by launch_take_signal
+    LaunchCause ended; // argument of launch_end_ranks
+    int ended_with;    // its signal number
 } rig;
 
 void launch_wait(Launch *of, uint64_t until_ns) {
     (void)of;
     assert_true(until_ns <= clock_ns_after(0.1));
-    launch.next_beat_ns = 0; // a second has passed
+    launch.next_beat_ns = 0; // a heartbeat is due
     if (rig.on_wait) rig.on_wait(++rig.rounds);
     if (!rig.on_wait)
         clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 5000000}, NULL);
@@ -54,7 +54,7 @@ static inline uint64_t ago(double seconds) {
     return clock_ns() - (uint64_t)(seconds * 1e9);
 }
 
-// Leaves no zeros where the arrays of the functions under test will be.
+// Fills the stack with non-zero bytes, so that uninitialised arrays of later calls are not zero.
 static inline void soil_stack(void) {
     volatile char soil[16384];
     for (size_t i = 0; i < sizeof soil; i++) soil[i] = '#';
@@ -99,7 +99,7 @@ static inline int end(void **state) {
     return 0;
 }
 
-// Connects the node to the store, if its own function is not to do that.
+// Connects the node to the store, unless the tested function does it.
 static inline void connect_node(void) {
     Error err = {0};
     Patience patience = patience_begin(20);
@@ -118,7 +118,7 @@ static inline void add(const char *key, int64_t amount) {
     CHECK_OK(store_add(peer, key, amount, &sum, &err) == 0, err);
 }
 
-// The key's value; "" if there is none.
+// Asserts the value of a key; "" if it does not exist.
 static inline void holds(const char *key, const char *text) {
     char value[NODES_TEXT_MAX];
     Error err = {0};
@@ -126,7 +126,7 @@ static inline void holds(const char *key, const char *text) {
     assert_string_equal(value, text);
 }
 
-// Behind the members is memory that is none of them, whatever it holds.
+// Writes a valid member behind the array's end: it must not be read.
 static inline void add_ghost(void) {
     Elastic *e = launch.elastic;
     e->members = memory_grow(e->members, (size_t)e->count + 1, sizeof *e->members);
@@ -134,13 +134,14 @@ static inline void add_ghost(void) {
         .beats = 1, .heard_ns = clock_ns(), .ready_for = 9, .generation = -1, .name = "ghost"};
 }
 
-// What ddprun has said since the last call.
+// Asserts ddprun's output since the last call.
 static inline void says(const char *lines) {
     output_pump(launch.output);
     shows(2, lines);
 }
 
-// The one line that it has said since: it waits for `whom`, since 3 s or a little more.
+// Asserts that the output since the last call is one line: waiting for `whom`, for 3 s or a little
+// more.
 static inline void says_waiting(const char *whom, const char *most) {
     char begin[200];
     double seconds = 0;

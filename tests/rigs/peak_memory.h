@@ -1,7 +1,7 @@
-/* peak_memory.h: how much memory something takes at its worst, measured in a process of its own.
+/* peak_memory.h: measures the peak memory of a function in a child process.
  *
- * What is measured is memory that was really used (the peak of the resident set), so it does not
- * depend on the machine's speed. A sanitizer's own bookkeeping counts too: limits need some room.
+ * The measure is the peak of the resident set, which does not depend on the machine's speed. A
+ * sanitizer's bookkeeping counts too: limits need a margin.
  */
 #ifndef TESTS_RIGS_PEAK_MEMORY_H
 #define TESTS_RIGS_PEAK_MEMORY_H
@@ -19,8 +19,8 @@ static inline long peak_memory_now(void) { // MiB
     return usage.ru_maxrss / 1024;
 }
 
-// Runs body(argument) in a child, which must return 0, and fails the test if its peak grew by more
-// than `limit` MiB.
+// Runs body(argument) in a child, which must return 0; fails the test if the child's peak grows by
+// more than `limit` MiB.
 static inline void assert_peak_below(long limit, int (*body)(const char *), const char *argument) {
     fflush(NULL);
     pid_t child = fork();

@@ -1,5 +1,5 @@
-/* play_backend.h: a backend that the test plays: it notes each call in a diary, and fails, holds
- * back or delays calls as told. The group is rank 0 of several; no other rank exists.
+/* play_backend.h: a simulated backend: it records each call in a diary, and fails, blocks or delays
+ * calls as the test requests. The group is rank 0 of several; no other rank exists.
  */
 #ifndef TESTS_RIGS_PLAY_BACKEND_H
 #define TESTS_RIGS_PLAY_BACKEND_H
@@ -14,23 +14,22 @@
 enum { TIMEOUT_S = 20, DIARY = 2000 };
 
 typedef struct Play {            // the backend's state
-    pthread_mutex_t mutex, gate; // gate: run waits for it
+    pthread_mutex_t mutex, gate; // gate: held by the test, it blocks run
     char diary[DIARY];           // "run 1; abort: why; "
-    int fails_in;                // calls until run fails; 0: never
-    PgCall last;                 // of run
-    // Of a backend that enqueues: calls that run has left in flight, and what poll does with them.
+    int fails_in;                // call of run that fails, counted from 1; 0: none
+    PgCall last;                 // last call of run
+    // A backend that enqueues: calls in flight, and the behaviour of poll.
     PgCall flying[8];
     int flying_count;
-    bool poll_fails, holds; // holds: poll completes nothing
+    bool poll_fails, holds; // holds: poll completes no call
     int joined, polls;
     bool aborted;
-    PgWork *behind; // a call queued behind one that fails: not polled before it is done
-    // What issue does to its call: breaks the group, or has it recorded into a graph, which takes
-    // a while.
+    PgWork *behind; // a call queued behind a failing call: done before the next poll
+    // issue breaks the group, or marks the call as recorded into a graph, which takes 20 ms.
     ProcessGroup *breaks;
     bool records;
-    bool slow;       // run takes a while
-    float memory[4]; // of each pg_shared_alloc
+    bool slow;       // run takes 20 ms
+    float memory[4]; // result of each pg_shared_alloc
 } Play;
 
 __attribute__((format(printf, 2, 3))) static inline void note(Play *play, const char *format, ...) {
@@ -69,7 +68,7 @@ static inline int play_run(void *state, PgCall *call, uint64_t *moved, Error *er
 }
 
 static inline void abort_play(void *state, const char *message) {
-    ((Play *)state)->aborted = true; // by the thread that polls
+    ((Play *)state)->aborted = true; // called by the polling thread
     note(state, "abort: %s; ", message);
 }
 
@@ -100,7 +99,7 @@ static inline void *play_peer_memory(void *state, const void *mine, int rank) {
 static inline int play_new_subgroup(void *state, const PgCall *call, void **member, Error *err) {
     note(state, "members %zx; ", call->collective.count);
     (void)err;
-    *member = call->collective.count & 1 ? state : NULL; // of rank 0
+    *member = call->collective.count & 1 ? state : NULL; // if rank 0 is a member
     return 0;
 }
 

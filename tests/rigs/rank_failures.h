@@ -1,5 +1,5 @@
-/* rank_failures.h: for tests in which ranks are meant to fail (with tests/rigs/ranks.h): all of
- * them with the same words, once and for all.
+/* rank_failures.h: helpers for tests in which ranks must fail (with tests/rigs/ranks.h): all ranks
+ * with the same message, which later calls repeat.
  */
 #ifndef TESTS_RIGS_RANK_FAILURES_H
 #define TESTS_RIGS_RANK_FAILURES_H
@@ -15,7 +15,7 @@ static inline void sleep_ms(long ms) {
     nanosleep(&pause, NULL);
 }
 
-// The first error again from every call.
+// Asserts that every further call fails with the first error.
 static inline void check_sticky(ProcessGroup *group, Outcome *outcome) {
     Error errors[3] = {{0}};
     float x = 0;
@@ -30,7 +30,7 @@ static inline void check_sticky(ProcessGroup *group, Outcome *outcome) {
                     errors[i].message);
 }
 
-// After a call that must have failed, with its error in the outcome.
+// Asserts that a call has failed, with its error in the outcome.
 static inline void check_failure(ProcessGroup *group, int status, Outcome *outcome) {
     if (!status)
         problem(outcome, "a call succeeded that must not");
@@ -45,7 +45,7 @@ static inline void expect_failure(ProcessGroup *group, Collective collective, Ou
     check_failure(group, pg_run(group, collective, &outcome->error), outcome);
 }
 
-// A rank that stays away until rank `rank` has failed.
+// Returns after rank `rank` has failed; the calling rank makes no call until then.
 static inline void wait_for_failure_of(ProcessGroup *group, int rank, Outcome *outcome) {
     Outcome *its = outcome - pg_rank(group) + rank;
     if (sync_wait(&its->failed, 1, NULL, clock_ns() + 60000000000u, SYNC_SPINS) != SYNC_DONE)
@@ -55,7 +55,7 @@ static inline void wait_for_failure(ProcessGroup *group, Outcome *outcome) {
     wait_for_failure_of(group, 0, outcome);
 }
 
-// Every rank has the same message, and it has all the parts (separated by '|').
+// Asserts that all ranks have the same message, which contains all parts (separated by '|').
 static inline void check_messages(const Outcome *outcomes, int world, const char *parts) {
     char copy[512], *rest = copy;
     snprintf(copy, sizeof copy, "%s", parts);

@@ -1,10 +1,10 @@
-/* ranks.h: playing all ranks of a process group in one test, as threads or as forked processes, or
- * one of them, in a test that mpirun starts on each.
+/* ranks.h: runs all ranks of a process group in one test, as threads or as forked processes; or, in
+ * a test under mpirun, this process's rank.
  *
- * A body runs once per rank and notes what it finds in its Outcome (in memory that parent and
- * children share), because cmocka's asserts must run in the test's own thread. Ranks are forked
- * only while the test program has one thread. ThreadSanitizer cannot see across processes, so under
- * it process mode is skipped and threads carry the whole load.
+ * A body runs once per rank and reports problems in its Outcome (in memory shared by parent and
+ * children), because cmocka's asserts must run in the test's main thread. Ranks are forked only
+ * while the test program has one thread. ThreadSanitizer cannot follow processes, so under it
+ * process mode is skipped.
  */
 #ifndef TESTS_RIGS_RANKS_H
 #define TESTS_RIGS_RANKS_H
@@ -30,24 +30,24 @@
 
 enum { RANKS_MAX = 8 };
 
-// AS_MPI: this process is one rank of several, started by mpirun: it plays its own part.
+// AS_MPI: this process is one of the ranks that mpirun has started.
 typedef enum Mode { AS_THREADS, AS_PROCESSES, AS_MPI } Mode;
 
 static const char *const mode_names[] = {"threads", "processes", "mpi"};
 
 typedef struct Outcome {
-    char problem[400]; // the first one; "" if none
-    Error error;       // what the body expected to see and leaves for the test to compare
-    long number;       // likewise
-    int ends;          // the wait status with which this rank means to end, if it is not 0
-    SyncWord failed;   // set by a body for ranks that are to act only after its failure
+    char problem[400]; // the first problem; "" if none
+    Error error;       // an expected error, for the test to compare
+    long number;       // any result, for the test to compare
+    int ends;          // the wait status that the test expects of this rank, if not 0
+    SyncWord failed;   // set by a body; other ranks wait for it
 } Outcome;
 
 typedef struct Ranks Ranks;
 typedef void RankBody(ProcessGroup *group, const void *argument, Outcome *outcome);
 
 struct Ranks {
-    SyncWord published; // the address is there
+    SyncWord published; // 1: `address` is valid
     char address[PG_ADDRESS_MAX];
     Outcome outcomes[RANKS_MAX];
 };
@@ -121,7 +121,7 @@ static inline void ranks_as_processes(Ranks *ranks, int world, const PgOptions *
         rank_process(ranks, r, world, options, body, argument);
         _exit(0);
     }
-    // In rank order: a later rank that dies stays a zombie until the earlier ones are done.
+    // Waited for in rank order: a higher rank that dies first stays a zombie until its turn.
     for (int r = 0; r < world; r++) {
         int status;
         assert_int_equal(waitpid(children[r], &status, 0), children[r]);
@@ -133,12 +133,12 @@ static inline void ranks_as_processes(Ranks *ranks, int world, const PgOptions *
     }
 }
 
-// Six ranks are three hosts with two each, which only MPI's can be.
+// Six ranks are three hosts with two ranks each, which only MPI's groups have.
 static inline int largest_world(Mode mode) {
     return mode == AS_MPI ? 6 : 5;
 }
 
-// Which rank of how many? The starter's variables say it, and prepare compares.
+// Reads rank and world size from the launcher's variables; prepare compares them with MPI's.
 static inline void join_mpi(void) {
     Rendezvous me;
     Error error = {0};
@@ -151,7 +151,7 @@ static inline void join_mpi(void) {
     setenv("TEST_MPI_WORLD", world, 1);
 }
 
-// The part of this process, if the world is as large as that of mpirun.
+// Runs this process's rank, if the world has the size of mpirun's.
 static inline void ranks_of_mpi(Ranks *ranks, int world, const PgOptions *options, RankBody *body,
                                 const void *argument) {
     const int rank = atoi(getenv("TEST_MPI_RANK"));
@@ -164,8 +164,8 @@ static inline void ranks_of_mpi(Ranks *ranks, int world, const PgOptions *option
     pg_close(group);
 }
 
-// Runs the body on all ranks; the test fails with the first problem that a rank noted.
-// outcomes (may be NULL) receives what the ranks left.
+// Runs the body on all ranks; fails the test with the first reported problem. outcomes (may be
+// NULL) receives the ranks' reports.
 static inline void play_ranks_with(Mode mode, int world, const PgOptions *options, RankBody *body,
                                    const void *argument, Outcome outcomes[RANKS_MAX]) {
     Ranks *ranks =

@@ -1,4 +1,4 @@
-/* sanitizers.h: which sanitizer this build has, for tests that must do less under one. */
+/* sanitizers.h: names the sanitizer of this build, for tests that must skip parts under it. */
 #ifndef TESTS_RIGS_SANITIZERS_H
 #define TESTS_RIGS_SANITIZERS_H
 

@@ -1,5 +1,5 @@
-/* screen.h: ddprun's consoles, descriptors 1 and 2, as texts in memory. The test wraps write, poll
- * and isatty (ld --wrap): what the tested files write to a console is kept here, in screen.text.
+/* screen.h: captures ddprun's consoles, descriptors 1 and 2, in memory. write, poll and isatty are
+ * wrapped (ld --wrap): writes to a console are appended to screen.text.
  */
 #ifndef TESTS_RIGS_SCREEN_H
 #define TESTS_RIGS_SCREEN_H
@@ -20,11 +20,11 @@
 enum { SAID_MAX = 6 << 20, SHORT = -1 };
 
 static struct {
-    bool begun;             // while a test reads the consoles
-    bool terminal, accepts; // both of them
-    int error[8];           // of the next writes; SHORT: one byte is written; 0: none
-    int polls;              // of consoles that accept nothing
-    int longest_ms;         // of these, the longest time-out
+    bool begun;             // consoles are captured
+    bool terminal, accepts; // both consoles are terminals; accept writes
+    int error[8];           // errno of the next writes; SHORT: one byte is written; 0: none
+    int polls;              // polls while the consoles accept nothing
+    int longest_ms;         // the longest timeout of these polls
     char *text[3];          // [SAID_MAX + 1], of descriptors 1 and 2
     size_t bytes[3];
 } screen;
@@ -83,7 +83,7 @@ static inline void screen_begin(bool terminal) {
     screen_clear();
 }
 
-// What descriptor `fd` has shown since the last call.
+// Asserts the output on descriptor `fd` since the last call.
 static inline void shows(int fd, const char *text) {
     assert_string_equal(screen.text[fd], text);
     memset(screen.text[fd], 0, screen.bytes[fd]);

@@ -1,9 +1,9 @@
-/* serial_shards.h: the oracle of data parallelism: what the replicas do at once, done one after the
- * other on plain tapes, without a line of dp/ or ddp/.
+/* serial_shards.h: the reference for data parallelism: the replicas' work in sequence on plain
+ * tapes, independent of the code of dp/ and ddp/.
  *
- * shards_forward cuts the rows into chunks, runs a fresh copy of the module on each, and joins the
- * outputs; shards_backward runs the tapes backward and adds the gradients in shard order.
- * Everything lies on one device, of any kind.
+ * shards_forward splits the rows into chunks, runs a fresh copy of the module on each, and
+ * concatenates the outputs; shards_backward runs the tapes backward and adds the gradients in shard
+ * order. Everything is on one device, of any kind.
  */
 #ifndef TESTS_RIGS_SERIAL_SHARDS_H
 #define TESTS_RIGS_SERIAL_SHARDS_H
@@ -16,7 +16,7 @@
 
 enum { SHARDS_MAX = 8 };
 
-typedef Module *(*BuildModule)(Device *device); // the same weights every time
+typedef Module *(*BuildModule)(Device *device); // each call gives the same weights
 
 typedef struct Shards {
     Module *modules[SHARDS_MAX];
@@ -35,7 +35,7 @@ static inline void shards_copy_state(Module *to, Module *from) {
     named_tensors_free(&b);
 }
 
-// Returns the outputs joined: a leaf of `tape` that wants a gradient.
+// Returns the concatenated outputs: a leaf of `tape` that requires a gradient.
 static inline Tensor *shards_join(const Shards *shards, Tape *tape) {
     size_t shape[TENSOR_MAX_DIMS];
     const Tensor *first = shards->y[0];
@@ -53,7 +53,7 @@ static inline Tensor *shards_join(const Shards *shards, Tape *tape) {
     return joined;
 }
 
-// Runs copies of `master` on the chunks of x. Batch statistics of shard 0 go to the master.
+// Runs copies of `master` on the chunks of x. Buffers of shard 0 are copied to `master`.
 static inline Tensor *shards_forward(Shards *shards, BuildModule build, Module *master, int devices,
                                      const Tensor *x, bool x_grad, Tape *tape) {
     *shards = (Shards){0};
@@ -90,7 +90,7 @@ static inline void shards_add(Device *device, float *y, const float *x, size_t c
         device_kernels(device)->elementwise->accumulate(y, x, count);
 }
 
-// master's gradient += ((g0 + g1) + g2) + ... over the shards that have one.
+// Adds the shards' defined gradients to master's in shard order: ((g0 + g1) + g2) + ...
 static inline void shards_reduce(const Shards *shards, Module *master) {
     NamedTensors to = module_tensors(master, MODULE_PARAMETERS);
     for (size_t k = 0; k < to.count; k++) {
@@ -113,7 +113,7 @@ static inline void shards_reduce(const Shards *shards, Module *master) {
     named_tensors_free(&to);
 }
 
-// dy: the joined outputs' gradient. dx: receives the joined inputs', or NULL. Device memory.
+// dy: gradient of the concatenated outputs. dx: receives the gradient of x, or NULL. Device memory.
 static inline void shards_backward(Shards *shards, Module *master, const float *dy, float *dx) {
     Error err = {0};
     for (int i = 0; i < shards->count; i++) {

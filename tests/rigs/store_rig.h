@@ -1,4 +1,4 @@
-/* store_rig.h: a server on a port of the system's choosing and one client, for the store's tests.
+/* store_rig.h: a store server on a free port and one client, for tests of the store.
  */
 #ifndef TESTS_RIGS_STORE_RIG_H
 #define TESTS_RIGS_STORE_RIG_H
@@ -16,7 +16,7 @@
 #define HOST  "127.0.0.1"
 #define TOKEN "0123456789abcdef0123456789abcdef"
 
-enum { LONG_S = 20 }; // a deadline that is not expected to pass
+enum { LONG_S = 20 }; // a deadline that must not expire
 
 typedef struct Served {
     StoreServer *server;
@@ -31,8 +31,8 @@ static inline Store *new_client(int port) {
     return store;
 }
 
-// Without stdin, as a daemon has it: a descriptor may be 0. In every other test it is one of the
-// server's, in the others the client's.
+// Closes stdin, as in a daemon, so that a descriptor may be 0: in every other test the server's, in
+// the others the client's.
 static inline int set_up(void **state) {
     static int tests;
     Error err = {0};
@@ -65,7 +65,7 @@ static inline void assert_holds(Store *store, const char *key, const char *expec
     assert_memory_equal(value, expected, bytes);
 }
 
-// The server still serves: what every hostile test ends with.
+// Asserts that the server still serves: the end of each test of hostile clients.
 static inline void assert_alive(const Served *served) {
     Error err = {0};
     Store *other = new_client(served->port);
@@ -74,7 +74,7 @@ static inline void assert_alive(const Served *served) {
     store_close(other);
 }
 
-// ---- Clients without the client's code
+// ---- clients that send raw bytes -----
 
 static inline int raw_connect(int port) {
     Error err = {0};
@@ -95,7 +95,7 @@ static inline NetResult raw_receive(int fd, void *data, size_t bytes) {
                     clock_ns() + (uint64_t)LONG_S * 1000000000);
 }
 
-// The handshake, in whole messages or in single bytes. Returns the server's verdict.
+// Runs the handshake, in whole messages or byte by byte. Returns the server's verdict.
 static inline StoreStatus raw_shake_hands(int fd, const char *token, bool in_bytes) {
     StoreNonces nonces = {.client = "a nonce that only a test takes"};
     uint8_t hello[STORE_HELLO_BYTES], proof[STORE_PROOF_BYTES], answer[STORE_ANSWER_BYTES];

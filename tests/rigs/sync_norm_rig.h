@@ -1,5 +1,5 @@
-/* sync_norm_rig.h: what the two tests of SyncBatchNorm share: global batches divided among ranks,
- * rows first come first served, and comparisons to a tolerance.
+/* sync_norm_rig.h: shared by the two tests of SyncBatchNorm: global batches divided among ranks in
+ * rank order, and comparison with a tolerance.
  */
 #ifndef TESTS_RIGS_SYNC_NORM_RIG_H
 #define TESTS_RIGS_SYNC_NORM_RIG_H
@@ -16,7 +16,7 @@
         if (!(condition)) problem(outcome, "line %d: not so: %s", __LINE__, #condition); \
     } while (0)
 
-// |got - want| <= tolerance (1 + |want|), element by element.
+// Asserts |got - want| <= tolerance * (1 + |want|) for all elements.
 static inline void compare(Outcome *outcome, const float *got, const float *want, size_t count,
                            double tolerance, const char *what) {
     for (size_t i = 0; i < count; i++) {
@@ -35,11 +35,11 @@ static inline Device *open_device(int rank) {
     return device;
 }
 
-// How a global batch is divided. Rank r's rows at a step are rows[(r + step) % world].
+// Division of a global batch: rank r has rows[(r + step) % world] rows at a step.
 typedef struct Shares {
     int world;
     size_t rows[RANKS_MAX];
-    size_t inner; // pixels: 1 is a matrix
+    size_t inner; // pixels per channel; 1: a matrix
 } Shares;
 
 static inline size_t rows_of(const Shares *s, int step, int rank) {

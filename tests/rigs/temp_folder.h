@@ -1,8 +1,8 @@
-/* temp_folder.h: a folder of its own for each cmocka test that writes files.
+/* temp_folder.h: a temporary folder for each cmocka test that writes files.
  *
  * Use temp_folder_make and temp_folder_remove as a test's setup and teardown: *state is then the
- * folder's path. The program ends if a test leaves a descriptor open. That is not checked where
- * there are GPUs, because their libraries open some for good.
+ * folder's path. The program ends if a test leaks a descriptor. On hosts with GPUs this is not
+ * checked: their libraries keep descriptors open.
  */
 #ifndef TESTS_RIGS_TEMP_FOLDER_H
 #define TESTS_RIGS_TEMP_FOLDER_H
@@ -15,17 +15,17 @@
 #include "common/base/error.h"
 #include "common/base/memory.h"
 
-static int temp_folder_descriptors = -1; // open before the test; -1: not checked
+static int temp_folder_descriptors = -1; // open before the test; -1: unknown
 
-// Descriptors that are open.
+// Returns the number of open descriptors; -1 on hosts with GPUs.
 static inline int temp_folder_count(void) {
-    const char *gpus = getenv("CUDA_VISIBLE_DEVICES"); // CTest sets it to "" for the others
+    const char *gpus = getenv("CUDA_VISIBLE_DEVICES"); // "" in CTest's tests that use no GPU
     DIR *folder = gpus && !*gpus ? opendir("/proc/self/fd") : NULL;
     int count = 0;
     if (!folder) return -1;
     for (const struct dirent *entry; (entry = readdir(folder));) count += entry->d_name[0] != '.';
     closedir(folder);
-    return count - 1; // without the folder's own
+    return count - 1; // without the descriptor of this folder
 }
 
 static inline int temp_folder_make(void **state) {
@@ -50,7 +50,7 @@ static inline int temp_folder_remove(void **state) {
     return status;
 }
 
-// The path of a file in the test's folder; free() it.
+// Returns the path of a file in the test's folder, to be freed.
 static inline char *temp_folder_path(void **state, const char *name) {
     return memory_format("%s/%s", (const char *)*state, name);
 }

@@ -1,6 +1,6 @@
-/* trial.h: one collective with values whose result is known: rank r's element i is
- * ((r + i) mod W + 1) * (i mod period + 1): distinct per rank and index, and with closed forms for
- * the sum, the maximum and the minimum over the ranks that are exact in every type.
+/* trial.h: one collective on values with a known result. Rank r's element i is ((r + i) mod W + 1)
+ * * (i mod period + 1): different for each rank and index, with closed forms for the sum, the
+ * maximum and the minimum over ranks that are exact in every type.
  */
 #ifndef TESTS_RIGS_TRIAL_H
 #define TESTS_RIGS_TRIAL_H
@@ -65,7 +65,7 @@ static inline double get(const void *buffer, PgType type, size_t i) {
     return 0;
 }
 
-// i mod period + 1, in 32 bits: most of a test's time are divisions.
+// i mod period + 1. Computed in 32 bits: divisions dominate the test's time.
 static inline double base_of(PgType type, size_t i) {
     const uint32_t n = (uint32_t)i;
     return (type >= PG_U8 ? n % 16 : n % 1009) + 1; // bf16 holds integers up to 256
@@ -75,7 +75,7 @@ static inline double element(PgType type, int world, int rank, size_t i) {
     return (double)(((uint32_t)rank + (uint32_t)i) % (uint32_t)world + 1) * base_of(type, i);
 }
 
-// op over all ranks' element i.
+// The reduction of all ranks' elements i.
 static inline double reduced(PgType type, ReduceOp op, int world, size_t i) {
     double base = base_of(type, i), sum = base * world * (world + 1) / 2;
     if (op == PG_MAX) return base * world;
@@ -100,7 +100,7 @@ typedef struct Trial {
 
 static const double UNTOUCHED = 77, GUARD = 99;
 
-// Elements that this rank gives, and those it has to find in `receive`.
+// Elements that this rank sends, and elements that it must find in `receive`.
 static inline size_t send_elements(const Trial *t) {
     bool wide = t->kind == PG_SCATTER || t->kind == PG_REDUCE_SCATTER;
     return t->count * (wide ? (size_t)pg_size(t->group) : 1);

@@ -1,22 +1,22 @@
-/* two_devices.h: one computation on two devices, of which the second is the reference ("ref"). The
- * first is named on the command line: "cpu" if nothing is, or "cuda" (then the host cannot touch
- * the tensors: all goes through device_copy). A test program's main opens them, and hands them to
- * its tests as their state.
+/* two_devices.h: runs one computation on two devices and compares; the second is the reference,
+ * "ref". The first is the command line's argument: "cpu" (default) or "cuda", whose tensors the
+ * host cannot access except by device_copy. A test program's main opens the devices and passes them
+ * to its tests as their state.
  *
- * An output is compared in full, after it was filled with NaN (to be overwritten) or with random
- * values (to be added to), and so are a few guard elements behind it. A tolerance is relative to
- * the largest reference value; 0 means equal bits but for the sign of zero. The reference adds in
- * double and rounds once (6e-8). The bounds, and what makes them:
+ * Outputs are compared in full, and so are guard elements after them. Before the computation an
+ * output contains NaN (if it is overwritten) or random values (if it is accumulated into). A
+ * tolerance is relative to the largest reference value; 0 means equal bits except for the sign of
+ * zero. The reference adds in double and rounds once (6e-8). Tolerances and their reasons:
  *
  *   0             the same float operations, or none: copies, masks, powers of two
  *   1e-7 to 3e-7  the device adds in double too; one to three roundings to float follow
  *   5e-7 to 1e-6  some float operations in a row (optimizers, exp), or float sums of short rows
- *   2e-6 to 4e-6  float sums over long rows, which another order of additions moves
+ *   2e-6 to 4e-6  float sums over long rows, in another order of additions
  *   2e-3, 8e-3, 1.6e-2   operands of fp16 or bf16: up to 4 units of 2^-11 or 2^-8, since a sum near
  *                 the middle between two 16-bit numbers may be rounded either way
  *
- * A wrong formula has to move a result by more. So the inputs have variances at which an eps of
- * 1e-5 counts, and short batches, in which n - 1 is not n.
+ * A wrong formula must change a result by more. So the inputs' variances are small enough that an
+ * eps of 1e-5 matters, and batches are short, so that n - 1 differs from n.
  */
 #ifndef TESTS_RIGS_TWO_DEVICES_H
 #define TESTS_RIGS_TWO_DEVICES_H
@@ -42,8 +42,8 @@ typedef struct Piece { // of a device's memory, or the host's (device NULL)
 
 typedef struct TwoDevices {
     Device *of[DEVICES];
-    size_t shift;             // floats by which tensors of floats miss the memory's alignment
-    Piece pieces[PIECES_MAX]; // taken since the last two_free
+    size_t shift;             // offset of float tensors from the memory's alignment, in floats
+    Piece pieces[PIECES_MAX]; // allocated since the last two_free
     size_t piece_count;
 } TwoDevices;
 
@@ -54,7 +54,7 @@ typedef struct Both {
     size_t bytes;
 } Both;
 
-// Leaves the program with status 77 where there is no such device.
+// Ends the program with status 77 if the device does not exist.
 static inline TwoDevices two_open(int argc, char **argv) {
     const char *names[DEVICES] = {argc > 1 ? argv[1] : "cpu", "ref"};
     TwoDevices two = {0};
@@ -82,8 +82,7 @@ static inline size_t two_pages(size_t bytes) {
     return (bytes + page - 1) / page * page;
 }
 
-// The host's memory ends where a page begins that nothing may touch: a kernel that reads beyond an
-// input ends the test.
+// Maps host memory that ends at an inaccessible page: a kernel that reads beyond an input crashes.
 static inline void *two_map(size_t bytes) {
     const size_t room = two_pages(bytes), guard = two_pages(1);
     char *start =
@@ -96,7 +95,7 @@ static inline bool two_is_mapped(const Device *device) {
     return !device || device_is_cpu(device);
 }
 
-// Memory until two_free, with the values (NULL: undefined) in it.
+// Allocates memory until two_free, with a copy of `values` (NULL: undefined contents).
 static inline void *two_take(TwoDevices *two, Device *device, const void *values, size_t bytes) {
     assert_true(two->piece_count < PIECES_MAX);
     void *memory = two_is_mapped(device) ? two_map(bytes) : device_alloc(device, bytes);
@@ -121,8 +120,8 @@ static inline void two_close(TwoDevices *two) {
     for (int d = 0; d < DEVICES; d++) device_close(two->of[d]);
 }
 
-// `count` values of the standard normal distribution, on the host; `which` keeps tensors apart.
-// From a hundred thousand on they repeat, and each is made once: a test has other things to do.
+// Returns `count` normally distributed values in host memory; `which` selects the sequence. It
+// repeats with a period of 100003 and is computed once, to save time.
 static inline float *two_normal(TwoDevices *two, size_t count, uint64_t which) {
     enum { PERIOD = 100003, KINDS = 128 };
     static float known[KINDS][PERIOD];
@@ -160,7 +159,7 @@ static inline Both both_normal(TwoDevices *two, size_t count, uint64_t which) {
 
 // ---- outputs --------------------------------------------------------------------------------
 
-// values[count] with guards behind them; to be overwritten if there are none.
+// values[count], followed by guards; NULL values: an output to be overwritten.
 static inline Both both_output(TwoDevices *two, const float *values, size_t count) {
     float *start = two_normal(two, count + GUARD, 99);
     for (size_t i = 0; i < count; i++) start[i] = values ? values[i] : NAN;
@@ -173,7 +172,7 @@ static inline Both both_start(TwoDevices *two, size_t count, bool accumulate) {
     return both_output(two, accumulate ? two_normal(two, count, 99) : NULL, count);
 }
 
-// What there is on a device now, on the host.
+// Returns a host copy of the tensor on device d.
 static inline void *both_read(Both both, int d, size_t bytes) {
     void *values = two_take(both.two, NULL, NULL, bytes);
     device_copy(NULL, values, both.two->of[d], both.of[d], bytes);
@@ -189,7 +188,7 @@ static inline void both_check_bytes(Both both, const char *what) {
                      ref[i]);
 }
 
-// Nothing was written behind an output.
+// Asserts that the guards after an output are unchanged.
 static inline void both_check_guards(Both both, int d, const char *what) {
     size_t count = both.bytes / sizeof(float);
     const float *values = both_read(both, d, both.bytes + GUARD * sizeof *values);
@@ -198,7 +197,7 @@ static inline void both_check_guards(Both both, int d, const char *what) {
         fail_msg("%s: written behind its %zu elements", what, count);
 }
 
-// An output. NaN passes nowhere, infinity only where the reference has the same.
+// Compares an output. NaN never passes; infinity passes only if the reference is equal.
 static inline void both_check(Both both, double tolerance, const char *what) {
     size_t count = both.bytes / sizeof(float);
     const float *tested = both_read(both, TESTED, both.bytes);
