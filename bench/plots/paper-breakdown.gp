@@ -69,5 +69,6 @@ plot for [p = 1:5] file using (middle_of(p)):"row":(begin_of(p)):(end_of(p)):(co
     for [p = 1:5] file using (middle_of(p)):"row":(name_in(p)) \
         with labels textcolor rgb (is_on_dark(word(parts, p)) ? "#FEFEFE" : "#010101") font ",12", \
     file using (0.25):"row":(column("disturbed") > 0 ? "disturbed" : "") with labels textcolor rgb "#010101" font ",12", \
-    file using "overlapped":(column("row") - 0.45):(0):(0.9) with vectors nohead linewidth 3 linecolor rgb black, \
+    for [pass = 1:2] file using "overlapped":(column("row") - 0.45):(0):(0.9) with vectors nohead linewidth (pass == 1 ? 6 : 3) \
+        linecolor rgb (pass == 1 ? "white" : black), \
     file using (0):"row":"run" with labels right offset -1, 0 noenhanced @values

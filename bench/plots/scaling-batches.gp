@@ -32,6 +32,6 @@ values = at_mouse('for [k = 1:6] file using ((begin(k) + end(k)) / 2):(row(0)):(
 plot for [k = 1:6] file using ((begin(k) + end(k)) / 2):(row(0)):(begin(k)):(end(k)):(row(0) - 0.36):(row(0) + 0.36) \
         with boxxyerror linecolor rgb fill[k] title word(kinds, k), \
     for [k = 1:6] file using ((begin(k) + end(k)) / 2):(row(0)):(mb(k) > 0.05 * memory ? sprintf("%.1f", mb(k)) : "") with labels \
-        textcolor rgb (k == 1 || k == 3 ? "white" : "black") notitle, \
+        textcolor rgb (k == 1 || k == 3 ? "#FEFEFE" : "#010101") notitle, \
     file using (row(0) > 0 ? memory : NaN):(row(0)):(sprintf("%g rows", column("batch"))) with labels left offset 0.7, 0 notitle, \
     file using (0):(row(0)):(says(0)) with labels right offset -1, 0 notitle @values

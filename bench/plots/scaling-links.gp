@@ -26,7 +26,7 @@ set yrange [bottom:1.3 * ms_max]
 set format "%g"
 set xtics (1, 2, 5, 10, 20, 50, 100, 200)
 set ytics (1, 2, 5, 10, 20, 50, 100, 200, 500)
-colour(run) = run eq "fp16" ? forest : run eq "powersgd" ? purple : colour_of(run)
+colour(run) = run eq "fp16" ? green : run eq "powersgd" ? purple : colour_of(run)
 dash(run) = run eq "fp16" ? 4 : run eq "powersgd" ? 3 : dash_of(run)
 mark(run) = run eq "fp16" ? 9 : run eq "powersgd" ? 13 : mark_of(run)
 says(run) = run eq "fp16" ? "DDP, fp16" : run eq "powersgd" ? "DDP, PowerSGD" : run eq "dp" ? "DP" : "DDP"

@@ -10,6 +10,7 @@ COLOURS = {
     "black": "#000000", "orange": "#E69F00", "sky": "#56B4E9", "green": "#009E73", "yellow": "#F0E442",
     "blue": "#0072B2", "vermilion": "#D55E00", "purple": "#CC79A7", "indigo": "#332288", "wine": "#882255",
     "grey": "#999999", "pale": "#DDDDDD", "pink": "#F2A6C4", "forest": "#00664B", "slate": "#444444",
+    "navy": "#00639C",  # blue that a dark page keeps, because it is drawn over sky
 }
 # A strategy is the same colour, dash (gnuplot's, and LONG_DASH) and mark in every figure, so that a grey print tells them apart.
 LONG_DASH = "set dashtype 6 (24, 8)"
@@ -38,7 +39,7 @@ PAGE = {"ink": ("#222", "#ddd"), "paper": ("#fff", "#16181c"), "faint": ("#f5f5f
 DARK_FIGURE = {
     'rect[fill="#ffffff"]': "fill: #16181c",
     '[fill="black"], [fill="rgb(0,0,0)"], [fill="rgb(68,68,68)"], [fill="rgb(102,102,102)"]': "fill: #ddd",
-    'polygon[fill="rgb( 68,  68,  68)"]': "fill: #7d838c",
+    'polygon[fill="rgb( 68,  68,  68)"], polygon[fill="rgb(  0,   0,   0)"]': "fill: #7d838c",
     'polygon[fill="rgb(255, 255, 255)"]': "fill: #16181c",  # under the hatch of what waits
     '[color="black"], [color="rgb(  0,   0,   0)"]': "color: #ddd",
     '[color="#FFFFFF"]': "color: #16181c",

@@ -230,7 +230,8 @@ def test_words():
         answer({main: dp.spans.filter(s => s[TRACK] === drivenBy(dp)).map(s => [s[PHASE], said(dp, s[BEGIN], s[END])]),
             buckets: ddp.buckets.map(b => [b.number, said(ddp, b.moves, b.end)]),
             early: ddp.spans.filter(s => s[PHASE] === "waiting").map(s => [s[BUCKET], said(ddp, s[BEGIN], s[END])]),
-            over: [sentence(dp, dp.step), sentence(dp, dp.step - 0.001)], bytes: megabytes(allBytes / 2)});
+            over: [sentence(dp, dp.step), sentence(dp, dp.step - 0.001)], bytes: megabytes(allBytes / 2),
+            between: [dp, ddp].map(part => phaseOf({...part, spans: []}, 1, 1)), said: sentence({...ddp, spans: []}, 1)});
     """, "#scene=link")]
     words = {"scatter": "sends device 1 its half", "replicate": "sends all weights", "loss": "computes the loss of the whole batch",
              "reduce": "adds device 1's gradients", "optimizer": "updates the weights alone"}
@@ -241,6 +242,8 @@ def test_words():
     check("all phases were there", set(words) <= {phase for phase, _ in found["main"]}, found["main"])
     check("a bucket moves", found["buckets"] and all(f"bucket {k} moves both ways" in said for k, said in found["buckets"]), found["buckets"])
     check("a rank waits", all(f"has begun bucket {k} and waits" in said for k, said in found["early"]), found["early"])
+    check("outside its spans a rank is between two phases, and a device of DP waits", found["between"] == ["idle", "other"] and
+          "Both ranks are between two phases" in found["said"], (found["between"], found["said"]))
     check("the step is over, and not before", ["is over" in said for said in found["over"]] == [True, False], found["over"])
 
 

@@ -230,7 +230,7 @@ class Captions(unittest.TestCase):
         dp = [(1, 0, 1, "data", -1), (1, 1, 5, "replicate", -1), (1, 17, 19, "reduce", -1), (1, 19, 20, "optimizer", -1),
               (2, 0, 10, "forward", -1), (2, 10, 20, "waiting", -1), (3, 0, 5, "waiting", -1), (3, 5, 20, "backward", -1)]
         steps = {"dp": ([], dp, []), "ddp": ([], [(1, 0, 12, "backward", "backward", -1)], [])}
-        said = "Through memory, these steps of mlp-8x512 take {} ms on DP and {} on DDP: {}. DP's devices wait for {} ms of their step (hatched on white); " \
+        said = "Through memory, these steps of mlp-8x512 take {} ms on DP and {} on DDP: {}. DP's devices wait for {} ms of their step (hatched, without colour); " \
             "device 0 sends and sums for {}."
         self.assertEqual(captions.timeline(steps, "through memory", "mlp-8x512"),
                          said.format("20.0", "12.0", "the bracket is what DDP saves", "7.5", "6.0"))

@@ -130,9 +130,11 @@ const STATE = {idle: "waits", exposed: "waits for gradients", data: "takes the b
   replicate: "sends weights", gather: "moves outputs", reduce: "adds up gradients", optimizer: "updates weights",
   other: "between phases"};
 
-// What a device does: the phase of its own track, or, of device 0 under DP, the main thread's work.
+// The phase of a device: of its own track, or, of device 0 under DP, of the main thread. DP's devices wait outside their spans;
+// a rank is between two phases there.
 function phaseOf(part, time, device) {
   const at = spansAt(part, time), own = at[trackOf(part, "device", device)], main = device === 0 && at[drivenBy(part)];
+  if (!own && drivenBy(part) < 0) return "other";
   return own ? own[PHASE] : main && !["forward", "backward"].includes(main[PHASE]) ? main[PHASE] : "idle";
 }
 
