@@ -15,9 +15,9 @@ title_of(run) = strategy_of(run) eq "single" ? "one device" : name_of(strategy_o
 shade(run) = strategy_of(run) eq "single" ? pale : \
     (strategy_of(run) eq "dp") ? (world_of(run) + 0 < 3 ? orange : vermilion) : \
     (strategy_of(run) eq "mine") ? (world_of(run) + 0 < 3 ? green : forest) : \
-    (world_of(run) + 0 < 3 ? sky : navy)
+    (world_of(run) + 0 < 3 ? sky : deep)
 # Early curves are drawn wide and late ones narrow, so that all stay visible where they coincide.
-width_of(i) = 1.2 + 2.2 * (words(runs) - i)
+width_of(i) = 1.8 + 2.2 * (words(runs) - i)
 file(model) = "plots/loss-".model.".csv"
 stats file(word(models, 1)) using "step" name "step" nooutput
 steps = step_max + 1

@@ -20,7 +20,7 @@ stats file using (is(strcol("strategy")) ? column("step_ms_p50") : NaN) name "ms
 stats file using (is(strcol("strategy")) ? column("disturbed") : NaN) name "ring" nooutput
 set title figure_title.(ring_max > 0 ? "\n{/*0.85 grey, in a ring: disturbed}" : "")
 set logscale xy
-set xrange [0.25 * gbit_min:1.15 * gbit_max]
+set xrange [0.2 * gbit_min:1.15 * gbit_max]
 bottom = 0.55 * ms_min
 set yrange [bottom:1.3 * ms_max]
 set format "%g"

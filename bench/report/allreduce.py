@@ -134,7 +134,6 @@ def write(folder):
         said.append(f"**Disturbed** in most rounds, without a sentence: {', '.join(lost)}.")
     if not results.is_quick:
         said.append(trip_sentence(found, trips, lost))
-    section.finish(results, "allreduce", ["## All-reduce, from 4 B to 256 MiB", "", *said, "", section.draw(results.folder, "allreduce", text), "",
-                                          f"{text} {section.numbers(results, 'allreduce.csv')}", "", markdown_table(table(found)), "",
-                                          ABOUT.format(**results.facts)])
+    section.finish(results, "allreduce", "## All-reduce, from 4 B to 256 MiB", "\n".join(said), section.draw(results.folder, "allreduce", text),
+                   f"{text} {section.numbers(results, 'allreduce.csv')}", markdown_table(table(found)), ABOUT.format(**results.facts))
     print("\n".join([terminal_table(table(found)), *map(folded, [*said, text])]))

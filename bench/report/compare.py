@@ -115,24 +115,24 @@ class Comparison:
             **{f"{label}_end": round(captions.end_of(step[1]), 6) for label, step in self.steps.items()
                if label == "mine" or not self.is_step_disturbed()})  # without ends the timeline has no bracket of what DDP saves
 
-    def wanted(self):
-        """The figures that there are data for."""
-        results = self.results
-        names = ["loss"] if self.losses else []
+    def figures(self):
+        """By name: the sentence and the files of numbers of each figure that there are data for."""
+        results, found = self.results, {}
+        if self.losses:
+            names = {model: results.name(model, "curves") for model in self.losses}
+            found["loss"] = (captions.joined(captions.loss(names[model], rows) for model, rows in self.losses.items() if rows),
+                             [f"plots/loss-{name}.csv" for name in names.values()])
         if results.timed_worlds:
-            names += ["difference", "throughput", "phases", "memory"] + ["timeline"] * bool(self.steps)
-            names += ["difference-mine"] * bool(answer.pairs_here(results, "difference-mine"))
-            names += ["buckets"] * results.has("buckets.csv")
-        return names
-
-    def caption(self, name):
-        if name == "loss":
-            return captions.joined(captions.loss(self.results.name(model, "curves"), rows) for model, rows in self.losses.items() if rows)
-        if name == "timeline":
-            return captions.timeline(self.steps, self.where, captions.deep_network(self.results), self.is_step_disturbed())
-        if name.startswith("difference"):
-            return captions.difference(self.results, name)
-        return getattr(captions, name)(self.results)
+            found["difference"] = captions.difference(results), ["difference.csv"]
+            for caption in (captions.throughput, captions.phases, captions.memory):
+                found[caption.__name__] = caption(results), ["summary.csv"]
+            if self.steps:
+                found["timeline"] = captions.timeline(self.steps, self.where, captions.deep_network(results), self.is_step_disturbed()), ["plots/timeline.csv"]
+            if answer.pairs_here(results, "difference-mine"):
+                found["difference-mine"] = captions.difference(results, "difference-mine"), ["difference-mine.csv"]
+            if results.has("buckets.csv"):
+                found["buckets"] = captions.buckets(results), ["buckets.csv", "buckets-mine.csv"]
+        return found
 
     def draw(self):
         self.results.plots.mkdir(exist_ok=True)
@@ -140,17 +140,14 @@ class Comparison:
         self.settings()
         if figures.has_gnuplot():
             figures.prepare(self.results.folder)
-            for name in self.wanted():
-                figures.draw(self.results.folder, name, self.caption(name))
+            for name, (caption, _) in self.figures().items():
+                figures.draw(self.results.folder, name, caption)
 
     # ---- the texts -------------------------------------------------------------------------------------------
 
     def figure(self, name):
         """The figure, its sentence and its numbers, as Markdown."""
-        numbers = {"timeline": ["plots/timeline.csv"], "buckets": ["buckets.csv", "buckets-mine.csv"], "difference": ["difference.csv"],
-                   "difference-mine": ["difference-mine.csv"],
-                   "loss": [f"plots/loss-{self.results.name(model, 'curves')}.csv" for model in self.losses]}
-        return figures.shown(self.results, name, self.caption(name), numbers.get(name, ["summary.csv"]))
+        return figures.shown(self.results, name, *self.figures().get(name, ("", [])))
 
     def sections(self):
         """What other commands found, whose results lie beside these: of DIR those in DIR-ladder, DIR-peers and so on."""

@@ -14,7 +14,7 @@ the root is gathered once; 4 (2 P) where weights stay whole after the forward pa
 import re
 
 from .look import NAMES
-from .results import median, settled
+from .results import grouped, median, settled
 from .text import listed
 from .traces import read_events
 
@@ -153,8 +153,8 @@ def memory_table(rows):
     """A row for each model and strategy, a column for each number of devices: the bytes, and their ratio to the formula."""
     worlds = sorted({row.whole("world_size") for row in rows})
     table = [["model", "strategy", *(f"{world} device{'s' * (world > 1)}" for world in worlds), "over formula"]]
-    for model, strategy in dict.fromkeys((row["model"], row["strategy"]) for row in rows):
-        mine = {row.whole("world_size"): row for row in rows if (row["model"], row["strategy"]) == (model, strategy)}
+    for (model, strategy), of in grouped(rows, "model", "strategy").items():
+        mine = {row.whole("world_size"): row for row in of}
         ratios = [row.number("dry_bytes") / row.number("formula_bytes") for row in mine.values()]
         table.append([model, NAMES[strategy], *(amount(mine[world].number("dry_bytes")) if world in mine else "-" for world in worlds),
                       f"{min(ratios):.4f} to {max(ratios):.4f}"])

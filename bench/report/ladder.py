@@ -130,11 +130,9 @@ def write(folder):
     for i, one in enumerate(ladders):
         write_csv(results.plots / f"bars-{i + 1}.csv", ["row", "rung", "low_ms", "high_ms", "saved_ms", "kind"], one.bars())
         said = [one.trainer_sentence(program) for program in RUNG_OF] + [one.rounds_sentence()]
-        text += ["", f"### {one.network}", "", markdown_table(one.table()), "", *(f"- {line}" for line in said)]
+        text += [f"### {one.network}", markdown_table(one.table()), "\n".join(f"- {line}" for line in said)]
         print("\n".join([*results.fact(f"about-{one.n}").splitlines(), one.lines(), *said, ""]))
     section.settings(results, panels=len(ladders), networks=" ".join(f"'{one.network}'" for one in ladders), rows=len(ladders[0].rungs) + 1)
     sentences = [one.sentence() for one in ladders]
-    lines = ["## From DP to DDP, one ingredient at a time", "", section.draw(results.folder, "ladder", "\n".join(sentences))]
-    for line in sentences:
-        lines += ["", line]
-    section.finish(results, "ladder", [*lines, "", section.numbers(results, "ladder.csv"), *text, "", ABOUT.format(**results.facts)])
+    section.finish(results, "ladder", "## From DP to DDP, one ingredient at a time", section.draw(results.folder, "ladder", "\n".join(sentences)),
+                   *sentences, section.numbers(results, "ladder.csv"), *text, ABOUT.format(**results.facts))

@@ -10,7 +10,7 @@ COLOURS = {
     "black": "#000000", "orange": "#E69F00", "sky": "#56B4E9", "green": "#009E73", "yellow": "#F0E442",
     "blue": "#0072B2", "vermilion": "#D55E00", "purple": "#CC79A7", "indigo": "#332288", "wine": "#882255",
     "grey": "#999999", "pale": "#DDDDDD", "pink": "#F2A6C4", "forest": "#00664B", "slate": "#444444",
-    "navy": "#00639C",  # blue that a dark page keeps, because it is drawn over sky
+    "deep": "#0073B3",  # blue that stays on a dark page, because it is drawn over sky
 }
 # A strategy is the same colour, dash (gnuplot's, and LONG_DASH) and mark in every figure, so that a grey print tells them apart.
 LONG_DASH = "set dashtype 6 (24, 8)"

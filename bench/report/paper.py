@@ -6,7 +6,7 @@ What stays disturbed says so in its row and takes part in no sentence.
 from pathlib import Path
 
 from . import section
-from .results import Results, are_far_apart, mean, median, network_name, quartiles, read_csv, settled, unique, write_csv
+from .results import Results, are_far_apart, grouped, mean, median, network_name, quartiles, read_csv, settled, unique, write_csv
 from .text import NOTHING, QUICK, columns, listed, markdown_table, plural, saved, terminal_table
 
 PAPER = Path(__file__).resolve().parent.parent / "paper"
@@ -88,11 +88,9 @@ def collect(results):
 
 def settled_by(rows, *key):
     """The rows that count by their key, and whether most of these are disturbed. The word "emulated" goes from the link's name: the rows' reader says it for all."""
-    found = {}
     for row in rows:
         row["link"] = row["link"].replace(" (emulated)", "")
-        found.setdefault(tuple(row[column] for column in key), []).append(row)
-    for name, mine in found.items():
+    for name, mine in grouped(rows, *key).items():
         yield name, *settled(mine, lambda row: row.is_true("disturbed"))
 
 
@@ -174,9 +172,7 @@ def convergence_table(rows):
     """Figure 11: the loss at first and at the end, how far that is above the loss of those that never skip, and the same in the paper,
     where "at most" is what its figure lets see."""
     paper = {(row["batch"], row["every"]): row.number("above") for row in read_csv(PAPER / "figure11.csv")}
-    losses = {}
-    for row in rows:
-        losses.setdefault((row["model"], row["batch"], row["every"]), []).append(row.number("loss"))
+    losses = {run: [row.number("loss") for row in mine] for run, mine in grouped(rows, "model", "batch", "every").items()}
     return [["model", "batch", "every", "loss at first", "at the end", "above every 1", "in the paper"]] + [
         [model, batch, every, f"{mine[0]:.3f}", f"{mine[-1]:.3f}", f"{mine[-1] - losses[model, batch, '1'][-1]:+.3f}",
          f"{paper.get((batch, every), 0.0):+.2f}"] for (model, batch, every), mine in losses.items()]
@@ -225,17 +221,14 @@ def paper_points(number):
             if number != 10 or row["gpus"] == "256"]
 
 
-def names_of(results):
-    return [network_name(model, results.fact("hidden")) for model in results.words("models")]
-
-
 def write_plots(results, found, breakdown):
     """plots/paper-FIGURE.csv, and plots/paper-runs.gp: which lines each panel has, and what stands at its positions."""
     write_csv(results.plots / "paper-breakdown.csv",
               ["row", "run", "forward", "backward", "communication", "optimizer", "rest", "overlapped", "disturbed"],
               [[i, *row[:7], int(row[7] == "disturbed")] for i, row in enumerate(breakdown) if i])
     head = ["panel", "run", "x", "y", "disturbed", "position", "label", "label_y"]
-    settings = [f"models = '{' '.join(names_of(results))} paper'"]
+    models = " ".join(network_name(model, results.fact("hidden")) for model in results.words("models"))
+    settings = [f"models = '{models} paper'"]
     for figure, number in (("buckets", 7), ("worlds", 9), ("skip", 10)):
         drawn = lines([("here", *one) for one in found[figure]] + paper_points(number), True, 0.09)
         write_csv(results.plots / f"paper-{figure}.csv", head, drawn)
@@ -264,12 +257,12 @@ def write(folder):
     if results.is_quick:
         said = dict.fromkeys(said, QUICK)
     said["convergence"] = convergence_sentence(tables["convergence"])
-    text = ["## The DDP paper's figures", "",
+    text = ["## The DDP paper's figures",
             f"Ours are medians over {plural(len(results.rounds), 'round')} on {plural(results.cores, 'core')} with emulated links; a `convnet` has few "
-            "gradients", f"for its computing, the `{network_name('mlp', results.fact('hidden'))}` many."]
+            f"gradients\nfor its computing, the `{network_name('mlp', results.fact('hidden'))}` many."]
     for figure in FIGURES:
-        text += ["", section.draw(results.folder, f"paper-{figure}", said[figure]), "",
-                 f"{said[figure]} {section.numbers(results, f'{figure}.csv')}", "", markdown_table(tables[figure])]
-    section.finish(results, "paper", [*text, "", ABOUT.format(**results.facts)])
+        text += [section.draw(results.folder, f"paper-{figure}", said[figure]),
+                 f"{said[figure]} {section.numbers(results, f'{figure}.csv')}", markdown_table(tables[figure])]
+    section.finish(results, "paper", *text, ABOUT.format(**results.facts))
     tables["breakdown"] = columns(tables["breakdown"], 1, 2, 3, 4, 5, 7, 8)
     print("\n\n".join(terminal_table(tables[figure]) for figure in FIGURES))

@@ -5,7 +5,7 @@ that were undisturbed. Where more were disturbed than not, nothing is claimed.
 """
 
 from . import section
-from .results import Results, median, network_name, quartiles, unique, write_csv
+from .results import Results, grouped, median, network_name, quartiles, unique, write_csv
 from .text import QUICK, folded, markdown_table, plural, terminal_table
 
 # What is aimed at, the least ratio: with two ranks, on one CPU device and on one GPU.
@@ -46,10 +46,8 @@ class Pair:
 
 
 def pairs(results):
-    rows = results.rows("peers.csv")
-    keys = unique(tuple(row[column] for column in ("kind", "what", "world", "peer")) for row in rows)
-    return [Pair(key, [row for row in rows if (row["kind"], row["what"], row["world"], row["peer"]) == key],
-                 results.fact("hidden"), results.fact("device")) for key in keys]
+    return [Pair(key, rows, results.fact("hidden"), results.fact("device"))
+            for key, rows in grouped(results.rows("peers.csv"), "kind", "what", "world", "peer").items()]
 
 
 def table(found):
@@ -109,8 +107,8 @@ def write(folder):
     said = [QUICK] if results.is_quick else sentences(found)
     said.append(gradient_sentence(results.named("gradients.csv")))
     write_csv(results.plots / "peers.csv", ["row", "label", "ratio", "low", "high", "target"], drawn(found))
-    figure = [section.draw(results.folder, "peers", caption(found)), "", caption(found)] if drawn(found) else \
+    figure = [section.draw(results.folder, "peers", caption(found)), caption(found)] if drawn(found) else \
         ["(Everything was disturbed: there is no figure.)"]
-    section.finish(results, "peers", ["## Beside PyTorch, Open MPI and Gloo", "", *said, "", markdown_table(table(found)), "", ABOUT, "", *figure,
-                                      "", section.numbers(results, "peers.csv", "gradients.csv")])
+    section.finish(results, "peers", "## Beside PyTorch, Open MPI and Gloo", "\n".join(said), markdown_table(table(found)), ABOUT, *figure,
+                   section.numbers(results, "peers.csv", "gradients.csv"))
     print("\n".join([terminal_table(table(found)), *map(folded, said)]))

@@ -111,15 +111,12 @@ class Prices:
         here, lost = settled(self.rounds, lambda turn: any((run, turn) in self.bad for run in runs))
         return here, lost or any(are_far_apart([self.ms.get((run, turn), 0.0) for turn in here]) for run in runs)
 
-    def of_set(self, name):
-        return [run for run in self.runs if run.startswith(name + "/")]
-
     def times(self, run, rounds):
         return [self.ms[run, turn] for turn in rounds]
 
     def price(self, name):
         """Of each run of a set: name, median ms, the price (low, median, high), disturbed."""
-        runs, rows = self.of_set(name), []
+        runs, rows = [run for run in self.runs if run.startswith(name + "/")], []
         for run in runs:
             rounds, lost = self.counted(runs[0], run)
             mine, first = self.times(run, rounds), self.times(runs[0], rounds)
@@ -187,11 +184,9 @@ def show(results):
     said = {"count": count_sentence(counts), "promise": promise_sentence(drawn), "noop": noop_sentence(prices)}
     if results.is_quick:  # its times mean nothing
         said.update(promise="", noop="")
-    lines = ["## What each promise costs", "", QUICK if results.is_quick else "", "",
-             section.draw(results.folder, "promises", said["promise"]), "", said["promise"], ""]
-    for model in models:
-        lines += [names[model], "", markdown_table(promises[model]), ""]
-    lines += [ABOUT.format(**results.facts), "", said["count"], "", said["noop"], "", section.numbers(results, "prices.csv", "counts.csv")]
-    section.finish(results, "promises", lines)
+    tables = [part for model in models for part in (names[model], markdown_table(promises[model]))]
+    section.finish(results, "promises", "## What each promise costs", QUICK if results.is_quick else "",
+                   section.draw(results.folder, "promises", said["promise"]), said["promise"], *tables, ABOUT.format(**results.facts),
+                   said["count"], said["noop"], section.numbers(results, "prices.csv", "counts.csv"))
     print("\n\n".join([*(f"{names[model]}\n\n{terminal_table(table)}" for model, table in promises.items()),
                        "\n".join(folded(line) for line in said.values() if line)]))

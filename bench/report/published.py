@@ -169,7 +169,7 @@ def call_sentence(found):
     worse = [run for run in after if after[run] > before[run] + 1]
     changes = ", ".join(f"{run} {before[run]:.0f} -> {after[run]:.0f} %" for run in after)
     return (f"With a cost of each call besides, held out in figure 9, the farthest point of {plural(len(better), 'run')} is predicted better by "
-            f"more than one per cent, of {len(worse)} worse: {changes}.")
+            f"more than one percentage point, of {len(worse)} worse: {changes}.")
 
 
 def sweep_sentence(found):
@@ -180,7 +180,7 @@ def sweep_sentence(found):
     same = [run for run, errors in apart.items() if max(errors) - min(errors) < 1]
     which = "all runs" if len(same) == len(apart) else "no run" if not same else ", ".join(same)
     why = ": there one number of GPUs cannot tell them apart" if same else ""
-    return (f"In figure 7 (16 GPUs) the two costs fit {which} equally well, within one per cent{why}. "
+    return (f"In figure 7 (16 GPUs) the two costs fit {which} equally well, within one percentage point{why}. "
             "The second table is what they predict for 32.")
 
 
@@ -215,8 +215,8 @@ def write(folder, programs):
     rows, ahead = tables(found, results.rows("predicted.csv"))
     said = [fit_sentence(fit) for fit in found if fit.cost == "message"]
     said += [call_sentence(worlds), sweep_sentence(sweeps)]
-    section.finish(results, "published", ["## The model beside published steps", "", "\n\n".join(said), "", ABOUT, "", markdown_table(rows), "",
-                                          "What the fits of figure 7 predict for the same buckets on 32 GPUs:", "", markdown_table(ahead), "",
-                                          "The fitted numbers:", "", markdown_table(fitted_table(found)), "",
-                                          section.numbers(results, "published.csv", "fitted.csv", "predicted.csv")])
+    section.finish(results, "published", "## The model beside published steps", *said, ABOUT, markdown_table(rows),
+                   "What the fits of figure 7 predict for the same buckets on 32 GPUs:", markdown_table(ahead),
+                   "The fitted numbers:", markdown_table(fitted_table(found)),
+                   section.numbers(results, "published.csv", "fitted.csv", "predicted.csv"))
     print("\n".join(said))

@@ -91,8 +91,8 @@ def write(folder, programs):
     results = Results(folder)
     measured = Measured(results, programs)
     write_csv(results.folder / "real.csv", HEAD, measured.rows())
-    rows, said = results.rows("real.csv"), []
-    said = [sentence(rows, measured.is_known)] + [ABOUT.format(**vars(measured))] * measured.is_known
-    section.finish(results, "real", ["## The model beside real steps", "", *said, "", markdown_table(table(rows)), "",
-                                     section.numbers(results, "real.csv")])
-    print("\n".join([ABOUT.format(**vars(measured)), terminal_table(table(rows)), said[0]]))
+    rows, about = results.rows("real.csv"), ABOUT.format(**vars(measured))
+    said = sentence(rows, measured.is_known)
+    section.finish(results, "real", "## The model beside real steps", f"{said}\n{about}" if measured.is_known else said, markdown_table(table(rows)),
+                   section.numbers(results, "real.csv"))
+    print("\n".join([about, terminal_table(table(rows)), said]))

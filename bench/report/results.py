@@ -92,6 +92,14 @@ def unique(values):
     return list(dict.fromkeys(values))
 
 
+def grouped(rows, *columns):
+    """Lists of rows by their fields in these columns, in the order of first sight."""
+    found = {}
+    for row in rows:
+        found.setdefault(tuple(row[column] for column in columns), []).append(row)
+    return found
+
+
 def text_of(path):
     try:
         return Path(path).read_text(encoding="utf-8")

@@ -99,8 +99,9 @@ def write(folder):
     drawn = [line for line in panels[0].lines if all(any(not math.isnan(panel.simulated(line, one)) for one in panel.devices) for panel in panels)]
     section.settings(results, simulated=" ".join(drawn))
     said = sentence(rows)
-    lines = [f"## DP, DDP and FSDP on up to {max(panels[0].devices, key=int)} devices", "", said, without, "", section.draw(results.folder, "scale", said), "", ABOUT, *[SIMULATED] * (not without)]
+    parts = [f"## DP, DDP and FSDP on up to {max(panels[0].devices, key=int)} devices", f"{said}\n{without}".strip(),
+             section.draw(results.folder, "scale", said), ABOUT if without else f"{ABOUT}\n{SIMULATED}"]
     for panel, title in zip(panels, ("All devices are equally fast", "One device computes 1.5 times as long")):
-        lines += ["", f"### {title}", "", markdown_table(panel.table())]
-    section.finish(results, "scale", [*lines, "", section.numbers(results, "scale.csv")])
+        parts += [f"### {title}", markdown_table(panel.table())]
+    section.finish(results, "scale", *parts, section.numbers(results, "scale.csv"))
     print("\n".join(filter(None, (folded(said), without))))

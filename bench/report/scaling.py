@@ -28,7 +28,7 @@ ABOUT = {
 }
 
 
-def collect(results):
+def step_rows(results):
     """The rows of scaling.csv: quartiles over the steps of the runs that count; of all runs, and disturbed, where these are fewer than
     half, or where their medians lie more than a quarter apart."""
     rows = []
@@ -159,36 +159,50 @@ def table(rows):
          f"{row.number('step_ms_p25'):.2f} to {row.number('step_ms_p75'):.2f}"] for row in rows]
 
 
+def sections_of(results, rows, links, hooks):
+    """(name, title, sentences) of the parts that were measured."""
+    batch, gbit = int(results.number("batch")), results.fact("middle")
+    batches, holds, moved, sharded = (results.rows(f"scaling-{part}.csv") for part in ("batches", "memory", "traffic", "sharded"))
+    found = []
+    if links.links:
+        found.append(("links", "The step by the link", [links.sentence(), *(text for text, _ in hooks.values())]))
+    if any(row["strategy"] == "single" for row in rows):
+        worlds = [int(world) for world in results.words("worlds")]
+        found.append(("devices", "The step by the number of devices", device_sentences(rows, batch, worlds, gbit, results.cores)))
+    if batches:
+        found.append(("batches", "The largest batch", [batch_sentence(batches, results.number("memory"))]))
+    if holds:
+        found.append(("memory", "What a device holds, and what a step moves", [held.memory_sentence(holds), held.moved_sentence(moved)]))
+    if sharded:
+        found.append(("sharded", "FSDP's step beside DDP's", [held.sharded_sentence(sharded, gbit)]))
+    return found
+
+
+def collect(results):
+    for name, head, rows in (("scaling", HEAD, step_rows(results)), ("scaling-memory", held.HEAD, held.memory_rows(results)),
+                             ("scaling-traffic", held.MOVED, held.moved_rows(results) if results.words("sizes") else []),
+                             ("scaling-sharded", held.SHARDED, held.sharded_rows(results))):
+        write_csv(results.folder / f"{name}.csv", head, rows)
+
+
 def write(folder):
     results = Results(folder)
-    batch, gbit, quick = int(results.number("batch")), results.fact("middle"), results.is_quick
-    write_csv(results.folder / "scaling.csv", HEAD, collect(results))
-    write_csv(results.folder / "scaling-memory.csv", held.HEAD, held.memory_rows(results))
-    write_csv(results.folder / "scaling-traffic.csv", held.MOVED, held.moved_rows(results) if results.words("sizes") else [])
-    holds, moved = results.rows("scaling-memory.csv"), results.rows("scaling-traffic.csv")
-    rows, batches, worlds = results.rows("scaling.csv"), results.rows("scaling-batches.csv"), [int(world) for world in results.words("worlds")]
+    collect(results)
+    rows, batch = results.rows("scaling.csv"), int(results.number("batch"))
     links = Links(rows, batch)
     hooks = {hook: links.pays(hook) for hook in ("fp16", "powersgd")}
     crossings = sorted(([hook, *at] for hook, (_, at) in hooks.items() if at), key=lambda one: one[1])
     write_csv(results.plots / "crossings.csv", ["hook", "gbit", "step_ms"], crossings)
-    section.settings(results, batch=batch, middle=gbit, cores=results.cores, memory=results.number("memory"), crossings=len(crossings),
-                     sizes=results.fact("sizes"), most=int((results.words("counted") or ["2"])[-1]))
-    parts = []
-    if links.links:
-        parts.append(("links", "The step by the link", [links.sentence(), *(text for text, _ in hooks.values())]))
-    if any(row["strategy"] == "single" for row in rows):
-        parts.append(("devices", "The step by the number of devices", device_sentences(rows, batch, worlds, gbit, results.cores)))
-    lines = ["## By link, number of devices and batch", "", QUICK if quick else ""]
-    parts += [("batches", "The largest batch", [batch_sentence(batches, results.number("memory"))])] if batches else []
-    parts += [("memory", "What a device holds, and what a step moves", [held.memory_sentence(holds), held.moved_sentence(moved)])] if holds else []
-    write_csv(results.folder / "scaling-sharded.csv", held.SHARDED, held.sharded_rows(results))
-    sharded = results.rows("scaling-sharded.csv")
-    parts += [("sharded", "FSDP's step beside DDP's", [held.sharded_sentence(sharded, gbit)])] if sharded else []
-    for name, title, said in parts:
-        text = "" if quick and name not in ("batches", "memory") else " ".join(said)
-        lines += ["", f"### {title}", "", text, "", section.draw(results.folder, f"scaling-{name}", text) if name != "sharded" else "", "",
-                  section.numbers(results, *NUMBERS.get(name, ["scaling.csv"])) + " " + ABOUT[name].format(**results.facts, network=network_name("mlp", results.fact("hidden")))]
+    section.settings(results, batch=batch, middle=results.fact("middle"), cores=results.cores, memory=results.number("memory"),
+                     crossings=len(crossings), sizes=results.fact("sizes"), most=int((results.words("counted") or ["2"])[-1]))
+    parts = ["## By link, number of devices and batch", QUICK if results.is_quick else ""]
+    for name, title, said in sections_of(results, rows, links, hooks):
+        text = "" if results.is_quick and name not in ("batches", "memory") else " ".join(said)
+        about = ABOUT[name].format(**results.facts, network=network_name("mlp", results.fact("hidden")))
+        parts += [f"### {title}", text, section.draw(results.folder, f"scaling-{name}", text) if name != "sharded" else "",
+                  f"{section.numbers(results, *NUMBERS.get(name, ['scaling.csv']))} {about}"]
         if name == "memory":
-            lines += ["", markdown_table(held.memory_table(holds)), "", markdown_table(held.moved_table(moved))]
-    section.finish(results, "scaling", [*lines, "", *([markdown_table(table(rows))] if rows else [])])
-    print("\n".join(line for line in lines if line and line[0] not in "!#N"))
+            parts += [markdown_table(held.memory_table(results.rows("scaling-memory.csv"))),
+                      markdown_table(held.moved_table(results.rows("scaling-traffic.csv")))]
+    section.finish(results, "scaling", *parts, markdown_table(table(rows)) if rows else "")
+    print("\n".join(part for part in parts if part and part[0] not in "!#N"))

@@ -23,9 +23,9 @@ def numbers(results, *files):
     return "Numbers: " + ", ".join(f"[{file}]({file})" for file in files if results.has(file)) + "."
 
 
-def finish(results, name, lines):
-    """section.md of its lines and the machine's facts, and section.html."""
-    facts = [f"- {line}" for line in results.fact("machine").splitlines()]
-    text = "\n".join([*lines, "", *facts]).rstrip() + "\n"
+def finish(results, name, *parts):
+    """section.md of its parts, a blank line between two, and of the machine's facts; section.html. An empty part is left out."""
+    facts = "\n".join(f"- {line}" for line in results.fact("machine").splitlines())
+    text = "\n\n".join(part for part in (*parts, facts) if part) + "\n"
     (results.folder / "section.md").write_text(text, encoding="utf-8")
     page.write(results.folder, "section", text.splitlines(), f"{name}, measured")

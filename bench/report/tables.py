@@ -1,7 +1,7 @@
 """The tables of a comparison, as rows whose first is the head; the same rows fill the terminal and the report."""
 
 from .look import NAMES
-from .results import unique
+from .results import grouped
 from .text import plural, short_number
 
 
@@ -73,13 +73,11 @@ def curves(comparison):
 def equivalence(results):
     """A row for each pair of runs."""
     table = [["network", "a", "b", "required", "tensors", "gradients ULP", "weights ULP", "optimizer ULP", "buffers ULP", "held"]]
-    rows = results.rows("equivalence.csv")
-    for key in unique((row["model"], row["a"], row["b"], row["required"]) for row in rows):
-        mine = [row for row in rows if (row["model"], row["a"], row["b"], row["required"]) == key]
+    pairs = grouped(results.rows("equivalence.csv"), "model", "a", "b", "required")
+    for (model, a, b, required), mine in pairs.items():
         worst = [max((row.number("max_ulp") for row in mine if row["what"] == what), default=None)
                  for what in ("gradient", "weight", "optimizer", "buffer")]
         broken = sum(not row.is_true("held") for row in mine)
-        model, a, b, required = key
         table.append([results.name(model, "equivalence"), a, shown(b), "same bits" if required == "bitwise" else "tolerance", str(len(mine)),
                       *("-" if ulp is None else f"{ulp:.0f}" for ulp in worst), f"NO: {broken} differ" if broken else "yes"])
     return table

@@ -28,8 +28,8 @@ class Compared(unittest.TestCase):
             with contextlib.redirect_stdout(io.StringIO()) as said:
                 shown = compare.Comparison(made.folder)
                 shown.tell()
-            self.assertEqual(shown.caption("loss"), "mlp: the loss differs from one device's by at most 0.0e+00, at step 0 of 1.")
-            self.assertTrue(shown.caption("memory").startswith("mlp on 2 devices: device 0 holds "))
+            self.assertEqual(shown.figures()["loss"][0], "mlp: the loss differs from one device's by at most 0.0e+00, at step 0 of 1.")
+            self.assertTrue(shown.figures()["memory"][0].startswith("mlp on 2 devices: device 0 holds "))
         *found, sentences, lost = said.getvalue().strip().split("\n\n")
         self.assertEqual([re.split(r" {2,}", part.splitlines()[0]) for part in found], [
             ["network", "strategy", "devices", "samples/s", "step ms", "p25-p75", "speed-up"],
@@ -44,7 +44,7 @@ class Compared(unittest.TestCase):
         with Made() as made:
             with contextlib.redirect_stdout(io.StringIO()) as said:
                 compare.Comparison(made.folder).tell()
-            self.assertEqual((said.getvalue().strip(), compare.Comparison(made.folder).wanted()), ("", []))
+            self.assertEqual((said.getvalue().strip(), compare.Comparison(made.folder).figures()), ("", {}))
 
     def test_beside_the_reference(self):
         """Where both have probes and are not the same results; one device's step is named if it was timed and not disturbed."""
@@ -70,8 +70,8 @@ class Compared(unittest.TestCase):
                 made.write(f"{name}.json", [json.dumps(TRACE)])
                 found = compare.Comparison(made.folder)
                 self.assertEqual((set(found.steps), found.over), (set(wanted), "link-" if len(wanted) == 2 else ""))
-                self.assertEqual("timeline" in found.wanted(), bool(wanted))
-            self.assertEqual(found.wanted(), ["difference", "throughput", "phases", "memory", "timeline"])
+                self.assertEqual("timeline" in found.figures(), bool(wanted))
+            self.assertEqual(list(found.figures()), ["difference", "throughput", "phases", "memory", "timeline"])
             made.write("disturbed.txt", ["timeline-dp"])
             self.assertFalse(found.is_step_disturbed())
             made.write("disturbed.txt", ["timeline-link-ddp"])

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Markdown as a page: tables, anchors, links to numbers, figures and sections."""
 
+import re
 import unittest
 
 from made import Made
@@ -69,6 +70,19 @@ class Look(unittest.TestCase):
         for k, what in enumerate(("colour", "dash", "mark")):
             self.assertEqual(len({one[k] for one in look.STRATEGIES.values()}), len(look.STRATEGIES), what)
         self.assertIn("--grey: #767676;", look.css())
+
+    def test_dark(self):
+        """On a dark page the loss of DDP on more devices differs from the wider line below it; text in a bar keeps its colour."""
+        def luminance(name):
+            parts = [int(look.COLOURS[name][i:i + 2], 16) for i in (1, 3, 5)]
+            stroke = "rgb({:3}, {:3}, {:3})".format(*parts)
+            shown = look.DARK_FIGURE.get(f'[stroke="{stroke}"]', look.COLOURS[name])[-6:]
+            return sum(share * (int(shown[i:i + 2], 16) / 255) ** 2.2 for share, i in ((0.21, 0), (0.72, 2), (0.07, 4)))
+        below, above = re.search(r"\? (\w+) : (\w+)\)$", (figures.PLOTS / "loss.gp").read_text(), re.M).groups()
+        self.assertEqual(below, "sky")
+        self.assertGreater((luminance(below) + 0.05) / (luminance(above) + 0.05), 1.8)
+        for path in figures.PLOTS.glob("*.gp"):
+            self.assertNotRegex(path.read_text(), r'textcolor rgb \(.*"(black|white)"', path.name)
 
 
 if __name__ == "__main__":

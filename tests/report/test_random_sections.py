@@ -284,7 +284,7 @@ class Sections(unittest.TestCase):
 
     def costs(self, calls, sweep, worst):
         better, worse = (sum(sign * (worst[run, "9", "message"][1] - worst[run, "9", "both"][1]) > 0.01 for run in "AB") for sign in (1, -1))
-        self.assertIn(f"of {better} run{'' if better == 1 else 's'} is predicted better by more than one per cent, of {worse} worse", calls)
+        self.assertIn(f"of {better} run{'' if better == 1 else 's'} is predicted better by more than one percentage point, of {worse} worse", calls)
         for run, before, after in re.findall(r"([AB]) ([0-9]+) -> ([0-9]+) %", calls):
             self.near(before, 100 * worst[run, "9", "message"][1], 0, calls)
             self.near(after, 100 * worst[run, "9", "both"][1], 0, calls)

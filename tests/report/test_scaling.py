@@ -125,7 +125,7 @@ class Runs(unittest.TestCase):
                 made.csv(f"runs/step-dp-2-300-10-{turn}/steps.csv", ["step", "step_ms"], [5, 99], [6, ms], [7, ms])
                 made.csv(f"runs/step-single-1-300-none-{turn}/steps.csv", ["step", "step_ms"], [6, 8])
             made.write("disturbed.txt", [f"step-dp-2-300-10-{turn}" for turn in disturbed])
-            return scaling.collect(made.results)
+            return scaling.step_rows(made.results)
 
     def test_rows(self):
         self.assertEqual(self.collected(), [["single", "1", "300", "none", *["8.0000"] * 3, 3, 3, 0], ["dp", "2", "300", "10", *["10.0000"] * 3, 3, 3, 0]])
