@@ -1,12 +1,12 @@
-/* gpu_bounds.c: the time of a GPT-2 step's kernels beside the card's bounds.
+/* gpu_bounds.c: times of the kernels of a GPT-2 step, compared with the GPU's own limits.
  *
- *   gpu_bounds full|quick    quick: sizes so small that no figure means anything
+ *   gpu_bounds full|quick    quick: small sizes, to check that it runs; its figures mean nothing
  *
- * The bounds are measured here, too: the rate of a product of square matrices in the same
- * precision, and the bandwidth of a copy within the card's memory. Products and attention are
- * compared with the rate, layer norm and the loss with the bandwidth. The last layer's product has
- * 50257 columns, GPT-2's tokens, and 50304, the next multiple of 128. One row each: the fastest of
- * some tries, in each of which the host waits once. The status is 77 without a GPU.
+ * The limits are measured too: the rate of a product of square matrices in the same precision, and
+ * the bandwidth of a copy within device memory. Products and attention are compared with the rate,
+ * layer norm and the loss with the bandwidth. The last layer's product has 50257 columns (GPT-2's
+ * tokens) and 50304, the next multiple of 128. Each row is the fastest of several tries, each of
+ * which ends with one synchronize. The status is 77 without a GPU.
  */
 #include <stdio.h>
 #include <string.h>
@@ -19,21 +19,21 @@ enum { TRIES = 5, HEADS = 12, SIZE = 64, WIDTH = HEADS * SIZE };
 
 typedef struct Bounds {
     Device *device;
-    size_t texts, length, square, times; // times: calls in one try
+    size_t texts, length, square, times; // times: calls in each try
     size_t bytes;                        // of each buffer
     void *a, *b, *c;                     // device memory
-    void *workspace;                     // of the current row
+    void *workspace;                     // for the current row
     Precision precision;
     LinearShape shape;
-    double tflops, gb_per_s; // the card's: of this precision, and of a copy
+    double tflops, gb_per_s; // the limits: rate in this precision, bandwidth of a copy
 } Bounds;
 
 typedef void Work(const Bounds *bounds);
 
-// Microseconds of one call.
+// Returns the microseconds of one call.
 static double measure(const Bounds *bounds, Work *work) {
     double least = 0;
-    work(bounds); // the first call chooses algorithms
+    work(bounds); // not timed: the first call selects algorithms
     for (int n = 0; n < TRIES; n++) {
         device_synchronize(bounds->device);
         uint64_t start = clock_ns();
@@ -107,7 +107,7 @@ static Attention attention_of(const Bounds *bounds) {
     return (Attention){bounds->texts, bounds->length, HEADS, SIZE};
 }
 
-// In `a`: qkv and its gradient; in `b`: y and its gradient; in `c`: what forward saves.
+// `a`: qkv and its gradient; `b`: y and its gradient; `c`: the values that forward saves.
 static void attend(const Bounds *bounds) {
     const Kernels *kernels = device_kernels(bounds->device);
     const Attention of = attention_of(bounds);
@@ -131,7 +131,7 @@ static void attend_backward(const Bounds *bounds) {
                                             (void *)dqkv, false);
 }
 
-// A causal product of queries and keys has half of a full one's multiplications. Forward has two
+// A causal product of queries and keys has half the multiplications of a full one. Forward runs two
 // products, backward five.
 static void attentions(Bounds *bounds) {
     const Attention of = attention_of(bounds);
@@ -151,7 +151,7 @@ static void copy(const Bounds *bounds) {
     device_copy(bounds->device, bounds->b, bounds->device, bounds->a, bounds->bytes);
 }
 
-// The parameters and statistics are at the end of `c`.
+// The parameters and statistics are stored at the end of `c`.
 static LayerNorm norm_of(const Bounds *bounds) {
     size_t rows = bounds->texts * bounds->length;
     float *weight = (float *)bounds->c + bounds->bytes / sizeof(float) - 4 * (size_t)WIDTH;
@@ -178,7 +178,7 @@ static void normalize_backward(const Bounds *bounds) {
     device_kernels(bounds->device)->transformer->layer_norm_gradient(&norm, bounds->b, &to);
 }
 
-// The targets, which are all 0, are in `c`; the loss, which is its own gradient, is after them.
+// `c` contains the targets, all 0, then the loss; the loss's value serves as its gradient.
 static float *loss_of(const Bounds *bounds) {
     return (void *)((char *)bounds->c + bounds->texts * bounds->length * sizeof(int64_t));
 }
@@ -214,7 +214,7 @@ static void passes(Bounds *bounds) {
 
 // ---- the program --------------------------------------------------------------------------------
 
-// Sets the precision; tells whether the card has it.
+// Sets the precision; returns whether the GPU supports it.
 static bool use(Bounds *bounds, Precision precision, bool tf32) {
     enum { AMPERE = 80 };
     bounds->precision = precision;

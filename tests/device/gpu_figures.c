@@ -1,13 +1,13 @@
-/* gpu_figures.c: single figures of a GPU, from which a step's time can be worked out.
+/* gpu_figures.c: single figures of a GPU, from which a step's time can be estimated.
  *
- *   gpu_figures graph-gap full|quick       a small kernel, asked for and replayed from a graph
+ *   gpu_figures graph-gap full|quick       a small kernel, launched and replayed from a graph
  *   gpu_figures product full|quick         a product of 64 x 1024 x 1024, with and without TF32
- *   gpu_figures channels-last full|quick   images brought into 16 bits and another order
+ *   gpu_figures channels-last full|quick   images converted to 16 bits and channels-last order
  *   gpu_figures gelu full|quick            a linear layer with GELU and its gradient, each in one
  *                                          kernel and in two
  *
- * One line each: the fastest of some tries, in each of which the host waits once. The status is 77
- * without a GPU.
+ * Each prints one line: the fastest of several tries, each of which ends with one synchronize. The
+ * status is 77 without a GPU.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,19 +20,19 @@ enum { TRIES = 5 };
 
 typedef struct Figure {
     Device *device;
-    float *a, *b, *c; // [ELEMENTS] each, device memory; FEWER if it is to be quick
-    size_t times;     // what is measured, in one try
+    float *a, *b, *c; // [ELEMENTS] each, device memory; with quick FEWER elements
+    size_t times;     // calls in each try
     void *workspace;
     DeviceGraph *graph;
     ImageSizes images;
-    LinearShape shape; // of the layer before GELU, in 16 bits; that behind has the reverse
+    LinearShape shape; // of the layer before GELU, in 16 bits; the layer after it is its transpose
     HalfActivation gelu;
     bool fused;
 } Figure;
 
 enum { ELEMENTS = 1 << 24, FEWER = 1 << 20, GRAPH_NODES = 1000, QUICK = 64 };
 
-// Microseconds of one of `times`.
+// Returns the microseconds of one call.
 static double measure(const Figure *figure, void (*work)(const Figure *figure)) {
     double least = 0;
     for (int n = 0; n < TRIES; n++) {
@@ -85,7 +85,7 @@ static void product(Figure *figure, size_t divisor) {
     Device *device = figure->device;
     size_t bytes = device_kernels(device)->matrix->matmul_workspace(PRECISION_F32, 64, 1024, 1024);
     double us[2] = {0};
-    const bool has_tf32 = device->capability >= 80; // a Turing card computes in float32 then
+    const bool has_tf32 = device->capability >= 80; // others compute in float32
     figure->workspace = device_alloc(device, bytes);
     figure->times = 200 / divisor + 1;
     for (int tf32 = 0; tf32 < 1 + has_tf32; tf32++) {
@@ -99,7 +99,7 @@ static void product(Figure *figure, size_t divisor) {
     printf("\n");
 }
 
-// ---- another order of images --------------------------------------------------------------------
+// ---- channels-last order ------------------------------------------------------------------------
 
 static void narrow(const Figure *figure) {
     const HalfKernels *kernels = device_kernels(figure->device)->halves;
@@ -116,9 +116,9 @@ static void channels_last(Figure *figure, size_t divisor) {
     printf("%zu numbers to bf16, channels last: %.1f us, %.0f GB/s\n", count, us, bytes / us / 1e3);
 }
 
-// ---- GELU as part of a product ------------------------------------------------------------------
+// ---- a product with GELU in one kernel ----------------------------------------------------------
 
-// Both leave the input of GELU and another matrix of its size in `c`.
+// Both variants leave GELU's input, and another matrix of its size, in `c`.
 static void gelu_forward(const Figure *figure) {
     const HalfKernels *kernels = device_kernels(figure->device)->halves;
     const Compute how = {figure->gelu.precision, figure->workspace};
@@ -160,7 +160,7 @@ static void gelu(Figure *figure, size_t divisor) {
     size_t bytes =
         device_kernels(device)->halves->linear_workspace(figure->gelu.precision, figure->shape);
     figure->workspace = device_alloc(device, bytes);
-    double us[2][2]; // of forward and backward, in two kernels and in one
+    double us[2][2]; // [forward, backward][two kernels, one kernel]
     for (int fused = 0; fused < 2; fused++) {
         figure->fused = fused;
         us[0][fused] = measure(figure, gelu_forward);

@@ -1,13 +1,12 @@
-/* gpu_probe.c: what a machine's GPU can do, one question at a time; tests/first_contact.sh asks.
+/* gpu_probe.c: properties of a machine's GPU, one per call; used by tests/first_contact.sh.
  *
- *   gpu_probe all-reduce BYTES    a rank of a job: sums over NCCL, checked, and how long one takes
- *   gpu_probe convolutions        each of resnet20's convolutions and how it is done (algorithm,
- *                                 layout, mathematics), then what computes, and how many of them
- *                                 cuDNN has a plan for
- *   gpu_probe machine             each card: its compute capability, and what computes on it
+ *   gpu_probe all-reduce BYTES    a rank of a job: an all-reduce over NCCL, checked, and its time
+ *   gpu_probe convolutions        the plan of each of resnet20's convolutions (algorithm, layout,
+ *                                 mathematics), then the implementation in use, and how many
+ *                                 convolutions cuDNN has a plan for
+ *   gpu_probe machine             each card: its compute capability and the libraries in use
  *
- * Rank 0 prints; the last line is the answer. The status is 77 without a GPU, 1 if the sums are
- * wrong.
+ * Rank 0 prints; the last line is the result. The status is 77 without a GPU, 1 if a sum is wrong.
  */
 #include <stdio.h>
 #include <string.h>
@@ -30,14 +29,14 @@ static Device *open_gpu(int index) {
 
 // ---- all-reduce ---------------------------------------------------------------------------------
 
-// Element i of this rank's buffer; small integers, so that sums are exact.
+// Element i of a rank's buffer: a small integer, so that sums are exact.
 static float value(size_t i, int rank) {
     return (float)((i % 1000 + 1) * (size_t)(rank + 1));
 }
 
 static size_t count_wrong(const float *x, size_t count, int world) {
     size_t wrong = 0;
-    int ranks = world * (world + 1) / 2 - 1; // the sum of rank + 1 is the value of this rank
+    int ranks = world * (world + 1) / 2 - 1; // the sum over ranks is value(i, ranks)
     for (size_t i = 0; i < count; i++) wrong += x[i] != value(i, ranks);
     return wrong;
 }
@@ -82,7 +81,7 @@ static int all_reduce(size_t bytes) {
 
 // ---- convolutions -------------------------------------------------------------------------------
 
-// One line; returns whether cuDNN does it.
+// Prints one line; returns whether cuDNN has a plan.
 static bool print_plan(ConvolutionPass pass, Precision precision, const Window *window) {
     static const char *const passes[] = {"forward", "input gradient", "weight gradient"};
     static const char *const precisions[] = {"float32", "bf16", "fp16"};
@@ -100,7 +99,7 @@ static int convolutions(void) {
                                        {32, 16, 32, 1}, {32, 16, 64, 2}, {64, 8, 64, 1}};
     static const Precision precisions[] = {PRECISION_F32, PRECISION_BF16, PRECISION_F16};
     Device *device = open_gpu(0);
-    device_kernels(device); // from now on the thread's current device
+    device_kernels(device); // makes it the thread's current device
     int planned = 0, asked = 0;
     for (size_t l = 0; l < sizeof layers / sizeof *layers; l++) {
         const size_t *s = layers[l], out = s[1] / s[3];

@@ -1,9 +1,9 @@
-/* gpu_probe_ipc.c BYTES: can two processes on one GPU add up each other's memory directly (CUDA
- * IPC)? An all-reduce without NCCL on a shared card would rely on it. Each exports a buffer,
- * maps the other's, and adds; both check the sums.
+/* gpu_probe_ipc.c BYTES: whether two processes on one GPU can read each other's memory (CUDA IPC),
+ * which an all-reduce without NCCL on a shared card would need. Each process exports a buffer, maps
+ * the other's and adds it to its own; both check the sums.
  *
- * The first prints one line, "not allowed here" among its possible ones: some virtual machines are
- * so. The status is 77 without a GPU, 1 if the sums are wrong. The emulated GPU has no IPC.
+ * The first process prints one line; "not allowed here" is a valid result, as on some virtual
+ * machines. The status is 77 without a GPU, 1 if a sum is wrong. The emulated GPU has no IPC.
  */
 #include <stdio.h>
 #include <sys/socket.h>
@@ -16,7 +16,7 @@
 
 enum { TIMES = 10, DEADLINE_S = 50 };
 
-typedef struct Offer { // of a process to the other
+typedef struct Offer { // sent to the other process
     cudaError_t status;
     cudaIpcMemHandle_t handle;
 } Offer;
@@ -35,7 +35,7 @@ static void meet(int peer) {
     hear(peer, &byte, 1);
 }
 
-// Both hear of a failure of either.
+// Exchanges the status: both processes get the first failure of either.
 static cudaError_t agree(int peer, cudaError_t status) {
     cudaError_t other;
     tell(peer, &status, sizeof status);
@@ -49,7 +49,7 @@ static size_t count_wrong(const float *x, size_t count) {
     return wrong;
 }
 
-// Fills the buffer, adds the other's to it TIMES times into `sum`. Returns the fastest, in ms.
+// Fills `mine`, adds it and `theirs` into `sum` TIMES times. Returns the fastest time in ms.
 static double add_up(Device *device, int peer, float *mine, const float *theirs, float *sum,
                      size_t count) {
     double least = 0;
@@ -74,7 +74,7 @@ static int rank(int number, int peer, size_t bytes) {
     size_t count = bytes / sizeof(float);
     float *host = memory_zalloc(bytes), *mine, *sum = device_alloc(device, bytes);
     void *theirs = NULL;
-    CUDA(cudaMalloc((void **)&mine, bytes)); // by itself: a handle is of a whole allocation
+    CUDA(cudaMalloc((void **)&mine, bytes)); // not pooled: a handle covers a whole allocation
     for (size_t i = 0; i < count; i++) host[i] = (float)((i % 1000 + 1) * (size_t)(number + 1));
     device_copy(device, mine, NULL, host, bytes);
 
@@ -92,7 +92,7 @@ static int rank(int number, int peer, size_t bytes) {
         device_copy(NULL, host, device, sum, bytes);
         wrong = count_wrong(host, count);
         CUDA(cudaIpcCloseMemHandle(theirs));
-        meet(peer); // no process frees memory that the other has mapped
+        meet(peer); // memory is freed after both have unmapped it
         if (number == 0)
             printf("%zu bytes on 2 ranks: %zu wrong, the fastest of %d took %.3f ms\n", bytes,
                    wrong, TIMES, ms);
@@ -112,7 +112,7 @@ int main(int argc, char **argv) {
     CHECK(argc == 2, "usage: gpu_probe_ipc BYTES");
     size_t bytes = strtoul(argv[1], NULL, 10);
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "no socket pair");
-    pid_t child = fork(); // before CUDA, which does not survive it
+    pid_t child = fork(); // before CUDA is initialised: it does not survive a fork
     CHECK(child >= 0, "no second process");
     int number = child == 0;
     close(ends[!number]);

@@ -1,12 +1,12 @@
-/* real_link.c: the model of a link (device/link.h) beside a real one. real_link.sh makes it: two
- * network namespaces, a cable between them, and tc, which lets so many bytes a second through.
+/* real_link.c: compares the model of a link (device/link.h) with a real link, which real_link.sh
+ * makes: two network namespaces, a virtual cable between them, and tc to limit its bandwidth.
  *
  *     real_link serve PORT                     on one side, until it is killed
  *     real_link measure ADDRESS PORT GBIT      on the other: prints and judges three times
  *
- * What is measured is what the model assumes: a transfer takes its bytes by the width; two that go
- * the same way take twice as long, because they share it; two that go opposite ways take no longer
- * than one. A machine that others use, too, makes times only longer: the best of a few counts.
+ * It checks the model's assumptions: a transfer takes bytes / bandwidth; two transfers in the same
+ * direction share the link and take twice as long; two in opposite directions take no longer than
+ * one. Other load on the machine only makes times longer: the best of several tries counts.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -21,7 +21,8 @@
 #include "common/device/link.h"
 
 enum { BYTES = 4 << 20, CHUNK = 64 << 10, TRIES = 8 };
-// Ethernet, IP and TCP put 66 bytes around the 1,448 of a full segment, and tc counts them.
+// A full segment has 1,448 bytes of payload and 66 of Ethernet, IP and TCP headers, which tc
+// counts.
 #define PAYLOAD (1448.0 / 1514.0)
 
 typedef enum Way { TO_SERVER, TO_CLIENT } Way;
@@ -55,7 +56,7 @@ static int receive_bytes(int fd) {
 
 // ---- the server -------------------------------------------------------------------------------
 
-// One byte says which way; then come the bytes; the receiver answers with one.
+// Protocol: one byte for the direction, then the payload; the receiver confirms with one byte.
 static void *answer(void *context) {
     int fd = (int)(intptr_t)context;
     char way;
@@ -101,7 +102,7 @@ static void *transfer(void *context) {
     return NULL;
 }
 
-// The server may only just have been started. -1: it is not there after ten seconds.
+// Connects, with retries, because the server may have just been started. -1 after ten seconds.
 static int reach(const struct sockaddr_in *server) {
     for (int i = 0; i < 200; i++) {
         int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -112,7 +113,7 @@ static int reach(const struct sockaddr_in *server) {
     return -1;
 }
 
-// Seconds until all of the transfers, begun at once, are over; negative: one failed.
+// Returns the seconds until all transfers, started at once, have completed; negative: one failed.
 static double time_transfers(Transfer *transfers, int count) {
     pthread_t threads[2];
     double seconds = 0;
@@ -131,7 +132,7 @@ static double time_transfers(Transfer *transfers, int count) {
     return seconds;
 }
 
-// The same by the model: when the last of them has arrived.
+// The model's prediction: the time at which the last transfer has arrived.
 static double model_transfers(const Transfer *transfers, int count, LinkSpeed speed) {
     DeviceLink *client = link_create(speed), *server = link_create(speed);
     uint64_t over = 0;

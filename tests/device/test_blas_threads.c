@@ -1,10 +1,10 @@
-/* test_blas_threads.c: is this BLAS safe when two threads multiply at once?
+/* test_blas_threads.c: whether this BLAS is safe when two threads multiply at the same time.
  *
- * Some builds of OpenBLAS share packing buffers between callers without a lock, and then return
- * wrong products now and then. (Debian's serial build: 29 of 100 at n = 16 with two threads.) The
- * matrices are small integers, so that a product is exact whatever the order of additions, and
- * every one of them is compared with a plain triple loop. Few calls or rounded comparisons do not
- * show it. The same where each product is divided among several threads of OpenBLAS's own.
+ * Some builds of OpenBLAS share packing buffers between callers without a lock, and return wrong
+ * products now and then. (Debian's serial build: 29 of 100 at n = 16 with two threads.) The
+ * matrices contain small integers, so that products are exact in any order of additions, and each
+ * product is compared in full with a plain triple loop. Few calls or inexact comparisons would not
+ * detect it. The same is tested with each product divided among several of OpenBLAS's own threads.
  */
 #include "common/device/device_backend.h"
 #include "tests/rigs/check.h"
@@ -91,18 +91,18 @@ static void test_private_products(void **state) {
     CHECK_OK(kernels_cpu.prepare(&err) == 0, err);
     check_callers(16, 300000);
     check_callers(33, 60000);
-    check_callers(LARGEST, 8000); // large enough to be packed first
+    check_callers(LARGEST, 8000); // large enough for packing
 }
 
-// A device that has its process for itself may be given several threads (--threads). Beside it, a
-// communication hook multiplies. (ThreadSanitizer takes what OpenBLAS does among them for races.)
+// A device with a process to itself may use several threads (--threads), while a communication hook
+// multiplies too. (ThreadSanitizer reports OpenBLAS's own synchronisation as races.)
 static void test_divided_products(void **state) {
     (void)state;
     Error err = {0};
     if (UNDER_TSAN) skip();
     CHECK_OK(kernels_cpu.prepare(&err) == 0, err);
     CHECK_OK(kernels_cpu.use_threads(3, &err) == 0, err);
-    check_callers(33, 20000); // too small to be divided
+    check_callers(33, 20000); // too small to be divided among threads
     check_callers(LARGEST, 3000);
     CHECK_OK(kernels_cpu.prepare(&err) == 0, err);
     assert_int_equal(kernels_cpu.use_threads(100000, &err), -1);

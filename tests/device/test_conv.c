@@ -1,5 +1,6 @@
-/* test_conv.c: bits of the CPU's convolution. Each instruction set of this processor computes the
- * chains of multiply-adds that conv_sums.h defines; an image has the same bits in any batch.
+/* test_conv.c: bits of the CPU's convolution: each of this processor's instruction sets computes
+ * the chains of multiply-adds defined in conv_sums.h, and an image's results have the same bits in
+ * any batch.
  */
 #include "tests/rigs/check.h"
 
@@ -19,7 +20,7 @@ static float *normal(size_t count, uint64_t seed) {
 
 // ---- instruction sets --------------------------------------------------------------------------
 
-// volatile: the product is rounded.
+// volatile forces the product to be rounded.
 static float multiply_add(bool is_fused, float a, float b, float sum) {
     volatile float product = a * b;
     return is_fused ? fmaf(a, b, sum) : product + sum;
@@ -43,7 +44,7 @@ static float tap_at(const ConvLowered *lowered, size_t j, size_t pixel) {
     return lowered->data[j / TAPS * PLANE + offsets[j % TAPS] + pixel];
 }
 
-// Returns the expected output k at pixel p.
+// Returns the expected output of channel k at pixel p.
 static float sum_of(const ConvInstructions *set, const ConvSums *of, size_t k, size_t p,
                     float before) {
     const size_t chains = of->lowered.channels * TAPS, group = conv_group(&of->lowered) * TAPS;
@@ -120,7 +121,7 @@ static void instruction_sets_compute_the_same_chains(void **state) {
 
 // ---- batches -----------------------------------------------------------------------------------
 
-// y and dx of each image alone are those of the batch.
+// y and dx of each image alone equal those of the batch.
 static void check_images(const Kernels *kernels, Window v) {
     v.oh = (v.h + 2 * v.pad - v.kernel) / v.stride + 1;
     v.ow = (v.w + 2 * v.pad - v.kernel) / v.stride + 1;

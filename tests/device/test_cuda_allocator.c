@@ -1,5 +1,5 @@
-/* test_cuda_allocator.c: the books of the GPU's memory, without a GPU. The source hands out
- * addresses at which there is nothing: an allocator that touched the memory would not survive.
+/* test_cuda_allocator.c: the bookkeeping of the GPU memory allocator, without a GPU: the simulated
+ * card returns unmapped addresses, so an allocator that accesses the memory crashes.
  */
 #include "tests/rigs/check.h"
 
@@ -12,16 +12,16 @@
 enum { KIB = 1 << 10, MIB = 1 << 20, PIECES = 200 };
 
 typedef struct Piece {
-    uintptr_t memory; // 0: none
+    uintptr_t memory; // 0: unused entry
     size_t bytes;
 } Piece;
 
-// A card with room for `room` bytes, which remembers what it gave.
+// A simulated card with `room` bytes, which records its allocations.
 typedef struct Card {
     size_t room, given;
-    uintptr_t next; // the address of the next piece: none is used twice
+    uintptr_t next; // the next address: addresses are never reused
     Piece segments[PIECES];
-    size_t asked; // how often it was asked, in vain or not
+    size_t asked; // requests, also failed ones
 } Card;
 
 static void *card_take(void *context, size_t bytes) {
@@ -60,7 +60,7 @@ static bool overlap(Piece a, Piece b) {
     return a.memory < b.memory + b.bytes && b.memory < a.memory + a.bytes;
 }
 
-// What must hold of a new piece: aligned, inside one of the card's segments, apart from all others.
+// Asserts that a new allocation is aligned, inside a segment of the card, and overlaps no other.
 static void check_piece(const Card *card, const Piece *pieces, size_t index) {
     Piece piece = pieces[index];
     assert_int_equal(piece.memory % 512, 0);
@@ -75,7 +75,7 @@ static void check_piece(const Card *card, const Piece *pieces, size_t index) {
     assert_true(inside);
 }
 
-// Of every order of magnitude, 0 included.
+// Sizes of every order of magnitude, including 0.
 static size_t draw_size(uint64_t seed, uint64_t step) {
     size_t most = (size_t)1 << rng_below(seed, RNG_STREAM_TEST, 3 * step + 1, 26);
     return (size_t)rng_below(seed, RNG_STREAM_TEST, 3 * step + 2, most);
@@ -102,7 +102,7 @@ static void test_random_sequences(void **state) {
                 continue;
             }
             taken++;
-            if (bytes == 0) pieces[i].bytes = 1; // it has an address of its own
+            if (bytes == 0) pieces[i].bytes = 1; // its address must be unique too
             check_piece(&card, pieces, i);
             assert_int_equal(cuda_allocator_reserved(allocator), card.given);
         }
@@ -110,10 +110,10 @@ static void test_random_sequences(void **state) {
         assert_int_equal(card.given, 0);
     }
     assert_true(taken > 10000);
-    assert_true(refused > 10); // the small cards did run out
+    assert_true(refused > 10); // small cards must have run out of memory
 }
 
-// After everything was freed, the same requests need nothing more of the card.
+// After everything was freed, the same requests are served without the card.
 static void test_reuse(void **state) {
     (void)state;
     Card card = card_with((size_t)4096 * MIB);
@@ -147,7 +147,7 @@ static void test_best_fit(void **state) {
     cuda_allocator_close(allocator);
 }
 
-// Two halves are cut from one block, and grow together again in whatever order they come back.
+// A block is split into two, and the parts are merged again in any order of frees.
 static void test_split_and_merge(void **state) {
     (void)state;
     for (int order = 0; order < 6; order++) {
@@ -168,7 +168,7 @@ static void test_split_and_merge(void **state) {
     }
 }
 
-// Small requests have segments of their own, so that they never cut a large block.
+// Small requests have their own segments and never split a large block.
 static void test_kinds_stay_apart(void **state) {
     (void)state;
     Card card = card_with((size_t)4096 * MIB);
@@ -180,7 +180,7 @@ static void test_kinds_stay_apart(void **state) {
     assert_ptr_equal(next, small + 512);
     assert_ptr_equal(cuda_allocator_take(allocator, 30 * MIB), large);
     assert_int_equal(card.asked, 2);
-    // What a large block leaves over is not cut off when no large request could use it.
+    // The rest of a large block is not split off if it is too small for a large request.
     cuda_allocator_give_back(allocator, large);
     assert_ptr_equal(cuda_allocator_take(allocator, 29 * MIB), large);
     (void)cuda_allocator_take(allocator, 512 * KIB);
@@ -195,13 +195,13 @@ static void test_exhausted(void **state) {
     void *kept = cuda_allocator_take(allocator, 40 * MIB);
     void *unused = cuda_allocator_take(allocator, 40 * MIB);
     cuda_allocator_give_back(allocator, unused);
-    // 60 fit only once the unused 40 went back, and then nothing does.
+    // 60 MiB fit only after the cached 40 MiB were returned to the card; then it is full.
     void *sixty = cuda_allocator_take(allocator, 60 * MIB);
     assert_non_null(sixty);
     assert_int_equal(cuda_allocator_reserved(allocator), 100 * MIB);
     assert_null(cuda_allocator_take(allocator, 1));
     assert_null(cuda_allocator_take(allocator, SIZE_MAX));
-    // It still works.
+    // The allocator still works.
     cuda_allocator_give_back(allocator, kept);
     assert_ptr_equal(cuda_allocator_take(allocator, 40 * MIB), kept);
     cuda_allocator_give_back(allocator, sixty);

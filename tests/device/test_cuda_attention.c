@@ -1,7 +1,8 @@
-/* test_cuda_attention.c: which implementation computes attention in 16 bits
- * (common/device/cuda/attention/choice.cu). A fault in the kernels on tensor cores is found by
- * their first use, and then they are refused; so this test fails on every such fault, while results
- * (test_kernels_halves) stay right. With the argument `other`: tensor cores that are refused.
+/* test_cuda_attention.c: the choice between implementations of 16-bit attention
+ * (common/device/cuda/attention/choice.cu). The first use of the tensor core kernels compares them
+ * with the exact kernels and disables them if they are faulty: then this test fails, although
+ * results (test_kernels_halves) stay right. With the argument `other`: a GPU on which they are
+ * disabled.
  */
 #include "tests/rigs/check.h"
 
@@ -9,7 +10,7 @@
 
 typedef struct Chosen {
     Device *device;
-    bool sound; // the tensor cores
+    bool sound; // tensor core kernels pass the comparison
 } Chosen;
 
 static void tensor_cores_where_they_fit(void **state) {
@@ -32,7 +33,7 @@ static void other_sizes_are_exact(void **state) {
     }
 }
 
-// Another device's trial, shared, replaces the own one.
+// A difference measured on another device replaces the own one.
 static void a_set_choice_is_kept(void **state) {
     const Chosen *chosen = *state;
     const HalfKernels *kernels = device_kernels(chosen->device)->halves;

@@ -1,9 +1,10 @@
-/* test_cuda_device.c: a GPU as a Device: its books, copies, the order of what it is asked for,
- * events, graphs, two Devices on one card, threads. Only device.h is used, and nothing is right by
- * luck: where an order is missing, the emulated card (cmake --preset emulator) takes the other one.
+/* test_cuda_device.c: a GPU as a Device: memory accounting, copies, the order of asynchronous work,
+ * events, graphs, two Devices on one card, threads. Only device.h is used. Where the order of two
+ * operations is unspecified, the emulated card (cmake --preset emulator) executes them in the
+ * reverse order, so that a missing dependency fails.
  *
- * Without a GPU, or in a build without CUDA, it is skipped. What ends the program runs in a program
- * of its own: this one, with the name of the fault as argument.
+ * Skipped without a GPU or without CUDA. Faults that end the program run in a child: this program
+ * with the fault's name as argument.
  */
 #include "tests/rigs/check.h"
 
@@ -33,7 +34,7 @@ static void free_floats(Device *device, float *x, size_t count) {
     device_free(device, x, count * sizeof *x);
 }
 
-// A tensor full of one value.
+// Returns a tensor filled with one value.
 static float *filled(Device *device, float value, size_t count) {
     float *x = floats(device, count);
     device_kernels(device)->elementwise->fill(x, value, count);
@@ -50,7 +51,7 @@ static void expect_all(Device *device, const float *x, float value, size_t count
     free(host);
 }
 
-// Keeps the device busy for a while.
+// Enqueues work that keeps the device busy.
 static void linger(Device *device) {
     enum { MANY = 100, SOME = 1 << 15 };
     float *x = floats(device, SOME);
@@ -85,7 +86,7 @@ static void test_memory(void **state) {
     assert_int_equal(device->peak_bytes, 3 * MIB + 1000);
     device_reset_peak(device);
     assert_int_equal(device->peak_bytes, 1000);
-    assert_ptr_equal(device_alloc(device, 3 * MIB), b); // kept, and handed out again
+    assert_ptr_equal(device_alloc(device, 3 * MIB), b); // cached and reused
     device_free(device, b, 3 * MIB);
     device_free(device, a, 1000);
     device_free(device, nothing, 0);
@@ -100,7 +101,8 @@ static const size_t SIZES[] = {1,       3,           64,          4095,        6
                                4 * MIB, 4 * MIB - 1, 4 * MIB + 1, 9 * MIB + 7, 0};
 enum { SIZE_COUNT = sizeof SIZES / sizeof *SIZES, GUARD = 100 };
 
-// To a device at an odd address, to another, and back; the source is destroyed at once each time.
+// Copies to a device at an odd address, to another device, and back; each source is overwritten at
+// once.
 static void copy_around(Device *a, Device *b, size_t bytes) {
     size_t room = bytes + GUARD;
     unsigned char *want = random_bytes(bytes, bytes), *host = random_bytes(room, 1);
@@ -108,13 +110,13 @@ static void copy_around(Device *a, Device *b, size_t bytes) {
     unsigned char *elsewhere = device_alloc(b, room);
     device_copy(b, elsewhere, NULL, guard, room);
     memcpy(host, want, bytes);
-    linger(a); // the copy has to wait, and must not read the source late
+    linger(a); // the copy is delayed, and must read the source before it is overwritten
     device_copy(a, there + 1, NULL, host, bytes);
     memset(host, 0xee, room);
     uint64_t before = b->copied_bytes;
     device_copy(b, elsewhere + 3, a, there + 1, bytes);
     assert_int_equal(b->copied_bytes - before, a == b ? 0 : bytes);
-    device_copy(a, there + 1, NULL, host, bytes); // after the copy that reads it
+    device_copy(a, there + 1, NULL, host, bytes); // ordered after the copy that reads `there`
     device_copy(NULL, host, b, elsewhere, room);
     assert_memory_equal(host, guard, 3);
     assert_memory_equal(host + 3, want, bytes);
@@ -143,8 +145,8 @@ static void test_copies(void **state) {
     device_close(a);
 }
 
-// Two devices send a tensor back and forth, and each changes its own at once: every copy has to
-// come after what was asked of both before, and before what is asked of both later.
+// Two devices copy a tensor back and forth, and each overwrites its own at once: a copy must be
+// ordered after earlier work and before later work of both devices.
 static void play(Device *a, Device *b) {
     float *x = filled(a, 1, COUNT), *y = filled(b, 0, COUNT), *sum = filled(b, 0, COUNT);
     float want_x = 1, want_sum = 0;
@@ -164,8 +166,8 @@ static void play(Device *a, Device *b) {
             want_x = 1;
         }
     }
-    expect_all(a, x, want_x, COUNT, "the ball");
-    expect_all(b, sum, want_sum, COUNT, "the score");
+    expect_all(a, x, want_x, COUNT, "x");
+    expect_all(b, sum, want_sum, COUNT, "sum");
     free_floats(a, x, COUNT);
     free_floats(b, y, COUNT);
     free_floats(b, sum, COUNT);
@@ -187,13 +189,13 @@ static void test_order_between_devices(void **state) {
 
 enum { OTHERS = 3 };
 
-// Three other Devices, on two cards if there are as many.
+// Opens three other Devices, on two cards if there are two.
 static void open_others(Device *others[OTHERS]) {
     for (int i = 0; i < OTHERS; i++)
         others[i] = open_device(i > 0 && device_available("cuda") > 1 ? "cuda:1" : "cuda:0");
 }
 
-// Each copy is of what the source held when it was asked for.
+// Each copy has the source's contents at the time of the call.
 static void test_copies_to_all(void **state) {
     (void)state;
     Device *from = open_device("cuda:0"), *others[OTHERS];
@@ -224,8 +226,9 @@ static void test_copies_to_all(void **state) {
     device_close(from);
 }
 
-// Terms of other devices go through staging memory in many parts, and of this device through none.
-// Before and after it the staging memory has other uses, and the terms' memory has others after it.
+// Terms of other devices are copied through staging memory in many parts, terms of the same device
+// are added directly. The staging memory is in use before and after the call, the terms' memory
+// after it.
 static void test_accumulate(void **state) {
     (void)state;
     enum { STAGING = 1000, TERMS = OTHERS + 1 };
@@ -258,7 +261,7 @@ static void test_accumulate(void **state) {
     device_close(to);
 }
 
-// Memory that is freed while kernels still use it belongs to its next owner in order.
+// Freed memory that kernels still use may be reused at once: the new owner's work runs after them.
 static void test_memory_is_handed_on_in_order(void **state) {
     (void)state;
     Device *device = open_device("cuda:0");
@@ -273,9 +276,9 @@ static void test_memory_is_handed_on_in_order(void **state) {
     device_close(device);
 }
 
-// ---- without waiting ----------------------------------------------------------------------------
+// ---- uploads and readbacks ----------------------------------------------------------------------
 
-// As a loader does: two batches on the way, each uploaded while the one before is worked on.
+// As in a loader: two batches in flight, each uploaded while the previous one is in use.
 static void test_upload(void **state) {
     (void)state;
     enum { SLOTS = 2 };
@@ -292,7 +295,7 @@ static void test_upload(void **state) {
     for (int i = 0; i < ROUNDS; i++) {
         int s = i % SLOTS;
         if (i % 7 == 0) linger(device);
-        device_event_wait(sent[s]); // the first time: returns
+        device_event_wait(sent[s]); // never recorded: returns at once
         for (size_t k = 0; k < COUNT; k++) pinned[s][k] = (float)(i + 1);
         device_upload(device, batch[s], pinned[s], COUNT * sizeof(float), unused[s], sent[s]);
         device_kernels(device)->elementwise->accumulate(sum, batch[s], COUNT);
@@ -311,7 +314,7 @@ static void test_upload(void **state) {
     device_close(device);
 }
 
-// An upload into memory just given back by another owner, whose kernels are still in flight.
+// An upload into memory that another owner has just freed, with kernels in flight.
 static void test_upload_into_new_memory(void **state) {
     (void)state;
     Device *device = open_device("cuda:0");
@@ -325,7 +328,7 @@ static void test_upload_into_new_memory(void **state) {
         device_kernels(device)->elementwise->accumulate(sum, old, COUNT);
         free_floats(device, old, COUNT);
         float *new = floats(device, COUNT);
-        assert_ptr_equal(new, old); // or nothing is tested
+        assert_ptr_equal(new, old); // the case under test
         device_upload(device, new, pinned, COUNT * sizeof(float), i % 2 ? never : NULL,
                       i % 3 ? sent : NULL);
         device_kernels(device)->elementwise->accumulate(sum, new, COUNT);
@@ -339,7 +342,7 @@ static void test_upload_into_new_memory(void **state) {
     device_close(device);
 }
 
-// Numbers are those of the moment at which they were asked for.
+// A readback returns the values at the time of its call.
 static void test_readback(void **state) {
     (void)state;
     Device *device = open_device("cuda:0");
@@ -368,14 +371,14 @@ static void test_readback(void **state) {
 
 // ---- graphs -------------------------------------------------------------------------------------
 
-// sums[columns] = those of x[COUNT, columns]: as a bias's gradient.
+// Sums the columns of x[COUNT, columns], as for a bias's gradient.
 static void sum_columns(Device *device, float *sums, const float *x, size_t columns) {
     device_kernels(device)->matrix->linear_weight_gradient(
         (Compute){PRECISION_F32, NULL}, (LinearShape){COUNT, columns, 0, NULL, 0}, x, NULL,
         &(LinearGradient){.dbias = sums});
 }
 
-// y += x, twice y; and a kernel that needs room of the device's own.
+// Records y += x, twice, and a kernel that needs the device's own workspace.
 static DeviceGraph *record_step(Device *device, float *y, const float *x, float *columns) {
     Error err = {0};
     if (device_graph_begin(device, &err) != 0) fail_msg("%s", err.message);
@@ -387,8 +390,8 @@ static DeviceGraph *record_step(Device *device, float *y, const float *x, float 
     return graph;
 }
 
-// Makes the device's own room grow, and takes what a small piece of memory there is. Nothing of it
-// may be where the graph still writes.
+// Makes the device's workspace grow, and allocates all small free blocks: no allocation may overlap
+// memory that the graph writes.
 enum { TENANTS = 64, TENANT = 128 };
 static void crowd(Device *device, float *tenants[TENANTS]) {
     enum { WIDE = 64 };
@@ -405,7 +408,7 @@ static void test_graph(void **state) {
     Device *device = open_device("cuda:0");
     float *x = filled(device, 1, COUNT), *y = filled(device, 0, COUNT);
     float *column = filled(device, 0, 1), *tenants[TENANTS] = {NULL};
-    sum_columns(device, column, x, 1); // before it is recorded
+    sum_columns(device, column, x, 1); // allocates the workspace before the recording
     DeviceGraph *graph = record_step(device, y, x, column);
     expect_all(device, y, 0, COUNT, "recorded, not done");
 
@@ -414,7 +417,7 @@ static void test_graph(void **state) {
         device_graph_launch(device, graph);
         want = 2 * (want + (float)(i < 4 ? 1 : i));
         if (i >= 3)
-            device_kernels(device)->elementwise->fill(x, (float)(i + 1), COUNT); // for the next
+            device_kernels(device)->elementwise->fill(x, (float)(i + 1), COUNT); // next launch
         if (i == 5) crowd(device, tenants);
     }
     expect_all(device, y, want, COUNT, "replayed");
@@ -456,7 +459,7 @@ static void run_job(void *argument) {
     free_floats(device, sum, COUNT);
 }
 
-// Two replicas on one card, each with a thread of its own, while this thread uses a third.
+// Two replicas on one card, each with its own thread, while this thread uses a third.
 static void test_threads(void **state) {
     (void)state;
     Job jobs[3] = {{0}};
@@ -530,7 +533,7 @@ static void test_faults(void **state) {
     (void)state;
     char program[4000] = {0}, command[200], said[2000];
     assert_true(readlink("/proc/self/exe", program, sizeof program - 1) > 0);
-    assert_int_equal(setenv("PROGRAM", program, 1), 0); // its path is for no shell to read
+    assert_int_equal(setenv("PROGRAM", program, 1), 0); // the shell must not parse the path
     for (size_t i = 0; i < FAULT_COUNT; i++) {
         snprintf(command, sizeof command, "exec \"$PROGRAM\" %s 2>&1", FAULTS[i].name);
         FILE *pipe = popen(command, "r");
@@ -552,7 +555,7 @@ int main(int argc, char **argv) {
     if (!device) error_exit(&err);
     for (size_t i = 0; i < FAULT_COUNT && argc > 1; i++)
         if (strcmp(argv[1], FAULTS[i].name) == 0) FAULTS[i].run(device);
-    if (argc > 1) return 0; // nothing ended it
+    if (argc > 1) return 0; // the fault did not end the program
     device_close(device);
 
     const struct CMUnitTest tests[] = {

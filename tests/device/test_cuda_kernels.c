@@ -1,7 +1,7 @@
-/* test_cuda_kernels.c: where a GPU's kernels are unlike a CPU's, against the reference: products of
- * any shape, convolutions whose columns do not fit at a time, shapes without elements, sums of many
- * parts, pixels of any value, and the recording of all that in a graph. (What every device must do
- * is asked of GPUs too, by test_kernels*.c.)
+/* test_cuda_kernels.c: kernels whose implementation on a GPU differs from a CPU's, against the
+ * reference: products of any shape, convolutions whose columns do not fit at once, shapes without
+ * elements, sums over many blocks, pixels with any values, and the recording of these in a graph.
+ * (The properties of every device are tested by test_kernels*.c, on GPUs too.)
  */
 #include "tests/rigs/two_devices.h"
 
@@ -50,7 +50,7 @@ static void check_linear(TwoDevices *two, const size_t size[3], bool with_bias, 
     two_free(two);
 }
 
-// Also where a gradient may lie in a bucket: 4 bytes past a round address.
+// Also with operands 4 bytes off an aligned address, as gradients in a bucket may be.
 static void products(void **state) {
     TwoDevices *two = *state;
     const size_t sizes[][3] = {{1, 1, 1},  {7, 13, 5}, {64, 10, 257}, {3, 1, 31}, {1, 17, 2},
@@ -64,7 +64,7 @@ static void products(void **state) {
     two->shift = 0;
 }
 
-// Layers of the same shape share how their product is computed, and nothing else.
+// Layers of equal shape share a product's plan but not its operands.
 static void layers_of_one_shape(void **state) {
     TwoDevices *two = *state;
     Both x = both_normal(two, 7 * 5, 1), weight = both_normal(two, 3 * 5, 2), bias[2], y[2];
@@ -151,28 +151,28 @@ static void compare_convolution(TwoDevices *two, Window v, bool with_bias, bool 
 
 static void convolutions(void **state) {
     const Window windows[] = {
-        window_of(3, 2, 7, 5, 4, 3, 1, 1), // the usual one
-        window_of(2, 3, 9, 8, 5, 3, 2, 1), // a last column that no window sees
-        window_of(2, 5, 4, 6, 3, 1, 1, 0), // the input is its own columns
-        window_of(2, 3, 5, 5, 2, 1, 2, 0), // pixels that no window sees
-        window_of(1, 1, 1, 1, 1, 1, 1, 0), // one of everything
-        window_of(2, 1, 3, 2, 2, 5, 3, 3), // the kernel is larger than the image
-        window_of(1, 2, 11, 13, 3, 4, 3, 2), window_of(0, 2, 5, 5, 3, 3, 1, 1), // no image
-        window_of(2, 2, 5, 5, 0, 3, 1, 1),                                      // no output
-        window_of(2, 0, 5, 5, 3, 3, 1, 1), // no input: the bias alone
+        window_of(3, 2, 7, 5, 4, 3, 1, 1), // the common case
+        window_of(2, 3, 9, 8, 5, 3, 2, 1), // a last column outside all windows
+        window_of(2, 5, 4, 6, 3, 1, 1, 0), // columns equal the input
+        window_of(2, 3, 5, 5, 2, 1, 2, 0), // pixels outside all windows
+        window_of(1, 1, 1, 1, 1, 1, 1, 0), // all sizes are 1
+        window_of(2, 1, 3, 2, 2, 5, 3, 3), // a kernel larger than the image
+        window_of(1, 2, 11, 13, 3, 4, 3, 2), window_of(0, 2, 5, 5, 3, 3, 1, 1), // no images
+        window_of(2, 2, 5, 5, 0, 3, 1, 1),                                      // no outputs
+        window_of(2, 0, 5, 5, 3, 3, 1, 1), // no input channels: only the bias
     };
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
         for (int flags = 0; flags < 4; flags++)
             compare_convolution(*state, windows[i], flags & 1, flags & 2);
 }
 
-// The columns of all images together are larger than what im2col makes at a time (64 MiB), so that
-// the images go through in three parts, the last of them smaller.
+// The columns of all images exceed im2col's buffer (64 MiB): the images are processed in three
+// parts, the last of them smaller.
 static void a_convolution_in_parts(void **state) {
     compare_convolution(*state, window_of(5, 1, 303, 301, 1, 9, 1, 4), true, true);
 }
 
-// Beside the usual windows: NaN, infinity, many equals.
+// NaN, infinity and many equal values.
 static void pooling_of_odd_numbers(void **state) {
     TwoDevices *two = *state;
     const Window v = window_of(3, 2, 9, 8, 2, 3, 2, 1);
@@ -192,8 +192,8 @@ static void pooling_of_odd_numbers(void **state) {
 
 // ---- pixels ----------------------------------------------------------------------------------
 
-// Two images and two classes: targets that are no class (of which one would be in the second
-// image), one that is ignored though its logits are NaN, NaN, equals, infinities.
+// Two images, two classes: invalid targets (one would be valid as a class of the second image), an
+// ignored pixel whose logits are NaN, NaN, equal logits, infinities.
 static void odd_pixels(void **state) {
     TwoDevices *two = *state;
     enum { PIXELS = 5 };
@@ -232,8 +232,7 @@ static void compare_hard(TwoDevices *two, Both losses, Both target, float thresh
     both_check_bytes(keep, "how many are kept");
 }
 
-// The order is that of all numbers: negative ones, both zeros (which are equal), the smallest. Some
-// are ignored.
+// Losses of all kinds: negative, both zeros (which are equal), subnormal. Some pixels are ignored.
 static void hard_pixels_of_all_numbers(void **state) {
     TwoDevices *two = *state;
     const float odd[] = {-1,    0.0f,    -0.0f, 1e-45f, -1e-45f, INFINITY,  -INFINITY, -2,
@@ -252,8 +251,8 @@ static void hard_pixels_of_all_numbers(void **state) {
         }
 }
 
-// Every rank one above the other in one of its bytes only, so that each of the steps in which they
-// are told apart decides; in an order that is not theirs.
+// Losses that differ in one byte only, in shuffled order, so that each pass of the radix selection
+// decides once.
 static void hard_pixels_byte_by_byte(void **state) {
     TwoDevices *two = *state;
     enum { COUNT = 512 };
@@ -274,8 +273,8 @@ static void hard_pixels_byte_by_byte(void **state) {
 
 // ---- graphs ----------------------------------------------------------------------------------
 
-// What is recorded after the first call repeats it, on what lies in x by then: nothing was taken,
-// asked or waited for.
+// A graph recorded after a first call repeats the call on the current contents of x: recording must
+// not allocate, query or wait.
 static void a_recorded_step(void **state) {
     TwoDevices *two = *state;
     Error err = {0};

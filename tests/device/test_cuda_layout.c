@@ -1,6 +1,6 @@
-/* test_cuda_layout.c: what becomes of a product in 16 bits (common/device/cuda/layout.cu) against a
- * loop: bias, relu, images in the other order, for shapes that fill tiles and that do not.
- * Uses the kernels' own header, so it is part of builds with CUDA only.
+/* test_cuda_layout.c: the conversion of 16-bit products (common/device/cuda/layout.cu) against a
+ * loop: bias, relu, channels-last images, for shapes that fill tiles and shapes that do not.
+ * Includes the kernels' own header, and so exists in builds with CUDA only.
  */
 #include "tests/rigs/check.h"
 
@@ -29,7 +29,7 @@ static float *numbers(size_t count, uint64_t stream) {
     return x;
 }
 
-// Where element i of x[n, c, inner] lies in [n, inner, c].
+// Index in [n, inner, c] of element i of x[n, c, inner].
 static size_t turned(const ImageSizes *of, size_t i) {
     size_t pixel = i % of->inner, channel = i / of->inner % of->c, image = i / of->inner / of->c;
     return (image * of->inner + pixel) * of->c + channel;
@@ -70,7 +70,7 @@ static const ImageSizes shapes[] = {{1, 1, 1},    {2, 3, 1025}, {3, 4, 513}, {5,
                                     {1, 33, 65},  {4, 64, 64},  {16, 3, 9},  {2, 10, 1}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-// A product in float32 or in 16 bits, channels last, that is rounded and turned.
+// A channels-last product in float32 or 16 bits is rounded and transposed.
 static void check_widen(Device *device, CudaStored as, const ImageSizes *of, bool accumulate) {
     size_t count = of->n * of->c * of->inner;
     float *wide = numbers(count, 2), *before = numbers(count, 3), *got = numbers(count, 4);

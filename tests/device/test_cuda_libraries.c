@@ -1,10 +1,11 @@
-/* test_cuda_libraries.c: what NVIDIA's libraries do not promise, or promise and do not keep: which
- * convolutions are planned with cuDNN, and what becomes of a NaN in cuBLASLt.
+/* test_cuda_libraries.c: behaviour that NVIDIA's libraries do not guarantee, or guarantee and lack:
+ * which convolutions cuDNN has plans for, and NaN in cuBLASLt's relu.
  *
- *   test_cuda_libraries cuda [WORD]    WORD: what the emulator's cuDNN refuses to run
- *                                      (DDPC_EMULATED_CUDNN_REFUSES), or its cuBLASLt
- *                                      (DDPC_EMULATED_BLAS_REFUSES); or "relu", which keeps NaN as
- *                                      otherwise it does not here. A real one refuses nothing
+ *   test_cuda_libraries cuda [WORD]    WORD: calls that the emulator's cuDNN
+ *                                      (DDPC_EMULATED_CUDNN_REFUSES) or cuBLASLt
+ *                                      (DDPC_EMULATED_BLAS_REFUSES) refuses; or "relu": its relu
+ *                                      keeps NaN, which it otherwise does not. Real libraries
+ *                                      refuse nothing
  */
 #include "tests/rigs/half_types.h"
 #include "tests/rigs/two_devices.h"
@@ -14,7 +15,7 @@
 #include "common/base/half.h"
 #include "common/device/cuda/kernels.h"
 
-// cuDNN has tensor cores for channels by eights.
+// Multiples of eight channels, which cuDNN's tensor cores need.
 static const Window WINDOW = {
     .n = 2, .c = 16, .h = 8, .w = 8, .k = 16, .kernel = 3, .stride = 1, .pad = 1, .oh = 8, .ow = 8};
 
@@ -22,12 +23,12 @@ enum { PASSES = 3, TEXT = 128 };
 
 typedef struct State {
     TwoDevices *two;
-    const char *word; // of cuDNN; "": nothing is refused
-    const char *blas; // the same
+    const char *word; // the refusal of cuDNN; "": none
+    const char *blas; // the refusal of cuBLASLt
 } State;
 
 static void expect_plan(const State *state, Precision precision, const char *const wanted[PASSES]) {
-    two_kernels(state->two, TESTED); // the thread's current device
+    two_kernels(state->two, TESTED); // sets the thread's current device
     for (int pass = 0; pass < PASSES; pass++) {
         char text[TEXT];
         cuda_convolution_plan_describe(
@@ -42,7 +43,7 @@ static bool is_word(const State *state, const char *word) {
     return strcmp(state->word, word) == 0;
 }
 
-// No Winograd or Fourier transform where 1e-6 is asked for, nor TF32.
+// Plans with a tolerance of 1e-6 use neither Winograd nor Fourier transforms nor TF32.
 static void exact_plans(void **context) {
     const State *state = *context;
     bool preferred =
@@ -56,11 +57,11 @@ static void exact_plans(void **context) {
 
 #ifdef CUDA_EMULATED
 #define LAST "(channels last, tensor cores)"
-#else // a real cuDNN may call them its default
+#else // a real cuDNN may report them as default
 #define LAST "(channels last, "
 #endif
 
-// On tensor cores, whatever the attempts before have left behind.
+// 16-bit plans use tensor cores, also after failed attempts.
 static void plans_in_16_bits(void **context) {
     const State *state = *context;
     const char *const usual[] = {"IMPLICIT_PRECOMP_GEMM " LAST, "ALGO_1 " LAST, "ALGO_1 " LAST};
@@ -72,7 +73,7 @@ static void plans_in_16_bits(void **context) {
         expect_plan(state, (Precision)p, wanted);
 }
 
-// Whichever way is left. (In 16 bits: test_kernels_halves, and its im2col.)
+// The remaining implementation is right. (In 16 bits: test_kernels_halves.)
 static void results(void **context) {
     TwoDevices *two = ((const State *)*context)->two;
     size_t inputs = WINDOW.n * WINDOW.c * WINDOW.h * WINDOW.w;
@@ -89,7 +90,7 @@ static void results(void **context) {
     two_free(two);
 }
 
-// How many lines with this in them the plan of a weight's gradient writes on stderr.
+// Counts the lines on stderr that contain `part` while the plan of a weight gradient is made.
 static size_t count_notes(Precision precision, const Window *window, const char *part) {
     FILE *notes = tmpfile();
     assert_non_null(notes);
@@ -109,30 +110,29 @@ static size_t count_notes(Precision precision, const Window *window, const char 
     return count;
 }
 
-// A convolution that goes another way than the best says so, once.
+// A convolution that falls back to another implementation notes it once.
 static void a_fallback_is_told_once(void **context) {
     const State *state = *context;
     Window window = WINDOW;
-    window.n = 3; // not met yet
+    window.n = 3; // a size without a plan
     two_kernels(state->two, TESTED);
     bool refused = !is_word(state, "") && !is_word(state, "channels-last");
-    // The algorithm, and im2col.
+    // One note about the algorithm, one about im2col.
     assert_int_equal(count_notes(PRECISION_F32, &window, ""), refused ? 2 : 0);
     assert_int_equal(count_notes(PRECISION_F32, &window, ""), 0);
-    if (is_word(state, "")) return; // a real one may want what it likes
-    // The emulator's FFT_TILING, on tensor cores and without.
+    if (is_word(state, "")) return; // a real cuDNN may choose otherwise
+    // The emulator's FFT_TILING is refused with and without tensor cores.
     const Precision half = first_half(state->two->of[TESTED]);
     assert_int_equal(count_notes(half, &window, "more than 512 MiB of scratch"), 2);
 }
 
-// Where cuBLASLt makes 0 of a NaN in its own relu, as the emulator's does when it is told to, that
-// one is not used.
+// If cuBLASLt's own relu turns NaN into 0 (the emulator's does by default), it is not used.
 static void relu_keeps_nan(void **context) {
     const State *state = *context;
     enum { ROWS = 8, IN = 16, OUT = 16 };
     TwoDevices *two = state->two;
     float *values = two_normal(two, ROWS * IN, 1);
-    values[3 * IN + 5] = NAN; // in row 3
+    values[3 * IN + 5] = NAN; // makes row 3 NaN
     Both x = both_floats(two, values, ROWS * IN), weight = both_normal(two, OUT * IN, 2);
     Both bias = both_normal(two, OUT, 3);
     for (int with_bias = 0; with_bias < 2; with_bias++) {
@@ -149,7 +149,7 @@ static void relu_keeps_nan(void **context) {
     two_free(two);
 }
 
-// Whether the products do what is beside them, or kernels of ours do: the same results.
+// Results are equal whether bias and relu are computed inside the products or by separate kernels.
 static void layers(void **context) {
     const State *state = *context;
     TwoDevices *two = state->two;
@@ -180,7 +180,7 @@ static void layers(void **context) {
     two_free(two);
 }
 
-// A sum whose parts are no numbers in 16 bits (2049, or 257 in bf16), though the whole is: 1. Parts
+// A sum of 1 whose partial sums are not representable in 16 bits (2049; in bf16 257): partial sums
 // must be added in float32.
 static void sums_in_16_bits(void **context) {
     enum { ROWS = 8, OUT = 8, DEPTH = 64 };
@@ -210,16 +210,16 @@ static void sums_in_16_bits(void **context) {
     }
 }
 
-// A collective's blocks, for which other GPUs wait, go before blocks of the compute stream.
+// A collective's kernels have priority over compute kernels, because other GPUs wait for them.
 static void communication_goes_first(void **context) {
-    two_kernels(((const State *)*context)->two, TESTED); // the thread's current device
+    two_kernels(((const State *)*context)->two, TESTED); // sets the thread's current device
     const CudaDevice *cuda = cuda_current();
     int least, greatest, compute, communication;
     CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     CUDA(cudaStreamGetPriority(cuda->compute, &compute));
     CUDA(cudaStreamGetPriority(cuda->communication, &communication));
     assert_int_equal(communication, greatest);
-    assert_true(communication < compute); // lower numbers go first
+    assert_true(communication < compute); // a lower number is a higher priority
     (void)least;
 }
 
@@ -227,7 +227,7 @@ static bool is_of_blas(const char *word) {
     return strcmp(word, "relu") == 0 || strcmp(word, "epilogues") == 0 || strcmp(word, "runs") == 0;
 }
 
-// Of copies to two devices, of which the first is busy, the second does not wait for the first.
+// Copies to two devices, the first of which is busy: the second copy does not wait.
 static void copies_run_at_once(void **context) {
     (void)context;
     enum { COUNT = 1 << 14, KERNELS = 100, TRIES = 20 };

@@ -1,6 +1,6 @@
-/* test_device_thread.c: a device's own thread runs what it is given, and stays on the cores that it
- * is bound to, while the calling thread keeps its own. Every lock has its unlock. Large memory lies
- * in huge pages.
+/* test_device_thread.c: a device's own thread runs the calls submitted to it on the cores that it
+ * is bound to, while the calling thread keeps its own cores. Every lock is released by its owner.
+ * Large allocations use huge pages.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,8 +18,8 @@
 
 // ---- every lock has its unlock, by the same thread ---------------------------------------------
 
-static _Thread_local int held, locks; // the libraries' mutexes: never two at once here
-static volatile int mistakes;         // written only by one
+static _Thread_local int held, locks; // of the libraries' mutexes: at most one at a time here
+static volatile int mistakes;         // written by one thread only
 
 int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
@@ -40,7 +40,7 @@ int __real_pthread_mutex_destroy(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_destroy(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_destroy(pthread_mutex_t *mutex) {
     const int busy = __real_pthread_mutex_destroy(mutex);
-    if (busy) mistakes++; // a thread that has ended holds it
+    if (busy) mistakes++; // the mutex is held by a thread that has ended
     return busy;
 }
 
@@ -71,7 +71,7 @@ static void stays_on_its_share(void **unused) {
     assert_int_equal(mistakes, 0);
 }
 
-// Whether huge pages were asked for there: the flag "hg" of the mapping that holds the address.
+// Returns whether the mapping of the address has requested huge pages (flag "hg" in smaps).
 static bool wants_huge_pages(const void *address) {
     FILE *file = fopen("/proc/self/smaps", "r");
     char line[512];
@@ -86,7 +86,7 @@ static bool wants_huge_pages(const void *address) {
     return found;
 }
 
-// Not without transparent huge pages, nor under qemu-user.
+// Returns whether the system has transparent huge pages (qemu-user has none).
 static bool system_has_huge_pages(void) {
     enum { BYTES = 4 << 20 };
     void *memory = mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

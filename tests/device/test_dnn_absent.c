@@ -1,5 +1,5 @@
-/* test_dnn_absent.c: a build without cuDNN says that convolutions go by im2col: once per device,
- * and when the first one comes. Needs no GPU: the only part of the backend here is dnn_absent.c.
+/* test_dnn_absent.c: a build without cuDNN notes that convolutions use im2col: once per device, at
+ * its first convolution. Needs no GPU: of the CUDA backend only dnn_absent.c is linked.
  */
 #include "tests/rigs/check.h"
 

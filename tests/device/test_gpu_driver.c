@@ -1,5 +1,5 @@
-/* test_gpu_driver.c: GPUs are counted by CUDA's driver: what is said where there is none, an
- * incomplete one, one without devices, and one that fails. The driver is played by this file.
+/* test_gpu_driver.c: GPUs are counted by CUDA's driver: the messages without a driver, with an
+ * incomplete driver, without devices, and after a failure. This file simulates the driver.
  */
 #include "tests/rigs/check.h"
 
@@ -9,8 +9,8 @@
 #include "common/device/gpu_driver.h"
 
 static struct {
-    bool there, initializes, counts; // the library, and the two functions in it
-    int initialized, counted, count; // what they return
+    bool there, initializes, counts; // whether the library and its two functions exist
+    int initialized, counted, count; // the functions' results
     int calls;
 } driver;
 

@@ -1,10 +1,10 @@
-/* test_kernels.c: kernels of a device (the CPU, or the one on the command line) against the
- * reference: what goes element by element, lists of tensors, matrix products, losses, optimizers.
- * test_kernels_norm.c, test_kernels_windows.c and test_kernels_pixels.c have the others;
- * test_kernels_ref.c tests the reference itself.
+/* test_kernels.c: a device's kernels (the CPU's by default, or those of the device given as
+ * argument) against the reference: elementwise operations, lists of tensors, matrix products,
+ * losses, optimizers. test_kernels_norm.c, test_kernels_windows.c and test_kernels_pixels.c test
+ * further kernels, test_kernels_ref.c the reference itself.
  *
- * Sizes are 0, 1, primes, one past a vector's width, more than a block of threads and more than a
- * card holds at a time; tensors lie at the memory's alignment, and a float beside it.
+ * Sizes are 0, 1, primes, one more than a vector's width, more than a block of threads and more
+ * than a card runs at once; tensors are aligned, and one float off.
  */
 #include "tests/rigs/two_devices.h"
 
@@ -80,10 +80,10 @@ static void test_vectors(void **state) {
             if (i < SIZES) check_pointwise(two, count, i % 2 == 0);
         }
     two->shift = 0;
-    check_vectors(two, 4500007); // more than the first stage of a sum has blocks for
+    check_vectors(two, 4500007); // more than one element per thread of a sum's first stage
 }
 
-// Wherever in a vector it lies, a NaN stays one.
+// relu keeps NaN at each position of a vector.
 static void test_relu_of_nan(void **state) {
     TwoDevices *two = *state;
     for (size_t i = 0; i < 9; i++) {
@@ -100,12 +100,12 @@ static void test_relu_of_nan(void **state) {
     }
 }
 
-// Where linear does the relu itself, too: the loss of a network that has diverged must say so.
+// So does a linear layer with relu: the loss of a diverged network must be NaN.
 static void test_linear_relu_of_nan(void **state) {
     enum { ROWS = 8, IN = 16, OUT = 8 };
     TwoDevices *two = *state;
     float *values = two_normal(two, ROWS * IN, 1);
-    values[3 * IN + 5] = NAN; // in row 3
+    values[3 * IN + 5] = NAN; // makes row 3 NaN
     Both x = both_floats(two, values, ROWS * IN), y = both_start(two, ROWS * OUT, true);
     Both w = both_floats(two, two_normal(two, OUT * IN, 1), OUT * IN);
     Both bias = both_floats(two, two_normal(two, OUT, 1), OUT);
@@ -127,14 +127,14 @@ static void test_count_up(void **state) {
     two_free(two);
 }
 
-// All magnitudes, ties, subnormal numbers, infinities: 16 bits must be the same bits.
+// Conversion to 16 bits agrees bit for bit: all magnitudes, ties, subnormal numbers, infinities.
 static void test_halves(void **state) {
     TwoDevices *two = *state;
     enum { COUNT = 100001 };
     float *values = two_normal(two, COUNT, 1);
     for (size_t i = 0; i < COUNT; i++) {
         if (i % 3 > 0) values[i] = ldexpf(values[i], (int)(i % 300) - 150);
-        if (i % 7 == 0) values[i] = rintf(ldexpf(values[i], 12)); // many ties
+        if (i % 7 == 0) values[i] = rintf(ldexpf(values[i], 12)); // ties
     }
     for (two->shift = 0; two->shift < 2; two->shift++)
         for (int p = PRECISION_BF16; p <= PRECISION_F16; p++) {
@@ -154,9 +154,9 @@ static void test_halves(void **state) {
 
 // ---- lists -----------------------------------------------------------------------------------
 
-enum { LIST_MAX = 150 }; // more than a GPU takes at a time
+enum { LIST_MAX = 150 }; // more than one launch on a GPU takes
 
-// Tensors of odd sizes, one behind the other. Fills ends[0, tensors]; returns how many elements.
+// Contiguous tensors of odd sizes. Fills ends[0, tensors]; returns the number of elements.
 static size_t cut_list(size_t *ends, size_t tensors) {
     ends[0] = 0;
     for (size_t i = 0; i < tensors; i++) {
@@ -175,7 +175,7 @@ static void check_slices(TwoDevices *two, size_t tensors, float broken) {
     for (int d = 0; d < DEVICES; d++) {
         const Kernels *k = two_kernels(two, d);
         Slice sources[LIST_MAX], targets[LIST_MAX];
-        for (size_t i = 0; i < tensors; i++) { // the last first
+        for (size_t i = 0; i < tensors; i++) { // in reverse order
             size_t other = tensors - 1 - i, count = ends[other + 1] - ends[other];
             sources[i] = (Slice){(float *)from.of[d] + ends[other], count};
             targets[i] = (Slice){(float *)to.of[d] + ends[i], ends[i + 1] - ends[i]};
@@ -206,7 +206,7 @@ static void check_sgd(TwoDevices *two, size_t tensors, SgdConfig config) {
     size_t ends[LIST_MAX + 1], total = cut_list(ends, tensors);
     Both gradient = both_normal(two, total, 1), w = both_start(two, total, true);
     Both scalars = both_floats(two, (const float[SCALARS]){[SCALAR_LR] = 0.1f}, SCALARS);
-    Both v = both_start(two, total, config.momentum == 0); // NaN before the first step
+    Both v = both_start(two, total, config.momentum == 0); // NaN: must not be read in step 1
     for (int d = 0; d < DEVICES; d++)
         for (int step = 0; step < 3; step++) {
             SgdTensor list[LIST_MAX];
@@ -268,15 +268,15 @@ static void step_tensor(const Kernels *kernels, bool adam, AdamTensor t,
         k->sgd(&sgd, &same, 1, peer);
 }
 
-// With a peer a step has the bits of a step with the sum of the two gradients, or with its own if
-// the peer has none; and both get the weights.
+// A step with a peer equals, bit for bit, a step with the scaled sum of both gradients, or with the
+// own gradient if the peer has none. The updated weights are also written to the peer's copy.
 static void check_peer(TwoDevices *two, size_t count, bool adam, bool adds) {
     float *one = two_normal(two, count, 1), *other = two_normal(two, count, 2);
     float *sum = two_normal(two, count, 1);
     for (size_t i = 0; i < count && adds; i++) sum[i] = (one[i] + other[i]) * 0.3f;
     const float values[SCALARS] = {0.1f, 0.99f, 0.1f, 0.5f};
     Both scalars = both_floats(two, values, SCALARS);
-    Both copy = both_start(two, (count + 3) / 4 * 4, true); // on 16 bytes, as parts of buckets are
+    Both copy = both_start(two, (count + 3) / 4 * 4, true); // padded to 16 bytes, as in buckets
     copy.bytes = count * sizeof *values;
     Both mine = both_floats(two, one, count), peers = both_floats(two, other, count);
     Both summed = both_floats(two, sum, count), w[2], m[2], v[2];
@@ -287,9 +287,9 @@ static void check_peer(TwoDevices *two, size_t count, bool adam, bool adds) {
     }
     for (int d = 0; d < DEVICES; d++) {
         const Kernels *kernels = two_kernels(two, d);
-        if (!kernels->is_addressable) continue; // no access to another process's memory
+        if (!kernels->is_addressable) continue; // cannot access another process's memory
         const OptimizerPeer peer = {adds ? peers.of[d] : NULL, 0.3f, copy.of[d]};
-        ((float *)w[1].of[d])[count] = -1; // not the number behind the copy
+        ((float *)w[1].of[d])[count] = -1; // differs from the guard behind the copy
         for (int k = 0; k < 2; k++)
             step_tensor(kernels, adam,
                         (AdamTensor){w[k].of[d], k ? mine.of[d] : summed.of[d], m[k].of[d],
@@ -322,8 +322,8 @@ static void test_optimizers(void **state) {
         check_sgd(two, lengths[i], (SgdConfig){.weight_decay = 0.2});
         check_sgd(two, lengths[i], (SgdConfig){.momentum = 0.9, .weight_decay = 0.2});
         check_sgd(two, lengths[i], (SgdConfig){.momentum = 0.9, .nesterov = true});
-        check_adam(two, lengths[i], 0);   // AdamW: the weight is kept in part
-        check_adam(two, lengths[i], 0.2); // Adam: the gradient grows
+        check_adam(two, lengths[i], 0);   // AdamW: decay scales the weight
+        check_adam(two, lengths[i], 0.2); // Adam: decay adds to the gradient
     }
 }
 
@@ -340,17 +340,17 @@ static void check_matmul(TwoDevices *two, Precision precision, int flags, size_t
                               (MatmulShape){flags & 1, flags & 2, m, n, k}, a.of[d], b.of[d],
                               c.of[d], flags & 4);
     }
-    // A sum that lies between two 16-bit numbers may be rounded to either.
+    // A sum midway between two 16-bit numbers may be rounded to either.
     both_check(c, precision == PRECISION_F32 ? 1e-6 : 8e-3, "matmul");
     two_free(two);
 }
 
-// (A device that stores 16 bits multiplies what is so, too: test_kernels_halves.)
+// (Products of stored 16-bit tensors: test_kernels_halves.)
 static void test_matmul(void **state) {
     const size_t lengths[] = {0, 1, 3, 17, 33};
     bool halves = two_kernels(*state, TESTED)->halves;
     for (int flags = 0; flags < 8; flags++) {
-        for (int i = 0; i < 125; i++) // every size in every precision, if not with all flags
+        for (int i = 0; i < 125; i++) // all sizes in all precisions, with some of the flags
             check_matmul(*state, halves ? PRECISION_F32 : (Precision)((i + flags) % 3), flags,
                          lengths[i % 5], lengths[i / 5 % 5], lengths[i / 25]);
         check_matmul(*state, PRECISION_F32, flags, 129, 67, 513);
@@ -372,7 +372,7 @@ static void test_bias(void **state) {
         for (int accumulate = 0; accumulate < 2; accumulate++)
             check_bias(*state, sizes[i % SIZES] % 200, sizes[i / SIZES] % 200, accumulate);
     check_bias(*state, 4099, 37, false);
-    check_bias(*state, 7, 1031, true); // more columns than are added up at once
+    check_bias(*state, 7, 1031, true); // more columns than one block sums
 }
 
 static void check_linear(TwoDevices *two, size_t rows, size_t out, size_t in, bool with_bias,
@@ -395,13 +395,13 @@ static void test_linear(void **state) {
         for (int flags = 0; flags < 4; flags++)
             check_linear(*state, sizes[i % SIZES] % 50, sizes[i / SIZES] % 50, 17, flags & 1,
                          flags & 2);
-    check_linear(*state, 19, 23, 256, true, false); // the bias comes before the sums,
-    check_linear(*state, 19, 23, 257, true, false); // and after longer ones
+    check_linear(*state, 19, 23, 256, true, false); // up to 256, sums start from the bias;
+    check_linear(*state, 19, 23, 257, true, false); // the bias is added to longer sums
 }
 
-// y = relu(x w' + b), and the way back from the layer after it: through the relu, to w and b.
+// y = relu(x w' + b), and the gradients of w and b, through the relu, from the next layer.
 static void check_linear_gradients(TwoDevices *two, size_t rows, size_t out, size_t in, int flags) {
-    enum { NEXT = 5 }; // the layer after it
+    enum { NEXT = 5 }; // outputs of the next layer
     bool add_weight = flags & 1, add_bias = flags & 2;
     Both x = both_normal(two, rows * in, 1), w = both_normal(two, out * in, 2);
     Both bias = both_normal(two, out, 3), y = both_start(two, rows * out, false);
@@ -438,8 +438,8 @@ static void test_linear_gradients(void **state) {
 
 static void check_cross_entropy(TwoDevices *two, size_t n, size_t classes, bool accumulate) {
     float *values = two_normal(two, n * classes, 1);
-    for (size_t i = 0; i < n * classes; i++) values[i] *= 20; // some probabilities vanish
-    for (size_t i = 0; i < n; i += 2) // exponentials overflow if the largest is not found
+    for (size_t i = 0; i < n * classes; i++) values[i] *= 20; // some probabilities underflow
+    for (size_t i = 0; i < n; i += 2) // overflows unless the maximum is subtracted
         values[i * classes + classes - 1 - i / 2 % classes] += 200;
     int64_t *labels = two_take(two, NULL, NULL, n * sizeof *labels);
     for (size_t i = 0; i < n; i++)
@@ -478,7 +478,7 @@ static void check_answers(TwoDevices *two, size_t n, size_t classes, bool weight
     float *weights = two_normal(two, classes, 3);
     int64_t *labels = two_take(two, NULL, NULL, n * sizeof *labels);
     for (size_t i = 0; i < n; i++)
-        labels[i] = (int64_t)rng_below(2, RNG_STREAM_TEST, i, (uint64_t)classes + 1); // or none
+        labels[i] = (int64_t)rng_below(2, RNG_STREAM_TEST, i, (uint64_t)classes + 1); // or invalid
     for (size_t i = 0; i < n * classes; i++) {
         values[i] *= 20;
         wanted[i] = wanted[i] < 0 ? 0 : fminf(wanted[i], 1);
@@ -512,13 +512,13 @@ static void test_answers(void **state) {
     check_answers(*state, 2011, 10, true);
 }
 
-// Labels that are no class, NaN among the logits, equals, and a batch without elements.
+// Invalid labels, NaN among the logits, equal logits, and an empty batch.
 static void test_odd_losses(void **state) {
     TwoDevices *two = *state;
     enum { ROWS = 8, CLASSES = 3 };
     const float logits[ROWS][CLASSES] = {{1, 2, 3},   {2, 2, 1},   {2, 2, 1},        {NAN, 1, 0},
                                          {1, 0, NAN}, {1, NAN, 2}, {INFINITY, 1, 1}, {5, 4, 3}};
-    const int64_t labels[ROWS] = {2, 0, 1, 0, 0, 1, 0, 0}; // rows 0, 1, 6 and 7 are right
+    const int64_t labels[ROWS] = {2, 0, 1, 0, 0, 1, 0, 0}; // rows 0, 1, 6 and 7 are hits
     const int64_t no_class[2][2] = {{2, 3}, {-1, 0}};
     Both x = both_floats(two, logits[0], ROWS * CLASSES);
     Both target = both_bytes(two, labels, sizeof labels), p = both_start(two, 6, false);

@@ -1,9 +1,9 @@
-/* test_kernels_copies.c: an optimizer's step that writes parameters in 16 bits, too. The device is
- * on the command line; "cpu" has no tensors in 16 bits.
+/* test_kernels_copies.c: an optimizer step that also writes 16-bit copies of the parameters, on the
+ * device given as argument; "cpu" has no 16-bit tensors and is skipped.
  */
 #include "tests/rigs/half_tensors.h"
 
-// Tensors of a list: on and beside the alignment of vectors, empty, longer than a block's piece.
+// Sizes of a list's tensors: aligned to vectors and not, empty, longer than a block's share.
 static const size_t COUNTS[] = {8, 1, 0, 6, 4101, 3, 40};
 enum { TENSORS = sizeof COUNTS / sizeof *COUNTS, TOTAL = 8 + 1 + 6 + 4101 + 3 + 40 };
 
@@ -11,7 +11,7 @@ static bool has_copy(size_t tensor) {
     return tensor % 4 != 3;
 }
 
-// all: the list's tensors, one after the other.
+// all: the list's tensors, concatenated.
 static void step(const Kernels *kernels, bool adam, Precision p, AdamTensor all) {
     SgdTensor sgd[TENSORS];
     AdamTensor list[TENSORS];

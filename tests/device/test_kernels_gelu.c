@@ -1,5 +1,5 @@
-/* test_kernels_gelu.c: a linear layer with GELU in 16 bits, and its gradient, against the
- * reference. cuBLASLt has both for rows of a multiple of 8 elements; kernels compute other rows.
+/* test_kernels_gelu.c: a 16-bit linear layer with GELU, and its gradient, against the reference.
+ * cuBLASLt fuses both if rows have a multiple of 8 elements; other sizes use separate kernels.
  */
 #include "tests/rigs/half_tensors.h"
 
@@ -34,8 +34,8 @@ static void layer_run(const TwoDevices *two, int d, const Layer *l) {
                                              (HalfGelu){l->before.of[d], l->y.of[d]});
 }
 
-// The gradient of a layer of NEXT outputs behind a GELU, with the same input of that on both
-// devices.
+// The gradient of a layer with NEXT outputs that follows a GELU; both devices have the same GELU
+// input.
 static void check_gradient(TwoDevices *two, const Layer *l) {
     enum { NEXT = 5 };
     const LinearShape s = {l->shape.rows, NEXT, l->shape.out, NULL, 0};
@@ -64,13 +64,13 @@ static void layers(void **state) {
         }
 }
 
-// Whatever cuBLASLt's own GELU makes of it.
+// NaN must propagate through cuBLASLt's GELU.
 static void a_layer_keeps_nan(void **state) {
     enum { ROWS = 4, OUT = 16, IN = 8 };
     TwoDevices *two = *state;
     Layer l = layer_open(two, type_of(two, false), (size_t[]){ROWS, OUT, IN});
     float *values = two_normal(two, ROWS * IN, 1);
-    values[2 * IN + 3] = NAN; // in row 2
+    values[2 * IN + 3] = NAN; // makes row 2 NaN
     l.x = half_floats(two, l.precision, values, ROWS * IN);
     layer_run(two, TESTED, &l);
     const uint16_t *y = both_read(l.y, TESTED, l.y.bytes);

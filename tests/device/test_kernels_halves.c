@@ -1,5 +1,5 @@
-/* test_kernels_halves.c: the kernels over tensors in 16 bits of a device against the reference. The
- * device is on the command line; "cpu" has none of them.
+/* test_kernels_halves.c: a device's kernels for 16-bit tensors against the reference. The device is
+ * the argument; "cpu" has none and is skipped.
  */
 #include "tests/rigs/half_tensors.h"
 
@@ -112,8 +112,8 @@ static void check_layer_norm(TwoDevices *two, Precision p, size_t rows, size_t c
     two_free(two);
 }
 
-// Also more columns than threads of a block (1600 and 1025), and more rows than one group of blocks
-// takes (301), or than all blocks take at once (2100).
+// Also more columns than threads of a block (1600, 1025), more rows than one group of blocks takes
+// (301), and more than all blocks take at once (2100).
 static void layer_norms(void **state) {
     const size_t cases[][2] = {{0, 5},    {3, 3},    {7, 17},   {33, 64},  {5, 129},
                                {67, 768}, {301, 35}, {9, 1600}, {2, 1025}, {2100, 8}};
@@ -129,7 +129,7 @@ typedef struct Layer {
     Precision precision;
     bool with_bias, relu, accumulate;
     Both x, narrow, bias, y, dy, dweight, dbias, dx; // narrow: weight and bias
-    ReluMask mask[DEVICES];                          // y's
+    ReluMask mask[DEVICES];                          // of y
     void *workspace[DEVICES];
 } Layer;
 
@@ -168,7 +168,7 @@ static void layer_run(const TwoDevices *two, int d, Layer *l) {
                              l->accumulate);
 }
 
-// Where a library knows no product with a bias, that is rounded before it is added, too.
+// A library without a fused bias rounds the product before it adds the bias: twice the tolerance.
 static void layer_check(const Layer *l) {
     const double rounding = l->precision == PRECISION_F16 ? 0x1p-10 : 1e-6;
     half_check(l->narrow, l->precision, 0, "narrow_linear");
@@ -178,19 +178,19 @@ static void layer_check(const Layer *l) {
     if (l->with_bias) both_check(l->dbias, rounding, "the bias's gradient");
 }
 
-// Whether output i is as near 0 as its product with the input may be rounded before the bias is
-// added. There a library's mask may say another thing than its y (cuBLASLt's does, in bfloat16).
+// Returns whether output i is so near 0 that rounding before the bias is added may change its sign.
+// There a library's mask may disagree with its y (cuBLASLt's does, in bfloat16).
 static bool is_at_zero(const Layer *l, size_t i) {
     const LinearShape s = l->shape;
     const float *row = half_read(l->x, REF, l->precision) + i / s.out * s.in;
-    const float *narrow = half_read(l->narrow, REF, l->precision); // weight and bias
+    const float *narrow = half_read(l->narrow, REF, l->precision); // weight, then bias
     double sum = 0, unit = l->precision == PRECISION_F16 ? 0x1p-11 : 0x1p-8;
     for (size_t k = 0; k < s.in; k++) sum += (double)row[k] * (double)narrow[i % s.out * s.in + k];
     const float bias = l->with_bias ? narrow[linear_narrow_bias(s) + i % s.out] : 0;
     return fabs(sum + (double)bias) <= unit * fabs(sum);
 }
 
-// The gradient of the layer behind y's relu, cut by that: y's own zeros say where.
+// The gradient of a layer that follows y's relu is masked where y is 0.
 static void check_cut(TwoDevices *two, Layer *l) {
     enum { NEXT = 5 };
     const LinearShape s = {l->shape.rows, NEXT, l->shape.out, NULL, 0};
@@ -235,13 +235,13 @@ static void layers(void **state) {
                                           .accumulate = flags & 4});
 }
 
-// Whatever cuBLASLt's own relu makes of it.
+// NaN must propagate through cuBLASLt's relu.
 static void a_layer_keeps_nan(void **state) {
     TwoDevices *two = *state;
     Layer l = {{4, 16, 8, NULL, 0}, type_of(two, false), .with_bias = true, .relu = 1};
     layer_open(two, &l);
     float *values = two_normal(two, 4 * 8, 1);
-    values[2 * 8 + 3] = NAN; // in row 2
+    values[2 * 8 + 3] = NAN; // makes row 2 NaN
     l.x = half_floats(two, l.precision, values, 4 * 8);
     layer_run(two, TESTED, &l);
     const float *y = half_read(l.y, TESTED, l.precision);
@@ -285,7 +285,7 @@ static Window window_of(size_t n, size_t c, size_t h, size_t w, size_t k, size_t
     return (Window){.n = n, .c = c, .h = h, .w = w, .k = k, .kernel = kernel, .stride = 1};
 }
 
-// With the output's size.
+// Sets stride and padding, and computes the output's size.
 static Window strided(Window v, size_t stride, size_t pad) {
     v.stride = stride;
     v.pad = pad;
@@ -330,7 +330,7 @@ static void convolution_run(const TwoDevices *two, int d, const Convolution *c) 
     k->conv2d_bias_gradient(c->precision, v, c->dy.of[d], c->dbias.of[d], c->accumulate);
 }
 
-// With a bias, a library may have rounded before it was added, too.
+// With a bias, a library may round once more before it adds the bias.
 static void convolution_check(const Convolution *c) {
     double unit = c->precision == PRECISION_F16 ? 0x1p-10 : 0x1p-7;
     half_check(c->y, c->precision, c->with_bias ? 2 : 1, "conv2d");
@@ -348,16 +348,16 @@ static void compare_convolution(TwoDevices *two, Convolution c) {
 
 static void convolutions(void **state) {
     const Window windows[] = {
-        strided(window_of(3, 2, 7, 5, 4, 3), 1, 1), // the usual one
-        strided(window_of(2, 3, 9, 8, 5, 3), 2, 1), // a last column that no window sees
+        strided(window_of(3, 2, 7, 5, 4, 3), 1, 1), // the common case
+        strided(window_of(2, 3, 9, 8, 5, 3), 2, 1), // a last column outside all windows
         strided(window_of(2, 5, 4, 6, 3, 1), 1, 0), // a matrix product
-        strided(window_of(2, 3, 5, 5, 2, 1), 2, 0), // pixels that no window sees
-        strided(window_of(1, 1, 1, 1, 1, 1), 1, 0), // one of everything
-        strided(window_of(2, 1, 3, 2, 2, 5), 3, 3), // the kernel is larger than the image
+        strided(window_of(2, 3, 5, 5, 2, 1), 2, 0), // pixels outside all windows
+        strided(window_of(1, 1, 1, 1, 1, 1), 1, 0), // all sizes are 1
+        strided(window_of(2, 1, 3, 2, 2, 5), 3, 3), // a kernel larger than the image
         strided(window_of(1, 2, 11, 13, 3, 4), 3, 2), strided(window_of(2, 16, 8, 8, 32, 3), 1, 1),
-        strided(window_of(0, 2, 5, 5, 3, 3), 1, 1), // no image
-        strided(window_of(2, 2, 5, 5, 0, 3), 1, 1), // no output
-        strided(window_of(2, 0, 5, 5, 3, 3), 1, 1), // no input: the bias alone
+        strided(window_of(0, 2, 5, 5, 3, 3), 1, 1), // no images
+        strided(window_of(2, 2, 5, 5, 0, 3), 1, 1), // no outputs
+        strided(window_of(2, 0, 5, 5, 3, 3), 1, 1), // no input channels: only the bias
     };
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
         for (size_t flags = 0; flags < 4; flags++)
@@ -368,15 +368,15 @@ static void convolutions(void **state) {
                                               .accumulate = flags & 2});
 }
 
-// The columns of all images together are larger than what is made at a time (64 MiB), so that the
-// images go through in three parts, the last of them smaller, where cuDNN does not convolve.
+// Without cuDNN's convolution, the columns of all images exceed im2col's buffer (64 MiB): the
+// images are processed in three parts, the last of them smaller.
 static void a_convolution_in_parts(void **state) {
     Window window = strided(window_of(5, 1, 303, 301, 1, 9), 1, 4);
     compare_convolution(*state, (Convolution){window, type_of(*state, false)});
 }
 
-// What is recorded after the first call repeats it, on what lies in x by then: nothing was taken,
-// asked or waited for.
+// A graph recorded after a first call repeats the call on the current contents of x: recording must
+// not allocate, query or wait.
 static void a_recorded_step(void **state) {
     TwoDevices *two = *state;
     Error err = {0};
@@ -404,7 +404,7 @@ static void check_pools(TwoDevices *two, Precision p, Window v, bool accumulate)
     v.k = v.c;
     size_t inputs = v.n * v.c * v.h * v.w, outputs = v.n * v.c * v.oh * v.ow;
     float *values = two_normal(two, inputs, 1);
-    for (size_t i = 0; i < inputs; i++) values[i] = roundf(values[i]); // many equal ones
+    for (size_t i = 0; i < inputs; i++) values[i] = roundf(values[i]); // many equal values
     Both x = half_floats(two, p, values, inputs), dy = half_normal(two, p, outputs, 2);
     Both max = half_start(two, p, outputs, false), dmax = half_start(two, p, inputs, accumulate);
     Both avg = half_start(two, p, outputs, false), davg = half_start(two, p, inputs, accumulate);
@@ -526,7 +526,7 @@ static void norms(void **state) {
                                       .no_dx = flags == 6});
 }
 
-// The steps of a batch norm over ranks, of which there are two with the same batch.
+// A batch norm over two ranks that have the same batch, step by step.
 static void ranks_step(const TwoDevices *two, int d, Precision p, const HalfNorm *norm,
                        const Both *dy, Both tensors[4]) {
     const Kernels *k = two_kernels(two, d);

@@ -1,6 +1,5 @@
-/* test_kernels_lists.c: the kernels that work on lists, on scalars and on 16-bit numbers: small
- * answers worked out by hand, asked of both of the host's tables; and what the tables say of
- * themselves.
+/* test_kernels_lists.c: kernels for lists of tensors, scalars and 16-bit numbers: small results
+ * computed by hand, for both of the CPU's tables; and the tables' descriptions of themselves.
  */
 #include "common/device/cpu/kernels.h"
 #include "common/device/device_backend.h"
@@ -23,12 +22,13 @@ static void test_describe(void **state) {
         table(t)->describe(text, sizeof text);
         assert_true(strlen(text) > 8);
         print_message("%s: %s\n", table(t)->name, text);
-        table(t)->describe(text, 5); // cut, not overrun
+        table(t)->describe(text, 5); // truncated to the buffer
         assert_int_equal(strlen(text), 4);
     }
 }
 
-// Name, version and core of the library, then its threads, one or two, and the user's choice.
+// The description has the library's name, version and core, then its number of threads and the
+// user's choice.
 static void test_describe_blas(void **state) {
     (void)state;
     const char *chosen = getenv("OPENBLAS_CORETYPE");
@@ -90,11 +90,11 @@ static void test_clip(void **state) {
         int64_t sum[SQUARES_SIZE];
         table(t)->slices->squares(slices, 3, false, sum);
         table(t)->slices->clip(slices, 3, 5.1, sum, &norm);
-        assert_true(norm == 5 && a[0] == 1 && b[3] == 4); // short enough
+        assert_true(norm == 5 && a[0] == 1 && b[3] == 4); // below the limit: unchanged
         table(t)->slices->clip(slices, 3, 2.5, sum, &norm);
         check_close((double)a[1], -1, 1e-6, "clipped");
         check_close((double)b[3], 2, 1e-6, "clipped");
-        float tiny[] = {3e-7f, -4e-7f}; // the 1e-6 that is added to the norm is twice the norm
+        float tiny[] = {3e-7f, -4e-7f}; // the 1e-6 added to the norm is twice the norm
         table(t)->slices->squares(&(Slice){tiny, 2}, 1, false, sum);
         table(t)->slices->clip(&(Slice){tiny, 2}, 1, 3e-7, sum, &norm);
         check_close((double)tiny[0] * 1e8, 6, 1e-6, "clipped of next to nothing");

@@ -1,5 +1,5 @@
-/* test_kernels_logits.c: rows of logits in 16 bits with a padding, and the kernel that computes
- * loss, hits and gradient of them in one pass, against the reference.
+/* test_kernels_logits.c: padded rows of 16-bit logits, and the kernel that computes their loss,
+ * hits and gradient in one pass, against the reference.
  */
 #include "tests/rigs/half_tensors.h"
 
@@ -29,7 +29,7 @@ static void rows(void **state) {
             check_rows(*state, type_of(*state, i % 2), shapes[i], accumulate);
 }
 
-// ---- a head with a padding ----------------------------------------------------------------------
+// ---- an output layer with padding ---------------------------------------------------------------
 
 enum { ROWS = 9, OUT = 13, IN = 5, PADDING = 3, COLUMNS = OUT + PADDING };
 
@@ -37,7 +37,7 @@ typedef struct Head {
     Both x, weight, narrow, y, dy, dweight, dx;
 } Head;
 
-// in_padding: dy's elements there. accumulate: dweight.
+// in_padding: value of dy in the padding. accumulate: add to dweight.
 static void head_run(TwoDevices *two, Precision p, float in_padding, bool accumulate, Head *head) {
     const LinearShape s = {ROWS, OUT, IN, NULL, PADDING};
     float *dy = two_normal(two, ROWS * COLUMNS, 4);
@@ -65,7 +65,7 @@ static void head_run(TwoDevices *two, Precision p, float in_padding, bool accumu
     both_check(head->dweight, p == PRECISION_F16 ? 0x1p-10 : 1e-6, "linear_weight_gradient");
 }
 
-// The padding's columns of y are 0, and those of dy have a part in no gradient.
+// The padding of y is 0, and the padding of dy contributes to no gradient.
 static void heads(void **state) {
     TwoDevices *two = *state;
     Head zero, other;
@@ -87,8 +87,8 @@ static void heads(void **state) {
 
 // ---- loss, hits and the logits' gradient --------------------------------------------------------
 
-// Random logits, large in the padding. The label is the largest of every other row; a larger
-// logit of the same row is before it, or an equal one behind it, in some.
+// Random logits, large in the padding. In every second row the label has the largest logit; in some
+// of these rows an equal logit is at another position.
 static void make_logits(float *logits, int64_t *labels, HalfRows of) {
     for (size_t i = 0; i < of.n * of.pitch; i++) logits[i] *= 20;
     for (size_t row = 0; row < of.n; row++) {
@@ -115,7 +115,7 @@ static void check_loss(TwoDevices *two, Precision p, HalfRows of, bool gradient)
                                  .labels = {target.of[d], of.n, of.columns},
                                  .pitch = of.pitch,
                                  .logits = logits.of[d],
-                                 .divisor = 0.125, // no gradient in fp16 becomes 0
+                                 .divisor = 0.125, // keeps gradients above fp16's smallest number
                                  .gradient = gradient};
         two_kernels(two, d)->halves->cross_entropy(&call, loss.of[d], correct.of[d]);
     }
@@ -129,7 +129,8 @@ static void check_loss(TwoDevices *two, Precision p, HalfRows of, bool gradient)
     two_free(two);
 }
 
-// A warp's rows, a block's; in vectors, which stay in registers up to 16384 elements, or without.
+// Rows computed by a warp or by a block; with vectors (in registers up to 16384 elements) or
+// without.
 static void losses(void **state) {
     const HalfRows shapes[] = {{0, 10, 10},       {1, 1, 1},          {700, 10, 16},
                                {33, 1024, 1024},  {9, 1025, 1025},    {5, 1025, 1152},
@@ -141,7 +142,7 @@ static void losses(void **state) {
                 check_loss(*state, (Precision)p, shapes[i], gradient);
 }
 
-// A NaN, a row that has overflowed, and labels that are no class, in both kinds of rows.
+// NaN, an overflowed row and invalid labels, in both kinds of rows.
 static void odd_logits(void **state) {
     TwoDevices *two = *state;
     enum { ODD = 5 };
@@ -152,7 +153,7 @@ static void odd_logits(void **state) {
         float *values = two_normal(two, ODD * of.pitch, 1);
         int64_t labels[ODD] = {0, 1, 2, -1, (int64_t)of.columns};
         values[0] = 50;                  // a hit
-        values[of.pitch + 1] = INFINITY; // a hit: infinite logits are compared, too
+        values[of.pitch + 1] = INFINITY; // a hit: infinity is the largest logit
         values[2 * of.pitch + 2] = 50;
         values[2 * of.pitch + of.columns - 1] = NAN;
         Both logits = half_floats(two, p, values, ODD * of.pitch);

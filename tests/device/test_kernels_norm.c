@@ -1,19 +1,19 @@
-/* test_kernels_norm.c: batch norm of a device (the CPU, or the one on the command line) against the
- * reference: in one go, and in the steps between which ranks talk.
+/* test_kernels_norm.c: a device's batch norm (the CPU's by default, or that of the device given as
+ * argument) against the reference: as one kernel, and as the steps between the collectives of
+ * SyncBatchNorm.
  *
- * Shapes have long runs of a channel's elements and short ones, runs that are whole vectors and
- * that are not, single elements, and none.
+ * A channel's contiguous run of elements is long or short, a multiple of a vector or not, one
+ * element, or empty.
  */
 #include "tests/rigs/two_devices.h"
 
 typedef struct NormCase {
     size_t n, c, inner;
-    float mean, spread; // of x
-    float first;        // what the first element of each channel has in addition
+    float mean, spread; // mean and standard deviation of x
+    float first;        // added to the first element of each channel
 } NormCase;
 
-// Of 4096 elements per channel and more the GPU makes several splits; so it does of 64 rows of
-// short runs.
+// From 4096 elements per channel on, or 64 rows of short runs, the GPU splits a channel's sum.
 static const NormCase cases[] = {
     {0, 3, 4, 0, 1, 0},
     {3, 0, 4, 0, 1, 0},
@@ -31,7 +31,7 @@ static const NormCase cases[] = {
     {301, 35, 1, 0, 2, 0},
     {131, 5, 9, 3, 1, 0},
     {3, 2100, 1, 0, 1, 0},
-    {3, 128, 8, 1, 2, 0}, // images of whole pages: more channels in one pass
+    {3, 128, 8, 1, 2, 0}, // images of whole pages: several channels per pass
     {2, 96, 32, -2, 1, 0},
     {70, 3, 196, 1, 1, 0},
     {5, 2, 2017, 0, 1, 0},
@@ -59,14 +59,14 @@ static Both positive_output(TwoDevices *two, size_t count) {
     return both_output(two, x, count);
 }
 
-// A mean's tolerance: 2e-7 of the mean or, if that is larger, of the spread that is added up.
+// Tolerance of a mean: 2e-7 times the mean or, if larger, the standard deviation.
 static double of_mean(NormCase s) {
     const double mean = fabs((double)s.mean), spread = (double)s.spread;
-    const double found = spread / sqrt((double)(s.n * s.inner)); // where `mean` is 0
+    const double found = spread / sqrt((double)(s.n * s.inner)); // the mean found if `mean` is 0
     return 2e-7 * fmax(1, spread / fmax(mean, found));
 }
 
-// what: 0 batch norm, 1 with relu, 2 with a residual and relu.
+// what: 0 batch norm; 1 with relu; 2 with residual and relu.
 static void check_forward(TwoDevices *two, NormCase s, int what) {
     size_t count = s.n * s.c * s.inner;
     bool any = count > 0;
@@ -120,11 +120,12 @@ static void check_gradient(TwoDevices *two, NormCase s, int flags) {
     Both x = inputs(two, s);
     Both mean = spread_around(two, s.c, s.mean, 0.1f * s.spread);
     Both inverse = spread_around(two, s.c, 1 / s.spread, 0.0f);
-    // A sum of equal values in float alone is off by more than rounding: each addition errs alike.
+    // Sums of equal values in float err more than random ones: all additions round in the same
+    // direction.
     bool equal = s.first != 0 && !want_dx;
     Both dy = equal ? spread_around(two, count, 0.1f, 0) : both_normal(two, count, 4);
     Both w = both_normal(two, s.c, 2);
-    Both y = both_normal(two, count, 7); // relu's: negative here where it is 0
+    Both y = both_normal(two, count, 7); // of relu; negative values stand for 0
     Both dx = both_start(two, count, add || !want_dx);
     Both dw = both_start(two, s.c, add || !want_parameters);
     Both db = both_start(two, s.c, add || !want_parameters);
@@ -134,7 +135,7 @@ static void check_gradient(TwoDevices *two, NormCase s, int flags) {
         float *to_dw = want_parameters ? dw.of[d] : NULL, *to_db = to_dw ? db.of[d] : NULL;
         const NormGradient to = {to_dx, to_dw, to_db, add, add, add};
         BatchNorm norm = {.x = x.of[d], .n = s.n, .c = s.c, .inner = s.inner, .weight = w.of[d]};
-        if (eval) { // inverse stands for a variance here
+        if (eval) { // `inverse` is a variance in evaluation
             norm.running_mean = mean.of[d], norm.running_var = inverse.of[d], norm.eps = 1e-5f;
             k->norm->batch_norm_eval_gradient(&norm, dy.of[d], &to);
         } else {
@@ -163,7 +164,7 @@ static void test_batch_norm(void **state) {
 
 // ---- over ranks ------------------------------------------------------------------------------
 
-// The steps of a batch norm over ranks, on what one of them holds.
+// The steps of a batch norm over ranks, for one rank's share.
 static void check_steps(TwoDevices *two, NormCase s, int flags) {
     size_t count = s.n * s.c * s.inner;
     bool add = flags & 1, want_dw = flags & 2, want_db = flags & 4;
@@ -201,7 +202,7 @@ static void check_steps(TwoDevices *two, NormCase s, int flags) {
     two_free(two);
 }
 
-// counts[ranks]: elements per channel. The result does not depend on where empty ranks stand.
+// counts[ranks]: elements per channel. Empty ranks at any position do not change the result.
 static void check_merge(TwoDevices *two, size_t c, size_t ranks, const float *counts) {
     float *values = two_normal(two, ranks * (2 * c + 1), 5);
     double total = 0;
@@ -209,7 +210,7 @@ static void check_merge(TwoDevices *two, size_t c, size_t ranks, const float *co
         float *row = values + k * (2 * c + 1);
         for (size_t i = 0; i < c; i++) row[c + i] = 0.5f + fabsf(row[c + i]);
         for (size_t i = 0; i < 2 * c && counts[k] == 0; i++) row[i] = 0;
-        if (c > 0) row[c] = 1 / sqrtf(1e-5f); // all x of the channel are equal
+        if (c > 0) row[c] = 1 / sqrtf(1e-5f); // the channel's x are all equal
         row[2 * c] = counts[k];
         total += (double)counts[k];
     }

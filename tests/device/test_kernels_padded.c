@@ -1,6 +1,6 @@
-/* test_kernels_padded.c: the reference's rows with a padding, in 16 bits, by small answers worked
- * out by hand. (On a GPU the padding aligns the logits of a large vocabulary; test_kernels_logits
- * compares its kernels with these.)
+/* test_kernels_padded.c: the reference's kernels for padded 16-bit rows: small results computed by
+ * hand. (On a GPU the padding aligns the logits of a large vocabulary; test_kernels_logits compares
+ * its kernels with these.)
  */
 #include "common/device/device_backend.h"
 #include "tests/rigs/check.h"
@@ -10,7 +10,7 @@
 #include "common/base/half.h"
 #include "common/base/memory.h"
 
-// The numbers are small integers and halves, exact in 16 bits.
+// All values are exact in 16 bits: small integers and halves.
 static uint16_t half_of(Precision p, float x) {
     return p == PRECISION_F16 ? half_to_f16(x) : half_to_bf16(x);
 }
@@ -44,7 +44,7 @@ static void test_padded_rows(void **state) {
     }
 }
 
-// The loss and the gradient of padded logits are those of the same logits without padding.
+// Loss and gradient of padded logits equal those without padding.
 static void test_padded_logits(void **state) {
     (void)state;
     const float logits[6] = {1, 3, 2, -1, 0.5f, 0};
@@ -68,7 +68,7 @@ static void test_padded_logits(void **state) {
     }
 }
 
-// Three outputs and two columns of padding: what stands in the padding of dy has no effect.
+// Three outputs and two columns of padding: values in dy's padding have no effect.
 static void test_padded_linear(void **state) {
     (void)state;
     const HalfKernels *k = kernels_ref.halves;

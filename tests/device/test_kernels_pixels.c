@@ -1,7 +1,7 @@
-/* test_kernels_pixels.c: the kernels of dense prediction: small answers worked out by hand (asked
- * of the host's two tables), the reference's gradients against central differences, and a device
- * (the CPU, or the one on the command line) against the reference for sizes 0, 1, primes and one
- * past a block.
+/* test_kernels_pixels.c: the kernels of dense prediction: small results computed by hand (for both
+ * of the CPU's tables), the reference's gradients against central differences, and a device (the
+ * CPU by default, or the argument) against the reference, for sizes 0, 1, primes and one more than
+ * a block.
  */
 #include "common/device/device_backend.h"
 #include "tests/rigs/two_devices.h"
@@ -15,7 +15,7 @@ static float *normal(size_t count, uint64_t which) {
     return x;
 }
 
-// Classes, and every third or so to be ignored.
+// Random classes; about every third label is ignored.
 static int64_t *labels(size_t count, size_t classes) {
     int64_t *target = memory_zalloc((count + 1) * sizeof *target);
     for (size_t i = 0; i < count; i++)
@@ -68,7 +68,8 @@ static void upsampling_agrees_with_reference(void **state) {
 static void cross_entropy_known_answers(void **state) {
     (void)state;
     for (int t = 0; t < TABLE_COUNT; t++) {
-        // One image, 2 classes, 3 pixels: classes are planes. The last pixel would overflow.
+        // One image, 2 classes, 3 pixels: classes are planes. Exponentials of the last pixel would
+        // overflow.
         const float logits[] = {0, 0, 1000, logf(3), 0, 1000 + logf(3)};
         const int64_t target[] = {1, -1, 0};
         float p[6], losses[3], dx[6];
@@ -114,7 +115,7 @@ static void reference_gradient_matches_differences(void **state) {
         &(HardPixels){
             .losses = losses, .target = target, .count = N * INNER, .threshold = 0.8f, .least = 0},
         kept, &keep, &sum);
-    assert_in_range(keep, 2, N * INNER - 3); // some are kept, some are easy, some ignored
+    assert_in_range(keep, 2, N * INNER - 3); // some are kept, others are easy or ignored
     kernels_ref.pixels->pixel_cross_entropy_gradient((PixelLabels){target, N, CLASSES, INNER}, p,
                                                      kept, (const float[]){1}, dx, false);
     for (size_t i = 0; i < COUNT; i++) {
@@ -138,7 +139,7 @@ static void compare_cross_entropy(TwoDevices *two, size_t n, size_t classes, siz
     int64_t *wanted = labels(pixels, classes);
     uint8_t *chosen = two_take(two, NULL, NULL, pixels);
     for (size_t i = 0; i < pixels; i++) chosen[i] = wanted[i] >= 0 && i % 3 > 0;
-    for (size_t i = 0; i < count; i++) values[i] *= 20; // some probabilities vanish
+    for (size_t i = 0; i < count; i++) values[i] *= 20; // some probabilities underflow
     Both logits = both_floats(two, values, count), kept = both_bytes(two, chosen, pixels);
     Both target = both_bytes(two, wanted, pixels * sizeof *wanted);
     Both upstream = both_floats(two, (const float[]){0.3f}, 1);
@@ -171,19 +172,19 @@ static void cross_entropy_agrees_with_reference(void **state) {
 static void mining_known_answers(void **state) {
     (void)state;
     const float losses[] = {0.1f, 0.9f, 0.0f, 0.5f, 0.9f, 0.7f, 0.0f};
-    const int64_t target[] = {0, 1, -1, 2, 0, 0, 1}; // the third is ignored, the last is certain
+    const int64_t target[] = {0, 1, -1, 2, 0, 0, 1}; // the third is ignored, the last has loss 0
     const struct {
         float threshold;
         size_t least, keep;
         double sum;
         uint8_t kept[7];
     } cases[] = {
-        {-INFINITY, 0, 6, 3.1, {1, 1, 0, 1, 1, 1, 1}}, // no mining: all that are not ignored
+        {-INFINITY, 0, 6, 3.1, {1, 1, 0, 1, 1, 1, 1}}, // no mining: all labelled pixels
         {0.4f, 0, 4, 3.0, {0, 1, 0, 1, 1, 1, 0}},
-        {0.5f, 2, 3, 2.5, {0, 1, 0, 0, 1, 1, 0}},   // above means above; enough of them
-        {0.8f, 4, 4, 3.0, {0, 1, 0, 1, 1, 1, 0}},   // too few above: the 4 hardest
-        {5.0f, 1, 1, 0.9, {0, 1, 0, 0, 0, 0, 0}},   // of equals the first
-        {5.0f, 100, 6, 3.1, {1, 1, 0, 1, 1, 1, 1}}, // there are not so many: all
+        {0.5f, 2, 3, 2.5, {0, 1, 0, 0, 1, 1, 0}},   // strictly above the threshold; enough
+        {0.8f, 4, 4, 3.0, {0, 1, 0, 1, 1, 1, 0}},   // too few above it: the 4 hardest
+        {5.0f, 1, 1, 0.9, {0, 1, 0, 0, 0, 0, 0}},   // of equal losses the first
+        {5.0f, 100, 6, 3.1, {1, 1, 0, 1, 1, 1, 1}}, // fewer pixels than requested: all
         {5.0f, 0, 0, 0.0, {0}},
     };
     for (int t = 0; t < TABLE_COUNT; t++)
@@ -229,7 +230,7 @@ static void compare_mining(TwoDevices *two, const float *losses, const int64_t *
     two_free(two);
 }
 
-// Many equal losses, zeros, NaN and infinity among them.
+// Many equal losses, among them zeros, NaN and infinity.
 static void mining_agrees_with_reference(void **state) {
     enum { COUNT = 101 };
     float losses[COUNT];
@@ -247,7 +248,7 @@ static void mining_agrees_with_reference(void **state) {
     free(target);
 }
 
-// More than a block of pixels, and more than a card holds at a time.
+// More pixels than a block, and more than a card processes at once.
 static void mining_of_many_agrees_with_reference(void **state) {
     const size_t counts[] = {0, 1, 257, 4099, 300007};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -256,7 +257,7 @@ static void mining_of_many_agrees_with_reference(void **state) {
         for (size_t j = 0; j < counts[i]; j++)
             losses[j] = target[j] < 0 ? 0 : fabsf(rng_normal(4, RNG_STREAM_TEST, j));
         compare_mining(*state, losses, target, counts[i], 1, 0);
-        // The reference looks at every pair of pixels.
+        // The reference compares all pairs of pixels: quadratic time.
         for (size_t part = 0; counts[i] < 10000 && part < 4; part++)
             compare_mining(*state, losses, target, counts[i], 1, counts[i] * part / 3);
         free(losses);
@@ -269,7 +270,8 @@ static void mining_of_many_agrees_with_reference(void **state) {
 static void predictions_known_answers(void **state) {
     (void)state;
     for (int t = 0; t < TABLE_COUNT; t++) {
-        // 3 classes (rows), 4 pixels: the last class, the first of equals, NaN first, NaN last
+        // 3 classes (rows), 4 pixels: the last class, the first of equal logits, NaN first, NaN
+        // last.
         const float logits[] = {1, 2, NAN, 0, 2, 2, 5, 1, 3, 1, 0, NAN};
         const int32_t wanted[] = {2, 0, -1, -1};
         int32_t predicted[4];
@@ -301,7 +303,7 @@ static void predictions_agree_with_reference(void **state) {
 static void counts_known_answers(void **state) {
     (void)state;
     for (int t = 0; t < TABLE_COUNT; t++) {
-        // right twice, wrong, none predicted; ignored and no class are not counted
+        // Two hits, one miss, one without prediction; ignored and invalid labels are not counted.
         const int64_t target[] = {0, 0, 0, 1, -1, 2, INT64_MIN, 1};
         const int32_t predicted[] = {0, 0, 1, -1, 1, 0, 0, 0};
         const int64_t wanted[2 * 3] = {2, 1, 0, 1, 0, 1};
@@ -319,7 +321,7 @@ static void counts_agree_with_reference(void **state) {
         int64_t *truth = two_take(two, NULL, NULL, n * inner * sizeof *truth);
         int32_t *said = two_take(two, NULL, NULL, n * inner * sizeof *said);
         for (size_t j = 0; j < n * inner; j++) {
-            truth[j] = (int64_t)rng_below(5, RNG_STREAM_TEST, j, k + 2) - 1; // -1 and k, too
+            truth[j] = (int64_t)rng_below(5, RNG_STREAM_TEST, j, k + 2) - 1; // includes -1 and k
             said[j] = (int32_t)rng_below(6, RNG_STREAM_TEST, j, k + 1) - 1;
         }
         Both target = both_bytes(two, truth, n * inner * sizeof *truth);

@@ -1,11 +1,11 @@
-/* test_kernels_ref.c: is the reference itself right? Small answers worked out by hand (asked of
- * both tables), and every gradient kernel of the reference against central differences of its
+/* test_kernels_ref.c: the reference kernels themselves: small results computed by hand (for both of
+ * the CPU's tables), and every gradient kernel of the reference against central differences of its
  * forward.
  *
- * The differences perturb a float input and sum in double an objective f = sum of r y with random
- * r, so that f's gradient in y is r. A forward kernel rounds its output to float: what is left of
- * that in a difference is about 1e-7 / step. Kernels linear in the input get a step of 0.5, for
- * which nothing else goes wrong; the others 1/64, with an error of the order of step^2.
+ * The differences perturb a float input of f = sum of r y, computed in double with random r, so
+ * that f's gradient with respect to y is r. A forward kernel rounds its output to float, which
+ * contributes an error of about 1e-7 / step. Kernels that are linear in the input use a step of
+ * 0.5, for which there is no other error; the others use 1/64, with an error of order step^2.
  */
 #include "common/device/device_backend.h"
 #include "tests/rigs/check.h"
@@ -42,13 +42,13 @@ static void known_matmul(const Kernels *k) {
                       true);
     KNOWN(c, 4, 14, 10, 32);
     k->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){true, false, 2, 2, 3}, a, b, c,
-                      false); // a as [3,2], turned: 1 3 5 / 2 4 6
+                      false); // a as [3,2], transposed: 1 3 5 / 2 4 6
     KNOWN(c, 3, 11, 4, 14);
     k->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){false, true, 2, 2, 3}, a, b, c,
-                      false); // b as [2,3], turned
+                      false); // b as [2,3], transposed
     KNOWN(c, -2, 7, -2, 19);
     k->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){false, false, 1, 2, 0}, a, b,
-                      zero, false); // a sum over nothing
+                      zero, false); // a sum of no terms
     KNOWN(zero, 0, 0);
     k->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){false, false, 1, 2, 0}, a, b,
                       kept, true);
@@ -68,7 +68,7 @@ static void known_matmul(const Kernels *k) {
     float *room = memory_zalloc(k->matrix->matmul_workspace(PRECISION_BF16, 1, 1, 2));
     k->matrix->matmul((Compute){PRECISION_BF16, room}, (MatmulShape){false, false, 1, 1, 2},
                       (const float[]){1 + 1.0f / 256, 1}, (const float[]){1, 1 + 3.0f / 256}, c,
-                      false); // 1 and 1 + 4/256: ties to even
+                      false); // 1 and 1 + 4/256: ties round to even
     KNOWN(c, 2 + 1.0f / 64);
     free(room);
     room = memory_zalloc(k->matrix->matmul_workspace(PRECISION_BF16, 1, 1, 1));
@@ -79,8 +79,8 @@ static void known_matmul(const Kernels *k) {
     free(room);
 }
 
-// 1.0078125 is bf16's next number after 1. Its square lies between two, and is rounded to 1.015625,
-// before it is added to what is there, too.
+// 1.0078125 is bf16's next number after 1. Its square lies between two numbers and is rounded to
+// 1.015625, also before it is accumulated.
 static void known_matmul_in_bf16(const Kernels *k) {
     const float next[] = {1.0078125f};
     float c[] = {0.5f}, room[8];
@@ -100,7 +100,7 @@ static void known_windows(const Kernels *k) {
         *space = memory_zalloc(k->convolution->conv2d_workspace(PRECISION_F32, &v) + 1);
     k->convolution->conv2d((Compute){PRECISION_F32, space}, &v, x, weight, bias, y);
     KNOWN(y, 5421.5f, 6532.5f, 8754.5f, 9865.5f);
-    const float dy[] = {1, 0, 0, 2}; // the gradient: the weights, once at (0,0) and twice at (1,1)
+    const float dy[] = {1, 0, 0, 2}; // the gradient is the weights at (0,0) and twice at (1,1)
     k->convolution->conv2d_input_gradient((Compute){PRECISION_F32, space}, &v, weight, dy, dx,
                                           false);
     KNOWN(dx, 1, 10, 0, 100, 1002, 20, 0, 200, 2000);
@@ -118,12 +118,12 @@ static void known_windows(const Kernels *k) {
                    .oh = 2,
                    .ow = 2};
     int32_t chosen[4];
-    k->convolution->avg_pool(&pool, x,
-                             y); // padding counts: the first window holds one pixel of four
+    // Padding counts: the first window contains one pixel and three zeros.
+    k->convolution->avg_pool(&pool, x, y);
     KNOWN(y, 1 / 4.0f, 5 / 4.0f, 11 / 4.0f, 28 / 4.0f);
     const float below[] = {-1, -2, -2, -4, -9, -3, -4, NAN, NAN};
-    k->convolution->max_pool(&pool, below, y,
-                             chosen); // padding never wins; the first of equals; a NaN wins
+    // Padding is never chosen; the first of equal pixels is; NaN is the maximum.
+    k->convolution->max_pool(&pool, below, y, chosen);
     KNOWN(y, -1, -2, -4);
     assert_true(isnan(y[3]));
     const int32_t expected[] = {0, 1, 3, 7};
@@ -160,8 +160,8 @@ static void known_batch_norm(const Kernels *k) {
     KNOWN(y, -0.5f, 0.5f, 1.5f, 2.5f);
 }
 
-// With an eps of three times the variance, 1, every 1 / sqrt(variance + eps) is 1/2: where eps is
-// left out, added twice or added outside the root, it shows in the first digit.
+// With an eps of three times the variance, every 1 / sqrt(variance + eps) is 1/2: an eps that is
+// missing, added twice or added after the root changes the first digit.
 static void known_batch_norm_with_eps(const Kernels *k) {
     const float x[] = {-1, 1, -1, 1}, weight[] = {2}, bias[] = {1};
     float dy[] = {3, 1, -2, 5}, y[4], dx[4], dw[1], db[1], mean[1], invstd[1];
@@ -184,13 +184,13 @@ static void known_batch_norm_with_eps(const Kernels *k) {
     KNOWN(y, 0, 2, 0, 2);
 }
 
-// A batch of [4, 1, 2] that lies on three ranks, the second of which has nothing, must give what
-// one device computes.
+// A batch [4, 1, 2] divided over three ranks, the second of which is empty, must give one device's
+// results.
 static void known_batch_norm_over_ranks(const Kernels *k) {
     const float x[] = {1, 2, 3, 5, 8, 13, 21, 34};
     float dy[] = {1, -2, 3, 0, 2, 1, -1, 4};
     const float weight[] = {2}, bias[] = {1};
-    const size_t from[] = {0, 1, 1, 4}; // rank r has rows from[r] to from[r + 1]
+    const size_t from[] = {0, 1, 1, 4}; // rank r has rows [from[r], from[r + 1])
     float y[8], mean[1], invstd[1], running_mean[] = {1}, running_var[] = {1}, dx[8], dw[1], db[1];
     BatchNorm norm = {x,           4,    1,     2,    weight, bias, mean, invstd, running_mean,
                       running_var, 0.1f, 1e-5f, NULL, false,  NULL, NULL};
@@ -250,12 +250,12 @@ static void known_losses(const Kernels *k) {
     KNOWN(dx, -1.5f, 1.5f);
     k->loss->squared_error(logits, logits + 2, 10, &loss, 1);
     KNOWN(&loss, 1e5f);
-    k->loss->squared_error(logits, logits + 2, 0, &loss, 0); // an empty batch
+    k->loss->squared_error(logits, logits + 2, 0, &loss, 0); // empty batch
     KNOWN(&loss, 0);
     k->loss->cross_entropy((Labels){(const int64_t[]){0, 2}, 2, 2}, logits, 2, p,
-                           &loss); // no class
+                           &loss); // no valid class
     assert_true(isnan(loss));
-    // log 4 for a "no" at log 3; twice log 4/3 for a "yes" there that counts twice
+    // log 4 for a negative at logit log 3; 2 log 4/3 for a positive there with weight 2.
     float yes_no[] = {0, 1}, heavy[] = {1, 2}, threes[] = {logf(3), logf(3)};
     const Answers answers = {threes, yes_no, heavy, 1, 2};
     k->loss->binary_cross_entropy(&answers, 2, &loss);
@@ -263,7 +263,7 @@ static void known_losses(const Kernels *k) {
     k->loss->binary_cross_entropy_gradient(&answers, (Upstream){(const float[]){4}, 2}, dx, false);
     KNOWN(dx, 1.5f, -1);
     const float far[] = {-1000, 1000, 1000, -1000},
-                ones[] = {0, 1, 0, 1}; // no overflow on any side
+                ones[] = {0, 1, 0, 1}; // must not overflow at either end
     k->loss->binary_cross_entropy(&(Answers){far, ones, NULL, 2, 2}, 4, &loss);
     KNOWN(&loss, 500);
     k->loss->one_hot((const int64_t[]){1, 2}, p, 2, 2);
@@ -275,7 +275,7 @@ static void known_losses(const Kernels *k) {
     k->loss->count_correct((Labels){(const int64_t[]){2, 0, 0, 2}, 4, 3}, rows, &correct);
     assert_int_equal(correct, 1);
     k->loss->count_correct((Labels){(const int64_t[]){1, -1, 3, 1 << 30}, 4, 3}, rows,
-                           &correct); // no classes
+                           &correct); // without classes
     assert_int_equal(correct, 1);
 }
 
@@ -283,7 +283,7 @@ static void known_optimizers(const Kernels *k) {
     SgdConfig sgd = {.momentum = 0.5, .weight_decay = 0.1};
     float w[] = {1}, v[] = {NAN}, g[] = {2}, scalars[SCALARS] = {[SCALAR_LR] = 0.1f};
     SgdTensor tensor = {w, g, v, scalars, .first = true, .count = 1};
-    k->optimizer->sgd(&sgd, &tensor, 1, NULL); // `first` must not read the velocity
+    k->optimizer->sgd(&sgd, &tensor, 1, NULL); // with `first` the velocity is not read
     KNOWN(v, 2.1f);
     KNOWN(w, 0.79f);
     tensor.first = false;
@@ -302,7 +302,7 @@ static void known_optimizers(const Kernels *k) {
     KNOWN(w, 0.99f - 0.1f * 2 / (2 + 0.5f));
     KNOWN(m, 0.2f);
     KNOWN(s, 0.004f);
-    adam.weight_decay = 0.5; // Adam: in the gradient, which is 2 + 0.5 now
+    adam.weight_decay = 0.5; // Adam adds it to the gradient: 2 + 0.5
     w[0] = 1, m[0] = s[0] = 0, scalars[SCALAR_KEEP] = 1;
     k->optimizer->adam(&adam, &(AdamTensor){w, g, m, s, scalars, 1, NULL}, 1, NULL);
     KNOWN(w, 1 - 0.1f * 2.5f / (2.5f + 0.5f));
@@ -324,12 +324,12 @@ static void test_known(void **state) {
 
 // ---- central differences ---------------------------------------------------------------------
 
-// An operation's tensors; each test uses some of them.
+// The tensors of an operation; each test uses some of them.
 typedef struct Case {
     Window v;
     size_t n, c, inner; // batch norm
     float *x, *weight, *bias, *y;
-    float *r; // the gradient of the objective in y
+    float *r; // gradient of the objective with respect to y
     size_t outputs;
     bool eval;
     float running_mean[3], running_var[3];
@@ -364,7 +364,8 @@ static double weighted(const Case *s) {
     return sum;
 }
 
-// gradient[count] is what the kernel says about `input`, which belongs to the case.
+// Compares gradient[count], a kernel's gradient of `input` (a tensor of the case), with
+// differences.
 static void check_differences(Case *s, Objective objective, float *input, const float *gradient,
                               size_t count, float step, const char *what) {
     double largest = 0;
@@ -379,7 +380,7 @@ static void check_differences(Case *s, Objective objective, float *input, const 
         check_close((double)gradient[i], slope, step < 0.1f ? 1e-3 : 1e-5, what);
         largest = fmax(largest, fabs(slope));
     }
-    assert_true(largest > 1e-2); // a gradient of zeros would prove nothing
+    assert_true(largest > 1e-2); // zeros would pass for any constant
 }
 
 static double conv2d_objective(Case *s) {
@@ -462,7 +463,7 @@ static void test_pool_gradients(void **state) {
                 .ow = 3};
     Case s = case_make(60, 0, 0, 18);
     s.v = v;
-    // Apart by more than the steps, so that no perturbation changes which one is the largest.
+    // Values differ by more than a step, so that a perturbation does not change the maximum.
     for (size_t i = 0; i < 60; i++) s.x[i] = (float)(i * 37 % 60) / 8;
     float dx[60];
     int32_t chosen[18];
@@ -546,7 +547,7 @@ static void test_loss_gradients(void **state) {
     (void)state;
     Case s = case_make(20, 0, 5, 20);
     for (size_t i = 0; i < 4; i++) s.target[i] = (int64_t)(i * 3 % 5);
-    for (size_t i = 0; i < 20; i++) // away from relu's corner
+    for (size_t i = 0; i < 20; i++) // not at relu's kink
         if (fabsf(s.x[i]) < 2 * CURVED_STEP) s.x[i] = 1;
     float dx[20], loss;
     const float upstream = 0.7f;

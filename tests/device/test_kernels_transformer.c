@@ -1,6 +1,6 @@
-/* test_kernels_transformer.c: embedding, layer norm, activations and attention of a device (that on
- * the command line, or the CPU) against the reference; and exp of the CPU's loops: how exact it is,
- * and that every instruction set computes the same bits.
+/* test_kernels_transformer.c: embedding, layer norm, activations and attention of a device (the CPU
+ * by default, or the argument) against the reference; and the CPU's exp: its accuracy, and equal
+ * bits for every instruction set.
  */
 #include "tests/rigs/two_devices.h"
 
@@ -49,7 +49,7 @@ static void check_exponentials(const float *x) {
     }
 }
 
-// Every 4099th of all floats, whatever they mean.
+// Every 4099th of all float bit patterns.
 static void exponentials_are_exact_and_alike(void **state) {
     (void)state;
     float x[RUN];
@@ -86,7 +86,7 @@ static void check_embedding(TwoDevices *two, Embedding of, bool add) {
         const TransformerKernels *k = two_kernels(two, d)->transformer;
         of.tokens = tokens.of[d];
         k->embedding(&of, wte.of[d], wpe.of[d], y.of[d]);
-        of.tokens = holes.of[d]; // no token's rows have no gradient
+        of.tokens = holes.of[d]; // rows of unused tokens get no gradient
         void *workspace = two_take(two, two->of[d], NULL, k->embedding_workspace(&of));
         k->embedding_gradient(&of, dy.of[d], dwte.of[d], add, workspace);
         k->position_gradient(&of, dy.of[d], dwpe.of[d], add);
@@ -191,11 +191,11 @@ static void test_activations(void **state) {
     const size_t counts[] = {0, 1, 7, 16, 17, 1009, 70001};
     for (int f = 0; f < ACTIVATIONS; f++)
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-            for (int way = 0; way < 3; way++) // overwrite, add, in place
+            for (int way = 0; way < 3; way++) // overwrite, accumulate, in place
                 check_activation(*state, (Activation)f, counts[i], way);
 }
 
-// GELU far from 0 is x or 0, and so is the derivative 1 or 0; NaN stays NaN.
+// Far from 0, GELU is x or 0 and its derivative 1 or 0; NaN stays NaN.
 static void gelu_of_large_numbers(void **state) {
     TwoDevices *two = *state;
     const float values[] = {-1e12f, -4000, -30, 30, 4000, 1e12f, NAN, INFINITY};
@@ -228,7 +228,7 @@ static void check_attention(TwoDevices *two, Attention of, Precision precision, 
         k->attention(how, &of, qkv.of[d], y.of[d], saved);
         k->attention_gradient(how, &of, qkv.of[d], y.of[d], saved, dy.of[d], dqkv.of[d], add);
     }
-    // In 16 bits a sum that ends near the middle of two numbers may go either way.
+    // In 16 bits a sum midway between two numbers may be rounded to either.
     double bound = precision == PRECISION_F32 ? 3e-6 : precision == PRECISION_F16 ? 2e-3 : 1.6e-2;
     both_check(y, bound, "attention");
     both_check(dqkv, bound, "attention_gradient");
@@ -247,7 +247,7 @@ static void test_attention(void **state) {
                 check_attention(two, cases[i], (Precision)p, add);
 }
 
-// Large scores: the largest is subtracted before exp.
+// Large scores: the maximum must be subtracted before exp.
 static void attention_does_not_overflow(void **state) {
     TwoDevices *two = *state;
     const Attention of = {1, 40, 1, 4};
@@ -261,7 +261,7 @@ static void attention_does_not_overflow(void **state) {
         void *saved = two_take(two, two->of[d], NULL, k->attention_saved(&of));
         k->attention(how, &of, qkv.of[d], y.of[d], saved);
     }
-    both_check(y, 1e-3, "attention of large scores"); // a score of 5000 is known to 5e-4
+    both_check(y, 1e-3, "attention of large scores"); // float's spacing at 5000 is 5e-4
     two_free(two);
 }
 

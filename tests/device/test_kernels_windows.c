@@ -1,5 +1,5 @@
-/* test_kernels_windows.c: the kernels that slide windows over images, of a device (the CPU, or the
- * one on the command line), against the reference.
+/* test_kernels_windows.c: convolution and pooling kernels of a device (the CPU by default, or the
+ * argument) against the reference.
  */
 #include "tests/rigs/two_devices.h"
 
@@ -31,8 +31,8 @@ static void check_conv2d(TwoDevices *two, Precision precision, const Window *v, 
         k->convolution->conv2d_bias_gradient(v, dy.of[d], db.of[d], accumulate);
         both_check_guards(space, d, "conv2d_workspace");
     }
-    bool f32 = precision == PRECISION_F32; // else a sum may be rounded to either neighbour
-    // Sums of up to 873 products, which cuDNN adds one after another.
+    bool f32 = precision == PRECISION_F32; // 16-bit sums may be rounded to either neighbour
+    // Sums of up to 873 products, which cuDNN adds sequentially.
     both_check(y, f32 ? 2e-6 : 8e-3, "conv2d");
     both_check(dx, f32 ? 2e-6 : 8e-3, "conv2d_input_gradient");
     // Sums over thousands of pixels, in float.
@@ -44,7 +44,7 @@ static void check_conv2d(TwoDevices *two, Precision precision, const Window *v, 
 static void check_pools(TwoDevices *two, const Window *v, bool accumulate) {
     size_t inputs = v->n * v->c * v->h * v->w, outputs = v->n * v->c * v->oh * v->ow;
     float *values = two_normal(two, inputs, 1);
-    for (size_t i = 0; i < inputs; i++) values[i] = roundf(values[i]); // many equal ones
+    for (size_t i = 0; i < inputs; i++) values[i] = roundf(values[i]); // many equal values
     Both x = both_floats(two, values, inputs), dy = both_normal(two, outputs, 2);
     Both max = both_start(two, outputs, false), dmax = both_start(two, inputs, accumulate);
     Both avg = both_start(two, outputs, false), davg = both_start(two, inputs, accumulate);
@@ -58,7 +58,7 @@ static void check_pools(TwoDevices *two, const Window *v, bool accumulate) {
     }
     both_check_bytes(chosen, "max_pool's choice");
     both_check(max, 0, "max_pool");
-    both_check(dmax, 2e-7, "max_pool_gradient"); // several windows may have chosen one pixel
+    both_check(dmax, 2e-7, "max_pool_gradient"); // several windows may choose the same pixel
     both_check(avg, 2e-7, "avg_pool");
     both_check(davg, 1e-6, "avg_pool_gradient");
     two_free(two);
@@ -87,8 +87,8 @@ static void test_windows(void **state) {
     assert_true(checked > 200);
 }
 
-// Windows of 2 x 2 with a stride of 2 have a path of their own: every width around the four that it
-// takes at a time, edges that no window reaches, and what is not a number.
+// Windows of 2 x 2 with stride 2 have their own loop, which processes four outputs at a time:
+// widths around multiples of four, edges outside all windows, NaN.
 static void test_common_pools(void **state) {
     TwoDevices *two = *state;
     for (size_t i = 0; i < 3 * 10 * 4; i++) {
@@ -110,8 +110,8 @@ static void test_common_pools(void **state) {
     }
 }
 
-// Channels that fill vectors and that do not, and planes that the CPU backend cuts into bands of
-// rows, whose edges must meet.
+// Channels that fill vectors and that do not, and images that the CPU splits into bands of rows,
+// whose edges must fit.
 static void test_large_windows(void **state) {
     Window windows[] = {
         {.n = 2, .c = 16, .h = 32, .w = 32, .k = 16, .kernel = 3, .stride = 1, .pad = 1},
@@ -125,7 +125,7 @@ static void test_large_windows(void **state) {
         {.n = 1, .c = 3, .h = 29, .w = 43, .k = 90, .kernel = 3, .stride = 1, .pad = 2},
         {.n = 2, .c = 3, .h = 14, .w = 14, .k = 48, .kernel = 7, .stride = 2, .pad = 3},
     };
-    // Who stores images in 16 bits convolves so there only (test_kernels_halves).
+    // Devices that store 16-bit images convolve in 16 bits only in test_kernels_halves.
     int last = two_kernels(*state, TESTED)->halves ? PRECISION_F32 : PRECISION_F16;
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
         assert_true(window_fits(&windows[i]));

@@ -1,6 +1,6 @@
-/* test_late_device.c: events, uploads, readbacks and sums of a device that does nothing before a
- * wait (rigs/late_device.h): what device.c promises of a GPU's order of work. And names of devices,
- * and their counts of bytes.
+/* test_late_device.c: events, uploads, readbacks and sums on an asynchronous device that executes
+ * nothing before a wait (rigs/late_device.h): the order of work that device.c guarantees on GPUs.
+ * Also names of devices and their byte counts.
  */
 #include "common/device/link.h"
 #include "tests/rigs/late_device.h"
@@ -30,7 +30,7 @@ static void sum(void *argument) {
 
 // ---- uploads ------------------------------------------------------------------------------------
 
-// One place on the device, and one on the host, used again and again.
+// One device buffer and one host buffer, used repeatedly.
 static void uploads_wait_for_their_events(void **state) {
     (void)state;
     for (LateCopies copies = LATE_EAGER; copies <= LATE_LAZY; copies++) {
@@ -39,7 +39,7 @@ static void uploads_wait_for_their_events(void **state) {
         float *memory = device_alloc(device, COUNT * sizeof *memory);
         Sum work[ROUNDS];
         DeviceEvent *free = device_event_create(device), *done = device_event_create(device);
-        device_event_wait(done); // was never recorded
+        device_event_wait(done); // never recorded: returns at once
         for (int k = 0; k < ROUNDS; k++) {
             device_event_wait(done);
             fill(&(Fill){host, (float)(k + 1)});
@@ -51,7 +51,7 @@ static void uploads_wait_for_their_events(void **state) {
         assert_true(late_of(device)->done < late_of(device)->queued);
         device_synchronize(device);
         for (int k = 0; k < ROUNDS; k++) assert_true(sums[k] == (float)(COUNT * (k + 1)));
-        device_upload(device, memory, host, 0, free, done); // of nothing
+        device_upload(device, memory, host, 0, free, done); // zero bytes
         device_upload(device, memory, host, COUNT * sizeof *host, NULL, NULL);
         device_synchronize(device);
         assert_true(memory[COUNT - 1] == ROUNDS);
@@ -80,11 +80,11 @@ static void readbacks_are_of_their_time(void **state) {
         late_work(device, fill, &work[k]);
         readback_start(back[k % 2], memory);
         if (k == 0) continue;
-        const float *was = readback_wait(back[(k - 1) % 2]); // the round before this one
+        const float *was = readback_wait(back[(k - 1) % 2]); // of the previous round
         for (int i = 0; i < COUNT; i++) assert_true(was[i] == (float)k);
         assert_int_equal(late_of(device)->queued - late_of(device)->done, 2);
     }
-    for (int i = 0; i < 2; i++) readback_close(back[i]); // the last one is in flight
+    for (int i = 0; i < 2; i++) readback_close(back[i]); // with a readback in flight
     readback_close(NULL);
     device_free(device, memory, COUNT * sizeof *memory);
     device_close(device);
@@ -100,8 +100,8 @@ static void copy_to_all(const DeviceCopy *copies, size_t count, Device *from, co
     for (size_t i = 0; i < count; i++) late_copy(NULL, copies[i].destination, from, source, bytes);
 }
 
-// From the host, between devices of two kinds and of one, within one, to the host. The bytes count
-// where they arrive, if they come from another device.
+// Copies from the host, between devices of different and of the same kind, within a device, to the
+// host. Copies from another device are counted by the receiving device.
 static void copies_are_in_order_and_counted(void **state) {
     (void)state;
     Error err = {0};
@@ -120,7 +120,7 @@ static void copies_are_in_order_and_counted(void **state) {
         assert_int_equal(all[i]->copied_bytes, i ? BYTES : 0);
     }
     device_copy(cpu, at[2], NULL, host, BYTES);
-    device_copy(NULL, host, NULL, at[2], BYTES); // both the host's
+    device_copy(NULL, host, NULL, at[2], BYTES); // within host memory
     assert_int_equal(cpu->copied_bytes, BYTES);
     const DeviceCopy copies[] = {{other, at[1]}, {cpu, at[2]}};
     for (int way = 0; way < 2; way++) {
@@ -148,8 +148,9 @@ static float start_of(int device, int i) {
     return (float)(1000 * (device + 1) + i);
 }
 
-// Each device's memory is added to device 0's, twice; earlier work still reads the staging memory.
-// staging: in floats. ahead: one part is copied while the other is added.
+// Accumulates each device's memory into device 0's, twice, while earlier work still reads the
+// staging memory. staging: its size in floats. ahead: a part is copied while the previous one is
+// added.
 static void check_sum(LateCopies copies, size_t staging, bool ahead) {
     Device *all[DEVICES];
     float *at[DEVICES];
@@ -203,7 +204,7 @@ static void names_of_devices(void **state) {
     (void)state;
     static const char FORM[] = "expected a name like cpu:0";
     static const struct {
-        const char *name, *words; // in the error; NULL: there is such a device
+        const char *name, *words; // words of the error; NULL: the device exists
     } cases[] = {{"cpu", NULL},
                  {"cpu:0", NULL},
                  {"cpu:999", NULL},
@@ -239,7 +240,7 @@ static void bytes_are_counted(void **state) {
     device_free(device, nothing, 0);
     device_host_free(device, host);
     device_close(device);
-    // A transfer crosses a link of both ends; one of them alone has none to cross.
+    // Only copies between two devices with links use a link.
     Device *linked = device_open("cpu:0", &err), *plain = device_open("cpu:1", &err);
     char from[8] = "a copy", to[8] = "";
     device_emulate_link(linked, (LinkSpeed){.bytes_per_s = 1e9, .latency_s = 0});

@@ -1,5 +1,5 @@
-/* test_link.c: the emulated link holds to its formula: how long a transfer takes, what queues up
- * behind what, and that a copy between devices takes no less than that.
+/* test_link.c: the emulated link follows its formula: the time of a transfer, transfers that queue,
+ * and copies between devices that take at least the model's time.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static void reads_numbers_and_names(void **unused) {
     for (char *rest = names, *name; (name = strtok_r(rest, "|", &rest)); count++)
         assert_int_equal(link_parse(name, &speed, &err), 0);
     assert_int_equal(count, 4);
-    assert_int_equal(link_parse("0.001,0", &speed, &err), 0); // both ends of both ranges
+    assert_int_equal(link_parse("0.001,0", &speed, &err), 0); // the lower limits
     assert_true(fabs(speed.bytes_per_s - 1.25e5) < 1e-6 && speed.latency_s == 0);
     assert_int_equal(link_parse("1e6,1e6", &speed, &err), 0);
     assert_true(fabs(speed.bytes_per_s - 1.25e14) < 1e3 && fabs(speed.latency_s - 1) < 1e-12);
@@ -48,25 +48,25 @@ static void one_transfer_takes_latency_and_bytes(void **unused) {
     (void)unused;
     DeviceLink *a = link_create(SPEED), *b = link_create(SPEED);
     assert_int_equal(link_reserve(a, b, 1000, 100), 100 + 1000 + 5000);
-    // An empty message still takes the latency, behind the first one.
+    // An empty message takes the latency, and queues behind the first one.
     assert_int_equal(link_reserve(a, b, 0, 100), 100 + 1000 + 5000);
     link_close(a);
     link_close(b);
-    // Two thirds of a nanosecond are one.
+    // Two thirds of a nanosecond are rounded up to one.
     DeviceLink *c = link_create((LinkSpeed){1.5e9, 0}), *d = link_create((LinkSpeed){1.5e9, 0});
     assert_int_equal(link_reserve(c, d, 1, 100), 101);
     link_close(c);
     link_close(d);
 }
 
-// DataParallel's gather and broadcast: what all exchange with device 0 queues up there.
+// DataParallel's gather and broadcast: all transfers from and to device 0 queue there.
 static void one_device_is_the_bottleneck(void **unused) {
     (void)unused;
     DeviceLink *link[4];
     for (int i = 0; i < 4; i++) link[i] = link_create(SPEED);
     for (uint64_t i = 1; i < 4; i++)
         assert_int_equal(link_reserve(link[i], link[0], 1000, 0), i * 1000 + 5000);
-    // The way out is another one, and free.
+    // The opposite direction is independent, and free.
     for (uint64_t i = 1; i < 4; i++)
         assert_int_equal(link_reserve(link[0], link[i], 1000, 0), i * 1000 + 5000);
     for (int i = 0; i < 4; i++) link_close(link[i]);
@@ -78,7 +78,7 @@ static void strangers_do_not_wait_for_each_other(void **unused) {
     for (int i = 0; i < 4; i++) link[i] = link_create(SPEED);
     assert_int_equal(link_reserve(link[0], link[1], 1000, 0), 6000);
     assert_int_equal(link_reserve(link[2], link[3], 1000, 0), 6000);
-    assert_int_equal(link_reserve(link[1], link[2], 1000, 0), 6000); // out of 1, into 2: both free
+    assert_int_equal(link_reserve(link[1], link[2], 1000, 0), 6000); // both directions are free
     for (int i = 0; i < 4; i++) link_close(link[i]);
 }
 
@@ -120,8 +120,8 @@ static void a_copy_takes_no_less_and_keeps_its_bits(void **unused) {
     device_copy(b, to, a, from, BYTES);
     assert_true(clock_ns() - begin >= BYTES + 5000);
     assert_memory_equal(from, to, BYTES);
-    assert_true(b->copy_ns >= BYTES + 5000); // the profile sees the network's time
-    // Two copies into b, asked for by two others, would queue; within one device there is no link.
+    assert_true(b->copy_ns >= BYTES + 5000); // the profile includes the link's time
+    // Two copies into b from other devices would queue; copies within a device use no link.
     DeviceLink *link = b->link;
     uint64_t free_ns = link_reserve(a->link, link, 0, 0);
     memset(to, 0, BYTES / 2);

@@ -1,5 +1,5 @@
-/* test_plan_cache.c: plans are found by all bytes of their keys, whatever the order in which they
- * came, and closed once each.
+/* test_plan_cache.c: plans are found by all bytes of their keys, in any order of insertion, and
+ * each is closed once.
  */
 #include "tests/rigs/check.h"
 
@@ -29,7 +29,7 @@ static Plan *plan_for(Key key, int *closed) {
     return plan;
 }
 
-// 7 and 13 are prime to the count: each key once, neither rising nor falling.
+// 7 and 13 are prime to the number of keys: each key occurs once, in no monotonic order.
 enum { KEYS = 100 };
 static Key key_at(uint64_t i) {
     return (Key){.m = i * 7 % KEYS, .n = i % 3, .flags = (i * 13 % KEYS) << 40};
@@ -43,7 +43,7 @@ static void all_are_found(void **state) {
         Key key = key_at(i);
         assert_null(plan_cache_find(cache, &key));
         plan_cache_add(cache, &key, plan_for(key, &closed));
-        for (uint64_t j = 0; j <= i; j++) { // those before are where they were
+        for (uint64_t j = 0; j <= i; j++) { // earlier plans keep their addresses
             Key old = key_at(j);
             const Plan *plan = plan_cache_find(cache, &old);
             assert_non_null(plan);

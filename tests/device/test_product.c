@@ -1,5 +1,5 @@
-/* test_product.c: bits of the CPU's own matrix products, which are those of the chains of
- * multiply-adds that product.h defines: so they depend on neither tiles, blocks nor packing.
+/* test_product.c: bits of the CPU's own matrix products, which equal the chains of multiply-adds
+ * defined in product.h and so are independent of tiles, blocks and packing.
  */
 #include "tests/rigs/check.h"
 
@@ -21,7 +21,7 @@ static float at(const CpuMatrix *of, size_t row, size_t column) {
                          : of->data[row * of->stride + column];
 }
 
-// The chains that k is cut into have about equal lengths, multiples of 16.
+// k is divided into chains of nearly equal length, multiples of 16.
 static size_t chain_of(size_t k) {
     const size_t chains = k > PRODUCT_CHAIN ? (k + PRODUCT_CHAIN - 1) / PRODUCT_CHAIN : 1;
     return ((k + chains - 1) / chains + 15) / 16 * 16;
@@ -40,7 +40,7 @@ static float expected(const CpuProduct *of, size_t i, size_t j, float before) {
     return of->k <= chain && !of->accumulate ? sum : total + sum;
 }
 
-// Nothing between the rows of c is written.
+// Gaps between the rows of c are not written.
 static void check_product(CpuProduct of) {
     const size_t count = of.m * of.c_stride;
     float *c = normal(count, 4), *before = normal(count, 4);
@@ -57,10 +57,10 @@ static void check_product(CpuProduct of) {
     free(c), free(before);
 }
 
-enum { MOST = 600, GAP = 3, SHARING = 512 }; // SHARING: rows so far apart are copied
+enum { MOST = 600, GAP = 3, SHARING = 512 }; // rows with stride SHARING are copied first
 
-// All four layouts, with and without bias, written and added. Between rows of memory there are
-// `gap` elements.
+// All four layouts, with and without bias, overwriting and accumulating. Rows in memory are `gap`
+// elements apart.
 static void check_gap(size_t m, size_t n, size_t k, size_t gap) {
     float *a = normal((m + gap) * (k + gap), 1), *b = normal((k + gap) * (n + gap), 2);
     float *bias = normal(n, 3);
@@ -87,10 +87,10 @@ static void products_are_chains(void **state) {
     if (!product_runs_here()) skip();
     for (size_t n = 1; n <= 130; n += 1 + n % 3) check_sizes(n % 19 + 1, n, n % 70);
     for (size_t k = 0; k <= MOST; k += k % 7 + 29) check_sizes(9, 53, k);
-    check_sizes(531, 17, 5);                // more than a block of rows
-    check_sizes(270, 97, 3);                // and of columns of a transposed a
-    check_gap(531, 197, 5, SHARING - 5);    // rows of a that are copied, in two blocks
-    check_gap(11, 197, 509, SHARING - 509); // and in three chains
+    check_sizes(531, 17, 5);                // more than one block of rows
+    check_sizes(270, 97, 3);                // more than one block of columns of a transposed a
+    check_gap(531, 197, 5, SHARING - 5);    // copied rows of a, in two blocks
+    check_gap(11, 197, 509, SHARING - 509); // in three chains
     check_sizes(0, 5, 3);
     check_sizes(5, 0, 3);
 }

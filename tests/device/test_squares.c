@@ -1,8 +1,8 @@
-/* test_squares.c: the exact sum of squares that clipping uses, of a device (the CPU, or the one on
- * the command line) against the reference, whose sums are compared with integers here. Sums are
- * equal in every bit or wrong, so they are compared entry by entry.
+/* test_squares.c: the exact sum of squares used by gradient clipping, of a device (the CPU by
+ * default, or the argument) against the reference, whose sums are compared with integers here. Sums
+ * must be equal bit for bit, so all limbs are compared.
  *
- * A device adds a block of elements within a window of exponents, and others by themselves: the
+ * A device adds elements whose exponents lie in a window per block, and other elements one by one:
  * inputs lie inside, outside and at both ends of such windows.
  */
 #include "tests/rigs/two_devices.h"
@@ -13,7 +13,7 @@ typedef struct Sum {
     int64_t of[SQUARES_SIZE];
 } Sum;
 
-// The device's sum of squares of the slices (its memory), added to `start` unless that is NULL.
+// Returns the device's sum of squares of the slices (device memory), added to `start` if not NULL.
 static Sum squares_of(TwoDevices *two, int d, const Slice *slices, size_t count, const Sum *start) {
     Sum sum;
     memset(&sum, 0x77, sizeof sum);
@@ -38,7 +38,8 @@ static void check_equal(const Sum *a, const Sum *b, const char *what) {
                      (intmax_t)a->of[k], (intmax_t)b->of[k]);
 }
 
-// Returns the sum of x[count], equal on both devices, whole and cut into parts.
+// Returns the sum of squares of x[count]; asserts that it is equal on both devices, for the whole
+// and for parts.
 static Sum check_sum(TwoDevices *two, const float *x, size_t count, const char *what) {
     Both memory = both_floats(two, x, count);
     const Slice whole[] = {{memory.of[REF], count}};
@@ -48,7 +49,7 @@ static Sum check_sum(TwoDevices *two, const float *x, size_t count, const char *
     const double norm = norm_of(two, REF, &expected);
     for (size_t parts = 1; parts <= PARTS_MAX; parts += 3) {
         Sum sum = {{0}}, accumulated = {{0}};
-        for (size_t p = 0; p < parts; p++) { // the last part comes first
+        for (size_t p = 0; p < parts; p++) { // in reverse order
             const size_t begin = count * (parts - 1 - p) / parts, end = count * (parts - p) / parts;
             const Slice part[] = {{(float *)memory.of[TESTED] + begin, end - begin}, {NULL, 0}};
             const Sum own = squares_of(two, TESTED, part, 2, NULL);
@@ -56,7 +57,7 @@ static Sum check_sum(TwoDevices *two, const float *x, size_t count, const char *
             for (int k = 0; k < SQUARES_SIZE; k++) sum.of[k] += own.of[k];
         }
         check_equal(&accumulated, &expected, what);
-        const double same = norm_of(two, TESTED, &sum); // carries are outstanding
+        const double same = norm_of(two, TESTED, &sum); // with carries pending
         assert_memory_equal(&same, &norm, isnan(norm) ? 0 : sizeof norm);
         assert_int_equal(isnan(same), isnan(norm));
     }
@@ -72,7 +73,7 @@ static float *zeros(TwoDevices *two, size_t count) {
 
 // ---- tests -------------------------------------------------------------------------------------
 
-// The squares of integers below 2^12 are floats, and their sum is an integer.
+// Integers below 2^12 have exact squares, whose sum is an integer.
 static void test_integers(void **state) {
     TwoDevices *two = *state;
     const size_t counts[] = {0, 1, 2, 31, 32, 33, 1023, 1024, 1025, 4096, 4097, 70001};
@@ -86,7 +87,7 @@ static void test_integers(void **state) {
         }
         two->shift = i % 2;
         const Sum sum = check_sum(two, x, counts[i], "integers");
-        for (int k = 0; k < SQUARES_SIZE; k++) { // 1 is bit 149
+        for (int k = 0; k < SQUARES_SIZE; k++) { // bit 149 has the value 1
             const uint64_t limb = k == 4   ? total << 21 & UINT32_MAX
                                   : k == 5 ? total >> 11 & UINT32_MAX
                                   : k == 6 ? total >> 43
@@ -98,7 +99,7 @@ static void test_integers(void **state) {
     }
 }
 
-// The largest element is in turn each power of two, and one other is smaller by each factor.
+// The largest element is each power of two, and another element is smaller by each factor.
 static void test_distances(void **state) {
     TwoDevices *two = *state;
     enum { COUNT = 64 };
@@ -111,7 +112,7 @@ static void test_distances(void **state) {
         }
 }
 
-// All bits are random: in half of the blocks every exponent occurs, in the others a few.
+// Random bits: half of the blocks contain every exponent, the others a few.
 static void test_any_bits(void **state) {
     TwoDevices *two = *state;
     enum { COUNT = 9001 };
@@ -120,7 +121,7 @@ static void test_any_bits(void **state) {
         for (size_t k = 0; k < COUNT; k++) {
             uint32_t bits = (uint32_t)rng_u64(round, RNG_STREAM_TEST, k);
             if (k / 1024 % 2 == round % 2) bits = (bits & 0x87ffffff) | 0x30000000;
-            if ((bits >> 23 & 255) > 190) bits &= 0x9fffffff; // no square overflows
+            if ((bits >> 23 & 255) > 190) bits &= 0x9fffffff; // squares must not overflow
             memcpy(&x[k], &bits, sizeof bits);
         }
         const Sum sum = check_sum(two, x, COUNT, "any bits");
@@ -128,7 +129,7 @@ static void test_any_bits(void **state) {
     }
 }
 
-// Squares of float32: below 2^-75 they are 0, and from 2^64 on infinite. Both neighbours of each.
+// Squares of float32 are 0 below 2^-75 and infinite from 2^64 on: both neighbours of each limit.
 static void test_ends(void **state) {
     TwoDevices *two = *state;
     const float largest = nextafterf(0x1p64f, 0), least = nextafterf(0x1p-75f, 1);
@@ -159,7 +160,7 @@ static void test_ends(void **state) {
         }
 }
 
-// NaN wins over infinity, wherever they are.
+// A sum with NaN and infinity is NaN, in any order.
 static void test_not_finite(void **state) {
     TwoDevices *two = *state;
     enum { COUNT = 5000 };
@@ -175,7 +176,7 @@ static void test_not_finite(void **state) {
     two_free(two);
 }
 
-// Sums that need every limb: 2^40 times the largest square, by doubling.
+// Sums that need every limb: 2^40 times the largest square, by repeated doubling.
 static void test_growth(void **state) {
     TwoDevices *two = *state;
     float *x = zeros(two, 1);
@@ -183,7 +184,7 @@ static void test_growth(void **state) {
     Sum sum = check_sum(two, x, 1, "growth");
     for (int k = 0; k < 40; k++) {
         for (int limb = 0; limb < SQUARES_LIMBS; limb++) sum.of[limb] *= 2;
-        sum = squares_of(two, TESTED, NULL, 0, &sum); // carries
+        sum = squares_of(two, TESTED, NULL, 0, &sum); // propagates carries
     }
     assert_true(norm_of(two, TESTED, &sum) == 0x1.8p83);
     two_free(two);
