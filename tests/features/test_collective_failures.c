@@ -1,5 +1,5 @@
-/* test_collective_failures.c: a short training with each feature, once for each collective of rank
- * 1. There the group breaks, and the failure must be returned, on every rank, with its reason.
+/* test_collective_failures.c: short trainings with each feature, in which the group breaks at each
+ * collective of rank 1 in turn. Every rank must return the failure with its reason.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ddp_models.h"
@@ -25,11 +25,11 @@ enum { STEPS = 3, COLLECTIVES_MAX = 200 };
 
 // ---- the collective that fails ------------------------------------------------------------------
 
-typedef struct Pull { // of this thread, which is a rank
+typedef struct Pull { // of this thread's rank
     ProcessGroup *world;
-    int left;   // collectives until the group breaks; 0: it has, or never will
-    bool after; // it breaks when the collective was issued, not before
-    bool ran;   // it broke before a pg_run, whose caller must return it
+    int left;   // collectives until the group breaks; 0: broken already, or never
+    bool after; // breaks after the collective was enqueued, not before
+    bool ran;   // broke before a pg_run, whose caller must return the error
 } Pull;
 
 static _Thread_local Pull pull;
@@ -44,7 +44,7 @@ static void pull_now(ProcessGroup *group, bool after) {
     if (pull.left == 0 || pull.after != after || --pull.left > 0) return;
     error_set(&cause, STATUS_FAILED, "%s", REASON);
     pg_abort(group, &cause);
-    if (group != pull.world) pg_abort(pull.world, &cause); // a feature's own group broke
+    if (group != pull.world) pg_abort(pull.world, &cause); // a feature's subgroup broke
 }
 
 int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err) {
@@ -56,7 +56,7 @@ int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err) {
     return status;
 }
 
-// Pieces overlap in place only: MPI forbids every other overlap.
+// Send and receive buffers overlap in place only: MPI forbids other overlaps.
 static void expect_in_place(const ProcessGroup *group, const Collective *c) {
     const char *send = c->send, *receive = c->receive;
     const size_t bytes = c->count * pg_type_bytes(c->type), at = (size_t)pg_rank(group) * bytes;
@@ -76,11 +76,11 @@ PgWork *__wrap_pg_start(ProcessGroup *group, Collective collective, Error *err) 
     return work;
 }
 
-// ---- what hooks and units return ----------------------------------------------------------------
+// ---- status of hooks and units ------------------------------------------------------------------
 
-static _Thread_local CommHook checked; // this rank's
+static _Thread_local CommHook checked; // of this rank
 
-// What fails says so by its status, too: hooks around a hook, and a unit's backward, go by that.
+// A failed call must also return -1: wrapping hooks and a unit's backward rely on the status.
 static int check_status(int status, const Error *before, const Error *err) {
     const bool failed = err->status != before->status;
     CHECK(status == (failed ? -1 : 0) || before->status != STATUS_OK, "returned %d: %s", status,
@@ -113,7 +113,7 @@ static int checked_finish(void *state, GradBucket *bucket, Error *err) {
     return check_status(checked.finish(state, bucket, err), &before, err);
 }
 
-static _Thread_local int (*mirror)(void *state, Error *err); // this rank's
+static _Thread_local int (*mirror)(void *state, Error *err); // of this rank
 
 static int checked_mirror(void *state, Error *err) {
     const Error before = *err;
@@ -142,28 +142,28 @@ typedef enum Feature {
     SYNC_BATCH_NORM,
     JOIN,
     JOIN_THROWS,
-    FULLY_SHARD, // in place of DistributedDataParallel
+    FULLY_SHARD, // instead of DistributedDataParallel
     FULLY_SHARD_BLOCKING,
-    FULLY_SHARD_EARLY, // a step gathers, too
+    FULLY_SHARD_EARLY, // the optimizer's step gathers, too
     FEATURES
 } Feature;
 
 typedef struct Case {
     Feature feature;
-    int at; // the collective of rank 1, from 1
+    int at; // number of the breaking collective on rank 1, from 1
     bool after;
 } Case;
 
 typedef struct Training {
     Rig rig;
     Feature feature;
-    bool buffers; // are broadcast
+    bool buffers; // broadcast_buffers
     PowerSgd *power;
     PostLocalSgd local;
     Optimizer *optimizer;
     GradClip *clip;
     Join *join;
-    bool saves; // what the hook carries
+    bool saves; // is saving the hook's state
 } Training;
 
 static bool is_zero(Feature feature) {
@@ -207,7 +207,7 @@ static int add_hook(Training *t, Error *err) {
 static int open_training(Training *t, Error *err) {
     Rig *rig = &t->rig;
     rig->model = test_model(t->feature == FIND_UNUSED ? "branches" : "mlp", 3, rig->device);
-    if (t->feature != ZERO_WHOLE) // buffers, too; "branches" does not use it
+    if (t->feature != ZERO_WHOLE) // with buffers, and parameters that "branches" does not use
         module_add(rig->model, "bn", layer_batch_norm(rig->device, CLASSES));
     if (t->feature == SYNC_BATCH_NORM && !sync_batch_norm_convert(rig->model, rig->group, err))
         return -1;
@@ -237,7 +237,8 @@ static int open_training(Training *t, Error *err) {
     return t->join ? 0 : -1;
 }
 
-// Saves what the hook carries, reads the losses together, and evaluates: all that a job does.
+// Runs the collectives of a job after training: saves the hook's state, elects the rank with
+// inputs, broadcasts the module's state.
 static int after_training(Training *t, Error *err) {
     const CommHook *hook = &ddp_reducer(t->rig.wrapper)->hook;
     ModelAverager averager = {.period = 1};
@@ -257,7 +258,8 @@ static int after_training(Training *t, Error *err) {
     return ddp_sync_module_states(t->rig.wrapper, elected, err);
 }
 
-// Also after a failure: a unit has memory for its whole weights if its tensors show them.
+// Also after a failure: a unit's tensors are shards if and only if its whole weights are not
+// allocated.
 static void expect_whole_or_shards(Rig *rig) {
     const Fsdp *fsdp = fsdp_of(rig->model);
     for (size_t i = 0; i < fsdp->count; i++)
@@ -265,7 +267,7 @@ static void expect_whole_or_shards(Rig *rig) {
             EXPECT(!fsdp->units[i]->weights == !!fsdp->units[i]->parameters[k].tensor->shard);
 }
 
-// Held gradients are reduced after a step, whose second gather has the memory of reductions.
+// Held gradients are reduced after a step whose second gather uses the memory of reductions.
 static int train_held(Training *t, Error *err) {
     Rig *rig = &t->rig;
     fsdp_set_requires_gradient_sync(rig->model, false);
@@ -276,14 +278,14 @@ static int train_held(Training *t, Error *err) {
     return fsdp_finish_backward(rig->model, NULL, err);
 }
 
-// Branches in another order each step, so that the unit that was gathered ahead is the wrong one.
+// The branches' order changes in each step, so that the prefetched unit is not the next one used.
 static int train_sharded(Training *t, Error *err) {
     Rig *rig = &t->rig;
     FsdpConfig config = fsdp_config_default();
     config.overlap = t->feature != FULLY_SHARD_BLOCKING;
     config.unshard_in_step = t->feature == FULLY_SHARD_EARLY;
     rig->model = test_model("branches", 3, rig->device);
-    module_add(rig->model, "bn", layer_batch_norm(rig->device, CLASSES)); // has buffers
+    module_add(rig->model, "bn", layer_batch_norm(rig->device, CLASSES)); // for its buffers
     for (int i = 0; i < 2; i++)
         if (fully_shard(rig->model->children[i], rig->group, &config, err) != 0) return -1;
     if (fully_shard(rig->model, rig->group, &config, err) != 0) return -1;
@@ -320,7 +322,7 @@ static int train(Training *t, Error *err) {
         EXPECT(!pull.ran);
         if (ddp_finish_backward(rig->wrapper, NULL, err) != 0) return -1;
         optimizer_step(t->optimizer, 0.01);
-        if (ddp_reducer(rig->wrapper)->error.status) { // ZeRO's step has no status
+        if (ddp_reducer(rig->wrapper)->error.status) { // ZeRO's step returns no status
             *err = ddp_reducer(rig->wrapper)->error;
             return -1;
         }
@@ -341,7 +343,7 @@ static void close_training(Training *t) {
     rig_close(&t->rig);
 }
 
-// number: 1 if the training ended well, -1 if it failed while it saved what the hook carries.
+// outcome->number: 1 after a complete training; -1 if saving the hook's state failed.
 static void train_until_it_breaks(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const Case *c = argument;
     Training training = {rig_open(group, outcome), .feature = c->feature, .buffers = true};
@@ -355,7 +357,7 @@ static void train_until_it_breaks(ProcessGroup *group, const void *argument, Out
     if (pulled && ended)
         problem(outcome, "feature %d: collective %d failed, the training did not", (int)c->feature,
                 c->at);
-    // Join's error that a rank is out of inputs comes by design.
+    // Join's error about an exhausted rank is expected.
     if (!ended && !strstr(outcome->error.message, REASON) &&
         !strstr(outcome->error.message, "exhausted"))
         problem(outcome, "feature %d, collective %d: failed for another reason: %s",
@@ -390,10 +392,10 @@ static void every_wait_returns_a_failure(void **state) {
         break_each_collective((Feature)feature, true);
 }
 
-// ---- a collective that never completes ----------------------------------------------------------
+// ---- a collective that does not run -------------------------------------------------------------
 
-// Rank 1 skips the last backward, so no collective runs, and rank 0 breaks the group. From
-// then on it does not write what it reduces: in another job its peers may still read it.
+// Rank 1 skips the last backward, so that no collective runs, and rank 0 breaks the group. After
+// that rank 0 must not write to buckets in flight: in a real job its peers may still read them.
 static void break_between_start_and_end(ProcessGroup *group, const void *argument,
                                         Outcome *outcome) {
     const Feature *feature = argument;
@@ -413,7 +415,7 @@ static void break_between_start_and_end(ProcessGroup *group, const void *argumen
         Error cause = {0};
         error_set(&cause, STATUS_FAILED, "%s", REASON);
         module_zero_grad(rig->model);
-        // As after a backward under no_sync: an unused parameter has a gradient, which is kept.
+        // An unused parameter keeps an old gradient, as after a backward under no_sync.
         if (*feature == FIND_UNUSED)
             module_child(rig->model, "bn")->parameters[0].tensor.has_grad = true;
         EXPECT(test_backward(rig->tape, rig->wrapper, 0, STEPS, 4, 4, err) == 0);

@@ -1,9 +1,9 @@
-/* test_combinations.c: options of DistributedDataParallel that meet. Each has tests of its own;
- * here every choice of one goes with every choice of the others, and each step's gradients are
- * worked out by a model of PyTorch's rules that is a page long (expect_step).
+/* test_combinations.c: combinations of DistributedDataParallel's options. Every choice of each
+ * option runs with every choice of the others, and each step's gradients are compared with a
+ * one-page model of PyTorch's rules (expect_step).
  *
- * The toy's gradients are small whole numbers, which no rounding touches, not even to 16 bits: all
- * comparisons are exact.
+ * The toy's gradients are small integers, which are exact even in 16 bits: all comparisons are
+ * exact.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ranks.h"
@@ -28,22 +28,22 @@ typedef struct Mix {
     bool global, overlap, view;
     double cap;
     Policy policy;
-    int hook;        // of HOOKS
-    int micro;       // backwards in no_sync before each that is reduced
-    bool keep;       // no zero_grad: gradients add up over the steps
-    Joining joining; // the last rank makes a step more than the others
+    int hook;        // index into HOOKS
+    int micro;       // backwards under no_sync before each reduced one
+    bool keep;       // no zero_grad: gradients accumulate over the steps
+    Joining joining; // the last rank has one step more than the others
 } Mix;
 
-// ---- what is asked of whom --------------------------------------------------------------------
+// ---- local gradients --------------------------------------------------------------------------
 
-// Task k's gradient on this rank in one backward; 0: it does not use the task. What is not used
-// changes from step to step where that is allowed.
+// Task k's gradient on this rank in one backward; 0: the rank does not use the task. With
+// find_unused_parameters the used tasks change from step to step.
 static float factor(const Mix *mix, int rank, int step, int task) {
     bool used = true;
     int turn = mix->policy == FIND_UNUSED ? step : 0;
-    if (mix->policy != ALL_USED && task == 1) used = (rank + turn) % 2 == 0; // one of two ranks
-    if (mix->policy != ALL_USED && task == 2) used = false;                  // no rank
-    if (mix->policy == FIND_UNUSED && task == 3) used = step != 1;           // all ranks or none
+    if (mix->policy != ALL_USED && task == 1) used = (rank + turn) % 2 == 0; // by half of the ranks
+    if (mix->policy != ALL_USED && task == 2) used = false;                  // by no rank
+    if (mix->policy == FIND_UNUSED && task == 3) used = step != 1;           // by all ranks or none
     return used ? (float)(1 + 2 * (rank % 2)) * (float)(1 << task) : 0;
 }
 
@@ -51,16 +51,16 @@ static int steps_of(const Mix *mix, int rank, int world) {
     return STEPS + (mix->joining != NO_JOIN && rank == world - 1);
 }
 
-// ---- what must come out -----------------------------------------------------------------------
+// ---- expected gradients -----------------------------------------------------------------------
 
 typedef struct Expected {
-    float grad[WORLD_MAX][TASKS]; // per rank
+    float grad[WORLD_MAX][TASKS]; // [rank][task]
     bool defined[WORLD_MAX][TASKS];
 } Expected;
 
-// One step of all ranks. A gradient that some rank has used since the last reduction becomes the
-// sum over the ranks, divided by the divisor; one that no rank has used stays unchanged. With a
-// static graph "used" is what was used in the first step, by ranks that may have joined since.
+// One step of all ranks. A gradient used by any rank since the last reduction becomes the sum over
+// ranks, divided by the divisor; a gradient used by no rank is unchanged. With a static graph the
+// first step's uses count, also those of ranks that have joined since.
 static void expect_step(Expected *all, const Mix *mix, int world, int step) {
     int active = 0;
     for (int r = 0; r < world; r++) active += step < steps_of(mix, r, world);
@@ -70,7 +70,7 @@ static void expect_step(Expected *all, const Mix *mix, int world, int step) {
         float sum = 0;
         for (int r = 0; r < world; r++) {
             float mine = factor(mix, r, step, k);
-            bool joined = step >= steps_of(mix, r, world); // it gives zeros
+            bool joined = step >= steps_of(mix, r, world); // contributes zeros
             anyone = anyone || (mix->policy == STATIC_GRAPH && mine != 0);
             if (joined) continue;
             if (!mix->keep) all->grad[r][k] = 0, all->defined[r][k] = false;
@@ -116,7 +116,7 @@ static void add_hook(Rig *rig, const Mix *mix, PostLocalSgd *local) {
     case 4:
         hook = comm_hook_round(hook, PG_BF16);
         break;
-    default: // its first steps: all ranks together
+    default: // ready on all ranks
         hook = post_local_sgd_hook(local);
     }
     EXPECT(ddp_register_comm_hook(rig->wrapper, hook, NULL) == 0);
@@ -155,15 +155,15 @@ static void run_mix(ProcessGroup *group, const void *argument, Outcome *outcome)
     rig_wrap_with(rig, toy_model(rig->device, TASKS, 1), &config);
     PostLocalSgd local = {.group = group, .start_step = 100};
     add_hook(rig, mix, &local);
-    // With Join a second time: what the first one hung on the wrapper must be gone.
+    // With Join twice: the first Join must have removed its hook and iteration from the wrapper.
     for (int round = 0; round < (mix->joining ? 2 : 1); round++) run_steps(rig, mix);
     rig_close(rig);
 }
 
-// ---- all of them ------------------------------------------------------------------------------
+// ---- all combinations -------------------------------------------------------------------------
 
-// Every choice of everything, but for what changes only when something happens (overlap, the size
-// of buckets): they go in turns.
+// Every combination of the choices. Options that only change the order of events (overlap, bucket
+// size) alternate.
 static void options_in_every_combination(void **state) {
     (void)state;
     static const double caps[] = {-1, 0, 0.00005};
@@ -187,7 +187,7 @@ static void options_in_every_combination(void **state) {
     print_message("%d combinations\n", count);
 }
 
-// And with four ranks, each of the choices that move memory or count ranks.
+// On four ranks, the choices that move memory or count ranks.
 static void options_together_on_four_ranks(void **state) {
     (void)state;
     for (int bits = 0; bits < 32; bits++) {

@@ -1,6 +1,6 @@
-/* test_half_copy_wrappers.c: wrappers that write parameters, and the optimizer's copies of these in
- * 16 bits: after DDP's broadcast and after averaging, the next forward reads the new parameters;
- * DataParallel's replicas read no copies.
+/* test_half_copy_wrappers.c: wrappers that write parameters must invalidate the optimizer's 16-bit
+ * copies: after DDP's broadcast and after model averaging the next forward reads the new
+ * parameters; DataParallel's replicas read no copies.
  */
 #include "common/base/half.h"
 #include "common/nn/half_copy.h"
@@ -25,7 +25,7 @@ static Tensor *run_forward(Tape *tape, Module *module) {
     return op_float32(tape, module_forward(module, tape, x));
 }
 
-// Whether the copies are the parameters, rounded. The device's memory is the host's.
+// Returns whether the copies equal the rounded parameters. Device memory is host memory here.
 static bool copies_are_right(Module *model) {
     for (int i = 0; i < 2; i++) {
         const Tensor *tensor = module_parameter(model, i);
@@ -43,7 +43,7 @@ static void write_parameters(ProcessGroup *group, const void *argument, Outcome 
     snprintf(name, sizeof name, "ref:%d", pg_rank(group));
     Device *device = device_open(name, &err);
     Module *model = layer_linear(device, IN, OUT);
-    module_initialize(model, 1 + (uint64_t)pg_rank(group)); // each rank's own
+    module_initialize(model, 1 + (uint64_t)pg_rank(group)); // differs between ranks
     Optimizer *optimizer = optimizer_create(model, &SGD);
     Tape *tape = tape_create(device, NULL);
     tape->precision = PRECISION_BF16;
@@ -75,7 +75,7 @@ static void ranks_write_parameters(void **state) {
     play_ranks(AS_THREADS, WORLD, 60, write_parameters, NULL, NULL);
 }
 
-// Three steps; outputs[ROWS * OUT] of the last forward.
+// Trains three steps; outputs[ROWS * OUT] of the last forward.
 static void train_replicas(Precision copies, float *outputs) {
     Error err = {0};
     OptimizerConfig sgd = SGD;

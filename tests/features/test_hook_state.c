@@ -1,6 +1,6 @@
-/* test_hook_state.c: what hooks carry from step to step, through a file and back: a run that was
- * cut continues with the same bits, and a state that does not fit is refused and changes nothing.
- * (The programs' checkpoints: training.sh.)
+/* test_hook_state.c: hooks' state in checkpoints: a resumed run has the bits of an uninterrupted
+ * one; a state that does not match is refused and changes nothing. (The programs' checkpoints:
+ * training.sh.)
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ranks.h"
@@ -30,11 +30,11 @@ static PowerSgdConfig power_sgd_of(const Plan *plan) {
     PowerSgdConfig config = power_sgd_config_default();
     config.start_iteration = plan->start_iteration;
     config.warm_start = !plan->no_warm_start;
-    config.min_compression_rate = 0.5; // the matrix of the test is small
+    config.min_compression_rate = 0.5; // the test's matrix is too small for the default
     return config;
 }
 
-// A new model, wrapped, with the hook; that stands behind two others, as it may.
+// Wraps a new model and registers PowerSGD's hook inside two other hooks.
 static PowerSgd *begin(Rig *rig, const PowerSgdConfig *powersgd) {
     const DdpConfig config = ddp_config_default();
     rig_wrap(rig, matrix_model(rig->device, COLUMNS, ROWS, 0.5f), &config);
@@ -59,7 +59,7 @@ static RunLog silent(void) {
     return log_open(true);
 }
 
-// A gradient [4, 5] without structure: dy of this rank and step, times x that is the unit matrix.
+// A step whose gradient [4, 5] is random: x is the unit matrix, so the gradient is dy.
 static void step(Rig *rig, int number) {
     Error *err = &rig->outcome->error;
     tape_reset(rig->tape);
@@ -78,7 +78,7 @@ static char *file_of(const Plan *plan) {
     return memory_format("%s/hook.safetensors", plan->folder);
 }
 
-// Every rank takes part, rank 0 writes.
+// All ranks take part; rank 0 writes the file.
 static void save(Rig *rig, const Plan *plan) {
     Error *err = &rig->outcome->error;
     SafeTensors content;
@@ -102,8 +102,8 @@ static int load(Rig *rig, const Plan *plan, Error *err) {
     return status;
 }
 
-// Copies what the hook carries under this name: each rank's own (own), or what is the same on all.
-// By way of a checkpoint, so all ranks call it.
+// Copies the state's tensor `name` to values: each rank's own part (own), or the shared one. It is
+// read from a checkpoint, so all ranks must call.
 static void carried(Rig *rig, const char *name, bool own, float *values, size_t count) {
     SafeTensors content;
     Error *err = &rig->outcome->error;
@@ -123,7 +123,7 @@ static void carried_error(Rig *rig, float error[COUNT]) {
 
 // ---- the same number of ranks -----------------------------------------------------------------
 
-typedef struct End { // of a run, on one rank
+typedef struct End { // a run's final state on one rank
     float grad[COUNT], error[COUNT];
 } End;
 
@@ -157,7 +157,7 @@ static void cut_and_go_on(ProcessGroup *group, const void *argument, Outcome *ou
     EXPECT(!all_equal(resumed.error, COUNT, 0));
     end(rig, power);
 
-    power = begin(rig, &powersgd); // without what was carried, the bits are others
+    power = begin(rig, &powersgd); // without the saved state, the bits must differ
     for (int i = CUT; i < STEPS; i++) step(rig, i);
     const End anew = look(rig);
     EXPECT(memcmp(straight.grad, anew.grad, sizeof straight.grad) != 0);
@@ -165,7 +165,7 @@ static void cut_and_go_on(ProcessGroup *group, const void *argument, Outcome *ou
     rig_close(rig);
 }
 
-// Compression begins before the cut, with the step after it, and later.
+// The cut is after compression has begun, one step before, and earlier.
 static void row_65_hook_state_in_checkpoints(void **state) {
     for (int world = 2; world <= 3; world++)
         for (int warm = 0; warm < 2; warm++)
@@ -173,7 +173,7 @@ static void row_65_hook_state_in_checkpoints(void **state) {
                 play_both(world, cut_and_go_on, &(Plan){*state, start, !warm}, NULL);
 }
 
-// ---- what does not fit ------------------------------------------------------------------------
+// ---- states that do not match -----------------------------------------------------------------
 
 static void refuse(Rig *rig, const SafeTensors *content, const char *words) {
     Error err = {0};
@@ -183,7 +183,7 @@ static void refuse(Rig *rig, const SafeTensors *content, const char *words) {
     EXPECT(err.status == STATUS_USAGE);
     if (!strstr(err.message, words)) problem(rig->outcome, "no \"%s\": %s", words, err.message);
     carried_error(rig, error);
-    EXPECT(all_equal(error, COUNT, 0)); // as it was
+    EXPECT(all_equal(error, COUNT, 0)); // unchanged
 }
 
 static void refuse_what_does_not_fit(ProcessGroup *group, const void *argument, Outcome *outcome) {
@@ -199,7 +199,7 @@ static void refuse_what_does_not_fit(ProcessGroup *group, const void *argument, 
     SafeTensors content;
     EXPECT(safetensors_read(path, &content, &outcome->error) == 0);
     power = begin(rig, &powersgd);
-    for (size_t i = 0; i < content.count; i++) { // each one left out in turn
+    for (size_t i = 0; i < content.count; i++) { // each tensor missing in turn
         SafeEntry last = content.entries[content.count - 1], missing = content.entries[i];
         content.entries[i] = last;
         content.count--;
@@ -208,7 +208,7 @@ static void refuse_what_does_not_fit(ProcessGroup *group, const void *argument, 
         content.entries[i] = missing;
         content.entries[content.count++] = last;
     }
-    for (size_t i = 0; i < content.count; i++) { // or of another kind
+    for (size_t i = 0; i < content.count; i++) { // each tensor with another dtype
         SafeEntry entry = content.entries[i];
         content.entries[i].ndim = 0;
         content.entries[i].dtype = entry.dtype == DTYPE_F32 ? DTYPE_I64 : DTYPE_F32;
@@ -220,7 +220,7 @@ static void refuse_what_does_not_fit(ProcessGroup *group, const void *argument, 
     power = begin(rig, &powersgd);
     refuse(rig, &content, "powersgd.q.weight has not the shape");
     end(rig, power);
-    powersgd.min_compression_rate = 9; // then no matrix is worth it
+    powersgd.min_compression_rate = 9; // no matrix is compressed
     power = begin(rig, &powersgd);
     Error err = {0};
     EXPECT(load(rig, plan, &err) != 0);
@@ -238,7 +238,7 @@ static void row_65_hook_state_that_does_not_fit(void **state) {
     play_both(2, refuse_what_does_not_fit, &(Plan){.folder = *state, .start_iteration = 2}, NULL);
 }
 
-// ---- another number of ranks ------------------------------------------------------------------
+// ---- another world size -----------------------------------------------------------------------
 
 static void leave_state(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const PowerSgdConfig powersgd = power_sgd_of(argument);
@@ -254,7 +254,7 @@ static void take_state(ProcessGroup *group, const void *argument, Outcome *outco
     const PowerSgdConfig powersgd = power_sgd_of(argument);
     Rig self = rig_open(group, outcome), *rig = &self;
     PowerSgd *power = begin(rig, &powersgd);
-    for (int i = 0; i < CUT; i++) step(rig, i); // memory of its own, which must go
+    for (int i = 0; i < CUT; i++) step(rig, i); // allocates a state, which the load replaces
     EXPECT(load(rig, argument, &outcome->error) == 0);
     EXPECT(power_sgd_iteration(power) == CUT);
     float error[COUNT], carried_q[COUNT];
@@ -291,8 +291,8 @@ typedef struct Several {
     int64_t shared;
 } Several;
 
-// Restores on each rank what rank 0 gathered, with one field changed. Returns what the log says
-// (freed by the caller), or NULL if it is refused, with the words.
+// Restores rank 0's gathered state on each rank, with one field changed. Returns the note that was
+// printed (to be freed), or NULL if the state is refused with an error that contains `words`.
 static char *restore_changed(Rig *rig, HookState *state, SafeTensors *content, int tensor,
                              int dimension, size_t value, const char *words) {
     Error err = {0};
@@ -314,7 +314,7 @@ static char *restore_changed(Rig *rig, HookState *state, SafeTensors *content, i
     return NULL;
 }
 
-// Two tensors of this rank's own and a shared one, on a single rank: each is checked by itself.
+// Two per-rank tensors and a shared one, on a single rank: each tensor is checked.
 static void check_several(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = {.group = group, .outcome = outcome}, *rig = &self;
@@ -330,12 +330,12 @@ static void check_several(ProcessGroup *group, const void *argument, Outcome *ou
     SafeTensors content;
     EXPECT(hook_state_gather(&state, &content, err) == 0 && content.count == 3);
     EXPECT(content.entries[0].ndim == 2 && content.entries[0].shape[0] == 1);
-    const int64_t saved = 6; // a shared tensor is the hook's memory
+    const int64_t saved = 6; // value of the shared tensor, which is the hook's memory
     content.entries[2].data = (char *)&saved;
     const char *wrong = "has not the shape that several has in this run";
-    restore_changed(rig, &state, &content, 0, 0, 2, wrong); // the other one is of one rank
+    restore_changed(rig, &state, &content, 0, 0, 2, wrong); // two ranks, but the other has one
     restore_changed(rig, &state, &content, 1, 0, 2, wrong);
-    restore_changed(rig, &state, &content, 0, 0, 0, wrong); // of no rank
+    restore_changed(rig, &state, &content, 0, 0, 0, wrong); // zero ranks
     restore_changed(rig, &state, &content, 1, 1, 2, wrong);
     restore_changed(rig, &state, &content, 0, -1, 0, wrong);
     now = (Several){{0}, {0}, 0};
@@ -343,13 +343,13 @@ static void check_several(ProcessGroup *group, const void *argument, Outcome *ou
     EXPECT(said && !*said);
     EXPECT(now.a[0] == 1 && now.a[1] == 2 && now.b[2] == 5 && now.shared == 6);
     free(said);
-    SafeTensors shared = {.entries = &content.entries[2], .count = 1}; // without own tensors
+    SafeTensors shared = {.entries = &content.entries[2], .count = 1}; // no per-rank tensors
     HookState alone = {"alone", group, &tensors[2], 1};
     now.shared = 0;
     said = restore_changed(rig, &alone, &shared, 0, 0, 0, NULL);
     EXPECT(said && !*said && now.shared == 6);
     free(said);
-    for (int i = 0; i < 2; i++) content.entries[i].shape[0] = 2; // of two ranks
+    for (int i = 0; i < 2; i++) content.entries[i].shape[0] = 2; // two ranks
     said = restore_changed(rig, &state, &content, 0, 0, 2, NULL);
     EXPECT(said &&
            strstr(said, "2 ranks saved state of their own for several, and this run has 1"));
@@ -379,7 +379,7 @@ static void post_local_sgd_state(ProcessGroup *group, const void *argument, Outc
     EXPECT(ddp_register_comm_hook(rig->wrapper, hook, NULL) == 0);
     SafeTensors content;
     EXPECT(hook_of(rig)->save(hook_of(rig)->state, &content, &outcome->error) == 0);
-    if (rig->rank == 0) { // who has it all; the others would read the file
+    if (rig->rank == 0) { // only rank 0 reads the file
         RunLog log = silent();
         int64_t saved = local.step;
         content.entries[0].data = &saved;
@@ -399,13 +399,13 @@ static void row_65_post_local_sgd_state(void **state) {
     play_both(2, post_local_sgd_state, NULL, NULL);
 }
 
-// A step is counted once, however many buckets it has. Task k's factor is rank + k + 1.
+// A step counts once, for any number of buckets. Task k's factor is rank + k + 1.
 static void several_buckets(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     enum { TASKS = 3, START = 2 };
     Rig self = rig_open(group, outcome), *rig = &self;
     DdpConfig config = ddp_config_default();
-    config.bucket_cap_mb = 0; // a bucket for each parameter
+    config.bucket_cap_mb = 0; // one bucket per parameter
     PostLocalSgd local = {.group = group, .start_step = START};
     rig_wrap(rig, toy_model(rig->device, TASKS, 0), &config);
     EXPECT(ddp_register_comm_hook(rig->wrapper, post_local_sgd_hook(&local), NULL) == 0);
@@ -426,7 +426,7 @@ static void row_64_post_local_sgd_in_several_buckets(void **state) {
     play_both(2, several_buckets, NULL, NULL);
 }
 
-// A hook without memory has none when it stands behind others, either.
+// A hook without state has none inside another hook, either.
 static void nothing_to_carry(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -444,8 +444,8 @@ static void row_65_no_hook_state(void **state) {
     play_both(1, nothing_to_carry, NULL, NULL);
 }
 
-// A bucket is rounded in blocks, of which the last one is shorter; a hook around another one can be
-// recorded into a graph if that one can.
+// A bucket is rounded in blocks, the last of them shorter. A hook that wraps another is graph_safe
+// if the inner one is.
 static void row_65_every_block_is_rounded(void **state) {
     (void)state;
     enum { MANY = 1300 };

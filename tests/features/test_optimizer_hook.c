@@ -1,6 +1,6 @@
-/* test_optimizer_hook.c: the optimizer in the hook steps as the whole optimizer does, bit for bit.
- * On a GPU it also sends its numbers as that does, beside the work: no copy from the host stands
- * between the kernels of a step. (test_semantics_hooks.c: in a wrapped model.)
+/* test_optimizer_hook.c: the optimizer inside the hook equals the whole optimizer bit for bit. On a
+ * GPU its scalars are uploaded asynchronously: there is no copy from the host between the kernels
+ * of a step. (In a wrapped model: test_semantics_hooks.c.)
  */
 #include "tests/rigs/check.h"
 
@@ -10,7 +10,7 @@
 
 enum { IN = 8, OUT = 4, STEPS = 5 };
 
-// The device's backend (the first field), but for copies from the host, which are counted.
+// Wraps the device's backend (first field) and counts copies from the host.
 typedef struct Counter {
     DeviceBackend backend;
     const DeviceBackend *own;
@@ -28,7 +28,7 @@ static int nothing(void *state, GradBucket *bucket, Error *err) {
     return 0;
 }
 
-// A linear layer of ones, and a gradient for each parameter.
+// A linear layer with ones, and gradients for its parameters.
 static Module *make_model(Device *device) {
     Module *model = layer_linear(device, IN, OUT);
     const ElementwiseKernels *kernels = device_kernels(device)->elementwise;
@@ -40,7 +40,7 @@ static Module *make_model(Device *device) {
     return model;
 }
 
-// A bucket for each parameter, from the last to the first, as after a backward.
+// Completes one bucket per parameter, from the last to the first, as backward does.
 static void finish_buckets(const CommHook *hook, Module *model) {
     const size_t count = (size_t)model->parameter_count;
     for (size_t b = 0; b < count; b++) {
@@ -66,7 +66,7 @@ static void train(Device *device, const OptimizerConfig *config, bool inside, fl
         for (int i = 0; i < model->parameter_count; i++)
             model->parameters[i].tensor.has_grad = true;
         if (inside) finish_buckets(&hook, model);
-        optimizer_step(optimizer, lr); // finds nothing to do, if inside
+        optimizer_step(optimizer, lr); // has no gradients if the hook has run the optimizer
     }
     for (int i = 0; i < 2; i++)
         device_copy(NULL, &weights[i], device, model->parameters[i].tensor.data, sizeof(float));

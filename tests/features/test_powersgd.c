@@ -1,7 +1,7 @@
-/* test_powersgd.c: PowerSGD on a whole network: matrices and vectors in several buckets, averages
- * and sums. With as many columns as a matrix has rank nothing is lost, so that its gradients must
- * be those of the plain all-reduce, to rounding; with fewer, those of the algorithm in double. (Its
- * rules alone: test_semantics_hooks.)
+/* test_powersgd.c: PowerSGD on whole networks: matrices and vectors in several buckets, averages
+ * and sums. With as many columns as the matrix's rank it is lossless, and gradients equal those of
+ * the plain all-reduce within rounding; with fewer columns they equal those of the algorithm in
+ * double. (Its other rules: test_semantics_hooks.)
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ddp_models.h"
@@ -33,7 +33,7 @@ static void copy_gradients(Rig *rig, Run *run, int step) {
     named_tensors_free(&parameters);
 }
 
-// The gradients of all steps, on batches that differ from step to step and from rank to rank.
+// Trains and returns the gradients of all steps; batches differ between steps and ranks.
 static Run *train(ProcessGroup *group, Outcome *outcome, bool global,
                   const PowerSgdConfig *powersgd) {
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -56,7 +56,7 @@ static Run *train(ProcessGroup *group, Outcome *outcome, bool global,
                              &err) == 0);
         EXPECT(ddp_finish_backward(rig->wrapper, NULL, &err) == 0);
         copy_gradients(rig, run, step);
-        if (power) EXPECT(power_sgd_iteration(power) == step + 1); // steps, not buckets
+        if (power) EXPECT(power_sgd_iteration(power) == step + 1); // counts steps, not buckets
     }
     EXPECT(ddp_reducer(rig->wrapper)->slab.plan.bucket_count > 2);
     power_sgd_close(power);
@@ -64,12 +64,12 @@ static Run *train(ProcessGroup *group, Outcome *outcome, bool global,
     return run;
 }
 
-// How far apart, by the largest gradient.
+// Largest difference, relative to the largest gradient.
 static double distance(const Run *a, const Run *b, int step) {
     double most = 0, largest = 0;
     for (size_t i = 0; i < a->count; i++) {
         double difference = fabs((double)a->gradients[step][i] - (double)b->gradients[step][i]);
-        if (!(difference <= most)) most = difference; // also if it is NaN
+        if (!(difference <= most)) most = difference; // NaN counts as a difference
         largest = fmax(largest, fabs((double)a->gradients[step][i]));
     }
     return largest > 1e-3 ? most / largest : INFINITY;
@@ -79,9 +79,9 @@ static void whole_model(ProcessGroup *group, const void *argument, Outcome *outc
     bool global = *(const bool *)argument;
     PowerSgdConfig powersgd = power_sgd_config_default();
     powersgd.start_iteration = START;
-    powersgd.min_compression_rate = 0.01; // also what grows by it
+    powersgd.min_compression_rate = 0.01; // compresses all matrices, even if they grow
     Run *plain = train(group, outcome, global, NULL);
-    static const size_t ranks[] = {64, 1}; // all there is, and a single column
+    static const size_t ranks[] = {64, 1}; // full rank; one column
     for (int i = 0; i < 2; i++) {
         size_t rank = powersgd.rank = ranks[i];
         Run *compressed = train(group, outcome, global, &powersgd);
@@ -99,7 +99,7 @@ static void whole_model(ProcessGroup *group, const void *argument, Outcome *outc
     free(plain);
 }
 
-// Before its start PowerSGD is the plain all-reduce in bits, and from then on it is not.
+// Before start_iteration PowerSGD equals the plain all-reduce bit for bit, afterwards it differs.
 static void a_whole_model_with_all_columns(void **state) {
     (void)state;
     for (int global = 0; global <= 1; global++)
@@ -109,11 +109,11 @@ static void a_whole_model_with_all_columns(void **state) {
         }
 }
 
-// ---- the algorithm once more, in double ---------------------------------------------------------
+// ---- the algorithm in double --------------------------------------------------------------------
 
-// Parameters whose gradients are given: of full rank, of fewer dimensions than columns travel, with
-// rows of zeros (an embedding's unused tokens), tiny, nothing but zeros, of three dimensions; and a
-// vector, which travels whole.
+// Parameters with given gradients: of full rank, of lower rank than the columns, with zero rows (an
+// embedding's unused tokens), tiny, all zeros, with three dimensions; and a vector, which is not
+// compressed.
 typedef enum Given { FULL, LOW_RANK, ZERO_ROWS, TINY, ZEROS, CUBE, VECTOR, GIVEN } Given;
 enum { ROUNDS = 6, COLUMNS = 2, WORLD = 2, LARGEST = 128 };
 
@@ -148,7 +148,7 @@ static float given_gradient(int step, int rank, Given given, size_t i) {
     }
 }
 
-typedef struct Source { // of a parameter's gradient in this step
+typedef struct Source { // a parameter's gradient in this step
     int step, rank;
     Given given;
 } Source;
@@ -163,7 +163,7 @@ static void give_backward(Tape *tape, TapeNode *node) {
     tape_grad_done(tape, parameter);
 }
 
-// x: the step and the rank.
+// x contains the step and the rank.
 static Tensor *given_forward(Module *self, Tape *tape, Tensor *x) {
     Tensor *sum = NULL;
     for (int k = 0; k < GIVEN; k++) {
@@ -188,7 +188,7 @@ static Module *given_model(Device *device) {
     return model;
 }
 
-typedef struct Reference { // of one matrix
+typedef struct Reference { // state of one matrix
     double error[WORLD][LARGEST], q[LARGEST], gradient[LARGEST];
 } Reference;
 
@@ -212,7 +212,8 @@ static void orthogonalize_columns(double *a, size_t rows, size_t columns) {
     }
 }
 
-// One compressed step, the `compressed`th, of parameter k: all ranks at once.
+// Runs one compressed step of parameter k on all ranks. compressed: the number of compressed steps
+// so far.
 static void compress(Reference *r, const PowerSgdConfig *config, bool global, int step, Given k,
                      int compressed) {
     const size_t n = SHAPES[k].n, m = SHAPES[k].m, count = n * m;
@@ -267,7 +268,7 @@ static void compare_given(Rig *rig, const Setting *s, const Reference *r, int st
                 sqrt(apart), sqrt(size));
 }
 
-// The device's: P and Q of every matrix, what is not compressed, and the errors.
+// Expected device memory: P and Q of every matrix, the uncompressed gradients, and the errors.
 static size_t bytes_of_state(bool feedback) {
     size_t floats = 0;
     for (int k = 0; k < GIVEN; k++) {
@@ -318,12 +319,12 @@ static void every_gradient_is_the_algorithms(void **state) {
     }
 }
 
-// ---- what is compressed -------------------------------------------------------------------------
+// ---- the choice of compressed matrices ----------------------------------------------------------
 
 typedef struct Shape {
     size_t n, m;
     double rate;
-    bool compressed; // P and Q, and the error
+    bool compressed; // has P, Q and the error
 } Shape;
 
 static void plan_one(ProcessGroup *group, const void *argument, Outcome *outcome) {
@@ -344,7 +345,7 @@ static void plan_one(ProcessGroup *group, const void *argument, Outcome *outcome
     rig_close(rig);
 }
 
-// A matrix is compressed if that makes it more than min_compression_rate times smaller.
+// A matrix is compressed if compression reduces it by more than min_compression_rate.
 static void what_becomes_small_enough_is_compressed(void **state) {
     (void)state;
     static const Shape SHAPES_OF_ONE[] = {{4, 4, 2, false},    {4, 4, 1.99, true},
@@ -352,7 +353,7 @@ static void what_becomes_small_enough_is_compressed(void **state) {
                                           {100, 1, 0.5, true}, {100, 1, 1, false}};
     for (size_t i = 0; i < sizeof SHAPES_OF_ONE / sizeof *SHAPES_OF_ONE; i++)
         play_ranks(AS_THREADS, 1, 60, plan_one, &SHAPES_OF_ONE[i], NULL);
-    const PowerSgdConfig config = power_sgd_config_default(); // PyTorch's
+    const PowerSgdConfig config = power_sgd_config_default(); // PyTorch's defaults
     assert_true(config.rank == 1 && config.start_iteration == 1000 && config.seed == 0);
     assert_true(config.min_compression_rate == 2 && config.error_feedback && config.warm_start);
 }

@@ -1,11 +1,11 @@
-/* test_sync_batch_norm.c: the layer by itself: ranks with parts of a batch compute what one device
- * computes with all of it. Outputs, input gradients (against one device, and against central
- * differences in double), parameter gradients, running statistics; where it is an ordinary batch
- * norm; and what is said when it goes wrong. Training with it: test_sync_batch_norm_ddp.c.
+/* test_sync_batch_norm.c: SyncBatchNorm alone: ranks with shares of a batch compute what one device
+ * computes with the whole batch: outputs, input gradients (also against central differences in
+ * double), parameter gradients, running statistics. Further: the cases in which it is an ordinary
+ * batch norm, and errors. Training: test_sync_batch_norm_ddp.c.
  *
- * The row numbers in the names are those of tests/semantics.md. Tolerances are |a - b| <= t (1 +
- * |b|): statistics travel as floats and are merged in double, so one layer differs from one device
- * by a few roundings.
+ * Row numbers are those of tests/semantics.md. Tolerances are |a - b| <= t (1 + |b|): ranks
+ * exchange statistics as floats and merge them in double, so one layer differs from one device by a
+ * few roundings.
  */
 #include "tests/rigs/sync_norm_rig.h"
 
@@ -18,7 +18,7 @@ static const double LAYER = 2e-6;
 
 // ---- the layer alone ------------------------------------------------------------------------
 
-// Element i of the whole batch [rows, C, inner] and of the gradient that arrives at its output.
+// Element i of the whole batch [rows, C, inner], and of the gradient of its output.
 static float x_value(size_t i, size_t inner) {
     float channel = (float)(i / inner % C);
     return 2 * channel - 3 + (0.5f + channel) * rng_normal(1, RNG_STREAM_TEST, i);
@@ -37,7 +37,7 @@ static Module *norm_layer(Device *device) {
     return layer;
 }
 
-// Forward and backward of rows [first, first + rows).
+// Runs forward and backward of rows [first, first + rows).
 static int run_layer(Module *layer, Tape *tape, size_t inner, size_t first, size_t rows, Tensor **x,
                      Tensor **y, Error *err) {
     float values[MAX_VALUES];
@@ -56,7 +56,7 @@ static int run_layer(Module *layer, Tape *tape, size_t inner, size_t first, size
     return tape_backward(tape, *y, err);
 }
 
-// What one device computes in `steps` identical steps.
+// One device's results in `steps` identical steps.
 typedef struct Whole {
     Shares shares;
     int steps;
@@ -119,8 +119,8 @@ static void compute_whole(Whole *whole) {
     device_close(device);
 }
 
-// Parameter gradients are each rank's own: their sum is one device's. Running statistics have the
-// same bits on all ranks.
+// Parameter gradients are local: their sum equals one device's. Running statistics have equal bits
+// on all ranks.
 static void check_layer(ProcessGroup *group, const Whole *whole, Module *layer, Outcome *outcome) {
     float grads[2 * C], stats[2 * C], all[RANKS_MAX * 2 * C];
     memcpy(grads, module_parameter(layer, 0)->grad, C * sizeof *grads);
@@ -199,7 +199,7 @@ static void row_72_layer_with_empty_batches(void **state) {
     }
 }
 
-// No rank has rows: nothing changes, and no rank hangs.
+// No rank has rows: nothing changes, and no rank blocks.
 static void all_empty(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Device *device = open_device(pg_rank(group));
@@ -224,7 +224,7 @@ static void row_72_all_ranks_empty(void **state) {
     on_threads_and_processes(all_empty, 3, NULL);
 }
 
-// Two halves of the job at the same time, each with a batch of its own.
+// Two halves of the job run at the same time, each with its own batch.
 static void play_halves(ProcessGroup *world, const void *argument, Outcome *outcome) {
     const Whole *wholes = argument;
     int half = pg_rank(world) % 2;
@@ -240,7 +240,7 @@ static void row_73_process_subgroups(void **state) {
     (void)state;
     Whole *wholes = memory_zalloc(2 * sizeof *wholes);
     wholes[0] = (Whole){.shares = {3, {2, 0, 5}, 9}, .steps = 4};
-    wholes[1] = (Whole){.shares = {2, {3, 1}, 9}, .steps = 7}; // the halves keep different paces
+    wholes[1] = (Whole){.shares = {2, {3, 1}, 9}, .steps = 7}; // other steps: no common pace
     for (int half = 0; half < 2; half++) compute_whole(&wholes[half]);
     on_threads_and_processes(play_halves, 5, wholes);
     free(wholes);
@@ -248,14 +248,14 @@ static void row_73_process_subgroups(void **state) {
 
 // ---- in 16 bits -----------------------------------------------------------------------------
 
-typedef struct Stored { // output and gradient in 16 bits, of `rows` rows
+typedef struct Stored { // 16-bit output and gradient of `rows` rows
     Precision precision;
     size_t first, rows; // images of 3x3
     DType dtype;
     float y[MAX_VALUES], dx[MAX_VALUES];
 } Stored;
 
-// One step on a device that stores 16 bits. Without a group it has all rows.
+// Runs one step on a device that stores 16 bits. Without a group it has all rows.
 static int run_stored(ProcessGroup *group, Stored *s, Error *err) {
     float values[MAX_VALUES];
     char name[16];
@@ -284,7 +284,7 @@ static int run_stored(ProcessGroup *group, Stored *s, Error *err) {
     return status;
 }
 
-// A number that lies between two of 16 bits may be rounded to either.
+// A value midway between two 16-bit numbers may be rounded to either.
 static void play_stored(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const Stored *whole = argument;
     size_t rows = whole->rows / (size_t)pg_size(group), first = (size_t)pg_rank(group) * rows;
@@ -298,7 +298,7 @@ static void play_stored(ProcessGroup *group, const void *argument, Outcome *outc
     free(own);
 }
 
-// As autocast has it: what comes in 16 bits leaves so, without a copy in float32 on either side.
+// As under autocast: 16-bit inputs give 16-bit outputs, without a float32 copy of either.
 static void row_69_layer_in_16_bits(void **state) {
     (void)state;
     for (int p = PRECISION_BF16; p <= PRECISION_F16; p++) {
@@ -311,7 +311,7 @@ static void row_69_layer_in_16_bits(void **state) {
     }
 }
 
-// ---- where it is an ordinary batch norm -----------------------------------------------------
+// ---- cases of an ordinary batch norm --------------------------------------------------------
 
 static void forward_into(Module *layer, Tape *tape, float y[6 * C]) {
     float values[6 * C];
@@ -323,8 +323,8 @@ static void forward_into(Module *layer, Tape *tape, float y[6 * C]) {
     memcpy(y, out->data, 6 * C * sizeof *y);
 }
 
-// Rank 0 evaluates alone, and each rank trains in a group of its own; then the same names, types
-// and places of tensors as before.
+// Rank 0 evaluates alone, and each rank trains in a group of its own. Converting keeps the names,
+// types and addresses of tensors.
 static void fall_back(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     float plain[2][6 * C], synced[2][6 * C];
@@ -335,7 +335,7 @@ static void fall_back(ProcessGroup *group, const void *argument, Outcome *outcom
     Module *layers[] = {norm_layer(device), norm_layer(device), norm_layer(device)};
     void *data = layers[1]->buffers[0].tensor.data;
     EXPECT(sync_batch_norm_convert(layers[1], group, &outcome->error) == layers[1]);
-    EXPECT(sync_batch_norm_convert(layers[1], group, &outcome->error) == layers[1]); // once is all
+    EXPECT(sync_batch_norm_convert(layers[1], group, &outcome->error) == layers[1]); // no-op
     EXPECT(sync_batch_norm_convert(layers[2], alone, &outcome->error) == layers[2]);
     pg_close(alone);
     EXPECT(strcmp(layers[1]->type, "SyncBatchNorm") == 0);
@@ -362,12 +362,12 @@ static void row_41_evaluation_alone_and_a_group_of_one(void **state) {
     on_threads_and_processes(fall_back, 3, NULL);
 }
 
-// ---- what is said ---------------------------------------------------------------------------
+// ---- errors ---------------------------------------------------------------------------------
 
 typedef struct Fault {
-    int ndim[2]; // of rank 0's and rank 1's input
+    int ndim[2]; // dimensions of the inputs of ranks 0 and 1
     size_t shape[2][4], channels[2];
-    const char *words[2]; // NULL: this rank need not notice
+    const char *words[2]; // of each rank's error; NULL: this rank may see none
 } Fault;
 
 static void play_fault(ProcessGroup *group, const void *argument, Outcome *outcome) {

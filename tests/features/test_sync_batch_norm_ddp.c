@@ -1,10 +1,9 @@
-/* test_sync_batch_norm_ddp.c: models with SyncBatchNorm, wrapped in DistributedDataParallel and
- * trained for some steps, end where one device ends that has the whole batch: parameters, running
- * statistics and the last gradients.
+/* test_sync_batch_norm_ddp.c: models with SyncBatchNorm in DistributedDataParallel, trained for
+ * some steps, equal one device with the whole batch: parameters, running statistics and the last
+ * gradients.
  *
- * DDP's broadcast of rank 0's buffers is off, so each rank's running statistics are its own work;
- * they must have the same bits on all ranks. The row numbers in the names are those of
- * tests/semantics.md.
+ * DDP does not broadcast rank 0's buffers here, so each rank computes its running statistics; they
+ * must have equal bits on all ranks. Row numbers are those of tests/semantics.md.
  */
 #include "tests/rigs/sync_norm_rig.h"
 
@@ -13,15 +12,15 @@
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/features/sync_batch_norm.h"
 
-// What some steps of training make of the few roundings by which one layer differs.
+// Tolerance after some steps of training, which amplify a layer's few roundings.
 static const double TRAINED = 2e-5;
 
 enum { PIXELS = 36, CLASSES = 4, STEPS = 5, ROWS_MAX = 16 };
 
 static const OptimizerConfig SGD = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
 
-// Trunk, then the sum of two heads, of which one has a batch norm. config[0] says which runs first:
-// their gradients become ready in another order, and the layer's own exchange falls between others.
+// A trunk and the sum of two heads, one of them with a batch norm. config[0] selects the head that
+// runs first: it changes the ready order, and the position of the layer's own collective.
 static Tensor *forked_forward(Module *self, Tape *tape, Tensor *x) {
     Tensor *y[2];
     x = module_forward(module_child(self, "trunk"), tape, x);
@@ -44,7 +43,7 @@ static Module *forked_model(Device *device) {
     return model;
 }
 
-// "flat": batch norm of matrices, "images": of images, or "forked".
+// name: "flat", batch norm of matrices; "images", of images; or "forked".
 static Module *norm_model(const char *name, Device *device, uint64_t seed) {
     bool images = strcmp(name, "images") == 0;
     Module *model;
@@ -65,7 +64,7 @@ static Module *norm_model(const char *name, Device *device, uint64_t seed) {
     return model;
 }
 
-// Forward and backward of rows [first, first + rows) of a step's global batch.
+// Runs forward and backward of rows [first, first + rows) of a step's global batch.
 static int model_backward(Module *model, Tape *tape, int step, size_t first, size_t rows,
                           double divisor, Error *err) {
     float images[ROWS_MAX * PIXELS];
@@ -85,10 +84,10 @@ static int model_backward(Module *model, Tape *tape, int step, size_t first, siz
     return tape_backward(tape, loss, err);
 }
 
-// How the ranks' losses become one device's.
+// How local losses combine to one device's loss.
 typedef enum Scaling {
-    LOCAL_MEANS,  // of equal shares, averaged
-    SCALED_MEANS, // times W b_r / B, averaged: PyTorch's rule for uneven shares
+    LOCAL_MEANS,  // averaged; all shares have the same size
+    SCALED_MEANS, // times W b_r / B, then averaged: PyTorch's rule for uneven shares
     GLOBAL_MEAN,  // divided by B, summed
 } Scaling;
 
@@ -98,7 +97,7 @@ typedef struct Training {
     Scaling scaling;
     int steps;
     double bucket_cap_mb;
-    float *state, *gradients; // one device's, at the end: parameters and float buffers
+    float *state, *gradients; // of one device, at the end: parameters and float buffers; gradients
 } Training;
 
 static double divisor_of(const Training *t, size_t rows) {
@@ -107,7 +106,7 @@ static double divisor_of(const Training *t, size_t rows) {
     return t->scaling == SCALED_MEANS ? all / t->shares.world : all;
 }
 
-// All floats of the tensors in one piece of memory, to be freed.
+// Returns all floats of the tensors, concatenated, to be freed.
 static float *floats_of(Module *module, int which, bool grads, size_t *count) {
     NamedTensors tensors = module_tensors(module, which);
     float *all = NULL;
@@ -176,7 +175,7 @@ static void train(ProcessGroup *group, const void *argument, Outcome *outcome) {
                               .overlap = true,
                               .global_normalization = t->scaling == GLOBAL_MEAN};
     Device *device = open_device(rank);
-    Module *model = norm_model(t->model, device, 40 + (uint64_t)rank); // rank 0's holds
+    Module *model = norm_model(t->model, device, 40 + (uint64_t)rank); // replaced by rank 0's
     model->config[0] = (size_t)rank % 2;
     EXPECT(sync_batch_norm_convert(model, group, err) == model);
     Module *wrapper = distributed_data_parallel(model, group, &config, err);
@@ -212,8 +211,8 @@ static void row_69_training_equals_one_device(void **state) {
     check_training((Training){"flat", {4, {1, 1, 1, 1}, 0}, LOCAL_MEANS, .steps = 0});
 }
 
-// Left and right become ready in another order on every other rank: in the Reducer's own queue, the
-// layer's all-reduce would meet a bucket's.
+// On odd ranks left and right become ready in the other order: without a group of its own, the
+// layer's all-reduce would be matched with a bucket's.
 static void row_69_ranks_with_other_ready_orders(void **state) {
     (void)state;
     for (int world = 2; world <= 4; world++)
@@ -241,9 +240,9 @@ static void row_72_training_with_empty_batches(void **state) {
     check_training((Training){"flat", {4, {3, 0, 4, 0}, 0}, GLOBAL_MEAN, .steps = 0});
 }
 
-// ---- in groups within the job ---------------------------------------------------------------
+// ---- in subgroups ---------------------------------------------------------------------------
 
-// Two models at a time, each on its part of the ranks with a batch of its own.
+// Trains two models at the same time, each on half of the ranks with its own batch.
 static void train_parts(ProcessGroup *world, const void *argument, Outcome *outcome) {
     const Training *parts = argument;
     int part = pg_rank(world) % 2;
@@ -267,10 +266,10 @@ static void row_73_training_in_two_subgroups(void **state) {
     }
 }
 
-enum { HALF = 6 }; // rows of two ranks
+enum { HALF = 6 }; // rows of two ranks together
 
-// One model on four ranks, whose batch norms reach over two of them each. Two ranks have the
-// gradient that one device has with their rows, and DDP adds them up.
+// One model on four ranks, with batch norms over two ranks each. Each pair has one device's
+// gradient of the pair's rows, and DDP sums the pairs.
 static void train_with_halves(ProcessGroup *world, const void *argument, Outcome *outcome) {
     const float *gradients = argument;
     static const size_t rows[] = {2, 4, 5, 1}, first[] = {0, 2, HALF, HALF + 5};

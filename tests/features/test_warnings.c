@@ -1,5 +1,5 @@
-/* test_warnings.c: what features print once: that find_unused_parameters found none, and that Join
- * waits for ranks with many more inputs.
+/* test_warnings.c: notes that features print once: find_unused_parameters found no unused
+ * parameter; Join waits for ranks with many more inputs.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ranks.h"
@@ -9,7 +9,7 @@
 
 #include "ddp/features/join.h"
 
-// Two ranks, each a process, print the line to stderr so many times.
+// Asserts that two ranks (processes) together print the line to stderr `times` times.
 static void assert_printed(RankBody *body, const void *argument, int times, const char *line) {
     Captured captured = captured_begin();
     play_ranks(AS_PROCESSES, 2, 60, body, argument, NULL);
@@ -25,7 +25,7 @@ static void assert_printed(RankBody *body, const void *argument, int times, cons
 
 enum { TASKS = 2, STEPS = 3 };
 
-typedef struct Uses { // of the second task, by step and rank
+typedef struct Uses { // of the second task: [step][rank]
     bool by[STEPS][2];
 } Uses;
 
@@ -40,7 +40,7 @@ static void train_toy(ProcessGroup *group, const void *argument, Outcome *outcom
     rig_close(rig);
 }
 
-// Rank 0 prints it, once, if its first backward uses all parameters.
+// Rank 0 prints the note, once, if its first backward uses all parameters.
 static void the_hint_is_printed_once(void **state) {
     (void)state;
     static const char HINT[] = "did not find any unused parameters in the first backward";
@@ -51,7 +51,7 @@ static void the_hint_is_printed_once(void **state) {
     assert_printed(train_toy, &all, 1, HINT);
     assert_printed(train_toy, &later, 1, HINT);
     assert_printed(train_toy, &first, 0, HINT);
-    assert_printed(train_toy, &other, 1, HINT); // what another rank uses is unknown
+    assert_printed(train_toy, &other, 1, HINT); // rank 0 does not know the other rank's uses
 }
 
 // ---- Join -------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-/* test_zero_optimizer.c: the optimizer divided over the ranks: DistributedDataParallel's weights,
- * bit for bit; 8 + 8/W bytes a parameter, to the byte; no weight changes while some rank's backward
- * still reads it; and what it cannot be combined with is refused by name.
+/* test_zero_optimizer.c: the sharded optimizer (ZeRO): its weights equal DistributedDataParallel's
+ * bit for bit; it needs exactly 8 + 8/W bytes per parameter; no weight changes while any rank's
+ * backward still reads it; combinations that it does not support are refused by name.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ranks.h"
@@ -22,7 +22,7 @@ typedef struct Case {
     OptimizerConfig optimizer;
     double cap;
     bool global, apart, whole, find_unused;
-    bool clips, ignores; // clips gradients; one parameter is each rank's own
+    bool clips, ignores; // clips gradients; DDP ignores one parameter
 } Case;
 
 static const OptimizerConfig ADAMW = {
@@ -34,7 +34,7 @@ static const OptimizerConfig MOMENTUM = {.kind = OPTIMIZER_SGD, .momentum = 0.9,
 typedef struct Trained {
     Optimizer *optimizer;
     GradClip *clip;
-    double norms[STEPS]; // of the gradients, before clipping
+    double norms[STEPS]; // of gradients before clipping
 } Trained;
 
 static void open_training(Rig *rig, Trained *trained, const Case *how, bool zero) {
@@ -70,7 +70,8 @@ static void train_step(Rig *rig, Trained *trained, const Case *how, int step) {
         problem(rig->outcome, "%s", ddp_reducer(rig->wrapper)->error.message);
 }
 
-// What this rank has of the second one's state is what it has there, and its weights are the same.
+// This rank's parts of the sharded state equal the same parts of the plain state; all weights are
+// equal.
 static void compare(Rig *rig, const Trained *plain, const Trained *zero, const Case *how) {
     const NamedTensors *ours = &zero->optimizer->parameters;
     float nonzero = 0;
@@ -121,7 +122,7 @@ static void same_bits_as_ddp(void **state) {
     static const double caps[] = {-1, 0, 0.01};
     int count = 0;
     for (int world = 1; world <= 5; world++)
-        for (int way = 0; way < 3; way++) // fused, scattered, whole
+        for (int way = 0; way < 3; way++) // fused, scattered or whole gradients
             for (int apart = 0; apart < (way == 2 ? 2 : 1); apart++)
                 for (int m = 0; m < 5; m++) {
                     const Case how = {.model = models[m],
@@ -139,8 +140,8 @@ static void same_bits_as_ddp(void **state) {
                 }
 }
 
-// The length is that of the reduced gradients and of this rank's own one. (Then it differs between
-// ranks, and so do DDP's weights from the second step on.)
+// The norm covers the reduced gradients and this rank's ignored one. (So it differs between ranks,
+// and DDP's weights differ from the second step on.)
 static void same_length_with_an_own_parameter(void **state) {
     (void)state;
     for (int apart = 0; apart < 2; apart++) {
@@ -157,7 +158,7 @@ static void same_length_with_an_own_parameter(void **state) {
 
 // ---- memory -------------------------------------------------------------------------------------
 
-// A weight of 2048 floats: half, a quarter and so on are whole cache lines.
+// A weight of 2048 floats, whose parts are whole cache lines for 2 and 4 ranks.
 static void count_memory(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const Case *how = argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -172,7 +173,7 @@ static void count_memory(ProcessGroup *group, const void *argument, Outcome *out
     size_t have = rig->device->bytes - before;
     if (have != want + own) problem(outcome, "%zu bytes, not %zu + %zu", have, want, own);
     optimizer_close(optimizer);
-    // Given back, the module has weights of its own.
+    // ddp_unwrap returns the module with memory of its own.
     rig->model = ddp_unwrap(rig->wrapper);
     rig->wrapper = NULL;
     EXPECT(all_equal(rig->model->parameters[0].tensor.data, parameters, 1));
@@ -191,7 +192,7 @@ static void memory_to_the_byte(void **state) {
 
 // ---- bytes moved --------------------------------------------------------------------------------
 
-// Returns the bytes that this rank moves in the third step, after the buckets were rebuilt.
+// Returns the bytes that this rank moves in the third step, which has the rebuilt buckets.
 static uint64_t moved_in_a_step(ProcessGroup *group, const Case *how, bool zero, Outcome *outcome) {
     enum { OUT = 32, IN = 64, WARM_UP = 2 };
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -217,8 +218,8 @@ static uint64_t moved_in_a_step(ProcessGroup *group, const Case *how, bool zero,
     return moved;
 }
 
-// A rank reads the others' gradients of its part and writes its part's weights to them. With whole
-// gradients it takes part in their all-reduce instead.
+// A rank reads the other ranks' gradients of its part, and writes its part of the weights to them.
+// With whole gradients it takes part in an all-reduce instead.
 static void count_moved(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const Case *how = argument;
     const uint64_t world = (uint64_t)pg_size(group);
@@ -240,10 +241,10 @@ static void moved_bytes_of_a_step(void **state) {
         }
 }
 
-// ---- weights that are still being read ----------------------------------------------------------
+// ---- weights that are read late -----------------------------------------------------------------
 
-// The gradient is ready at once, but the weight is read a while later, as a linear layer's is. Its
-// state counts the elements that had changed by then.
+// The gradient becomes ready at once, but the weight is read later, as in a linear layer's
+// backward. *saved counts the elements that have changed meanwhile.
 static void late_backward(Tape *tape, TapeNode *node) {
     Tensor *weight = node->inputs[0];
     const struct timespec a_while = {.tv_nsec = 30 * 1000 * 1000};
@@ -253,7 +254,7 @@ static void late_backward(Tape *tape, TapeNode *node) {
     float *grad = tape_grad(tape, weight, &accumulate), before = tensor_f32(weight)[0];
     for (size_t i = 0; i < count; i++) grad[i] = 1;
     tape_grad_done(tape, weight);
-    if (weight->device->name[4] == '0') nanosleep(&a_while, NULL); // rank 0: cpu:0
+    if (weight->device->name[4] == '0') nanosleep(&a_while, NULL); // on rank 0 (cpu:0)
     for (size_t i = 0; i < count; i++) *changed += tensor_f32(weight)[i] != before;
 }
 
@@ -283,7 +284,7 @@ static void read_late(ProcessGroup *group, const void *argument, Outcome *outcom
     for (int step = 0; step < 3; step++) {
         toy_train(rig, (float[]){1});
         optimizer_step(optimizer, 0.125);
-        EXPECT(!model->parameters[0].tensor.has_grad); // None: it was never whole
+        EXPECT(!model->parameters[0].tensor.has_grad); // None: only parts were reduced
     }
     EXPECT(changed == 0);
     EXPECT(tensor_f32(&model->parameters[0].tensor)[77] < 1);
@@ -297,7 +298,7 @@ static void no_weight_changes_under_a_backward(void **state) {
         play_both(3, read_late, &(ZeroConfig){.apart = apart}, NULL);
 }
 
-// ---- what it does not go with -------------------------------------------------------------------
+// ---- unsupported combinations -------------------------------------------------------------------
 
 static bool says(const Error *err, const char *text) {
     return err->status != STATUS_OK && strstr(err->message, text) != NULL;
@@ -310,24 +311,24 @@ static void refuse(ProcessGroup *group, const void *argument, Outcome *outcome) 
     const ZeroConfig zero = {0};
     const float ones[] = {1, 1};
     Error err = {0};
-    // A hook, and the optimizer in one.
+    // With a hook, and with the optimizer inside the hook.
     rig_wrap(rig, toy_model(rig->device, 2, 1), &config);
     EXPECT(ddp_zero_optimizer(rig->wrapper, &zero, &err) == 0);
     CommHook inside = optimizer_hook(comm_hook_all_reduce(group), NULL, NULL);
     EXPECT(ddp_register_comm_hook(rig->wrapper, inside, &err) != 0);
     EXPECT(says(&err, "has the hook zero_optimizer; hook_then_optimizer is refused"));
-    // Join.
+    // With Join.
     err = (Error){0};
     Joinable joinable = ddp_joinable(rig->wrapper);
     Join *join = join_open(&joinable, 1, &(JoinConfig){0}, &err);
     EXPECT(toy_step(rig, ones, &err) != 0);
     EXPECT(says(&err, "Join cannot be combined with zero_optimizer"));
     err = (Error){0};
-    EXPECT(joinable.mirror(joinable.state, &err) != 0); // nor can a joined rank
+    EXPECT(joinable.mirror(joinable.state, &err) != 0); // a joined rank fails, too
     EXPECT(says(&err, "Join cannot be combined with zero_optimizer"));
     join_abandon(join);
     module_close(rig->wrapper);
-    // The other way round, and buckets that move.
+    // In the other order, and with gradients beside buckets.
     err = (Error){0};
     rig_wrap(rig, toy_model(rig->device, 2, 1), &config);
     EXPECT(ddp_register_comm_hook(rig->wrapper, comm_hook_all_reduce(group), &err) == 0);
@@ -346,10 +347,10 @@ static void others_are_refused_by_name(void **state) {
     play_ranks(AS_THREADS, 2, 60, refuse, NULL, NULL);
 }
 
-// ---- gradients that are divided already ---------------------------------------------------------
+// ---- accumulation -------------------------------------------------------------------------------
 
-// Two backwards are reduced before one step: parts of sums, to which no backward can add, are an
-// error that names the parameter; gradients that are still whole on every rank are not.
+// Two reduced backwards before one step: a backward cannot add to sums of which each rank has a
+// part: an error that names the parameter. Whole sums accumulate.
 static void accumulate(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const ZeroConfig *zero = argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -361,8 +362,8 @@ static void accumulate(ProcessGroup *group, const void *argument, Outcome *outco
     sgd.sharding = zero_optimizer_sharding(rig->wrapper);
     Optimizer *optimizer = optimizer_create(rig->model, &sgd);
     const float mine = (float)(4 * (rig->rank + 1)), factors[] = {mine, mine};
-    const float mean = (float)(rig->world + 1) / 2; // of the ranks' gradients
-    // After a step, or zero_grad instead of it, the next backward begins anew.
+    const float mean = (float)(rig->world + 1) / 2; // of local gradients
+    // After a step, or after zero_grad without a step, the next backward starts from zero.
     module_zero_grad(rig->model);
     EXPECT(toy_step(rig, factors, &err) == 0);
     module_zero_grad(rig->model);
@@ -370,7 +371,7 @@ static void accumulate(ProcessGroup *group, const void *argument, Outcome *outco
     optimizer_step(optimizer, 0.5);
     EXPECT(toy_step(rig, factors, &err) == 0);
     EXPECT(all_equal(rig_parameter(rig, 1)->data, 4, 1 - 0.5f * mean));
-    // A second backward without either.
+    // A second backward with neither.
     const int status = toy_step(rig, factors, &err);
     if (zero->apart && rig->world > 1) {
         EXPECT(status != 0);
@@ -391,9 +392,9 @@ static void nothing_adds_to_divided_gradients(void **state) {
             play_ranks(AS_THREADS, world, 60, accumulate, &(ZeroConfig){.apart = apart}, NULL);
 }
 
-// ---- what every rank steps ----------------------------------------------------------------------
+// ---- parameters outside of the sharding ---------------------------------------------------------
 
-// A parameter that DDP ignores is each rank's own; one without a gradient stays.
+// An ignored parameter is stepped by each rank; a parameter without a gradient is not.
 static void outside(ProcessGroup *group, const void *argument, Outcome *outcome) {
     Rig self = rig_open(group, outcome), *rig = &self;
     const char *const ignored[] = {"task1.p", NULL};
@@ -410,7 +411,7 @@ static void outside(ProcessGroup *group, const void *argument, Outcome *outcome)
     const float mine = (float)(4 * (rig->rank + 1));
     toy_train(rig, (float[]){mine, mine, mine});
     optimizer_step(optimizer, 0.5);
-    // The mean of 1 and 2; this rank's own; none.
+    // Gradients: the mean of 1 and 2; the local one; none.
     EXPECT(all_equal(rig_parameter(rig, 0)->data, 4, 1 - 0.5f * 1.5f));
     EXPECT(all_equal(rig_parameter(rig, 1)->data, 4, 1 - 0.5f * (float)(rig->rank + 1)));
     EXPECT(all_equal(rig_parameter(rig, 2)->data, 4, 1));

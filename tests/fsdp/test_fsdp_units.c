@@ -1,6 +1,6 @@
-/* test_fsdp_units.c: which units of fully_shard are whole when: at most two besides the root, at
- * every node of a step; which gathers are in flight, also where a prediction is wrong or a forward
- * fails; and the memory that the units share.
+/* test_fsdp_units.c: the units of fully_shard that are gathered, at every node of a step: at most
+ * two besides the root. Further: the gathers in flight, also after a wrong prediction or a failed
+ * forward; and the memory that units share.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/ranks.h"
@@ -38,8 +38,8 @@ static size_t whole_lines(size_t floats) {
     return (floats + line - 1) / line * line;
 }
 
-// The memory of all units is that of the largest, the head, but the root. A frozen one reduces
-// nothing.
+// All units except the root share memory of the largest unit's size, the head's. A frozen head
+// needs none for its reduction.
 static void expect_rooms(Rig *rig, bool frozen) {
     const Fsdp *fsdp = fsdp_of(rig->model);
     const size_t world = (size_t)rig->world, rows = (CLASSES + world - 1) / world;
@@ -49,10 +49,10 @@ static void expect_rooms(Rig *rig, bool frozen) {
     EXPECT(fsdp->reduce_room == (frozen ? bias : weight + rows));
 }
 
-// The weight that two layers share belongs to the root, the encoder's bias to the encoder. After a
-// recorded forward only the root is whole, by default, also after an evaluation that follows.
+// A weight that two layers share belongs to the root, the encoder's bias to the encoder. After a
+// recorded forward only the root remains gathered by default, also after a subsequent evaluation.
 static void look_at_units(ProcessGroup *group, const void *argument, Outcome *outcome) {
-    static const unsigned WHOLE[] = {4, 7, 0}; // by FsdpReshard: bit i is unit i, the last the root
+    static const unsigned WHOLE[] = {4, 7, 0}; // by FsdpReshard: bit i: unit i, highest: the root
     const FsdpReshard reshard = *(const FsdpReshard *)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
     FsdpConfig config = fsdp_config_default();
@@ -72,7 +72,7 @@ static void look_at_units(ProcessGroup *group, const void *argument, Outcome *ou
            module_parameter(module_child(rig->model, "encoder"), 1));
     EXPECT(fsdp->units[2] == fsdp->root && fsdp->root->count == 2);
     const size_t c = (IMAGE + (size_t)rig->world - 1) / (size_t)rig->world;
-    EXPECT(fsdp->units[2]->shard_floats == c * IMAGE + c); // the weight, decoder's bias
+    EXPECT(fsdp->units[2]->shard_floats == c * IMAGE + c); // weight and decoder's bias
     EXPECT(fsdp_group(rig->model) == group);
 
     evaluate(rig);
@@ -85,7 +85,7 @@ static void look_at_units(ProcessGroup *group, const void *argument, Outcome *ou
     EXPECT(loss && tape_backward(rig->tape, loss, NULL) == 0);
     EXPECT(fsdp_finish_backward(rig->model, NULL, NULL) == 0);
     expect_whole(rig, "after a backward", 0);
-    for (size_t i = 0; i < 3; i++) EXPECT(fsdp->units[i]->number == i); // in traces
+    for (size_t i = 0; i < 3; i++) EXPECT(fsdp->units[i]->number == i); // number in traces
 
     SafeTensors content;
     EXPECT(fsdp_collect(rig->model, FSDP_GRADIENTS, NULL, &content, NULL) == 0);
@@ -94,7 +94,7 @@ static void look_at_units(ProcessGroup *group, const void *argument, Outcome *ou
     EXPECT((entry != NULL) == (rig->rank == 0));
     EXPECT(!entry || (entry->shape[0] == IMAGE && entry->bytes == sizeof(float) * IMAGE * IMAGE));
     safetensors_free(&content);
-    tape_reset(rig->tape); // of this forward no backward follows, or one that is not finished
+    tape_reset(rig->tape); // a forward without a complete backward
     loss = test_loss(rig->tape, rig->model, 0, 0, 2, 1);
     EXPECT(loss != NULL);
     if (reshard == FSDP_RESHARD_ALWAYS) {
@@ -108,7 +108,7 @@ static void units_take_what_is_left(void **state) {
     (void)state;
     static const FsdpReshard how[] = {FSDP_RESHARD_DEFAULT, FSDP_RESHARD_NEVER,
                                       FSDP_RESHARD_ALWAYS};
-    static const int worlds[] = {1, 2, 3, 6}; // of six ranks the last one has no row of the head
+    static const int worlds[] = {1, 2, 3, 6}; // with six ranks, the last has no row of the head
     for (int i = 0; i < 3; i++)
         for (int w = 0; w < 4; w++)
             play_ranks(AS_THREADS, worlds[w], 60, look_at_units, &how[i], NULL);
@@ -118,16 +118,16 @@ static void units_take_what_is_left(void **state) {
 
 enum { LAYERS = 8, WIDTH = 128, UNIT = WIDTH * (WIDTH + 1) };
 
-typedef struct Watch { // of the device's account, at every node
+typedef struct Watch { // samples the device's memory at every node
     Rig *rig;
     const Fsdp *fsdp;
     size_t most;            // bytes
-    size_t ahead, reducing; // looks at which a gather, a reduction was pending
+    size_t ahead, reducing; // samples with a gather, with a reduction in flight
     void (*original[64])(Tape *, TapeNode *);
     size_t nodes;
 } Watch;
 
-static _Thread_local Watch *watching; // TapeNode.backward has no context
+static _Thread_local Watch *watching; // TapeNode.backward has no context argument
 
 static void look(void) {
     const Rig *rig = watching->rig;
@@ -184,7 +184,7 @@ static void watched_step(Rig *rig, Watch *watch) {
     EXPECT(fsdp_finish_backward(rig->model, NULL, err) == 0);
 }
 
-// A step starts the gathers of the root and of the first unit, in that order.
+// A step starts the gathers of the root and then of the first unit.
 static void expect_first_gathers(Rig *rig, const Fsdp *fsdp, const FsdpConfig *config) {
     const bool starts = config->overlap && config->unshard_in_step;
     EXPECT(fsdp->gathering.unit == (starts ? fsdp->root : NULL));
@@ -192,8 +192,8 @@ static void expect_first_gathers(Rig *rig, const Fsdp *fsdp, const FsdpConfig *c
     EXPECT(!starts || fsdp->gathering.memory != fsdp->second.memory);
 }
 
-// Besides its shards the device has the root's whole weights and gradients, and of two units the
-// weights and of two the gradients; each of the eight units is gathered while another computes.
+// Besides its shards the device has the root's whole weights and gradients, and the weights and
+// gradients of two units; each of the eight units is gathered while another one computes.
 static void read_account(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const bool overlaps = *(const bool *)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -218,18 +218,19 @@ static void read_account(ProcessGroup *group, const void *argument, Outcome *out
         optimizer_step(optimizer, 0.01);
         expect_first_gathers(rig, watch.fsdp, &config);
     }
-    const size_t units = 4 * UNIT, arena = (1 << 14) + UNIT / 8; // one block of activations
+    const size_t units = 4 * UNIT, arena = (1 << 14) + UNIT / 8; // activations
     const size_t limit = (2 * root + units + arena) * sizeof(float);
     if (watch.most - shards > limit || watch.most - shards < limit / 2)
         problem(outcome, "%zu bytes besides the shards, not %zu", watch.most - shards, limit);
-    // Forward: the 2 probes of each unit but the last. Backward: 7 looks from the loss to the last
-    // unit, whose gather the end of forward starts, then 6 for each unit whose weights arrive
-    // during another's 3 nodes.
+    // Samples with a gather in flight. Forward: 2 probes of each unit but the last. Backward: 7
+    // from the loss to the last unit, whose gather the end of forward starts, and 6 for each unit
+    // that is gathered during another unit's 3 nodes.
     const size_t ahead = overlaps ? 2 * (LAYERS - 1) + 7 + 6 * (LAYERS - 1) : 0;
     if (watch.ahead != ahead)
         problem(outcome, "a gather was pending at %zu looks, not %zu", watch.ahead, ahead);
-    // From the last unit's reduce_scatter to the end of backward: a look at its end, 6 of each unit
-    // before it, and 2 around the first layer, which is the root's.
+    // Samples with a reduction in flight, from the last unit's reduce_scatter to the end of
+    // backward: 1 at its end, 6 for each earlier unit, and 2 around the first layer, which belongs
+    // to the root.
     const size_t reducing = overlaps ? 1 + 6 * (LAYERS - 1) + 2 : 0;
     if (watch.reducing != reducing)
         problem(outcome, "a reduction was pending at %zu looks, not %zu", watch.reducing, reducing);
@@ -246,7 +247,7 @@ static void two_units_are_whole(void **state) {
             play_ranks(AS_THREADS, world, 60, read_account, &overlaps[i], NULL);
 }
 
-// The first tasks are units, which a step gathers.
+// The first `units` tasks are units, which a step gathers.
 static Optimizer *shard_toy(Rig *rig, int units) {
     FsdpConfig config = fsdp_config_default();
     config.unshard_in_step = true;
@@ -259,7 +260,8 @@ static Optimizer *shard_toy(Rig *rig, int units) {
     return optimizer_create(rig->model, &sharded);
 }
 
-// The output of the model for these factors, or of its child 1 for the second; no gradients.
+// Output for these factors of the model, or of its child 1 for the second factor; without
+// gradients.
 static float output_of(Rig *rig, Module *module, const float *factors) {
     rig->tape->recording = false;
     tape_reset(rig->tape);
@@ -272,8 +274,8 @@ static float output_of(Rig *rig, Module *module, const float *factors) {
     return y ? tensor_f32(y)[0] : NAN;
 }
 
-// Gathers that a step has started and the next forward does not use: of the first unit, where
-// forward uses the second unit only, enters it without the root, or uses no unit.
+// A step has started to gather the first unit, and the next forward uses only the second unit, or
+// enters it without the root, or uses no unit.
 static void mispredict(ProcessGroup *group, const void *argument, Outcome *outcome) {
     Rig self = rig_open(group, outcome), *rig = &self;
     Error *err = &outcome->error;
@@ -296,7 +298,7 @@ static void mispredict(ProcessGroup *group, const void *argument, Outcome *outco
     EXPECT(toy_backward(rig, rig->model, none, err) == 0);
     EXPECT(fsdp_finish_backward(rig->model, NULL, err) == 0);
     EXPECT(!fsdp->gathering.unit || fsdp->gathering.memory != fsdp->leaving);
-    // Held gradients are reduced after a step, whose second gather has the memory of reductions.
+    // Held gradients are reduced after a step whose second gather uses the memory of reductions.
     module_zero_grad(rig->model);
     fsdp_set_requires_gradient_sync(rig->model, false);
     EXPECT(toy_backward(rig, rig->model, all, err) == 0);
@@ -322,7 +324,7 @@ static void unused_gathers_are_dropped(void **state) {
 
 typedef struct Phases {
     Profile profile;
-    size_t exposed; // how many phases of exposed communication have ended
+    size_t exposed; // ended phases of exposed communication
 } Phases;
 
 static void count_exposed(void *context) {
@@ -330,12 +332,12 @@ static void count_exposed(void *context) {
     phases->exposed += phases->profile.current == PHASE_EXPOSED;
 }
 
-// A step gathers the root and the unit that the forward entered after it, of those that have
-// parameters; a step before the first forward gathers nothing. The end of a forward gathers the
-// last unit. Exposed, which the player of a trace counts on, are the begin of each unit's forward
-// and backward, and the end of the backward pass.
+// A step gathers the root and the unit that the last forward entered after it, if they have
+// parameters; before the first forward it gathers nothing. The end of a forward gathers the last
+// unit. Exposed phases (as a trace's player assumes): the begin of each unit's forward and
+// backward, and the end of the backward pass.
 static void step_first(ProcessGroup *group, const void *argument, Outcome *outcome) {
-    const int units = *(const int *)argument; // of the 3 tasks; the others are the root's
+    const int units = *(const int *)argument; // units among the 3 tasks; the rest is the root's
     static const float all[] = {4, -8, 12}, third[] = {0, 0, 12};
     Rig self = rig_open(group, outcome), *rig = &self;
     Error *err = &outcome->error;
@@ -347,7 +349,7 @@ static void step_first(ProcessGroup *group, const void *argument, Outcome *outco
     (void)profile_enter(profile, PHASE_BACKWARD);
     optimizer_step(optimizer, 0.01);
     EXPECT(!fsdp->gathering.unit);
-    EXPECT(fsdp_sharding(rig->model)->optimizer == optimizer); // it is made once
+    EXPECT(fsdp_sharding(rig->model)->optimizer == optimizer); // registered by its creation
     Tensor *x = tape_input(rig->tape, DTYPE_F32, 1, (size_t[]){3}, all);
     Tensor *loss = module_forward(rig->model, rig->tape, x);
     EXPECT(fsdp->gathering.unit == (units > 0 ? fsdp->units[units - 1] : NULL));
@@ -362,7 +364,7 @@ static void step_first(ProcessGroup *group, const void *argument, Outcome *outco
     EXPECT(fsdp->second.unit == (own && units > 0 ? fsdp->units[0] : NULL));
     (void)output_of(rig, rig->model, all);
     (void)output_of(rig, rig->model, third);
-    EXPECT(units < 3 || !fsdp->gathering.unit); // another unit than the last time predicts none
+    EXPECT(units < 3 || !fsdp->gathering.unit); // after two different orders no prediction
     optimizer_close(optimizer);
     rig_close(rig);
 }
@@ -380,8 +382,7 @@ static Tensor *broken_forward(Module *self, Tape *tape, Tensor *x) {
     return module_forward(self->children[1], tape, x);
 }
 
-// After an error on the tape nothing is gathered, neither for the rest of the forward nor for the
-// backward.
+// After an error of the tape nothing is gathered, in the rest of forward or in backward.
 static void fail_forward(ProcessGroup *group, const void *argument, Outcome *outcome) {
     Rig self = rig_open(group, outcome), *rig = &self;
     const FsdpConfig config = fsdp_config_default();
@@ -392,7 +393,7 @@ static void fail_forward(ProcessGroup *group, const void *argument, Outcome *out
         EXPECT(fully_shard(rig->model->children[i], group, &config, NULL) == 0);
     EXPECT(fully_shard(rig->model, group, &config, NULL) == 0);
     uint64_t before = 0;
-    for (int i = 0; i < 2; i++) { // the first one allocates, too
+    for (int i = 0; i < 2; i++) { // the first forward also allocates
         before = pg_sequence(group);
         tape_reset(rig->tape);
         EXPECT(test_loss(rig->tape, rig->model, 0, 0, 2, 1) == NULL);
@@ -401,7 +402,7 @@ static void fail_forward(ProcessGroup *group, const void *argument, Outcome *out
         expect_whole(rig, "after a forward that failed", 0);
         EXPECT(!fsdp_of(rig->model)->gathering.unit);
     }
-    EXPECT(pg_sequence(group) == before + 1); // unit 0's gather; the root has no parameter
+    EXPECT(pg_sequence(group) == before + 1); // unit 0's gather; the root has no parameters
     rig_close(rig);
 }
 
@@ -410,14 +411,14 @@ static void a_failed_forward_gathers_no_further(void **state) {
     play_ranks(AS_THREADS, 2, 60, fail_forward, NULL, NULL);
 }
 
-// ---- memory of its own --------------------------------------------------------------------------
+// ---- devices and buffers ------------------------------------------------------------------------
 
 static void note_closed(Module *self) {
     ++*(int *)self->state;
 }
 
-// Shards are on config.device with the module's values, buffers, too; then the module has no other
-// memory. Closing it runs the modules' own destroy.
+// Shards and buffers are copied to config.device; the module keeps no memory elsewhere. Closing it
+// calls the modules' own destroy.
 static void move_to(ProcessGroup *group, const void *argument, Outcome *outcome) {
     Rig self = rig_open(group, outcome), *rig = &self;
     (void)argument;
@@ -445,8 +446,8 @@ static void move_to(ProcessGroup *group, const void *argument, Outcome *outcome)
     named_tensors_free(&moved);
     module_close(model);
     EXPECT(closed == 2);
-    device_close(other); // CHECKs that every byte came back
-    NamedTensors buffers = module_tensors(plain, MODULE_BUFFERS); // are moved no further
+    device_close(other); // checks that all memory was freed
+    NamedTensors buffers = module_tensors(plain, MODULE_BUFFERS); // not moved again
     const void *data = buffers.items[0].tensor->data;
     config.device = rig->device;
     EXPECT(fully_shard(plain, group, &config, NULL) == 0);
@@ -468,8 +469,8 @@ static Tensor *toy_of(Device *device, Module *model, size_t rows) {
     return module_add_parameter(task, device, "p", 2, (size_t[]){rows, 2});
 }
 
-// A step gathers the first unit in the memory of reductions. If it is frozen, and larger than what
-// is reduced, it comes in parts.
+// A step gathers the first unit in the memory of reductions: in parts, if the unit is frozen and
+// larger than all reductions.
 static void gather_frozen(ProcessGroup *group, const void *argument, Outcome *outcome) {
     enum { ROWS = 64 };
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -508,8 +509,8 @@ static void a_frozen_unit_is_gathered_in_parts(void **state) {
         play_ranks(AS_THREADS, world, 60, gather_frozen, NULL, NULL);
 }
 
-// With 16 bits the weights of linear and convolution layers are gathered in half as many words,
-// rounded up for each; biases, other layers and weights with several users are not.
+// With 16-bit copies, weights of linear and convolution layers are gathered in half the words, each
+// rounded up; biases, other layers and weights with several users are gathered in float32.
 static void count_words(ProcessGroup *group, const void *argument, Outcome *outcome) {
     Rig self = rig_open(group, outcome), *rig = &self;
     FsdpConfig config = fsdp_config_default();
@@ -521,7 +522,7 @@ static void count_words(ProcessGroup *group, const void *argument, Outcome *outc
     module_add(rig->model, "table", matrix_model(rig->device, 3, 6, 1));
     const struct {
         const char *module;
-        size_t words[2]; // of 1 rank, of 2
+        size_t words[2]; // for 1 rank, for 2 ranks
     } wanted[] = {{"conv", {14 + 3, 9 + 2}},
                   {"bn", {8, 4}},
                   {"table", {18, 9}},
@@ -534,7 +535,7 @@ static void count_words(ProcessGroup *group, const void *argument, Outcome *outc
             problem(outcome, "%s: %zu words", wanted[i].module, words);
     }
     EXPECT(fully_shard(rig->model, group, &config, NULL) == 0);
-    const size_t root = IMAGE * IMAGE + 2 * IMAGE; // the tied weight, and both layers' biases
+    const size_t root = IMAGE * IMAGE + 2 * IMAGE; // the tied weight, both layers' biases
     EXPECT(fsdp_of(rig->model)->root->piece_words == root / (size_t)rig->world);
     rig_close(rig);
 }
@@ -545,7 +546,7 @@ static void products_are_gathered_in_16_bits(void **state) {
         play_ranks(AS_THREADS, world, 60, count_words, NULL, NULL);
 }
 
-// A root without units inside, of more than 1 MiB a rank, is gathered and reduced in two parts.
+// A root without units, with more than 1 MiB per rank, is gathered and reduced in two parts.
 static void move_in_parts(ProcessGroup *group, const void *argument, Outcome *outcome) {
     enum { ROOM = 1 << 18, IN = 600, OUT = 1024 };
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -555,7 +556,7 @@ static void move_in_parts(ProcessGroup *group, const void *argument, Outcome *ou
     EXPECT(fully_shard(rig->model, group, &config, NULL) == 0);
     const Fsdp *fsdp = fsdp_of(rig->model);
     const Tensor *weight = &rig->model->parameters[0].tensor;
-    for (int i = 1; i < 3; i++) { // the first one allocates, the second one adds
+    for (int i = 1; i < 3; i++) { // the first step allocates, the second accumulates
         const uint64_t before = pg_sequence(group);
         EXPECT(matrix_backward(rig, rig->model, 1, IN, (float)(1 + rig->rank), 1, NULL) == 0);
         EXPECT(fsdp->gather_room == ROOM && fsdp->reduce_room == ROOM);

@@ -1,6 +1,6 @@
-/* test_fully_shard.c: fully sharded data parallel: DistributedDataParallel's bits for every set of
- * units; torch.chunk's rows; refusals by name; the group that units hold. (test_fsdp_units.c:
- * memory and gathers.)
+/* test_fully_shard.c: fully sharded data parallel: its bits equal DistributedDataParallel's for
+ * every choice of units; shards have torch.chunk's rows; misuse is refused by name; units hold
+ * their group. (Memory and gathers: test_fsdp_units.c.)
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/failed_check.h"
@@ -20,13 +20,13 @@ static const OptimizerConfig ADAMW = {
 
 typedef struct Case {
     const char *model;
-    unsigned units; // bit i: child i is a unit, if it can be
+    unsigned units; // bit i: child i is a unit, if it has parameters
     FsdpReshard reshard;
     bool blocking, global, held, evaluates, frozen, early;
     Precision precision;
 } Case;
 
-// ---- DDP's bits ---------------------------------------------------------------------------------
+// ---- equal bits with DDP ------------------------------------------------------------------------
 
 static bool may_be_unit(const Module *module) {
     if (!module->forward || module->parameter_count == 0) return false;
@@ -49,8 +49,8 @@ static void shard_model(Rig *rig, Module *model, const Case *how) {
     rig->model = model;
 }
 
-// (W x + x) + x: three operations add to x's gradient, two of them within a unit; the sum is
-// rounded as without it.
+// (W x + x) + x: three operations add to x's gradient, two of them within a unit; the sum must be
+// rounded as without the unit.
 static Tensor *twice_forward(Module *self, Tape *tape, Tensor *x) {
     return op_add(tape, op_linear(tape, x, module_parameter(self, 0), NULL), x);
 }
@@ -78,14 +78,14 @@ static Module *new_model(const Rig *rig, const Case *how) {
     Module *model =
         residual ? residual_model(rig->device, 3) : test_model(how->model, 3, rig->device);
     NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
-    for (int i = 0; how->frozen && i < 3; i++) // the first unit, if there are any, and more
+    for (int i = 0; how->frozen && i < 3; i++) // parameters of the first unit, and more
         parameters.items[i].tensor->requires_grad = false;
     named_tensors_free(&parameters);
     return model;
 }
 
-// One backward of this step; `part` numbers the batches of a step. "branches" runs its units in
-// another order in each: what was gathered ahead is then the wrong one.
+// Runs one backward of a step on batch `part`. "branches" changes the order of its units in each,
+// so that the prefetched unit is the wrong one.
 static void backward(Rig *rig, Module *module, const Case *how, int step, int part) {
     Error *err = &rig->outcome->error;
     if (strcmp(how->model, "branches") == 0) rig->model->config[0] = (size_t)(step + part) % 2;
@@ -94,7 +94,7 @@ static void backward(Rig *rig, Module *module, const Case *how, int step, int pa
     tape_reset(rig->tape);
     rig->tape->precision = how->precision;
     Tensor *loss = test_loss(rig->tape, module, rig->rank, 2 * step + part, rows, divisor);
-    if (how->evaluates) { // with a tape of its own: the first one's graph is still to run backward
+    if (how->evaluates) { // on another tape: the first one's backward is still to come
         Tape *other = tape_create(rig->device, NULL);
         other->recording = other->training = false;
         EXPECT(test_loss(other, module, rig->rank, 99, rows, 1) != NULL);
@@ -128,7 +128,7 @@ static void train_fsdp_step(Rig *rig, Optimizer *optimizer, const Case *how, int
     optimizer_step(optimizer, 0.01);
 }
 
-// The shard of every weight, gradient and state is DDP's.
+// Each rank's shards of weights, gradients and optimizer state equal DDP's.
 static void compare(Rig *rig, const Optimizer *whole, const Optimizer *shards, const Case *how) {
     float nonzero = 0;
     for (size_t i = 0; i < shards->parameters.count; i++) {
@@ -150,7 +150,7 @@ static void compare(Rig *rig, const Optimizer *whole, const Optimizer *shards, c
     EXPECT(nonzero != 0 || rig->world > 4);
 }
 
-// Rank 0 collects DDP's whole weights and states.
+// Rank 0 collects the whole weights and states; they equal DDP's.
 static void compare_collected(Rig *rig, const Optimizer *whole, const Optimizer *shards) {
     SafeTensors content;
     EXPECT(fsdp_collect(rig->model, FSDP_STATE, shards, &content, &rig->outcome->error) == 0);
@@ -197,14 +197,14 @@ static void same_as_ddp(ProcessGroup *group, const void *argument, Outcome *outc
         compare(rig, whole, shards, how);
     }
     compare_collected(rig, whole, shards);
-    if (!how->evaluates) { // rank 0's, on all ranks
+    if (!how->evaluates) { // broadcast from rank 0
         EXPECT(ddp_sync_module_states(a.wrapper, 0, NULL) == 0);
         EXPECT(fsdp_sync_buffers(rig->model, NULL) == 0);
         compare_buffers(rig, a.model, rig->model);
     }
     optimizer_close(whole);
     optimizer_close(shards);
-    rig_close(rig); // first: a step's gathers may be in flight
+    rig_close(rig); // gathers of the last step may be in flight
     rig_close(&a);
 }
 
@@ -236,9 +236,9 @@ static void same_bits_as_ddp(void **state) {
             }
 }
 
-// ---- rows ---------------------------------------------------------------------------------------
+// ---- rows of shards -----------------------------------------------------------------------------
 
-// [5, 3] on W ranks: torch.chunk's rows; the last ranks may have fewer, or none.
+// [5, 3] on W ranks has torch.chunk's rows: the last ranks have fewer, or none.
 static void count_rows(ProcessGroup *group, const void *argument, Outcome *outcome) {
     static const size_t ROWS[][5] = {{5}, {3, 2}, {2, 2, 1}, {2, 2, 1, 0}, {1, 1, 1, 1, 1}};
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -254,7 +254,7 @@ static void count_rows(ProcessGroup *group, const void *argument, Outcome *outco
     EXPECT(all_equal(tensor_f32(weight), tensor_count(weight), 1));
     EXPECT(matrix_backward(rig, rig->model, 2, 3, (float)(1 + rig->rank), 1, &outcome->error) == 0);
     EXPECT(fsdp_finish_backward(rig->model, NULL, &outcome->error) == 0);
-    // Each rank's gradient is 2 rows of 1 + rank; the mean over the ranks.
+    // Each rank's gradient comes from 2 rows of value 1 + rank; then the mean over ranks.
     EXPECT(all_equal(weight->grad, tensor_count(weight), (float)(rig->world + 1)));
     rig_close(rig);
 }
@@ -267,8 +267,8 @@ static void rows_are_those_of_chunk(void **state) {
 
 // ---- semantics ----------------------------------------------------------------------------------
 
-// zero_grad between forward and backward clears the shards' gradients; without it they add up; a
-// unit that a forward does not use keeps its gradient as it is.
+// zero_grad between forward and backward clears the shards' gradients; without it gradients
+// accumulate; a unit that a forward does not use keeps its gradient.
 static void accumulate(ProcessGroup *group, const void *argument, Outcome *outcome) {
     Rig self = rig_open(group, outcome), *rig = &self;
     Error *err = &outcome->error;
@@ -286,7 +286,7 @@ static void accumulate(ProcessGroup *group, const void *argument, Outcome *outco
     EXPECT(toy_backward(rig, rig->model, first, err) == 0);
     EXPECT(fsdp_finish_backward(rig->model, NULL, err) == 0);
     EXPECT(all_equal(task[0]->grad, mine, 2) && all_equal(task[1]->grad, mine, 2));
-    SafeTensors content; // of the defined gradients
+    SafeTensors content; // the defined gradients
     EXPECT(fsdp_collect(rig->model, FSDP_GRADIENTS, NULL, &content, err) == 0);
     EXPECT(content.count == (rig->rank == 0 ? 2 : 0));
     safetensors_free(&content);
@@ -298,7 +298,7 @@ static void accumulate(ProcessGroup *group, const void *argument, Outcome *outco
     EXPECT(tape_backward(rig->tape, loss, err) == 0);
     EXPECT(fsdp_finish_backward(rig->model, NULL, err) == 0);
     EXPECT(task[0]->has_grad && all_equal(task[0]->grad, mine, 1) && !task[1]->has_grad);
-    // A parameter that is frozen while its gradient is held has none.
+    // A parameter that is frozen while its gradient is held gets no gradient.
     module_zero_grad(rig->model);
     fsdp_set_requires_gradient_sync(rig->model, false);
     EXPECT(toy_backward(rig, rig->model, both, err) == 0);
@@ -343,7 +343,7 @@ static void refuse(ProcessGroup *group, const void *argument, Outcome *outcome) 
     EXPECT(strstr(err.message, "fully_shard doesn't support scalar parameters. Change s to a 1D "
                                "tensor with numel equal to 1."));
     module_close(rig->model);
-    // Units are found at any depth, and shards.
+    // Units and shards inside the module are found at any depth.
     for (int outer_first = 0; outer_first < 2; outer_first++) {
         err = (Error){0};
         rig->model = layer_sequential("Outer");
@@ -357,7 +357,7 @@ static void refuse(ProcessGroup *group, const void *argument, Outcome *outcome) 
             EXPECT(strstr(err.message, "of middle: an outer unit has its weight already"));
         module_close(rig->model);
     }
-    // The outer module before the inner one.
+    // The outer module is sharded before the inner one.
     err = (Error){0};
     rig->model = test_model("mlp", 3, rig->device);
     EXPECT(fully_shard(rig->model, group, &config, &err) == 0);
@@ -373,7 +373,7 @@ static void refusals_name_the_module(void **state) {
     play_ranks(AS_THREADS, 1, 60, refuse, NULL, NULL);
 }
 
-// Rank 1 makes another layer a unit.
+// Rank 1 shards another layer.
 static void differ(ProcessGroup *group, const void *argument, Outcome *outcome) {
     Rig self = rig_open(group, outcome), *rig = &self;
     const FsdpConfig config = fsdp_config_default();
@@ -384,7 +384,7 @@ static void differ(ProcessGroup *group, const void *argument, Outcome *outcome) 
     rig_close(rig);
 }
 
-// Rank 1 makes another layer of the same shape a unit: the root's call finds it.
+// Rank 1 shards another layer of the same shape: detected by the root's call.
 static void differ_in_place(ProcessGroup *group, const void *argument, Outcome *outcome) {
     Rig self = rig_open(group, outcome), *rig = &self;
     const FsdpConfig config = fsdp_config_default();
@@ -414,10 +414,10 @@ static void close_group_first(void *group) {
     pg_close(group);
 }
 
-// Until all of its units are closed: an inner unit holds it alone, too, before the root has it.
+// Each unit holds the group until it is closed, also an inner unit without a root.
 static void a_group_outlives_its_units(void **state) {
     (void)state;
-    if (UNDER_TSAN) skip(); // children with threads
+    if (UNDER_TSAN) skip(); // forks a process that has threads
     Outcome outcome = {.problem = ""};
     Error err = {0};
     ProcessGroup *alone;

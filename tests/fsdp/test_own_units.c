@@ -1,6 +1,6 @@
-/* test_own_units.c: which functions of a user's OwnFsdp are called, in which order, around units
- * that run twice, that a forward leaves out, and that have no parameters of their own; and what a
- * function that fails ends.
+/* test_own_units.c: the calls of a user's OwnFsdp and their order, around units that run twice,
+ * that a forward does not use, and that have no parameters of their own; and the effect of a
+ * failing call.
  */
 #include "tests/rigs/check.h"
 
@@ -17,11 +17,11 @@ enum { FIRST, RELU, TWICE, UNUSED, LAST }; // the model's children; the first fo
 
 static Device *device;
 static Profile profile;
-static char calls[400];           // "f0 ": before_forward of unit 0; F: after it; g, G: backward
-static const char *fails;         // the call that fails, as above; NULL: none
-static bool says_why;             // and fills err
-static bool finishing;            // own_units_finish runs
-static const OwnFsdpUnit *listed; // by open
+static char calls[400];           // f0: before_forward of unit 0; F: after; g, G: backward
+static const char *fails;         // the failing call, such as "f0"; NULL: none
+static bool says_why;             // the failing call sets an error
+static bool finishing;            // during own_units_finish
+static const OwnFsdpUnit *listed; // the units passed to open
 static size_t listed_count;
 
 // ---- the user's functions -----------------------------------------------------------------------
@@ -30,7 +30,7 @@ static int note(Error *err, const char *kind, size_t unit, const char *more) {
     char call[16];
     snprintf(call, sizeof call, "%s%zu%s", kind, unit, more);
     format_append(calls, sizeof calls, "%s ", call);
-    // The functions' time is exposed; the end of a backward is charged by its caller.
+    // The calls' time is charged as exposed; at the end of a backward the caller charges it.
     if (!kind[1]) assert_int_equal(profile.current, finishing ? PHASE_FORWARD : PHASE_EXPOSED);
     if (!fails || strcmp(fails, call) != 0) return 0;
     return says_why ? error_set(err, STATUS_FAILED, "why") : -1;
@@ -89,7 +89,7 @@ static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
     return module_forward(child[LAST], tape, x);
 }
 
-// tied: the last layer shares the first one's weight.
+// tied: the last layer shares the first layer's weight.
 static Module *make_model(bool tied) {
     Module *model = module_create("Model", forward);
     module_add(model, "first", layer_linear(device, WIDTH, WIDTH));
@@ -108,8 +108,8 @@ static OwnUnits *open_all(Module *model, Error *err) {
     return own_units_open(model, model->children, UNITS, &FILE_OF_USER, NULL, PG_AVG, err);
 }
 
-// A forward, and if `backward` a backward and, unless `units` is NULL, its end. 0, or -1 with err
-// filled.
+// Runs a forward; with `backward` a backward, and unless `units` is NULL the backward's end. 0, or
+// -1 with err filled.
 static int step(Module *model, OwnUnits *units, bool backward, Error *err) {
     const float x[ROWS * WIDTH] = {1, 2, 3, 4, 5, 6};
     const size_t shape[] = {ROWS, WIDTH};
@@ -162,7 +162,7 @@ static void calls_surround_each_run(void **state) {
     const Module before[] = {*child[FIRST], *child[TWICE], *model};
     OwnUnits *units = open_all(model, &err);
     assert_string_equal(calls, "open5 ");
-    for (int i = 0; i < 2; i++) { // the second step begins as the first did
+    for (int i = 0; i < 2; i++) { // both steps make the same calls
         calls[0] = '\0';
         assert_int_equal(step(model, units, true, &err), 0);
         assert_string_equal(calls, "f4 f0 F0+ f2 F2+ f2 F2+ F4+ "
@@ -184,7 +184,7 @@ static void calls_surround_each_run(void **state) {
     module_close(model);
 }
 
-// The root is called without parameters, too: its forward surrounds the others.
+// The root's functions are called even if it has no parameters: its forward surrounds the others.
 static void the_root_may_have_no_parameters(void **state) {
     (void)state;
     Error err = {0};
@@ -201,7 +201,7 @@ static void the_root_may_have_no_parameters(void **state) {
     module_close(model);
 }
 
-// A backward without an end, whose gradients are held, ends with the next forward.
+// A backward with held gradients has no end; the next forward ends it.
 static void held_gradients_are_complete_in_the_last_backward(void **state) {
     (void)state;
     Error err = {0};
@@ -238,8 +238,8 @@ static Tensor *branches_forward(Module *self, Tape *tape, Tensor *x) {
     return op_add(tape, two->items[0], two->items[1]);
 }
 
-// Around a unit with two outputs the functions are called once. Of two units whose input needs no
-// gradient, the later one in the model is left first.
+// A unit with two outputs gets one call of each function. Of two units whose inputs need no
+// gradient, the later one in the model completes its backward first.
 static void units_with_two_outputs_or_the_same_input(void **state) {
     (void)state;
     Error err = {0};
@@ -260,7 +260,7 @@ static void units_with_two_outputs_or_the_same_input(void **state) {
     module_close(model);
 }
 
-// Every other time without its bias.
+// Uses its bias in every second forward.
 static Tensor *unbiased_forward(Module *self, Tape *tape, Tensor *x) {
     Tensor *bias = self->config[5]++ % 2 ? module_parameter(self, 1) : NULL;
     return op_linear(tape, x, module_parameter(self, 0), bias);
@@ -270,7 +270,7 @@ static Tensor *twice_forward(Module *self, Tape *tape, Tensor *x) {
     return module_forward(self->children[0], tape, module_forward(self->children[0], tape, x));
 }
 
-// A unit is complete when the last use of each of its parameters has contributed.
+// A unit's backward is complete when all its parameters have their last contribution.
 static void units_are_complete_with_all_parameters(void **state) {
     (void)state;
     Error err = {0};
@@ -286,12 +286,13 @@ static void units_are_complete_with_all_parameters(void **state) {
     module_close(model);
 }
 
-static Tensor *given[4]; // to the unit below
+static Tensor *given[4]; // inputs of the unit
 
-// Uses the first of a tuple: beside it are a tensor with a gradient, the batch, and None.
+// Uses only the first item of a tuple; the others are a tensor with a gradient, the batch, and
+// None.
 static Tensor *first_forward(Module *self, Tape *tape, Tensor *x) {
     assert_true(self->state == given);
-    for (int i = 0; i < 4; i++) // identities of those that need a gradient
+    for (int i = 0; i < 4; i++) // tensors that require a gradient are passed as views
         assert_int_equal(x->items[i] == given[i], i > 1);
     return module_forward(self->children[0], tape, x->items[0]);
 }
@@ -309,7 +310,7 @@ static Tensor *around_forward(Module *self, Tape *tape, Tensor *x) {
     return y;
 }
 
-// The gradient of a tensor that a unit is given and does not use comes from its other users.
+// A tensor that a unit receives and does not use gets its gradient from its other users.
 static void units_leave_alone_what_they_do_not_use(void **state) {
     (void)state;
     Error err = {0};
@@ -330,7 +331,7 @@ static void units_leave_alone_what_they_do_not_use(void **state) {
     module_close(model);
 }
 
-// The first call that fails is the last one; its own words are kept, or it is named.
+// No call follows a failing call; its error is kept, or, if it set none, the call is named.
 static void a_function_that_fails_ends_the_step(void **state) {
     (void)state;
     static const struct {
@@ -350,7 +351,7 @@ static void a_function_that_fails_ends_the_step(void **state) {
             OwnUnits *units = open_all(model, &err);
             assert_int_equal(units != NULL, i > 0);
             if (units) assert_int_equal(step(model, units, true, &err), -1);
-            if (!units) assert_true(model->forward == forward); // as before
+            if (!units) assert_true(model->forward == forward); // unchanged
             snprintf(wanted, sizeof wanted, "own_fsdp.%s failed and did not say why",
                      cases[i].function);
             check_message(&err, why ? "why" : wanted);
@@ -372,7 +373,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     (void)state;
-    device_close(device); // CHECKs that every byte came back
+    device_close(device); // checks that all memory was freed
     return 0;
 }
 

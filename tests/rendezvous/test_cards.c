@@ -1,15 +1,15 @@
-/* test_cards.c: what ranks find in the store that is not what they expect: cards of ranks that
- * do not belong together, keys that are taken, plans that are none, and no rank 0.
+/* test_cards.c: unexpected contents of the store during a rendezvous: cards of ranks that cannot
+ * join, keys that exist already, invalid plans, a missing rank 0.
  */
 #include "tests/rigs/meeting_ranks.h"
 
 #include "common/base/clock.h"
 #include "ddp/group/backends.h"
 
-// A card that another process leaves as rank 1's. NULL: as this process would write it.
+// A card that another process writes as rank 1. NULL fields: as this process would write them.
 typedef struct ForgedCard {
     const char *world, *host, *boot, *pid_namespace, *backend, *settings;
-    const char *says[2]; // what rank 0 says of it
+    const char *says[2]; // parts of rank 0's error
 } ForgedCard;
 
 static void leave_card(const ForgedCard *card, int port) {
@@ -31,7 +31,7 @@ static void leave_card(const ForgedCard *card, int port) {
     _exit(store_set(store, "rank/1", text, strlen(text), &err) == 0 ? 0 : 3);
 }
 
-// Rank 0 finds every way in which a rank may not belong to it.
+// Rank 0's error for each way in which rank 1 may not fit.
 static void test_cards(void **state) {
     (void)state;
     static const ForgedCard cards[] = {
@@ -44,10 +44,10 @@ static void test_cards(void **state) {
         {.pid_namespace = "pid:[1]", .says = {"rank 0 is on ", " in another container: use"}},
         {.backend = "gloo", .says = {"the backend is shm at rank 0 and gloo at rank 1", ""}},
         {.settings = "lr 2\n", .says = {"lr is 1 at rank 0 and 2 at rank 1", "the same options"}},
-        {.says = {"rank 1 of 2 has not come within 4 s", ""}}, // a right one, of one that ends then
+        {.says = {"rank 1 of 2 has not come within 4 s", ""}}, // a valid card of a rank that ends
     };
     enum { CARDS = sizeof cards / sizeof *cards };
-    Rendezvous ranks[CARDS]; // each is rank 0 of a job of its own
+    Rendezvous ranks[CARDS]; // each is rank 0 of its own job
     Outcome outcomes[CARDS];
     pid_t others[CARDS];
     const int port = free_port();
@@ -69,7 +69,7 @@ static void test_cards(void **state) {
     }
 }
 
-// What stands where a rank is to write: a card, the plan.
+// A key that a rank must write exists already: its card, or the plan.
 static void test_keys_are_taken(void **state) {
     (void)state;
     static const char *const keys[] = {"rank/0", "plan"};
@@ -95,8 +95,8 @@ static void test_keys_are_taken(void **state) {
     }
 }
 
-// Rank 0 does not come, though a launcher's store is there: a second is added to the time, in which
-// it could have said why.
+// Rank 0 is missing, although a launcher's store is running: the timeout is extended by a second,
+// in which rank 0 could have published an error.
 static void test_rank_0_is_missing(void **state) {
     (void)state;
     int port = 0;
@@ -115,7 +115,7 @@ static void test_rank_0_is_missing(void **state) {
     end_server(server);
 }
 
-// What a rank of a world of two says that finds this plan, alone.
+// Runs one rank of a world of two, which finds this plan.
 static void find_plan(const char *plan, int rank_number, Outcome *outcome) {
     int port = 0;
     Error err = {0};
@@ -132,7 +132,7 @@ static void find_plan(const char *plan, int rank_number, Outcome *outcome) {
     end_server(server);
 }
 
-// Rank 0, which waits for the others' cards, sees that one of them has given up.
+// Rank 0, waiting for the others' cards, gets the error of a rank that gave up.
 static void test_a_rank_has_given_up(void **state) {
     (void)state;
     Outcome outcome;
@@ -141,7 +141,7 @@ static void test_a_rank_has_given_up(void **state) {
     assert_int_equal(outcome.status, STATUS_FAILED);
 }
 
-// A plan that is none, is too long, or is an error of either kind.
+// Plans that are invalid, too long, or an error of either kind.
 static void test_strange_plans(void **state) {
     (void)state;
     char longer[PG_ADDRESS_MAX + 4] = "ok ", fits[PG_ADDRESS_MAX + 3] = "ok ";
@@ -154,7 +154,7 @@ static void test_strange_plans(void **state) {
         {"hello", "rank 0 published something else: 'hello'", STATUS_FAILED},
         {"ok", "rank 0 published something else: 'ok'", STATUS_FAILED},
         {longer, "rank 0 published something else: 'ok aaaa", STATUS_FAILED},
-        {fits, "", STATUS_FAILED}, // and is no address of shm's
+        {fits, "", STATUS_FAILED}, // not an address of shm
         {"error it broke", "it broke", STATUS_FAILED},
         {"usage it was wrong", "it was wrong", STATUS_USAGE},
     };
@@ -162,7 +162,7 @@ static void test_strange_plans(void **state) {
         Outcome outcome;
         find_plan(cases[i].plan, 1, &outcome);
         assert_outcome(&outcome, cases[i].says);
-        assert_ptr_equal(strstr(outcome.message, cases[i].says), outcome.message); // at its begin
+        assert_ptr_equal(strstr(outcome.message, cases[i].says), outcome.message); // the prefix
         assert_int_equal(strstr(outcome.message, "published") != NULL, i < 3);
         assert_int_equal(outcome.status, cases[i].status);
     }

@@ -1,4 +1,4 @@
-/* test_init.c: the environment's variables, and ranks that meet or fail to. */
+/* test_init.c: environment variables, and the rendezvous of ranks: success and failures. */
 #include "tests/rigs/meeting_ranks.h"
 
 #include <limits.h>
@@ -64,7 +64,7 @@ static void test_local_defaults(void **state) {
     assert_false(r.launcher_store);
     assert_string_equal(r.token, "");
     assert_int_equal(r.restart_count, 0);
-    // Four ranks to a host: rank 6 is the third of the second host.
+    // Four ranks per host: rank 6 is the third on the second host.
     ENV("RANK", "6", "WORLD_SIZE", "8", "LOCAL_WORLD_SIZE", "4", "MASTER_ADDR", "h", "MASTER_PORT",
         "1");
     assert_int_equal(read_env().local_rank, 2);
@@ -88,7 +88,7 @@ static void test_missing_are_all_named(void **state) {
                      "WORLD_SIZE and MASTER_PORT are not set");
     ENV("RANK", "0", "WORLD_SIZE", "2", "MASTER_ADDR", "h");
     assert_env_error("MASTER_PORT is not set");
-    ENV("RANK", "0", "WORLD_SIZE", "", "MASTER_ADDR", "h", "MASTER_PORT", "1"); // empty = missing
+    ENV("RANK", "0", "WORLD_SIZE", "", "MASTER_ADDR", "h", "MASTER_PORT", "1"); // empty: missing
     assert_env_error("WORLD_SIZE is not set");
     ENV("MASTER_PORT", "29500");
     assert_env_error("RANK, WORLD_SIZE and MASTER_ADDR are not set");
@@ -121,7 +121,7 @@ static void test_ranges(void **state) {
     assert_env_error("DDPRUN_TOKEN is longer than 64");
     setenv("MASTER_ADDR", text, 1);
     assert_env_error("MASTER_ADDR is longer than 255");
-    // The last value on the good side of each.
+    // The last valid value of each.
     const char *good[][2] = {
         {"RANK", "1"},       {"MASTER_PORT", "1"},      {"MASTER_PORT", "65535"},
         {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "1"},
@@ -163,13 +163,13 @@ static void test_open_mpi_and_pmi(void **state) {
     assert_true(r.by_mpirun);
     assert_int_equal(r.rank, 1);
     assert_int_equal(r.local_world_size, 2);
-    setenv("RANK", "0", 1); // torchrun's variables come first
+    setenv("RANK", "0", 1); // torchrun's variables take precedence
     assert_env_error("WORLD_SIZE, MASTER_ADDR and MASTER_PORT are not set");
     ENV("OMPI_COMM_WORLD_RANK", "3", "OMPI_COMM_WORLD_SIZE", "4", "OMPI_COMM_WORLD_LOCAL_RANK", "1",
         "OMPI_COMM_WORLD_LOCAL_SIZE", "2");
     r = read_env();
     assert_true(r.several_hosts && r.master_unknown);
-    Error err = {0}; // shm has no way of its own to find rank 0
+    Error err = {0}; // shm cannot find rank 0 by itself
     assert_null(init_process_group("shm", &r, NULL, 1, &err));
     assert_non_null(strstr(err.message, "set MASTER_ADDR"));
     setenv("MASTER_ADDR", "node0", 1);
@@ -188,12 +188,12 @@ static void test_slurm(void **state) {
     assert_false(read_env().several_hosts);
     setenv("SLURM_NNODES", "2", 1);
     assert_true(read_env().several_hosts);
-    setenv("SLURM_STEP_NUM_NODES", "1", 1); // this step's, of the job's two
+    setenv("SLURM_STEP_NUM_NODES", "1", 1); // the step's; the job has two
     assert_false(read_env().several_hosts);
     unsetenv("SLURM_STEP_NUM_NODES");
     setenv("MASTER_ADDR", "node0", 1);
     assert_string_equal(read_env().master_addr, "node0");
-    // --gpus-per-task=1: each task sees one GPU.
+    // With --gpus-per-task=1 each task sees one GPU.
     static const struct {
         const char *binding, *visible;
         bool own;
@@ -208,7 +208,7 @@ static void test_slurm(void **state) {
     ENV("RANK", "1", "WORLD_SIZE", "2", "MASTER_ADDR", "h", "MASTER_PORT", "1",
         "SLURM_GPUS_PER_TASK", "1", "CUDA_VISIBLE_DEVICES", "0");
     assert_false(read_env().own_gpu);
-    // The batch script itself is none of the tasks.
+    // The batch script itself is not a task.
     ENV("SLURM_PROCID", "0", "SLURM_NTASKS", "2", "SLURM_JOB_ID", "7");
     assert_int_equal(init_from_env(&r, true, &(Error){0}), 0);
     assert_int_equal(r.world_size, 1);
@@ -216,7 +216,7 @@ static void test_slurm(void **state) {
     assert_int_equal(read_env().world_size, 2);
 }
 
-// ---- Meeting
+// ---- Rendezvous
 
 static void test_meeting(void **state) {
     (void)state;
@@ -236,7 +236,7 @@ static void test_launchers_store_and_restart(void **state) {
     (void)state;
     int port = 0;
     pid_t server = start_server(&port);
-    for (int attempt = 0; attempt < 3; attempt++) { // an old attempt's keys do not interfere
+    for (int attempt = 0; attempt < 3; attempt++) { // keys of earlier attempts have no effect
         Rendezvous ranks[2];
         Outcome outcomes[2];
         for (int r = 0; r < 2; r++) {
@@ -251,7 +251,7 @@ static void test_launchers_store_and_restart(void **state) {
     end_server(server);
 }
 
-// ---- A store of the caller's
+// ---- The caller's store ----
 
 static void fail_with(Outcome *outcome, const char *what, const Error *err) {
     if (outcome->status) return;
@@ -259,7 +259,7 @@ static void fail_with(Outcome *outcome, const char *what, const Error *err) {
     snprintf(outcome->message, sizeof outcome->message, "%s: %.300s", what, err->message);
 }
 
-// Two groups by one store, under two prefixes; the store stays the caller's, with its prefix.
+// Two groups through one store, with two prefixes; the store remains the caller's, with its prefix.
 static Outcome live_in_store(const Rendezvous *place, double timeout_s) {
     static const char *const prefixes[] = {"first", "second"};
     Error err = {0};
@@ -295,7 +295,7 @@ static void test_callers_store(void **state) {
         Rendezvous ranks[3];
         Outcome outcomes[3];
         for (int r = 0; r < world; r++) ranks[r] = place(r, world, port);
-        if (world > 1) { // the keys of an earlier job are in the way, and nothing hangs
+        if (world > 1) { // keys of an earlier job: an error, not a hang
             end_server(server);
             server = start_server(&port);
             for (int r = 0; r < world; r++) ranks[r].master_port = port;
@@ -306,7 +306,7 @@ static void test_callers_store(void **state) {
     end_server(server);
 }
 
-// The same prefix again, which a group has used.
+// A prefix that another group has used before.
 static Outcome live_twice(const Rendezvous *place, double timeout_s) {
     Error err = {0};
     Rendezvous me;
@@ -337,7 +337,7 @@ static void test_callers_store_twice(void **state) {
 static void test_callers_store_arguments(void **state) {
     (void)state;
     int dummy = 0;
-    Store *store = (Store *)(void *)&dummy; // only looked at, not used
+    Store *store = (Store *)(void *)&dummy; // only compared with NULL
     const int bad[][2] = {{-1, 2}, {2, 2}, {0, 0}, {0, -1}, {0, INT_MAX}};
     Rendezvous me;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -361,8 +361,8 @@ static void test_world_size_disagrees(void **state) {
     }
 }
 
-// Two meetings at a time. (The deadline is long beside what two ranks take to find each other, on a
-// busy machine, too.)
+// Two rendezvous at the same time, each with missing ranks. (The deadline is long compared with a
+// rendezvous on a busy machine.)
 static void test_rank_missing(void **state) {
     (void)state;
     enum { DEADLINE_S = 4 };
@@ -375,7 +375,7 @@ static void test_rank_missing(void **state) {
                                            : "rank 2 of 3 has not come within 4 s");
 }
 
-// Of the missing ranks sixteen are named. None is missing before the deadline.
+// At most sixteen missing ranks are named, and none before the deadline.
 static void test_many_ranks_missing(void **state) {
     (void)state;
     static const char *const says[] = {"15, 16 of 17 have not", "15, 16, ... of 18 have not",
@@ -407,7 +407,7 @@ static void test_backends(void **state) {
     (void)state;
     Rendezvous me = place(0, 1, 0);
     const char *names[] = {"nccl", "gloo"};
-    const int nccl = pg_opener_nccl.built ? STATUS_USAGE : STATUS_SKIPPED; // host memory is no GPU
+    const int nccl = pg_opener_nccl.built ? STATUS_USAGE : STATUS_SKIPPED; // needs GPU memory
     const int statuses[] = {nccl, STATUS_USAGE};
     for (size_t i = 0; i < 2; i++) {
         Error err = {0};
@@ -417,7 +417,7 @@ static void test_backends(void **state) {
     }
 }
 
-// NCCL's addresses can be made without a GPU.
+// Creating NCCL's address needs no GPU.
 static void test_nccl_addresses(void **state) {
     (void)state;
     PgEndpoint one = {0}, other = {0};

@@ -1,6 +1,6 @@
-/* test_meeting_backends.c: what the rendezvous asks of a backend (ddp/group/backends.h): a GPU for
- * each rank, an address, an answer from each rank, a store that the group keeps. The backend is
- * shm, with functions of this test in place of its own.
+/* test_meeting_backends.c: the rendezvous' calls of a backend (ddp/group/backends.h): a GPU for
+ * each rank, an address, an answer from each rank, a store that the group keeps. The backend is shm
+ * with functions replaced by this test.
  */
 #include "tests/rigs/meeting_ranks.h"
 
@@ -9,8 +9,8 @@
 #include "ddp/group/backends.h"
 
 typedef struct Page {
-    char gpu[RANKS_MAX][PG_CARD_MAX]; // of each rank; "": it refuses
-    int refuses[RANKS_MAX];           // how each rank's function fails
+    char gpu[RANKS_MAX][PG_CARD_MAX]; // each rank's GPU; "": reading it fails
+    int refuses[RANKS_MAX];           // the function that fails on each rank
     int releases[RANKS_MAX], leaves[RANKS_MAX];
 } Page;
 
@@ -18,7 +18,7 @@ enum { NOTHING, CREATE, REACH, OPEN };
 
 static Page *page;
 static PgOpener backend;
-static PgEndpoint kept; // by the group that this rank has opened
+static PgEndpoint kept; // of the group that this rank has opened
 
 static int read_card(const Device *device, int rank, char card[PG_CARD_MAX], Error *err) {
     assert_null(device);
@@ -56,7 +56,7 @@ const PgOpener *__wrap_pg_backend_find(const char *name, const Device *device, E
     return &backend;
 }
 
-static bool no_proc; // of the ranks
+static bool no_proc; // /proc cannot be read
 
 ssize_t __real_readlink(const char *path, char *text, size_t bytes);
 ssize_t __wrap_readlink(const char *path, char *text, size_t bytes);
@@ -81,7 +81,7 @@ static int teardown(void **state) {
     return munmap(page, sizeof *page);
 }
 
-// All ranks of a world of 3 end with this message; "": they meet. says[r]: rank r's own.
+// All ranks of a world of 3 report this message; "": success. says[r]: rank r's message.
 static void meet(Life *life, const char *says[3]) {
     Rendezvous ranks[3];
     Outcome outcomes[3];
@@ -119,9 +119,9 @@ static void each_rank_has_a_gpu(void **state) {
     meet_alike("ranks 0 and 2 share a GPU, gpu-1" WHAT_TO_DO);
     set_gpus("gpu-1", "gpu-1", "gpu-3");
     meet_alike("ranks 0 and 1 share a GPU, gpu-1" WHAT_TO_DO);
-    backend.card = NULL; // ranks may share a device
+    backend.card = NULL; // several ranks may use one device
     meet_alike("");
-    no_proc = true; // their namespaces are not known, and so no difference
+    no_proc = true; // unknown namespaces count as equal
     meet_alike("");
     no_proc = false;
     set_gpus("", "gpu-2", "gpu-3");
@@ -164,8 +164,8 @@ static void note_leave(void) {
     kept.leave(kept.context);
 }
 
-// A group that keeps the store: its connection is its own, with the meeting's prefix, and serves
-// until the group leaves.
+// A group that keeps the store has a connection of its own, with the rendezvous' prefix, which
+// works until the group is closed.
 static Outcome keep_store(const Rendezvous *me, double timeout_s) {
     Error err = {0};
     Outcome outcome = {.status = STATUS_FAILED};

@@ -1,5 +1,5 @@
-/* test_meeting_file.c: the file of file:// (ddp/rendezvous/meeting_file.h): its lines, its lock,
- * and calls of the system that fail. How ranks meet at it, and what is no such file:
+/* test_meeting_file.c: the file of file:// URLs (ddp/rendezvous/meeting_file.h): its lines, its
+ * lock, and failing system calls. The rendezvous through it, and files that are refused:
  * tests/semantics/test_semantics_init.c.
  */
 #include "tests/rigs/check.h"
@@ -22,15 +22,15 @@
 #include "tests/rigs/files.h"
 #include "tests/rigs/temp_folder.h"
 
-// ---- Calls that fail --------------------------------------------------------------------------
+// ---- Failing system calls ---------------------------------------------------------------------
 
 typedef enum Call { NONE, FLOCK, PREAD, WRITE, FSTAT, FCHMOD, STAT } Call;
 
 static Call failing;
-static int fails_with; // errno; 0: a write that is short
+static int fails_with; // errno; 0: a short write
 static int fine_before, times;
-static const char *moved_path; // unlinked and made anew when the lock is taken; NULL: none
-static int locks, sleeps;      // calls
+static const char *moved_path; // replaced by a new file during flock; NULL: none
+static int locks, sleeps;      // numbers of calls
 
 static bool fails(Call call) {
     if (call != failing || fine_before-- > 0 || times-- <= 0) return false;
@@ -59,7 +59,7 @@ int __wrap_flock(int fd, int operation) {
     if (fails(FLOCK)) return -1;
     if (operation == LOCK_UN) return __real_flock(fd, operation);
     locks++;
-    if (moved_path) { // the last rank of an earlier job leaves
+    if (moved_path) { // the last rank of an earlier job removes the file
         assert_int_equal(unlink(moved_path), 0);
         moved_path = NULL;
     }
@@ -89,7 +89,7 @@ int __wrap_stat(const char *path, struct stat *about) {
 
 int __wrap_nanosleep(const struct timespec *time, struct timespec *left) {
     assert_int_equal(time->tv_sec, 0);
-    assert_true(time->tv_nsec == 1000000 || time->tv_nsec == 5000000); // for the lock, for rank 0
+    assert_true(time->tv_nsec == 1000000 || time->tv_nsec == 5000000); // lock; rank 0's line
     sleeps++;
     return __real_nanosleep(time, left);
 }
@@ -107,7 +107,7 @@ static MeetingFile *join(const char *path, int rank) {
 
 // ---- Its lines --------------------------------------------------------------------------------
 
-// The line of this process as rank `rank`.
+// The line that this process writes as rank `rank`.
 static void write_joined(char *text, size_t capacity, int rank) {
     char boot[48], host[72], stat_line[1024] = "";
     unsigned long long start = 0;
@@ -143,13 +143,13 @@ static void test_lines(void **state) {
     assert_int_equal(meeting_file_await(first, &port, token, clock_ns() + 30000000, &err), -1);
     assert_int_equal(err.status, STATUS_FAILED);
     check_message(&err, ": rank 0 has not come in time");
-    assert_in_range(sleeps, 1, 7); // each 5 ms
+    assert_in_range(sleeps, 1, 7); // 5 ms each
     MeetingFile *second = join(path, 0);
     err = (Error){0};
     CHECK_OK(meeting_file_publish(second, 4321, "a-token", soon(), &err) == 0, err);
     strcat(strcat(wanted, two), "store 4321 a-token\n");
     check_file(path, wanted);
-    CHECK_OK(meeting_file_await(first, &port, token, 1, &err) == 0, err); // is there: no waiting
+    CHECK_OK(meeting_file_await(first, &port, token, 1, &err) == 0, err); // without waiting
     assert_int_equal(port, 4321);
     assert_string_equal(token, "a-token");
     meeting_file_leave(first);
@@ -161,7 +161,7 @@ static void test_lines(void **state) {
     free(path);
 }
 
-// A token of as many characters as it may have; a store's line without a token is none.
+// A token of the maximum length; a store's line without a token is invalid.
 static void test_tokens(void **state) {
     char *path = temp_folder_path(state, "m"), longest[STORE_TOKEN_MAX + 1] = "";
     char token[STORE_TOKEN_MAX + 1] = "";
@@ -181,7 +181,7 @@ static void test_tokens(void **state) {
     free(path);
 }
 
-// One that has ended, and waits for its parent, is gone.
+// A zombie process counts as gone.
 static void test_zombie(void **state) {
     char *path = temp_folder_path(state, "m");
     Error err = {0};
@@ -235,8 +235,8 @@ static void test_calls_that_fail(void **state) {
     free(path);
 }
 
-// An interrupted lock is asked for again. A file that is removed between open and lock, or cannot
-// be looked at, is closed, and the file at the path is opened in its place.
+// An interrupted flock is repeated. A file that is removed between open and flock, or whose fstat
+// fails, is closed, and the path is opened again.
 static void test_lock_and_look(void **state) {
     char *path = temp_folder_path(state, "m");
     const int before = count_descriptors();
@@ -245,7 +245,7 @@ static void test_lock_and_look(void **state) {
         if (i == 0) let_fail(FLOCK, 0, EINTR);
         if (i == 1) moved_path = path;
         if (i == 2) let_fail(STAT, 0, EIO);
-        if (i == 3) let_fail(FSTAT, 1, EIO); // the second look, under the lock
+        if (i == 3) let_fail(FSTAT, 1, EIO); // the second fstat, under the lock
         MeetingFile *f = join(path, 1);
         failing = NONE;
         assert_int_equal(locks, i == 0 ? 1 : 2);
@@ -258,7 +258,7 @@ static void test_lock_and_look(void **state) {
     free(path);
 }
 
-// The lock is released after each call, and taken for each: others may join between them.
+// Each call takes and releases the lock, so that other ranks can join between calls.
 static void test_lock_is_released(void **state) {
     char *path = temp_folder_path(state, "m"), token[STORE_TOKEN_MAX + 1];
     Error err = {0};
@@ -278,7 +278,7 @@ static void test_lock_is_released(void **state) {
     free(path);
 }
 
-// A leave that cannot write its line leaves the file: the next job says that it is stale.
+// If leaving cannot write its line, the file stays, and the next job reports it as stale.
 static void test_leave_fails(void **state) {
     static const Call calls[] = {FLOCK, WRITE, PREAD};
     char *path = temp_folder_path(state, "m");

@@ -1,5 +1,5 @@
-/* test_rendezvous_parts.c: the parts of the rendezvous that need no other rank: the host's address,
- * the heartbeat page, and the comparison of settings.
+/* test_rendezvous_parts.c: parts of the rendezvous that need no other rank: the host's own address,
+ * the heartbeat page, the comparison of settings.
  */
 #include "tests/rigs/check.h"
 
@@ -20,9 +20,9 @@
 
 enum { UP = IFF_UP | IFF_RUNNING, INTERFACES = 7 };
 
-// Interfaces of a made-up host; `good` is the first that reaches other hosts.
+// Interfaces of a simulated host; `good` is the first one that reaches other hosts.
 typedef struct Interface {
-    const char *address; // NULL: none
+    const char *address; // NULL: without an address
     int family;
     unsigned flags;
 } Interface;
@@ -32,12 +32,12 @@ static const Interface INTERFACE[INTERFACES] = {
     {"127.0.0.1", AF_INET, UP | IFF_LOOPBACK},
     {"10.9.9.1", AF_INET, IFF_UP},
     {"10.9.9.2", AF_INET, IFF_RUNNING},
-    {"10.9.9.3", AF_INET6, UP}, // its address is not read
+    {"10.9.9.3", AF_INET6, UP}, // not read: another family
     {"10.9.9.4", AF_INET, UP},  // good
     {"10.9.9.5", AF_INET, UP},
 };
 
-static int visible, freed; // of INTERFACE; -1: getifaddrs fails
+static int visible, freed; // interfaces; -1: getifaddrs fails
 static struct ifaddrs interfaces[INTERFACES];
 static struct sockaddr_in addresses[INTERFACES];
 
@@ -82,7 +82,7 @@ static void test_own_address(void **state) {
     }
     Error err = {0};
     visible = INTERFACES;
-    assert_int_equal(init_own_address(text, 9, &err), 0); // and its NUL
+    assert_int_equal(init_own_address(text, 9, &err), 0); // 8 characters and a NUL
     assert_int_equal(init_own_address(text, 8, &err), -1);
     visible = -1;
     err = (Error){0};
@@ -92,7 +92,7 @@ static void test_own_address(void **state) {
 
 // ---- The heartbeat page ---------------------------------------------------------------------
 
-static const char *failing; // the next call that fails, with ENOSPC
+static const char *failing; // the next call of this function fails with ENOSPC
 
 int __real_memfd_create(const char *name, unsigned flags);
 int __wrap_memfd_create(const char *name, unsigned flags);
@@ -118,7 +118,7 @@ void *__wrap_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t o
     return fails("mmap") ? MAP_FAILED : __real_mmap(at, bytes, access, flags, fd, offset);
 }
 
-// How often this process has a heartbeat page in its memory.
+// Number of mappings of a heartbeat page in this process.
 static int mapped_pages(void) {
     char line[400];
     int count = 0;
@@ -132,7 +132,7 @@ static int mapped_pages(void) {
 static void test_no_board(void **state) {
     (void)state;
     static const char *const calls[] = {"memfd_create", "ftruncate", "mmap"};
-    const int next = dup(STDIN_FILENO); // the number of the next descriptor, and of each after it
+    const int next = dup(STDIN_FILENO); // the lowest free descriptor
     close(next);
     for (int i = 0; i < 3; i++) {
         HeartbeatBoard board = {0};
@@ -173,16 +173,17 @@ static void assert_view(const HeartbeatBoard *board, int rank, const HeartbeatVi
     assert_int_equal(view.beat_ns > 0, wanted->phase[0] || wanted->kind[0]);
 }
 
-// Three ranks of a launcher beat; each line is one rank's, and the next attempt begins empty.
+// Three ranks write heartbeats; each line belongs to one rank, and a new attempt starts with empty
+// lines.
 static void test_heartbeats(void **state) {
     (void)state;
     enum { RANKS = 3 };
     HeartbeatBoard board = {0};
     Error err = {0};
     assert_int_equal(dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO), STDIN_FILENO);
-    heartbeat_board_close(&board); // of none
+    heartbeat_board_close(&board); // not open
     assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), 0);
-    close(STDIN_FILENO); // 0 is a descriptor as good as others
+    close(STDIN_FILENO); // the board's descriptor will be 0
     CHECK_OK(heartbeat_board_open(&board, RANKS, &err) == 0, err);
     assert_int_equal(board.fd, STDIN_FILENO);
     heartbeat_board_close(&board);
@@ -198,9 +199,9 @@ static void test_heartbeats(void **state) {
             ranks[r] = open_line(r);
             assert_view(&board, r, &wanted[r]);
         }
-        heartbeat_enter(ranks[2], "a phase: \ttoo long", 7); // cut, and safe for a terminal
+        heartbeat_enter(ranks[2], "a phase: \ttoo long", 7); // cut; control characters replaced
         strcpy(wanted[2].phase, "a?phase:??too?l");
-        const char *line = (const char *)board.page + 3 * 128; // its last byte is never written
+        const char *line = (const char *)board.page + 3 * 128; // its last byte is always 0
         assert_memory_equal(line, "a phase: \ttoo l", 16);
         wanted[2].step = 7;
         heartbeat_enter(ranks[0], "exactly15bytes.", 1);
@@ -218,8 +219,8 @@ static void test_heartbeats(void **state) {
         wanted[1].culprit = true;
         for (int r = 0; r < RANKS; r++) assert_view(&board, r, &wanted[r]);
         uint64_t second = heartbeat_board_read(&board, 0).beat_ns;
-        assert_true(second > first);         // the later of the two
-        heartbeat_enter(ranks[0], "end", 2); // a shorter name leaves nothing of a longer one
+        assert_true(second > first);         // the latest of the two ranks
+        heartbeat_enter(ranks[0], "end", 2); // a shorter name overwrites all of a longer one
         strcpy(wanted[0].phase, "end");
         wanted[0].step = 2;
         assert_view(&board, 0, &wanted[0]);
@@ -239,7 +240,7 @@ static void test_heartbeats(void **state) {
 }
 
 static void refuse_board(int local_rank) {
-    Heartbeat *heartbeat = (Heartbeat *)&local_rank; // to be overwritten
+    Heartbeat *heartbeat = (Heartbeat *)&local_rank; // must be overwritten
     Error err = {0};
     assert_int_equal(heartbeat_open(local_rank, &heartbeat, &err), -1);
     assert_int_equal(err.status, STATUS_USAGE);
@@ -247,7 +248,7 @@ static void refuse_board(int local_rank) {
     assert_null(heartbeat);
 }
 
-// A variable that an earlier launcher left, and every kind of file that its number may be now.
+// The variable of an earlier launcher, whose descriptor is now closed or another kind of file.
 static void test_stale_heartbeat(void **state) {
     (void)state;
     enum { RANKS = 2 };
@@ -259,7 +260,7 @@ static void test_stale_heartbeat(void **state) {
     set_board("%d", board.fd);
     refuse_board(-1);
     refuse_board(RANKS);
-    const int high = fcntl(board.fd, F_DUPFD, 1 << 20 >> 1); // if this user may have so many
+    const int high = fcntl(board.fd, F_DUPFD, 1 << 20 >> 1); // if the limit allows it
     if (high >= 0) set_board("%d", high);
     heartbeat_close(open_line(0));
     if (high >= 0) close(high);
@@ -275,13 +276,13 @@ static void test_stale_heartbeat(void **state) {
     }
     set_board("%d", ends[0]);
     refuse_board(0);
-    const int kept = dup(STDERR_FILENO); // a standard descriptor is no page, whatever it is
+    const int kept = dup(STDERR_FILENO); // a standard descriptor is never a page
     assert_int_equal(dup2(board.fd, STDERR_FILENO), STDERR_FILENO);
     set_board("%d", STDERR_FILENO);
     refuse_board(0);
     assert_int_equal(dup2(kept, STDERR_FILENO), STDERR_FILENO);
     close(kept);
-    // Another size than its ranks need, another magic.
+    // A wrong size for the ranks, a wrong magic number.
     set_board("%d", board.fd);
     uint64_t *header = board.page, magic = header[0];
     header[0] = magic + 1;
@@ -294,10 +295,10 @@ static void test_stale_heartbeat(void **state) {
         else
             refuse_board(0);
     }
-    header[1] = UINT64_MAX / 128 + 1 + RANKS; // whose bytes overflow to the page's
+    header[1] = UINT64_MAX / 128 + 1 + RANKS; // the product wraps around to the page's size
     refuse_board(0);
     header[1] = RANKS;
-    assert_int_equal(ftruncate(board.fd, 127), 0); // less than a header
+    assert_int_equal(ftruncate(board.fd, 127), 0); // shorter than the header
     refuse_board(0);
     unsetenv("DDPRUN_HEARTBEAT");
     Heartbeat *none = (Heartbeat *)&board;
@@ -315,7 +316,7 @@ static void test_stale_heartbeat(void **state) {
 static void test_compare_settings(void **state) {
     (void)state;
     static const struct {
-        const char *mine, *theirs, *says; // NULL: they agree
+        const char *mine, *theirs, *says; // says: the error; NULL: the settings agree
     } cases[] = {
         {"", "", NULL},
         {"lr 0.1\n", "lr 0.1\n", NULL},

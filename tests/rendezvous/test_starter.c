@@ -1,5 +1,6 @@
-/* test_starter.c: without MASTER_ADDR rank 0 tells the others where the store is, by the starter of
- * all ranks, as mpirun. This starter broadcasts through memory that the ranks' processes share.
+/* test_starter.c: without MASTER_ADDR, rank 0 sends the store's address to the other ranks through
+ * the program that started them, such as mpirun. Here that program is simulated: it broadcasts
+ * through memory shared by the ranks' processes.
  */
 #include "tests/rigs/meeting_ranks.h"
 
@@ -13,7 +14,7 @@ enum { TOLD_MAX = 2048 };
 
 typedef struct Page {
     SyncWord told;
-    bool refuses, deaf; // prepare fails; there is no tell
+    bool refuses, deaf; // prepare fails; the function tell is missing
     char text[TOLD_MAX];
 } Page;
 
@@ -55,7 +56,7 @@ static int teardown(void **state) {
     return munmap(page, sizeof *page);
 }
 
-// A rank that mpirun started. Only rank 0 needs an address, and its own.
+// A rank started by mpirun. Only rank 0's address is used.
 static Rendezvous started(int rank, int world) {
     Rendezvous me = place(rank, world, 0);
     me.by_mpirun = me.master_unknown = true;
@@ -79,10 +80,10 @@ static void all_meet_where_rank_0_says(void **state) {
         assert_true(port > 1023);
         assert_int_equal(strlen(tokens[round]), 32); // 128 bits
     }
-    assert_string_not_equal(tokens[0], tokens[1]); // strangers do not guess it
+    assert_string_not_equal(tokens[0], tokens[1]); // random
 }
 
-// An address of no host (RFC 5737), at which rank 0 cannot listen.
+// An address that no host has (RFC 5737): rank 0 cannot listen there.
 static void others_repeat_rank_0s_error(void **state) {
     (void)state;
     Rendezvous ranks[2] = {started(0, 2), started(1, 2)};
@@ -123,9 +124,9 @@ static void starters_that_do_not_help(void **state) {
     page->refuses = false;
     page->deaf = rank.several_hosts = true;
     expect_refusal(&rank, "the ranks are on several hosts: set MASTER_ADDR to rank 0's host");
-    rank.by_mpirun = page->deaf = false; // no starter is asked
+    rank.by_mpirun = page->deaf = false; // the starter is not called
     expect_refusal(&rank, "the ranks are on several hosts");
-    // A world of one rank asks no starter.
+    // Nor is it called in a world of one rank.
     Outcome outcome;
     page->refuses = true;
     rank = started(0, 1);

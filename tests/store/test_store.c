@@ -1,6 +1,5 @@
-/* test_store.c: the store over loopback: every call, every timeout, who may talk. How clients and
- * servers come together: test_store_connect.c. Clients that misbehave, and many at once:
- * test_store_clients.c.
+/* test_store.c: the store over loopback: every call, every timeout, authentication. Connecting:
+ * test_store_connect.c. Misbehaving and many clients: test_store_clients.c.
  */
 #include "tests/rigs/store_rig.h"
 
@@ -17,7 +16,7 @@ static void test_set_get(void **state) {
     Error err = {0};
     assert_int_equal(store_set(served->store, "k", "one", 3, &err), 0);
     assert_holds(served->store, "k", "one");
-    assert_int_equal(store_set(served->store, "k", "", 0, &err), 0); // empty is a value
+    assert_int_equal(store_set(served->store, "k", "", 0, &err), 0); // an empty value is allowed
     assert_holds(served->store, "k", "");
     assert_int_equal(store_wait(served->store, "l", 0, &err), -1);
     assert_non_null(strstr(err.message, "no such key"));
@@ -36,7 +35,7 @@ static void test_large_values(void **state) {
     bytes = 10;
     assert_int_equal(store_get(served->store, "big", back, &bytes, &err), -1);
     assert_non_null(strstr(err.message, "holds 65536 bytes, room is for 10"));
-    // A buffer of exactly the value's size, and one that a byte lacks.
+    // A buffer of exactly the value's size, and one a byte too small.
     assert_int_equal(store_set(served->store, "small", "value", 5, &err), 0);
     bytes = 5;
     assert_int_equal(store_get(served->store, "small", back, &bytes, &err), 0);
@@ -91,16 +90,16 @@ static void test_add(void **state) {
     assert_int_equal(store_add(served->store, "min", INT64_MIN, &sum, &err), 0);
     assert_true(sum == INT64_MIN);
     assert_int_equal(store_add(served->store, "min", -1, &sum, &err), -1);
-    assert_int_equal(store_add(served->store, "min", 1, &sum, &err), 0); // and is still a counter
+    assert_int_equal(store_add(served->store, "min", 1, &sum, &err), 0); // still a counter
     assert_true(sum == INT64_MIN + 1);
 }
 
-// What a counter may hold: decimal text of up to 31 bytes, all of it, within 64 bits.
+// A counter is decimal text of at most 31 bytes, without further bytes, within 64 bits.
 static void test_add_to_text(void **state) {
     Served *served = *state;
     static const struct {
         const char *text;
-        int64_t sum; // after adding 2; 0: it is no integer
+        int64_t sum; // after adding 2; 0: the text is no counter
     } cases[] = {
         {"40", 42},
         {"-40", -38},
@@ -129,7 +128,7 @@ static void test_add_to_text(void **state) {
         const char *text;
         size_t bytes;
     } others[] = {{"", 1}, {"9223372036854775808", 19}, {"-9223372036854775809", 20}};
-    for (size_t i = 0; i < 3; i++) // a NUL, and what only a sum could bring back into 64 bits
+    for (size_t i = 0; i < 3; i++) // a NUL; values out of range, though the sum is not
         for (int64_t amount = -2; amount <= 2; amount += 2) {
             int64_t sum;
             Error err = {0};
@@ -145,14 +144,14 @@ static void test_compare_set(void **state) {
     char now[16];
     Store *s = served->store;
     assert_int_equal(store_compare_set(s, "c", "other", "x", now, sizeof now, &err), 0);
-    assert_string_equal(now, ""); // still missing
+    assert_string_equal(now, ""); // still no such key
     assert_int_equal(store_wait(s, "c", 0, &err), -1);
     err = (Error){0};
     assert_int_equal(store_compare_set(s, "c", "", "first", now, sizeof now, &err), 0);
     assert_string_equal(now, "first");
     assert_int_equal(store_compare_set(s, "c", "", "second", now, sizeof now, &err), 0);
     assert_string_equal(now, "first");
-    // A prefix, a longer text, and other text of the same length are not what is there.
+    // A prefix, a longer text, and another text of the same length do not match the value.
     static const char *const others[] = {"fir", "first!", "fires"};
     for (int i = 0; i < 3; i++) {
         assert_int_equal(store_compare_set(s, "c", others[i], "second", now, sizeof now, &err), 0);
@@ -160,7 +159,7 @@ static void test_compare_set(void **state) {
     }
     assert_int_equal(store_compare_set(s, "c", "first", "second", now, sizeof now, &err), 0);
     assert_string_equal(now, "second");
-    assert_int_equal(store_compare_set(s, "c", "", "x", now, 6, &err), -1); // and its NUL: 7
+    assert_int_equal(store_compare_set(s, "c", "", "x", now, 6, &err), -1); // 7 with its NUL
     assert_int_equal(store_compare_set(s, "c", "", "x", now, 7, &err), 0);
     assert_string_equal(now, "second");
 }
@@ -180,7 +179,7 @@ static void test_prefix(void **state) {
     store_add_prefix(other, "inner");
     assert_int_equal(store_set(other, "k", "lowest", 6, &err), 0);
     assert_holds(served->store, "attempt_1/inner/k", "lowest");
-    store_set_prefix(other, "attempt_2"); // instead of both
+    store_set_prefix(other, "attempt_2"); // replaces both prefixes
     assert_int_equal(store_set(other, "k", "beside", 6, &err), 0);
     assert_holds(served->store, "attempt_2/k", "beside");
     store_set_prefix(other, "");
@@ -221,10 +220,10 @@ static void test_get_waits_for_set(void **state) {
         waiters[i] = (Waiter){.port = served->port};
         assert_int_equal(pthread_create(&threads[i], NULL, wait_for_key, &waiters[i]), 0);
     }
-    for (int64_t arrived = 0; arrived < WAITERS;) { // all are about to ask, or have asked
+    for (int64_t arrived = 0; arrived < WAITERS;) { // all are waiting or about to
         assert_int_equal(store_add(served->store, "waiters", 0, &arrived, &err), 0);
     }
-    // Other keys, of any length, wake no client.
+    // Writing other keys, of any length, wakes no client.
     static const char *const others[] = {"l", "lat", "lata", "later", "another"};
     for (int i = 0; i < 5; i++)
         assert_int_equal(store_set(served->store, others[i], "no", 2, &err), 0);
@@ -237,9 +236,9 @@ static void test_get_waits_for_set(void **state) {
     }
 }
 
-// One connection's requests, one after the other: each has one reply, with its id and its value,
-// and nothing follows the last. A key that is present is answered at once; a missing one is
-// reported, or is parked and forgotten by the next request.
+// Requests of one connection in sequence: each has one reply with its id and value, and no byte
+// follows the last. A present key is answered at once; a missing key is reported (no_wait), or the
+// request is parked and dropped by the next request.
 static void test_one_reply_to_each_request(void **state) {
     Served *served = *state;
     static const struct {
@@ -247,7 +246,7 @@ static void test_one_reply_to_each_request(void **state) {
         bool no_wait;
         const char *key;
         uint32_t status;
-        const char *value; // of the reply; NULL: there is none yet
+        const char *value; // of the reply; NULL: no reply yet
     } asks[] = {{STORE_OP_GET, true, "key", STORE_DONE, "here"},
                 {STORE_OP_GET, false, "key", STORE_DONE, "here"},
                 {STORE_OP_WAIT, true, "key", STORE_DONE, ""},
@@ -281,7 +280,7 @@ static void test_one_reply_to_each_request(void **state) {
     close(fd);
 }
 
-// Sends a request that the server parks, because the key is missing.
+// Sends a request for a missing key, which the server parks.
 static int raw_park(const Served *served, StoreOp op, const char *key) {
     uint8_t message[STORE_REQUEST_BYTES + 16];
     size_t bytes = strlen(key);
@@ -305,8 +304,8 @@ static void assert_woken(int fd, const char *value) {
     close(fd);
 }
 
-// A set, an add and a compare-set wake those who wait for the key, with a get or a wait, and no
-// other; a client that went away while it waited is forgotten.
+// set, add and compare_set wake the clients that wait for the key by get or wait, and no others; a
+// client that disconnected while it waited is forgotten.
 static void test_every_write_wakes(void **state) {
     Served *served = *state;
     Error err = {0};
@@ -316,11 +315,11 @@ static void test_every_write_wakes(void **state) {
     int gone = raw_park(served, STORE_OP_GET, "set"), add = raw_park(served, STORE_OP_GET, "add");
     int swap = raw_park(served, STORE_OP_GET, "cas"), never = raw_park(served, STORE_OP_GET, "no");
     close(gone);
-    assert_alive(served); // the server has seen all of them
+    assert_alive(served); // the server has parked all requests
     assert_int_equal(store_set(served->store, "set", "one", 3, &err), 0);
     assert_woken(set, "one");
     assert_woken(wait, "");
-    assert_int_equal(store_set(served->store, "set", "two", 3, &err), 0); // no client waits now
+    assert_int_equal(store_set(served->store, "set", "two", 3, &err), 0); // without waiters
     assert_int_equal(store_add(served->store, "add", -12, &sum, &err), 0);
     assert_woken(add, "-12");
     assert_int_equal(store_compare_set(served->store, "cas", "", "new", now, 16, &err), 0);
@@ -331,7 +330,7 @@ static void test_every_write_wakes(void **state) {
     assert_alive(served);
 }
 
-// A client that was woken and asks again is no hindrance to one that waits since then.
+// A client that was woken and waits again does not delay another client that still waits.
 static void test_woken_client_asks_again(void **state) {
     Served *served = *state;
     Error err = {0};
@@ -351,7 +350,7 @@ static void test_woken_client_asks_again(void **state) {
     close(first);
 }
 
-// A time of 0 or less asks whether the key is there.
+// A timeout of 0 or less only checks whether the key exists.
 static void test_wait_without_time(void **state) {
     Served *served = *state;
     for (int seconds = -1; seconds <= 0; seconds++) {
@@ -364,8 +363,7 @@ static void test_wait_without_time(void **state) {
     assert_int_equal(store_wait(served->store, "there", (double)NAN, &(Error){0}), -1);
 }
 
-// A call that ran out of time leaves the connection usable, and its late reply is not mistaken for
-// the next call's.
+// After a timeout the connection stays usable, and the late reply is not taken for the next call's.
 static void test_timeout_then_reuse(void **state) {
     Served *served = *state;
     Error err = {0};
@@ -373,7 +371,7 @@ static void test_timeout_then_reuse(void **state) {
     assert_int_equal(store_wait(served->store, "never", 0.05, &err), -1);
     assert_true(clock_ns() - before >= 50000000);
     assert_non_null(strstr(err.message, "timed out after 0.05 s waiting for key 'never'"));
-    err = (Error){0}; // and once more: of what it asked before, nothing is left on the server
+    err = (Error){0}; // a second time: the server has dropped the first request
     assert_int_equal(store_wait(served->store, "nor this", 0.05, &err), -1);
 
     Store *other = new_client(served->port);
@@ -386,7 +384,7 @@ static void test_timeout_then_reuse(void **state) {
     assert_alive(served);
 }
 
-// A request that announces more than there can be is none.
+// A request whose header announces more than the maximum is refused.
 static void test_request_limits(void **state) {
     (void)state;
     uint8_t header[STORE_REQUEST_BYTES];
@@ -408,7 +406,7 @@ static void test_request_limits(void **state) {
         store_write_request(header, &add);
         assert_int_equal(store_read_request(header, &request), add.value_bytes == 8);
     }
-    // The other operations expect no value; what follows no_wait is 0.
+    // Other operations have no expected value; the bytes after no_wait are 0.
     for (int op = 0; op <= STORE_OP_WAIT + 1; op++) {
         StoreRequest plain = {.op = (uint8_t)op, .no_wait = true, .key_bytes = 1};
         plain.value_bytes = op == STORE_OP_ADD ? 8 : 0;
@@ -430,7 +428,7 @@ static void test_request_limits(void **state) {
     assert_true(store_read_request(header, &request));
 }
 
-// The bytes of version 2: a client and a server of different builds understand each other.
+// The bytes of protocol version 2, so that clients and servers of different builds interoperate.
 static void test_bytes_of_the_protocol(void **state) {
     (void)state;
     static const uint8_t wanted[STORE_REQUEST_BYTES] = {1, 2, 3, 4, 5, 1, 0, 0, 6, 0,
@@ -462,9 +460,9 @@ static void test_client_timeout_is_used(void **state) {
     store_close(hasty);
 }
 
-// ---- Who may talk
+// ---- Authentication
 
-// 128 random bits: neither the half of a token nor a token comes again.
+// Tokens have 128 random bits: neither a token nor half of one repeats.
 static void test_made_tokens(void **state) {
     (void)state;
     char tokens[2][STORE_TOKEN_MAX + 1];
@@ -503,15 +501,15 @@ static void test_full_server(void **state) {
     }
     assert_in_range(stored, 900, 1024);
     check_message(&err, "is full");
-    assert_int_equal(store_set(served->store, "0", "short", 5, &err), 0); // in place of a long one
+    assert_int_equal(store_set(served->store, "0", "short", 5, &err), 0); // replaces a long value
     assert_holds(served->store, "0", "short");
-    assert_int_equal(store_wait(served->store, key, 0, &err), -1); // its value did not fit
+    assert_int_equal(store_wait(served->store, key, 0, &err), -1); // the value did not fit
     assert_int_equal(store_set(served->store, "small", "fits", 4, &err), 0);
     assert_holds(served->store, "small", "fits");
     free(value);
 }
 
-// ---- The table alone
+// ---- The table -----
 
 static void test_table_is_bounded(void **state) {
     (void)state;
@@ -524,7 +522,7 @@ static void test_table_is_bounded(void **state) {
         StoreBytes name = {(uint8_t *)key, (size_t)bytes};
         if (!store_table_set(table, name, (StoreBytes){value, STORE_VALUE_MAX})) break;
     }
-    // As many as fit: an entry has 64 bytes, its tree's node with them, its key and its value.
+    // Fill the table: an entry costs 64 bytes, including its tree node, plus key and value.
     size_t used = 0, entries = 0;
     for (; used <= STORE_TABLE_BYTES_MAX; entries++)
         used += 64 + (size_t)snprintf(key, sizeof key, "%zu", entries) + STORE_VALUE_MAX;
@@ -532,7 +530,7 @@ static void test_table_is_bounded(void **state) {
     StoreBytes first = {(const uint8_t *)"0", 1}, found;
     assert_true(store_table_set(table, first, (StoreBytes){value, 8})); // a shorter value
     int bytes = snprintf(key, sizeof key, "%d", stored);
-    StoreBytes name = {(uint8_t *)key, (size_t)bytes}; // for which there is room now
+    StoreBytes name = {(uint8_t *)key, (size_t)bytes}; // fits now
     assert_true(store_table_set(table, name, (StoreBytes){value, STORE_VALUE_MAX - 64}));
     assert_true(store_table_get(table, first, &found));
     assert_int_equal(found.bytes, 8);

@@ -1,5 +1,5 @@
-/* test_store_calls.c: the store when calls of the system fail, one after the other, how it waits,
- * and what it asks epoll to watch.
+/* test_store_calls.c: the store when system calls fail, one at a time; how it waits; and the events
+ * that it requests from epoll.
  */
 #include "tests/rigs/files.h"
 #include "tests/rigs/store_rig.h"
@@ -32,10 +32,10 @@ typedef enum Call {
     GETPEERNAME
 } Call;
 
-static _Atomic int failing, fine_before, fails_with, times; // which call, from which one, errno
-static _Atomic int watched_out, watched_in, listener_offs;  // changes by epoll_ctl
-static _Atomic uint64_t failed_ns, accepted_ns;             // the last accept that failed; the next
-static struct rlimit limit_said; // by getrlimit; rlim_max 0: the real one
+static _Atomic int failing, fine_before, fails_with, times; // call, first failing one, errno
+static _Atomic int watched_out, watched_in, listener_offs;  // changes requested of epoll_ctl
+static _Atomic uint64_t failed_ns, accepted_ns;             // times: last failed accept, the next
+static struct rlimit limit_said; // result of getrlimit; rlim_max 0: the real one
 
 static bool fails(Call call) {
     if (failing != (int)call || fine_before-- > 0 || times-- <= 0) return false;
@@ -134,15 +134,15 @@ int __wrap_getsockname(int fd, struct sockaddr *address, socklen_t *bytes) {
     return fails(GETSOCKNAME) ? -1 : __real_getsockname(fd, address, bytes);
 }
 
-// In a client's thread: the clock stands but for what it sleeps.
+// State of a client's thread: its clock advances only by its sleeps.
 static _Thread_local struct {
-    uint64_t now_ns; // 0: it runs
+    uint64_t now_ns; // 0: the real clock
     int slept_ms[16], sleeps;
-    bool closes_once; // each descriptor that it closes is open
+    bool closes_once; // asserts that each closed descriptor is open
     bool moves;       // the next net_move returns `result` with `error`
     NetResult result;
     int error;
-    size_t spoiled; // byte of the next reply's header that gets the value `with`; 0: none
+    size_t spoiled; // byte of the next reply's header that is replaced by `with`; 0: none
     uint8_t with;
 } client;
 
@@ -196,14 +196,14 @@ int __wrap_getpeername(int fd, struct sockaddr *address, socklen_t *bytes) {
     return fails(GETPEERNAME) ? -1 : __real_getpeername(fd, address, bytes);
 }
 
-// The server's thread closes its ends when it sees that the client's are closed.
-// An earlier one may have been open still when `before` was counted.
+// Waits until at most `before` descriptors are open. The server's thread closes a connection only
+// after it notices that the client has closed it, perhaps one counted in `before`.
 static void close_until(int before) {
     for (int i = 0; i < 2000 && count_descriptors() > before; i++) usleep(1000);
     assert_in_range(count_descriptors(), 0, before);
 }
 
-// A server that cannot be started leaves nothing open, and says why.
+// A server that fails to start returns an error and leaks nothing.
 static void test_server_cannot_start(void **state) {
     (void)state;
     static const struct {
@@ -228,7 +228,7 @@ static void test_server_cannot_start(void **state) {
     }
 }
 
-// How many clients a server takes whose limits are these.
+// Returns how many clients a server with these limits accepts.
 static int count_clients(void) {
     enum { TRIED = 200 };
     int fds[TRIED], count = 0;
@@ -251,16 +251,17 @@ static void test_limits_of_descriptors(void **state) {
     let_fail(SETRLIMIT, 0, EPERM);
     assert_int_equal(count_clients(), 50);
     limit_said = (struct rlimit){250, 250};
-    assert_int_equal(count_clients(), 125); // not 250 less 128
+    assert_int_equal(count_clients(), 125); // half of 250, not 250 - 128
     limit_said = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
-    assert_int_equal(count_clients(), 200); // as many as try
+    assert_int_equal(count_clients(), 200); // all clients that tried
     limit_said = (struct rlimit){0, 0};
     let_fail(GETRLIMIT, 0, EINVAL);
     assert_int_equal(count_clients(), 128);
     failing = NONE;
 }
 
-// Out of descriptors or memory the server accepts none for 0.1 s; another error is one client's.
+// Without descriptors or memory the server stops accepting for 0.1 s; other errors affect one
+// client only.
 static void test_accepting_pauses(void **state) {
     const Served *served = *state;
     static const int errors[] = {EMFILE, ENFILE, ENOBUFS, ENOMEM, ECONNABORTED};
@@ -279,7 +280,7 @@ static void test_accepting_pauses(void **state) {
     assert_alive(served);
 }
 
-// A connection that cannot be watched, or has no nonce, is closed; the others are served.
+// A connection that epoll cannot watch, or that gets no nonce, is closed; others are served.
 static void test_connection_is_given_up(void **state) {
     const Served *served = *state;
     uint8_t hello[STORE_HELLO_BYTES] = STORE_MAGIC, byte;
@@ -302,7 +303,7 @@ static void test_client_cannot_connect(void **state) {
     for (int i = 0; i < 12; i++) {
         Error err = {0};
         let_fail(calls[i % 3], 0, ENOBUFS);
-        times = 1000; // each attempt
+        times = 1000; // all attempts
         client.closes_once = true;
         assert_null(store_connect(HOST, served->port, TOKEN, 0.01, &err));
         client.closes_once = false;
@@ -317,8 +318,8 @@ static void test_client_cannot_connect(void **state) {
     assert_int_equal(store_make_token(token, &err), -1);
     check_message(&err, "no random numbers: ");
     check_message(&err, strerror(ENOSYS));
-    for (Call call = GETSOCKNAME; call <= GETPEERNAME; call++) { // an end that is not known is
-        let_fail(call, 0, ENOBUFS);                              // no end of its own
+    for (Call call = GETSOCKNAME; call <= GETPEERNAME; call++) { // an unknown address is not
+        let_fail(call, 0, ENOBUFS);                              // taken for a self-connection
         const int fd = net_connect(HOST, served->port, clock_ns() + 10000000000, &err);
         assert_int_equal(times, 0);
         assert_true(fd >= 0);
@@ -327,7 +328,7 @@ static void test_client_cannot_connect(void **state) {
     failing = NONE;
 }
 
-// Pauses grow from 10 to 250 ms; the last ends before the deadline.
+// Pauses between attempts grow from 10 to 250 ms; the last ends before the deadline.
 static void test_pauses_between_attempts(void **state) {
     (void)state;
     static const int pauses[] = {10, 20, 40, 80, 160, 250, 250};
@@ -347,7 +348,7 @@ static void test_pauses_between_attempts(void **state) {
         check_message(&err, "cannot connect to " HOST);
         check_message(&err, strerror(ECONNREFUSED));
     }
-    // Of a client that found no store nothing is left in memory.
+    // A client that found no store leaks no memory.
     const struct mallinfo2 before = mallinfo2();
     for (int i = 0; i < 20; i++) assert_null(store_connect(HOST, port, TOKEN, 1e-6, &err));
     const struct mallinfo2 after = mallinfo2();
@@ -355,7 +356,7 @@ static void test_pauses_between_attempts(void **state) {
                 before.uordblks + before.hblkhd + (size_t)2 * STORE_MESSAGE_MAX);
 }
 
-// A connection on which a request could not be sent as a whole is not used again.
+// After a partially sent request the connection is not used again.
 static void test_request_is_not_sent(void **state) {
     const Served *served = *state;
     static const struct {
@@ -366,7 +367,7 @@ static void test_request_is_not_sent(void **state) {
         {NET_TIMEOUT, EAGAIN, "stopped in the middle of a message"},
         {NET_CLOSED, EPIPE, "closed the connection (has the process that serves it ended?)"},
         {NET_FAILED, EIO, "Input/output error"}};
-    close(STDIN_FILENO); // the first client's is 0
+    close(STDIN_FILENO); // the first client's descriptor is 0
     const int before = count_descriptors();
     for (int i = 0; i < 3; i++) {
         Error err = {0};
@@ -382,7 +383,7 @@ static void test_request_is_not_sent(void **state) {
                  cases[i].says);
         assert_string_equal(err.message, wanted);
         assert_false(store_is_connected(store));
-        Store *clone = store_clone(store, LONG_S, &err); // has a connection of its own
+        Store *clone = store_clone(store, LONG_S, &err); // opens a second connection
         assert_int_equal(store_set(clone, "k", "v", 1, &err), 0);
         assert_holds(served->store, "p/k", "v");
         store_close(clone);
@@ -392,14 +393,14 @@ static void test_request_is_not_sent(void **state) {
     assert_alive(served);
 }
 
-// Replies that no server of this version sends.
+// Invalid replies, which no server of this version sends.
 static void test_replies_of_another_kind(void **state) {
     const Served *served = *state;
     for (int i = 0; i < 2; i++) {
         Error err = {0};
         int64_t sum = 3;
         Store *store = new_client(served->port);
-        client.spoiled = i == 0 ? 4 : 8; // the status, the value's size
+        client.spoiled = i == 0 ? 4 : 8; // the status, or the value's size
         client.with = 7;
         assert_int_equal(store_add(store, "n", 1, &sum, &err), -1);
         check_message(&err, "key 'n': the store at 127.0.0.1:");
@@ -409,8 +410,8 @@ static void test_replies_of_another_kind(void **state) {
     }
 }
 
-// A reply that does not fit is sent when the client reads, with nothing to be read from it, and the
-// server waits for it only so long.
+// A reply that exceeds the socket's buffer is sent when the client reads, although no further
+// request arrives; until then the server watches for writability.
 static void test_reply_waits_for_its_reader(void **state) {
     const Served *served = *state;
     enum { MOST = 2000 };
@@ -426,9 +427,9 @@ static void test_reply_waits_for_its_reader(void **state) {
         store_write_request(message, &get);
         message[STORE_REQUEST_BYTES] = 'k';
         raw_send(fd, message, sizeof message);
-        assert_holds(served->store, "alive", "yes"); // a round of the server's
+        assert_holds(served->store, "alive", "yes"); // the server has processed the request
     }
-    assert_in_range(watched_out, 1, MOST); // more than once if a part fits after all
+    assert_in_range(watched_out, 1, MOST); // several times if parts fit meanwhile
     for (int i = 0; i < asked; i++) {
         uint8_t reply[STORE_REPLY_BYTES];
         assert_int_equal(raw_receive(fd, reply, sizeof reply), NET_DONE);

@@ -1,4 +1,4 @@
-/* test_store_clients.c: what clients that misbehave cost the others (nothing), and many clients. */
+/* test_store_clients.c: misbehaving clients do not affect others; many clients. */
 #include "tests/rigs/store_rig.h"
 
 #include <errno.h>
@@ -11,9 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// ---- Clients that misbehave
+// ---- Misbehaving clients --
 
-// A connection that has proved the token, and nothing more.
+// Returns a connection after its handshake.
 static int raw_greeted(const Served *served) {
     int fd = raw_connect(served->port);
     assert_int_equal(raw_shake_hands(fd, TOKEN, false), STORE_DONE);
@@ -26,9 +26,9 @@ static void test_garbage(void **state) {
     int fd = raw_connect(served->port);
     raw_send(fd, http, strlen(http));
     char byte;
-    assert_int_equal(raw_receive(fd, &byte, 1), NET_CLOSED); // at once, not after the time to greet
+    assert_int_equal(raw_receive(fd, &byte, 1), NET_CLOSED); // before the handshake's deadline
     close(fd);
-    uint64_t x = 88172645463325252u; // xorshift: any bytes, but the same in each run
+    uint64_t x = 88172645463325252u; // xorshift: random bytes, the same in each run
     for (int round = 0; round < 200; round++) {
         uint8_t noise[64];
         for (size_t i = 0; i < sizeof noise; i++) {
@@ -36,14 +36,14 @@ static void test_garbage(void **state) {
             noise[i] = (uint8_t)x;
         }
         fd = round % 2 ? raw_greeted(served)
-                       : raw_connect(served->port); // before and after the token
+                       : raw_connect(served->port); // after and before the handshake
         raw_send(fd, noise, 1 + (size_t)(x % sizeof noise));
         close(fd);
     }
     assert_alive(served);
 }
 
-// The server's clock, which a test may set forward.
+// Offset of the server's clock, which a test may advance.
 static _Atomic uint64_t set_forward_ns;
 
 uint64_t __real_clock_ns(void);
@@ -53,8 +53,8 @@ uint64_t __wrap_clock_ns(void) {
     return __real_clock_ns() + set_forward_ns;
 }
 
-// Who connects and never greets is shut out when its time is over, all of them in one go, also if
-// nothing else happens.
+// Connections without a handshake are closed at their deadline, all at once, even if the server has
+// no other event.
 static void test_silent_strangers(void **state) {
     Served *served = *state;
     int silent[3];
@@ -62,7 +62,7 @@ static void test_silent_strangers(void **state) {
     for (int i = 0; i < 3; i++) silent[i] = raw_connect(served->port);
     assert_alive(served);
     set_forward_ns += 4000000000;
-    assert_alive(served); // a round in which the server looks at them
+    assert_alive(served); // the server has accepted all connections
     for (int i = 0; i < 3; i++) {
         assert_int_equal(recv(silent[i], &byte, 1, MSG_DONTWAIT), -1);
         assert_int_equal(errno, EAGAIN);
@@ -91,11 +91,11 @@ static void test_half_messages(void **state) {
         open[count++] = early;
         open[count++] = late;
     }
-    assert_alive(served); // while all of them still hang
+    assert_alive(served); // the unfinished requests are still open
     for (int i = 0; i < count; i++) close(open[i]);
     assert_alive(served);
     Error err = {0};
-    assert_int_equal(store_wait(served->store, "k", 0, &err), -1); // no half value was stored
+    assert_int_equal(store_wait(served->store, "k", 0, &err), -1); // no partial value was stored
 }
 
 static void test_byte_by_byte(void **state) {
@@ -139,7 +139,8 @@ static void test_broken_requests(void **state) {
     assert_alive(served);
 }
 
-// Asks for a large value again and again and never reads: the server stops reading from it.
+// A client that requests a large value again and again and never reads: the server stops reading
+// its requests.
 static void test_client_that_never_reads(void **state) {
     Served *served = *state;
     Error err = {0};
@@ -151,7 +152,7 @@ static void test_client_that_never_reads(void **state) {
     memcpy(message + STORE_REQUEST_BYTES, "big", 3);
     int fd = raw_greeted(served);
     size_t moved = 0;
-    for (int i = 0; i < 20000; i++) { // until its own send buffer is full, or all are sent
+    for (int i = 0; i < 20000; i++) { // until the client's send buffer is full
         moved = 0;
         if (net_move(fd, NET_SEND, message, sizeof message, &moved, 0) != NET_DONE) break;
     }
@@ -159,7 +160,7 @@ static void test_client_that_never_reads(void **state) {
     close(fd);
     assert_alive(served);
 
-    // One that reads late: far more than the sockets' buffers hold, every reply in its order.
+    // A client that reads late: the replies exceed the sockets' buffers, and arrive in order.
     enum { REPLIES = 300 };
     fd = raw_greeted(served);
     for (uint32_t i = 0; i < REPLIES; i++) {
@@ -180,7 +181,7 @@ static void test_client_that_never_reads(void **state) {
     assert_alive(served);
 }
 
-// How many descriptors the epolls of this process watch, by the kernel's own account.
+// Number of descriptors watched by this process's epolls, according to the kernel.
 static int watched_descriptors(void) {
     int watched = 0;
     for (int fd = 0; fd < 1024; fd++) {
@@ -196,9 +197,9 @@ static int watched_descriptors(void) {
     return watched;
 }
 
-// A process that was forked while a connection stood holds both its ends, so that closing them here
-// ends nothing. The server must still forget the connection: bytes that still come in on it
-// would be those of a client whose memory is freed (which AddressSanitizer sees).
+// A process forked during a connection holds duplicates of both descriptors, so that closing the
+// originals does not end the connection. The server must remove it from epoll: bytes that still
+// arrive would be handled for a freed client (which AddressSanitizer detects).
 static void test_forked_process_holds_a_connection(void **state) {
     Served *served = *state;
     int pipe_ends[2];
@@ -213,15 +214,15 @@ static void test_forked_process_holds_a_connection(void **state) {
         alarm(60);
         char byte;
         close(pipe_ends[1]);
-        _exit(read(pipe_ends[0], &byte, 1) == 0 ? 0 : 1); // until the parent closes its end
+        _exit(read(pipe_ends[0], &byte, 1) == 0 ? 0 : 1); // blocks until the parent closes its end
     }
     assert_true(pid > 0);
     const StoreRequest broken = {.id = 1, .op = 99, .key_bytes = 1};
     uint8_t header[STORE_REQUEST_BYTES], reply[STORE_REPLY_BYTES];
     store_write_request(header, &broken);
     raw_send(fd, header, sizeof header);
-    assert_int_equal(raw_receive(fd, reply, sizeof reply), NET_DONE); // and the server hangs up
-    assert_holds(served->store, "k", "v"); // a round later: the connection has been removed
+    assert_int_equal(raw_receive(fd, reply, sizeof reply), NET_DONE); // then the server closes
+    assert_holds(served->store, "k", "v"); // the server has removed the connection
     raw_send(fd, header, sizeof header);
     assert_holds(served->store, "k", "v");
     assert_int_equal(watched_descriptors(), watched);
@@ -233,7 +234,7 @@ static void test_forked_process_holds_a_connection(void **state) {
     assert_int_equal(status, 0);
 }
 
-// ---- Many
+// ---- Many clients
 
 static void test_hundreds_of_clients(void **state) {
     Served *served = *state;
@@ -277,7 +278,7 @@ static void test_concurrent_adds(void **state) {
     assert_holds(served->store, "counter", expected);
 }
 
-// What a server held is free again when it is closed.
+// Closing a server frees its memory.
 static void test_memory_is_returned(void **state) {
     (void)state;
     enum { VALUES = 100 };
@@ -289,7 +290,7 @@ static void test_memory_is_returned(void **state) {
         Store *store = new_client(store_server_port(server));
         for (int i = 0; i < VALUES; i++) {
             char key[16];
-            snprintf(key, sizeof key, "%d", i / 2); // every other replaces one
+            snprintf(key, sizeof key, "%d", i / 2); // every second write replaces a value
             assert_int_equal(store_set(store, key, value, STORE_VALUE_MAX, &err), 0);
         }
         store_close(store);
@@ -302,7 +303,7 @@ static void test_memory_is_returned(void **state) {
     free(value);
 }
 
-// Nor does a client that is idle keep what a large value needed.
+// The buffer of a large value is freed while its client is idle.
 static void test_large_buffers_are_returned(void **state) {
     Served *served = *state;
     enum { CLIENTS = 30 };
@@ -326,8 +327,8 @@ static void test_large_buffers_are_returned(void **state) {
     free(message);
 }
 
-// A store in a process of its own that may open `soft` descriptors, at most `hard`, and whose table
-// of descriptors has room for `left` connections (0: all of it is free).
+// Starts a store in a child with limits of `soft` and `hard` descriptors, whose table has free
+// entries for `left` connections (0: the whole table).
 static pid_t serve_elsewhere(rlim_t soft, rlim_t hard, int left, int *port) {
     const struct rlimit few = {soft, hard};
     int ends[2];
@@ -336,8 +337,8 @@ static pid_t serve_elsewhere(rlim_t soft, rlim_t hard, int left, int *port) {
     pid_t pid = fork();
     if (pid == 0) {
         Error err = {0};
-        prctl(PR_SET_PDEATHSIG, SIGKILL); // a test that fails leaves no process behind
-        close(STDIN_FILENO);              // 0 is a descriptor as good as others
+        prctl(PR_SET_PDEATHSIG, SIGKILL); // ends with a failed test
+        close(STDIN_FILENO);              // its first descriptor is 0
         bool limited = setrlimit(RLIMIT_NOFILE, &few) == 0;
         StoreServer *server = limited ? store_serve(HOST, 0, TOKEN, &err) : NULL;
         if (server) *port = store_server_port(server);
@@ -363,7 +364,7 @@ static void end_store(pid_t pid) {
 
 enum { TRIED = 180 };
 
-// Connects clients until one is refused. Returns how many are served.
+// Connects clients until one is refused. Returns the number of accepted clients.
 static int fill_with_clients(int port, int fds[TRIED]) {
     for (int i = 0; i < TRIED; i++) {
         fds[i] = raw_connect(port);
@@ -380,8 +381,9 @@ static void close_clients(const int *fds, int count) {
     for (int i = 0; i < count; i++) close(fds[i]);
 }
 
-// A process raises its limit of descriptors, keeps 64 for the rest of itself and 64 for those who
-// are refused, but gives half of few to clients. It says so to the others, and continues.
+// The server raises its process's limit of descriptors, reserves 64 for the rest of the process and
+// 64 for refused clients, but serves at least half the limit. It tells refused clients the reason,
+// and continues.
 static void test_refuses_beyond_its_limit(void **state) {
     (void)state;
     static const struct {
@@ -394,22 +396,22 @@ static void test_refuses_beyond_its_limit(void **state) {
         int served = fill_with_clients(port, fds);
         assert_int_equal(served, cases[i].clients);
         Error err = {0};
-        // One who is refused tries again until its time is over, perhaps in the middle of a try.
+        // A refused client retries until its timeout, which may expire during an attempt.
         for (int tries = 0; i == 0 && tries < 9 && !strstr(err.message, "no room"); tries++) {
             err = (Error){0};
             assert_null(store_connect(HOST, port, TOKEN, 1, &err));
         }
         if (i == 0) check_message(&err, "no room for another client");
         close_clients(fds, served);
-        Store *again = new_client(port); // there is room again
+        Store *again = new_client(port); // accepted again
         assert_int_equal(store_set(again, "k", "v", 1, &err), 0);
         store_close(again);
         end_store(pid);
     }
 }
 
-// Of connections that say nothing, so many are kept beyond the clients that one can be refused
-// with a reply; the next is closed.
+// Beyond the clients, 64 connections without a handshake are kept, so that a client can be refused
+// with a reply; the next connection is closed.
 static void test_strangers_are_limited(void **state) {
     (void)state;
     enum { KEPT = 80 + 64 };
@@ -424,14 +426,14 @@ static void test_strangers_are_limited(void **state) {
     end_store(pid);
 }
 
-// Out of descriptors, the server lets the next client wait until one is free: a first time, and
-// again.
+// Without free descriptors the server leaves clients in the listen queue until one is free,
+// repeatedly.
 static void test_out_of_descriptors(void **state) {
     (void)state;
     enum { LEFT = 4 };
     int fds[LEFT + 2], port = 0;
     pid_t pid = serve_elsewhere(160, 160, LEFT, &port);
-    for (int i = 0; i < LEFT + 2; i++) fds[i] = raw_connect(port); // by the system, for now
+    for (int i = 0; i < LEFT + 2; i++) fds[i] = raw_connect(port); // completed by the kernel
     for (int i = 0; i < LEFT + 2; i++) {
         if (i >= LEFT) close(fds[i - LEFT]);
         assert_int_equal(raw_shake_hands(fds[i], TOKEN, false), STORE_DONE);

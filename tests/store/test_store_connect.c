@@ -1,5 +1,5 @@
-/* test_store_connect.c: how a client and a server of the store come together, and lose each other:
- * arguments, addresses, ports in use, servers that are late or gone; their sockets and what moves.
+/* test_store_connect.c: connecting and disconnecting: arguments, addresses, ports in use, servers
+ * that start late or end; socket options and transfers.
  */
 #include "tests/rigs/store_rig.h"
 
@@ -15,7 +15,7 @@
 
 #include "common/base/memory.h"
 
-// Both sides of each limit of what opens a client and a server.
+// Both sides of each limit of the arguments of client and server.
 static void test_arguments(void **state) {
     Served *served = *state;
     char token[STORE_TOKEN_MAX + 2];
@@ -27,7 +27,7 @@ static void test_arguments(void **state) {
         assert_null(store_connect(HOST, bad_ports[i], TOKEN, LONG_S, &err));
         assert_int_equal(err.status, STATUS_USAGE);
         check_message(&err, "expected 1 to 65535");
-        if (bad_ports[i] == 0) continue; // a server's: the system chooses
+        if (bad_ports[i] == 0) continue; // valid for a server: the system chooses a port
         err = (Error){0};
         assert_null(store_serve(HOST, bad_ports[i], TOKEN, &err));
         check_message(&err, "expected 0 to 65535");
@@ -53,22 +53,22 @@ static void test_arguments(void **state) {
     assert_int_equal(net_check_host("no such host", &err), -1);
     check_message(&err, "address 'no such host' cannot be looked up");
     err = (Error){0};
-    assert_int_equal(net_listen("192.0.2.1", 0, &err), -1); // an address for documentation
+    assert_int_equal(net_listen("192.0.2.1", 0, &err), -1); // reserved for documentation
     assert_int_equal(err.status, STATUS_USAGE);
     check_message(&err, strerror(EADDRNOTAVAIL));
     assert_int_equal(net_port(-1), -1);
 }
 
-// The server's thread blocks all signals; the caller's thread is as it was.
+// The server's thread blocks all signals; the caller's signal mask is unchanged.
 static void test_signals_stay_unblocked(void **state) {
-    (void)state; // a server runs
+    (void)state; // a server is running
     sigset_t blocked;
     assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &blocked), 0);
     for (int signal = SIGHUP; signal <= SIGTERM; signal++)
         assert_false(sigismember(&blocked, signal));
 }
 
-// A listener whose queue is full answers no further client.
+// A listener with a full queue, which answers no further client.
 static void test_full_queue(void **state) {
     (void)state;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -86,14 +86,14 @@ static void test_full_queue(void **state) {
     close(listener);
 }
 
-static int poll_errors[3]; // of the next calls of poll; 0: none
+static int poll_errors[3]; // errno of the next calls of poll; 0: success
 
 int __real_poll(struct pollfd *entries, nfds_t count, int timeout_ms);
 int __wrap_poll(struct pollfd *entries, nfds_t count, int timeout_ms);
 
-// The clock stands, and poll notes its time-out and sets the clock to `deadline_ns`.
+// A simulated clock, which poll advances to `deadline_ns`; poll's timeouts are recorded.
 static struct {
-    uint64_t now_ns, deadline_ns; // now_ns 0: the clock runs
+    uint64_t now_ns, deadline_ns; // now_ns 0: the real clock
     int polls, timeout_ms, events;
 } still;
 
@@ -137,7 +137,7 @@ int __wrap_getpeername(int fd, struct sockaddr *address, socklen_t *bytes) {
     return meets_itself ? getsockname(fd, address, bytes) : __real_getpeername(fd, address, bytes);
 }
 
-// A connection that stands at once, and one whose other end is its own.
+// A connection that is established at once, and one that is connected to itself.
 static void test_ways_to_connect(void **state) {
     (void)state;
     Error err = {0};
@@ -155,12 +155,12 @@ static void test_ways_to_connect(void **state) {
     close(listener);
 }
 
-// A server at an address of IPv6 has its port, and a client reaches it.
+// A server at an IPv6 address reports its port and accepts a client.
 static void test_ipv6(void **state) {
     (void)state;
     Error err = {0};
     StoreServer *server = store_serve("::1", 0, TOKEN, &err);
-    if (!server) skip(); // a machine without IPv6
+    if (!server) skip(); // the machine lacks IPv6
     assert_in_range(store_server_port(server), 1, 65535);
     Store *store = store_connect("::1", store_server_port(server), TOKEN, LONG_S, &err);
     assert_non_null(store);
@@ -173,7 +173,7 @@ static void test_ipv6(void **state) {
 static void test_nobody_there(void **state) {
     (void)state;
     Error err = {0};
-    // Bound, but not listening: no other process gets the port meanwhile.
+    // Bound but not listening: reserves the port.
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int bound = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(bound, (struct sockaddr *)&address, sizeof address), 0);
@@ -221,7 +221,7 @@ static void test_port_in_use(void **state) {
     assert_non_null(strstr(err.message, holder));
 }
 
-// A listener in flight from one process to another has no holder that could be named.
+// A listening socket that is in flight between processes has no process to name.
 static void test_port_without_holder(void **state) {
     (void)state;
     Error err = {0};
@@ -250,7 +250,7 @@ static void test_port_without_holder(void **state) {
     close(ends[1]);
 }
 
-// Bound to 127.0.0.1 and nothing wider: another loopback address has no listener.
+// Bound to 127.0.0.1 only: other loopback addresses have no listener.
 static void test_binds_narrowly(void **state) {
     Served *served = *state;
     Error err = {0};
@@ -266,7 +266,7 @@ static void test_server_gone(void **state) {
     Store *store = new_client(port);
     int fd = raw_connect(port);
     store_server_close(server);
-    NetResult result = NET_DONE; // the first byte may go; that one more is an error is no signal
+    NetResult result = NET_DONE; // writing to a closed peer fails without a signal
     for (int i = 0; i < 100 && result == NET_DONE; i++) {
         size_t moved = 0;
         result = net_move(fd, NET_SEND, &port, 1, &moved, 0);
@@ -280,13 +280,12 @@ static void test_server_gone(void **state) {
     assert_int_equal(store_set(store, "k", "v", 1, &err), -1);
     assert_non_null(strstr(err.message, "broken"));
     store_close(store);
-    server = store_serve(HOST, port, TOKEN, &err); // the port is free at once
+    server = store_serve(HOST, port, TOKEN, &err); // the port is reusable at once
     assert_non_null(server);
     store_server_close(server);
 }
 
-// Listens at the host, connects and accepts: {listener, client, server}. Returns whether the
-// machine has the address.
+// Makes {listener, client, server} at the host. Returns false if the machine lacks the address.
 static bool make_sockets(const char *host, int sockets[3]) {
     Error err = {0};
     sockets[0] = net_listen(host, 0, &err);
@@ -323,7 +322,7 @@ static void test_sockets(void **state) {
     }
     Error err = {0};
     assert_int_equal(net_connect("no such host", 1, clock_ns() + 1000000000, &err), -1);
-    assert_int_equal(err.status, STATUS_FAILED); // its machine may not have started yet
+    assert_int_equal(err.status, STATUS_FAILED); // retried: its machine may still be booting
     err = (Error){0};
     assert_int_equal(net_listen("no such host", 0, &err), -1);
     assert_int_equal(err.status, STATUS_USAGE);
@@ -335,7 +334,7 @@ static void *send_late(void *socket_fd) {
     return NULL;
 }
 
-// Until the deadline, at least a millisecond and at most a minute at a time.
+// Timeouts of poll are at least 1 ms, at most a minute, and end at the deadline.
 static void test_waits(void **state) {
     (void)state;
     static const struct {
@@ -374,7 +373,7 @@ static void test_waits(void **state) {
     free(large);
 }
 
-// A message in two parts, with a deadline that passes between them.
+// A message in two parts, between which the deadline passes.
 static void test_moves(void **state) {
     (void)state;
     int sockets[3];
@@ -391,14 +390,14 @@ static void test_moves(void **state) {
     assert_int_equal(net_move(from, NET_RECEIVE, text, 4, &moved, deadline), NET_TIMEOUT);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, send_late, &sockets[1]), 0);
-    poll_errors[0] = EINTR;  // waits on
-    poll_errors[1] = ENOMEM; // the socket is asked again
+    poll_errors[0] = EINTR;  // repeats the poll
+    poll_errors[1] = ENOMEM; // tries the transfer
     assert_int_equal(net_move(from, NET_RECEIVE, text, 4, &moved, clock_ns() + 10000000000),
                      NET_DONE);
     pthread_join(thread, NULL);
     assert_int_equal(moved, 4);
     assert_string_equal(text, "abcd");
-    // A peer that takes nothing: what fits into the buffers is moved, and the rest when it takes.
+    // A peer that does not read: the buffers' capacity is sent, the rest after the peer reads.
     enum { LARGE = 64 << 20 };
     char *large = memory_zalloc(LARGE);
     moved = 0;

@@ -1,5 +1,5 @@
-/* test_store_handshake.c: an attacker who listens to, records, reflects or replays the store's
- * handshake learns nothing. Each side refuses a peer that does not know the token.
+/* test_store_handshake.c: the store's handshake against an attacker who records, reflects or
+ * replays it: no message reveals the token, and each side refuses a peer without the token.
  */
 #include "tests/rigs/store_rig.h"
 
@@ -10,15 +10,15 @@
 
 #include "common/base/sync.h"
 
-// ---- Another process at the master's address
+// ---- An attacker at the master's address ---
 
 typedef enum Trick {
-    RELAY,   // passes all on to the store and back
-    MAKE_UP, // a store without the token
-    REFLECT, // sends everything back to who said it
-    REPLAY,  // says what a store once said
-    STALL,   // falls silent after the first answer
-    FOREIGN, // speaks another protocol, of which it says `said` bytes
+    RELAY,   // forwards all bytes between client and store
+    MAKE_UP, // a store that does not know the token
+    REFLECT, // returns the sender's own bytes
+    REPLAY,  // sends a recorded store's bytes
+    STALL,   // sends nothing after the first answer
+    FOREIGN, // sends `said` bytes of another protocol
     NEWER,   // a store that answers with a status of a later version
 } Trick;
 
@@ -31,16 +31,16 @@ typedef struct Listener {
     Trick trick;
     int port, listener;
     int store_port;   // RELAY
-    SyncWord allowed; // RELAY: of what the store says, only so much is passed on; 0: all
+    SyncWord allowed; // RELAY: limit of forwarded bytes from the store; 0: none
     size_t passed;
-    size_t spoiled;        // RELAY: byte of what the store says that is passed on as 0xff; 0: none
-    Record client, server; // what each said
+    size_t spoiled;           // RELAY: index of the store's byte that is replaced by 0xff; 0: none
+    Record client, server;    // bytes sent by each side
     const Record *old_server; // REPLAY
-    size_t said;              // FOREIGN
+    size_t said;              // FOREIGN: bytes sent
     pthread_t thread;
 } Listener;
 
-// Appends what came in. False: that side has closed.
+// Appends received bytes. Returns false if the peer has closed.
 static bool record(int from, Record *record) {
     ssize_t n = read(from, record->data + record->bytes, sizeof record->data - record->bytes);
     if (n > 0) record->bytes += (size_t)n;
@@ -83,7 +83,7 @@ static void deceive(Listener *l, int client) {
     hear(l, client, STORE_HELLO_BYTES);
     if (l->trick == FOREIGN) {
         raw_send(client, "SSH-2.0-OpenSSH", l->said);
-        hear(l, client, 1); // until the client goes
+        hear(l, client, 1); // until the client closes
         return;
     }
     store_write_hello(hello, nonce);
@@ -93,7 +93,7 @@ static void deceive(Listener *l, int client) {
 
     hear(l, client, STORE_PROOF_BYTES);
     if (l->trick == STALL) {
-        (void)raw_receive(client, hello, 1); // until the client goes
+        (void)raw_receive(client, hello, 1); // until the client closes
         return;
     }
     const uint8_t *heard = l->client.data + STORE_HELLO_BYTES;
@@ -135,7 +135,7 @@ static void assert_not_told(const Record *record, const char *secret) {
     assert_null(memmem(record->data, record->bytes, secret, strlen(secret)));
 }
 
-// A client that is deceived by `trick` says `message` and ends with `status`.
+// Against this trick a client fails with `message` and `status`.
 static void assert_refused(Listener *l, double timeout_s, int status, const char *message) {
     Error err = {0};
     listener_start(l);
@@ -146,9 +146,9 @@ static void assert_refused(Listener *l, double timeout_s, int status, const char
     assert_not_told(&l->client, TOKEN);
 }
 
-// ---- Listening
+// ---- Recording
 
-// All that a client and a store say to each other goes through a third party's hands.
+// Records a complete conversation between a client and a store.
 static void record_conversation(const Served *served, Listener *l) {
     Error err = {0};
     *l = (Listener){.trick = RELAY, .store_port = served->port};
@@ -167,15 +167,15 @@ static void test_token_is_never_sent(void **state) {
     assert_not_told(&first.client, TOKEN);
     assert_not_told(&first.server, TOKEN);
     assert_in_range(first.client.bytes, STORE_HELLO_BYTES + STORE_PROOF_BYTES, 4096);
-    // Nothing of the handshake but the magic comes again.
+    // Only the magic bytes repeat in the next handshake.
     for (size_t i = STORE_MAGIC_BYTES; i + 16 <= STORE_HELLO_BYTES + STORE_PROOF_BYTES; i++) {
         const uint8_t *said = first.client.data + i;
         assert_null(memmem(second.client.data, second.client.bytes, said, 16));
     }
 }
 
-// Computed with Python's hmac: the first 8 bytes of HMAC-SHA-256 over side, padded to 16 bytes, and
-// both nonces.
+// Expected value from Python's hmac: the first 8 bytes of HMAC-SHA-256 over the side, padded to 16
+// bytes, and both nonces.
 static void test_proof_is_hmac_sha256(void **state) {
     (void)state;
     const uint8_t client[] = {0x71, 0x1b, 0x7d, 0x82, 0x5b, 0x8c, 0xfa, 0x70};
@@ -190,7 +190,7 @@ static void test_proof_is_hmac_sha256(void **state) {
     assert_memory_equal(proof, client, sizeof client);
     assert_false(store_proof_holds(proof, TOKEN, STORE_SIDE_SERVER, &nonces));
     assert_false(store_proof_holds(proof, "another token", STORE_SIDE_CLIENT, &nonces));
-    for (size_t bit = 0; bit < 8 * sizeof proof; bit++) { // every bit counts
+    for (size_t bit = 0; bit < 8 * sizeof proof; bit++) { // each flipped bit is detected
         proof[bit / 8] ^= (uint8_t)(1u << bit % 8);
         assert_false(store_proof_holds(proof, TOKEN, STORE_SIDE_CLIENT, &nonces));
         proof[bit / 8] ^= (uint8_t)(1u << bit % 8);
@@ -227,7 +227,8 @@ static void test_silence_has_a_deadline(void **state) {
     assert_refused(&l, 0.3, STATUS_FAILED, "accepts connections but does not answer");
 }
 
-// Another server at the port is not tried again; one that has said too little to tell is.
+// A server of another protocol is an error at once; a peer that has sent too few bytes to tell is
+// retried.
 static void test_another_server(void **state) {
     (void)state;
     for (size_t said = STORE_MAGIC_BYTES - 1; said <= STORE_MAGIC_BYTES + 1; said++) {
@@ -236,7 +237,7 @@ static void test_another_server(void **state) {
             assert_refused(&l, 0.1, STATUS_FAILED, "no store within 0.1 s");
         else
             assert_refused(&l, LONG_S, STATUS_USAGE, "is not a store");
-        assert_int_equal(l.client.bytes, STORE_HELLO_BYTES); // and no proof
+        assert_int_equal(l.client.bytes, STORE_HELLO_BYTES); // the client sent no proof
     }
     Listener newer = {.trick = NEWER};
     assert_refused(&newer, LONG_S, STATUS_USAGE, "is not a store");
@@ -246,7 +247,7 @@ static void test_another_server(void **state) {
 
 enum { GREETING = STORE_HELLO_BYTES + STORE_ANSWER_BYTES };
 
-// A time-out inside a reply's header: the next call receives the rest of it, and its own reply.
+// A timeout within a reply's header: the next call reads the rest of it, and its own reply.
 static void test_timeout_inside_a_header(void **state) {
     Served *served = *state;
     for (size_t cut = 1; cut < STORE_REPLY_BYTES; cut++) {
@@ -259,7 +260,7 @@ static void test_timeout_inside_a_header(void **state) {
         assert_int_equal(store_wait(store, "k", 0.02, &err), -1);
         check_message(&err, "timed out after 0.02 s waiting for key 'k'");
         err = (Error){0};
-        assert_int_equal(store_wait(store, "k", 0.02, &err), -1); // and once more
+        assert_int_equal(store_wait(store, "k", 0.02, &err), -1); // a second time
         sync_store(&l.allowed, 0);
         assert_holds(store, "k", "value");
         store_close(store);
@@ -267,7 +268,7 @@ static void test_timeout_inside_a_header(void **state) {
     }
 }
 
-// A time-out inside a value: its rest would be taken for a header, so the connection is not used
+// A timeout within a value: the rest would be taken for a header, so the connection is not used
 // again.
 static void test_timeout_inside_a_value(void **state) {
     Served *served = *state;
@@ -294,7 +295,7 @@ static void test_timeout_inside_a_value(void **state) {
     }
 }
 
-// A reply whose header announces more than a value can have: nothing of it is read as one.
+// A reply whose header announces more than a value's maximum is an error; its value is not read.
 static void test_reply_of_any_length(void **state) {
     Served *served = *state;
     Error err = {0};
@@ -325,7 +326,7 @@ static void test_replay_to_server(void **state) {
     int fd = raw_connect(served->port);
     raw_send(fd, said, STORE_HELLO_BYTES);
     assert_int_equal(raw_receive(fd, hello, sizeof hello), NET_DONE);
-    assert_memory_not_equal(hello, old.server.data, sizeof hello); // a fresh nonce
+    assert_memory_not_equal(hello, old.server.data, sizeof hello); // another nonce
     raw_send(fd, said + STORE_HELLO_BYTES, old.client.bytes - STORE_HELLO_BYTES);
     assert_int_equal(raw_receive(fd, answer, sizeof answer), NET_DONE);
     assert_int_equal(store_read_u32(answer + STORE_MAGIC_BYTES), STORE_WRONG_TOKEN);
@@ -333,7 +334,7 @@ static void test_replay_to_server(void **state) {
     assert_alive(served);
 }
 
-// A refused client gets nothing that was computed with the token.
+// A refused client receives no byte that depends on the token.
 static void test_refusal_proves_nothing(void **state) {
     Served *served = *state;
     const uint8_t zeros[STORE_PROOF_BYTES] = {0};
@@ -345,12 +346,12 @@ static void test_refusal_proves_nothing(void **state) {
     raw_send(fd, zeros, sizeof zeros);
     assert_int_equal(raw_receive(fd, answer, sizeof answer), NET_DONE);
     assert_memory_equal(answer + STORE_MAGIC_BYTES + 4, zeros, sizeof zeros);
-    raw_send(fd, zeros, sizeof zeros); // nor has it a second try
+    raw_send(fd, zeros, sizeof zeros); // a second proof is not accepted
     assert_int_equal(raw_receive(fd, answer, 1), NET_CLOSED);
     close(fd);
 }
 
-// The old form, in which the token itself was the greeting, is some other protocol now.
+// The old protocol, in which the client sent the token itself, is refused as foreign.
 static void test_plain_token_is_no_greeting(void **state) {
     Served *served = *state;
     char greeting[8 + STORE_TOKEN_MAX] = "ddpstor1" TOKEN, byte;
@@ -360,7 +361,7 @@ static void test_plain_token_is_no_greeting(void **state) {
     close(fd);
 }
 
-// Both sides say it: the client by its error, the server by one line for all who try.
+// The client gets an error; the server prints one line for all refused clients.
 static void test_wrong_token_is_said_once(void **state) {
     Served *served = *state;
     int talk = memfd_create("stderr", MFD_CLOEXEC), kept = dup(STDERR_FILENO);

@@ -1,9 +1,9 @@
-/* test_checkpoint.c: a pair of files that survives.
+/* test_checkpoint.c: a checkpoint is a pair of files that survives crashes.
  *
- * A saving child is killed before each of its system calls (ptrace), at many bytes of its
- * files (RLIMIT_FSIZE) and on a full disk; afterwards the folder must hold a whole checkpoint, the
- * old one or the new one, and the next save must leave no trace of the accident. A single changed
- * bit in either file must be found.
+ * A saving child is killed before each of its system calls (ptrace), at many sizes of its files
+ * (RLIMIT_FSIZE) and on a full disk; afterwards the folder must contain a complete checkpoint, the
+ * old or the new one, and the next save must remove all remains. A flipped bit in either file must
+ * be detected.
  */
 #include "tests/rigs/checkpoint_rig.h"
 
@@ -42,7 +42,7 @@ static void test_round_trip(void **state) {
     free(path);
 }
 
-// Two saves at one step, as at the end of an epoch, and two runs that differ at the same step.
+// Two saves at the same step, as at the end of an epoch, and two different runs at the same step.
 static void test_one_step_twice(void **state) {
     Error err = {0};
     Rig rig = rig_open(OPTIMIZER_SGD, 0.9);
@@ -64,7 +64,7 @@ static void test_one_step_twice(void **state) {
     assert_int_equal(rig_load(&rig, previous), 40);
     assert_int_equal(count_files(*state, ".optimizer"), 2);
     rig_save(&rig, 40, last, previous, &err);
-    memory.numbers[7] = 5; // only what the strategy carries differs
+    memory.numbers[7] = 5; // only the strategy's state differs
     CHECK_OK(
         checkpoint_save(last, previous, rig.module, rig.optimizer, &carried, &progress, &err) == 0,
         err);
@@ -75,7 +75,7 @@ static void test_one_step_twice(void **state) {
     free(previous);
 }
 
-// As most strategies do.
+// A strategy without state, as most are.
 static void test_nothing_carried(void **state) {
     Error err = {0};
     Rig rig = rig_open(OPTIMIZER_SGD, 0.9);
@@ -105,11 +105,11 @@ static void test_previous_is_kept(void **state) {
     }
     assert_int_equal(rig_load(&rig, best), 7);
     assert_int_equal(count_files(*state, ""), 6);
-    checkpoint_remove(previous); // was saved under the name last
+    checkpoint_remove(previous); // saved last under this name
     assert_int_equal(rig_load(&rig, last), 40);
     assert_int_equal(count_files(*state, ""), 5);
     checkpoint_remove(best);
-    checkpoint_remove(best); // nothing there: nothing happens
+    checkpoint_remove(best); // does not exist: no effect
     assert_int_equal(count_files(*state, ""), 3);
     CHECK_OK(rig_save(&rig, 50, last, NULL, &err) == 0, err);
     assert_int_equal(count_files(*state, ""), 2);
@@ -135,7 +135,7 @@ static void test_every_bit_counts(void **state) {
             assert_refused(&rig, path, *state);
             data[bit / 8] = (char)(data[bit / 8] ^ 1 << bit % 8);
         }
-        data[bytes - 1] = (char)(data[bytes - 1] ^ 4); // what is said of a bit in the tensors
+        data[bytes - 1] = (char)(data[bytes - 1] ^ 4); // must be reported as damage of the tensors
         write_whole(files[f], data, bytes);
         assert_refused(&rig, path, "the file is damaged: its checksum is ");
         data[bytes - 1] = (char)(data[bytes - 1] ^ 4);
@@ -155,7 +155,7 @@ static void test_foreign_optimizer_file(void **state) {
     CHECK_OK(rig_save(&rig, 41, path, NULL, &err) == 0, err);
     size_t bytes;
     char *optimizer = find_file(*state, ".optimizer");
-    char *foreign = read_whole(optimizer, &bytes); // whole, and it fits, but it is of another step
+    char *foreign = read_whole(optimizer, &bytes); // valid, but of another step
     free(optimizer);
     CHECK_OK(rig_save(&rig, 40, path, NULL, &err) == 0, err);
     optimizer = find_file(*state, ".optimizer");
@@ -169,7 +169,7 @@ static void test_foreign_optimizer_file(void **state) {
     free(path);
 }
 
-// ---- accidents -------------------------------------------------------------------------------
+// ---- crashes ---------------------------------------------------------------------------------
 
 typedef struct Scene {
     Rig rig;
@@ -189,7 +189,7 @@ static void scene_close(Scene *scene) {
     free(scene->previous);
 }
 
-// Two whole checkpoints, of steps 1 and 2.
+// Saves two complete checkpoints, of steps 1 and 2.
 static void scene_set(Scene *scene) {
     Error err = {0};
     empty_folder(scene->folder);
@@ -197,8 +197,8 @@ static void scene_set(Scene *scene) {
     CHECK_OK(rig_save(&scene->rig, 2, scene->last, scene->previous, &err) == 0, err);
 }
 
-// After a save of step 3 that was killed at any point: still two whole checkpoints; and
-// the next save removes its remains. Returns the step of the last one.
+// After a save of step 3 was killed: there are still two complete checkpoints, and the next save
+// removes the remains. Returns the last checkpoint's step.
 static uint64_t scene_check(Scene *scene) {
     Error err = {0};
     uint64_t last = rig_load(&scene->rig, scene->last);
@@ -220,15 +220,16 @@ static uint64_t scene_check(Scene *scene) {
 
 enum { STATUS_REFUSED = 33 };
 
-// In a child: saves step 3 and ends with 0, or with STATUS_REFUSED if that was refused in one line.
+// In a child: saves step 3 and exits with 0, or with STATUS_REFUSED if the save failed with
+// `words`.
 static _Noreturn void save_and_exit(Scene *scene, const char *words) {
     Error err = {0};
     if (rig_save(&scene->rig, 3, scene->last, scene->previous, &err) == 0) _exit(0);
     _exit(strstr(err.message, words) && err.status == STATUS_FAILED ? STATUS_REFUSED : 1);
 }
 
-// Runs a save in a child that is killed before system call number `calls` (or after it, every
-// other number). Returns false if the child was done before. *denied: tracing is not permitted.
+// Runs a save in a child that is killed before its system call number `calls` (for odd numbers:
+// after it). Returns false if the child exited earlier. *denied: ptrace is not permitted.
 static bool save_until_call(Scene *scene, int calls, bool *denied) {
     pid_t child = fork();
     if (child == 0) {
@@ -267,8 +268,8 @@ static void test_killed_at_every_call(void **state) {
     assert_true(kept > 20 && renewed > 4);
 }
 
-// A limit on the size of files is a kill in the middle of write(2), or, with the signal ignored,
-// an error there.
+// A limit on the size of files kills the process within write(2) or, with the signal ignored, makes
+// it fail.
 static void save_with_limit(Scene *scene, size_t bytes, bool die, bool *finished) {
     pid_t child = fork();
     if (child == 0) {
@@ -294,7 +295,7 @@ static void test_killed_inside_writes(void **state) {
         for (size_t bytes = 0; !finished; bytes += bytes < 64 ? 1 : 7) {
             scene_set(&scene);
             save_with_limit(&scene, bytes, die, &finished);
-            // A refused save cleans up at once; a killed one may have left the third of its kind.
+            // A failed save cleans up at once; a killed one may leave a third optimizer file.
             if (!die) assert_int_equal(count_files(scene.folder, ""), 4);
             orphans += count_files(scene.folder, ".optimizer") == 3;
             bool old = scene_check(&scene) == 2;
@@ -311,7 +312,7 @@ static void test_full_disk(void **state) {
     Scene scene = scene_open(state);
     fflush(NULL);
     pid_t child = fork();
-    if (child == 0) { // a file system of 8 pages, which only this child sees
+    if (child == 0) { // mounts a file system of 8 pages, private to this child
         if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
             mount("tmpfs", scene.folder, "tmpfs", 0, "size=32k") != 0)
             _exit(77);
@@ -356,7 +357,7 @@ static void test_read_only_folder(void **state) {
     assert_int_equal(status, 0);
 }
 
-// ---- what was left behind --------------------------------------------------------------------
+// ---- remains of earlier saves ----------------------------------------------------------------
 
 static void test_sweeping(void **state) {
     static const char *const gone[] = {
@@ -386,7 +387,7 @@ static void test_sweeping(void **state) {
         paths[i] = temp_folder_path(state, i < gone_count ? gone[i] : stay[i - gone_count]);
         write_whole(paths[i], "x", 1);
     }
-    // The last one is being written: a living process holds it.
+    // The newest temporary file belongs to a live process, which holds its lock.
     Error err = {0};
     AtomicFile live;
     char *name = temp_folder_path(state, "last.safetensors");
@@ -405,8 +406,8 @@ static void test_sweeping(void **state) {
     scene_close(&scene);
 }
 
-// A checkpoint that cannot be read now may be readable later. A save that fails cleans up behind
-// itself, but leaves to both checkpoints, readable or not, their optimizer files.
+// An unreadable checkpoint may become readable later: a failing save removes its own files, but
+// keeps the optimizer files of both checkpoints.
 static void test_unreadable_ones_keep_their_files(void **state) {
     Scene scene = scene_open(state);
     char *checkpoints[] = {scene.last, scene.previous};
@@ -419,15 +420,15 @@ static void test_unreadable_ones_keep_their_files(void **state) {
         save_with_limit(&scene, 64, false, &finished);
         assert_false(finished);
         write_whole(checkpoints[i], whole, bytes);
-        assert_int_equal(scene_check(&scene), 2); // both are whole
+        assert_int_equal(scene_check(&scene), 2); // both are complete
         free(whole);
     }
     scene_close(&scene);
 }
 
-// ---- finding ---------------------------------------------------------------------------------
+// ---- finding the newest checkpoint -----------------------------------------------------------
 
-// checkpoint_find, with what it says on stderr in `said`.
+// Calls checkpoint_find; `said` gets its output on stderr.
 static int find(const char *folder, char **path, char said[4096], Error *err) {
     char *file = memory_format("%s/stderr", folder);
     fflush(stderr);
@@ -467,17 +468,17 @@ static void test_finding_the_newest_whole_one(void **state) {
     Error err = {0};
     char said[4096], *path, *best = temp_folder_path(state, "best.safetensors");
     char *weights = temp_folder_path(state, "weights.safetensors");
-    assert_int_equal(find(*state, &path, said, &err), 0); // nothing there
+    assert_int_equal(find(*state, &path, said, &err), 0); // an empty folder
     assert_null(path);
     CHECK_OK(safetensors_save_module(weights, scene.rig.module, NULL, 0, &err) == 0, err);
-    assert_int_equal(find(*state, &path, said, &err), 0); // nothing to resume from
+    assert_int_equal(find(*state, &path, said, &err), 0); // no checkpoint in it
     assert_null(path);
     assert_string_equal(said, "");
     scene_set(&scene);
     CHECK_OK(safetensors_save_module(weights, scene.rig.module, NULL, 0, &err) == 0, err);
     CHECK_OK(rig_save(&scene.rig, 9, best, NULL, &err) == 0, err);
 
-    // One after the other is damaged, from the newest on.
+    // The checkpoints are damaged one after another, from the newest on.
     assert_int_equal(find(*state, &path, said, &err), 0);
     assert_string_equal(path, best);
     assert_string_equal(said, "");
@@ -506,7 +507,7 @@ static void test_finding_the_newest_whole_one(void **state) {
     scene_close(&scene);
 }
 
-// Hundreds of saves with their fsyncs: in memory, if the machine has such a folder.
+// Hundreds of saves call fsync: a folder in memory is used if there is one.
 static int make_folder(void **state) {
     char *path = memory_format("/dev/shm/ddpc.XXXXXX");
     *state = path;

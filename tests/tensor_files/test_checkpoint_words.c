@@ -1,5 +1,5 @@
-/* test_checkpoint_words.c: what the metadata of a checkpoint's two files may say, what the second
- * one must hold, and where it is looked for.
+/* test_checkpoint_words.c: valid and invalid metadata of a checkpoint's two files, contents of the
+ * second file, and the places where it is searched.
  */
 #include "tests/rigs/checkpoint_rig.h"
 
@@ -11,7 +11,7 @@
 #include "tests/rigs/files.h"
 #include "tests/rigs/temp_folder.h"
 
-// Writes a file of tensors once more, with a fresh checksum.
+// Rewrites a file of tensors with a new checksum.
 static void write_again(const char *path, SafeTensors *file) {
     Error err = {0};
     size_t kept = 0;
@@ -30,7 +30,7 @@ static SafeTensors read_file(const char *path) {
     return file;
 }
 
-// The metadata says something else under this key or, if text is NULL, nothing.
+// Replaces the metadata's value of `key`, or removes it if text is NULL.
 static void say(const char *path, const char *key, const char *text) {
     SafeTensors file = read_file(path);
     size_t at = 0;
@@ -45,7 +45,7 @@ static void say(const char *path, const char *key, const char *text) {
 
 static void test_metadata(void **state) {
     static const struct {
-        const char *key, *text, *says; // NULL: the checkpoint is whole
+        const char *key, *text, *says; // says: the error; NULL: the checkpoint is valid
     } cases[] = {
         {"best", NULL, "the metadata lacks \"best\""},
         {"best", "", "\"best\" is not a number: "},
@@ -92,7 +92,8 @@ static void test_metadata(void **state) {
     free(path);
 }
 
-// Before there was --amp, checkpoints said nothing of it; nor, earlier, of what a run may change.
+// Checkpoints from before --amp lack its setting; older ones lack all settings that a run may
+// change.
 static void test_older_ones(void **state) {
     Error err = {0};
     Rig rig = rig_open(OPTIMIZER_SGD, 0.9);
@@ -129,7 +130,7 @@ static void shorten_one(SafeTensors *file) {
     entry->bytes -= sizeof(float);
 }
 
-static void retype_one(SafeTensors *file) { // of as many bytes
+static void retype_one(SafeTensors *file) { // to a type of the same size
     SafeEntry *entry = entry_named(file, "bias.momentum_buffer");
     entry->dtype = DTYPE_I64;
     entry->shape[0] = 3;
@@ -172,12 +173,12 @@ static void test_optimizer_file(void **state) {
         cases[i].change(&file);
         write_again(optimizer, &file);
         file = read_file(optimizer);
-        say(path, "optimizer_crc32", safetensors_meta(&file, "crc32")); // the pair fits
+        say(path, "optimizer_crc32", safetensors_meta(&file, "crc32")); // the checksums match
         safetensors_free(&file);
         assert_refused(&rig, path, cases[i].says);
         free(optimizer);
     }
-    // Weights that are not the model's, though the optimizer's file fits.
+    // Weights of another model, with a matching optimizer file.
     CHECK_OK(rig_save(&rig, 40, path, NULL, &err) == 0, err);
     SafeTensors weights = read_file(path);
     strcpy(entry_named(&weights, "bias")->name, "bias2");
@@ -192,7 +193,7 @@ static void test_optimizer_file(void **state) {
     free(path);
 }
 
-static size_t copies; // from the device to the host
+static size_t copies; // device to host
 
 static void count_copy(Device *to, void *destination, Device *from, const void *source,
                        size_t bytes) {
@@ -200,8 +201,8 @@ static void count_copy(Device *to, void *destination, Device *from, const void *
     memcpy(destination, source, bytes);
 }
 
-// Memory that the host cannot address is copied to it: two weights and their four moments. Other
-// memory is written as it lies there.
+// Memory that the host cannot address is copied to the host: two weights and their four moments.
+// Addressable memory is written directly.
 static void test_far_memory(void **state) {
     Error err = {0};
     Rig rig = rig_open(OPTIMIZER_ADAMW, 0);
@@ -226,7 +227,7 @@ static void test_far_memory(void **state) {
     free(path);
 }
 
-// Whole files of two checkpoints are told apart by the checksum, of which the error says both.
+// Files of two checkpoints are distinguished by checksum; the error contains both checksums.
 static void test_checksums(void **state) {
     Error err = {0};
     Rig rig = rig_open(OPTIMIZER_SGD, 0.9);
@@ -246,7 +247,7 @@ static void test_checksums(void **state) {
     safetensors_free(&file);
     assert_refused(&rig, path, says);
     free(says);
-    size_t bytes; // a file without a checksum, as other writers'
+    size_t bytes; // without a checksum, as from other writers
     char *data = read_whole(optimizer, &bytes), *key = memmem(data, bytes, "crc32", 5);
     assert_non_null(key);
     key[4] = '3';
@@ -260,8 +261,8 @@ static void test_checksums(void **state) {
     free(path);
 }
 
-// A save to a symbolic link puts the pair beside its target and keeps no previous one. A load finds
-// the second file there, or beside the link.
+// A save to a symbolic link writes the pair beside the link's target and keeps no previous
+// checkpoint. A load finds the second file there, or beside the link.
 static void test_symbolic_link(void **state) {
     Error err = {0};
     Rig rig = rig_open(OPTIMIZER_SGD, 0.9);
@@ -277,7 +278,7 @@ static void test_symbolic_link(void **state) {
         assert_int_equal(count_files(folder, ""), 2);
     }
     assert_int_not_equal(access(previous, F_OK), 0);
-    char *optimizer = find_file(folder, ".optimizer"); // moved beside the link
+    char *optimizer = find_file(folder, ".optimizer"); // will be moved beside the link
     char *moved = temp_folder_path(state, strrchr(optimizer, '/') + 1);
     assert_int_equal(rename(optimizer, moved), 0);
     assert_int_equal(rig_load(&rig, link), 8);
@@ -294,11 +295,11 @@ static void test_symbolic_link(void **state) {
     free(link);
 }
 
-// Of several with the most steps every rank chooses the same one: the first by name.
+// Among checkpoints with the same, highest step every rank chooses the first by name.
 static void test_equal_steps(void **state) {
     static const char *const names[] = {"c.safetensors", "a.safetensors", "b.safetensors",
                                         ".safetensors"};
-    const uint64_t steps[] = {5, 4, 5, 9}; // the last one's name is only the ending
+    const uint64_t steps[] = {5, 4, 5, 9}; // the last file's name is only ".safetensors"
     Error err = {0};
     Rig rig = rig_open(OPTIMIZER_SGD, 0.9);
     for (int i = 0; i < 4; i++) {
@@ -310,7 +311,7 @@ static void test_equal_steps(void **state) {
     CHECK_OK(checkpoint_find(*state, &found, NULL, &err) == 0, err);
     assert_string_equal(found, wanted);
     free(found);
-    assert_int_equal(truncate(wanted, 9), 0); // without a log
+    assert_int_equal(truncate(wanted, 9), 0); // without a RunLog: not reported
     CHECK_OK(checkpoint_find(*state, &found, NULL, &err) == 0, err);
     assert_string_equal(strrchr(found, '/'), "/c.safetensors");
     free(found);

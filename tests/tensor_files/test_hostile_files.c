@@ -1,5 +1,5 @@
-/* test_hostile_files.c: a hostile file gets the line that names its fault, and takes little memory;
- * what is just allowed is read.
+/* test_hostile_files.c: a hostile file is refused with a line that names its fault, in little
+ * memory; the largest valid values are read.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +26,7 @@ static void write_raw(const char *path, uint64_t n, const char *header, size_t l
     assert_int_equal(fclose(file), 0);
 }
 
-// The file must be refused with this message behind its path, and leave nothing.
+// Reading fails with the path and this message, and returns no tensors.
 static void assert_refused(const char *path, const char *message) {
     SafeTensors content;
     Error err = {0};
@@ -56,7 +56,7 @@ typedef struct Hostile {
 #define LONG_159            LONG_40 LONG_40 LONG_40 "123456789012345678901234567890123456789"
 #define LONG_255            LONG_40 LONG_40 LONG_40 LONG_40 LONG_40 LONG_40 "123456789012345"
 #define LONG_63             LONG_40 "12345678901234567890123"
-#define ONE_MORE            "1 byte at the end belongs to no tensor" // all the rest is allowed
+#define ONE_MORE            "1 byte at the end belongs to no tensor" // the header is valid
 #define META(fields)        "{\"__metadata__\":{" fields "},\"a\":" F32("[1]", "[0,4]") "}"
 
 static const Hostile hostile[] = {
@@ -94,7 +94,7 @@ static const Hostile hostile[] = {
     {A("[1,1,1,1]", "[0,4]"), 5, ONE_MORE},
     {A("[4294967296,4294967296]", "[0,0]"), 0, "tensor a: the product of its shape overflows"},
     {A("[2147483648,2147483649]", "[0,8589934592]"), 4,
-     "tensor a: the product of its shape overflows"}, // 2^64 bytes and a bit: wraps without a check
+     "tensor a: the product of its shape overflows"}, // wraps around without a check
     {A("[10,10]", "[0,40]"), 40,
      "tensor a: data_offsets [0, 40) do not match shape [10, 10] F32 (400 bytes)"},
     {A("[1]", "[4,0]"), 4, "tensor a: data_offsets [4, 0) do not match shape [1] F32 (4 bytes)"},
@@ -124,7 +124,7 @@ static const Hostile hostile[] = {
     {"{\"__metadata__\":{\"crc32\":\"0000000\"}}", 0, "the file is damaged: its crc32 is 0000000"},
     {"{\"__metadata__\":{\"crc32\":\"000000000\"}}", 0,
      "the file is damaged: its crc32 is 000000000"},
-    // The words of the key elsewhere, and spaces around its colon.
+    // The key's name occurs elsewhere, and spaces surround its colon.
     {META("\"k\":\"crc32\",\"crc32\"\t:  \"00000000\""), 4,
      "the file is damaged: its checksum is e3167368, the header says 00000000"},
     {"{\"crc32\":" F32("[1]", "[0,4]") ",\"__metadata__\":{\"crc32\":\"ffffffff\"}}", 4,
@@ -141,11 +141,11 @@ static const Hostile hostile[] = {
     {"{\"a b\\\\\":" F32("[1]", "[0,4]") "}", 5, ONE_MORE},
     {"{\"a\x7f\":" F32("[1]", "[0,4]") "}", 4, "tensor a?: the name holds a control character"},
     {"{\"a\\nb\":" F32("[1]", "[0,4]") "}", 4, "tensor a?b: the name holds a control character"},
-    // A C string would end there: "a" and "a, zero, b" would be one name.
+    // As C strings "a" and "a, NUL, b" would be the same name.
     {"{\"a\\u0000b\":" F32("[1]", "[0,4]") "}", 4, CONTROL},
     {"{\"a\nb\":" F32("[1]", "[0,4]") "}", 4, CONTROL},
     {"{\"__metadata__\":{\"k\":\"v\\u0000w\"}}", 0, CONTROL},
-    {"{\"a\\\\u0000b\":" F32("[1]", "[0,4]") "}", 5, // no zero, but a backslash and letters
+    {"{\"a\\\\u0000b\":" F32("[1]", "[0,4]") "}", 5, // no NUL: an escaped backslash
      ONE_MORE},
     {A("[1]", "[0,4]") " \t\r\n", 5, ONE_MORE},
 };
@@ -161,12 +161,12 @@ static void test_hostile_headers(void **state) {
         }
         if (round == 0) in_use = mallinfo2().uordblks;
     }
-    // No refusal leaves memory behind. (A heap keeps some kilobytes for later calls.)
+    // Refusing a file leaks no memory. (The heap keeps some kilobytes for later calls.)
     assert_in_range(mallinfo2().uordblks, 0, in_use + 16384);
     free(path);
 }
 
-// Brackets nested deeper than any stack: the parser must give up first.
+// Brackets nested deeper than any stack: the parser must have a limit.
 static void test_deep_nesting(void **state) {
     enum { DEPTH = 1000000 };
     char *path = temp_folder_path(state, "deep.safetensors");
@@ -182,7 +182,7 @@ static void test_deep_nesting(void **state) {
     free(path);
 }
 
-// A file that would cost many times its size to read is refused by its text.
+// A file whose parsing would cost many times its size is refused by its text.
 static int read_costly(const char *path) {
     SafeTensors content;
     Error err = {0};
@@ -207,15 +207,15 @@ static void test_costly_headers(void **state) {
     char *path = temp_folder_path(state, "costly.safetensors");
     const char *empty = "\"%zx\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]},";
     const char *last = "\"z\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}";
-    write_costly(path, "{", empty, 400000, last); // by the size of its header
+    write_costly(path, "{", empty, 400000, last); // the header is too large
     assert_peak_below(64, read_costly, path);
-    write_costly(path, "{", empty, SAFE_TENSORS_MAX + 1, last); // by the number of its tensors
+    write_costly(path, "{", empty, SAFE_TENSORS_MAX + 1, last); // too many tensors
     assert_peak_below(64, read_costly, path);
-    write_costly(path, "{\"a\":[0", ",0%.0zu", 3000000, "]}"); // by the number of its values
+    write_costly(path, "{\"a\":[0", ",0%.0zu", 3000000, "]}"); // too many values
     assert_peak_below(64, read_costly, path);
     write_costly(path, "{\"__metadata__\":{\"0\":\"\"", ",\"k%zu\":\"\"", 100000, "}}");
     assert_peak_below(64, read_costly, path);
-    // Where the most that is read ends.
+    // The largest number of tensors that is read.
     write_costly(path, "{", empty, SAFE_TENSORS_MAX, last);
     assert_refused(path, "has 65537 tensors, 65536 are the most that are read");
     write_costly(path, "{\"__metadata__\":{\"k\":\"\"},", empty, SAFE_TENSORS_MAX, last);
@@ -238,7 +238,7 @@ static void test_costly_headers(void **state) {
     free(path);
 }
 
-// Weights as torch.save writes them, in its new and its old form.
+// Weights in torch.save's format, new and old.
 static void test_foreign_weights(void **state) {
     char *path = temp_folder_path(state, "weights.pt");
     const struct {

@@ -1,5 +1,5 @@
-/* test_safetensors.c: what is written reads back; a module takes a file wholly or not at all.
- * (test_hostile_files.c: what is refused.)
+/* test_safetensors.c: written files read back equal; a module is loaded completely or not at all.
+ * (Refused files: test_hostile_files.c.)
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,7 +66,7 @@ static void test_round_trip(void **state) {
     assert_string_equal(safetensors_meta(&back, "quote"), "\"\n");
     assert_null(safetensors_meta(&back, "none"));
     assert_null(safetensors_find(&back, "none"));
-    back.count = 2; // what lies behind the end is not found
+    back.count = 2; // entries behind the count must not be found
     back.meta_count = 2;
     assert_null(safetensors_find(&back, back.entries[2].name));
     assert_null(safetensors_meta(&back, back.meta[2].key));
@@ -90,10 +90,10 @@ static void test_layout_of_the_file(void **state) {
     assert_int_equal(length, 8 + header + 12);
     assert_int_equal(header % 8, 0);
     assert_int_equal(bytes[8], '{');
-    assert_memory_equal(bytes + 8 + header, &n, 8); // the wide one first
+    assert_memory_equal(bytes + 8 + header, &n, 8); // 8-byte elements come first
     assert_memory_equal(bytes + 8 + header + 8, &x, 4);
     char digits[SAFE_DIGITS + 1] = "xxxxxxxx";
-    digits[SAFE_DIGITS] = 'x'; // no end yet
+    digits[SAFE_DIGITS] = 'x'; // without a NUL
     safetensors_checksum(&(SafeTensors){.entries = entries, .count = 2}, digits);
     assert_memory_equal(safetensors_find_digits((char *)bytes + 8, header), digits,
                         sizeof digits - 1);
@@ -101,7 +101,7 @@ static void test_layout_of_the_file(void **state) {
     free(path);
 }
 
-// Every length of a header is padded to the next multiple of 8, and no further.
+// Headers of every length are padded to the next multiple of 8.
 static void test_padding(void **state) {
     const float x = 1;
     char *path = temp_folder_path(state, "padded.safetensors"), name[] = "123456789";
@@ -190,17 +190,17 @@ static void test_many_tensors(void **state) {
     if (safetensors_read(path, &back, &err) != 0) fail_msg("%s", err.message);
     assert_int_equal(back.count, SAFE_TENSORS_MAX);
     safetensors_free(&back);
-    content.count++; // one more is not even written
+    content.count++; // beyond the maximum: not written
     assert_int_equal(safetensors_write(path, &content, &err), -1);
     assert_non_null(strstr(err.message, "65537 tensors"));
-    assert_int_equal(safetensors_read_header(path, &back, NULL), 0); // what was there is there
+    assert_int_equal(safetensors_read_header(path, &back, NULL), 0); // the old file is unchanged
     assert_int_equal(back.count, SAFE_TENSORS_MAX);
     safetensors_free(&back);
     free(entries);
     free(path);
 }
 
-// Every proper beginning of a good file is refused.
+// Every proper prefix of a valid file is refused.
 static void test_every_truncation(void **state) {
     const float values[4] = {1, 2, 3, 4};
     SafeEntry entries[] = {make_entry("a", DTYPE_F32, 1, (size_t[]){3}, values),
@@ -222,7 +222,8 @@ static void test_every_truncation(void **state) {
 
 // ---- modules ------------------------------------------------------------------------------------
 
-// block.weight [2, 3], block.bias [2], and a buffer block.steps (I64 scalar), filled from `first`.
+// A module with block.weight [2, 3], block.bias [2] and the buffer block.steps (I64 scalar), filled
+// with consecutive values from `first`.
 static Module *make_module(Device *device, float first) {
     Module *root = module_create("Root", NULL), *block = module_create("Block", NULL);
     module_add(root, "block", block);
@@ -284,7 +285,7 @@ static void test_module_grads(void **state) {
     assert_int_equal(safetensors_save_grads(path, module, &err), 0);
     SafeTensors content;
     assert_int_equal(safetensors_read(path, &content, &err), 0);
-    assert_int_equal(content.count, 1); // the weight's gradient is None
+    assert_int_equal(content.count, 1); // the weight's gradient is undefined
     assert_memory_equal(safetensors_find(&content, "block.bias")->data, grad, sizeof grad);
     safetensors_free(&content);
     named_tensors_free(&parameters);
@@ -293,7 +294,7 @@ static void test_module_grads(void **state) {
     free(path);
 }
 
-// Loads `entries` into a fresh module: refused with `message`, and nothing has changed.
+// Loading `entries` into a new module fails with `message` and changes nothing.
 static void assert_not_loaded(void **state, SafeEntry *entries, size_t count, const char *message) {
     Error err = {0};
     Device *device = device_open("cpu:0", &err);
@@ -334,13 +335,14 @@ static void test_module_is_strict(void **state) {
     assert_not_loaded(
         state, (SafeEntry[]){weight, extra, bias, steps}, 4,
         "holds another model: there is block.extra [] in the file, and none in this model");
-    SafeEntry first = make_entry("block.first", DTYPE_I64, 0, NULL, &step); // in the file, too
+    SafeEntry first = make_entry("block.first", DTYPE_I64, 0, NULL, &step); // a further entry
     assert_not_loaded(
         state, (SafeEntry[]){first, weight, bias, steps}, 4,
         "holds another model: there is block.first [] in the file, and none in this model");
 }
 
-// A state_dict of DataParallel's or DistributedDataParallel's wrapper, and of torch.compile's.
+// Names from a state_dict of the wrappers DataParallel and DistributedDataParallel, and of
+// torch.compile.
 static void test_wrapped_names(void **state) {
     const float values[6] = {1, 2, 3, 4, 5, 6};
     SafeEntry bias = make_entry("block.bias", DTYPE_F32, 1, (size_t[]){2}, values);
@@ -351,7 +353,7 @@ static void test_wrapped_names(void **state) {
         state, (SafeEntry[]){bias, wrapped}, 2,
         "holds another model: there is no block.weight in the file, in this model it is [2, 3] (it "
         "has module.block.weight: a wrapped model was saved: --strip-prefix module.)");
-    // Names that only end alike.
+    // Names with the same ending only.
     SafeEntry joined = make_entry("my_block.weight", DTYPE_F32, 2, (size_t[]){2, 3}, values);
     SafeEntry nameless = make_entry(".block.weight", DTYPE_F32, 2, (size_t[]){2, 3}, values);
     SafeEntry others[] = {joined, nameless};
@@ -367,7 +369,7 @@ static void test_wrapped_names(void **state) {
 
 // ---- shared weights -----------------------------------------------------------------------------
 
-// encoder.weight [2, 3] and decoder.weight are one parameter.
+// encoder.weight [2, 3] and decoder.weight share one parameter.
 static Module *make_tied(Device *device) {
     Module *root = module_create("Tied", NULL);
     Module *encoder = module_add(root, "encoder", module_create("Part", NULL));
@@ -378,7 +380,8 @@ static Module *make_tied(Device *device) {
     return root;
 }
 
-// Loads these entries into a fresh tied module. NULL: its values are `first`'s; else the error.
+// Loads the entries into a new tied module: its values are those of the first entry if message is
+// NULL; otherwise loading fails with `message`.
 static void check_tied(void **state, SafeEntry *entries, size_t count, const char *message) {
     Error err = {0};
     Device *device = device_open("cpu:0", &err);
@@ -392,7 +395,7 @@ static void check_tied(void **state, SafeEntry *entries, size_t count, const cha
     float *data = module_parameter(module_child(module, "encoder"), 0)->data;
     const float zeros[6] = {0};
     assert_memory_equal(data, message ? zeros : entries[0].data, sizeof zeros);
-    // And back: every name is in the file.
+    // Saving writes both names.
     assert_int_equal(safetensors_save_module(path, module, NULL, 0, &err), 0);
     assert_int_equal(safetensors_read(path, &content, &err), 0);
     assert_int_equal(content.count, 2);
@@ -413,7 +416,7 @@ static void test_shared_weights(void **state) {
     SafeEntry other = make_entry("decoder.weight", DTYPE_F32, 2, shape, second);
     SafeEntry flat = make_entry("decoder.weight", DTYPE_F32, 2, turned, first);
     check_tied(state, (SafeEntry[]){encoder, decoder}, 2, NULL);
-    check_tied(state, (SafeEntry[]){encoder}, 1, NULL); // as files before had it
+    check_tied(state, (SafeEntry[]){encoder}, 1, NULL); // older files have only the owner's name
     check_tied(state, (SafeEntry[]){decoder}, 1, NULL); // as safetensors.torch.save_model
     check_tied(state, (SafeEntry[]){encoder, other}, 2,
                "encoder.weight and decoder.weight differ in the file");
