@@ -1,5 +1,5 @@
-/* fake_libcuda.c: a CUDA driver for ddprun_gpus.sh, built as libcuda.so.1. FAKE_DRIVER: the number
- * of GPUs, "error" (999, unknown), "absent" (100, no device), "hangs" or "crashes".
+/* fake_libcuda.c: a simulated CUDA driver for ddprun_gpus.sh, built as libcuda.so.1. FAKE_DRIVER is
+ * the number of GPUs, "error" (999, unknown), "absent" (100, no device), "hangs" or "crashes".
  */
 #include <signal.h>
 #include <stdlib.h>

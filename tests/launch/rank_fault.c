@@ -1,9 +1,10 @@
-/* rank_fault.c: a rank for tests of ddprun: sends heartbeats, and if its rank is BAD, fails HOW.
+/* rank_fault.c: a rank for tests of ddprun: it sends heartbeats, and if its rank is BAD, fails as
+ * HOW says.
  *
  *     rank_fault BAD kill|stop|segv|hang|exit3|error
  *
- * The others go on for a minute and then end with 99, which no test expects. With "error", BAD
- * meets an error of its own and says so in its heartbeat; the others lose it, and end before.
+ * Other ranks run for a minute and then exit with 99, which no test expects. With "error", BAD
+ * reports an error in its heartbeat; the others lose the connection and exit before it.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ static void fail(const char *how, Heartbeat *heartbeat) {
     fprintf(stderr, "about to %s\n", how);
     if (strcmp(how, "kill") == 0) raise(SIGKILL);
     if (strcmp(how, "stop") == 0) raise(SIGSTOP);
-    signal(SIGSEGV, SIG_DFL); // AddressSanitizer would make an exit status of it
+    signal(SIGSEGV, SIG_DFL); // AddressSanitizer would turn it into an exit status
     if (strcmp(how, "segv") == 0) raise(SIGSEGV);
     if (strcmp(how, "exit3") == 0) exit(3);
     if (strcmp(how, "error") == 0) {

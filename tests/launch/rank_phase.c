@@ -1,7 +1,8 @@
-/* rank_phase.c: a program of one's own under ddprun: two ranks meet in barriers 1 and 2, then rank
- * 1 ends with status 3. "telling": each has told that it is at step 50 of "train" (pg_enter).
+/* rank_phase.c: a user's own program under ddprun: two ranks run barriers 1 and 2, then rank 1
+ * exits with status 3. With "telling" both have reported step 50 of phase "train" (pg_enter).
  *
  *     rank_phase silent|telling
+ *
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "telling") == 0) pg_enter(group, "train", 50);
     for (int i = 0; i < 2; i++) must_do(pg_run(group, pg_barrier(), &err), &err);
     if (me.rank == 1) _exit(3);
-    (void)pg_run(group, pg_barrier(), &err); // until the rank is missed
+    (void)pg_run(group, pg_barrier(), &err); // fails when rank 1 is gone
     pg_close(group);
     return STATUS_FAILED;
 }

@@ -1,5 +1,5 @@
-/* test_console.c: a console alone (ddp/launch/console.h): lines of several writers, the progress
- * bar below them, and what happens when writes fail.
+/* test_console.c: a console (ddp/launch/console.h): lines of several writers, the progress bar
+ * below them, failing writes.
  */
 #include "tests/rigs/screen.h"
 
@@ -12,10 +12,10 @@ static void test_queue(void **state) {
     bytes_push(&bytes, "0123456789", 10);
     assert_int_equal(bytes_count(&bytes), 10);
     assert_int_equal(bytes.capacity, 20);
-    bytes_push(&bytes, "abcdefghij", 10); // exactly full
+    bytes_push(&bytes, "abcdefghij", 10); // fills the buffer
     assert_int_equal(bytes.capacity, 20);
     bytes.begin = 5;
-    bytes_push(&bytes, "ABCDE", 5); // there is room where five were taken
+    bytes_push(&bytes, "ABCDE", 5); // reuses the space of five consumed bytes
     assert_int_equal(bytes.capacity, 20);
     assert_memory_equal(bytes.data + bytes.begin, "56789abcdefghijABCDE", 20);
     bytes.begin = 1;
@@ -26,7 +26,7 @@ static void test_queue(void **state) {
     free(bytes.data);
 }
 
-// Two writers at one console: a line that the other has not ended is ended first.
+// A writer's unfinished line is ended before another writer's text.
 static void test_writers(void **state) {
     (void)state;
     int one, two;
@@ -68,7 +68,8 @@ static void draw_bar(Console *console, const char *shown) {
     shows(console->fd, shown);
 }
 
-// stderr ends its line before stdout's, if both are one terminal, and then has a prefix again.
+// If both streams are one terminal, stderr's unfinished line is ended before stdout's text, and
+// stderr continues with its prefix.
 static void test_unfinished_beside_the_other(void **state) {
     (void)state;
     for (int terminal = 0; terminal <= 1; terminal++) {
@@ -79,7 +80,7 @@ static void test_unfinished_beside_the_other(void **state) {
         console_write(&err, &err, "[1]: ", "half", 4);
         console_pump(&err);
         shows(2, "[1]: half");
-        set_bar(&err, "\rbar", ""); // not over that line
+        set_bar(&err, "\rbar", ""); // not drawn over the unfinished line
         write_line(&out, "line\n", terminal ? "\nline\n" : "line\n");
         console_write(&err, &err, "[1]: ", "more\n", 5);
         console_pump(&err);
@@ -90,51 +91,51 @@ static void test_unfinished_beside_the_other(void **state) {
     }
 }
 
-// One bar below the lines of two consoles, which are one terminal.
+// One bar below the lines of stdout and stderr, which are the same terminal.
 static void test_bar(void **state) {
     (void)state;
     Bar bar = {.bytes = 0};
     Console out = {.fd = 1, .terminal = true, .bar = &bar};
     Console err = {.fd = 2, .terminal = true, .bar = &bar};
     screen_begin(true);
-    draw_bar(&err, ""); // there is none
+    draw_bar(&err, ""); // no bar is set
     set_bar(&err, "\rhalf", ERASE "half");
-    set_bar(&err, "\r\r\033[Khalf", ""); // the same
+    set_bar(&err, "\r\r\033[Khalf", ""); // unchanged: not redrawn
     set_bar(&err, "half", "");
     set_bar(&err, "\rhalt", ERASE "halt");
-    set_bar(&err, "\rhal", ERASE "hal"); // a prefix of it
+    set_bar(&err, "\rhal", ERASE "hal"); // shorter
     draw_bar(&err, "");
-    write_line(&out, "line\n", ERASE "line\n"); // either console erases it
+    write_line(&out, "line\n", ERASE "line\n"); // both consoles erase it
     write_line(&out, "line\n", "line\n");
     draw_bar(&err, ERASE "hal");
     write_line(&err, "unfinished", ERASE "unfinished");
-    draw_bar(&err, ""); // not in the middle of a line
+    draw_bar(&err, ""); // not within a line
     set_bar(&err, "\rother", "");
     write_line(&err, "\n", "\n");
     draw_bar(&err, ERASE "hal");
-    set_bar(&err, "\r", ERASE); // no bar
+    set_bar(&err, "\r", ERASE); // an empty bar
     draw_bar(&err, "");
-    set_bar(&err, "\rhal", ERASE "hal"); // again
+    set_bar(&err, "\rhal", ERASE "hal"); // set again
     set_bar(&err, "\033[K", ERASE);
     set_bar(&err, "\rhal", ERASE "hal");
     console_clear_bar(&err);
     console_pump(&err);
     shows(2, ERASE);
-    write_line(&err, "", ""); // no line at all
+    write_line(&err, "", ""); // no text
     draw_bar(&err, "");
     set_bar(&err, "\rx", ERASE "x");
-    console_set_bar(&err, "\r\r#", 1); // of one byte, which is no text
+    console_set_bar(&err, "\r\r#", 1); // "\r" only: an empty bar
     console_pump(&err);
     shows(2, ERASE);
-    set_bar(&err, "\r\033[31mred", ERASE "\033[31mred"); // another sequence
+    set_bar(&err, "\r\033[31mred", ERASE "\033[31mred"); // another sequence than ERASE's
     console_set_bar(&err, "\r\033[K", 3);
     console_pump(&err);
     shows(2, ERASE "\033[");
-    console_set_bar(&err, "\033[3", 2); // the same
+    console_set_bar(&err, "\033[3", 2); // unchanged
     console_clear_bar(&err);
     console_pump(&err);
     shows(2, ERASE);
-    console_set_bar(&err, "\033[K", 2); // no whole sequence: what follows it is not the bar's
+    console_set_bar(&err, "\033[K", 2); // incomplete sequence: bytes after the 2 must not be read
     console_pump(&err);
     shows(2, ERASE "\033[");
     free(out.queue.data);
@@ -159,7 +160,7 @@ static void test_longest_bar(void **state) {
     free(console.queue.data);
 }
 
-// A pipe or a file is no terminal: a bar that another console has drawn is not erased there.
+// A bar on a terminal is not erased by another console's lines if that is a pipe or a file.
 static void test_bar_beside_a_file(void **state) {
     (void)state;
     Bar bar = {.bytes = 0};
@@ -186,11 +187,11 @@ static void test_columns(void **state) {
     assert_int_equal(console_columns(&console), 0);
     close(fd);
     console.terminal = true;
-    assert_int_equal(console_columns(&console), 80); // unknown
+    assert_int_equal(console_columns(&console), 80); // unknown width: the default
 }
 
-// Writes are short; one that is interrupted or would block is repeated, and another error ends the
-// console: what follows is dropped.
+// Short, interrupted and blocking writes are continued; any other error ends the console, and later
+// text is dropped.
 static void test_pump(void **state) {
     (void)state;
     static const int ends[][2] = {{EPIPE, 0}, {ENOSPC, ENOSPC}, {EIO, EIO}};

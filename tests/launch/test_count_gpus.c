@@ -1,5 +1,5 @@
-/* test_count_gpus.c: the process that counts the GPUs for ddprun (ddp/launch/count_gpus.c): what it
- * answers, and a driver that hangs or crashes. The driver is played by this file.
+/* test_count_gpus.c: the child process that counts GPUs for ddprun (ddp/launch/count_gpus.c): its
+ * results, and a driver that hangs or crashes. This file simulates the driver.
  */
 #include "tests/rigs/files.h"
 
@@ -19,14 +19,14 @@ static struct {
     Driver driver;
     int count;
     const char *failing; // "pipe2" or "fork"
-    int interrupted;     // how often poll is, at first
-    int timeout_ms;      // of the last poll
-    int waits;           // that are interrupted
+    int interrupted;     // number of calls of poll that fail with EINTR
+    int timeout_ms;      // of the last call of poll
+    int waits;           // number of calls of waitpid that are interrupted
 } play;
 
-static pid_t tester; // this process, which must not count
+static pid_t tester; // this process, which must not count GPUs itself
 
-// In the process that counts: it ends with its parent.
+// Runs in the counting process, which must end with its parent.
 int __wrap_gpu_driver_count(Error *err);
 int __wrap_gpu_driver_count(Error *err) {
     int ends_by = 0;
@@ -106,7 +106,7 @@ static void what_is_counted(void **state) {
             assert_true(waitpid(-1, &ended, 0) > 0);
             assert_true(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGKILL);
         }
-        assert_int_equal(waitpid(-1, NULL, 0), -1); // no process is left
+        assert_int_equal(waitpid(-1, NULL, 0), -1); // the child was reaped
     }
 }
 

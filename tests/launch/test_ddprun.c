@@ -1,6 +1,6 @@
-/* test_ddprun.c: ddprun's command line (ddp/launch/ddprun.c): options, their ranges from both
- * sides, the environment's defaults, and what is refused. The job is played by this file: it is
- * written as text, with the fields that differ from the defaults.
+/* test_ddprun.c: ddprun's command line (ddp/launch/ddprun.c): options, both ends of their ranges,
+ * defaults from the environment, refusals. This file simulates the job: it writes the options that
+ * differ from their defaults as text.
  */
 #include "tests/rigs/check.h"
 
@@ -20,18 +20,18 @@
 enum { JOB_STATUS = 42 };
 
 static struct {
-    char job[1200];                          // the options of the job that was run
-    char error[sizeof((Error *)0)->message]; // the message that ended the program
+    char job[1200];                          // text of the options of the job
+    char error[sizeof((Error *)0)->message]; // the error that ended the program
     jmp_buf ends;
-    int gpus;         // -1: they cannot be counted
-    double gpus_in_s; // the time-out
-    int cores;        // 0: sched_getaffinity fails, and 7 are online
-    bool beside_me;   // whether there is a train_ddp
-    bool fails;       // the job does
-    bool helped;      // the help was printed
+    int gpus;         // number of GPUs; -1: counting fails
+    double gpus_in_s; // timeout passed to the count
+    int cores;        // number of cores; 0: sched_getaffinity fails, 7 are online
+    bool beside_me;   // a train_ddp is in ddprun's folder
+    bool fails;       // the job fails
+    bool helped;      // --help was printed
 } play;
 
-// ---- What it calls
+// ---- Simulated functions
 
 static void field(const char *name, double value, double usual) {
     if (value == usual) return;
@@ -128,7 +128,7 @@ static int run(int argc, char **argv) {
     return status;
 }
 
-// Runs ddprun with these arguments, which are separated by spaces. Returns its status.
+// Runs ddprun with arguments separated by spaces. Returns its status.
 static int run_text(const char *text) {
     char copy[1200], *argv[40] = {"ddprun"}, *rest = NULL;
     int argc = 1;
@@ -138,13 +138,13 @@ static int run_text(const char *text) {
     return run(argc, argv);
 }
 
-// It runs a job of these options.
+// Asserts that ddprun runs a job with these options.
 static void runs(const char *arguments, const char *job) {
     if (run_text(arguments) != JOB_STATUS) fail_msg("%s: %s", arguments, play.error);
     assert_string_equal(play.job, job);
 }
 
-// It ends with this message, or one that begins so.
+// Asserts that ddprun fails with an error that begins with `begin`.
 static void refuses(const char *arguments, const char *begin) {
     const int status = run_text(arguments);
     if (status != STATUS_USAGE || strncmp(play.error, begin, strlen(begin)) != 0)
@@ -152,7 +152,7 @@ static void refuses(const char *arguments, const char *begin) {
     assert_string_equal(play.job, "");
 }
 
-// Removes a variable of torchrun's; false: there is none.
+// Removes one of torchrun's variables; returns false if there is none.
 static bool unset_torchrun(void) {
     for (size_t i = 0; environ[i]; i++) {
         char name[100];
@@ -287,7 +287,7 @@ static void ranks_by_what_is_here(void **state) {
     runs("--nproc-per-node auto t", "ranks=7 =t ");
     play.cores = 1023;
     runs("--nproc-per-node cpu t", "ranks=1023 =t ");
-    play.gpus = 1025; // more than can be ranks
+    play.gpus = 1025; // above the maximum number of ranks
     runs("--start-timeout 2.5 --nproc-per-node gpu t", "ranks=1024 start=2.5 =t ");
     assert_true(play.gpus_in_s == 2.5);
     play.gpus = -1;
@@ -298,7 +298,7 @@ static void ranks_by_what_is_here(void **state) {
     assert_string_equal(play.error, "no job");
 }
 
-// torchrun's variables are options, which the command line overrides.
+// torchrun's variables set options, which the command line overrides.
 static void defaults_from_the_environment(void **state) {
     (void)state;
     char name[80], cut[61], message[200];
@@ -316,11 +316,11 @@ static void defaults_from_the_environment(void **state) {
     setenv("PET_MASTER_ADDR", "mars", 1);
     setenv("PET_MASTER_PORT", "9", 1);
     runs("t", "ranks=2 at=mars port=9 restarts=4 =t ");
-    runs("--standalone t", "ranks=2 restarts=4 =t "); // the command line overrides them
+    runs("--standalone t", "ranks=2 restarts=4 =t "); // overrides the variables
     unsetenv("PET_MASTER_ADDR");
     unsetenv("PET_MASTER_PORT");
     char **kept = environ, *only[] = {(char *)"PET_MAX_RESTARTS=3", NULL};
-    environ = only; // the first variable counts, too
+    environ = only; // also read as the first entry
     const int status = run_text("t");
     environ = kept;
     assert_int_equal(status, JOB_STATUS);
@@ -359,13 +359,13 @@ static void without_arguments(void **state) {
     assert_true(play.helped);
 }
 
-// Descriptors 0 to 2 are there whatever it was started with, and none more.
+// Descriptors 0 to 2 are open whatever ddprun inherits, and no others are opened.
 static void closed_descriptors(void **state) {
     (void)state;
     int kept[3], flags[3];
     for (int fd = 0; fd < 3; fd++) kept[fd] = fcntl(fd, F_DUPFD_CLOEXEC, 100);
     fflush(NULL);
-    close(3); // which the process may have inherited
+    close(3); // may have been inherited
     close(0);
     close(2);
     const int status = run_text("t"), more = fcntl(3, F_GETFD);
@@ -381,7 +381,7 @@ static void closed_descriptors(void **state) {
 
 #define LINE(test) cmocka_unit_test_setup(test, begin)
 
-// ddprun's own main is linked under the name __real_main, and this one is started in its place.
+// ddprun's main is linked as __real_main; this function starts instead.
 int __wrap_main(void);
 int __wrap_main(void) {
     const struct CMUnitTest tests[] = {

@@ -1,5 +1,5 @@
-/* test_elastic.c: nodes that come and go (ddp/launch/elastic.h): what node 0 decides from the other
- * nodes' keys, and what a node does with node 0's. This test writes the others' keys.
+/* test_elastic.c: elastic nodes (ddp/launch/elastic.h): node 0's decisions from the other nodes'
+ * keys, and a node's reactions to node 0's keys. This test writes the other nodes' keys.
  */
 #include "tests/rigs/node_rig.h"
 
@@ -7,7 +7,7 @@
 
 // ---- Node 0: its members ----------------------------------------------------------------------
 
-// Node 0 of 2 to 3 nodes, in generation 4, with `members` nodes that have joined, itself included.
+// Node 0 of a job of 2 to 3 nodes, in generation 4; `members` nodes have joined, node 0 included.
 static void lead_begin(int members) {
     Elastic *e = memory_zalloc(sizeof *e);
     char count[20];
@@ -20,7 +20,8 @@ static void lead_begin(int members) {
     put("members_0", count);
 }
 
-// Member `number` writes its key. READY 4 or less: it is in generation 4; 5: it has ended that.
+// Writes the key of member `number`. ready: 4 or less: in generation 4; 5: has ended it and is
+// ready for 5.
 static void write_member(int number, int beats, int ready, const char *name) {
     char key[32], text[200];
     snprintf(key, sizeof key, "member_%d", number);
@@ -45,7 +46,7 @@ static void test_members(void **state) {
     Elastic *e = launch.elastic;
     assert_int_equal(elastic_check(&launch, text), END_NONE);
     assert_int_equal(e->count, 1);
-    assert_int_equal(e->members[0].ready_for, MEMBER_LEFT); // it has not written yet
+    assert_int_equal(e->members[0].ready_for, MEMBER_LEFT); // no key yet
     assert_int_equal(e->members[0].generation, -1);
     assert_true(clock_seconds_since(e->refreshed_ns) < 20);
     put("members_0", "2");
@@ -61,7 +62,7 @@ static void test_members(void **state) {
     assert_int_equal(e->members[2].ready_for, 5);
     assert_int_equal(strlen(e->members[2].name), MEMBER_NAME_MAX);
     put("member_2", "7 6"); // without a name
-    put("member_1", "4");   // malformed: as before
+    put("member_1", "4");   // malformed: ignored
     (void)elastic_check(&launch, text);
     assert_int_equal(e->members[2].beats, 7);
     assert_string_equal(e->members[2].name, "");
@@ -69,12 +70,12 @@ static void test_members(void **state) {
     write_member(1, 4, MEMBER_LEFT, "one pid 1");
     (void)elastic_check(&launch, text);
     assert_int_equal(e->members[1].ready_for, MEMBER_LEFT);
-    write_member(1, 5, 9, "one pid 1"); // a node that has left is not read again
+    write_member(1, 5, 9, "one pid 1"); // ignored: the member has left
     (void)elastic_check(&launch, text);
     assert_int_equal(e->members[1].ready_for, MEMBER_LEFT);
 }
 
-// A beat that changes is heard; if node 0 was suspended itself, all clocks start anew.
+// A changed beat resets the member's timer; if node 0 itself was suspended, all timers are reset.
 static void test_hearing(void **state) {
     (void)state;
     char text[NODES_TEXT_MAX];
@@ -101,7 +102,7 @@ static void test_a_member_is_lost(void **state) {
     (void)elastic_check(&launch, text);
     for (int m = 0; m < 2; m++) includes(m, true);
     write_member(2, 3, MEMBER_LEFT, "earth pid 2");
-    launch.elastic->members[2].heard_ns = ago(99); // one outside is not missed
+    launch.elastic->members[2].heard_ns = ago(99); // not in the generation: may be silent
     checks(END_NONE, "");
     launch.elastic->members[1].heard_ns = ago(8);
     checks(END_NONE, "");
@@ -109,7 +110,7 @@ static void test_a_member_is_lost(void **state) {
     checks(END_CHANGED, "the ddprun on venus pid 1 has been silent for 10 s");
     write_member(1, 4, MEMBER_LEFT, "venus pid 1");
     checks(END_CHANGED, "venus pid 1 has left");
-    add("done_4", 1); // before all have ended
+    add("done_4", 1); // one of two nodes has ended
     checks(END_CHANGED, "venus pid 1 has left");
     add("done_4", 1);
     checks(END_NONE, "");
@@ -124,7 +125,7 @@ static void test_a_node_asks(void **state) {
     for (int m = 0; m < 2; m++) includes(m, true);
     add_ghost();
     checks(END_CHANGED, "mars pid 3 asks to join");
-    launch.alive = LOCAL_RANKS - 1; // the ranks have begun to end
+    launch.alive = LOCAL_RANKS - 1; // ranks have begun to exit
     checks(END_NONE, "");
     launch.alive = LOCAL_RANKS;
     launch.first_good_end_ns = 1;
@@ -133,10 +134,10 @@ static void test_a_node_asks(void **state) {
     launch.elastic->members[2].heard_ns = ago(11);
     checks(END_NONE, "");
     launch.elastic->members[2].heard_ns = clock_ns();
-    options.nodes = 2; // no room
+    options.nodes = 2; // the generation is full
     checks(END_NONE, "");
     options.nodes = 3;
-    launch.elastic->members[2].generation = 2; // it was in an earlier generation
+    launch.elastic->members[2].generation = 2; // was in an earlier generation
     checks(END_NONE, "");
     write_member(2, 4, 3, "mars pid 3");
     checks(END_CHANGED, "mars pid 3 asks to join");
@@ -146,7 +147,7 @@ static void test_a_node_asks(void **state) {
     launch.elastic->members[1].heard_ns = ago(99);
     checks(END_CHANGED, "the ddprun on other has been silent for 10 s");
     options.nodes = 3;
-    launch.attempt = -1; // before the first generation none is included
+    launch.attempt = -1; // before the first generation: no member is in it
     for (int m = 0; m < 3; m++) includes(m, false), launch.elastic->members[m].generation = -1;
     launch.elastic->members[0].heard_ns = ago(99);
     checks(END_CHANGED, "mars pid 3 asks to join");
@@ -156,7 +157,7 @@ static void test_attended(void **state) {
     (void)state;
     lead_begin(1);
     write_member(0, 1, 0, "node 0");
-    assert_false(elastic_is_attended(&launch)); // but for node 0
+    assert_false(elastic_is_attended(&launch)); // node 0 does not count
     add_ghost();
     assert_false(elastic_is_attended(&launch));
     put("members_0", "2");
@@ -175,7 +176,8 @@ static void test_attended(void **state) {
 
 static Patience patience;
 
-// All `members` are known; bit m of `in`: member m is in generation 4, of `ready`: ready for 5.
+// All `members` have written keys. Bit m of `in`: member m is in generation 4; of `ready`: it is
+// ready for 5.
 static void gather(int members, unsigned in, unsigned ready) {
     char text[NODES_TEXT_MAX], name[20];
     lead_begin(members);
@@ -189,11 +191,11 @@ static void gather(int members, unsigned in, unsigned ready) {
     for (int m = 0; m < members; m++)
         if (in >> m & 1) includes(m, true);
     add_ghost();
-    for (int m = 0; m < members; m++) // who has no generation is ready for any
+    for (int m = 0; m < members; m++) // members in no generation that are not ready have left
         if (!(in >> m & 1) && !(ready >> m & 1)) write_member(m, 2, MEMBER_LEFT, "gone");
 }
 
-// Another round after the last call.
+// Runs elastic_lead after the time of the last call has passed.
 static void last_call_passes(void) {
     assert_true(launch.elastic->last_call_ns > 0);
     launch.elastic->last_call_ns = 1;
@@ -203,10 +205,10 @@ static void last_call_passes(void) {
 static void test_all_continue(void **state) {
     (void)state;
     gather(2, 3, 2);
-    elastic_lead(&launch, &patience); // node 0 is missing
+    elastic_lead(&launch, &patience); // node 0 is not ready
     holds("place_1", "");
     write_member(0, 2, 5, "n0");
-    elastic_lead(&launch, &patience); // a third node may come
+    elastic_lead(&launch, &patience); // waits for a possible third node
     holds("place_1", "");
     assert_true(launch.elastic->last_call_ns > clock_ns_after(9));
     const uint64_t call = launch.elastic->last_call_ns;
@@ -221,7 +223,7 @@ static void test_all_continue(void **state) {
     says("");
 }
 
-// One that runs still is awaited, also if those that are ready would be enough.
+// A member that still runs is waited for, even if enough others are ready.
 static void test_one_is_missing(void **state) {
     (void)state;
     gather(4, 7, 8 | 4 | 2);
@@ -232,7 +234,7 @@ static void test_one_is_missing(void **state) {
     holds("place_1", "5 1 3 generation 5: 3 nodes, 6 ranks");
 }
 
-// Of long lists of names a third of the text is kept.
+// Long lists of names are cut to a third of the text.
 static void test_long_names(void **state) {
     (void)state;
     char names[2][NODES_TEXT_MAX / 3] = {"; left: ", "; came: "};
@@ -250,11 +252,11 @@ static void test_long_names(void **state) {
     holds("place_0", wanted);
 }
 
-// Those of the generation before come first; of the others as many as there is room for.
+// Members of the previous generation come first, then others while there is room.
 static void test_order_and_room(void **state) {
     (void)state;
     gather(5, 1 | 4, 31);
-    elastic_lead(&launch, &patience); // all three are ready: at once
+    elastic_lead(&launch, &patience); // the maximum is ready: no waiting
     holds("place_0", "5 0 3 generation 5: 3 nodes, 6 ranks; came: n1");
     holds("place_2", "5 1 3 generation 5: 3 nodes, 6 ranks; came: n1");
     holds("place_1", "5 2 3 generation 5: 3 nodes, 6 ranks; came: n1");
@@ -288,7 +290,7 @@ static void test_too_few(void **state) {
     char text[400];
     gather(2, 3, 1);
     write_member(1, 2, MEMBER_LEFT, "n1");
-    launch.elastic->last_call_ns = 7; // of a node that was ready, and is no longer
+    launch.elastic->last_call_ns = 7; // of a node that is no longer ready
     elastic_lead(&launch, &patience);
     assert_int_equal(launch.elastic->last_call_ns, 0);
     patience.next_line_ns = 1;
@@ -311,14 +313,14 @@ static void test_too_few(void **state) {
     holds("over", text);
     put("over", "");
     write_member(0, 2, 4, "n0");
-    launch.elastic->members[0].heard_ns = ago(11); // none at all
+    launch.elastic->members[0].heard_ns = ago(11); // no member is left
     launch.elastic->members[0].beats = 2;
     elastic_lead(&launch, &patience);
     char over[NODES_TEXT_MAX];
     assert_non_null(strstr(nodes_claim(&launch, "over", NULL, over), "only 0 nodes are ready, "));
 }
 
-// A rank's failure is a restart, if no node was lost.
+// A generation after a failed rank counts as a restart if no node was lost.
 static void test_restarts(void **state) {
     (void)state;
     gather(2, 3, 3);
@@ -332,7 +334,7 @@ static void test_restarts(void **state) {
     elastic_lead(&launch, &patience);
     holds("over", "failed a rank failed, and no restart of --max-restarts 1 is left");
     assert_int_equal(launch.elastic->restarts, 1);
-    // After the loss of a node it is none.
+    // After the loss of a node it does not count.
     end(NULL), begin(NULL);
     gather(3, 7, 3);
     write_member(2, 2, MEMBER_LEFT, "n2");
@@ -346,7 +348,7 @@ static void test_restarts(void **state) {
     holds("over", "");
 }
 
-// ---- A node -----------------------------------------------------------------------------------
+// ---- A node that joins ------------------------------------------------------------------------
 
 static void node_begin(void) {
     options.min_nodes = 2;
@@ -401,7 +403,7 @@ static void test_join_is_refused(void **state) {
     check_message(&err, "key 'launcher/members_0'");
     end(NULL), begin(NULL);
     node_begin();
-    options.node = 0; // has number 0
+    options.node = 0; // was started as node 0
     options.min_nodes = 1;
     options.nodes = 2;
     options.last_call_s = 0;
@@ -444,7 +446,7 @@ static void member_begin(void) {
 static void old_places_come(int round) {
     if (round == 1) put("place_2", "4 1 3 generation 4");
     if (round == 2) put("end_5", "failed node 0: it is over");
-    if (round == 2) put("place_2", "5 1 3 generation 5"); // seen late
+    if (round == 2) put("place_2", "5 1 3 generation 5"); // read after generation 5 has ended
     if (round == 4) put("place_2", "6 2 7 generation 6");
 }
 
@@ -473,7 +475,7 @@ static void test_no_next(void **state) {
         launch.no_restart = i == 3;
         launch.alive = i == 4;
         assert_false(elastic_next(&launch, &err));
-        assert_int_equal(launch.elastic->beats, 10); // it has not said that it is ready
+        assert_int_equal(launch.elastic->beats, 10); // has not announced itself as ready
     }
 }
 
@@ -521,7 +523,7 @@ static void test_the_job_ends(void **state) {
     }
 }
 
-// Only a node that has had no place yet says what it waits for.
+// Only a node that has never had a place prints what it waits for.
 static void waits_long(int round) {
     if (round == 3) put("over", "ok done");
 }
@@ -549,7 +551,7 @@ static void others_leave(int round) {
 static void test_part(void **state) {
     (void)state;
     member_begin();
-    elastic_part(&launch); // waits for no other
+    elastic_part(&launch); // does not wait for other nodes
     holds("member_2", "11 -1 mars pid 1");
     holds("over", "");
     for (int i = 0; i < 5; i++) {

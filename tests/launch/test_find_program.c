@@ -1,5 +1,5 @@
-/* test_find_program.c: which file a program's name stands for (ddp/launch/find_program.c): in PATH,
- * by a path, beside ddprun. The test's folder is ddprun's.
+/* test_find_program.c: the file that a program's name selects (ddp/launch/find_program.c): in PATH,
+ * by a path, in ddprun's folder, which is the test's folder here.
  */
 #include "tests/rigs/files.h"
 
@@ -11,14 +11,14 @@
 #include "ddp/launch/launcher.h"
 #include "tests/rigs/temp_folder.h"
 
-static const char *me; // the file of the running program; NULL: it is not known
+static const char *me; // target of /proc/self/exe; NULL: unknown
 
 ssize_t __wrap_readlink(const char *path, char *target, size_t room);
 ssize_t __wrap_readlink(const char *path, char *target, size_t room) {
     assert_string_equal(path, "/proc/self/exe");
     assert_int_equal(room, PATH_MAX - 1);
     if (!me) return -1;
-    memset(target, '/', room); // it ends with no zero
+    memset(target, '/', room); // not terminated by a NUL
     memcpy(target, me, strlen(me));
     return (ssize_t)strlen(me);
 }
@@ -28,7 +28,7 @@ static void make_program(const char *path, mode_t mode) {
     assert_int_equal(chmod(path, mode), 0);
 }
 
-// A folder with ddprun, which is also the current one, and two folders for PATH.
+// Makes a folder with ddprun, which is also the current folder, and two folders for PATH.
 static int make_programs(void **state) {
     if (temp_folder_make(state) != 0 || chdir(*state) != 0) return -1;
     assert_int_equal(mkdir("first", 0700) | mkdir("second", 0700) | mkdir("bin", 0700), 0);
@@ -52,11 +52,11 @@ static int remove_programs(void **state) {
     return temp_folder_remove(state);
 }
 
-// %s in a path or a message is the test's folder.
+// "%s" in a path or message stands for the test's folder.
 typedef struct Search {
-    const char *folders, *name; // folders: PATH
-    const char *path;           // NULL: any
-    const char *message;        // NULL: it is found
+    const char *folders, *name; // the value of PATH, the program
+    const char *path;           // the found file; NULL: any
+    const char *message;        // the error; NULL: none
 } Search;
 
 static void search(const char *folder, const Search *s) {
@@ -85,9 +85,9 @@ static void where_a_program_is(void **state) {
     static const Search searches[] = {
         {"/nowhere:%s/first:%s/second", "tool", "%s/second/tool", NULL},
         {"%s/second:%s/first", "tool", "%s/second/tool", NULL},
-        {"%s/first", "tool", "%s/bin/tool", NULL}, // beside ddprun
+        {"%s/first", "tool", "%s/bin/tool", NULL}, // in ddprun's folder
         {NULL, "train_ddp", "%s/bin/train_ddp", NULL},
-        {NULL, "sh", "/bin/sh", NULL}, // where execvp searches without PATH
+        {NULL, "sh", "/bin/sh", NULL}, // execvp's default without PATH
         {"", "here", "here", NULL},    // an empty entry is the current folder
         {"/nowhere:", "here", "here", NULL},
         {":/nowhere", "here", "here", NULL},
@@ -98,8 +98,8 @@ static void where_a_program_is(void **state) {
         {"%s/first", "trian_ddp", NULL, NONE("trian_ddp") "; did you mean train_ddp?"},
         {"%s/first", "train_fsd", NULL, NONE("train_fsd") "; did you mean train_fsdp?"},
         {"%s/first", "train_mpp", NULL, NONE("train_mpp") "; did you mean train_ddp?"},
-        {"%s/first", "train_f", NULL, NONE("train_f") "; did you mean train_ddp?"}, // 3 of 9
-        {"%s/first", "dp_note", NULL, NONE("dp_note")},                             // no program
+        {"%s/first", "train_f", NULL, NONE("train_f") "; did you mean train_ddp?"}, // distance 3
+        {"%s/first", "dp_note", NULL, NONE("dp_note")}, // not executable
         {"%s/first", "tools/tool", NULL, "cannot run tools/tool: No such file or directory"},
         {"%s/first", "./here", "./here", NULL},
         {"%s/first", "./first", NULL, "cannot run ./first: is a folder"},
@@ -120,11 +120,12 @@ static void ddprun_does_not_know_its_file(void **state) {
     me = kept;
 }
 
-// ddprun's own path may leave just enough room, or too little: a name is not cut.
+// A long path of ddprun's folder leaves just enough room for the name, or too little: names are not
+// cut.
 static void ddprun_is_far_down(void **state) {
     char far[PATH_MAX], *kept = (char *)me;
     make_program("bin/too", 0700);
-    for (size_t room = 4; room <= 5; room++) { // for "tool" and its end
+    for (size_t room = 4; room <= 5; room++) { // "tool" needs 5 with its NUL
         memset(far, '/', sizeof far);
         memcpy(far, kept, strlen(kept) - strlen("ddprun"));
         strcpy(far + PATH_MAX - room, "d");
@@ -135,7 +136,7 @@ static void ddprun_is_far_down(void **state) {
     me = kept;
 }
 
-// A name for which there is no room beside ddprun.
+// A name that is too long to be appended to ddprun's folder.
 static void a_long_name(void **state) {
     (void)state;
     char *name = malloc(PATH_MAX), *path = malloc(PATH_MAX);
@@ -148,7 +149,7 @@ static void a_long_name(void **state) {
     free(path);
 }
 
-// A path that fills the room is found, a longer one is not cut.
+// A path of the maximum length is found; a longer one is not cut.
 static void long_paths(void **state) {
     char folders[PATH_MAX], wanted[PATH_MAX + 3], name[300], path[PATH_MAX], message[400];
     Error err = {0};

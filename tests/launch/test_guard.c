@@ -1,6 +1,6 @@
-/* test_guard.c: the process that kills what the ranks have left if ddprun dies
- * (ddp/launch/guard.c). The groups of processes are this test's; it ends the guard as ddprun's
- * death would, by the end of the pipe.
+/* test_guard.c: the process that kills the ranks' remaining processes if ddprun dies
+ * (ddp/launch/guard.c). The process groups are this test's; closing the pipe simulates ddprun's
+ * death.
  */
 #include "tests/rigs/check.h"
 
@@ -17,7 +17,7 @@
 
 enum { GROUPS = 4 };
 
-static const char *failing; // "pipe2" or "fork": fails, with EMFILE
+static const char *failing; // "pipe2" or "fork": fails with EMFILE
 
 int __real_pipe2(int ends[2], int flags);
 int __wrap_pipe2(int ends[2], int flags);
@@ -46,8 +46,8 @@ static int count_descriptors(const char *folder_name) {
     return count;
 }
 
-// A process that leads a group and waits. It is started before the guard is opened: its copy of the
-// pipe would keep that open.
+// Starts a process that leads a group and waits. Called before guard_open, because a copy of the
+// pipe would keep it open.
 static pid_t start_group(void) {
     const pid_t pid = fork();
     if (pid == 0) {
@@ -80,7 +80,7 @@ static Guard open_guard(void) {
     return guard;
 }
 
-// The launcher dies: no process can write to the guard any more.
+// Simulates the launcher's death: closes the last writing end of the pipe.
 static void die(const Guard *guard) {
     int status = -1;
     close(guard->fd);
@@ -88,7 +88,8 @@ static void die(const Guard *guard) {
     assert_int_equal(status, 0);
 }
 
-// Of the groups that were told and not released each is killed, whichever was released.
+// After the death each registered group that was not released is killed, whichever one was
+// released.
 static void test_groups(void **state) {
     (void)state;
     for (int released = -1; released < GROUPS; released++) {
@@ -97,8 +98,8 @@ static void test_groups(void **state) {
         const Guard guard = open_guard();
         for (int i = 0; i < GROUPS; i++) guard_tell(&guard, pids[i]);
         if (released >= 0) guard_tell(&guard, -pids[released]);
-        guard_tell(&guard, -stranger);                 // which it does not watch
-        guard_tell(&guard, pids[3 - (released == 3)]); // one that it watches, once more
+        guard_tell(&guard, -stranger);                 // not registered
+        guard_tell(&guard, pids[3 - (released == 3)]); // registered a second time
         die(&guard);
         for (int i = 0; i < GROUPS; i++)
             if (i == released)
@@ -109,7 +110,7 @@ static void test_groups(void **state) {
     }
 }
 
-// A group that was told twice is released by one message.
+// A group that was registered twice is released by one message.
 static void test_told_twice(void **state) {
     (void)state;
     const pid_t pid = start_group(), other = start_group();
@@ -123,12 +124,12 @@ static void test_told_twice(void **state) {
     assert_killed(other);
 }
 
-// As many as there can be ranks, the last among them; of more none is remembered.
+// The maximum number of ranks' groups, the last of them existing; further groups are ignored.
 static void test_many_groups(void **state) {
     (void)state;
     const pid_t last = start_group(), beyond = start_group();
     const Guard guard = open_guard();
-    const int unused = 1 << 30; // there are no such groups
+    const int unused = 1 << 30; // numbers of groups that do not exist
     for (int i = 0; i < LAUNCH_RANKS_MAX - 1; i++) guard_tell(&guard, unused + i);
     guard_tell(&guard, last);
     guard_tell(&guard, beyond);
@@ -137,7 +138,8 @@ static void test_many_groups(void **state) {
     assert_lives(beyond);
 }
 
-// It has a session and a name of its own, holds the pipe only, and no signal of a terminal ends it.
+// The guard has its own session and name, keeps only the pipe open, and ignores a terminal's
+// signals.
 static void test_apart(void **state) {
     (void)state;
     static const int signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -159,7 +161,7 @@ static void test_apart(void **state) {
     assert_killed(pid);
 }
 
-// Closing it reaps it, also if it is stopped.
+// Closing the guard ends and reaps it, even if it is stopped.
 static void test_close(void **state) {
     (void)state;
     const int before = count_descriptors("/proc/self/fd");

@@ -1,4 +1,4 @@
-/* test_launch_env.c: a rank's variables, and what ddprun says of its threads
+/* test_launch_env.c: a rank's environment variables, and the note about its threads
  * (ddp/launch/launch_env.c).
  */
 #include "tests/rigs/check.h"
@@ -41,7 +41,7 @@ static int begin(void **state) {
     return 0;
 }
 
-// Pairs of a name and a value; "": it is not set.
+// Compares variables, given as {name, value}; "": unset.
 static void assert_set(const char *const pairs[][2], size_t count) {
     for (size_t i = 0; i < count; i++) {
         const char *value = getenv(pairs[i][0]);
@@ -54,7 +54,7 @@ static void assert_set(const char *const pairs[][2], size_t count) {
     assert_set((const char *const[][2]){__VA_ARGS__}, \
                sizeof((const char *const[][2]){__VA_ARGS__}) / sizeof(const char *const[2]))
 
-// Whatever the launcher's own variables are, those of an outer job among them.
+// The launcher's own variables, such as those of an outer job, have no influence.
 static void test_variables(void **state) {
     (void)state;
     static const char *const outer[] = {"RANK",
@@ -85,9 +85,9 @@ static void test_variables(void **state) {
         {"DDPRUN_TOKEN", "secret"}, {"DDPRUN_HEARTBEAT", "17"}, {"DDPRUN_COLUMNS", "72"},
         {"OMP_NUM_THREADS", "1"}, {"OPENBLAS_NUM_THREADS", "1"}, {"NCCL_HOSTID", ""},
         {"DDPRUN_FAKE_HOSTS", ""});
-    launch_env_set(&launch, 0); // the next rank, in the same environment
+    launch_env_set(&launch, 0); // another rank in the same environment
     HAS({"RANK", "12"}, {"LOCAL_RANK", "0"}, {"ROLE_RANK", "12"}, {"DDPRUN_COLUMNS", "70"});
-    launch.attempt = -2147483647; // the longest number
+    launch.attempt = -2147483647; // has the most digits
     launch_env_set(&launch, 0);
     HAS({"TORCHELASTIC_RESTART_COUNT", "-2147483647"});
 }
@@ -107,13 +107,13 @@ static void test_fake_hosts(void **state) {
     }
 }
 
-// One thread for each of several ranks, unless the user says otherwise; and it is said.
+// Several ranks get one thread each, unless the user has set a number; a note says so.
 static void test_threads(void **state) {
     (void)state;
     static const struct {
         int ranks;
-        const char *omp, *blas; // the user's; NULL: none
-        const char *names;      // what is said to be set; "": nothing is said
+        const char *omp, *blas; // the user's variables; NULL: unset
+        const char *names;      // variables named in the note; "": no note
     } cases[] = {{1, NULL, NULL, ""},
                  {2, NULL, NULL, "OMP_NUM_THREADS and OPENBLAS_NUM_THREADS"},
                  {2, "4", NULL, "OPENBLAS_NUM_THREADS"},

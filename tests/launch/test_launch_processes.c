@@ -1,5 +1,5 @@
-/* test_launch_processes.c: programs that start their own ranks, and initialising again in one
- * process, which is what such programs can do (tests/semantics.md).
+/* test_launch_processes.c: programs that start their own ranks, and repeated initialisation in one
+ * process, which such programs need (tests/semantics.md).
  */
 #include "tests/rigs/meeting_ranks.h"
 
@@ -11,7 +11,7 @@
 
 #include "ddp/launch/launch_processes.h"
 
-typedef struct Shared { // by the test and all ranks
+typedef struct Shared { // memory shared by the test and all ranks
     int local_rank[RANKS_MAX], local_world[RANKS_MAX], sum[RANKS_MAX];
     pid_t pid[RANKS_MAX];
     int port, failing, how;
@@ -29,7 +29,7 @@ static void must_contain(const char *message, const char *part) {
     if (!strstr(message, part)) fail_msg("\"%s\" does not say \"%s\"", message, part);
 }
 
-// ---- all is well ----------------------------------------------------------------------------
+// ---- success --------------------------------------------------------------------------------
 
 static int add_up(ProcessGroup *group, const Rendezvous *me, void *arguments) {
     Shared *shared = arguments;
@@ -61,7 +61,7 @@ static void test_one_machine(void **state) {
         }
         munmap(shared, sizeof *shared);
     }
-    alarm(0); // of a world of one, which is this process
+    alarm(0); // a world of one runs in this process
 }
 
 // Each "machine" is a process that calls launch_processes.
@@ -90,8 +90,8 @@ static void test_two_machines(void **state) {
     munmap(shared, sizeof *shared);
 }
 
-// What a rank takes over: buffered output is written once, signals are as before, and the page of a
-// ddprun is not the ranks'.
+// Inherited state: buffered output is written once, signal handlers are restored, and ranks do not
+// use the heartbeat page of a surrounding ddprun.
 static FILE *both_write;
 
 static int look_around(ProcessGroup *group, const Rendezvous *me, void *arguments) {
@@ -138,7 +138,7 @@ static void test_what_a_rank_takes_over(void **state) {
 
 enum { BY_STATUS, BY_SIGNAL, AND_OTHERS_RESIST, AND_OTHERS_NOTE };
 
-static int graces; // asked for: each of 5 s, here of grace_s
+static int graces; // requested waits of 5 s, which last grace_s here
 static double grace_s;
 
 uint64_t __real_clock_ns_after(double seconds);
@@ -150,7 +150,7 @@ uint64_t __wrap_clock_ns_after(double seconds) {
     return __real_clock_ns_after(grace ? grace_s : seconds);
 }
 
-static Shared *noting; // where a rank notes that SIGTERM came
+static Shared *noting; // receives each rank's SIGTERM
 static int noting_rank;
 
 static void note_and_end(int number) {
@@ -158,7 +158,7 @@ static void note_and_end(int number) {
     _exit(0);
 }
 
-// Whether the process is stopped.
+// Returns whether the process is stopped.
 static bool is_stopped(pid_t pid) {
     char path[40], line[200] = "";
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
@@ -192,7 +192,7 @@ static void check_failure(int how, int status, const char *says) {
     Error err = {0};
     shared->how = how;
     shared->failing = 1;
-    pid_t own_child = fork(); // the program's own business
+    pid_t own_child = fork(); // the program's own child, which must survive
     if (own_child == 0) _exit(42);
     graces = 0;
     grace_s = how == AND_OTHERS_NOTE ? 50 : 0.3;
@@ -202,7 +202,7 @@ static void check_failure(int how, int status, const char *says) {
     snprintf(who, sizeof who, "rank 1 (pid %d) ", (int)shared->pid[1]);
     must_contain(err.message, who);
     must_contain(err.message, says);
-    for (int r = 0; r < 3; r++) assert_int_equal(kill(shared->pid[r], 0), -1); // all are gone
+    for (int r = 0; r < 3; r++) assert_int_equal(kill(shared->pid[r], 0), -1); // all have ended
     assert_int_equal(waitpid(own_child, &status, 0), own_child);
     assert_int_equal(WEXITSTATUS(status), 42);
     for (int r = 0; r < 3; r += 2)
@@ -215,10 +215,10 @@ static void test_a_rank_fails(void **state) {
     check_failure(BY_STATUS, 7, "exited with status 7");
     check_failure(BY_SIGNAL, 128 + SIGKILL, "died of SIGKILL");
     check_failure(AND_OTHERS_RESIST, 7, "exited with status 7");
-    check_failure(AND_OTHERS_NOTE, 7, "exited with status 7"); // the stopped one, too
+    check_failure(AND_OTHERS_NOTE, 7, "exited with status 7"); // a stopped rank gets SIGTERM too
 }
 
-static int forks_before_failure = -1; // of this many the next fails; -1: none does
+static int forks_before_failure = -1; // successful forks before one fails; -1: none fails
 
 pid_t __real_fork(void);
 pid_t __wrap_fork(void);
@@ -228,7 +228,7 @@ pid_t __wrap_fork(void) {
     return forks_before_failure >= 0 && forks_before_failure-- == 0 ? -1 : __real_fork();
 }
 
-// Of the ranks that were started none waits for one that could not be.
+// If a rank cannot be started, the ranks already started are ended: none waits for it.
 static void test_a_rank_is_not_started(void **state) {
     (void)state;
     Error err = {0};
@@ -237,10 +237,10 @@ static void test_a_rank_is_not_started(void **state) {
     forks_before_failure = -1;
     assert_int_equal(err.status, STATUS_FAILED);
     must_contain(err.message, "cannot start rank 5: Resource temporarily unavailable");
-    assert_int_equal(waitpid(-1, NULL, 0), -1); // none is left
+    assert_int_equal(waitpid(-1, NULL, 0), -1); // all ranks were reaped
 }
 
-// Ranks that cannot meet say why, each for itself.
+// If the rendezvous fails, each rank prints its own error.
 static void test_ranks_do_not_meet(void **state) {
     (void)state;
     int talk = memfd_create("stderr", MFD_CLOEXEC), kept = dup(STDERR_FILENO);
@@ -256,7 +256,7 @@ static void test_ranks_do_not_meet(void **state) {
     assert_int_equal(status, -1);
     assert_int_equal(err.status, STATUS_USAGE);
     must_contain(err.message, " exited with status 2");
-    const char *line = strstr(text, "rank 2: error: "); // or of the other: one may end both
+    const char *line = strstr(text, "rank 2: error: "); // the other may be ended before it prints
     if (!line) line = strstr(text, "rank 3: error: ");
     assert_non_null(line);
     must_contain(line, "file:// rendezvous: 'no' would be a host");
@@ -266,7 +266,7 @@ static void test_ranks_do_not_meet(void **state) {
     must_contain(text, "rank 0: error: file:// rendezvous: 'no' would be a host");
 }
 
-// The test becomes the parent of what the dead launcher leaves behind, to see how it ended.
+// The test becomes the parent of the dead launcher's ranks, to see how they end.
 static void test_the_parent_is_killed(void **state) {
     (void)state;
     Shared *shared = new_shared();
@@ -306,9 +306,9 @@ static void test_bad_arguments(void **state) {
     refuse(2, 2, 0, "auto", "url auto is for one machine");
 }
 
-// ---- again in one process -------------------------------------------------------------------
+// ---- repeated initialisation ----------------------------------------------------------------
 
-// At the address of a meeting that is over the same ranks can meet again, as often as they like.
+// The same ranks can meet again, repeatedly, at the address of a completed rendezvous.
 static int meet_again(ProcessGroup *group, const Rendezvous *me, void *arguments) {
     Shared *shared = arguments;
     Rendezvous there = place(me->rank, me->world_size, shared->port);
@@ -332,7 +332,7 @@ static void test_meet_again(void **state) {
     munmap(shared, sizeof *shared);
 }
 
-// A launcher's store serves one meeting per attempt.
+// A launcher's store serves one rendezvous per attempt.
 static int meet_twice(ProcessGroup *group, const Rendezvous *me, void *arguments) {
     Shared *shared = arguments;
     Error err = {0};

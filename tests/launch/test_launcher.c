@@ -1,6 +1,6 @@
-/* test_launcher.c: the frame of a job (ddp/launch/launcher.c): what is opened, in which order, and
- * closed whatever fails; which failures are followed by another attempt; the exit status. All that
- * it calls is played by this file and noted, a word for each call.
+/* test_launcher.c: a job's sequence (ddp/launch/launcher.c): the resources it opens, their order,
+ * and their closing after each failure; the failures that lead to another attempt; the exit status.
+ * All called functions are simulated; each call is recorded as one word.
  */
 #include "tests/rigs/check.h"
 
@@ -19,25 +19,25 @@
 
 enum { RANKS = 3, SERVED_AT = 4711 };
 
-// How an attempt ends.
+// The outcome of an attempt.
 typedef struct Attempt {
     LaunchCause cause;
-    RankFate fate; // of the root, rank 1
+    RankFate fate; // of rank 1, the root of the failure
     int code;
-    int alive;  // ranks that could not be killed
-    int caught; // signal
+    int alive;  // ranks that survived SIGKILL
+    int caught; // signal received by ddprun
     bool no_restart;
 } Attempt;
 
 static struct {
-    const char *failing; // this call
-    int met;             // what the nodes' rendezvous returns
+    const char *failing; // name of the call that fails
+    int met;             // result of the nodes' rendezvous
     bool elastic, ends_apart;
-    int flushed; // what output_flush returns
+    int flushed; // result of output_flush
     const char *shared_token;
     Attempt attempts[4];
     int attempt;
-    LaunchCause cause; // at the end
+    LaunchCause cause; // of the job's end
     char notes[2000];
 } play;
 
@@ -52,7 +52,7 @@ static void note(const char *format, ...) {
     assert_true(format_append(play.notes, sizeof play.notes, "%s%s", *play.notes ? " " : "", text));
 }
 
-// Notes the call; whether it fails, with the errno of a full disk.
+// Records the call; returns whether it fails, with errno ENOSPC.
 static bool fails(const char *call) {
     note("%s", call);
     errno = ENOSPC;
@@ -63,7 +63,7 @@ static int answer(const char *call, Error *err) {
     return fails(call) ? error_set(err, STATUS_USAGE, "no %s", call) : 0;
 }
 
-// ---- What it opens
+// ---- Opening -----
 
 #define PLAYED(type, name, ...) type __wrap_##name(__VA_ARGS__)
 
@@ -81,7 +81,7 @@ PLAYED(int, net_check_host, const char *host, Error *err);
 PLAYED(int, signalfd, int fd, const sigset_t *mask, int flags);
 int __real_signalfd(int fd, const sigset_t *mask, int flags);
 
-static char output_there, server_there, store_there, page; // only their addresses are used
+static char output_there, server_there, store_there, page; // stand-ins; only addresses count
 static Elastic elastic;
 
 int __wrap_getrlimit(__rlimit_resource_t resource, struct rlimit *limit) {
@@ -141,7 +141,7 @@ int __wrap_net_check_host(const char *host, Error *err) {
     return answer("check", err);
 }
 
-// ---- What it closes
+// ---- Closing ------
 
 void output_close(Output *output) {
     note(output ? "-output" : "-");
@@ -165,12 +165,12 @@ void guard_close(Guard *guard) {
 
 void elastic_close(Launch *launch) {
     note(launch->elastic ? "-elastic" : "-");
-    if (launch->signal_fd > 0) close(launch->signal_fd); // else it ends with the process
+    if (launch->signal_fd > 0) close(launch->signal_fd); // if it is 0, the process's end closes it
 }
 
 // ---- An attempt
 
-// Its signals are blocked and read from the descriptor, whatever the process had inherited.
+// Signals are blocked and read from the signalfd, independent of the inherited dispositions.
 static void check_signals(const Launch *launch, bool nohup) {
     static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGPIPE};
     struct signalfd_siginfo info;
@@ -186,7 +186,7 @@ static void check_signals(const Launch *launch, bool nohup) {
         assert_int_equal(read(launch->signal_fd, &info, sizeof info), sizeof info);
         assert_int_equal(info.ssi_signo, numbers[i]);
     }
-    assert_int_equal(read(launch->signal_fd, &info, sizeof info), -1); // does not wait
+    assert_int_equal(read(launch->signal_fd, &info, sizeof info), -1); // is non-blocking
     assert_int_equal(fcntl(launch->signal_fd, F_GETFD), FD_CLOEXEC);
     sigaction(SIGCHLD, NULL, &action);
     assert_true(action.sa_handler == SIG_DFL);
@@ -242,7 +242,7 @@ void launch_supervise(Launch *launch) {
         assert_true(rank->fate == RANK_ABSENT && rank->pid == 0 && rank->code == 0);
         assert_false(rank->failed || rank->core_dumped || rank->stopped || rank->sent);
         assert_true(rank->ended_ns == 0 && rank->beat_ns == 0 && rank->heard_ns == 0);
-        memset(&launch->ranks[r], 1, sizeof launch->ranks[r]); // as an attempt leaves them
+        memset(&launch->ranks[r], 1, sizeof launch->ranks[r]); // stale values of an attempt
     }
     launch->stage = LAUNCH_KILLING;
     launch->alive = a->alive;
@@ -326,7 +326,7 @@ static void begin(int restarts) {
                               .command = command};
 }
 
-// Runs the job. SIGCHLD is ignored before, as a shell may leave it, SIGHUP if nohup has done so.
+// Runs a job. SIGCHLD is inherited as ignored, which a shell may do; with nohup SIGHUP too.
 static void job(bool nohup, int status, const char *message, const char *notes) {
     Error err = {0};
     sigset_t none, before;
@@ -360,7 +360,7 @@ static void a_job_of_one_attempt(void **state) {
     }
 }
 
-// What fails while it opens ends the job; what was opened is closed.
+// A failure while opening ends the job, and all opened resources are closed.
 static void what_cannot_be_opened(void **state) {
     (void)state;
     static const struct {
@@ -390,7 +390,7 @@ static void what_cannot_be_opened(void **state) {
     }
 }
 
-// Node 1 has no server, looks up node 0's name, and needs the secret that all nodes have.
+// Node 1 has no server, resolves node 0's name, and requires the shared secret.
 static void one_of_several_nodes(void **state) {
     (void)state;
     static const char WHY[] =
@@ -454,7 +454,7 @@ static void the_exit_status(void **state) {
     assert_int_equal(play.cause, CAUSE_NODES);
 }
 
-// Each reason against another attempt, beside an attempt that failed like it.
+// Each condition that prevents another attempt, beside a similar failure without it.
 static void when_it_restarts(void **state) {
     (void)state;
     static const struct {
@@ -464,10 +464,10 @@ static void when_it_restarts(void **state) {
     } cases[] = {
         {{CAUSE_DEATH, RANK_EXITED, 9, 0, 0, false}, false, true, 0},
         {{CAUSE_NODES, RANK_EXITED, 9, 0, 0, false}, false, true, 0},
-        {{CAUSE_DEATH, RANK_EXITED, 9, 1, 0, false}, false, false, 9}, // a rank is left
+        {{CAUSE_DEATH, RANK_EXITED, 9, 1, 0, false}, false, false, 9}, // a rank survived
         {{CAUSE_DEATH, RANK_EXITED, 9, 0, SIGTERM, false}, false, false, 9},
         {{CAUSE_SIGNAL, RANK_EXITED, 9, 0, 0, false}, false, false, 128},
-        {{CAUSE_DEATH, RANK_EXITED, 9, 0, 0, true}, false, false, 9}, // another node has ended
+        {{CAUSE_DEATH, RANK_EXITED, 9, 0, 0, true}, false, false, 9}, // another node forbids it
         {{CAUSE_DEATH, RANK_EXITED, 9, 0, 0, false}, true, false, 9},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -481,7 +481,7 @@ static void when_it_restarts(void **state) {
             : cases[i].apart ? OPEN " threads" RUN " others together" CLOSE "-"
                              : OPEN " threads" RUN " others" CLOSE "-");
     }
-    begin(2); // as often as it may
+    begin(2); // the maximum number of restarts
     for (int i = 0; i < 4; i++)
         play.attempts[i] = (Attempt){CAUSE_DEATH, RANK_EXITED, 4 + i, 0, 0, false};
     job(false, 6, "",
@@ -490,7 +490,8 @@ static void when_it_restarts(void **state) {
              "clear begin(2,0) begun run end others" CLOSE "-");
 }
 
-// With nodes that come and go these decide; an attempt that ended well may be followed by one, too.
+// With elastic nodes elastic_next decides; even a successful attempt may be followed by another
+// one.
 static void elastic_nodes_decide(void **state) {
     (void)state;
     begin(0);
@@ -504,7 +505,7 @@ static void elastic_nodes_decide(void **state) {
     job(false, 1, "the job is over", OPEN " threads" RUN " await next" CLOSE "-elastic");
 }
 
-// Ranks that cannot be started, or have no files, end the job, on all nodes.
+// Ranks that cannot be started, or whose log files cannot be opened, end the job on all nodes.
 static void an_attempt_that_cannot_begin(void **state) {
     (void)state;
     begin(3);
@@ -516,7 +517,7 @@ static void an_attempt_that_cannot_begin(void **state) {
         OPEN " threads clear begin(0,0) begun end publish(3,no begun)" CLOSE "-");
 }
 
-// Lines that the console did not take are a failure, unless the job has failed.
+// Lost lines of output make the job fail, unless it has failed already.
 static void lost_lines(void **state) {
     (void)state;
     begin(0);

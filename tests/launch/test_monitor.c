@@ -1,6 +1,6 @@
 /* test_monitor.c: how ddprun detects ranks that are stopped, silent or late (heartbeat_monitor.c),
- * and what it says of ranks that have ended (failure_report.c). The ranks are records of this
- * test, the times of which lie in the past; nothing waits.
+ * and its messages about ranks that have ended (failure_report.c). Ranks are records with times in
+ * the past; the tests never wait.
  */
 #include "tests/rigs/screen.h"
 
@@ -15,7 +15,7 @@ enum { RANKS = 3 };
 static LaunchOptions options;
 static Launch launch;
 
-// What the monitor and the report call, besides the output.
+// Simulated functions that the monitor and the report call; the output is real.
 static int failed_root, nodes_checked;
 static LaunchEnd published;
 static char published_text[2000];
@@ -49,7 +49,7 @@ static int begin(void **state) {
     launch = (Launch){.options = &options, .root = -1, .alive = RANKS, .started = RANKS};
     launch.ranks = memory_zalloc((RANKS + 1) * sizeof *launch.ranks);
     launch.ranks[RANKS] =
-        (LaunchedRank){.fate = RANK_ALIVE, .stopped = true, .stopped_ns = 1}; // is none
+        (LaunchedRank){.fate = RANK_ALIVE, .stopped = true, .stopped_ns = 1}; // beyond the ranks
     strcpy(launch.host, "mars");
     for (int r = 0; r < RANKS; r++)
         launch.ranks[r] = (LaunchedRank){
@@ -73,7 +73,7 @@ static int end(void **state) {
     return 0;
 }
 
-// Rank r beats. phase NULL: only by a collective.
+// Writes a heartbeat of rank r. phase NULL: by a collective only.
 static void beat(int r, const char *phase, uint64_t sequence) {
     Heartbeat *line = NULL;
     Error err = {0};
@@ -86,18 +86,18 @@ static void beat(int r, const char *phase, uint64_t sequence) {
 // ---- Silence ----------------------------------------------------------------------------------
 
 typedef struct Watched {
-    const char *phase; // NULL: it has sent no heartbeat
-    double silent_s;   // since its last heartbeat
-    uint64_t sequence; // of its last collective
-    double stopped_s;  // since it was stopped; 0: it is not
+    const char *phase; // NULL: no heartbeat yet
+    double silent_s;   // seconds since the last heartbeat
+    uint64_t sequence; // number of the last collective
+    double stopped_s;  // seconds since the rank was stopped; 0: not stopped
     bool gone;
 } Watched;
 
 typedef struct SilenceCase {
     Watched ranks[RANKS];
-    int culprit; // -1: all is well
+    int culprit; // the rank that is named; -1: none
     LaunchCause cause;
-    double heartbeat_s; // 0: 10
+    double heartbeat_s; // the timeout; 0: 10 s
 } SilenceCase;
 
 static void set_ranks(const Watched *ranks) {
@@ -117,7 +117,7 @@ static const SilenceCase silence_cases[] = {
      -1,
      CAUSE_NONE,
      0},
-    // The lowest number of collectives; of several the oldest heartbeat.
+    // The rank with the lowest collective is named; among equals the one with the oldest heartbeat.
     {{{"train", 1, 5, 0, false}, {"train", 11, 4, 0, false}, {"train", 1, 5, 0, false}},
      1,
      CAUSE_SILENT,
@@ -142,7 +142,7 @@ static const SilenceCase silence_cases[] = {
      -1,
      CAUSE_NONE,
      0},
-    // The start has a time-out of its own, until the phase "init" ends.
+    // The start has its own timeout, until phase "init" ends.
     {{{"init", 18, 1, 0, false}, {"init", 18, 1, 0, false}, {"", 18, 1, 0, false}},
      -1,
      CAUSE_NONE,
@@ -159,7 +159,7 @@ static const SilenceCase silence_cases[] = {
      2,
      CAUSE_SILENT,
      0},
-    // A rank without any heartbeat counts at the start only.
+    // A rank without any heartbeat is only named during the start.
     {{{NULL, 99, 0, 0, false}, {NULL, 99, 0, 0, false}, {"train", 8, 5, 0, false}},
      -1,
      CAUSE_NONE,
@@ -180,7 +180,7 @@ static const SilenceCase silence_cases[] = {
      0,
      CAUSE_SILENT,
      0},
-    // A stopped rank: after the heartbeat's time-out or 30 s, whichever is less.
+    // A stopped rank is named after the heartbeat timeout or 30 s, whichever is shorter.
     {{{"train", 1, 5, 0, false}, {"train", 99, 5, 8, false}, {"train", 1, 5, 0, false}},
      -1,
      CAUSE_NONE,
@@ -228,7 +228,7 @@ static void test_silence(void **state) {
     for (size_t i = 0; i < sizeof silence_cases / sizeof *silence_cases; i++) {
         assert_int_equal(begin(NULL), 0);
         if (silence_cases[i].heartbeat_s) options.heartbeat_s = silence_cases[i].heartbeat_s;
-        if (silence_cases[i].heartbeat_s < 0) options.heartbeat_s = 0; // no time-out
+        if (silence_cases[i].heartbeat_s < 0) options.heartbeat_s = 0; // timeouts off
         set_ranks(silence_cases[i].ranks);
         launch_check_health(&launch);
         if (failed_root != silence_cases[i].culprit || launch.cause != silence_cases[i].cause)
@@ -238,7 +238,7 @@ static void test_silence(void **state) {
     }
 }
 
-// A heartbeat that came since the last check; a launcher that was suspended itself.
+// Timers are reset by a new heartbeat, and after the launcher itself was suspended.
 static void test_clocks_start_anew(void **state) {
     (void)state;
     static const Watched silent[RANKS] = {
@@ -256,14 +256,14 @@ static void test_clocks_start_anew(void **state) {
     failed_root = -1;
     set_ranks((const Watched[RANKS]){
         {"train", 99, 5, 0, false}, {"train", 99, 5, 0, false}, {"train", 99, 5, 0, false}});
-    for (int r = 0; r < RANKS; r++) launch.ranks[r].beat_ns--; // of an older one
+    for (int r = 0; r < RANKS; r++) launch.ranks[r].beat_ns--; // the page has a newer beat
     launch_check_health(&launch);
     assert_int_equal(failed_root, -1);
     launch.ranks[1].heard_ns = ago(11);
     launch.ranks[2].heard_ns = ago(11);
-    launch_check_health(&launch); // no heartbeat since
+    launch_check_health(&launch); // no newer beat
     assert_int_equal(failed_root, 0);
-    launch.alive = 0; // nothing to watch
+    launch.alive = 0; // no rank to watch
     failed_root = -1;
     nodes_checked = 0;
     launch_check_health(&launch);
@@ -289,7 +289,7 @@ static void test_lateness(void **state) {
     assert_int_equal(failed_root, 0);
 }
 
-// ---- What is said -----------------------------------------------------------------------------
+// ---- Messages ---------------------------------------------------------------------------------
 
 static void open_output(const char *words[RANKS], const char *log_dir) {
     Error err = {0};
@@ -298,7 +298,7 @@ static void open_output(const char *words[RANKS], const char *log_dir) {
     launch.output = output_open(&options, &err);
     CHECK_OK(launch.output, err);
     options.log_dir = NULL;
-    for (int r = 0; r < RANKS; r++) { // each writes its last words to stderr
+    for (int r = 0; r < RANKS; r++) { // each rank's last line on stderr
         int out[2], ends[2];
         assert_int_equal(pipe2(out, O_CLOEXEC | O_NONBLOCK), 0);
         assert_int_equal(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
@@ -312,7 +312,7 @@ static void open_output(const char *words[RANKS], const char *log_dir) {
     screen_clear();
 }
 
-// What ddprun has said since, without the line's begin.
+// Returns ddprun's output since the last call, without the prefix.
 static const char *said(void) {
     (void)output_flush(launch.output, 0);
     return screen.text[2];
@@ -359,7 +359,7 @@ static void test_root(void **state) {
     beat(1, "train", 0);
     check_root(CAUSE_DEATH, ROOT " exited with status 1 at 14:03:22.123 in phase train, step 17, "
                                  "collective 3 all_reduce; last stderr: last");
-    beat(1, "t", 0); // of one letter
+    beat(1, "t", 0); // a one-letter phase
     check_root(CAUSE_DEATH, ROOT " exited with status 1 at 14:03:22.123 in phase t, step 17, "
                                  "collective 3 all_reduce; last stderr: last");
     beat(1, "train", 0);
@@ -380,7 +380,7 @@ static void test_root(void **state) {
     close_output();
 }
 
-// What the root wrote last is still in its pipe; rank 0 is a root as others are.
+// The root's last line may still be in its pipe; rank 0 can be the root.
 static void test_root_0(void **state) {
     (void)state;
     int out[2], ends[2];
@@ -412,7 +412,7 @@ static void test_root_0(void **state) {
     close_output();
 }
 
-// A usage error of rank 0 that the console shows, and those of others that are the same.
+// A usage error of rank 0, shown on the console, and the same errors of other ranks.
 static void test_usage_error_of_rank_0(void **state) {
     (void)state;
     static const char *const error = "error: mine\n";
@@ -423,7 +423,7 @@ static void test_usage_error_of_rank_0(void **state) {
         launch.ranks[r].code = STATUS_USAGE;
     }
     static const char LAST[] = "ddprun: rank 8 (pid 4713) exited with status 2 at 14:03:22.123\n";
-    for (int root = 0; root >= -1; root--) { // -1: of another node
+    for (int root = 0; root >= -1; root--) { // -1: a rank of another node
         char text[200];
         launch.root = root;
         report_others(&launch);
@@ -437,7 +437,7 @@ static void test_usage_error_of_rank_0(void **state) {
     close_output();
 }
 
-// A usage error that the console shows is not repeated.
+// A usage error that the console has shown is not repeated.
 static void test_usage_error(void **state) {
     (void)state;
     LaunchedRank *root = &launch.ranks[1];
@@ -450,7 +450,7 @@ static void test_usage_error(void **state) {
     root->code = STATUS_FAILED;
     check_root(CAUSE_DEATH, ROOT " exited with status 1 at 14:03:22.123; last stderr: error: mine"
                                  "; logs: logs/attempt_0/1");
-    // Nor are the ranks that met the same error, or were ended for it.
+    // Ranks with the same error, or ended because of it, are not listed either.
     root->code = STATUS_USAGE;
     launch.ranks[2] = *root;
     launch.ranks[2].local_rank = 2;
@@ -486,7 +486,7 @@ static void test_others(void **state) {
                 "step 17\nddprun: rank 8 (pid 4713) exited with status 5 at 14:03:22.123 in phase "
                 "train, step 17; last stderr: own\n");
     screen_clear();
-    launch.root = -1; // of another node: no words are repeated
+    launch.root = -1; // on another node: no last line is repeated
     ranks[0].fate = RANK_KILLED;
     ranks[0].sent = SIGKILL;
     ranks[1].code = 0;

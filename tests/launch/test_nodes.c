@@ -1,15 +1,15 @@
-/* test_nodes.c: how the launcher of a node sees the others (ddp/launch/nodes.c): keys, silence, the
- * end of an attempt, barriers. This test writes the other nodes' keys.
+/* test_nodes.c: how a node's launcher observes the other nodes (ddp/launch/nodes.c): keys, silence,
+ * the end of an attempt, barriers. This test writes the other nodes' keys.
  */
 #include "tests/rigs/node_rig.h"
 
-// ---- Keys and times ---------------------------------------------------------------------------
+// ---- Keys and heartbeats ----------------------------------------------------------------------
 
 static void test_keys(void **state) {
     (void)state;
     char stands[NODES_TEXT_MAX];
     Error err = {0};
-    launch_publish_end(&launch, END_FAILED, "without a store"); // nothing
+    launch_publish_end(&launch, END_FAILED, "without a store"); // has no effect
     launch_beat(&launch);
     launch_check_nodes(&launch);
     launch_drain_nodes(&launch);
@@ -30,7 +30,7 @@ static void test_keys(void **state) {
     assert_string_equal(nodes_claim(&launch, "k", NULL, strcpy(stands, "old")), "");
 }
 
-// A beat that the store has answered is heard of node 0, with elastic nodes, too.
+// A beat that the store has answered counts as a sign of node 0, also with elastic nodes.
 static void test_beats(void **state) {
     (void)state;
     Elastic elastic = {.member = 2, .ready_for = 3, .name = "mars"};
@@ -65,13 +65,13 @@ static void test_ends_are_published_once(void **state) {
     (void)state;
     static const struct {
         LaunchEnd end;
-        int node; // with elastic nodes; -1: without
+        int node; // number with elastic nodes; -1: not elastic
         const char *value;
     } cases[] = {{END_FAILED, -1, "failed node 2: why"},  {END_CHANGED, -1, "changed node 2: why"},
                  {END_STOPPED, -1, "stop node 2: why"},   {END_STOPPED, 0, "stop node 2: why"},
                  {END_STOPPED, 1, "changed node 2: why"}, {END_FAILED, 1, "failed node 2: why"}};
     connect_node();
-    launch.node = 2; // of this attempt
+    launch.node = 2; // in this attempt
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
         char key[20];
         Elastic elastic = {0};
@@ -102,7 +102,7 @@ static void test_patience(void **state) {
     Patience patience = {80, ago(3), ago(0.1)};
     nodes_say_waiting(&launch, &patience, "others");
     says_waiting("others", " s of at most 80 s (--start-timeout)\n");
-    nodes_say_waiting(&launch, &patience, "others"); // not twice
+    nodes_say_waiting(&launch, &patience, "others"); // printed once
     says("");
     assert_true(patience.next_line_ns > clock_ns_after(5));
 }
@@ -123,13 +123,13 @@ static void test_poll_sees_an_end(void **state) {
     launch.node = options.node = 1;
     launch.answered_ns = 0;
     assert_int_equal(poll_now(""), END_NONE);
-    holds("alive_1", "1"); // and has beaten
+    holds("alive_1", "1"); // the poll has written a beat
     assert_true(launch.answered_ns > ago(20));
     assert_true(launch.next_beat_ns > clock_ns() && launch.next_beat_ns <= clock_ns_after(1));
     put("end_0", "failed node 2: one");
     char text[NODES_TEXT_MAX];
     launch.next_beat_ns = clock_ns_after(20);
-    assert_int_equal(nodes_poll(&launch, text), END_NONE); // not yet
+    assert_int_equal(nodes_poll(&launch, text), END_NONE); // the next beat is not due
     launch_beat(&launch);
     holds("alive_1", "1");
     assert_int_equal(poll_now("node 2: one"), END_FAILED);
@@ -139,7 +139,7 @@ static void test_poll_sees_an_end(void **state) {
     assert_int_equal(poll_now("node 0: three"), END_STOPPED);
     char long_text[NODES_TEXT_MAX + 1] = "";
     memset(long_text, 'x', NODES_TEXT_MAX);
-    put("end_0", long_text); // a call that fails, of a node 0 that is there
+    put("end_0", long_text); // the call fails, but the store answers
     assert_int_equal(poll_now(""), END_NONE);
     launch.attempt = 1;
     assert_int_equal(poll_now(""), END_NONE);
@@ -150,9 +150,9 @@ static void test_poll_sees_silence(void **state) {
     (void)state;
     connect_node();
     launch.others = memory_zalloc(3 * sizeof *launch.others);
-    launch.others[0] = (OtherNode){1, ago(99)}; // itself
+    launch.others[0] = (OtherNode){1, ago(99)}; // node 0 does not watch itself
     assert_int_equal(poll_now(""), END_NONE);
-    assert_int_equal(launch.others[1].changed_ns, 0); // it has not come
+    assert_int_equal(launch.others[1].changed_ns, 0); // no beat yet
     add("alive_1", 1);
     add("alive_2", 7);
     for (int n = 1; n <= 2; n++) {
@@ -166,7 +166,7 @@ static void test_poll_sees_silence(void **state) {
         char silent[80];
         snprintf(silent, sizeof silent, "the ddprun of node %d has been silent for 10 s", n);
         assert_int_equal(poll_now(silent), END_FAILED);
-        add(n == 1 ? "alive_1" : "alive_2", 1); // it lives
+        add(n == 1 ? "alive_1" : "alive_2", 1); // a new beat
         assert_int_equal(poll_now(""), END_NONE);
     }
     launch.others[1].changed_ns = ago(11);
@@ -191,7 +191,7 @@ static void test_check_ends_the_ranks(void **state) {
         assert_int_equal(launch.no_restart, i == 1);
         says(i == 0 ? "ddprun: node 2: it broke\n" : "ddprun: node 2: bye\n");
     }
-    options.node = launch.node = 0; // which tells the others what it finds
+    options.node = launch.node = 0; // publishes what it detects
     launch.others = memory_zalloc(3 * sizeof *launch.others);
     launch.others[2] = (OtherNode){0, ago(11)};
     launch.attempt = 2;
@@ -208,7 +208,7 @@ static void test_check_ends_the_ranks(void **state) {
         strstr(screen.text[2], "ddprun: the ddprun of node 0 is gone: the connection "));
 }
 
-// ---- Meeting ----------------------------------------------------------------------------------
+// ---- Rendezvous of the nodes ------------------------------------------------------------------
 
 static void others_come(int round) {
     if (round > 2) return;
@@ -231,22 +231,22 @@ static void test_all_meet(void **state) {
     snprintf(mine, sizeof mine, "%s, pid %d", host, (int)getpid());
     holds("node_0", mine);
     holds("size", "--nnodes 3 --nproc-per-node 2 at node 0");
-    // A single node needs no other.
+    // A single node needs no rendezvous.
     launch.attempt = 5;
     options.nodes = options.min_nodes = 1;
     assert_int_equal(launch_rendezvous_nodes(&launch, &err), 0);
     assert_int_equal(launch.attempt, 0);
     assert_int_equal(rig.rounds, 2);
     end(NULL), begin(NULL);
-    options.nodes = options.min_nodes = 2; // two do
+    options.nodes = options.min_nodes = 2; // two nodes need one
     add("there_-1", 1);
     assert_int_equal(launch_rendezvous_nodes(&launch, &err), 0);
     holds("there_-1", "2");
 }
 
-// ---- The store is not there yet ---------------------------------------------------------------
+// ---- Waiting for the store --------------------------------------------------------------------
 
-static const Error *refusal; // of the next attempt to connect; NULL: none
+static const Error *refusal; // error of the next attempt to connect; NULL: none
 
 Store *__real_store_connect(const char *host, int port, const char *token, double s, Error *err);
 Store *__wrap_store_connect(const char *host, int port, const char *token, double s, Error *err);
@@ -265,7 +265,7 @@ static void test_store_is_awaited(void **state) {
     (void)state;
     static const struct {
         Error error;
-        const char *cause; // as it is said
+        const char *cause; // quoted in the message
     } cases[] = {
         {{STATUS_FAILED, "no store within 1 s: cannot connect to h:1: refused"},
          "cannot connect to h:1: refused"},
@@ -287,7 +287,7 @@ static void test_store_is_awaited(void **state) {
         assert_int_equal(rig.rounds, 2);
         assert_true(launch.answered_ns > ago(20));
         says_waiting(whom, " s of at most 80 s (--start-timeout)\n");
-        put("k", "v"); // behind the same prefix
+        put("k", "v"); // must use the same prefix
         assert_string_equal(nodes_claim(&launch, "k", NULL, wanted), "v");
         store_close(launch.store);
         patience = (Patience){2, ago(2.5), ago(0.1)};
@@ -300,7 +300,7 @@ static void test_store_is_awaited(void **state) {
     refusal = NULL;
 }
 
-// A wrong token is not tried again; a signal ends the waiting.
+// A wrong token ends the attempts; a signal ends the waiting.
 static void test_store_is_not_awaited(void **state) {
     (void)state;
     static const Error usage = {STATUS_USAGE, "another token"}, failed = {STATUS_FAILED, "refused"};
@@ -312,7 +312,7 @@ static void test_store_is_not_awaited(void **state) {
     assert_string_equal(err.message, "node 1: another token");
     free(launch.others);
     launch.others = NULL;
-    options.min_nodes = 2; // elastic nodes neither
+    options.min_nodes = 2; // also with elastic nodes
     assert_int_equal(launch_rendezvous_nodes(&launch, &(Error){0}), -1);
     assert_int_equal(launch.elastic->ready_for, MEMBER_LEFT);
     elastic_close(&launch);
@@ -381,7 +381,7 @@ static void test_meeting_is_ended(void **state) {
     assert_true(launch.no_restart);
 }
 
-// Nodes that were started with other numbers, or as the same node.
+// Nodes started with other sizes, or two nodes with the same number.
 static void test_nodes_disagree(void **state) {
     (void)state;
     static const char *const sizes[] = {"--nnodes 2 --nproc-per-node 2 at node 1",
@@ -391,7 +391,7 @@ static void test_nodes_disagree(void **state) {
         Error err = {0};
         if (i > 0) end(NULL), begin(NULL);
         options.node = 2;
-        put("size", i < 3 ? sizes[i] : "--nnodes 3 --nproc-per-node 2 at node 1"); // fine
+        put("size", i < 3 ? sizes[i] : "--nnodes 3 --nproc-per-node 2 at node 1"); // equal
         if (i == 3) put("node_2", "venus, pid 12");
         assert_int_equal(launch_rendezvous_nodes(&launch, &err), -1);
         assert_int_equal(err.status, STATUS_USAGE);
@@ -407,7 +407,7 @@ static void test_nodes_disagree(void **state) {
     }
 }
 
-// ---- Afterwards -------------------------------------------------------------------------------
+// ---- The end of an attempt --------------------------------------------------------------------
 
 static void others_end(int round) {
     add("ended_4", round <= 2);
@@ -423,11 +423,11 @@ static void other_node_says_stop(int round) {
 
 static void test_end_together(void **state) {
     (void)state;
-    assert_true(launch_end_together(&launch)); // of one node
+    assert_true(launch_end_together(&launch)); // with one node
     connect_node();
     launch.others = memory_zalloc(3 * sizeof *launch.others);
     launch.attempt = 4;
-    launch.cause = CAUSE_DEATH; // known to all
+    launch.cause = CAUSE_DEATH; // published already
     put("end_4", "failed node 0: rank 1 died");
     rig.on_wait = others_end;
     assert_true(launch_end_together(&launch));
@@ -435,7 +435,7 @@ static void test_end_together(void **state) {
     assert_int_equal(launch.cause, CAUSE_DEATH);
     assert_false(launch.no_restart);
     put("ended_4", "0");
-    options.grace_s = -60; // besides which there is a minute
+    options.grace_s = -60; // the timeout is the grace plus a minute
     rig.rounds = 0;
     rig.on_wait = other_node_ends;
     assert_false(launch_end_together(&launch));
@@ -469,7 +469,7 @@ static void await_nodes(void (*on_wait)(int), LaunchCause cause, const char *lin
 
 static void test_await_nodes(void **state) {
     (void)state;
-    launch_await_nodes(&launch); // of one node
+    launch_await_nodes(&launch); // with one node: returns at once
     assert_int_equal(launch.cause, CAUSE_NONE);
     connect_node();
     launch.others = memory_zalloc(3 * sizeof *launch.others);
@@ -485,7 +485,7 @@ static void test_await_nodes(void **state) {
     options.exit_timeout_s = 0.02;
     await_nodes(NULL, CAUSE_NODES, "ddprun: not all nodes ended in time\n");
     holds("end_4", "stop node 0: not all nodes ended in time");
-    options.exit_timeout_s = 300; // one that is silent meanwhile
+    options.exit_timeout_s = 300; // a node falls silent before it
     put("end_4", "");
     launch.others[2] = (OtherNode){0, ago(11)};
     await_nodes(signal_late, CAUSE_NODES,
@@ -497,7 +497,7 @@ static void others_part(int round) {
     add("parted_-1", round <= 2);
 }
 
-// Node 0 waits for those that came, and for those that it refused.
+// Node 0 waits for nodes that joined and for nodes that it refused.
 static void test_drain(void **state) {
     (void)state;
     connect_node();
@@ -508,7 +508,7 @@ static void test_drain(void **state) {
     assert_int_equal(rig.rounds, 2);
     holds("parted_-1", "3");
     put("parted_-1", "0");
-    options.node = 1; // waits for no other
+    options.node = 1; // does not wait for other nodes
     launch_drain_nodes(&launch);
     assert_int_equal(rig.rounds, 2);
     holds("parted_-1", "1");

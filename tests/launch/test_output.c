@@ -1,6 +1,5 @@
-/* test_output.c: what ddprun does with the ranks' lines (ddp/launch/output.h): prefixes, last
- * words, bars, log files, and a console that accepts nothing. This test writes into the ranks'
- * pipes.
+/* test_output.c: ddprun's treatment of the ranks' output (ddp/launch/output.h): prefixes, last
+ * lines, progress bars, log files, a console that blocks. This test writes into the ranks' pipes.
  */
 #include "tests/rigs/screen.h"
 
@@ -17,7 +16,7 @@ enum { RANKS = 3, ALL = 2 * RANKS };
 
 typedef struct Job {
     Output *output;
-    int ends[ALL]; // write ends: of all ranks' stdout, then of their stderr
+    int ends[ALL]; // write ends of the pipes: all ranks' stdout, then all ranks' stderr
 } Job;
 
 static Output *open_output(LaunchOptions options, bool terminal) {
@@ -29,7 +28,7 @@ static Output *open_output(LaunchOptions options, bool terminal) {
     return output;
 }
 
-// The first descriptor that is opened, of a log file or else of a pipe, is 0, as in a daemon.
+// The first opened descriptor, of a log file or a pipe, is 0, as in a daemon.
 static void job_begin(Job *job, int attempt, int first_rank) {
     Error err = {0};
     int read_ends[ALL];
@@ -46,13 +45,13 @@ static void job_begin(Job *job, int attempt, int first_rank) {
         output_connect(job->output, r, read_ends[r], read_ends[RANKS + r]);
 }
 
-// Stops reading the pipes, which the ranks' children may keep open.
+// Stops reading the pipes, which children of ranks may keep open.
 static void job_stop(Job *job) {
     output_end(job->output);
     for (int i = 0; i < ALL; i++) close(job->ends[i]);
 }
 
-// Local rank r writes to stream 1 or 2, and the output is pumped.
+// Local rank r writes `text` to stream 1 or 2; then the output is pumped.
 static void says(const Job *job, int r, int stream, const char *text) {
     const int end = job->ends[(stream - 1) * RANKS + r];
     assert_int_equal(__real_write(end, text, strlen(text)), strlen(text));
@@ -69,7 +68,7 @@ static void job_end(Job *job) {
     assert_int_equal(output_flush(job->output, 0), 0);
 }
 
-// How many descriptors are polled: to write, and to read.
+// Asserts the number of descriptors polled for writing and for reading.
 static void polls(const Job *job, size_t writes, size_t reads) {
     struct pollfd entries[OUTPUT_POLL_MAX];
     size_t count = output_poll(job->output, entries), found[2] = {0};
@@ -99,9 +98,9 @@ static void test_prefixes(void **state) {
     job_end(&job);
     shows(1, "[1]: rest");
     shows(2, "[2]: err\nddprun: 3 of four\n[0]: b");
-    job_begin(&job, 1, RANKS); // of node 1
+    job_begin(&job, 1, RANKS); // ranks of node 1
     says(&job, 0, 1, "x\n");
-    shows(1, "\n[3]: x\n"); // the unfinished line of before is ended
+    shows(1, "\n[3]: x\n"); // the previous attempt's unfinished line is ended
     says(&job, 2, 2, "y\n");
     shows(2, "\n[5]: y\n");
     job_end(&job);
@@ -109,7 +108,7 @@ static void test_prefixes(void **state) {
     says(&job, 0, 1, "data");
     says(&job, 0, 2, "err");
     polls(&job, 0, ALL);
-    close(job.ends[0]); // rank 0's stdout is at its end
+    close(job.ends[0]); // end of rank 0's stdout
     output_pump(job.output);
     polls(&job, 0, ALL - 1);
     shows(1, "data");
@@ -156,12 +155,12 @@ static void test_last_words(void **state) {
     }
     job_end(&job);
     job_begin(&job, 1, 0);
-    for (int r = 0; r < RANKS; r++) last(&job, r, ""); // of this attempt
+    for (int r = 0; r < RANKS; r++) last(&job, r, ""); // none in this attempt
     job_end(&job);
     output_close(job.output);
 }
 
-// What a rank wrote before it died, as much as a pipe can hold.
+// Output written before a rank's death, up to the capacity of a pipe.
 static void test_drain(void **state) {
     (void)state;
     enum { HELD = 1 << 20 };
@@ -171,7 +170,7 @@ static void test_drain(void **state) {
     memcpy(text + HELD - 12, "\nlast words\n", 12);
     job_begin(&job, 0, 0);
     const int end = job.ends[RANKS + 1];
-    if (fcntl(end, F_SETPIPE_SZ, HELD) == HELD) { // else this user may have smaller ones only
+    if (fcntl(end, F_SETPIPE_SZ, HELD) == HELD) { // the user's limit may be smaller
         assert_int_equal(__real_write(end, text, HELD), HELD);
         output_drain(job.output, 1);
         last(&job, 1, "last words");
@@ -181,7 +180,7 @@ static void test_drain(void **state) {
     free(text);
 }
 
-// A child of the rank's may keep writing: a drain ends after 1 MiB, of which no line is too long.
+// A child of a rank may write forever: a drain ends after 1 MiB, at the end of a line.
 static void test_drain_is_bounded(void **state) {
     (void)state;
     Error err = {0};
@@ -191,13 +190,13 @@ static void test_drain_is_bounded(void **state) {
                    open("/dev/null", O_RDONLY | O_CLOEXEC));
     polls(&job, 0, 2);
     output_drain(job.output, 1);
-    polls(&job, 0, 1); // nothing is queued, and the empty one has been closed
+    polls(&job, 0, 1); // nothing queued; the ended stream is closed
     output_end(job.output);
     polls(&job, 1, 0);
     output_close(job.output);
 }
 
-// The same error line of several ranks is shown once in an attempt.
+// An error line that several ranks print is shown once per attempt.
 static void test_repeated_errors(void **state) {
     (void)state;
     Job job = {open_output((LaunchOptions){0}, false), {0}};
@@ -225,7 +224,7 @@ static void test_repeated_errors(void **state) {
         job_end(&job);
         shows(2, "");
     }
-    job_begin(&job, 2, 0); // one without a newline, or of nothing else
+    job_begin(&job, 2, 0); // error lines without a newline, or empty
     says(&job, 0, 2, "error: ");
     says(&job, 1, 2, "error: ");
     job_end(&job);
@@ -233,7 +232,7 @@ static void test_repeated_errors(void **state) {
     output_close(job.output);
 }
 
-// Of a rank that is not shown, nothing is, and its error counts for no other.
+// A filtered rank's output is not shown, and its error lines do not suppress others'.
 static void test_filter(void **state) {
     (void)state;
     Job job = {open_output((LaunchOptions){.shown = "0,2"}, false), {0}};
@@ -250,7 +249,7 @@ static void test_filter(void **state) {
     output_close(job.output);
 }
 
-// Fills `count` bytes of rank 0's stdout, in parts that a pipe holds.
+// Writes `count` bytes to rank 0's stdout, in parts that fit into a pipe.
 static void says_much(const Job *job, size_t count, bool lines) {
     static char part[65536];
     memset(part, 'm', sizeof part);
@@ -279,7 +278,7 @@ static void test_longest_line(void **state) {
     output_close(job.output);
 }
 
-// A console that accepts nothing: 4 MiB are queued, then its streams are not read.
+// A console that blocks: 4 MiB are queued, then the streams shown on it are not read.
 static void test_slow_console(void **state) {
     (void)state;
     enum { QUEUED = 4 << 20 };
@@ -287,11 +286,11 @@ static void test_slow_console(void **state) {
     job_begin(&job, 0, 0);
     screen.accepts = false;
     says(&job, 0, 1, "\n");
-    polls(&job, 1, ALL); // of one byte
+    polls(&job, 1, ALL); // after one byte less
     says_much(&job, QUEUED - 1, true);
     polls(&job, 1, ALL);
     says(&job, 0, 1, "\n");
-    polls(&job, 1, RANKS); // those of stderr
+    polls(&job, 1, RANKS); // only stderr's streams
     says(&job, 0, 1, "later\n");
     says(&job, 1, 1, "later\n");
     says(&job, 2, 2, "err\n");
@@ -299,24 +298,24 @@ static void test_slow_console(void **state) {
     job_close(&job);
     polls(&job, 2, 0);
     const uint64_t begin = clock_ns();
-    for (int i = 0; i < 100 && screen.longest_ms == 0; i++) { // until it waits
+    for (int i = 0; i < 100 && screen.longest_ms == 0; i++) { // until a poll blocks
         screen.polls = 0;
         const uint64_t now = clock_ns();
         assert_int_equal(output_flush(job.output, 0.02), 0);
         assert_true(clock_ns() - now >= 20000000);
-        assert_in_range(screen.polls, 2, 40); // it does not spin
+        assert_in_range(screen.polls, 2, 40); // no busy loop
     }
     assert_in_range(screen.longest_ms, 1, 20);
     screen.accepts = true;
     assert_int_equal(output_flush(job.output, 60), 0);
-    assert_true(clock_ns() - begin < 50000000000u); // not until the deadline
+    assert_true(clock_ns() - begin < 50000000000u); // long before the deadline
     polls(&job, 0, 0);
     assert_int_equal(screen.bytes[2], strlen("[2]: err\n"));
     assert_string_equal(screen.text[1] + QUEUED, "\nlater\n[1]: later\n");
     output_close(job.output);
 }
 
-// Lines that are lost matter on standard output only.
+// Lost lines are an error on standard output only.
 static void test_lost_lines(void **state) {
     (void)state;
     for (int fd = 1; fd <= 2; fd++) {
@@ -336,26 +335,26 @@ static void test_bars(void **state) {
     (void)state;
     Job job = {open_output((LaunchOptions){0}, true), {0}};
     job_begin(&job, 0, 0);
-    output_drain(job.output, 0); // which has said nothing yet
+    output_drain(job.output, 0); // no output yet
     last(&job, 0, "");
     assert_true(output_bar_columns(job.output, 0) > 0);
     assert_int_equal(output_bar_columns(job.output, 1), 0);
     says(&job, 0, 2, "\r10%");
     shows(2, ERASE "10%");
-    says(&job, 0, 2, "\r20%\r\033[K30%"); // the last of several
+    says(&job, 0, 2, "\r20%\r\033[K30%"); // the last bar counts
     shows(2, ERASE "30%");
     says(&job, 1, 1, "line\n");
     shows(1, ERASE "[1]: line\n");
-    shows(2, ERASE "30%"); // again
+    shows(2, ERASE "30%"); // redrawn
     says(&job, 1, 2, "\r40%\n");
     shows(2, ERASE "[1]: \r40%\n" ERASE "30%");
     output_drain(job.output, 0);
-    last(&job, 0, ""); // a bar is no last word
+    last(&job, 0, ""); // a bar is not a last line
     says(&job, 0, 2, "\r\033[Kstep\n");
     shows(2, ERASE "[0]: step\n");
     last(&job, 0, "step");
     says(&job, 0, 2, "\r10%");
-    says(&job, 0, 2, "\r"); // an empty one
+    says(&job, 0, 2, "\r"); // an empty bar
     shows(2, ERASE "10%" ERASE);
     says(&job, 0, 2, "\r\033[31mred\n");
     says(&job, 0, 2, "\033[Kplain\n");
@@ -365,21 +364,21 @@ static void test_bars(void **state) {
     last(&job, 0, "part");
     says(&job, 0, 2, "ial\n");
     shows(2, "[0]: \033[31mred\n[0]: \033[Kplain\n[0]: \r\n[0]: partial\n");
-    says(&job, 0, 2, "\r50%\rab\n"); // two characters are no sequence
+    says(&job, 0, 2, "\r50%\rab\n"); // "ab" is too short for an escape sequence
     shows(2, "[0]: ab\n");
     says(&job, 0, 2, "plain\nand \r60%");
     shows(2, "[0]: plain\n" ERASE "60%");
     says(&job, 0, 2, "\r\r\n");
-    shows(2, ERASE "[0]: 60%\r\r\n"); // a bar that a newline ends stays as a line
+    shows(2, ERASE "[0]: 60%\r\r\n"); // a newline turns the bar into a line
     static const char LONG_BAR[] =
         "70% of a bar as long as a line of a terminal that has 80 columns";
     says(&job, 0, 2, "\r");
     says(&job, 0, 2, LONG_BAR);
     shows(2, ERASE "70% of a bar as long as a line of a terminal that has 80 columns");
-    polls(&job, 0, ALL); // a bar that is drawn waits for nothing
-    job_end(&job);       // no bar stays
+    polls(&job, 0, ALL); // a drawn bar needs no write
+    job_end(&job);       // erases the bar
     shows(2, ERASE);
-    job_begin(&job, 1, RANKS); // of node 1: rank 0 is elsewhere
+    job_begin(&job, 1, RANKS); // on node 1, which has no rank 0
     assert_int_equal(output_bar_columns(job.output, 0), 0);
     says(&job, 0, 2, "\r10%");
     shows(2, "");
@@ -388,7 +387,7 @@ static void test_bars(void **state) {
     output_close(job.output);
 }
 
-// Only on a terminal that shows rank 0's stderr.
+// Bars are drawn only on a terminal that shows rank 0's stderr.
 static void test_without_bar(void **state) {
     static const LaunchOptions plain = {.local_ranks = RANKS};
     LaunchOptions filed = plain, hidden = plain;
@@ -429,7 +428,7 @@ static void test_log_files(void **state) {
     screen.error[0] = SHORT;
     says(&job, 0, 1, "out 0\n");
     says(&job, 0, 1, "\n");                          // a single byte
-    assert_int_equal(fcntl(0, F_GETFD), FD_CLOEXEC); // the first file
+    assert_int_equal(fcntl(0, F_GETFD), FD_CLOEXEC); // the first file has descriptor 0
     says(&job, 0, 2, "err 0\n");
     says(&job, 1, 1, "out 1\n");
     screen.error[0] = EINTR;
@@ -454,20 +453,20 @@ static void test_log_files(void **state) {
     holds(state, "attempt_7/4/stderr.log", "err 1\npart");
     holds(state, "attempt_7/5/stdout.log", NULL);
     job_begin(&job, 8, RANKS);
-    screen.error[0] = ENOSPC; // of a full disk, once
+    screen.error[0] = ENOSPC; // the next write fails: a full disk
     says(&job, 1, 2, "lost\n");
     shows(2, "\nddprun: cannot write a log file any more: No space left on device\n[4]: lost\n");
     says(&job, 1, 2, "shown\n");
     shows(2, "[4]: shown\n");
     job_end(&job);
     holds(state, "attempt_8/4/stderr.log", "");
-    holds(state, "attempt_8/3/stdout.log", ""); // descriptor 0 is no other's
+    holds(state, "attempt_8/3/stdout.log", ""); // not written through descriptor 0
     umask(before);
     output_close(job.output);
     free(folder);
 }
 
-// A log file that is none. What has the descriptors of an earlier attempt's files stays open.
+// A log file that cannot be opened. Descriptors reused after an earlier attempt must stay open.
 static void test_log_file_in_the_way(void **state) {
     const LaunchOptions options = {.log_dir = *state};
     static const char *const says[] = {"it is not a regular file", "Is a directory",
@@ -497,9 +496,9 @@ static void test_log_file_in_the_way(void **state) {
     free(path);
 }
 
-// ---- Which stream goes where ------------------------------------------------------------------
+// ---- Routing of streams -----------------------------------------------------------------------
 
-// By local rank the streams with a log file, and those that the console does not show.
+// By local rank: streams with a log file, and streams that the console does not show.
 static void test_routing(void **state) {
     (void)state;
     static const struct {

@@ -1,5 +1,5 @@
-/* test_spawn.c: how ddprun starts ranks (ddp/launch/spawn.c), what a rank inherits, and how ddprun
- * learns whether it runs its program: by a pipe. System calls fail where the test wants it.
+/* test_spawn.c: starting ranks (ddp/launch/spawn.c): the state that a rank inherits, and the pipe
+ * that tells ddprun whether the program runs. System calls fail as the test requests.
  */
 #include "tests/rigs/check.h"
 
@@ -20,7 +20,7 @@
 #include "common/base/cores.h"
 #include "ddp/launch/launch.h"
 
-static LaunchCause ended; // of the attempt; CAUSE_NONE: it continues
+static LaunchCause ended; // of the attempt; CAUSE_NONE: it is running
 
 void launch_end_ranks(Launch *launch, LaunchCause cause, int signal_number) {
     assert_int_equal(signal_number, SIGTERM);
@@ -28,8 +28,8 @@ void launch_end_ranks(Launch *launch, LaunchCause cause, int signal_number) {
     ended = cause;
 }
 
-static int environment_of; // the last local rank for which it was set
-static int connected[2];   // the last rank's pipes
+static int environment_of; // last local rank passed to launch_env_set
+static int connected[2];   // pipes of the last rank
 static int connected_rank;
 
 void launch_env_set(const Launch *launch, int local_rank) {
@@ -37,7 +37,7 @@ void launch_env_set(const Launch *launch, int local_rank) {
     environment_of = local_rank;
 }
 
-// Called in the rank's process.
+// Runs in the rank's process.
 void guard_tell(const Guard *guard, pid_t message) {
     if (write(guard->fd, &message, sizeof message) != sizeof message) _exit(99);
 }
@@ -49,13 +49,13 @@ void output_connect(Output *output, int local_rank, int stdout_fd, int stderr_fd
     connected[1] = stderr_fd;
 }
 
-// What rank 1 has written into its pipe, and how long ago it was forked.
+// The bytes in rank 1's start pipe, and the time since its fork.
 typedef struct Start {
     size_t bytes;
     int error;
-    bool closed; // its end of the pipe
+    bool closed; // the rank's end of the pipe
     double ago_s;
-    const char *says; // NULL: it runs, or may still
+    const char *says; // the message; NULL: the program runs, or may do so later
 } Start;
 
 static void test_starts(void **state) {
@@ -84,8 +84,8 @@ static void test_starts(void **state) {
         ranks[1].start_fd = ends[0];
         ranks[1].heard_ns = clock_ns() - (uint64_t)(s->ago_s * 1e9);
         ended = CAUSE_NONE;
-        launch_watch_start(launch, 0); // runs already
-        errno = EAGAIN;                // of some other call
+        launch_watch_start(launch, 0); // already running
+        errno = EAGAIN;                // left by another call
         launch_watch_start(launch, 1);
         const bool waits = !s->closed && !s->says;
         assert_int_equal(launch->starting, waits ? 3 : 2);
@@ -101,7 +101,7 @@ static void test_starts(void **state) {
     }
 }
 
-// Of several ranks that cannot be started the first is said, and the attempt is ended once.
+// If several ranks cannot be started, the first one is reported, and the attempt is ended once.
 static void test_first_error(void **state) {
     (void)state;
     LaunchedRank ranks[2] = {{.rank = 0}, {.rank = 1}};
@@ -141,8 +141,8 @@ typedef enum Call {
     SETRLIMIT
 } Call;
 
-static Call failing; // with EMFILE
-static int before;   // how many calls of it are fine before
+static Call failing; // fails with EMFILE
+static int before;   // successful calls of it before the failure
 
 static bool fails(Call call) {
     errno = EMFILE;
@@ -212,7 +212,7 @@ int __wrap_setrlimit(__rlimit_resource_t resource, const struct rlimit *limit) {
 
 static LaunchOptions options;
 static Launch launch;
-static int guard_end; // what ranks tell the guard
+static int guard_end; // messages of ranks to the guard
 
 static void launch_begin(int ranks, char **command) {
     int ends[2];
@@ -244,7 +244,7 @@ static pid_t guard_hears(void) {
     return message;
 }
 
-// Waits until it is known whether rank r runs.
+// Waits until the start of rank r has succeeded or failed.
 static void await_start(int r) {
     struct pollfd entry = {.fd = launch.ranks[r].start_fd, .events = POLLIN};
     assert_int_equal(poll(&entry, 1, 60000), 1);
@@ -270,7 +270,7 @@ static void close_connected(void) {
     close(connected[1]);
 }
 
-// Each call that fails in the rank's process is reported with its errno, and the rank is given up.
+// A call that fails in the rank's process is reported with its errno, and the rank is given up.
 static void test_calls_that_fail(void **state) {
     (void)state;
     static const struct {
@@ -281,7 +281,7 @@ static void test_calls_that_fail(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int status = 0;
         launch_begin(1, (char *[]){"sh", "-c", "exit 55", NULL});
-        const bool orphan = cases[i].call == GETPPID; // the launcher is gone: to whom?
+        const bool orphan = cases[i].call == GETPPID; // the launcher is gone: no report
         failing = cases[i].call;
         before = cases[i].before;
         launch_start_some(&launch);
@@ -301,7 +301,7 @@ static void test_calls_that_fail(void **state) {
     }
 }
 
-// No process at all, and no descriptor that stays.
+// If fork or a pipe fails, there is no process, and no descriptor leaks.
 static void test_no_process(void **state) {
     (void)state;
     for (int i = 0; i < 4; i++) {
@@ -313,7 +313,7 @@ static void test_no_process(void **state) {
         assert_int_equal(count_descriptors(getpid(), NULL), open_before);
         assert_string_equal(launch.start_error.message,
                             "rank 5: cannot start a process: Too many open files");
-        assert_int_equal(launch.started, 1); // and no other is tried
+        assert_int_equal(launch.started, 1); // no further rank is started
         assert_int_equal(launch.alive, 0);
         assert_int_equal(launch.starting, 0);
         assert_int_equal(ended, CAUSE_START);
@@ -321,7 +321,7 @@ static void test_no_process(void **state) {
     }
 }
 
-// Signals 1 to 15 of a set in /proc: bit n - 1 is signal n.
+// Signals 1 to 15 of a set in /proc/PID/status: bit n - 1 is signal n.
 static unsigned signals_of(pid_t pid, const char *set) {
     char path[40], line[200];
     unsigned long long mask = ~0ull;
@@ -338,9 +338,9 @@ static void check_rank(int r, pid_t pid) {
     struct rlimit limit;
     cpu_set_t all, mine;
     bool found[16] = {false};
-    assert_int_equal(count_descriptors(pid, found), 4); // with the heartbeat page's
+    assert_int_equal(count_descriptors(pid, found), 4); // 0 to 2 and the heartbeat page
     assert_true(found[0] && found[1] && found[2] && found[launch.board.fd]);
-    assert_int_equal(signals_of(pid, "SigBlk:"), 1 << (SIGUSR1 - 1)); // as before
+    assert_int_equal(signals_of(pid, "SigBlk:"), 1 << (SIGUSR1 - 1)); // restored
     const unsigned reset = 1u << (SIGINT - 1) | 1u << (SIGQUIT - 1) | 1u << (SIGTERM - 1) |
                            1u << (SIGPIPE - 1) | 1u << (SIGHUP - 1);
     assert_int_equal(signals_of(pid, "SigIgn:") & reset, 1 << (SIGHUP - 1));
@@ -354,12 +354,12 @@ static void check_rank(int r, pid_t pid) {
     assert_true(CPU_EQUAL(&mine, &share));
 }
 
-// What a rank inherits, and what the launcher keeps of it.
+// A rank's inherited state, and the launcher's descriptors for it.
 static void test_what_a_rank_inherits(void **state) {
     (void)state;
     sigset_t blocked, others;
-    // Descriptors that this process was left are not counted; nor is the copy that sh keeps of 2
-    // while a command of its own writes elsewhere: that is done in a process of its own.
+    // Descriptors inherited by this process are not counted. sh saves descriptor 2 while its own
+    // command redirects it, so that command runs in a subshell.
     for (int fd = 3; fd < 1024; fd++) (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     launch_begin(2, (char *[]){"sh", "-c", "echo out; (echo err >&2); exec sleep 100", NULL});
     launch.old_descriptors.rlim_cur -= 1;
@@ -379,7 +379,7 @@ static void test_what_a_rank_inherits(void **state) {
         const LaunchedRank *rank = &launch.ranks[r];
         assert_int_equal(launch.alive, r + 1);
         assert_int_equal(launch.starting, 1);
-        assert_int_equal(getpgid(rank->pid), rank->pid); // at once
+        assert_int_equal(getpgid(rank->pid), rank->pid); // set before launch_start returns
         assert_int_equal(rank->fate, RANK_ALIVE);
         assert_true(rank->heard_ns >= now);
         assert_int_equal(environment_of, r);
@@ -390,12 +390,12 @@ static void test_what_a_rank_inherits(void **state) {
             assert_int_equal(poll(&entry, 1, 60000), 1);
             assert_int_equal(read(connected[i], text, sizeof text), 4);
             assert_memory_equal(text, i == 0 ? "out\n" : "err\n", 4);
-            assert_int_equal(read(connected[i], text, sizeof text), -1); // does not wait
+            assert_int_equal(read(connected[i], text, sizeof text), -1); // is non-blocking
         }
         assert_int_equal(guard_hears(), rank->pid);
     }
     for (int r = 0; r < 2; r++) {
-        // The second rank was started with a count of two, the first with one.
+        // The second rank was started while two were counted, the first while one was.
         if (r == 1) check_rank(r, launch.ranks[r].pid);
         kill(launch.ranks[r].pid, SIGKILL);
         assert_int_equal(waitpid(launch.ranks[r].pid, NULL, 0), launch.ranks[r].pid);
@@ -406,7 +406,7 @@ static void test_what_a_rank_inherits(void **state) {
     launch_end();
 }
 
-// Sixteen at a time.
+// At most sixteen ranks are starting at the same time.
 static void test_starts_at_a_time(void **state) {
     (void)state;
     enum { RANKS = STARTS_AT_A_TIME + 2 };
@@ -422,11 +422,11 @@ static void test_starts_at_a_time(void **state) {
     await_start(0);
     launch.stage = LAUNCH_ENDING;
     launch_start_some(&launch);
-    assert_int_equal(launch.started, STARTS_AT_A_TIME + 1); // none after a failure
+    assert_int_equal(launch.started, STARTS_AT_A_TIME + 1); // no start after a failure
     launch.stage = LAUNCH_RUNNING;
     launch_start_some(&launch);
     await_start(1);
-    launch_start_some(&launch); // there are no more
+    launch_start_some(&launch); // all have been started
     assert_int_equal(launch.started, RANKS);
     for (int r = 0; r < RANKS; r++) {
         if (launch.ranks[r].start_fd >= 0) await_start(r);

@@ -1,6 +1,6 @@
-/* test_supervise.c: the supervision of an attempt's ranks (ddp/launch/supervise.c): whom it ends,
- * when, and which rank it names as the root. Ranks, signals and the clock are this test's: each
- * case is a list of events, and nothing waits.
+/* test_supervise.c: supervision of an attempt's ranks (ddp/launch/supervise.c): the ranks that it
+ * ends, when, and the rank that it names as the root of a failure. Ranks, signals and the clock are
+ * simulated: each case is a list of events, and the tests never wait.
  */
 #include "tests/rigs/check.h"
 
@@ -16,44 +16,44 @@
 #include "common/base/clock.h"
 #include "ddp/launch/launch.h"
 
-enum { RANKS = 3, PID = 100 }; // local rank r is process PID + r
+enum { RANKS = 3, PID = 100 }; // local rank r has pid PID + r
 
-// ---- What happens -----------------------------------------------------------------------------
+// ---- Events -----------------------------------------------------------------------------------
 
 typedef enum What { NOTHING, EXITS, DIES, DUMPS, STOPS, CONTINUES, SIGNAL, STARTS } What;
 
 typedef struct Event {
     int at_ms;
     What what;
-    int rank, value; // exit status, number of a signal
+    int rank, value; // value: exit status or signal
 } Event;
 
 enum { EVENTS = 6, NEVER = 1 << 30 };
 
 typedef struct Script {
     Event events[EVENTS];
-    int ends_ms[RANKS]; // after SIGTERM or SIGINT; NEVER: it ignores them
-    bool immortal;      // rank 2, also for SIGKILL
+    int ends_ms[RANKS]; // delay of the end after SIGTERM or SIGINT; NEVER: ignored
+    bool immortal;      // rank 2 survives SIGKILL
     bool culprit[RANKS];
-    bool elastic, peer_ended; // in a job of elastic nodes, where another node has ended the attempt
-    int started;              // ranks that are started first; 0: all
+    bool elastic, peer_ended; // elastic nodes; another node has ended the attempt
+    int started;              // ranks started at first; 0: all
 } Script;
 
 static const Script *script;
-static int now_ms, happened; // events that have
+static int now_ms, happened; // the clock; number of events so far
 static siginfo_t news[RANKS];
-static int dies_ms[RANKS], dies_of[RANKS]; // after a signal that the launcher has sent
+static int dies_ms[RANKS], dies_of[RANKS]; // pending deaths by the launcher's signals
 static bool rest_killed[RANKS], continued[RANKS], watched[RANKS];
-static int polls, pumps, health_checks, beats, watches[RANKS]; // calls of an attempt
+static int polls, pumps, health_checks, beats, watches[RANKS]; // numbers of calls
 static int signal_ends[2];
-static bool waits_only; // then poll only notes what it is asked
+static bool waits_only; // poll only records its arguments
 static int asked_ms;
 static struct pollfd asked[4];
 static char log_text[4000];
 
 static LaunchOptions options;
 static Launch launch;
-static LaunchedRank *keeper; // of the ranks at their end; NULL: none
+static LaunchedRank *keeper; // receives the final records of ranks; NULL: none
 
 __attribute__((format(printf, 1, 2))) static void note(const char *format, ...) {
     const size_t used = strlen(log_text);
@@ -95,7 +95,7 @@ static void happen(const Event *e) {
     }
 }
 
-// The next moment at which something happens.
+// Time of the next event or death.
 static int next_ms(void) {
     int next =
         happened < EVENTS && script->events[happened].what ? script->events[happened].at_ms : NEVER;
@@ -115,7 +115,7 @@ static void happen_until(int ms) {
     }
 }
 
-// ---- The system -------------------------------------------------------------------------------
+// ---- System calls -----------------------------------------------------------------------------
 
 uint64_t __wrap_clock_ns(void);
 uint64_t __wrap_clock_ns_after(double seconds);
@@ -131,7 +131,7 @@ uint64_t __wrap_clock_ns_after(double seconds) {
     return __wrap_clock_ns() + (uint64_t)(seconds * 1e9 + 0.5);
 }
 
-// At most until the next health check.
+// Advances the clock to the next event, at most to the next health check.
 int __wrap_poll(struct pollfd *entries, nfds_t count, int timeout_ms) {
     if (waits_only) {
         asked_ms = timeout_ms;
@@ -139,7 +139,7 @@ int __wrap_poll(struct pollfd *entries, nfds_t count, int timeout_ms) {
         memcpy(asked, entries, count * sizeof *entries);
         return 0;
     }
-    assert_int_equal(pumps, polls++); // the output is written each time
+    assert_int_equal(pumps, polls++); // output is pumped before each poll
     assert_in_range(count, 1, 1 + RANKS);
     assert_int_equal(entries[0].fd, signal_ends[0]);
     for (nfds_t i = 0; i < count; i++) assert_int_equal(entries[i].events, POLLIN);
@@ -151,7 +151,8 @@ int __wrap_poll(struct pollfd *entries, nfds_t count, int timeout_ms) {
     return 0;
 }
 
-// Signals to groups. SIGCONT is not noted, nor is the SIGKILL for what an ended rank left behind.
+// Records signals to process groups, except SIGCONT and the SIGKILL for the processes that an ended
+// rank left.
 int __wrap_kill(pid_t pid, int number) {
     const int r = -pid - PID;
     assert_in_range(r, 0, RANKS - 1);
@@ -185,7 +186,7 @@ int __wrap_waitid(idtype_t type, id_t id, siginfo_t *info, int wanted) {
     return 0;
 }
 
-// ---- The rest of ddprun -----------------------------------------------------------------------
+// ---- Simulated parts of ddprun ----------------------------------------------------------------
 
 void launch_start_some(Launch *of) {
     const bool may = script->started == 0 || now_ms >= 500;
@@ -262,16 +263,16 @@ void guard_tell(const Guard *guard, pid_t message) {
     (void)guard;
     assert_in_range(-message, PID, PID + RANKS - 1);
     const int r = -message - PID;
-    assert_true(watched[r]);     // after its end: why it did not start is known
-    assert_true(rest_killed[r]); // before its number may be another's
-    assert_true(continued[r]);   // after each signal: it may have been stopped
+    assert_true(watched[r]);     // the start pipe of the ended rank was read
+    assert_true(rest_killed[r]); // before the pid can be reused
+    assert_true(continued[r]);   // after each signal, because the rank may be stopped
     note("%d: %d has ended\n", now_ms, r);
 }
 
 // ---- Waiting ----------------------------------------------------------------------------------
 
-// Until the moment, rounded up to milliseconds, but at most until the next health check; the ranks
-// that have been forked and do not yet run are polled.
+// Waits until the given time, rounded up to milliseconds, at most until the next health check.
+// Ranks that were forked and do not run yet are polled.
 static void test_wait(void **state) {
     (void)state;
     static const struct {
@@ -288,16 +289,16 @@ static void test_wait(void **state) {
         assert_int_equal(asked_ms, waits[i].ms);
         assert_int_equal(asked[0].fd, 60);
         assert_int_equal(asked[1].fd, 70);
-        assert_int_equal(asked[2].events, 0); // there are two
+        assert_int_equal(asked[2].events, 0); // only two ranks were started
     }
     waits_only = false;
 }
 
 // ---- Cases ------------------------------------------------------------------------------------
 
-// Supervises the ranks of one attempt. Its log is `wanted` (NULL: any), and ends at end_ms.
+// Supervises the ranks of one attempt, which must end at end_ms with the log `wanted` (NULL: any).
 static void supervise(const Script *what, int end_ms, const char *wanted) {
-    struct Elastic *elastic = (struct Elastic *)(void *)&options; // only looked at
+    struct Elastic *elastic = (struct Elastic *)(void *)&options; // only compared with NULL
     script = what;
     now_ms = happened = polls = pumps = health_checks = beats = 0;
     log_text[0] = '\0';
@@ -309,7 +310,7 @@ static void supervise(const Script *what, int end_ms, const char *wanted) {
     launch.next_beat_ns = 1;
     launch.ranks = calloc(RANKS + 1, sizeof *launch.ranks);
     launch.ranks[RANKS] = (LaunchedRank){.pid = PID + RANKS, .fate = RANK_ALIVE, .failed = true};
-    for (int r = 0; r < RANKS; r++) { // the one behind them is none
+    for (int r = 0; r < RANKS; r++) { // the entry behind them is not a rank
         watched[r] = false;
         watches[r] = 0;
         launch.ranks[r] = (LaunchedRank){.local_rank = r, .pid = PID + r, .start_fd = -1};
@@ -325,7 +326,7 @@ static void supervise(const Script *what, int end_ms, const char *wanted) {
     if (keeper) memcpy(keeper, launch.ranks, RANKS * sizeof *keeper);
     for (int r = 0; r < RANKS; r++) {
         assert_int_equal(launch.ranks[r].fate == RANK_ALIVE, r == 2 && what->immortal);
-        assert_int_equal(news[r].si_code, 0); // reaped
+        assert_int_equal(news[r].si_code, 0); // was reaped
         assert_true(watches[r] > 0);
     }
     assert_int_equal(launch.alive, what->immortal);
@@ -340,15 +341,15 @@ static void test_all_end_well(void **state) {
     supervise(&s, 3050, "1000: 1 has ended\n2000: 0 has ended\n3050: 2 has ended\n");
     assert_int_equal(launch.cause, CAUSE_NONE);
     assert_int_equal(launch.root, -1);
-    assert_in_range(health_checks, 30, polls);              // each 100 ms
-    assert_int_equal(launch.first_good_end_ns, 2000000000); // the first: at 1000 ms
-    // Also one that ends before the others are started.
+    assert_in_range(health_checks, 30, polls);              // every 100 ms
+    assert_int_equal(launch.first_good_end_ns, 2000000000); // at 1000 ms; the clock starts at 1 s
+    // A rank that ends before the others are started.
     const Script early = {.events = {{100, EXITS, 0, 0}, {900, EXITS, 1, 0}, {950, EXITS, 2, 0}},
                           .started = 1};
     supervise(&early, 950, "100: 0 has ended\n900: 1 has ended\n950: 2 has ended\n");
 }
 
-// The root is named 0.1 s after a failure, or 1 s after one that may be a consequence.
+// The root is determined 0.1 s after a failure, or 1 s after a failure that may be a consequence.
 static void test_roots(void **state) {
     (void)state;
     Script s = {.events = {{1000, EXITS, 1, 3}}, .ends_ms = {200, 200, 300}};
@@ -364,17 +365,18 @@ static void test_roots(void **state) {
     supervise(&s, 2000,
               "1000: 2 has ended\n2000: root 2, cause 1\n2000: 15 to 0\n2000: 15 to 1\n"
               "2000: 0 has ended\n2000: 1 has ended\n");
-    s.culprit[2] = true; // it says that it is no consequence
+    s.culprit[2] = true; // its heartbeat reports an own error
     supervise(&s, 1100,
               "1000: 2 has ended\n1100: root 2, cause 1\n1100: 15 to 0\n1100: 15 to 1\n"
               "1100: 0 has ended\n1100: 1 has ended\n");
-    // Of several the first; of consequences and others the first of the others.
+    // Among several failures the first is the root; consequences count only if there is nothing
+    // else.
     s = (Script){.events = {{1000, EXITS, 2, 3}, {1010, EXITS, 0, 3}, {1020, EXITS, 1, 3}}};
     supervise(&s, 1020,
               "1000: 2 has ended\n1010: 0 has ended\n1020: 1 has ended\n"
-              "1020: root 2, cause 1\n"); // none is left to wait for
+              "1020: root 2, cause 1\n"); // all ranks have ended: decided at once
     s = (Script){.events = {{1000, EXITS, 1, 3}, {1000, EXITS, 2, 3}, {1000, EXITS, 0, 3}}};
-    supervise(&s, 1000, // at one moment: the lowest
+    supervise(&s, 1000, // at the same time: the lowest rank
               "1000: 0 has ended\n1000: 1 has ended\n1000: 2 has ended\n"
               "1000: root 0, cause 1\n");
     s = (Script){.events = {{1000, EXITS, 0, 1}, {1010, EXITS, 1, 1}, {1950, EXITS, 2, 1}}};
@@ -388,8 +390,8 @@ static void test_roots(void **state) {
     s = (Script){.events = {{1000, EXITS, 0, 1}, {1950, EXITS, 1, 3}}};
     supervise(&s, 2000,
               "1000: 0 has ended\n1950: 1 has ended\n2000: root 1, cause 1\n"
-              "2000: 15 to 2\n2000: 2 has ended\n"); // not later than decided
-    setenv("DDPC_FLIGHT_DIR", "records", 1);         // which are still written
+              "2000: 15 to 2\n2000: 2 has ended\n"); // when the root is determined
+    setenv("DDPC_FLIGHT_DIR", "records", 1);         // ranks get time to write records
     s = (Script){.events = {{1000, DUMPS, 0, 11}}};
     supervise(&s, 2000,
               "1000: 0 has ended\n2000: root 0, cause 1\n2000: 15 to 1\n2000: 15 to 2\n"
@@ -397,7 +399,7 @@ static void test_roots(void **state) {
     unsetenv("DDPC_FLIGHT_DIR");
 }
 
-// What is kept of each rank for the report.
+// Copies each rank's final record, which the report uses.
 static void keep_ranks(const Script *s, int end_ms, LaunchedRank kept[RANKS]) {
     keeper = kept;
     supervise(s, end_ms, NULL);
@@ -427,7 +429,7 @@ static void test_what_is_kept(void **state) {
     assert_int_equal(kept[2].stopped_ns, 1150000000);
 }
 
-// SIGKILL after the grace, once; a rank that survives it is left behind after 30 s.
+// SIGKILL once the grace has passed; a rank that survives it is abandoned after 30 s.
 static void test_ends_that_take_long(void **state) {
     (void)state;
     Script s = {.events = {{1000, EXITS, 1, 3}}, .ends_ms = {NEVER, 0, 0}};
@@ -447,7 +449,7 @@ static void test_stopped_ranks(void **state) {
     supervise(&s, 2000,
               "1000: 0 has ended\n2000: root 2, cause 2\n2000: 15 to 1\n2000: 15 to 2\n"
               "2000: 1 has ended\n2000: 2 has ended\n");
-    s.events[1].value = 3; // which is no consequence
+    s.events[1].value = 3; // an exit status that is no consequence
     supervise(&s, 1100,
               "1000: 0 has ended\n1100: root 0, cause 1\n1100: 15 to 1\n1100: 15 to 2\n"
               "1100: 1 has ended\n1100: 2 has ended\n");
@@ -459,7 +461,7 @@ static void test_stopped_ranks(void **state) {
     supervise(&s, 2000,
               "1000: 1 has ended\n2000: root 0, cause 2\n2000: 15 to 0\n2000: 15 to 2\n"
               "2000: 0 has ended\n2000: 2 has ended\n");
-    // One that was stopped, and was killed since, is stopped no longer.
+    // A rank that was stopped and then killed is not reported as stopped.
     s = (Script){.events = {{500, STOPS, 2, 0}, {1000, EXITS, 0, 1}, {1500, DIES, 2, 9}}};
     supervise(&s, 1600,
               "1000: 0 has ended\n1500: 2 has ended\n1600: root 2, cause 1\n"
@@ -488,7 +490,8 @@ static void test_signals(void **state) {
               "3000: received signal 1: killing the ranks that are left\n3000: 9 to 0\n"
               "3000: 0 has ended\n");
     assert_int_equal(launch.caught, SIGHUP);
-    // While SIGKILL is awaited it is sent again; while the root is in doubt the signal comes first.
+    // A signal received while SIGKILL is pending sends SIGKILL again; received before the root is
+    // determined, it is passed on first.
     s = (Script){.events = {{1000, SIGNAL, 0, SIGTERM}, {7000, SIGNAL, 0, SIGTERM}},
                  .ends_ms = {0, 0, NEVER},
                  .immortal = true};
@@ -505,7 +508,7 @@ static void test_signals(void **state) {
     assert_int_equal(launch.root, -1);
 }
 
-// With elastic nodes a consequence may be one of another node's end.
+// With elastic nodes a failure may be a consequence of another node's end.
 static void test_elastic_nodes(void **state) {
     (void)state;
     Script s = {.events = {{1000, EXITS, 0, 1}}, .elastic = true};
