@@ -1,12 +1,12 @@
 #!/bin/sh
-# allreduce.sh BIN_DIR [cuda|MPI]: bench_allreduce's ranks as processes, as threads and under a launcher (only the last
-# through NCCL with cuda, and through MPI with the name of the build's implementation): every requested size
-# is measured, every element checked, the table's columns and the lines under it follow from each other. No time is
+# allreduce.sh BIN_DIR [cuda|MPI]: bench_allreduce with ranks as processes, as threads and under a launcher (with cuda
+# only the last, over NCCL; with the name of the build's MPI implementation, over MPI): every requested size is
+# measured, every element is checked, and the table's columns and the lines below it are consistent. Times are not
 # judged.
 . "$(dirname "$0")/checks.sh"
 unset RANK WORLD_SIZE DDPRUN_TOKEN
 
-# table WORLD "BYTES...": what out.txt must hold.
+# table WORLD "BYTES...": checks the table in out.txt.
 table() {
     checks=$((checks + 2))
     wide=$(awk 'length($0) > 80' out.txt)
@@ -36,14 +36,14 @@ table() {
     [ ! -s wrong.txt ] || fail "$(cat wrong.txt out.txt)"
 }
 
-# has WORD: a line of out.txt
+# has WORD: checks that out.txt has a line with the word.
 has() {
     checks=$((checks + 1))
     grep -q -- "$1" out.txt || fail "no $1 in $(cat out.txt)"
 }
 
-# ratios "SMALL" "LARGE": the lines under the table about messages of these sizes ("": none) say what the table and the
-# round trip say.
+# ratios "SMALL" "LARGE": checks that the lines below the table, which compare messages of these sizes ("": none), agree
+# with the table and the round trip.
 ratios() {
     checks=$((checks + 1))
     awk -v small="$1" -v large="$2" '

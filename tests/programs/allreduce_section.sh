@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# allreduce_section.sh BIN: a small run of bench/allreduce.sh, in which the program's output, the table and the drawn figure
-# agree. No time is judged. What is said of the numbers: tests/report/test_allreduce.py.
+# allreduce_section.sh BIN: a small run of bench/allreduce.sh, in which the program's output, the table and the drawn
+# figure agree. Times are not judged. Sentences about the numbers: tests/report/test_allreduce.py.
 set -euo pipefail
 export LC_ALL=C
 bin=$1
@@ -36,7 +36,8 @@ if command -v gnuplot >/dev/null; then
     expect "figures" 1 "$(grep -c '<figure ' "$results/section.html")"
     expect "the title" 1 "$(grep -c '^<title>All-reduce: ' "$results/allreduce.svg")"
     (cd "$results" && gnuplot -e numbers_only=1 plots/allreduce.gp)
-    # Bus bandwidths of the table, which has two digits after the point, and of the curves: bytes and a number.
+    # Compares the bus bandwidths in the table, which has two decimals, with the drawn curves: lines of bytes and
+    # bandwidth.
     expect "the drawn lines" "$(awk '$1 == "shm" || $1 == "mpi" { unit = $3 == "MiB" ? 1048576 : $3 == "KiB" ? 1024 : 1
             print $2 * unit, $8 }' "$out/table" | sort)" \
         "$(awk '/^# Curve title: "file using "bytes":line"/ { line = 1; next } /^#/ || !NF { if (!NF) line = 0; next }

@@ -1,10 +1,11 @@
 #!/bin/sh
-# bench_options.sh: the commands of bench take every option that their --help names, and refuse what they do not know,
-# an option that lacks its value, and a value that makes no sense, each in one line. Nothing is measured.
+# bench_options.sh: the commands of bench accept every option in their --help, and refuse unknown options, missing
+# values and invalid values, each with one line. Nothing is measured.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 
-# An option that is known is stepped over, with the 1 that follows if it takes a value: the error is about what is left.
+# Each option is followed by "1 --nope": a known option consumes itself and, if it takes a value, the 1; the error must
+# be about the rest.
 for name in compare ablation allreduce paper promises scaling peers/compare model/real model/scale; do
     command=$root/bench/$name.sh
     run "$name --help" "$command" --help
@@ -25,7 +26,7 @@ for name in ablation allreduce paper promises scaling peers/compare; do
     refuse 2 "--rounds 99999999999999999999: expected a number from 1" "$root/bench/$name.sh" --rounds 99999999999999999999
 done
 
-# compare.sh checks its arguments before anything is built, installed or made: without --bin it would build here.
+# compare.sh checks its arguments before it builds, installs or creates anything: without --bin it would build here.
 mkdir path
 ln -s "$(command -v false)" path/cmake
 unbuilt() { # 'part of the message' OPTION...
@@ -77,7 +78,7 @@ refuse 2 "--links 9gbe: expected GBIT,LATENCY_US" "$root/bench/model/real.sh" --
 for name in compare ablation allreduce paper promises scaling peers/compare model/real model/scale model/published; do
     refuse 2 "--bin $work/none: there is no " "$root/bench/$name.sh" --bin none
 done
-# The names and bounds that are looked for in the sources are those of the programs.
+# The names and bounds that the scripts extract from the sources equal the programs' own.
 run "train_single --help" "$bin/train_single" --help
 for word in $(sed -n 's/^ *return "\(.*|.*\)";.*/\1/p' "$root/common/nn/models.c" "$root/common/device/link.c" | tr '|' ' '); do
     checks=$((checks + 1))

@@ -1,8 +1,7 @@
 #!/bin/sh
-# bits.sh BIN_DIR: the line at the start of a run that says whether DataParallel and
-# DistributedDataParallel promise equal bits for it. Each promise is checked on the checkpoints, optimizer
-# state included. Where nothing is promised, the line has the reasons and the options that would help.
-# (random_bits.py draws its cases.)
+# bits.sh BIN_DIR: the line at the start of a run that says whether DataParallel and DistributedDataParallel promise
+# equal bits. Each promise is checked on the checkpoints, with the optimizer state. Without a promise, the line has the
+# reasons and the options that would help. (random_bits.py draws random cases.)
 . "$(dirname "$0")/checks.sh"
 
 says() { # 'the line' FILE
@@ -10,7 +9,7 @@ says() { # 'the line' FILE
     grep -qxF -- "$1" "$2" || fail "no line \"$1\": $(cat "$2")"
 }
 
-# promise N 'what to add to the ranks' OPTION...: DP says what to add, and with it DDP has its bits.
+# promise N 'OPTIONS FOR THE RANKS' OPTION...: train_dp names these options, and train_ddp with them has equal bits.
 promise() {
     n=$1 more=$2 unless=
     shift 2
@@ -29,15 +28,15 @@ promise 4 "--sampler blocked" --model convnet --optimizer adamw --global-batch 4
 promise 3 "--sampler blocked --normalize global"
 promise 2 "--sampler blocked --normalize global" --global-batch 57
 promise 2 "--sampler blocked --normalize global" --model segnet --data shapes:8x8@21 --global-batch 8
-# Four epochs, in which binary16 overflows: dynamic scales fall alike.
+# Four epochs in which fp16 overflows: both programs lower the dynamic scale in the same steps.
 promise 2 "--sampler blocked --normalize global" --amp fp16 --steps 100
 promise 4 "--sampler blocked --normalize global" --amp fp16 --model convnet --global-batch 8 --lr 1 --steps 24
-# Gradients that have few digits left in float32, or none.
+# Gradients that are subnormal in float32, or zero.
 promise 4 "--sampler blocked --normalize global" --loss bce --pos-weight 1e-42 --global-batch 5 \
     --data synthetic:1x4x4:2@40 --hidden 5 --weight-decay 0
 promise 2 "--sampler blocked" --amp bf16
 
-# not 'the reason' N OPTION...: train_ddp promises nothing.
+# not 'REASON' N OPTION...: train_ddp makes no promise, for this reason.
 not() {
     reason=$1 n=$2
     shift 2
@@ -63,12 +62,12 @@ not "the communication hook changes gradients" 2 --sampler blocked --comm-hook f
 not "DataParallel has no SyncBatchNorm" 2 --sampler blocked --sync-batch-norm --model convnet
 not "each rank adds up its parts before ranks are added up" 2 --sampler blocked --accumulate-steps 2
 
-# DataParallel names obstacles, too: no option of train_ddp helps there.
+# DataParallel has obstacles of its own, which no option of train_ddp removes.
 run "dp, mining" "$bin/train_dp" --devices 2 --steps 3 --no-eval --model segnet --data shapes:8x8@20 \
     --global-batch 8 --ohem-probability 0.7
 says "bits: not promised against DistributedDataParallel ($mined)" err.txt
 
-# One device has nothing to be compared with, nor has a run without training.
+# No line for one device, which has no counterpart, or for a run without training.
 silent() {
     run "$*" "$@"
     checks=$((checks + 1))

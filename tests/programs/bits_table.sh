@@ -1,7 +1,7 @@
 #!/bin/sh
-# bits_table.sh BIN_DIR: the table of what each option does to the promise of equal bits
-# (common/train/bits_table.c) is complete: it names every option of train_dp, train_ddp and train_fsdp and nothing else, and
-# bits.md's table is its rows with a condition.
+# bits_table.sh BIN_DIR: the table of options that affect the promise of equal bits (common/train/bits_table.c) is
+# complete: it has exactly the options of train_dp, train_ddp and train_fsdp, and the table in bits.md has exactly its
+# rows with a condition.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 
@@ -18,7 +18,7 @@ for option in $(comm -13 options.txt named.txt); do
     fail "--$option: a row of common/train/bits_table.c names it, and no program has it"
 done
 
-# bits.md, "The options": | `--a`, `--b` | when | reason | `remedy` |
+# Rows in bits.md, section "The options": | `--a`, `--b` | when | reason | `remedy` |
 awk -F '\t' '$2 != "-" {
     gsub(/\|/, "`, `--", $1)
     print "| `--" $1 "` | " $2 " | " $3 " | " ($4 == "-" ? "-" : "`" $4 "`") " |"

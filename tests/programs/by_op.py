@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""by_op.py BIN_DIR: bench_step --by-op prints for each kernel of a step its calls, bytes and operations. They are computed
-again, from the layers of each model, and so are the bound and the shares, from the printed rates and times."""
+"""by_op.py BIN_DIR: bench_step --by-op prints each kernel's calls, bytes and operations in a step. They are computed again
+from the layers of each model, and the bound and the shares from the printed rates and times."""
 import subprocess
 import sys
 
-FLOAT = 4  # bytes
+FLOAT = 4 # bytes
 EXPONENTIAL = 32  # vector operations, each of which counts as two floating-point operations
 CLASSES, CHARACTERS, SHAPES = 10, 76, 4
 
 
 class Step:
-    """What the layers of a step add up to."""
+    """The totals over a step's layers, by kernel."""
 
     def __init__(self):
         self.rows, self.parameters = {}, 0
@@ -20,7 +20,7 @@ class Step:
         self.rows[kernel] = (calls + times, all_bytes + times * FLOAT * floats, all_operations + times * operations)
 
     def conv(self, n, c, side, k, stride=1, kernel=3, first=False, added=0):
-        """added: its input's gradient is added to what another layer has written."""
+        """added: its input's gradient is accumulated into another layer's."""
         x, w, y = n * c * side ** 2, k * c * kernel ** 2, n * k * (side // stride) ** 2
         operations = 2 * y * c * kernel ** 2
         self.parameters += w
@@ -30,7 +30,7 @@ class Step:
             self.add('conv2d_input_gradient', x + w + y + added * x, operations)
 
     def norm(self, n, c, side, residual=False):
-        """A relu is part of it; after a residual its gradient is a kernel of its own."""
+        """Includes a relu; after a residual the relu's gradient is a separate kernel."""
         x = n * c * side ** 2
         self.parameters += 2 * c
         self.add('batch_norm', (4 if residual else 3) * x)
@@ -52,7 +52,7 @@ class Step:
         self.parameters += times * (inputs + 1) * outputs
 
     def loss(self, rows, classes):
-        lanes = (classes + 15) // 16 * 16  # whole vectors
+        lanes = (classes + 15) // 16 * 16 # padded to whole vectors
         self.add('cross_entropy', 2 * rows * classes, 2 * (1 + 1 + EXPONENTIAL + 4 + 6) * rows * lanes)
         self.add('cross_entropy_gradient', 2 * rows * classes)
 
@@ -87,7 +87,7 @@ def resnet20(n):
         step.conv(n, c, side, k, stride, added=1)
         if stride == 2:
             seen = n * c * (side // 2) ** 2
-            step.add('shortcut', 3 * seen)  # twice the channels
+            step.add('shortcut', 3 * seen) # doubles the channels
             step.add('shortcut_gradient', seen + n * c * side ** 2)
         c, side = k, side // stride
         step.norm(n, c, side)
@@ -107,7 +107,7 @@ def segnet(n):
                        (32, 32, quarter), (32, 16, half), (16, 16, full)):
         step.conv(n, c, side, k, first=c == 3)
         step.norm(n, k, side)
-    for k, side in ((16, full), (32, half)):  # the decoder takes each, too
+    for k, side in ((16, full), (32, half)): # the decoder has one for each, too
         step.max_pool(n, k, side, added=1)
     for c, side in ((32, half), (16, full)):
         step.add('upsample2x', 5 * n * c * (side // 2) ** 2)
@@ -128,7 +128,7 @@ def gpt(layers, heads, c, context, n):
     step, rows, size = Step(), n * context, c // heads
     for inputs, outputs in ((c, 3 * c), (c, c), (c, 4 * c), (4 * c, c)):
         step.linear(rows, inputs, outputs, times=layers)
-    step.linear(rows, c, CHARACTERS)  # its weight is that of the embedding, and it has no bias
+    step.linear(rows, c, CHARACTERS) # tied to the embedding, without bias
     x, hidden, pairs = rows * c, 4 * rows * c, n * heads * context * (context + 1) // 2
     saved = n * heads * context ** 2 / 2  # in 16 bits
     step.add('attention', 4 * x + saved, pairs * (2 * 2 * size + 2 * (EXPONENTIAL + 5)), layers)
@@ -137,10 +137,10 @@ def gpt(layers, heads, c, context, n):
     step.add('activation_gradient', 3 * hidden, 0, layers)
     step.add('add', 3 * x, 0, 2 * layers)
     step.add('layer_norm', 2 * x, 0, 2 * layers + 1)
-    step.add('layer_norm_gradient', 4 * x, 0, 2 * layers)  # added to the residual's
+    step.add('layer_norm_gradient', 4 * x, 0, 2 * layers) # accumulated into the residual's
     step.add('layer_norm_gradient', 3 * x)
     step.add('embedding', 2 * x)
-    step.add('embedding_gradient', x + 2 * CHARACTERS * c)  # added to the head's
+    step.add('embedding_gradient', x + 2 * CHARACTERS * c) # accumulated into the head's
     step.add('position_gradient', x)
     step.add('fill', 0)
     step.loss(rows, CHARACTERS)
@@ -154,12 +154,12 @@ def check(program, options, wanted, rounds):
     assert ran.returncode == 0, ran.stderr
     first, titles, *rows = [line.split() for line in ran.stdout.splitlines()]
     rates = {key: float(value) for key, value in (x.split('=') for x in first)}
-    assert max(rates['sgemm_gflops'], rates['memory_gb_s']) < 1e5, rates  # no CPU does: nothing was computed
+    assert max(rates['sgemm_gflops'], rates['memory_gb_s']) < 1e5, rates # beyond any CPU: nothing was computed
     assert titles == 'kernel calls bytes operations ms share bound_ms by to_bound'.split(), titles
     *rows, rest = rows
     assert rest[:2] == ['(all', 'else)'], rest
     found = {row[0]: tuple(map(float, row[1:4])) for row in rows}
-    # What is a half is printed as one of its neighbours.
+    # Printed values are rounded: a half may be printed as either neighbour.
     assert set(found) == set(wanted), set(found) ^ set(wanted)
     for kernel, numbers in wanted.items():
         assert all(abs(a - b) <= 0.5 for a, b in zip(found[kernel], numbers)), (options, kernel, found[kernel], numbers)
@@ -171,7 +171,7 @@ def check_times(rates, rows, rest, rounds):
     unsure = 0.06 / min(rates['memory_gb_s'], rates['sgemm_gflops'])  # printed with one decimal
     times = [float(row[4]) for row in rows]
     assert times == sorted(times, reverse=True), times
-    if rounds == 1:  # of more, the medians need not add up
+    if rounds == 1: # medians of several rounds need not add up
         assert abs(sum(times) + rest[0] - step) < 0.001 * (len(rows) + 2), (sum(times), rest, step)
     for ms, share in [(float(row[4]), float(row[5])) for row in rows] + [tuple(rest)]:
         assert abs(ms - share * step) <= 0.0006 * (1 + step), (ms, share, step)

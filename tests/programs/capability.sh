@@ -1,10 +1,10 @@
 #!/bin/sh
-# capability.sh BIN_DIR: cards of other compute capabilities, on the emulator. A Turing card (T4, 7.5) trains in float32
-# and fp16 with a Hopper's losses, and refuses bfloat16 and TF32 by name; an older one is refused, and --device auto
-# computes on the CPU and says why. Tensor cores whose attention is off are not used.
+# capability.sh BIN_DIR: GPUs of other compute capabilities, on the emulator. A Turing card (T4, 7.5) trains in float32
+# and fp16 with a Hopper's losses, and refuses bfloat16 and TF32 by name; an older card is refused, and --device auto
+# falls back to the CPU with the reason. Inexact tensor core attention is not used.
 . "$(dirname "$0")/checks.sh"
 
-# losses CAPABILITY OPTION...: writes the losses of three steps on such a card.
+# losses CAPABILITY OPTION...: writes the losses of three steps on a card of this capability.
 losses() {
     capability=$1
     shift
@@ -21,7 +21,7 @@ for options in "" "--amp fp16" "--model convnet" "--model convnet --amp fp16"; d
 done
 losses 80 --amp bf16
 
-# Attention on tensor cores that compute something else is refused, in one line.
+# Inexact attention on tensor cores is refused, with one line.
 for sound in 1 0; do
     run "tensor cores $sound" env DDPC_EMULATED_CAPABILITY=90 DDPC_EMULATED_TENSOR_CORES=$sound "$bin/train_single" --device cuda --model gpt --amp bf16 \
         --global-batch 2 --steps 2 --no-eval
@@ -29,9 +29,10 @@ for sound in 1 0; do
         fail "tensor cores $sound: $(cat err.txt)"
 done
 
-# A rank whose trial fails decides for all, and rank 0 says so once: the same bits as if all had failed.
+# If the trial of one rank fails, all ranks use the exact kernels, and rank 0 notes it once: the same bits as if all
+# trials had failed.
 one_attention='note: attention on tensor cores is off for heads of 32: that of'
-ranks() { # PROGRAM BAD: trains on two ranks; the tensor cores of the ranks in BAD compute something else.
+ranks() { # PROGRAM BAD: trains on two ranks; ranks in BAD have inexact tensor cores.
     run "$1, bad: $2" env DDPC_EMULATED_CAPABILITY=90 DDPC_EMULATED_GPUS=2 "$bin/ddprun" --nproc-per-node 2 sh -c '
         case " $1 " in *" $RANK "*) export DDPC_EMULATED_TENSOR_CORES=0 ;; esac
         shift && exec "$@"' sh "$2" "$bin/$1" --device cuda --model gpt --layers 1 --heads 1 --embedding 32 \

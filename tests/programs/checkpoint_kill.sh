@@ -1,10 +1,10 @@
 #!/bin/sh
-# checkpoint_kill.sh BIN_DIR [KILLS]: a run that is killed with SIGKILL at random moments and resumed each
-# time ends with the bits of one that never was: last and best checkpoint, and the rows of steps.csv.
+# checkpoint_kill.sh BIN_DIR [KILLS]: a run that is killed (SIGKILL) at random moments and resumed each time ends with
+# the bits of an uninterrupted run: the last and the best checkpoint, and the rows of steps.csv.
 #
-# The moments follow from a fixed seed, as far as a clock allows. Every attempt is left alone until it has
-# done a step of its own, so that the whole makes progress. KILLS (10) are shared by one device, two ranks,
-# and two ranks with a hook that carries state.
+# The moments follow from a fixed seed, as far as clocks allow. An attempt is not killed before it has completed a step,
+# so that the run progresses. The KILLS (10) are divided among one device, two ranks, and two ranks with a hook that has
+# state.
 . "$(dirname "$0")/checks.sh"
 kills=${2:-10}
 export OMP_NUM_THREADS=1
@@ -14,12 +14,12 @@ fail() {
     exit 1
 }
 
-# The n-th of a fixed series of pauses, 0 to 0.08 s.
+# Prints the n-th of a fixed series of pauses, 0 to 0.08 s.
 pause() { awk -v n="$1" 'BEGIN { srand(n); rand(); printf "%.3f", 0.08 * rand() }'; }
 
 alive() { kill -0 "$1" 2>/dev/null; }
 
-# until_line PATTERN FILE PID: waits until the file has such a line, or the process is over.
+# until_line PATTERN FILE PID: waits until the file has such a line, or the process has ended.
 until_line() {
     tries=0
     until grep -q "$1" "$2" 2>/dev/null || ! alive "$3"; do
@@ -29,7 +29,7 @@ until_line() {
     done
 }
 
-same_run() { # NAME: the folder NAME-killed is like the folder NAME
+same_run() { # NAME: compares the folder NAME-killed with the folder NAME
     same "$1/last.safetensors" "$1-killed/last.safetensors"
     same "$1/best.safetensors" "$1-killed/best.safetensors"
     [ "$(cut -d, -f1-4 "$1/steps.csv")" = "$(cut -d, -f1-4 "$1-killed/steps.csv")" ] ||
@@ -50,7 +50,7 @@ killed_and_resumed() { # NAME KILLS COMMAND...
         pid=$!
         until_line '^step=' out.txt "$pid"
         sleep "$(pause "$killed")"
-        alive "$pid" || break # a fast machine is done before all kills are
+        alive "$pid" || break # completed before all kills
         kill -9 "$pid"
         wait "$pid" 2>/dev/null || true
         wanted=$((wanted - 1))
@@ -61,7 +61,7 @@ killed_and_resumed() { # NAME KILLS COMMAND...
     same_run "$name"
 }
 
-# The pid of the last rank that the launcher has started.
+# Prints the pid of the rank that the launcher started last.
 last_rank() {
     for child in $(cat "/proc/$1/task/$1/children"); do
         ! grep -qx train_ddp "/proc/$child/comm" || rank=$child
@@ -71,13 +71,13 @@ last_rank() {
 
 third=$((kills / 3))
 killed_and_resumed single $((kills - 2 * third)) "$bin/train_single" --model convnet --epochs 10 --log-every 1
-# The ranks die with ddprun: it is their parent.
+# Killing ddprun also kills its ranks.
 killed_and_resumed ddp "$third" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --epochs 30 --log-every 1
-# Both ranks have something to save: errors and factors of PowerSGD.
+# Both ranks have state to save: errors and factors of PowerSGD.
 killed_and_resumed hook "$third" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --epochs 30 --log-every 1 \
     --comm-hook powersgd --powersgd-start 100
 
-# One launcher that restarts all ranks whenever one of them is killed.
+# One launcher, which restarts all ranks after each kill of a rank.
 set -- "$bin/ddprun" --nproc-per-node 2 --max-restarts 2 "$bin/train_ddp" --epochs 30 --log-every 1
 rm -rf out.txt ddp-killed
 "$@" --out ddp-killed --save-every 4 --resume auto >out.txt 2>err.txt &

@@ -1,5 +1,5 @@
-# checks.sh: what the shell tests of the programs share; sourced with BIN_DIR as $1, before anything
-# else. It goes to a folder of its own, which vanishes at the end.
+# checks.sh: shared functions of the programs' shell tests; sourced first, with BIN_DIR as $1. Changes to a temporary
+# folder, which is removed at the end.
 set -eu
 bin=$1
 work=$(mktemp -d)
@@ -12,7 +12,7 @@ fail() {
     failures=$((failures + 1))
 }
 
-# run WHAT COMMAND...: it must succeed; stdout is in out.txt
+# run WHAT COMMAND...: the command must succeed; its stdout is in out.txt, its stderr in err.txt.
 run() {
     checks=$((checks + 1))
     what=$1
@@ -20,8 +20,8 @@ run() {
     "$@" >out.txt 2>err.txt </dev/null || fail "$what: $(cat err.txt)"
 }
 
-# refuse STATUS 'part of the message' COMMAND...: the command must end with that status, with exactly one
-# line that begins with "error: " and contains the words.
+# refuse STATUS 'WORDS' COMMAND...: the command must end with this status and exactly one line that begins with "error:
+# ", which contains the words.
 refuse() {
     checks=$((checks + 1))
     wanted=$1 words=$2
@@ -33,7 +33,7 @@ refuse() {
     grep '^error: ' err.txt | grep -qF -- "$words" || fail "no \"$words\" from $*: $(cat err.txt)"
 }
 
-# Skips the test where bench/compare.sh writes no report, or one without figures.
+# Skips the test if bench/compare.sh cannot write a report with figures here.
 needs_report() {
     command -v gnuplot >/dev/null || { echo "skipped: there is no gnuplot" && exit 77; }
     for python in python3 /usr/bin/python3; do
@@ -43,10 +43,10 @@ needs_report() {
     exit 77
 }
 
-# The optimizer's file that a checkpoint names.
+# Prints the name of a checkpoint's optimizer file.
 state() { echo "$(dirname "$1")/$(grep -ao '[^"/]*\.optimizer' "$1" | head -n 1)"; }
 
-# same A B: equal bits, in all tensors of both pairs of files
+# same A B: all tensors of both pairs of files have equal bits.
 same() {
     checks=$((checks + 1))
     "$bin/compare_tensors" --bitwise "$1" "$2" >cmp.txt 2>&1 || fail "$1 and $2: $(tail -n 1 cmp.txt)"
@@ -54,7 +54,7 @@ same() {
         fail "the optimizer states of $1 and $2: $(tail -n 1 cmp.txt)"
 }
 
-# tally NAME: the last line of a test, and its status
+# tally NAME: prints the last line of a test and exits with its status.
 tally() {
     echo "$1: $checks checks, $failures failures"
     [ "$failures" = 0 ]

@@ -1,7 +1,6 @@
 #!/bin/sh
-# compare.sh BIN_DIR: bench/compare.sh, from a checkout and into a folder whose names are as nasty as names can
-# be, and what its figures show: the numbers that gnuplot draws are read back and compared with what the
-# records of the runs give, worked out anew here.
+# compare.sh BIN_DIR: bench/compare.sh, from a checkout and into a folder with difficult names; and its figures: the
+# numbers drawn by gnuplot are compared with those computed here from the records of the runs.
 bench=$(cd "$(dirname "$0")/../../bench" && pwd)
 . "$(dirname "$0")/checks.sh"
 needs_report
@@ -11,7 +10,7 @@ bin=$("$bench/../tests/programs/steady.sh" "$bin" "$work/bin")
 nasty="a b;\$(touch x)'\""
 mkdir "$nasty"
 cp -R "$bench" "$nasty/bench"
-(cd "$bench/.." && cp --parents common/nn/models.c common/device/link.c dp/data_parallel.h "$work/$nasty") # names and bounds
+(cd "$bench/.." && cp --parents common/nn/models.c common/device/link.c dp/data_parallel.h "$work/$nasty") # sources of names and bounds
 cd "$nasty"
 checks=$((checks + 1))
 "$work/$nasty/bench/compare.sh" --bin "$bin" --quick --repeats 1 --patience 2 --model "mlp toy" --world "1 2" \
@@ -25,14 +24,14 @@ for file in summary.csv difference.csv equivalence.csv report.md report.html dif
     checks=$((checks + 1))
     [ -s "$file" ] || fail "there is no $file"
 done
-# The same figures for slides, where this gnuplot can draw them.
+# The same figures as PNG, for slides, if this gnuplot has the terminal.
 if echo 'set terminal pngcairo' | gnuplot 2>/dev/null; then
     for file in *.svg; do
         checks=$((checks + 1))
         [ "$(head -c 4 "${file%.svg}.png" | tail -c 3)" = PNG ] || fail "there is no ${file%.svg}.png"
     done
 fi
-# They answer to the mouse: each series to a click, each value of a series where it stands.
+# Figures respond to the mouse: a click toggles a series, and each point has a tooltip.
 for file in *.svg; do
     checks=$((checks + 1))
     [ "$(grep -c 'onclick=' "$file")" = "$(grep -c 'gnuplot_plot_' "$file")" ] || fail "$file: not every series answers"
@@ -53,7 +52,7 @@ checks=$((checks + 1))
 wide=$(awk 'length($0) > 80' "$work/out.txt" | head -n 1)
 [ -z "$wide" ] || fail "wider than a terminal: $wide"
 
-# The slow link is the requested one, and said to be emulated wherever its numbers stand.
+# The slow link has the requested speed, and each of its numbers is marked as emulated.
 link="an emulated link of 40 Gbit/s and 7 us"
 checks=$((checks + 6))
 [ "$(grep -l 'link 40,7 ' runs/*/command.txt | wc -l)" = "$(find runs -name 'link-*' -o -name 'buckets-*' -o -name 'overlap-slow-*' -o -name 'timeline-link-*' | wc -l)" ] ||
@@ -67,7 +66,7 @@ grep -qE "^\*Over $link DDP's step|^\*Disturbed" report.md || fail "no sentence 
 [ "$(grep -cE "^- (Through shared memory|Over $link|Over an emulated link of 100 Gbit/s and 3 us)( overlap hides|: disturbed)" report.md)" = 3 ] ||
     fail "not a sentence for each network about overlap: $(grep 'overlap' report.md)"
 
-# Line one answers, and each network has one name.
+# The first line is the result, and each network has one name throughout.
 checks=$((checks + 2))
 grep -qE '^\*\*mlp-1024 \(1\.1 M parameters, 4\.5 MB of gradients\), 2 devices: (DDP|DP and DDP|disturbed).* 40 Gbit/s' report.md ||
     fail "line one: $(grep -m 1 '^\*\*' report.md)"
@@ -75,7 +74,7 @@ grep -qE '^\*\*mlp-1024 \(1\.1 M parameters, 4\.5 MB of gradients\), 2 devices: 
 speed,toy,,165 equivalence,toy,,165 curves,mlp,256;128,50826 timeline,mlp,256;256;256;256;256;256;256;256,479754" ] ||
     fail "networks.csv: $(cat networks.csv)"
 
-# The machine is on record.
+# The machine is described.
 for fact in 'Processor: .*[0-9]+ cores' 'Compiler: gcc [0-9.]+' 'BLAS: OpenBLAS' 'Commit: [0-9a-z]+' \
     'Cores: [0-9,-]+, governor .*, load at the beginning: [0-9.]+ [0-9.]+ [0-9.]+$' \
     'Variables that change the libraries: '; do
@@ -83,14 +82,14 @@ for fact in 'Processor: .*[0-9]+ cores' 'Compiler: gcc [0-9.]+' 'BLAS: OpenBLAS'
     grep -qE "^- $fact" report.md || fail "report.md has no $fact"
 done
 
-# The optimizer divided over the ranks, and weights and gradients as well: the bits of DDP.
+# The sharded optimizer, and fully sharded weights and gradients: equal bits with DDP.
 for pair in 'ddp:2,fsdp:2,gradient' 'ddp:2,fsdp:2,weight' 'ddp:3 uneven,fsdp:3 uneven,optimizer' 'ddp:2,zero1:2,gradient' 'ddp:2,zero1:2,optimizer' 'ddp:2,zero1:2 fused,weight' 'ddp:2,zero1:2 fused,optimizer'; do
     checks=$((checks + 1))
     grep -q "^mlp,$pair,.*,1,bitwise,0,1$" equivalence.csv || fail "no row $pair with equal bits in equivalence.csv"
 done
 
-# ---- waiting ---------------------------------------------------------------------------------------------
-# Elsewhere than on a terminal: a plain line for each section, with what is done and what is left.
+# ---- progress --------------------------------------------------------------------------------------------
+# If stderr is not a terminal: one plain line per section, with the completed and remaining runs.
 checks=$((checks + 1))
 grep -Eq '^speed: repeat 1 of 1 \(0 of [0-9]+ runs done\)$' "$work/err.txt" || fail "no begin: $(cat "$work/err.txt")"
 grep -Eq '^equivalence: toy \([0-9]+ of [0-9]+ runs done, about [0-9]+:[0-9][0-9] left\)$' "$work/err.txt" ||
@@ -99,7 +98,7 @@ grep -Eq '^equivalence: toy \([0-9]+ of [0-9]+ runs done, about [0-9]+:[0-9][0-9
 runs_said=$(sed -n 's/.* of \([0-9]*\) runs done.*/\1/p' "$work/err.txt" | sort -u)
 [ "$runs_said" = "$(find runs -name summary.json | wc -l)" ] || fail "$runs_said runs were announced"
 
-# On a terminal: a build, in one line that is drawn anew.
+# On a terminal: the build's progress is one line, redrawn in place.
 if command -v script >/dev/null; then
     checks=$((checks + 1))
     cat >"$work/build.sh" <<END
@@ -119,7 +118,7 @@ drawn() {
         /^#/ || !NF || $NF == "u" { next }
         { line = panel - 1 " " curve; for (i = 1; i < NF; i++) line = line " " $i; print line }' "plots/$1.drawn"
 }
-# by_name: how the expectations read columns
+# by_name: awk functions that read columns by name
 by_name='FNR == 1 { split("", at); for (i = 1; i <= NF; i++) at[$i] = i; file++; next }
     function of(name) { if (!(name in at)) { print "no column", name; exit 1 } return $at[name] }'
 csv() {
@@ -128,7 +127,7 @@ csv() {
     awk -F, "$by_name
 $program" "$@"
 }
-# agree WHAT WANTED SEEN: as many lines, and the same numbers but for the digits that gnuplot leaves away
+# agree WHAT WANTED SEEN: the same number of lines, and the same numbers within gnuplot's printed precision.
 agree() {
     checks=$((checks + 1))
     sort "$2" >wanted.txt
@@ -145,7 +144,8 @@ agree() {
     [ ! -s wrong.txt ] || fail "$1: $(cat wrong.txt)"
 }
 
-# difference: DDP's milliseconds less DP's, a panel for each model; small phases are one bar, and the bars add up.
+# difference: DDP's milliseconds minus DP's, a panel for each model; small phases are combined into one bar, and the
+# bars add up.
 csv 'BEGIN { n = split("data scatter replicate forward gather loss backward reduce exposed optimizer other", phase, " ") }
     of("world_size") != 2 || of("strategy") == "fsdp" { next }
     { m = of("model"); s = of("strategy") == "ddp" ? 1 : -1; if (!(m in panel)) panel[m] = panels++
@@ -163,13 +163,13 @@ csv 'BEGIN { n = split("data scatter replicate forward gather loss backward redu
 drawn difference | awk '$2 == 0 { printf "%s %s %.4f\n", $1, $4, $3 * 2 }' >drawn-difference.txt
 agree "difference.svg" wanted-difference.txt drawn-difference.txt
 
-# buckets: the step of every cap.
+# buckets: the step's time for every cap.
 csv '{ printf "0 0 %s %s %s %s\n0 1 %s %s\n", of("position"), of("step_ms_p50"), of("step_ms_p25"), of("step_ms_p75"), \
     of("position"), of("step_ms_p50") }' plots/buckets.csv >wanted-buckets.txt
 drawn buckets | awk '$2 == 0 { print $1, $2, $3, $4, $5, $6 } $2 == 1 { print $1, $2, $3, $4 }' >drawn-buckets.txt
 agree "buckets.svg" wanted-buckets.txt drawn-buckets.txt
 
-# loss: means of as many steps as make at most 60 points; below, the distance from one device.
+# loss: means over groups of steps, at most 60 points; below, the distance from one device.
 runs="single-1 dp-2 ddp-2"
 set --
 for run in $runs; do set -- "$@" "runs/curve-mlp-$run/steps.csv"; done
@@ -189,8 +189,8 @@ csv '{ loss[file, of("step")] = of("loss"); if (of("step") >= steps) steps = of(
     }' "$@" >wanted-loss.txt
 drawn loss | grep -v '^2 ' | grep -v NaN >drawn-loss.txt
 agree "loss.svg" wanted-loss.txt drawn-loss.txt
-# DP and DDP have the same weights: their distances from one device differ by what is rounded when a loss is
-# printed, as a mean over a batch or over the ranks' parts of it.
+# DP and DDP have equal weights: their distances from one device differ only by the rounding of printed losses, which
+# are means over a batch or over the ranks' parts of it.
 checks=$((checks + 1))
 awk '$1 == 1 { far[$2, $3] = $4; at[$3] = 1 }
     END {
@@ -201,8 +201,7 @@ awk '$1 == 1 { far[$2, $3] = $4; at[$3] = 1 }
     }' drawn-loss.txt >wrong.txt
 [ ! -s wrong.txt ] || fail "DP and DDP are not as far from one device: $(head -n 3 wrong.txt)"
 
-# throughput: a panel for each model; with error bars, then with lines, then one device alone;
-# rings around what was disturbed.
+# throughput: a panel for each model; error bars, then lines, then one device; rings mark disturbed runs.
 csv '!(of("model") in panel) { panel[of("model")] = panels++ }
     of("strategy") != "fsdp" {
         p = panel[of("model")]; speed = of("samples_per_s_p50"); batch = of("global_batch") * 1000
@@ -220,7 +219,7 @@ rings='$2 == 2 || $2 == 3 { print $1, $2, $3, $4, $5, $6 } $2 > 3 { print $1, $2
 drawn throughput | awk "$rings" >drawn-throughput.txt
 agree "throughput.svg" wanted-throughput.txt drawn-throughput.txt
 
-# memory and phases: bars in the order of the rows; a phase's part begins where the one before it ends.
+# memory and phases: bars in the order of the rows; each phase is stacked on the previous one.
 csv '{ p = of("model") != "mlp"; x = row[p]++
         printf "%d 0 %d %.9g\n", p, x, of("peak_bytes_device0") / 1e6
         if (of("world_size") > 1) printf "%d 1 %d %.9g\n", p, x, of("peak_bytes_other") / 1e6
@@ -237,20 +236,20 @@ csv 'BEGIN { n = split("data scatter replicate forward gather loss backward redu
     }' summary.csv >wanted-phases.txt
 drawn phases | awk '$1 < 2 && $2 < 11 { printf "%d %d %d %.6f %.6f\n", $1, $2, $4, $5, $6 }' >drawn-phases.txt
 agree "phases.svg" wanted-phases.txt drawn-phases.txt
-# Where all runs were disturbed, no phase is in the key.
+# If all runs were disturbed, the key has no phases.
 mkdir empty
 cp -r plots empty/plots
 sed -i 's/^key_phases = .*/key_phases = ""/' empty/plots/settings.gp
 (cd empty && gnuplot plots/phases.gp) >gnuplot.txt 2>&1 || fail "an empty key: $(cat gnuplot.txt)"
 
-# timeline: the spans by phase, and the arrows, which lead from a rank's main thread to its communicator's.
+# timeline: spans by phase, and arrows from a rank's main thread to its communicator.
 csv 'BEGIN { split("data scatter replicate forward gather loss backward reduce exposed optimizer other moving waiting", kind, " ") }
     { for (i in kind) if (kind[i] == of("phase"))
         printf "0 %d %.9g %s %s %s %.9g %.9g\n", i - 1, (of("begin_ms") + of("end_ms")) / 2, of("row"), \
             of("begin_ms"), of("end_ms"), of("row") - 0.4, of("row") + 0.4 }' plots/timeline.csv >wanted-timeline.txt
 csv '{ printf "0 26 %s %.9g %.9g %.9g\n", of("from_ms"), of("from_row") + 0.4, \
         of("to_ms") - of("from_ms"), of("to_row") - of("from_row") - 0.8 }' plots/arrows.csv >>wanted-timeline.txt
-timeline='$2 < 13 { print } # the hatches are 13 more
+timeline='$2 < 13 { print } # curves from 13 on are hatches
     $2 == 26 { print $1, $2, $3, $4, $5, $6 }'
 drawn timeline | awk "$timeline" >drawn-timeline.txt
 agree "timeline.svg" wanted-timeline.txt drawn-timeline.txt
@@ -259,7 +258,7 @@ csv '{ n[of("from_row")]++; if (of("to_ms") < of("from_ms") || of("to_row") != o
     END { for (row in n) ranks++; if (ranks < 1 || ranks > 2) print ranks + 0, "ranks have arrows" }' plots/arrows.csv >wrong.txt
 [ ! -s wrong.txt ] || fail "arrows: $(cat wrong.txt)"
 
-# What was disturbed is grey, and nothing else is.
+# Disturbed runs are grey, and nothing else is.
 for disturbed in 0 1; do
     for file in plots/*.csv; do
         { head -n 1 "$file" && csv '{ if ("disturbed" in at) $at["disturbed"] = to; print }' OFS=, to=$disturbed "$file"; } >marked.txt
@@ -275,7 +274,7 @@ for disturbed in 0 1; do
     done
 done
 
-# Columns are found by their names: with all of them in the opposite order the figures are the same.
+# Columns are found by name: with the columns in reverse order the figures are unchanged.
 for file in plots/*.csv; do
     awk -F, -v OFS=, '{ for (i = 1; i <= NF / 2; i++) { t = $i; $i = $(NF + 1 - i); $(NF + 1 - i) = t } print }' \
         "$file" >turned.txt

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# compare_cuda.sh BIN_DIR: bench/compare.sh --device cuda from end to end on the emulated GPU: one card
-# that two replicas and two ranks share. The equivalences hold, and no time is shown anywhere, as it is
-# with an emulated card or a shared one; without a GPU it ends with 77 and one line.
+# compare_cuda.sh BIN_DIR: bench/compare.sh --device cuda from end to end on the emulated GPU: one card shared by two
+# replicas or two ranks. The equivalences hold, and no time is shown, because the card is emulated or shared; without a
+# GPU the script ends with 77 and one line.
 set -euo pipefail
 bin=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)

@@ -1,7 +1,7 @@
 #!/bin/sh
-# compare_gpt.sh BIN_DIR: bench/compare.sh --model gpt finds the same bits in DataParallel and DistributedDataParallel,
-# also with the optimizer divided over its ranks: with a weight that two layers share, AdamW and one norm of all
-# gradients, on 2, 4, 3 and 5 devices. What the divided optimizer saves stands beside DDP.
+# compare_gpt.sh BIN_DIR: bench/compare.sh --model gpt finds equal bits of DataParallel and DistributedDataParallel,
+# also with the sharded optimizer: with a tied weight, AdamW and clipping by one norm, on 2, 4, 3 and 5 devices. The
+# memory that the sharded optimizer saves is shown beside DDP's.
 bench=$(cd "$(dirname "$0")/../../bench" && pwd)
 . "$(dirname "$0")/checks.sh"
 run "compare.sh" "$bench/compare.sh" --bin "$bin" --quick --repeats 1 --patience 0 --model gpt --world "2 4" --out gpt
@@ -10,15 +10,15 @@ for pair in "dp:2,ddp:2" "dp:4,ddp:4" "dp:3 uneven,ddp:3 uneven" "dp:5 adamw,ddp
     checks=$((checks + 1))
     [ "$(grep -c "^gpt,$pair,weight,.*transformer.wte.weight" gpt/equivalence.csv)" -ge 1 ] || fail "no row of $pair"
 done
-# The tied weight is one parameter, with one gradient and one state of the optimizer; a file of weights has both of its
-# names, as PyTorch's has.
+# The tied weight is one parameter, with one gradient and one optimizer state; a file of weights has both of its names,
+# as PyTorch's has.
 checks=$((checks + 2))
 [ "$(grep -cE ',(gradient|optimizer),[^,]*,lm_head.weight,' gpt/equivalence.csv)" = 0 ] || fail "the tied weight has two gradients"
 [ "$(grep -cE ',weight,[^,]*,lm_head.weight,' gpt/equivalence.csv)" -ge 1 ] || fail "no weights by the name lm_head.weight"
 
-# The optimizer divided over the ranks, beside DDP: a rank's state is a part of it. Over two ranks that is, together, the
-# state of one of DDP's: 8 bytes for each parameter less, to the byte.
-memory_of() { # STRATEGY: of both ranks
+# With the sharded optimizer each of two ranks has half of the state. Together they save the state of one of DDP's
+# ranks: 8 bytes per parameter, exactly.
+memory_of() { # STRATEGY: sum over both ranks
     awk -F, -v strategy="$1" 'FNR == 1 { for (i = 1; i <= NF; i++) at[$i] = i }
         $at["strategy"] == strategy && $at["world_size"] == 2 { print $at["peak_bytes_device0"] + $at["peak_bytes_other"] }' gpt/summary.csv
 }

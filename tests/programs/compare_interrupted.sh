@@ -1,11 +1,11 @@
 #!/bin/sh
-# compare_interrupted.sh BIN_DIR: Ctrl-C in bench/compare.sh keeps the runs that were finished and says how to
-# go on; --resume makes only the others, and ends with what an undisturbed comparison finds.
+# compare_interrupted.sh BIN_DIR: Ctrl-C in bench/compare.sh keeps the completed runs and prints how to continue;
+# --resume makes only the missing runs and ends with the results of an uninterrupted comparison.
 bench=$(cd "$(dirname "$0")/../../bench" && pwd)
 . "$(dirname "$0")/checks.sh"
 bin=$("$bench/../tests/programs/steady.sh" "$bin" "$work/bin")
 
-compare() { # FOLDER OPTION...: in a subshell, whose process becomes the comparison
+compare() { # FOLDER OPTION...: in a subshell whose process is replaced by the comparison
     folder=$1
     shift
     exec setsid env --default-signal=INT "$bench/compare.sh" --bin "$bin" --quick --repeats 1 --patience 0 --model toy --world 3 \
@@ -41,7 +41,7 @@ while read -r inode file; do
 done <before.txt
 
 checks=$((checks + 1))
-# Without gnuplot: numbers and sentences, and a line about figures.
+# Without gnuplot: numbers and sentences, and a note that figures are missing.
 mkdir path
 for folder in /usr/local/bin /usr/bin /bin; do ln -s "$folder"/* path/ 2>/dev/null || true; done
 rm -f path/gnuplot* path/apt-get path/sudo

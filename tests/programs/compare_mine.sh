@@ -1,17 +1,18 @@
 #!/bin/sh
-# compare_mine.sh BIN_DIR: bench/compare.sh --mine: a right file of each kind has its rows, figures and bits beside the built-in
-# strategies; one with other bits, one that fails in a run, and one that is refused. The sentences: tests/report/test_mine.py.
+# compare_mine.sh BIN_DIR: bench/compare.sh --mine: a correct file of each kind has its rows, figures and bits beside
+# the built-in strategies; a file with other bits, one that fails during a run, and one that is refused. The sentences:
+# tests/report/test_mine.py.
 top=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/checks.sh"
 needs_report
 built=$bin/..
 bin=$("$top/tests/programs/steady.sh" "$bin" "$work/bin")
 own=$top/tests/own
-PATH=$own:$PATH CC=quick_cc # whose folder may have a space
+PATH=$own:$PATH CC=quick_cc # $own may contain a space
 export PATH CC
 
-# compare STATUS FILE OPTION...: into out/. With --resume the built-in strategies' runs of the call before stay: their commands
-# are the same; another FILE's are made.
+# compare STATUS FILE OPTION...: into out/. With --resume, the built-in strategies' runs of the previous call are kept,
+# because their commands are unchanged; the runs with another FILE are made.
 compare() {
     checks=$((checks + 1))
     wanted=$1 file=$2 status=0
@@ -20,12 +21,12 @@ compare() {
         status=$?
     [ "$status" = "$wanted" ] || fail "$file: status $status, not $wanted: $(tail -n 5 out.txt err.txt)"
 }
-# compile FILE SO: of a source each rank of each run compiles a copy, which the first comparison tests.
+# compile FILE SO: compiles once instead of in each rank; the first comparison tests compiling from source.
 compile() { quick_cc -std=gnu11 -fPIC -shared -ffp-contract=off -I"$built/include" -I"$built/include/ddpc" -o "$2" "$1" -lm; }
 has() { grep -qF -- "$2" "$1" || fail "$1 has no \"$2\": $(tail -n 5 "$1")"; }
 rows() { awk -F, '$1 == "mine"' "$1" | wc -l; }
 
-# ---- a right one of each kind ------------------------------------------------------------------------------
+# ---- a correct file of each kind ---------------------------------------------------------------------------
 cp "$own/ddp_overlap.c" "my ddp.c"
 compare 0 "my ddp.c"
 has out.txt 'Yours: held in all 20 comparisons with train_ddp.'
@@ -56,7 +57,7 @@ compile "$own/fsdp_flat.c" fsdp.so
 compare 0 fsdp.so --only-equivalence --resume
 has out.txt 'Yours: held in all 15 comparisons with train_fsdp.'
 has out/equivalence.csv ',fsdp:1,mine:1,'
-checks=$((checks + 2)) # where it is measured: beside fsdp over the link, and without buckets
+checks=$((checks + 2)) # measured beside fsdp over the link, and without buckets
 measured() { bash -c 'source "$1/bench/compare/link.sh"; mine=FILE mine_like=$3; "$2"' sh "$top" "$@" | paste -sd ' ' -; }
 [ "$(measured link_strategies fsdp) | $(measured bucket_strategies fsdp)" = 'dp ddp fsdp mine | ddp' ] || fail "$(measured link_strategies fsdp)"
 [ "$(measured link_strategies ddp) | $(measured bucket_strategies ddp)" = 'dp ddp mine | ddp mine' ] || fail "$(measured link_strategies ddp)"
@@ -65,12 +66,12 @@ compare 0 sum.so --only-equivalence --resume
 has out.txt 'Yours: held in all 20 comparisons with train_ddp.'
 grep -q ',ddp:3 uneven,mine:3 uneven,.*,tolerance,' out/equivalence.csv || fail "a ring adds in another order: $(tail -n 1 out/equivalence.csv)"
 
-# ---- other numbers, a failure, a refusal -------------------------------------------------------------------
-# Another ring of the same name: what comes from the left counts twice, and each rank of three ends early.
+# ---- other bits, a failure, a refusal ----------------------------------------------------------------------
+# A wrong ring with the same name: values received from the left count twice, and with three ranks each rank aborts.
 awk '{ print } /^#include/ && !done { done = 1; print "__attribute__((constructor)) static void three(void) { const char *n = getenv(\"WORLD_SIZE\"); if (n && *n == (char)51) abort(); }" }' \
     "$own/sum_ring.c" | sed 's/values\[i\] += received/values[i] += 2 * received/' >wrong.c
 [ "$(diff wrong.c "$own/sum_ring.c" | grep -c '^<')" = 2 ] || fail "not both were planted"
-compile wrong.c sum.so # what it contains says that the ring's runs are old
+compile wrong.c sum.so # its contents show that the ring's runs are outdated
 compare 1 sum.so --only-equivalence --resume
 has out.txt 'Equivalence: held in all'
 has out.txt 'Yours: BROKEN in 11 of 16 comparisons with train_ddp.'

@@ -1,6 +1,6 @@
 #!/bin/sh
-# compare_tensors.sh BIN: what the program compare_tensors in the folder BIN says about pairs of files
-# that differ in one known way. Ends with 1 at the first pair that gets another answer.
+# compare_tensors.sh BIN: the program compare_tensors on pairs of files with one known difference. Ends with 1 at the
+# first wrong answer.
 set -u
 bin=$1
 folder=$(mktemp -d) || exit 1
@@ -31,18 +31,18 @@ expect 0 '^result: within tolerance' base far --tol 0.011 --rtol 0
 expect 0 '^result: within tolerance' base far --tol 0 --rtol 1.1e-4
 expect 1 '^result: differ' base far --tol 0.009 --rtol 0
 
-# +0 and -0 are 0 apart but not the same bits.
+# +0 and -0 have distance 0 but different bits.
 expect 0 '^b,2,0,0,0,0,7$' base minus_zero --csv
 expect 1 '^result: differ: worst tensor b ' base minus_zero --bitwise
 
-# NaN never passes, not even against itself; infinity passes against itself only.
+# NaN never passes, even against itself; infinity passes only against itself.
 expect 1 '^result: differ: worst tensor w \(holds NaN\)' nan nan --bitwise
 expect 1 '^w,6,nan,nan,nan,0,100$' base nan --csv --tol 1e30
 expect 0 '^result: equal bits' infinite infinite
 expect 1 '^result: differ: worst tensor w ' base infinite --tol 1e30 --rtol 1
 expect 1 '^result: differ: worst tensor w ' infinite base --tol 1e30 --rtol 1
 
-# Integers are equal or not, whatever the tolerance.
+# Integers must be equal, whatever the tolerance.
 expect 1 '^result: differ: worst tensor step ' base step --tol 100
 expect 1 '^step,1,1,0\.0769230769,1,0,13$' base step --csv
 
@@ -53,12 +53,11 @@ expect 1 '^step .* 1  missing in A$' fewer base
 expect 1 '^result: differ: worst tensor extra, "quoted" \(missing in A\); 1 of 4' base more --tol 1e30
 expect 1 '^"extra, ""quoted""",0,nan,nan,nan,0,0$' base more --csv
 
-# The cosine of zeros with another vector is 0, with each other 1.
+# The cosine of a zero tensor with another one is 0, of two zero tensors 1.
 expect 1 '^b  .* 0\.0000000000$' base zeros
 expect 0 '^b  .* 1\.0000000000  same bits$' zeros zeros
 
-# The time grows with the tensors, not with their square: that would be more than the limit, which is
-# one of the processor's seconds, not of the clock's.
+# The time is linear in the number of tensors: quadratic time would exceed the limit, which counts CPU seconds.
 (ulimit -t 10; cd "$folder" && "$bin/compare_tensors" many many_reversed) >"$folder/answer" 2>&1 || {
     echo "65536 tensors: status $?: $(tail -n 1 "$folder/answer")"
     exit 1
@@ -72,8 +71,8 @@ expect 2 '^error: none: No such file' base none
 expect 2 '^error: two files are needed' base
 expect 2 '^error: unexpected argument' base base base
 expect 2 '^error: --tol: .-1. is out of range' base base --tol -1
-expect 2 '^usage: compare_tensors ' # no arguments: the help
-status=0 # output that cannot be written is an error
+expect 2 '^usage: compare_tensors ' # no arguments
+status=0 # a failing write of the output is an error
 (cd "$folder" && "$bin/compare_tensors" base base >/dev/full 2>answer) || status=$?
 [ "$status" = 1 ] && grep -q '^error: lines on standard output were lost: No space' "$folder/answer" || {
     echo "a full device: status $status: $(cat "$folder/answer")"

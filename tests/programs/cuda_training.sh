@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# cuda_training.sh BIN: train_single and train_ddp on a GPU follow the CPU; a step that is replayed
-# from a graph is the step itself, bit for bit; a run that stops there continues here.
+# cuda_training.sh BIN: train_single and train_ddp on a GPU agree with the CPU; steps replayed from a graph equal eager
+# steps bit for bit; a run that was stopped there can be resumed here.
 set -euo pipefail
 bin=$1
 work=$(mktemp -d)
@@ -24,7 +24,7 @@ fail() {
     failures=$((failures + 1))
 }
 
-# train NAME command...: saves to NAME
+# train NAME COMMAND...: trains and saves to NAME.
 train() {
     local name=$1
     shift
@@ -37,7 +37,7 @@ single() {
     train "$name" "$bin/train_single" --no-eval "$@"
 }
 
-# same A B what; close A B tolerance what
+# same A B WHAT: equal bits. close A B TOLERANCE WHAT.
 same() {
     "$bin/compare_tensors" --bitwise "$work/$1" "$work/$2" >"$work/out" || fail "$3: not the same bits"
 }
@@ -45,7 +45,7 @@ close() {
     "$bin/compare_tensors" --tol "$3" "$work/$1" "$work/$2" >"$work/out" || fail "$4"
 }
 
-# same_scores A B tolerance what: the accuracy and the mean IoU of the steps
+# same_scores A B TOLERANCE WHAT: compares the steps' accuracy and mean IoU.
 same_scores() {
     for name in "$1" "$2"; do
         awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
@@ -58,7 +58,7 @@ same_scores() {
     [[ ! -s $work/out ]] || fail "$4: other scores"
 }
 
-# Ten steps follow the CPU's. (A relu within rounding of 0 may switch, so learning rates are small.)
+# Ten steps agree with the CPU's. (A relu whose input is near 0 may switch, so learning rates are small.)
 while read -r model lr batch; do
     run=(--model "$model" --lr "$lr" --global-batch "$batch" --steps 10 --log-every 1)
     [[ $model == segnet ]] && run+=(--data shapes:32x32@64)
@@ -66,7 +66,7 @@ while read -r model lr batch; do
     single cuda --device cuda "${run[@]}"
     close cuda cpu 1e-4 "$model: ten steps on cuda and on the cpu"
     same_scores cuda cpu "$([[ $model == segnet ]] && echo 0.01 || echo 0.13)" "$model: ten steps on cuda and on the cpu"
-    [[ $model == segnet ]] && continue # how many pixels count is known in the middle of a step
+    [[ $model == segnet ]] && continue # its divisor, the count of labelled pixels, is known within the step only
     single graph --device cuda --cuda-graph "${run[@]}"
     same graph cuda "$model: a captured step"
     same_scores graph cuda 0 "$model: a captured step"
@@ -77,9 +77,8 @@ resnet20 0.0002 8
 segnet 0.01 8
 END
 
-# No step's kernels wait for a copy from the host, though the schedule changes the optimizer's numbers in
-# every step: 30 steps have as many such copies as 20, which are those of the first weights. (Only the
-# emulator counts.)
+# No step waits for a copy from the host, although the schedule changes the optimizer's scalars in every step: 30 steps
+# have as many such copies as 20, all of the initial weights. (Only the emulator counts.)
 copies() {
     DDPC_EMULATOR_COUNT=1 "$bin/train_single" --device cuda --no-eval --log-every 1000 "$@" 2>&1 |
         sed -n 's/^cuda_emulator: *\([0-9]*\) x a copy from the host between kernels.*/\1/p'
@@ -91,8 +90,8 @@ for options in "" "--optimizer adamw" --cuda-graph; do
     [[ $few -gt 0 && $few == "$many" ]] || fail "copies in 20 and in 30 steps, $options: $few, $many"
 done
 
-# AdamW, whose numbers change in every step, clipped gradients, and a last batch of another size, over
-# two epochs with an evaluation in between.
+# AdamW, whose scalars change in every step, with clipping and a shorter last batch, over two epochs with an evaluation
+# in between.
 adamw=(--device cuda --model convnet --optimizer adamw --lr 0.001 --global-batch 401 --epochs 2
        --clip-grad-norm 0.3)
 train eager "$bin/train_single" "${adamw[@]}"
@@ -109,7 +108,7 @@ single half --device cpu --steps 12 --lr 0.01 --schedule constant --resume "$wor
 single all --device cpu --steps 12 --lr 0.01 --schedule constant
 close half all 1e-4 "begun on cuda, ended on the cpu"
 
-# One rank of DDP is one device; so is a captured step of it.
+# One rank of DDP equals one device, with eager and with captured steps.
 single one --device cuda --model convnet --steps 12
 train ddp "$bin/train_ddp" --no-eval --device cuda --model convnet --steps 12
 train graph "$bin/train_ddp" --no-eval --device cuda --model convnet --steps 12 --cuda-graph

@@ -1,5 +1,5 @@
 #!/bin/sh
-# defaults.sh BIN_DIR: the measuring programs without arguments, with as many rounds and as large sizes as they have then.
+# defaults.sh BIN_DIR: the measuring programs run without arguments, with their default rounds and sizes.
 . "$(dirname "$0")/checks.sh"
 for program in bench_allreduce bench_step bench_scaling; do
     run "$program" timeout 300 "$bin/$program"

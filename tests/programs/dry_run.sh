@@ -1,12 +1,12 @@
 #!/bin/sh
-# dry_run.sh BIN_DIR [DEVICE]: --dry-run says what a run's devices hold, to the byte: it is compared with the
-# counters of runs that compute, of several networks, under all three programs.
+# dry_run.sh BIN_DIR [DEVICE]: --dry-run prints the exact memory of a run's devices: compared with the counters of real
+# runs, for several networks and all three programs.
 . "$(dirname "$0")/checks.sh"
 PATH=$bin:$PATH
 device=${2:-cpu}
 value() { sed -n "s/^$1=\([0-9]*\).*/\1/p" out.txt | head -n 1; }
 
-# held WHAT COMMAND...: its dry run, then three of its steps
+# held WHAT COMMAND...: compares the dry run with three real steps.
 held() {
     what=$1
     shift
@@ -43,13 +43,13 @@ if [ "$device $amp" = "cuda bf16" ]; then
     run "GPT-2 on a GPU" train_single --device cuda $gpt2
     single=$(value peak_bytes)
     run "GPT-2 on a GPU in bf16" train_single --device cuda $gpt2 --amp bf16
-    checks=$((checks + 2)) # logits in 16 bits, their gradient in their place
+    checks=$((checks + 2)) # logits in 16 bits, overwritten by their gradient
     [ "$(value logits_bytes)" = $((8 * 1024 * 50257 * 2)) ] || fail "GPT-2's logits in bf16: $(value logits_bytes)"
     [ $(($(value peak_bytes) * 10)) -lt $((single * 6)) ] || fail "GPT-2 takes $(value peak_bytes) bytes in bf16, $single in float32"
 fi
 held "an mlp" train_single
 held "a convnet in two parts" train_single --model convnet --accumulate-steps 2
-# On GPUs they share one: a machine need not have two.
+# On GPUs both devices are on one card: a machine need not have two.
 if [ "$device" = cuda ]; then two="--device-ids 0,0"; else two="--devices 2"; fi
 held "two devices" train_dp $two $tiny
 if [ "$device" = cpu ]; then
@@ -62,7 +62,7 @@ if [ "$device" = cpu ]; then
     checks=$((checks + 1))
     [ $((half * 200 / whole)) = 100 ] || [ $((half * 200 / whole)) = 99 ] || fail "ZeRO-1 holds $half of $whole bytes of state"
     held "two ranks, fully sharded" ddprun --nproc-per-node 2 train_fsdp $tiny
-    # Ranks that store nothing move nothing, and take addresses only: 8 ranks of 6 GB of weights each.
+    # A dry run allocates no memory, only addresses, and sends nothing: 8 ranks with 6 GB of weights each.
     xl="--model gpt2-xl --vocabulary 50257 --optimizer adamw --drop-last --dry-run"
     run "GPT-2 XL" train_single $xl --global-batch 1
     whole=$(value peak_bytes)
@@ -70,13 +70,13 @@ if [ "$device" = cpu ]; then
     checks=$((checks + 1))
     [ "$(value peak_bytes)" = "$whole" ] || fail "one of eight ranks takes $(value peak_bytes) bytes, one device $whole"
     held "segnet" train_single --model segnet --global-batch 8
-    # A batch is in one slot: 60 digits of 64 pixels with labels, 6 texts of 16 tokens and their successors.
+    # Bytes of a batch in its slot: 60 digits of 64 pixels with labels; 6 texts of 16 tokens with next tokens.
     for counts in "15840 2400:" "1536 28416:$tiny"; do
         run "a batch" train_single --device cpu ${counts#*:} --dry-run
         checks=$((checks + 1))
         [ "$(value batch_bytes) $(value logits_bytes)" = "${counts%%:*}" ] || fail "batch and logits: $(cat out.txt)"
     done
-    # More than the memory here: 124 million parameters, of which each has 4 bytes, and takes 16.
+    # More than this machine's memory: 124 million parameters of 4 bytes, 16 bytes each in total.
     run "GPT-2" train_single $gpt2
     checks=$((checks + 2))
     [ "$(value weights_bytes)" = $((124439808 * 4)) ] || fail "GPT-2 has $(value weights_bytes) bytes of weights"
@@ -84,7 +84,7 @@ if [ "$device" = cpu ]; then
         awk '/^peak_bytes=/ && $2 != sprintf("(%.2f", substr($1, 12) / 1024 ^ 3) { exit 1 }' out.txt || fail "GPT-2's peak: $(cat out.txt)"
     [ "$(value optimizer_bytes)" = $((124439808 * 8)) ] || fail "its optimizer: $(value optimizer_bytes)"
     [ "$(value logits_bytes)" = $((8 * 1024 * 50257 * 4)) ] || fail "its logits: $(value logits_bytes)"
-    # The other sizes of GPT-2, by OpenAI's own weights.
+    # The parameter counts of GPT-2's other sizes are those of OpenAI's weights.
     for count in medium:354823168 large:774030080 xl:1557611200; do
         run "gpt2-${count%:*}" train_single --model "gpt2-${count%:*}" --vocabulary 50257 --global-batch 1 --dry-run
         checks=$((checks + 1))

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# first_contact_quick.sh BIN BUILD: tests/first_contact.sh on the emulator: it asks everything, in its order; a question
-# that fails, hangs, breaks CUDA or leaves processes behind keeps no other from being asked, until two of them hang; and the
-# index of the archive says what happened.
+# first_contact_quick.sh BIN BUILD: tests/first_contact.sh on the emulator: it runs all checks in order; a check that
+# fails, hangs, breaks CUDA or leaves processes behind does not prevent the others, until two of them hang; the
+# archive's index describes each failure.
 set -euo pipefail
 . "$(dirname "$0")/checks.sh"
 build=$2
 first_contact=$(cd "$(dirname "$0")/../.." && pwd)/tests/first_contact.sh
 
-# A compute-sanitizer whose tools do what the questions must survive; a sick GPU's nvidia-smi and kernel; no PyTorch.
+# A simulated compute-sanitizer whose tools misbehave in all ways that must be survived; nvidia-smi and kernel log of a
+# faulty GPU; no PyTorch.
 export PYTHON=/bin/false
 mkdir tools
 cat >tools/compute-sanitizer <<'END'
@@ -49,7 +50,7 @@ printf '#!/bin/sh\necho "[Thu Jan  1 10:00:07] NVRM: Xid (PCI:0000:00:04): 79, G
 chmod +x tools/*
 export PATH=$PWD/tools:$PATH
 
-# contact STATUS FOLDER [options]
+# contact STATUS FOLDER OPTION...
 contact() {
     wanted=$1 folder=$2 status=0 line=0
     shift 2
@@ -58,7 +59,7 @@ contact() {
     [ $status = "$wanted" ] || fail "status $status, not $wanted: $*: $(cat out.txt err.txt)"
 }
 
-# expect WORD NAME: in the order of the calls
+# expect WORD NAME: in the order of the checks
 expect() {
     checks=$((checks + 1))
     at=$(grep -n -m 1 "^    $2  *$1 " "$folder/index.md" | cut -d : -f 1 || true)
@@ -67,7 +68,7 @@ expect() {
     line=$at
 }
 
-# tells REGULAR_EXPRESSION...: lines of the index
+# tells REGULAR_EXPRESSION...: the index has such lines
 tells() {
     for words in "$@"; do
         checks=$((checks + 1))
@@ -75,14 +76,14 @@ tells() {
     done
 }
 
-# nothing_left: no process of a question is alive
+# nothing_left: no process of a check is alive
 nothing_left() {
     checks=$((checks + 1))
     left=$(grep -slz '^FIRST_CONTACT_QUESTION=' /proc/[0-9]*/environ | tr '\n' ' ' || true)
     [ -z "$left" ] || fail "processes of questions are alive: $left"
 }
 
-# ---- everything, on one card ----------------------------------------------------------------------------------------
+# ---- all checks, on one card ----------------------------------------------------------------------------------------
 
 contact 1 folder --minutes 60
 for question in smoke 'test test_cuda_layout' 'test test_cuda_attention' 'NCCL 4096' graph gpt2 account memcheck kill \
@@ -96,7 +97,7 @@ expect ok 'sanitizer memcheck'
 expect FAILED 'sanitizer racecheck'
 expect ok 'sanitizer initcheck'
 expect ok 'sanitizer synccheck'
-right=20 # of four precisions; cards below 8.0 lack bf16 and TF32
+right=20 # in four precisions; cards below 8.0 lack bf16 and TF32
 [ "${DDPC_EMULATED_CAPABILITY:-90}" -ge 80 ] || right=10
 tells '^24 questions, 21 ok, 2 skipped, 1 FAILED\.$' '^### FAILED: sanitizer racecheck' '^    a race$' 'Tesla T4, 15360 MiB' \
     'GPU 0: 585 to 1590 MHz, up to 85 C and 70 W in 2 samples; held back: hw_slowdown in 1$' "20 trainings: $right with the CPU" \
@@ -104,9 +105,9 @@ tells '^24 questions, 21 ok, 2 skipped, 1 FAILED\.$' '^### FAILED: sanitizer rac
 [ "$(tar -tzf folder.tar.gz | grep -cE '^folder/(index.md|machine/libraries.txt|clocks.csv|01-smoke.log)$')" = 4 ] ||
     fail "the archive: $(tar -tzf folder.tar.gz)"
 
-# ---- what may go wrong ------------------------------------------------------------------------------------------------
+# ---- failures ---------------------------------------------------------------------------------------------------------
 
-# Hangs: examined, ended, and after the second one nothing more is asked.
+# A hang is diagnosed and ended; after the second one no further check runs.
 DDPC_EMULATED_GPUS=2 DDPC_EMULATED_NCCL_HANG_AT=3 FIRST_CONTACT_SECONDS=6 contact 1 hanging --only transport
 expect HANGS 'transport NCCL_NVLS_ENABLE=0'
 expect HANGS 'transport NCCL_P2P_DISABLE=1'
@@ -116,19 +117,19 @@ tells '^2 questions, 2 HANGS; 3 not asked, because two questions hang\.$' '^    
 if command -v gdb >/dev/null; then tells '^      thread 1 .* < all_reduce < '; fi
 nothing_left
 
-# An error of CUDA: asked again, and with launches that block the kernel is named.
+# An error of CUDA: the check is repeated with blocking launches, which name the kernel.
 DDPC_EMULATED_KERNEL_FAILS_AT=2 contact 1 broken --only 'figure product'
 expect FAILED 'figure product'
 tells 'cudaErrorIllegalAddress' '^- with CUDA_LAUNCH_BLOCKING=1.*: status 134: .*cuda_launch_blocks_on.*fill' \
     '^    ========= Invalid __global__ read of size 4 bytes'
 
-# A process that outlives its question.
+# A process that outlives its check.
 LEAVE_BEHIND=1 contact 1 orphans --only memcheck
 expect FAILED memcheck
 tells 'left processes behind: [0-9]+$'
 nothing_left
 
-# The minutes are over.
+# The time limit is reached.
 SLOW=30 contact 0 short --only sanitizer --minutes 0.2
 expect unfinished 'sanitizer memcheck'
 tells '^1 question, 1 unfinished; 3 not asked, because the minutes were over\.$'
@@ -140,9 +141,10 @@ grep -q '^error: .*is not empty' err.txt || fail "a folder with an archive is ta
 contact 2 other --colour
 contact 2 other --minutes ten
 
-# ---- what would be asked ----------------------------------------------------------------------------------------------
+# ---- the list of checks -----------------------------------------------------------------------------------------------
 
-# With two cards each rank has one, and no question but "sharing" makes ranks share; with one card ranks share it.
+# With two cards each rank has its own, and only the check "sharing" makes ranks share; with one card all ranks share
+# it.
 for cards in 1 2; do
     DDPC_EMULATED_GPUS=$cards "$first_contact" --quick --build "$build" --list >out.txt 2>err.txt || fail "$(cat err.txt)"
     checks=$((checks + 1))
@@ -154,7 +156,7 @@ DDPC_EMULATED_GPUS=2 contact 0 two --only 'all cards'
 DDPC_EMULATED_GPUS=2 contact 0 links --only bandwidth
 tells '^     *4096 .* 0$'
 
-# What the full questions would start is there: programs, scripts, the tests that CTest knows, those of the tools.
+# Everything that the full checks start exists: programs, scripts, CTest's tests, the tools' tests.
 DDPC_EMULATED_GPUS=2 "$first_contact" --list --build "$build" >list.txt 2>err.txt || fail "--list: status $?"
 for name in smoke 'test test_cuda_kernels' 'test test_kernels_halves' 'NCCL 67108864' bandwidth 'peers gpt2 by DDP' \
     'test nccl_training' 'sanitizer initcheck'; do

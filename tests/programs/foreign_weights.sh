@@ -1,6 +1,6 @@
 #!/bin/sh
-# foreign_weights.sh BIN_DIR: weights that were saved elsewhere. --strip-prefix leaves out what stands before the names, in
-# all three programs. (foreign_weights_pt.sh: those that torch saved.)
+# foreign_weights.sh BIN_DIR: weights saved by other programs. --strip-prefix removes a prefix of tensors' names, in all
+# three programs. (foreign_weights_pt.sh: weights saved by torch.)
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 model='--model toy --steps 3 --no-eval'
@@ -9,7 +9,7 @@ python=${PYTHON:-python3}
 run 'weights' "$bin/train_single" $model --save weights
 run 'what they lead to' "$bin/train_single" $model --load-init weights --save want
 
-# The same file with longer names: the header's length and the names change, the tensors do not.
+# The same file with longer names: only the header's length and the names change.
 command -v "$python" >/dev/null || { echo "foreign_weights: there is no python3" && exit 77; }
 cat >rename.py <<'END'
 import json, struct, sys
@@ -18,7 +18,7 @@ size, = struct.unpack("<Q", data[:8])
 header = json.loads(data[8:8 + size])
 header.pop("__metadata__", None)
 named = {(sys.argv[3] if not i or len(sys.argv) < 5 else "") + n: t for i, (n, t) in enumerate(header.items())}
-if len(sys.argv) == 5:  # one of the names twice: with the prefix, and without
+if len(sys.argv) == 5: # one name twice: with and without the prefix
     first = next(iter(header))
     named = {sys.argv[3] + first: header[first], **header}
     data += data[8 + size:][:header[first]["data_offsets"][1] - header[first]["data_offsets"][0]]
@@ -45,7 +45,7 @@ run 'ddp, plain' "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" $model --load
 same ddp-want ddp
 run 'evaluation' "$bin/train_single" --model toy --evaluate wrapped --strip-prefix module.
 
-# A GPT-2 that Hugging Face's transformers saved, with and without the prefix. (test_gpt2_files has its logits.)
+# A GPT-2 saved by Hugging Face's transformers, with and without the prefix. (test_gpt2_files has its logits.)
 "$python" -c 'print("abcdefghijklm" * 99)' | tr -d '\n' >letters.txt
 gpt2="--model gpt --layers 2 --heads 2 --embedding 8 --context 10 --data letters.txt --steps 1 --no-eval"
 run 'GPT2LMHeadModel' "$bin/train_single" $gpt2 --load-init "$root/tests/parity/gpt2_lm.safetensors" --save-init lm

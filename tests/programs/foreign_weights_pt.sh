@@ -1,6 +1,6 @@
 #!/bin/sh
-# foreign_weights_pt.sh BIN_DIR: common/tensor_files/pt_to_safetensors.py turns a .pt, which torch has written, into what is read
-# here. $PYTHON says which python3 has torch.
+# foreign_weights_pt.sh BIN_DIR: common/tensor_files/pt_to_safetensors.py converts a .pt file written by torch into a
+# file that the programs read. $PYTHON names a python3 with torch.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 model='--model toy --steps 3 --no-eval'

@@ -1,6 +1,7 @@
 #!/bin/sh
-# fsdp.sh BIN_DIR: train_fsdp as a user sees it: its files, which every program resumes on any number of ranks; its evaluation, gradients, first weights and text; 1.5 times the bytes moved; and the messages
-# of a lost rank, of a silent one, and of what cannot be combined. (random_fsdp.py compares many runs with train_ddp's.)
+# fsdp.sh BIN_DIR: train_fsdp as a user sees it: its checkpoints, which every program resumes on any number of ranks;
+# evaluation, gradients, initial weights and text; 1.5 times DDP's bytes; and messages about a dead rank, a silent rank,
+# and unsupported combinations. (random_fsdp.py compares many runs with train_ddp's.)
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 
@@ -29,11 +30,11 @@ tested() { grep -o 'test_loss=.*' out.txt; }
     [ -s ddp.text ] && cmp -s ddp.text fsdp.text || fail "the texts differ: $(diff ddp.text fsdp.text)"
     [ -s ddp.tested ] && cmp -s ddp.tested fsdp.tested || fail "tested: $(cat ddp.tested fsdp.tested)"
 
-    # With gathers in flight between steps, beside evaluation and checkpoints.
+    # With gathers in flight between steps, during evaluation and checkpoints.
     train train_fsdp 3 early $gpt --unshard-in-step --save-every 3
     same ddp early
 
-    # Steps 8 to 12 on two ranks, from the files of either program.
+    # Steps 8 to 12 on two ranks, resumed from a checkpoint of either program.
     for from in ddp fsdp; do
         for program in train_ddp train_fsdp; do
             train $program 2 "$program.$from" $gpt --steps 12 --resume $from
@@ -47,21 +48,23 @@ tested() { grep -o 'test_loss=.*' out.txt; }
     checks=$((checks + 1))
     [ "$(tested)" = "$(cat fsdp.tested)" ] || fail "--evaluate: $(cat out.txt), not $(cat fsdp.tested)"
 
-    # --- Bytes: two gathers and a reduction, each (W - 1) of W; DDP's all-reduce is twice one of these
+    # --- Bytes: two gathers and a reduction, each (W - 1) / W of the weights; DDP's all-reduce is twice that.
     for program in train_ddp train_fsdp 'train_fsdp --no-reshard-after-forward' 'train_fsdp --amp bf16'; do
-        run "$program" "$bin/ddprun" --nproc-per-node 2 "$bin/"$program $gpt --embedding 64 --steps 40 --no-eval --out out # with one checkpoint
+        run "$program" "$bin/ddprun" --nproc-per-node 2 "$bin/"$program $gpt --embedding 64 --steps 40 --no-eval --out out # saves one checkpoint
         sed -n 's/.*"moved_bytes_per_step": *\([0-9]*\).*/\1/p' out/summary.json >>moved.txt
     done
 }
 checks=$((checks + 1))
 paste -sd ' ' moved.txt | awk '{ exit !($2 / $1 > 1.4 && $2 / $1 < 1.55 && $3 / $1 > 0.95 && $3 / $1 < 1.05) }' ||
     fail "bytes moved by DDP, by fully_shard, without reshard: $(paste -sd ' ' moved.txt)"
-# Two gathers bring the blocks' products in 16 bits; the embedding is an operand of the head, and stays.
+# In 16 bits, two gathers transfer half of the bytes of the blocks' products; the embedding, which the head shares,
+# stays in float32.
 checks=$((checks + 1))
 paste -sd ' ' moved.txt | awk '{ off = $2 - $4 - 2 * 2 * 2 * 12 * 64 * 64; exit !(off < 1 && off > -1) }' ||
     fail "bytes moved by fully_shard, in bf16: $(paste -sd ' ' moved.txt)"
 
-# --- Units: each layer whose parameters are its own, each block, or the root alone. A rank of two gathers half of each.
+# --- Units: each layer with parameters of its own, each block, or the root alone. Each of two ranks gathers half of a
+# unit.
 units() { # --units, UNIT BYTES...
     run "--units $1" "$bin/ddprun" --nproc-per-node 2 "$bin/train_fsdp" --model gpt --layers 1 --heads 2 --embedding 32 --context 16 \
         --global-batch 4 --units "$1" --steps 1 --no-eval --trace trace.json
@@ -74,19 +77,19 @@ units layers "0 $norm 1 $((33 * 96 * 4 / 2)) 2 $((33 * 32 * 4 / 2)) 3 $norm 4 $(
 units blocks "0 $block 1 $((norm + embeddings))"
 units root "0 $((block + norm + embeddings))"
 
-# --- fp16: all ranks skip a step if one of them finds an overflow in its shard
+# --- fp16: all ranks skip a step if one rank finds an overflow in its shard
 
 for program in train_ddp train_fsdp; do
     train $program 3 $program.fp16 --model convnet --global-batch 12 --amp fp16 --clip-grad-norm 1 --out $program.half
     tested >$program.tested
 done
 same train_ddp.fp16 train_fsdp.fp16
-checks=$((checks + 2)) # all ranks evaluate with rank 0's batch norm
+checks=$((checks + 2)) # all ranks evaluate with rank 0's running statistics
 [ -s train_ddp.tested ] && cmp -s train_ddp.tested train_fsdp.tested || fail "tested: $(cat train_ddp.tested train_fsdp.tested)"
 skipped=$(sed -n 's/.*"skipped_steps": *\([0-9]*\).*/\1/p' train_fsdp.half/summary.json)
 [ "$skipped" -gt 0 ] && [ "$skipped" -lt 8 ] || fail "fp16 skipped $skipped of 8 steps"
 
-# --- Pictures are written by rank 0, and every rank computes them
+# --- Pictures: computed by all ranks, written by rank 0
 
 run "pictures" "$bin/ddprun" --nproc-per-node 2 "$bin/train_fsdp" --model segnet --data shapes:8x8@20 --global-batch 4 \
     --epochs 1 --out segnet --dump-images 1
@@ -95,8 +98,8 @@ checks=$((checks + 1))
 
 # --- Faults
 
-# A rank that dies, and one that is stopped, in step 3: the others end and name it.
-lost() { # SIGNAL 'what the console says'
+# A rank that dies, or is stopped, in step 3: the other ranks end and name it.
+lost() { # SIGNAL 'MESSAGE ON THE CONSOLE'
     checks=$((checks + 1))
     status=0
     # shellcheck disable=SC2016 # the ranks expand it
@@ -108,7 +111,7 @@ lost() { # SIGNAL 'what the console says'
 lost KILL 'rank 1'
 lost STOP 'rank 1'
 
-# A loss that is not finite ends both programs in the same step, also where the norm of the gradients is.
+# A loss that is not finite ends both programs in the same step, also if the gradients' norm is not finite.
 for clip in 0 1; do
     for program in train_ddp train_fsdp; do
         status=0
@@ -121,7 +124,7 @@ for clip in 0 1; do
         fail "diverged: $(cat train_ddp.ends train_fsdp.ends)"
 done
 
-# --- What cannot be combined
+# --- Unsupported combinations
 
 one() { "$bin/train_fsdp" --steps 2 --no-eval "$@"; }
 refuse 2 '--sync-batch-norm has no effect: the model has no batch norm' one --sync-batch-norm

@@ -1,12 +1,12 @@
 #!/bin/sh
-# gpu_account.sh BIN_DIR: the account of a step on a GPU gives the known times of other programs, counts what a real step
-# launches (by the emulator, in its build), and follows each of its constants.
+# gpu_account.sh BIN_DIR: the estimate of a step on a GPU reproduces published times of other programs, has as many
+# launches as a real step (counted by the emulator, in its build), and depends on each of its constants.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 command -v python3 >/dev/null || { echo "skipped: there is no python3" && exit 77; }
 account=$root/bench/gpu_account.py
 
-# within FILE PERCENT: the step of the list is as long as the list says
+# within FILE PERCENT: the estimate for the list agrees with the list's time.
 within() {
     run "$1" "$account" --list "$root/bench/account/$1.csv"
     known=$(sed -n 's/^# expected: \([0-9]*\) ms on h100.*/\1/p' "$root/bench/account/$1.csv")
@@ -24,13 +24,13 @@ for card in h200 h100 a100 rtx3060 t4; do
 done
 checks=$((checks + 1))
 sort -n steps | cmp -s - steps || fail "the slower card is not slower: $(tr '\n' ' ' <steps)"
-# The page quotes this account.
+# The page quotes this estimate.
 checks=$((checks + 1))
 while read -r row; do
     grep -qF "$row" "$root/bench/results/gpu_account.md" || fail "bench/results/gpu_account.md does not say: $row"
 done <h100
 
-# The launches of a small model's step, as the emulator counts them.
+# The launches of a small model's step, counted by the emulator.
 emulator=$bin/../lib/libcuda_emulator.so
 if [ -e "$emulator" ] && [ -x "$bin/train_single" ]; then
     sizes="--layers 3 --heads 2 --embedding 32 --context 16"
@@ -43,13 +43,13 @@ if [ -e "$emulator" ] && [ -x "$bin/train_single" ]; then
     }
     checks=$((checks + 1))
     [ "$counted" = "$listed" ] || fail "$listed launches in the list, $counted in the step"
-    # A card without bfloat16 takes other kernels: each of them is listed and timed, too.
+    # A card without bfloat16 uses other kernels, each of which is listed and timed too.
     checks=$((checks + 1))
     DDPC_EMULATED_CAPABILITY=75 "$account" "$bin" --measure cuda --quick --batch 2 >measured || fail "fp16: $(cat measured)"
     grep -q '^| widen_rows | 1 | [0-9.]* | [0-9.]* | [0-9.]* |$' measured || fail "fp16: $(cat measured)"
 fi
 
-# Every kernel of the account is timed, by a device that computes; the figures mean nothing there.
+# Every kernel of the estimate is timed, on a device that computes; the figures mean nothing there.
 checks=$((checks + 1))
 "$account" "$bin" --measure ref --quick --batch 2 >measured || fail "not each kernel is timed once: $(cat measured)"
 grep -qE '^\| attention_means_kernel \+ .* \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \|$' measured || fail "measured: $(cat measured)"

@@ -1,10 +1,10 @@
 #!/bin/sh
-# gpu_modules.sh BIN_DIR: what GPUs need is loaded when one is asked for, and not before: no program names CUDA's
-# libraries, a run on the CPU loads none, one that finds no GPU ends with 77 and one line. Where the build has the
-# modules: they are found beside a program that has been moved, and one that cannot be loaded is said to be so.
+# gpu_modules.sh BIN_DIR: GPU libraries are loaded when a GPU is requested, and not before: no program links CUDA's
+# libraries, a run on the CPU loads none, and a run that finds no GPU ends with 77 and one line. In builds with modules:
+# they are found beside a program that was moved, and a module that cannot be loaded is reported.
 . "$(dirname "$0")/checks.sh"
 modules=${bin%/*}/lib
-export CUDA_VISIBLE_DEVICES= # no GPU, but where a command says so
+export CUDA_VISIBLE_DEVICES= # no GPU, unless a command sets it
 gpu='cuda|nccl|cudnn|cublas|libstdc'
 
 for program in train_single train_dp train_ddp ddprun bench_allreduce compare_tensors; do
@@ -14,7 +14,7 @@ for program in train_single train_dp train_ddp ddprun bench_allreduce compare_te
     [ -z "$named" ] || fail "$program needs" $named
 done
 
-# loaded COMMAND...: the modules that it loads, though the machine has two GPUs
+# loaded COMMAND...: prints the modules that it loads on a machine with two GPUs.
 loaded() {
     CUDA_VISIBLE_DEVICES=0,1 DDPC_EMULATED_GPUS=2 LD_DEBUG=files "$@" 2>&1 >out.txt </dev/null |
         grep -Eo 'libddpc_[a-z]*\.so' | sort -u

@@ -1,8 +1,7 @@
 #!/bin/sh
-# help.sh BIN_DIR: what --help says is true: every program has one, its options are below their titles, its
-# examples run as they stand there (for one epoch, two steps or one round), and one that cannot be written is
-# an error. And "did you mean": names that other programs use lead to ours, in one line of a job however many
-# ranks say it, and none leads to an option that is not there.
+# help.sh BIN_DIR: --help is complete and true: each program has one, options are below their titles, examples run as
+# printed (for one epoch, two steps or one round), and a failing write is an error. "Did you mean": names that other
+# programs use lead to ours, with one line per job for any number of ranks, and every suggested option exists.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 unset RANK WORLD_SIZE DDPRUN_TOKEN OMP_NUM_THREADS OPENBLAS_NUM_THREADS
@@ -29,7 +28,7 @@ for script in bench/compare.sh tests/run.sh tests/mutants.sh; do
     grep -q 'No space left on device' err.txt || fail "$script --help to a full device: $(cat err.txt)"
 done
 
-# --- Titles: an option is below its title
+# --- Titles: each option is below its title
 
 while read -r program option title; do
     run "$program" "$bin/$program" --help
@@ -47,7 +46,7 @@ compare_tensors bitwise What passes
 compare_tensors csv What is compared and printed
 TITLES
 
-# --- Every example: in a folder where its files are, found beside this program and not in PATH
+# --- Every example: in a folder with its files; programs are found beside this program, not in PATH
 
 run "a profile for the examples" "$bin/bench_profile" --hidden 16 --rounds 3 --save profile.json
 printf "1,0.10\n2,0.12\n4,0.13\n8,0.14\n" >points.csv
@@ -65,7 +64,7 @@ while read -r example; do
     *train_*) example="$example --epochs 1" ;;
     bench_profile*) example="$example --rounds 1" ;;
     bench_allreduce*) example="$example --iterations 2" ;;
-    flight_report*) wanted=1 ;; # one of the ranks has left
+    flight_report*) wanted=1 ;; # one rank departed
     esac
     checks=$((checks + 1))
     status=0
@@ -124,7 +123,7 @@ train_dp --data Shapes; did you mean shapes?
 ddprun train_dpp; did you mean train_ddp?
 ddprun Train_single; did you mean train_single?
 WORDS
-# A bad value is quoted to 80 bytes, and what is wrong with it is said behind it.
+# An invalid value is quoted up to 80 bytes, followed by the mistake.
 long=$(head -c 5000 /dev/zero | tr '\0' y)
 while read -r program option end; do
     checks=$((checks + 1)) status=0 job=

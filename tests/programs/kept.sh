@@ -1,5 +1,6 @@
 #!/bin/sh
-# kept.sh: bench/results/keep.sh keeps the pages of a sitting with all that they link, and the sections that it did not make.
+# kept.sh: bench/results/keep.sh keeps a sitting's pages with all linked files, and sections from earlier sittings that
+# it did not make.
 keep=$(cd "$(dirname "$0")/../../bench/results" && pwd)/keep.sh
 . "$(dirname "$0")/checks.sh"
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# ladder.sh BIN_DIR: bench/ablation.sh on a small network: all rungs, train_dp and train_ddp have the same
-# weights, with a batch that the devices share unevenly, too; the tables; what the figure draws; what is refused. Times
-# are not looked at. What is said of them: tests/report/test_ladder.py.
+# ladder.sh BIN_DIR: bench/ablation.sh on a small network: all rungs, train_dp and train_ddp end with equal weights,
+# also with uneven shares of a batch; the tables; the drawn figure; refused options. Times are not judged. Sentences:
+# tests/report/test_ladder.py.
 bench=$(cd "$(dirname "$0")/../../bench" && pwd)
 . "$(dirname "$0")/checks.sh"
 bin=$("$bench/../tests/programs/steady.sh" "$bin" "$work/bin")
@@ -22,7 +22,7 @@ checks=$((checks + 1))
 [ "$(grep -cE '^(kept threads .* train_dp|overlap .* train_ddp).*, within 5 %: (yes|no|unknown); weights' ladder.txt)" = 4 ] ||
     fail "not four trainers beside their rungs: $(cat ladder.txt)"
 
-# A row for each rung: all numbers are there, but for what the first one saves over nothing.
+# One row per rung, with all numbers except the first rung's savings.
 by_name='FNR == 1 { split("", at); for (i = 1; i <= NF; i++) at[$i] = i; columns = NF; next }
     function of(name) { if (!(name in at)) { print "no column", name; exit 1 } return $at[name] }'
 csv() {
@@ -38,14 +38,14 @@ csv '{ rows++; for (i = 1; i <= NF; i++) if ($i == "") print "an empty column in
       emulated += of("link") ~ /^an emulated link of / && of("network") ~ / emulated$/ }
     END { if (rows != 22 || emulated != 11) print rows " rows, " emulated " of them emulated" }' ladder.csv >wrong.txt
 [ ! -s wrong.txt ] || fail "ladder.csv: $(cat wrong.txt)"
-# Every run lies between two probes, and all are bound to cores as the rungs are: these bind themselves.
+# Each run lies between two probes, and all runs are bound to cores as the rungs are, which bind themselves.
 checks=$((checks + 2))
 [ "$(ls runs/*/probe.csv | wc -l)" = 12 ] || fail "not twelve runs between probes"
 [ "$(grep -c -- '--bind cores' commands.txt)" = 8 ] || fail "a trainer is not bound: $(cat commands.txt)"
 
 checks=$((checks + 1))
 [ "$(grep -c '<td>equal</td>' section.html)" = 22 ] || fail "not 22 rungs in section.html: $(cat section.md)"
-# The sentences stand under the figure, or under the line that says why there is none.
+# The sentences are below the figure, or below the note that replaces it.
 checks=$((checks + 1))
 [ "$(sed -n '3{s/.*ladder.*/figure/p;}; 5p; 7p' section.md | sed 's/:.*//' | paste -sd ' ' -)" = \
     'figure **through memory** **100,1, emulated**' ] || fail "the section: $(cat section.md)"
@@ -59,7 +59,7 @@ if command -v gnuplot >/dev/null; then
     [ "$(grep -c 'prefers-color-scheme: dark' ladder.svg)" = 1 ] || fail "ladder.svg is dark twice or never"
     grep -q '<svg' section.html || fail "no figure in section.html"
 
-    # The bars that are drawn: from what a rung takes to what it saves above that, and the first and the last from 0.
+    # The drawn bars: each rung's time and its savings stacked on it; the first and the last from 0.
     gnuplot -e numbers_only=1 plots/ladder.gp >gnuplot.txt 2>&1 || fail "gnuplot: $(cat gnuplot.txt)"
     awk '/^# Curve [0-9]+ of/ { curve = $3; next }
         /^#/ || NF < 8 || curve != 0 { next }
@@ -76,14 +76,14 @@ if command -v gnuplot >/dev/null; then
     [ "$(wc -l <seen.txt)" = 24 ] && cmp -s wanted.txt seen.txt || fail "ladder.svg shows: $(diff wanted.txt seen.txt)"
 fi
 
-# Three devices, 41 rows: 14, 14 and 13.
+# Three devices, 41 rows: shares of 14, 14 and 13.
 cd "$work"
 run "three devices" ladder $small --global-batch 41 --world 3 --link '' --out three
 checks=$((checks + 1))
 [ "$(grep -c ' equal$' three/ladder.txt)" = 13 ] || fail "three devices: $(cat three/ladder.txt)"
 
-# Every gradient in a bucket of its own; and untrained weights are no proof.
-# (The launcher gives a rank the width of a terminal only if there is one.)
+# Each gradient in its own bucket; and untrained weights prove nothing.
+# (The launcher sets a rank's terminal width only if there is a terminal.)
 run "rungs alone" "$bin/ddprun" --nproc-per-node 2 env DDPRUN_COLUMNS=80 "$bin/bench_ladder" --hidden 24,16 --data digits \
     --global-batch 40 --rounds 1 --steps 1 --bucket-cap-mb 0
 checks=$((checks + 1))
@@ -95,7 +95,7 @@ status=0
 checks=$((checks + 1))
 [ "$status" = 1 ] && grep -q 'the weights have not moved' out.txt || fail "without learning: $status, $(cat out.txt)"
 
-# Ctrl-C says what it keeps and how to go on; --resume makes the other runs, and says which it has kept.
+# Ctrl-C prints which runs are kept and how to continue; --resume makes the other runs and prints which were kept.
 checks=$((checks + 4))
 setsid env --default-signal=INT "$bench/ablation.sh" --bin "$bin" $small --global-batch 40 --link '' \
     --out "$work/cut off" >out.txt 2>err.txt </dev/null &
@@ -105,7 +105,7 @@ while [ ! -e "$work/cut off/runs/train_dp-0-1/command.txt" ] && [ $tries -lt 600
     tries=$((tries + 1))
     sleep 0.1
 done
-# Bash may lose a signal that comes between two commands: a reader would press the keys once more.
+# Bash may lose a signal that arrives between two commands, so the key is pressed again, as a user would.
 tries=0
 until grep -q '^interrupted' err.txt || [ $tries -ge 9 ]; do
     kill -INT "-$job" || break
@@ -125,7 +125,7 @@ while read -r inode file; do
 done <before.txt
 [ "$(grep -c ' equal$' out.txt)" = 13 ] || fail "a resumed ladder: $(cat out.txt)"
 
-# A run that fails ends the command, and is shown.
+# A failing run ends the command, and its output is shown.
 checks=$((checks + 1))
 status=0
 ladder $small --data bogus --out failed >out.txt 2>err.txt || status=$?
@@ -144,7 +144,7 @@ done
 checks=$((checks + 1))
 [ "$(cat other/file)" = mine ] || fail "a folder with other files was touched"
 refuse 2 "one device has no ladder" "$bin/bench_ladder"
-alone() { env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "$bin/bench_ladder" "$@"; } # whose options are wrong
+alone() { env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "$bin/bench_ladder" "$@"; } # for invalid options
 refuse 2 "--global-batch 1: 2 devices need a row each" alone --global-batch 1
 refuse 2 "samples with a class each are needed" alone --data shapes:8x8@40 --model segnet --global-batch 10
 refuse 2 "samples with a class each are needed" alone --data 'synthetic:3->2@8' --global-batch 2

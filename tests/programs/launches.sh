@@ -1,5 +1,5 @@
 #!/bin/sh
-# launches.sh BIN_DIR: bench/results/launches.md has the rows that tests/emulator/launches.sh counts now.
+# launches.sh BIN_DIR: bench/results/launches.md equals the current counts of tests/emulator/launches.sh.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 "$root/tests/emulator/launches.sh" "$bin/.." >table || exit

@@ -1,14 +1,14 @@
 #!/bin/sh
-# link.sh BIN_DIR: --link on the programs: the bits stay, every step takes at least the model's time, which
-# is worked out here from the bytes and not by the code under test, and "emulated" stands at each number.
+# link.sh BIN_DIR: --link in the programs: it changes no bit, every step takes at least the model's time (computed here
+# from the bytes, independent of the tested code), and each number is marked as emulated.
 . "$(dirname "$0")/checks.sh"
 common="--steps 4 --no-eval --hidden 256,64 --log-every 1 --schedule constant"
-link=0.5,100 # 0.5 Gbit/s: 16 ns a byte; 100 us
-PATH=$bin:$PATH # so that a command may stand in a variable, whatever the folder is called
+link=0.5,100 # 0.5 Gbit/s: 16 ns per byte; latency 100 us
+PATH=$bin:$PATH # commands are stored in variables, and the folder's name may have spaces
 dp="train_dp --devices 2"
 ddp="ddprun --nproc-per-node 2 train_ddp --sampler blocked"
 
-# at_least MS COLUMN,COLUMN FOLDER: in every row of steps.csv, these columns are no less in sum
+# at_least MS COLUMN,COLUMN FOLDER: in every row of steps.csv these columns add up to at least MS.
 at_least() {
     checks=$((checks + 1))
     awk -F, -v least="$1" -v columns="$2" '
@@ -30,8 +30,8 @@ checks=$((checks + 1))
 [ "$(grep -c '^step=.* link=emulated$' out.txt)" = 4 ] || fail "dp, progress: $(cat out.txt)"
 run "ddp, link" $ddp $common --save ddp-link --link $link --out ddp.d
 same dp ddp-link
-# Parameters: 64*256 + 256 + 256*64 + 64 + 64*10 + 10. DP: one device's copies, out and back, at least one
-# transfer each. DDP: the ring of two ranks carries each byte once, in two rounds at least.
+# Parameters: 64*256 + 256 + 256*64 + 64 + 64*10 + 10. DP: weights to and gradients from one device, each at least one
+# transfer. DDP: a ring of two ranks sends each byte once, in at least two rounds.
 at_least "$(awk 'BEGIN { print 33738 * 4 * 16e-6 + 0.1 }')" replicate_ms dp.d
 at_least "$(awk 'BEGIN { print 33738 * 4 * 16e-6 + 0.1 }')" reduce_ms dp.d
 at_least "$(awk 'BEGIN { print 33738 * 4 * 16e-6 + 0.2 }')" communication_ms ddp.d
@@ -48,7 +48,7 @@ done
 checks=$((checks + 1))
 grep -q 'emulated link' dp.json || fail "the trace does not say that the link is emulated"
 
-# With buckets that leave early, communication is hidden behind backward, and nothing else changes.
+# With small buckets communication overlaps backward, and nothing else changes.
 run "ddp, many buckets" $ddp $common --save buckets --link 10gbe --bucket-cap-mb 0.1
 same dp buckets
 run "ddp, no overlap" $ddp $common --no-overlap --link nvlink --save late

@@ -1,17 +1,17 @@
 #!/bin/sh
-# linked_once.sh BIN BUILD: a changed source is linked into librooms.so and into the programs that are installed or measured,
-# not into each test and tutorial (common/cmake/rooms.cmake). A program that has librooms.so and a room of its own
-# would have two copies of that room's state.
+# linked_once.sh BIN BUILD: a changed source is linked into librooms.so and into the installed and measured programs,
+# not into each test and tutorial (common/cmake/rooms.cmake). A program that links librooms.so and a folder's own
+# library would have two copies of that library's state.
 set -eu
 bin=$1 build=$2
-[ -e "$build/lib/librooms.so" ] || exit 77 # with sanitizers there is none
+[ -e "$build/lib/librooms.so" ] || exit 77 # sanitizers' builds have none
 failures=0
 fail() {
     echo "FAILED  $*"
     failures=$((failures + 1))
 }
 
-# "NAME own shared wrapped": which of these a program is
+# For each program: "NAME own shared wrapped", which of these apply
 cd "$bin"
 programs=$({
     readelf -d ./* 2>/dev/null | awk '/^File: / { name = $2 } /NEEDED.*librooms\.so/ { print name, "shared" }'
@@ -25,15 +25,15 @@ while read -r name how; do
     case "$name $how" in
     *' own shared') fail "$name links librooms.so and a room's archive" ;;
     train_*' own' | ddprun' '* | flight_report' '* | compare_tensors' '* | merge_traces' '* | dump_data' '* | bench_*) ;;
-    *' own wrapped') ;; # ld --wrap, which a shared object's own calls escape
-    tutorial_grader' '* | tutorial_host' '* | tutorial_capstone_*' '*) ;; # a student's file calls them
+    *' own wrapped') ;; # ld --wrap has no effect on calls within a shared object
+    tutorial_grader' '* | tutorial_host' '* | tutorial_capstone_*' '*) ;; # students' files call their functions
     *' own') fail "$name links archives: it is linked anew for each source that changes" ;;
     esac
 done <<END
 $programs
 END
 [ "$shared" != 0 ] || fail "no program links librooms.so"
-if [ -e "$build/build.ninja" ]; then # after "||" stands what is only made before
+if [ -e "$build/build.ninja" ]; then # order-only dependencies follow "||"
     waiting=$(sed -n 's/ || .*//; s/^build bin\/\([^:]*\):.*librooms\.so.*/\1/p' "$build/build.ninja")
     [ -z "$waiting" ] || fail "these wait for the content of librooms.so: $waiting"
 fi

@@ -1,7 +1,7 @@
 /* make_tensors.c: writes the files that compare_tensors.sh compares: make_tensors FOLDER.
  *
- * base: w [2, 3], b [2] and step, and each other file is base with one thing changed. many and
- * many_reversed: as many tensors as a file may have, all empty.
+ * base has w [2, 3], b [2] and step; each other file is base with one change. many and
+ * many_reversed have the maximum number of tensors, all empty.
  */
 #include <math.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 typedef struct Content {
     float w[6], b[2];
     int64_t step;
-    size_t rows;  // of w: 2, or 3 for another shape of the same size
-    size_t count; // tensors: w, b, step, and an extra one if 4
+    size_t rows;  // of w: 2, or 3: another shape with the same number of elements
+    size_t count; // number of tensors: w, b, step; 4: an extra one
 } Content;
 
 static Content base(void) {
@@ -35,7 +35,7 @@ static void save(const char *folder, const char *name, const Content *c) {
     free(path);
 }
 
-// The names are alike for long, as those of the layers of one network are.
+// The names have long common prefixes, as those of a network's layers.
 static void save_many(const char *folder, const char *name, bool reversed) {
     char *path = memory_format("%s/%s", folder, name);
     SafeTensors content = {.count = SAFE_TENSORS_MAX};

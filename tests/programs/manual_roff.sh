@@ -1,6 +1,6 @@
 #!/bin/sh
-# manual_roff.sh BIN_DIR BUILD_DIR: the manual pages as man prints them: roff finds nothing to complain about, and every
-# option stands in a line of its own, and no word is cut in two.
+# manual_roff.sh BIN_DIR BUILD_DIR: the manual pages as formatted by man: no roff warnings, each option on a line of its
+# own, no hyphenated words.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 command -v groff >/dev/null || { echo "skipped: there is no groff" && exit 77; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# measured_rows.sh BIN_DIR: what counts in a row of bench/compare.sh's CSV files: disturbed runs, what is made once more, the
-# verdicts of difference.csv, and what is recorded of a machine. The report's sentences: tests/report.
+# measured_rows.sh BIN_DIR: the computation of rows of bench/compare.sh's CSV files: disturbed runs, repeated runs, the
+# verdicts in difference.csv, and the record of the machine. The report's sentences: tests/report.
 set -euo pipefail
 export LC_ALL=C
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -21,24 +21,24 @@ source bench/compare/runs.sh
 source bench/compare/disturbed.sh
 source bench/compare/link.sh
 
-# ---- what is disturbed ---------------------------------------------------------------------------------------
+# ---- disturbed runs ------------------------------------------------------------------------------------------
 kind=cpu threads=0
-if [[ -x $1/bench_allocations ]]; then # as it is built to measure, with no sanitizer
+if [[ -x $1/bench_allocations ]]; then # exists only in builds without sanitizers
     bin=$1 take_probe 1
     expect "what is read of bench_probe" yes "$([[ $last_probe =~ ^1,[0-9.]+,[0-9.]+$ ]] && echo yes || echo "$last_probe")"
     last_probe=
 fi
-probed() { # NAME BEFORE AFTER: a run between two probes
+probed() { # NAME BEFORE AFTER: a run between two probes with these rates
     mkdir -p "$out/runs/$1"
     printf 'threads,gflops,triad_gbps\n%s\n%s\n' "$threads,$2" "$threads,$3" >"$out/runs/$1/probe.csv"
     touch "$out/runs/$1/steps.csv"
 }
 for repeat in 1 2 3; do probed speed-mlp-dp-2-$repeat 100,20 98,21; done
 probed speed-mlp-ddp-2-1 101,19 100,20
-probed speed-mlp-ddp-2-2 100,20 79,20 # fewer products afterwards
-probed speed-mlp-ddp-2-3 100,15 100,20 # less memory before
-probed speed-mlp-dp-4-1 100,20 130,20 # faster than all others
-for repeat in 1 2; do threads=1 probed speed-mlp-single-1-$repeat 60,12 61,12; done # of one core
+probed speed-mlp-ddp-2-2 100,20 79,20 # slower products after the run
+probed speed-mlp-ddp-2-3 100,15 100,20 # slower memory before the run
+probed speed-mlp-dp-4-1 100,20 130,20 # faster than in all other runs
+for repeat in 1 2; do threads=1 probed speed-mlp-single-1-$repeat 60,12 61,12; done # on one core
 threads=1 probed speed-mlp-single-1-3 30,12 60,12
 expect "the usual probe" "101 21" "$(usual_probe 0 | tr '\t' ' ')"
 expect "the usual probe of one core" "61 12" "$(usual_probe 1 | tr '\t' ' ')"
@@ -50,10 +50,10 @@ expect "most are disturbed" "disturbed speed-mlp-ddp-2-1 speed-mlp-ddp-2-2 speed
 sed -i /ddp-2-2/d "$out/disturbed.txt"
 expect "one is left out" "speed-mlp-ddp-2-1 speed-mlp-ddp-2-2" "$(counted speed-mlp-ddp-2)"
 
-# What is made once more: what a series lacks; and when none lacks any, all of one that lies far apart.
+# Repeated runs: those that a series lacks; if no series lacks any, all runs of a series with a wide spread.
 warm_up=0
 step_times='print "step_ms,samples_per_s" extra; for (i = 0; i < 6; i++) print ms ",500" zeros'
-steps_of() { # RUN MS: its six steps took so long
+steps_of() { # RUN MS: six steps of this time
     awk -v ms="$2" -v extra="$(awk -v header=1 -f bench/compare/summarize.awk | tr , '\n' | grep '_ms$' |
         sed 's/^/,/' | tr -d '\n')" -v zeros="$(printf ',0%.0s' {1..15})" "BEGIN { $step_times }" >"$out/runs/$1/steps.csv"
 }
@@ -66,7 +66,7 @@ expect "what lies far apart" "speed-mlp-dp-2-1 speed-mlp-dp-2-2 speed-mlp-dp-2-3
 steps_of speed-mlp-dp-2-2 12
 expect "nothing" "" "$(runs_to_repeat)"
 
-# What stayed disturbed makes the row of summary.csv so, however alike its steps are.
+# Runs that remain disturbed mark their row of summary.csv, however similar their steps are.
 printf 'step_ms,samples_per_s%s\n' "$(awk -v header=1 -f bench/compare/summarize.awk | tr , '\n' |
     grep '_ms$' | sed 's/^/,/' | tr -d '\n')" >"$out/steps.csv"
 for ((step = 0; step < 6; step++)); do echo "2,500$(printf ',0.1%.0s' {1..15})" >>"$out/steps.csv"; done
@@ -75,7 +75,8 @@ expect "an undisturbed row" 0 "$(last_field strategy=dp)"
 expect "a disturbed row" 1 "$(last_field strategy=dp,disturbed=1)"
 
 # ---- the verdicts --------------------------------------------------------------------------------------------
-# verdict DP25 DP50 DP75 DDP25 DDP50 DDP75 [DISTURBED]: that of difference.csv, in which the phases add up to the step.
+# verdict DP25 DP50 DP75 DDP25 DDP50 DDP75 [DISTURBED]: prints the verdict of difference.csv, whose phases add up to the
+# step.
 verdict() {
     {
         echo "strategy,model,world_size,timed,disturbed,step_ms_p25,step_ms_p50,step_ms_p75,forward_ms,$(

@@ -1,10 +1,10 @@
 #!/bin/sh
-# measuring.sh BIN_DIR: what the small programs of bench/ print beside their times is computed again: floating-point
-# operations, parameters, ratios, lengths; and what they are given is refused where it makes no sense.
+# measuring.sh BIN_DIR: the numbers that the small programs of bench/ print beside their times are computed again:
+# floating-point operations, parameters, ratios, norms; and invalid options are refused.
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/checks.sh"
 
-# field NAME: the number after NAME= in out.txt
+# field NAME: prints the number after NAME= in out.txt.
 field() { grep -oE "(^| )$1=[^ ]+" out.txt | head -n 1 | cut -d = -f 2; }
 
 # near A B PERCENT WHAT
@@ -13,8 +13,8 @@ near() {
     awk -v a="$1" -v b="$2" -v p="$3" 'BEGIN { d = a - b; exit !(b > 0 && (d < 0 ? -d : d) <= b * p / 100) }' || fail "$4: $1, not $2"
 }
 
-# ---- bench_step: its rate times its time is the work of the model's products -------------------------------------
-# step WORK OPTION...: sgemm's rate is that of the linear layers alone. The numbers are as exact as they are printed.
+# ---- bench_step: rate times time equals the operations of the model's products -----------------------------------
+# step WORK OPTION...: sgemm's rate counts the linear layers only. The tolerance is that of printed numbers.
 step() {
     work=$1
     shift
@@ -26,7 +26,7 @@ step() {
     near "$(field step_to_sgemm)" "$ratio" "$percent_of_ratio" "ratio of $*"
 }
 mlp_work() { awk -v w="$1" -v n="$2" -v b="$3" 'BEGIN { print 2 * b * w * w * (2 + 3 * (n - 1)) + 6 * b * w * 10 }'; }
-gpt_work() { # layers, embedding, context, texts: 12 c c in a block's linear layers; attention sees half of all pairs
+gpt_work() { # layers, embedding, context, texts: 12 c c in a block's linear layers; attention computes half of all pairs
     awk -v n="$1" -v c="$2" -v t="$3" -v b="$4" 'BEGIN { print 6 * b * t * (12 * c * c * n + c * 76) + 6 * n * b * t * (t + 1) * c }'
 }
 step "$(mlp_work 256 3 64)" --width 256 --layers 3 --batch 64
@@ -41,7 +41,7 @@ grep -qx "layers=4 heads=4 embedding=128 context=64 batch=12 rounds=3" out.txt |
 ! command -v python3 >/dev/null || run "bench_step --by-op" python3 -B "$here/by_op.py" "$bin"
 refuse 2 'resnet20 has convolutions' "$bin/bench_step" --model resnet20
 
-# ---- bench_zero: one round is its own median ------------------------------------------------------------------
+# ---- bench_zero: with one round, medians equal the round ------------------------------------------------------
 run bench_zero "$bin/ddprun" --nproc-per-node 3 "$bin/bench_zero" --hidden 96,64 --rounds 1 --steps 3
 checks=$((checks + 1))
 awk -v n=$(((784 + 1) * 96 + (96 + 1) * 64 + (64 + 1) * 10)) '
@@ -52,7 +52,7 @@ function off(a, b) { return a - b > 0.01 * b || b - a > 0.01 * b }
     if (of("parameters") != n || of("world_size") != 3) bad = bad way ": parameters; "
     if (of("best_ms") != of("ms") || of("ratio_p25") != of("ratio") || of("ratio_p75") != of("ratio")) bad = bad way ": quartiles; "
     if (of("ms") <= 0 || off(of("ratio"), of("ms") / ms["ddp"])) bad = bad way ": ratio; "
-    # Weights, gradients and two states of each parameter; a third of the states where the step is divided.
+    # Bytes: weights, gradients and two states of each parameter; with the sharded optimizer a third of the states.
     if (off(bytes[way], n * (way == "ddp" ? 16 : 8 + 8 / 3))) bad = bad way ": bytes " bytes[way] "; "
 }
 END { if (ways != 4 || bad) { print "ways: " ways " " bad; exit 1 } }' out.txt >bad.txt || fail "bench_zero: $(cat bad.txt out.txt)"
@@ -77,7 +77,7 @@ END { if (bad || rows != 3 || off(norm["order"], norm["exact"]) || off(norm["blo
 
 # ---- bench_scaling, bench_probe ---------------------------------------------------------------------------------
 run bench_scaling "$bin/bench_scaling" --model mlp --global-batch 12 --rounds 1
-# quotient NAME FACTOR A B: the ratio is FACTOR A / B, as exactly as the times are printed, with 2 decimals
+# quotient NAME FACTOR A B: the ratio equals FACTOR A / B, within the precision of times printed with 2 decimals.
 quotient() {
     awk -v f="$2" -v a="$(field "$3")" -v b="$(field "$4")" 'BEGIN { print f * a / b, 0.1 + 0.6 / a + 0.6 / b + 0.06 * b / a }' >wanted.txt
     read -r ratio percent <wanted.txt

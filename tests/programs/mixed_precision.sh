@@ -1,12 +1,12 @@
 #!/bin/sh
-# mixed_precision.sh BIN_DIR: --amp bf16 and fp16 through the three training programs.
+# mixed_precision.sh BIN_DIR: --amp bf16 and fp16 in the three training programs.
 #
-# DataParallel and DistributedDataParallel give the same bits, also where fp16's scaler skips steps; resuming
-# continues bit for bit, at the scale that the run was at; gradients are dumped unscaled and are float32's to
-# the rounding of their factors; and ten epochs end as well as in float32.
+# DataParallel and DistributedDataParallel have equal bits, also if fp16's scaler skips steps; a resumed run continues
+# bit for bit, with the scale of the checkpoint; dumped gradients are unscaled and equal float32's within the rounding
+# of their factors; ten epochs reach float32's accuracy.
 . "$(dirname "$0")/checks.sh"
 
-column() { # NAME FOLDER: of its steps.csv, in one line
+column() { # NAME FOLDER: the column in steps.csv, on one line
     awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i; next }
         { printf "%s ", $at }' "$2/steps.csv"
 }
@@ -19,7 +19,7 @@ expect() { # WHAT GOT WANTED
 }
 
 # ---- DataParallel and DistributedDataParallel --------------------------------------------------------------
-# So small a batch at so high a rate overflows now and then: with the first scale, and with the second.
+# A small batch and a high learning rate overflow several times: with the initial scale and with the next.
 short="--model convnet --steps 24 --no-eval --schedule constant --log-every 1 --dump-step 0,1,10"
 dp() { # NAME DEVICES OPTION...
     name=$1 devices=$2
@@ -33,7 +33,7 @@ ddp() { # NAME RANKS OPTION...
     run "ddp $name" "$bin/ddprun" --nproc-per-node "$ranks" "$bin/train_ddp" $short --out "$name" \
         --sampler blocked --dump-grads "$name.{step}.grads" "$@"
 }
-as_dp() { # DP DDP: the same gradients, weights and losses, and the scaler did the same
+as_dp() { # DP DDP: equal gradients, weights, losses and scales
     same "$1/last.safetensors" "$2/last.safetensors"
     for step in 0 1 10; do
         checks=$((checks + 1))
@@ -43,8 +43,8 @@ as_dp() { # DP DDP: the same gradients, weights and losses, and the scaler did t
     expect "scales of $1 and $2" "$(column scale "$1")" "$(column scale "$2")"
     expect "steps that $1 and $2 skipped" "$(value skipped_steps "$1")" "$(value skipped_steps "$2")"
 }
-# With an average of the ranks' means, a rank's own gradients are larger than DataParallel's by the number of
-# ranks: in fp16 they overflow, or vanish, in other steps. Divided by the global batch they are the same.
+# With an average of local means, local gradients are larger than DataParallel's by the number of ranks: in fp16 they
+# overflow or underflow in other steps. Divided by the global batch they are equal.
 for amp in bf16 fp16; do
     set -- --amp $amp --global-batch 8 --lr 1
     for devices in 2 3; do
@@ -64,14 +64,13 @@ for run in fp16-dp2 fp16-dp3; do
     [ "$(value skipped_steps $run)" -ge 2 ] || fail "$run skipped no steps: $(column scale $run)"
 done
 expect 'what bf16 skipped' "$(value skipped_steps bf16-dp2) $(value scale bf16-dp2)" '0 1'
-# Every skipped step halved the scale, and nothing else changed it.
+# Every skipped step halves the scale; nothing else changes it.
 halved=$(column scale fp16-dp2 | awk '{ print log($1 / $NF) / log(2) }')
 expect 'halvings' "$halved" "$(value skipped_steps fp16-dp2)"
 
 # ---- gradients -----------------------------------------------------------------------------------------------
-# Unscaled in what is dumped. The factors of a product have 8 (bf16) or 11 (fp16) bits, so that one is wrong
-# by 2^-9 or 2^-12 of its size, and a gradient, which went through three layers' products, by a few of those:
-# its direction is float32's to a cosine that lacks about the square of that.
+# Dumped gradients are unscaled. The factors of a product have 8 (bf16) or 11 (fp16) bits, a relative error of 2^-9 or
+# 2^-12; after three layers a gradient has a few times that: its cosine with float32's is 1 minus about its square.
 first="--model mlp --steps 1 --no-eval --dump-step 0"
 run gradients "$bin/train_single" $first --dump-grads none.grads
 direction() { # AMP SMALLEST
@@ -83,7 +82,7 @@ direction() { # AMP SMALLEST
         END { exit bad || NR != 7 }' rows.csv >bad.txt || fail "$1: $(cat bad.txt rows.csv)"
     norms "$1"
 }
-norms() { # the size, which a cosine does not see: a scale that was left in would be 65536
+norms() { # a cosine does not depend on the norm: a scale that was not removed would give 65536
     "$bin/compare_tensors" --csv none.grads "$1.grads" 2>/dev/null | awk -F, '
         NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
         !($at["max_abs"] < 0.02) { exit 1 }' || fail "$1: gradients of another size: $(cat rows.csv)"
@@ -93,7 +92,7 @@ direction fp16 0.999999
 
 # ---- resuming ------------------------------------------------------------------------------------------------
 whole() { "$bin/train_single" $options "$@"; }
-resumes() { # NAME STEPS 'STOP ...' OPTION...: also on the scale's way, up or down
+resumes() { # NAME STEPS 'STOP ...' OPTION...: also while the scale changes
     name=$1 steps=$2 stops=$3
     shift 3
     options="--no-eval --schedule constant --log-every 1 $*"
@@ -116,7 +115,7 @@ resumes grows 2010 '1700 2005' --model toy --amp fp16
 expect 'the scale after 2000 good steps' "$(column scale grows | awk '{ print $2000, $2001, $2010 }')" \
     '65536 131072 131072'
 
-# In another precision it continues, and says so.
+# Resuming in another precision works, with a note.
 says() { # COUNT 'part of a line' OPTION...
     count=$1 words=$2
     shift 2
@@ -128,7 +127,7 @@ says 1 'made with --amp fp16, this run has none: it continues, but not bit for b
 says 1 'made with --amp fp16, this run has bf16' --resume falls $small --amp bf16
 says 1 'made with --amp bf16, this run has fp16' --resume bf16 --amp fp16
 says 0 'made with --amp' --resume falls $small --amp fp16
-# A whole file with a scale that no GradScaler has is named.
+# A valid file with a scale that no GradScaler can have is refused by name.
 if command -v python3 >/dev/null; then
     python3 - falls/last.safetensors falls/scaled <<'END'
 import re, sys, zlib
@@ -156,7 +155,7 @@ for model in mlp convnet; do
             fail "$model: $(value test_accuracy $model-$amp) in $amp, $(value test_accuracy $model-none) in float32"
     done
 done
-# A forward that overflows is a training that has diverged, which no scale helps.
+# An overflow in forward means that training has diverged; lowering the scale does not help.
 checks=$((checks + 1)) status=0
 "$bin/train_single" --model mlp --amp fp16 --lr 1e6 --schedule constant >out.txt 2>err.txt || status=$?
 [ "$status" = 1 ] && grep -q '^error: the loss is .* training has diverged' err.txt ||

@@ -1,8 +1,7 @@
 #!/bin/sh
-# model_page.sh BIN: player.html, in a browser without a window, computes for all its sliders the
-# numbers that bench_scale prints, to the last digit printed: the parts of the steps, the times of every bucket and the
-# network at which devices pay. It does so where its address says the values, and where the sliders are moved. Ends
-# with 77 where there is no chromium.
+# model_page.sh BIN: player.html, in a headless browser, computes the numbers that bench_scale prints, to the last
+# printed digit, for settings of all its sliders: the parts of the steps, the times of all buckets and the break-even
+# network. Settings come from the page's address and from moved sliders. Ends with 77 without chromium.
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || exit 77
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/checks.sh"
@@ -11,7 +10,7 @@ run "a profile" "$bin/bench_profile" --hidden 300,200,100 --rows 16 --rounds 2 -
 mkdir results && cp profile.json results
 run "the page" env PYTHONPATH="$root/bench" python3 -B -m report player results
 cp results/player.html page.html
-# A reader's hand on every slider: each event changes one value. What the page shows beside them is kept, too.
+# Simulates a reader who moves each slider: each event changes one value. The texts beside the sliders are recorded too.
 cat >moved.html <<'END'
 <script>
 for (const [id, value] of [["devices", 5], ["gbit", 0.5], ["latency", 1.5], ["call", 40], ["cap", -1], ["rows", 4], ["algorithm", "tree"]]) {
@@ -24,14 +23,14 @@ document.body.dataset.shown = ["devices", "gbit", "latency", "call", "cap", "row
 END
 sed '/^<\/body>/e cat moved.html' page.html >by_hand.html
 
-# numbers ADDRESS: what the page computed, into the file numbers
+# numbers ADDRESS: writes the page's computed numbers to the file numbers.
 numbers() {
     timeout 100 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/browser" --dump-dom \
         "file://$work/$1" >dom 2>/dev/null </dev/null
     grep -o 'data-numbers="[^"]*"' dom | sed 's/&quot;/"/g' >numbers
 }
 
-# compare DEVICES GBIT LATENCY CALL CAP ROWS ALGORITHM: these numbers with bench_scale's
+# compare DEVICES GBIT LATENCY CALL CAP ROWS ALGORITHM: compares these numbers with bench_scale's.
 compare() {
     "$bin/bench_scale" --profile profile.json --devices "$1" --gbit "$2" --latency-us "$3" --call-us "$4" --bucket-cap-mb "$5" \
         --rows "$6" --algorithm "$7" --buckets >scale
@@ -39,7 +38,7 @@ compare() {
     awk '
         # The page: {"dp":{"scatter":1e-3,...},"ddp":{...},"buckets":[{"bytes":..,"ready":..},...],"even":{"dp":"12.5",..}}
         FNR == NR { page = $0; next }
-        # The number that follows the name in a text, as the program prints it.
+        # Prints the number after the name in a text, in the format of the program.
         function number_of(text, name, times, format) {
             if (!match(text, "\"" name "\":\"?[0-9.eInfity+-]*")) return "nothing"
             text = substr(text, RSTART + length(name) + 3, RLENGTH - length(name) - 3)
@@ -81,7 +80,7 @@ compare() {
         }' FS=, numbers scale >log || fail "$*: $(cat log)"
 }
 
-# at DEVICES GBIT LATENCY CALL CAP ROWS ALGORITHM: values that the address says
+# at DEVICES GBIT LATENCY CALL CAP ROWS ALGORITHM: sets the values in the address.
 at() {
     numbers "page.html#devices=$1&gbit=$2&latency=$3&call=$4&cap=$5&rows=$6&algorithm=$7"
     compare "$@"

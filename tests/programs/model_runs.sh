@@ -1,18 +1,18 @@
 #!/bin/sh
-# model_runs.sh BIN: the scripts of bench/model: the model beside real steps, beside published ones, and on many devices.
-# The model itself: model.sh.
+# model_runs.sh BIN: the scripts of bench/model: comparison of the model with real and published steps, and steps on
+# many devices. The model itself: model.sh.
 here=$(cd "$(dirname "$0")" && pwd)
 model=$here/../../bench/model
 . "$here/checks.sh"
 . "$here/easy_profile.sh"
 bin=$("$here/steady.sh" "$bin" "$work/bin")
 
-# The model beside real steps: a row for each link and strategy. (Times are not checked.)
+# The model beside real steps: one row per link and strategy. (Times are not judged.)
 if [ "$(nproc)" -ge 2 ]; then
     run "real.sh" "$model/real.sh" --bin "$bin" --out real --rounds 1 --steps 6 --links 10,10 --patience 0
     holds "a row for each strategy" "$(grep -c '^emulated 10 Gbit/s + 10 us,[dfs]*dp,-*[0-9.]*,[0-9.]*,-*[0-9.]*,[01]$' real/real.csv) == 3"
     holds "a section for the report" "$(grep -c '<h2 [^>]*>The model beside real steps' real/section.html) == 1"
-    # The machine that these probes tell of was disturbed in both runs over the link: no sentence counts them.
+    # The simulated probes mark both runs over the link as disturbed: no sentence uses them.
     for probe in real/runs/*/probe.csv; do printf 'threads,gflops,triad_gbps\n0,100,50\n0,100,50\n' >"$probe"; done
     for probe in real/runs/*p-10,10-1/probe.csv; do printf 'threads,gflops,triad_gbps\n0,100,50\n0,60,50\n' >"$probe"; done
     run "real.sh --resume" "$model/real.sh" --bin "$bin" --out real --rounds 1 --steps 6 --links 10,10 --patience 0 --resume
@@ -27,14 +27,14 @@ if [ "$(nproc)" -ge 2 ]; then
     holds "nothing is said by a disturbed profile" "$(grep -c 'median steps' real/section.md) == 0"
 fi
 
-# The model beside the paper: the networks are the real ones, and every point is within 15 %, as it says. What is held
-# out is predicted by a fit of its own.
+# The model beside the paper: the networks have the real sizes, and every point is within the claimed 15 %. Held-out
+# points are predicted by a separate fit.
 run "published.sh" "$model/published.sh" --bin "$bin" --out published
 size() { grep -o '"bytes": [0-9]*' "published/$1.json" | awk '{ sum += $2 } END { printf "%d tensors, %d", NR, sum / 4 }'; }
 checks=$((checks + 2))
 [ "$(size ResNet50-NCCL)" = "161 tensors, 25557032" ] || fail "ResNet-50: $(size ResNet50-NCCL)"
 [ "$(size BERT-Gloo)" = "391 tensors, 335141888" ] || fail "BERT: $(size BERT-Gloo)"
-# errors FIGURE COST COLUMN: "run points most": how far the farthest point is off
+# errors FIGURE COST COLUMN: "run points most": the largest error.
 errors() {
     awk -F, -v figure="$1" -v cost="$2" -v column="$3" 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
         $2 == figure && $3 == cost { off = $at[column] / $at["paper_s"] - 1; off = off < 0 ? -off : off; n[$1]++; if (off > most[$1]) most[$1] = off }
@@ -46,14 +46,14 @@ errors 7 message fitted_s >fitted
 holds "one number of GPUs does not tell the costs apart" "$(errors 7 call fitted_s | paste -d ' ' - fitted | awk '{ off = $4 - $NF; n += off < 0.01 && off > -0.01 } END { print n }') == 4"
 errors 9 message fitted_s >fitted
 holds "a point that is held out is farther off than one that is fitted" "$(errors 9 message held_out_s | paste -d ' ' - fitted | awk '{ n += $4 > $NF } END { print n }') == 4"
-# What is predicted of 32 GPUs is what was kept, to be compared with a measurement some day. (The optimum is flat:
-# another order of operations may find a place beside it.)
+# The prediction for 32 GPUs equals the recorded one, to be compared with a future measurement. (The optimum is flat:
+# another order of operations may find a neighbouring point.)
 checks=$((checks + 1))
 awk -F, 'FNR == NR { kept[$1 $2 $3 $4] = $5; n++; next } { m++; off = $5 / kept[$1 $2 $3 $4] - 1; if (FNR > 1 && (off > 0.1 || off < -0.1)) exit bad = 1 }
     END { exit bad || n != m || n != 49 }' "$model/../paper/figure8-predicted.csv" published/predicted.csv || fail "other predictions than those that were kept"
 holds "a section for the report" "$(grep -c '<h2 [^>]*>The model beside published steps' published/section.html) == 1"
 
-# On many devices: a row for each network, algorithm and straggler, and what is drawn is what scale.csv says.
+# Many devices: one row per network, algorithm and straggler; the drawn curves equal scale.csv.
 run "scale.sh" "$model/scale.sh" --bin "$bin" --profile profile.json --devices 1,4,16 --out scale
 holds "42 rows" "$(grep -c '^[12],[a-z]*,1[.5]*,[0-9]*,[dfs]*dp,' scale/scale.csv) == 42"
 holds "FSDP's rows are the model's" "$(awk -F, '$1 == 2 && $3 == 1 && $4 == 16 && $5 == "fsdp" { print $6 }' scale/scale.csv) == $("$bin/bench_scale" \

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# nccl_graphs.sh BIN: two ranks that replay their steps from a graph (--cuda-graph) train as without it, bit
-# for bit: with hooks and features that may be recorded, and where the ranks' shares are uneven. What may
-# not be recorded is refused by name. Ranks share GPUs where there are too few (gpus.sh).
+# nccl_graphs.sh BIN: two ranks that replay steps from a graph (--cuda-graph) train with the same bits as without: with
+# recordable hooks and features, and with uneven shares. Features that cannot be recorded are refused by name. Ranks
+# share GPUs if there are too few (gpus.sh).
 set -euo pipefail
 bin=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export DDPC_EMULATED_GPUS=2 # of the emulator; a real machine has what it has
+export DDPC_EMULATED_GPUS=2 # ignored on real GPUs
 failures=0
 
 skipped=0
@@ -46,7 +46,7 @@ refuse() {
         fail "status $status, not refused: $*"
 }
 
-# faulty VARIABLE=K [options]: replays whose K-th collective goes wrong on rank 0; sets status
+# faulty VARIABLE=K OPTION...: the K-th collective of replayed steps fails on rank 0; sets status.
 faulty() {
     local fault=$1
     shift
@@ -57,8 +57,7 @@ faulty() {
         >"$work/out" 2>&1 || status=$?
 }
 
-# failing_rank: rank 0's communicator fails in a replayed step, and the checkpoint that is there
-# afterwards is that of a step that went well.
+# failing_rank: rank 0's communicator fails in a replayed step; the remaining checkpoint is that of a successful step.
 failing_rank() {
     local step
     faulty ERROR_AT=9 --timeout-s 20 --schedule constant --steps 400 --log-every 1000 --save-every 1 --save "$work/lost"
@@ -71,7 +70,7 @@ failing_rank() {
         fail "the checkpoint of step $step is none"
 }
 
-# failing_dump: of the gradients that are written then, none are what was never added up.
+# failing_dump: gradients dumped at that time must all be reduced ones.
 failing_dump() {
     local file dump=(--schedule constant --dump-step "4,5,6,7,8,9,10,11" --steps 12)
     faulty ERROR_AT=4 --timeout-s 20 "${dump[@]}" --dump-grads "$work/lost-{step}"
@@ -83,19 +82,18 @@ failing_dump() {
     done
 }
 
-# hanging_rank: rank 0's communicator stands still in a replayed step, and no rank waits half an hour.
+# hanging_rank: rank 0's communicator hangs in a replayed step; no rank waits for half an hour.
 hanging_rank() {
     faulty HANG_AT=9 --timeout-s 10 --steps 400
     [[ $status == 1 ]] && grep -q 'error: cuda:[01] did not finish its work within 10 s' "$work/out" ||
         fail "a communicator that hangs in a replay: status $status"
 }
 
-# The last batch of an epoch has 18 samples: rank 1 has nine of them, as of the others' 19, rank 0 has one
-# less.
+# The last batch of an epoch has 18 rows instead of 19: rank 1 has nine rows, as before, rank 0 has one less.
 same --data synthetic:1x8x8:10@132 --model mlp --global-batch 19 --epochs 2 --sampler blocked --normalize global
 
 same --model mlp --steps 9 --comm-hook fp16 --no-gradient-as-bucket-view --static-graph
-if [[ $emulated != 0 ]]; then # no other NCCL fails when it is told to
+if [[ $emulated != 0 ]]; then # a real NCCL cannot be made to fail
     failing_rank
     failing_dump
     hanging_rank
@@ -105,7 +103,7 @@ refuse '--powersgd-start' --comm-hook powersgd --powersgd-start 2
 refuse '--sync-batch-norm' --model convnet --sync-batch-norm
 refuse '--find-unused-parameters' --find-unused-parameters
 
-# Two communicators on a device need queues of their own: CUDA is asked for as many as there are.
+# Two communicators on a device need hardware queues of their own: CUDA is asked for the maximum.
 DDPC_EMULATOR_COUNT=1 two --steps 2 --model mlp || fail "queues are asked for"
 [[ $emulated == 0 ]] || grep -q 'cuda_emulator: *32 queues' "$work/out" || fail "queues are not asked for"
 status=0

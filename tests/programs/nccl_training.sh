@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# nccl_training.sh BIN: train_ddp over NCCL with two and four ranks agrees with train_ddp on the CPU, up
-# to rounding, plain and with the features that touch gradients or statistics. Ranks share GPUs where there are too few
-# (gpus.sh).
+# nccl_training.sh BIN: train_ddp over NCCL with two and four ranks agrees with train_ddp on the CPU within rounding,
+# plain and with the features that change gradients or statistics. Ranks share GPUs if there are too few (gpus.sh).
 set -euo pipefail
 bin=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export DDPC_EMULATED_GPUS=2 # of the emulator; a real machine has what it has
+export DDPC_EMULATED_GPUS=2 # ignored on real GPUs
 
 skipped=0
 "$bin/train_single" --device cuda --model mlp --steps 1 >"$work/out" 2>&1 || skipped=$?
@@ -58,7 +57,7 @@ agree 1e-4 2 --model mlp --steps 4 --clip-grad-norm 0.5 --accumulate-steps 2
 agree 1e-4 2 --model mlp --steps 4 --optimizer adamw --zero-optimizer
 agree 1e-3 2 --model gpt --steps 2 --global-batch 4
 
-# Two ranks whose batch norm sees the whole batch compute what one GPU with the whole batch does, in 16 bits, too.
+# Two ranks with SyncBatchNorm compute the same as one GPU with the whole batch, also in 16 bits.
 like_one() { # TOLERANCE [options]
     local tolerance=$1
     shift
@@ -77,8 +76,8 @@ like_one 1e-4 --model convnet --steps 2
 has_bf16 && like_one 1e-2 --model convnet --steps 2 --amp bf16
 like_one 2e-3 --model convnet --steps 2 --amp fp16
 
-# srun --gpus-per-task=1: each task sees one GPU, which is cuda:0 in both; two tasks with the same one are refused.
-tasks() { # CARD CARD: that of task 0 and that of task 1
+# srun --gpus-per-task=1: each task sees one GPU as cuda:0; two tasks with the same GPU are refused.
+tasks() { # CARD CARD: the GPUs of task 0 and task 1
     local rank task=() port=$((20000 + RANDOM % 10000))
     for rank in 0 1; do
         env -u SLURM_JOB_ID -u RANK -u WORLD_SIZE SLURM_PROCID=$rank SLURM_NTASKS=2 SLURM_LOCALID=$rank \

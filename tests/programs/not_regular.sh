@@ -1,6 +1,6 @@
 #!/bin/sh
-# not_regular.sh BIN_DIR: what is not a regular file is refused wherever a program reads one, and at once. A FIFO has
-# no writer here: a program that opens it like a file waits until `timeout` ends it, with 124.
+# not_regular.sh BIN_DIR: a path that is not a regular file is refused at once wherever a program reads a file. The
+# FIFOs have no writer: a program that opens one like a file blocks until `timeout` ends it, with 124.
 . "$(dirname "$0")/checks.sh"
 
 run 'weights' "$bin/train_single" --steps 1 --no-eval --save weights.safetensors --out run
@@ -10,7 +10,7 @@ ln -s /dev/zero device
 python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("socket")' || exit 77
 head -c 4000 /dev/zero >tokens/train.bin
 
-# refused KIND PLACE COMMAND...: PLACE becomes a name of that kind, which the command refuses.
+# refused KIND PLACE COMMAND...: PLACE becomes a file of this kind, which the command must refuse.
 refused() {
     kind=$1 place=$2 status=0
     shift 2
@@ -24,7 +24,7 @@ refused() {
     grep -q "^error: .*$(basename "$place"): is a $named, not a regular file$" err.txt || fail "$* says of a $kind: $(cat err.txt)"
 }
 
-# The files of a data set, in the order in which they are read.
+# The files of a data set, in reading order.
 for kind in fifo folder socket device; do
     refused $kind text.txt "$bin/train_single" --model gpt --data text.txt
     refused $kind text.txt.gz "$bin/train_single" --model gpt --data text.txt.gz
@@ -40,12 +40,12 @@ for kind in fifo folder socket device; do
 done
 mkdir pictures/train
 touch pictures/train/a.pgm
-for kind in fifo socket device; do # a folder is more than that to these two
+for kind in fifo socket device; do # these two options accept a folder
     refused $kind weights "$bin/train_dp" --resume weights
     refused $kind pictures/train/a.ppm "$bin/train_single" --model segnet --data pictures
 done
 
-# A rank's log of --log-dir: nothing reads the FIFO, then something does.
+# A rank's log file under --log-dir is a FIFO, first without a reader, then with one.
 mkdir -p logs/attempt_0/0
 mkfifo logs/attempt_0/0/stdout.log
 logs_to_a_fifo() { # WHY

@@ -1,22 +1,24 @@
 #!/bin/sh
-# one_job.sh BIN_DIR: what a run writes is its own. A second job in one --out or --save ends with status 2 and names the
-# first; after a kill the place is free at once; and a --save that is a symbolic link stays one.
+# one_job.sh BIN_DIR: a run locks its outputs. A second job with the same --out or --save ends with status 2 and names
+# the first; after a kill the lock is free at once; and a --save that is a symbolic link stays a link.
 . "$(dirname "$0")/checks.sh"
 export OMP_NUM_THREADS=1
 long="--epochs 1000000 --global-batch 32 --no-eval --log-every 1"
 
-# begin FOLDER COMMAND...: a long job in the background, in $job, once its lock FOLDER/.lock or FILE.lock says who it is
+# begin FOLDER COMMAND...: starts a long job in the background, $job, and waits until its lock, FOLDER/.lock or
+# FILE.lock, contains its name.
 begin() {
     lock=$1
     shift
-    : >long.txt # the earlier job's steps are not this one's
+    : >long.txt # removes the previous job's steps
     "$@" >>long.txt 2>&1 </dev/null &
     job=$!
     trap 'kill -9 $job 2>/dev/null || true; rm -rf "$work"' EXIT
     until [ -s "$lock" ] || grep -q '^step=' long.txt || ! kill -0 "$job" 2>/dev/null; do sleep 0.05; done
     [ -s "$lock" ] || fail "no lock from $*: $(tail -n 3 long.txt)"
 }
-# end COMMAND...: kills it; its place is free at once, without waiting. A COMMAND that resumes ends a few steps later.
+# end COMMAND...: kills the job; the lock is free at once, without waiting. A COMMAND that resumes ends a few steps
+# later.
 end() {
     kill -9 "$job"
     last=$(tail -n 20 long.txt | sed -n 's/.*step=\([0-9]*\).*/\1/p' | sort -n | tail -n 1)
@@ -27,7 +29,7 @@ end() {
     [ $status = 0 ] || fail "after a kill: $*: $(cat err.txt)"
     wait "$job" 2>/dev/null || true
 }
-whole() { # FOLDER: nothing is left in it that a job holds
+whole() { # FOLDER: no lock or temporary file is left
     checks=$((checks + 1))
     left=$(find "$1" -name '.lock' -o -name '*.lock' -o -name '*.tmp')
     [ -z "$left" ] || fail "left behind: $left"
@@ -74,7 +76,7 @@ rm saves/three.lock
 mkdir saves/three.lock
 refuse 2 "--save saves/three: cannot make saves/three.lock: Is a directory" "$bin/train_single" --steps 1 --save saves/three
 
-# ---- ranks that are started again ----------------------------------------------------------------------
+# ---- restarted ranks -----------------------------------------------------------------------------------
 begin ranks/.lock "$bin/ddprun" --nproc-per-node 2 --max-restarts 1 "$bin/train_ddp" $long --out ranks --save-every 1 --resume auto
 rank=$(sed -n 's/^process \([0-9]*\) on .*/\1/p' ranks/.lock)
 until [ -s ranks/last.safetensors ] || ! kill -0 "$job" 2>/dev/null; do sleep 0.05; done
@@ -87,7 +89,7 @@ end "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --no-eval --out ranks --gl
 whole ranks
 
 # ---- links ---------------------------------------------------------------------------------------------
-# kept LINK TARGET: the link is one still, and both names give the bits of FILE
+# kept LINK TARGET: the link is still one, and both names have the bits of FILE
 kept() {
     checks=$((checks + 1))
     [ -L "$1" ] && [ ! -L "$2" ] && [ -s "$2" ] || fail "$1 -> $2: $(ls -l "$1" "$2" 2>&1)"
@@ -117,7 +119,7 @@ ln -s loop links/loop
 refuse 2 "cannot write links/loop: Too many levels" "$bin/train_single" --steps 1 --save links/loop
 ln -s missing/file links/nowhere
 refuse 2 "cannot write links/nowhere: No such file" "$bin/train_single" --steps 1 --save links/nowhere
-# The last checkpoint of --out, too: nothing of the pair is torn apart.
+# Also the last checkpoint of --out: both files of the pair stay together.
 mkdir out
 ln -s ../linked/last out/last.safetensors
 run "--out with a link" "$bin/train_single" --epochs 2 --out out

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """operations.py BIN_DIR: bench_operations lists the kernels of a GPT's step on a GPU, each with its launches, shape,
-operations by unit and bytes. All of it is computed again here, from the network's sizes."""
+operations by unit and bytes. All numbers are computed again here from the network's sizes."""
 import csv
 import subprocess
 import sys
@@ -21,7 +21,7 @@ class Step:
         self.add(kernel, size * count, fp32 * count, times=times)
 
     def product(self, kernel, m, n, k, times, gelu=0, result=HALF):
-        """gelu: its operations for each element of the product, beside which another matrix is read or stored."""
+        """gelu: its operations per element of the product; a further matrix of that size is read or stored."""
         size = HALF * (m * k + k * n) + (2 if gelu else 1) * result * m * n
         self.add(kernel, size, gelu * m * n, tensor=2 * m * n * k, shape=(m, n, k), times=times)
 
@@ -38,18 +38,18 @@ class Step:
         self.product(kernel, rows, inputs, wide, times, 30 * after_gelu)
 
     def layer_norms(self, rows, channels, layers):
-        """The first has no branch to add, and its gradient none to pass on; the last one's gradient has none to add to."""
+        """The first adds no branch, and its gradient has none to return; the last one's gradient accumulates into none."""
         x, warps = rows * channels, 14 * 32 * rows
         parts = 2 * 2 * 256 * DOUBLE * channels
         self.add('layer_norm', (FLOAT + HALF) * x, 21 * x, warps)
         self.add('layer_norm', 2 * (FLOAT + HALF) * x, 22 * x, warps, times=2 * layers)
-        self.add('layer_norm_gradient', 12 * x + parts, 41 * x, warps)  # dy, x, dx, and to the branch
-        self.add('layer_norm_gradient', 16 * x + parts, 41 * x, warps, times=2 * layers - 1)  # dx is read, too
+        self.add('layer_norm_gradient', 12 * x + parts, 41 * x, warps) # reads dy and x, writes dx, also to the branch
+        self.add('layer_norm_gradient', 16 * x + parts, 41 * x, warps, times=2 * layers - 1) # also reads dx
         self.add('layer_norm_gradient', 14 * x + parts, 41 * x, warps)
 
 
 def pairs(length, rows, columns):
-    """Of a query and a key, in tiles that reach the diagonal."""
+    """Pairs of a query and a key in the tiles up to the diagonal."""
     return sum(rows * min(length, -(-(at + rows) // columns) * columns) for at in range(0, length, rows))
 
 
@@ -58,7 +58,7 @@ def attention(step, a, exact):
     exact = exact or size % 8 != 0
     step.each('attention_means_kernel', x, 2, 2 * HALF, a['layers'])
     tiles = (32, 16) if size > 64 else (64, 32)
-    # The gradient's blocks, of keys and of queries, each compute the softmax; four products and three.
+    # The gradient's blocks of keys and its blocks of queries each compute the softmax; four products and three.
     for name, tile, products, kinds, halves in (('', tiles[0], 2, 1, 5), ('gradient_', tiles[1], 4 + 3, 2, 2 * 4 + 3)):
         if exact:
             fp32 = all_heads * pairs(a['context'], tile, tile) * (products * size + kinds * 24)
@@ -92,7 +92,7 @@ def operations(a, exact=False, fp16=False):
     step.add('embedding_gradient', TOKEN * rows * rows * -(-c // 256) + 3 * FLOAT * rows * c)
     step.each('position_gradient', rows * c, 7, FLOAT)
     parameters = (a['vocabulary'] + a['context'] + 2) * c + layers * (12 * c * c + 13 * c)
-    in_half = a['vocabulary'] * c + layers * (12 * c * c + 9 * c)  # linear layers' weights and biases, which it rounds
+    in_half = a['vocabulary'] * c + layers * (12 * c * c + 9 * c) # weights and biases of linear layers, rounded by the step
     size = 7 * FLOAT * parameters + HALF * in_half
     step.add('adam', size, 20 * parameters, launches=-(-(12 * layers + 4) // 64))
     return step.rows
@@ -116,7 +116,7 @@ def main():
     check(program, small, '--exact-attention')
     check(program, small, '--fp16')
     check(program, dict(layers=6, heads=3, embedding=288, context=72, vocabulary=256, batch=1), '--exact-attention')
-    check(program, dict(layers=1, heads=2, embedding=12, context=72, vocabulary=129, batch=3))  # no tile of 6 channels
+    check(program, dict(layers=1, heads=2, embedding=12, context=72, vocabulary=129, batch=3)) # no tiles: heads of 6 channels
     print('5 steps: every kernel, shape, operation and byte')
 
 

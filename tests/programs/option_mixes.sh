@@ -1,12 +1,12 @@
 #!/bin/sh
-# option_mixes.sh BIN_DIR: options that are rarely used, together. For each mix, DataParallel on three
-# devices and DistributedDataParallel on three ranks with other options of its own end with the same bits
-# in weights, buffers and optimizer state; and so does a run that was stopped in the middle and resumed.
+# option_mixes.sh BIN_DIR: rarely used options in combination. For each mix, DataParallel on three devices and
+# DistributedDataParallel on three ranks, with further options of its own, end with equal bits in weights, buffers and
+# optimizer state; so does a run that was stopped and resumed.
 #
-# Batches do not divide evenly among the three, and the last one of an epoch is short.
+# Batches do not divide evenly among the three, and the last batch of an epoch is short.
 . "$(dirname "$0")/checks.sh"
 
-# mix NAME 'OPTIONS' 'OPTIONS OF DDP' [resume]: words, split at spaces
+# mix NAME 'OPTIONS' 'OPTIONS OF DDP' [resume]: options are split at spaces
 mix() {
     name=$1
     # shellcheck disable=SC2086 # the options are words
@@ -37,7 +37,7 @@ mix regression "--model mlp --hidden 20 --data synthetic:10:5@47 --global-batch 
     --step-every 3 --gamma 0.5 --lr 0.01" "--static-graph --no-gradient-as-bucket-view" resume
 mix brain "--model mlp --hidden 20 --amp bf16 --global-batch 20 --momentum 0 --weight-decay 0
     --seed 4294967299" "--find-unused-parameters --comm-hook allreduce --no-overlap"
-# A mean of means over shares that differ would be another gradient than one device's: refused.
+# A mean of local means over unequal shares differs from one device's gradient: refused.
 checks=$((checks + 1))
 status=0
 "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --steps 2 --global-batch 61 --sampler blocked \
@@ -45,8 +45,8 @@ status=0
 [ "$status" = 2 ] && grep -q '61 rows does not divide among 2 ranks: use --normalize global' err.txt ||
     fail "uneven shares: status $status: $(cat err.txt)"
 
-# What a run says and leaves: the warm-up's rates, the checkpoint's score though each rank has running
-# statistics of its own, and no best checkpoint of the run that used the folder before.
+# Records of a run: learning rates during warm-up; the checkpoint's score, although each rank has its own running
+# statistics; and no best checkpoint of an earlier run in the folder.
 short="--model convnet --steps 5 --warmup-steps 4 --schedule constant --lr 0.08 --out said.d"
 # shellcheck disable=SC2086
 run 'a run that evaluates' "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" $short --save said
@@ -60,12 +60,12 @@ score=$(sed -n 's/^evaluated=said //p' single.txt)
 # shellcheck disable=SC2086
 run 'the same without evaluating' "$bin/train_single" $short --no-eval
 [ ! -e said.d/best.safetensors ] || fail "the best checkpoint of another run was left in the folder"
-# One that is only as good is not better. The best checkpoint's step stands in its optimizer file's name.
+# An equal score is not better. The name of the optimizer file contains the best checkpoint's step.
 # shellcheck disable=SC2086
 run 'two epochs, equally good' "$bin/train_single" --model mlp --epochs 2 --lr 1e-30 --out even
 checks=$((checks + 2))
 [ -e even/best.safetensors.25.*.optimizer ] || fail "not the first of two that are equal: $(ls even)"
-# Ranks with other options.
+# Ranks with different options.
 cat >other-rate.sh <<'END'
 [ "$RANK" = 0 ] || set -- "$@" --lr 0.01
 exec "$@"

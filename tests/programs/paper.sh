@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# paper.sh BIN: bench/paper.sh: what is made once more; then a small run, whose drawn numbers are those that were measured
-# and the paper's. No time is judged. What is said of the numbers: tests/report/test_paper.py.
+# paper.sh BIN: bench/paper.sh: repeated runs; then a small run, whose drawn numbers equal the measured numbers and the
+# paper's. Times are not judged. Sentences: tests/report/test_paper.py.
 set -euo pipefail
 export LC_ALL=C
 bin=$1
@@ -23,7 +23,7 @@ expect() {
     failures=$((failures + 1))
 }
 
-# A neighbour: the probe before the second run is slow, so that this run is made once more, and then it is good.
+# Other load: the probe before the second run is slow, so this run is repeated, successfully.
 cp "$(type -P true)" "$out/ddprun"
 printf '#!/bin/sh\nrate=$(head -n 1 "%s") && sed -i 1d "%s"\necho "gflops=${rate:-100} triad_gbps=50"\n' "$out/rates" "$out/rates" \
     >"$out/bench_probe"
@@ -54,7 +54,7 @@ done
 expect "lines over 80 columns" "" "$(awk 'length($0) > 80 && !/^the section/' "$work/log")"
 expect "headings" 1 "$(grep -c '<h2 ' "$results/section.html")"
 
-# What is drawn. drawn NAME: "panel curve x y ..." for every point that the figure shows.
+# drawn NAME: prints "panel curve x y ..." for every point of the figure.
 drawn() {
     (cd "$results" && gnuplot -e numbers_only=1 "plots/paper-$1.gp") || echo "gnuplot"
     awk '/^# Curve [0-9]+ of/ { curve = $3; panel += curve == 0; next }
@@ -62,7 +62,7 @@ drawn() {
         { line = panel - 1 " " curve; for (i = 1; i < NF; i++) line = line " " $i; print line }' \
         "$results/plots/paper-$1.drawn"
 }
-# points PANEL CURVES NAME: "x,y" of the first curves of a panel that was drawn.
+# points PANEL CURVES NAME: prints "x,y" of the first CURVES curves of a drawn panel.
 points() {
     drawn "$3" | awk -v panel="$1" -v curves="$2" '$1 == panel && $2 < curves { printf "%d,%.6g ", $3, $4 }'
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# peers.sh BIN: a small run of bench/peers/compare.sh: rounds against PyTorch's DDP and Gloo, gradients compared,
-# the section for the report; and a gradient that is not PyTorch's must be seen. 77 without torch.
+# peers.sh BIN: a small run of bench/peers/compare.sh: rounds against PyTorch's DDP and Gloo, compared gradients, the
+# report's section; a gradient that differs from PyTorch's must be detected. 77 without torch.
 set -euo pipefail
 export LC_ALL=C
 bin=$1
@@ -38,7 +38,7 @@ for fact in '- Processor: ' '- PyTorch ' '- OpenBLAS '; do
     grep -q -- "^$fact" "$results/section.md" || fail "no $fact in the section"
 done
 
-# Ranks that keep their own gradients, with all else the same.
+# Ranks with local gradients instead of reduced ones; all else is equal.
 mkdir "$folder/wrong"
 ln -s "$bin"/* "$folder/wrong"
 rm "$folder/wrong/train_ddp"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""player.py BIN: the page that plays a step (bench/report/player), from real traces of the programs, in a browser without a
-window: the spans shown at ten times are the trace's, other files are other spans, keys, the address, stills, widths, and the
-model's numbers, which are bench_scale's to nine digits. Status 77 without chromium. (tests/report has the generator's test.)
+"""player.py BIN: the page that plays a step (bench/report/player), made from real traces of the programs, in a headless
+browser: the spans shown at ten times are the trace's, other traces give other spans; keys, the address, stills, widths; the
+model's numbers equal bench_scale's to nine digits. Status 77 without chromium. (The generator's test is in tests/report.)
 """
 import collections
 import html
@@ -41,7 +41,7 @@ def must_run(*command):
 # ---- real traces --------------------------------------------------------------------------------------------------------
 
 def make(page, scenes):
-    """A page of the traces {name in the results: file}."""
+    """Makes a page from traces {name in the results: file}."""
     results = WORK / page.removesuffix(".html")
     results.mkdir()
     (results / "facts.txt").write_text("traced mlp-96-64-96\nlink an emulated link of 1 Gbit/s and 20 us\n")
@@ -63,7 +63,7 @@ def trace_both():
 
 
 def raw_spans(file):
-    """(begin of the shortest step, its length, spans) of a trace: read by other means than the generator's."""
+    """(begin of the shortest step, its length, spans) of a trace: read independently of the generator."""
     events = json.loads((WORK / file).read_text())["traceEvents"]
     spans = [e for e in events if e["ph"] == "X"]
     steps = {}
@@ -115,7 +115,7 @@ Question = collections.namedtuple("Question", "page script address flags width",
 
 
 def drive(questions):
-    """What each script answers in its page: all pages are frames of one, for a browser takes longer to start than a page to play."""
+    """Returns each script's answer in its page. All pages are frames of one, because starting a browser takes longer than a page."""
     answers = {}
     for _ in range(3): # on a busy machine the browser's clock may end before a picture is painted
         left = {number: asked for number, asked in enumerate(questions) if str(number) not in answers}
@@ -140,7 +140,7 @@ def frames(questions, flags):
 
 
 def drive_all(tests):
-    """Each test yields its questions and gets their answers; what all of them ask goes to the same browser."""
+    """Each test yields its questions and gets their answers; one browser answers the questions of all tests."""
     asked = [(test, next(test)) for test in tests]
     while asked:
         answers, more = drive([question for _, questions in asked for question in questions]), []

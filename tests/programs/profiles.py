@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""profiles.py BIN_DIR: what bench_profile saves of a network beside the times is computed again from its layers, and what
-it prints from what it saved."""
+"""profiles.py BIN_DIR: the numbers that bench_profile saves beside times are computed again from the network's layers, and the
+numbers that it prints from the saved ones."""
 import json
 import re
 import subprocess
@@ -19,7 +19,7 @@ def mlp(features, hidden, outputs):
 
 
 def resnet20():
-    """Units are blocks; the first convolution and the head are the root's."""
+    """Units are blocks; the first convolution and the head belong to the root."""
     blocks, c = [], 16
     for unit, k in enumerate((16, 16, 16, 32, 32, 32, 64, 64, 64), 1):
         blocks.append([(count, unit) for count in (k, k, 9 * k * k, k, k, 9 * c * k)])

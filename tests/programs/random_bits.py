@@ -4,11 +4,11 @@
 Both runs of a pair get the same random options of model, data, batches, optimizer, precision and files, and each
 program random options of its own. If train_ddp promises equal weights, buffers and optimizer state, the checkpoints of
 the two must have the same bits. A pair that a program refuses (status 2), or in which both runs diverge, is counted and
-drawn anew.
+replaced by another one.
 
-The options and conditions come from the table that the promise is made from (print_bits_table). It is a failure if an
-option of the table cannot be drawn. From 500 pairs on it is one, too, if no pair had an option or met a condition, or
-if fewer than 60 % of the pairs had a promise.
+The options and conditions are those of the promise's own table (print_bits_table). The test fails if an option of the
+table is never drawn; from 500 pairs on also if no pair had some option or met some condition, or if fewer than 60 % of
+the pairs had a promise.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import sys
 import tempfile
 
 EQUAL = "bits: weights, buffers and optimizer state equal "
-ENOUGH = 500  # pairs, for each option and each condition to be met
+ENOUGH = 500 # pairs that should meet each option and each condition
 NOT_DRAWN = {
     "tf32": "GPUs only", "cuda-graph": "GPUs only", "fast-sums": "MPI only", "summary": "trains nothing",
     "units": "train_fsdp only (random_fsdp.py)", "no-reshard-after-forward": "train_fsdp only (random_fsdp.py)",
@@ -166,7 +166,7 @@ class Pair:
 
     def of_ddp(self):
         rng, ddp, model = self.rng, self.ddp, self.both["model"]
-        exact = self.world in (2, 4) and self.both["global-batch"] % self.world == 0 # an average can be
+        exact = self.world in (2, 4) and self.both["global-batch"] % self.world == 0 # an exact average
         self.maybe(0.95, ddp, "sampler", *["blocked"] * 30, "interleaved")
         self.maybe(0.6 if exact else 0.95, ddp, "normalize", *["global"] * 15, "average")
         self.maybe(0.3, ddp, "backend", "auto", "shm")
@@ -232,7 +232,7 @@ class Programs:
         return done.returncode, done.stderr
 
     def begin(self, pair):
-        """Writes the file that the pair loads: weights of another seed, or a checkpoint after two steps."""
+        """Writes the pair's initial file: weights of another seed, or a checkpoint after two steps."""
         both = {name: value for name, value in pair.both.items()
                 if name not in ("save", "save-every", "out", "keep-epochs", "dump-images", "dump-grads", "dump-step",
                                 "trace", "profile", "sample", "epochs", "link", "warmup-steps", "warmup-start")}
@@ -260,7 +260,7 @@ class Programs:
 
 
 def line_about_bits(said):
-    """The line about bits, without the rank's number before it; "" if there is none."""
+    """Returns the line about bits without the rank's number, or ""."""
     return next((line[line.index("bits: "):] for line in said.splitlines() if "bits: " in line), "")
 
 

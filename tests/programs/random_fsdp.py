@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """random_fsdp.py BIN_DIR [--count N] [--seed N]: compares random pairs of runs of train_ddp and train_fsdp.
 
-Both runs of a pair get the same random options; train_fsdp's units, overlap and resharding are drawn besides. If
+Both runs of a pair get the same random options; train_fsdp's units, overlap and resharding are drawn in addition. If
 train_fsdp promises train_ddp's weights, buffers and optimizer state, the checkpoints of the two must have the same bits.
 A pair that a program refuses (status 2), or in which both runs diverge, is counted and drawn anew.
 
-Where the build has MPI and mpirun is here, one pair in six runs over it. From 300 pairs on it is a failure if fewer than
+If the build has MPI and mpirun is installed, one pair in six runs over it. From 300 pairs on it is a failure if fewer than
 200 had a promise, or if a value of a dimension (below) was never drawn.
 """
 
@@ -53,7 +53,7 @@ class FsdpPair(Pair):
     def of_ddp(self):
         rng, both = self.rng, self.both
         self.maybe(0.5, both, "sampler", "blocked", "interleaved")
-        if both.get("sampler") != "blocked": # or it is refused
+        if both.get("sampler") != "blocked": # else the option is refused
             both["global-batch"] = self.world * rng.choice((1, 2, 3))
         self.maybe(0.6, both, "normalize", "global", "average")
         self.maybe(0.2, both, "backend", "auto", "shm")
@@ -81,7 +81,7 @@ class FsdpPrograms(Programs):
         return self.run(name, [str(word) for word in [*starter, self.bin / program, *words(options)]])
 
     def begin(self, pair):
-        """Writes the file that the pair loads, by train_ddp."""
+        """Writes the pair's initial file with train_ddp."""
         names = {"load-init", "strip-prefix", "resume"} & set(pair.both)
         if not names:
             return 0, ""
@@ -110,7 +110,7 @@ def try_pair(programs, pair, count):
         of_ddp = of_fsdp = programs.start(pair, "ddp", "train_ddp", {**pair.both, **pair.ddp})
     if of_ddp[0] in (0, 1):
         of_fsdp = programs.start(pair, "fsdp", "train_fsdp", {**pair.both, **pair.fsdp})
-    refused = {2} if pair.both.get("backend") != "mpi" else {1, 2} # mpirun's status: 1, or that of the rank
+    refused = {2} if pair.both.get("backend") != "mpi" else {1, 2} # mpirun's own status is 1
     if refused & {of_ddp[0], of_fsdp[0]} and "training has diverged" not in of_ddp[1] + of_fsdp[1]:
         count["refused"] += 1
         return None
@@ -129,7 +129,7 @@ def try_pair(programs, pair, count):
 
 
 def has_mpi(bin_dir):
-    """Whether both programs can run over MPI here, as Open MPI starts them."""
+    """Returns whether both programs can run here under Open MPI's mpirun."""
     if not shutil.which("mpirun"):
         return False
     command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", bin_dir / "train_fsdp", "--backend",

@@ -1,9 +1,10 @@
 #!/bin/sh
-# ranges.sh: the numbers and choices of the programs of bench/, and the numbers of ddprun and of train_dp, have the
-# defaults and ranges below: both ends and each choice are taken, others are refused. (Those of the trainers' own options: test_options_alike.)
+# ranges.sh: numeric options and choices of bench's programs, and numeric options of ddprun and train_dp, have the
+# defaults and ranges listed below: both ends and each choice are accepted, other values are refused. (The trainers' own
+# options: test_options_alike.)
 . "$(dirname "$0")/checks.sh"
 
-# program option default smallest largest; *: a number with a fraction is taken, too
+# program option default smallest largest; *: fractions are accepted
 ranges='
 bench_allreduce --world 2 1 64
 bench_allreduce --min-bytes 4 4 17179869184
@@ -88,14 +89,14 @@ bench_step --model mlp mlp|convnet|resnet20|segnet|gpt
 bench_zero --optimizer adamw sgd|adam|adamw
 '
 
-# The next number below (-1) or above (1), in awk's double.
+# Prints the next number below (-1) or above (1), in awk's double.
 beyond() { # VALUE -1|1 [*]
     awk -v x="$1" -v way="$2" -v fraction="${3:-}" 'BEGIN {
         if (!fraction) printf "%.0f\n", x + way
         else printf "%.17g\n", x == 0 ? way * 1e-300 : x + way * 1e-9 * (x < 0 ? -x : x) }'
 }
 
-# A line of help.txt for each option.
+# Writes one line per option of help.txt.
 options_of() { # PROGRAM
     "$bin/$1" --help | awk '/^  --/ { print line; line = "" } { line = line " " $0 } END { print line }' |
         tr -s ' ' | sed 's/^ //' >help.txt
@@ -116,7 +117,7 @@ $choices
 EOF
 
 for program in "$bin"/bench_*; do
-    [ "${program##*/}" = bench_allocations ] || # has no options
+    [ "${program##*/}" = bench_allocations ] || # takes no options
         echo "$ranges" | grep -q "^${program##*/} " || fail "${program##*/} is not in the list"
 done
 for program in $(echo "$ranges" | cut -d ' ' -f 1 | sort -u); do
@@ -134,7 +135,7 @@ for program in $(echo "$ranges" | cut -d ' ' -f 1 | sort -u); do
     done <<EOF
 $(echo "$ranges" | sed -n "s/^$program //p")
 EOF
-    # All are taken if only the last one is not known.
+    # All options are accepted if the error is only about the last, unknown one.
     # shellcheck disable=SC2086 # the options are words
     refuse 2 "unknown option --nope" "$bin/$program" $lowest --nope
     # shellcheck disable=SC2086

@@ -1,9 +1,9 @@
 #!/bin/sh
-# readme.sh BIN_DIR: README.md and the pages for users that it links to keep their word: their commands run (for one
-# epoch, without the folders that are the reader's own; on a GPU, or they end with 77 where none is) and leave files
-# under build/ alone, those of a console block print the lines below them (other long numbers are fine, and what "..."
-# stands for), the programs, scripts and files that they name exist, and their options are in --help. README.md's figures
-# are those of the report that it links to, and every link of every page leads to a file and a heading.
+# readme.sh BIN_DIR: README.md and the users' pages that it links to are true: their commands run (for one epoch,
+# without the reader's own folders; on a GPU, or they end with 77 without one) and write only under build/; the commands
+# of a console block print the lines below them (except long numbers and text for which "..." stands); the named
+# programs, scripts and files exist, and their options are in --help. README.md's figures equal the linked report's, and
+# every link of every page leads to a file and a heading.
 set -eu
 bin=$1
 cd "$(dirname "$0")/../.."
@@ -22,41 +22,41 @@ check() { # WHAT COMMAND...
     tail -n 5 "$work/log"
 }
 
-# Of the folders, with their names from the top; the tutorials have tests of their own.
+# Paths relative to the top folder; the tutorials have their own tests.
 pages="README.md $(grep -oE '\]\((common|dp|ddp|bench)/[^)#]+\.md' README.md | sed 's/^](//' | sort -u | tr '\n' ' ')"
 [ "$(echo "$pages" | wc -w)" -ge 8 ] || check "the pages that README.md links to" false
 
-# Every command runs in a folder in which build/bin is what was built: no path is pasted into a command.
+# Each command runs in a folder whose build/bin links to the built programs: paths need no rewriting.
 mkdir "$work/build"
 ln -s "$bin" "$work/build/bin"
-# shellcheck disable=SC2086 # names of our pages have no spaces
+# shellcheck disable=SC2086 # page names have no spaces
 sed -n 's/^    \(build\/bin\/.*\)$/\1/p' $pages | grep -v 'path/to' | sort -u >"$work/commands"
-in_work() { # ABSENT: the script command.sh ends with 0, or with the status ABSENT
+in_work() { # ABSENT: runs command.sh, which must end with 0 or with the status ABSENT
     status=0
     (cd "$work" && sh command.sh) || status=$?
     [ "$status" = 0 ] || [ "$status" = "$1" ]
 }
 while read -r command; do
-    absent=0 # the status that says that there is no GPU, of commands that need one
+    absent=0 # status of commands that need a GPU, without one
     case $command in *"--device cuda"*) absent=77 ;; esac
     echo "$command --epochs 1" >"$work/command.sh"
     check "$command" in_work $absent
 done <"$work/commands"
 [ "$(wc -l <"$work/commands")" -ge 6 ] || check "the pages' commands" false
-# left FOLDER: what its commands left there beside build/, and beside what this script puts there
+# left FOLDER: files other than build/ and this script's own that the commands left there
 left() { [ -z "$(cd "$1" && find . ! -name . -prune ! -name build ! -name script ! -name output -print)" ] || ! ls "$1"; }
 
-# Console blocks, each in a folder of its own; a line of output is found anywhere in what its block prints,
-# as often as on the page. "..." stands for anything.
+# Console blocks, each in a folder of its own; each line of output is found anywhere in the block's output, as often as
+# on the page. "..." matches any text.
 PET_MASTER_PORT=$((20000 + $$ % 10000))
-export PET_MASTER_PORT # for several nodes: no other test's
+export PET_MASTER_PORT # jobs of several nodes need a port that no other test uses
 # shellcheck disable=SC2086
 folder="$work" awk '/^```console$/ { file = ENVIRON["folder"] "/block" ++n; next } /^```/ { file = "" }
     file && /^\$ / { print substr($0, 3) > (file ".sh") }
     file && !/^\$ / { print > (file ".lines") }' $pages
-# The numbers of ranks and of devices are short, and must be the same.
+# Numbers of ranks and devices are short and must be equal; long numbers are replaced by N.
 numbers() { sed -E 's/pid [0-9]+/pid N/g; s/[0-9]+\.[0-9]+|[0-9]{3,}/N/g' "$@"; }
-found() { # LINE FILE: LINE, with the fewest times it must be there before it ("  2 result: ..."), is in FILE
+found() { # LINE FILE: LINE is preceded by its count ("  2 result: ..."); FILE has it at least as often
     times=$(echo "$1" | awk '{ print $1 }')
     line=$(echo "$1" | sed -E 's/^ *[0-9]+ //')
     line=$(echo "$line" | sed 's/[][\\.*^$+?(){}|]/\\&/g; s/\\\.\\\.\\\./.*/g')
@@ -67,7 +67,7 @@ for script in "$work"/block*.sh; do
     mkdir "$block" "$block/build"
     ln -s "$bin" "$block/build/bin"
     { cat "$script" && echo wait; } >"$block/script"
-    (cd "$block" && timeout 60 sh script >output 2>&1) || true # a job that is to fail does
+    (cd "$block" && timeout 60 sh script >output 2>&1) || true # some jobs must fail
     check "no files but under build/: $(head -n 1 "$script")" left "$block"
     numbers "$block/output" >"$block.seen"
     numbers "$block.lines" | sort | uniq -c >"$block.wanted"
@@ -90,7 +90,7 @@ for file in $(cat $pages | grep -oE '`(common|dp|ddp|bench|tests)/[a-z_/]+\.(c|h
     check "$file" test -e "$root/$file"
 done
 
-# leads PAGE LINK: to a file, and if there is a #, to a heading whose words are joined by -
+# leads PAGE LINK: the link leads to a file and, after a #, to a heading whose words are joined by -
 leads() {
     file=$(dirname "$1")/${2%%#*}
     [ -n "${2%%#*}" ] || file=$1
@@ -99,7 +99,7 @@ leads() {
     *#*) sed -n 's/^##* //p' "$file" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9\n-' | grep -qx -- "${2#*#}" ;;
     esac
 }
-# Outside of the tutorials, whose links check_pages follows.
+# Without the tutorials, whose links check_pages follows.
 find . -name .git -prune -o -name 'build*' -prune -o -path ./tutorials -prune -o -path ./bench/results -prune -o \
     -path './bench/out*' -prune -o -name '*.md' -print >"$work/all_pages"
 while read -r page; do
@@ -108,7 +108,7 @@ while read -r page; do
     done
 done <"$work/all_pages"
 
-# The figures in README.md are those of the report that it links to.
+# The figures in README.md equal those of the linked report.
 same_figures() {
     cp README.md "$work" && PYTHONPATH=bench python3 -B -m report readme bench/results/two-cores "$work/README.md" && diff README.md "$work/README.md"
 }
@@ -118,9 +118,9 @@ for program in train_single train_dp train_ddp ddprun compare_tensors bench_step
 # shellcheck disable=SC2086
 for option in $(cat $pages | grep -oE -- '--[a-z][a-z-]+' | sort -u); do
     case $option in
-    --quick | --install | --help | --build | --label | --preset | --all | --prefix) continue ;; # of scripts
+    --quick | --install | --help | --build | --label | --preset | --all | --prefix) continue ;; # options of scripts
     --hosts | --measure | --mine | --minutes | --ranks | --sharded | --size) continue ;;
-    --host | --bind-to | --mca | --mpi | --ntasks-per-node | --gpus-per-task | --kill-on-bad-exit) continue ;; # of mpirun and srun
+    --host | --bind-to | --mca | --mpi | --ntasks-per-node | --gpus-per-task | --kill-on-bad-exit) continue ;; # options of mpirun and srun
     esac
     check "$option" grep -q -- "  $option" "$work/help"
 done

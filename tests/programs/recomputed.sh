@@ -1,10 +1,11 @@
 #!/bin/sh
-# recomputed.sh BIN_DIR: the numbers of summary.json are computed once more from steps.csv, for runs on both sides of the
-# number of steps from which the first two do not count; config.json names the program, its strategy and its ranks.
+# recomputed.sh BIN_DIR: the numbers of summary.json are computed again from steps.csv, for runs with fewer and with
+# more steps than the number from which the first two are excluded; config.json names the program, its strategy and its
+# ranks.
 . "$(dirname "$0")/checks.sh"
 
-# recompute FOLDER BATCH [' PHASE...']: prints every number of summary.json that does not follow from steps.csv, and which
-# of a step's phases, and of these, took no time.
+# recompute FOLDER BATCH [' PHASE...']: prints every number of summary.json that does not follow from steps.csv, and
+# each of the step's phases, including PHASE, that took no time.
 recompute() {
     checks=$((checks + 1))
     awk -F, -v batch="$2" -v more="${3:-}" '
@@ -76,7 +77,7 @@ options="--model mlp --global-batch 62 --steps 6 --log-every 1"
 }
 recompute dp 62 ' scatter replicate gather reduce'
 recompute ddp 62 ' exposed'
-# Both files are whole JSON: every brace and bracket that opens closes, the last one at the end.
+# Both files are complete JSON: braces and brackets are balanced, and the last one ends the file.
 for file in ddp/config.json ddp/summary.json steps-1/config.json steps-1/summary.json; do
     checks=$((checks + 1))
     awk '{ gsub(/"[^"]*"/, ""); depth += gsub(/[{[]/, "") - gsub(/[]}]/, ""); if (depth < 1 && !end) end = NR }
@@ -102,7 +103,7 @@ done
 says ddp/summary.json strategy '"ddp"'
 says ddp/summary.json backend '"shm"'
 
-# Every type of option, each with a value that is not its default's.
+# One option of each type, with a value other than its default.
 run options "$bin/train_single" --model mlp --steps 4 --no-eval --no-shuffle --lr 0.25 --optimizer adamw \
     --betas 0.5,0.75 --seed 7 --warmup-steps 3 --hidden 8,4 --out options
 config options no-shuffle true
@@ -117,7 +118,8 @@ config options hidden '"8,4"'
 config options data '"digits"'
 config options save null
 config options link null
-# --profile's table: summary.json's phases, their sum and shares, and what of the collectives backward hides.
+# --profile's table: summary.json's phases, their sum and shares, and the part of the collectives that overlaps
+# backward.
 profile() { # FOLDER COMMAND...
     folder=$1
     shift

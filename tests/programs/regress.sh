@@ -1,11 +1,11 @@
 #!/bin/sh
-# regress.sh BIN_DIR: bench/regress.sh on repeats made by hand: what is slower, what is not, and what it refuses.
+# regress.sh BIN_DIR: bench/regress.sh on given repeats: slower, not slower, refused.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/checks.sh"
 command -v python3 >/dev/null || { echo "skipped: there is no python3" && exit 77; }
 mkdir before after
 
-# repeats FOLDER MODEL DISTURBED MS...: rows of a repeats.csv
+# repeats FOLDER MODEL DISTURBED MS...: appends rows to repeats.csv
 repeats() {
     file=$1/repeats.csv model=$2 disturbed=$3
     shift 3
@@ -17,7 +17,7 @@ repeats after slower 0 10.9 11.1 11.0 11.2 10.9
 repeats before faster 0 10.0 10.1 10.2
 repeats after faster 0 9.1 9.0 9.2
 repeats before noisy 0 10 12 11
-repeats after noisy 0 11 13 12 # the medians differ by 9 %, and so do the repeats
+repeats after noisy 0 11 13 12 # medians differ by 9 %, as much as the repeats
 repeats before disturbed 0 10 10 10
 repeats after disturbed 0 10.0 10.1 10.0
 repeats after disturbed 1 90 90 90 90 90 90

@@ -1,7 +1,7 @@
 #!/bin/sh
-# report_page.sh BIN_DIR FOLDER: the report.html of a comparison of toy, in a browser without a window, at three widths, light and
-# dark: nothing is wider than the page, figures stay legible, and no text has the colour of what it stands on. compare_mine calls
-# it with its results. Ends with 77 where there is no chromium.
+# report_page.sh BIN_DIR FOLDER: the report.html of a comparison of toy, in a headless browser, at three widths, light
+# and dark: nothing is wider than the page, figures stay legible, and no text has its background's colour. compare_mine
+# calls it with its results. Ends with 77 without chromium.
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || exit 77
 report=$2/report.html
 . "$(dirname "$0")/checks.sh"
@@ -50,7 +50,7 @@ parent.postMessage(`${innerWidth} pixels: ${page < 0.5 ? "dark" : "light"}, ${te
 </script>
 END
 sed '/^<\/body>/e cat judge.html' "$report" >page.html
-# Three frames of a page are one browser, whose start takes longer than they do.
+# One browser with three frames, because its start takes longer than a page.
 {
     echo '<!DOCTYPE html><meta name="color-scheme" content="light dark"><body>'
     echo '<script>onmessage = ({data}) => document.body.append(document.createElement("p"), data)</script>'

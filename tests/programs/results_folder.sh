@@ -1,8 +1,8 @@
 #!/bin/sh
-# results_folder.sh BIN_DIR: what bench's commands do to the folder of --out: they take none that is not theirs, and remove what
-# such a command writes, and nothing else; one command at a time writes there; a command that was killed leaves nothing
-# that hinders the next, though its programs may live on. A command that makes two runs plays all of them
-# (compare/results.sh, runs.sh and section.sh are the real ones).
+# results_folder.sh BIN_DIR: how bench's commands treat the folder of --out: they refuse a folder of other files, and
+# remove only files that such a command writes; one command at a time writes there; a killed command does not hinder the
+# next one, even if its programs live on. A command with two runs stands for all of them (compare/results.sh, runs.sh
+# and section.sh are real).
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 
@@ -38,7 +38,7 @@ made="commands.txt loss.svg manifest.txt plots/loss.csv"
 for run in first second; do for file in $six; do made="$made runs/$run/$file"; done; done
 made="$made table.csv"
 
-# ---- whose files these are -----------------------------------------------------------------------------
+# ---- owners of files -----------------------------------------------------------------------------------
 mkdir out
 echo results >out/commands.txt
 mkdir out/runs && echo precious >out/runs/mine
@@ -50,7 +50,7 @@ expect "what it made" "$made" "$(files)"
 refuse 2 "has no manifest.txt of bench/other.sh" env SOME=other "$work/some.sh" --out out
 expect "another command's" "$made" "$(files)"
 
-# Notes beside the results stay, and what a link leads to.
+# Notes beside the results are kept, and so are the targets of links.
 mkdir outside
 echo precious | tee outside/file >out/notes.md
 ln -s "$work/outside/file" out/table.svg
@@ -99,7 +99,7 @@ run "after a kill, while the run lives on" some --resume
 touch go
 expect "what it made" "$made" "$(files)"
 
-# ---- folders that cannot be ----------------------------------------------------------------------------
+# ---- invalid folders -----------------------------------------------------------------------------------
 echo mine >file
 refuse 2 "--out $work/file: is no folder" "$work/some.sh" --out file
 refuse 2 "--out $work/file/x: cannot be made" "$work/some.sh" --out file/x
@@ -114,7 +114,7 @@ STOP=1 "$work/some.sh" --out new/deep >out.txt 2>err.txt || status=$?
 mkdir empty
 STOP=1 "$work/some.sh" --out empty >out.txt 2>err.txt || true
 run "an empty folder that was there" "$work/some.sh" --out empty
-# A command that was killed while it began the manifest.
+# A command that was killed while it wrote the manifest's first lines.
 mkdir unfinished && : >unfinished/manifest.txt
 run "an unfinished manifest" "$work/some.sh" --out unfinished
 expect "an unfinished manifest" "$made" "$(files unfinished)"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# resume.sh BIN: what bench/compare/runs.sh keeps of an interrupted call, by runs that write a line: a whole run of the
-# same command, and nothing else; and what is said of it. ladder.sh interrupts a command that measures.
+# resume.sh BIN: the runs of an interrupted call that bench/compare/runs.sh keeps, for runs that write one line:
+# completed runs of the same command, and no others; and its messages. ladder.sh interrupts a real measuring command.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/../.."
@@ -24,7 +24,8 @@ expect() { # WHAT WANTED FOUND
     [[ $2 == "$3" ]] || { echo "FAILED: $1: '$3', not '$2'" && failures=$((failures + 1)); }
 }
 
-# called RESUME NAME COMMAND...: what a call says that makes this run: "kept" or "made", or "failed", and the output
+# called RESUME NAME COMMAND...: prints the result of a call that makes this run: "kept", "made" or "failed", and the
+# output.
 called() {
     local status=made file
     resume=$1
@@ -50,7 +51,7 @@ expect "is said" "error: this run failed: sh -c 'echo half; exit 3'" "$(tail -n 
 expect "and not kept" "failed half" "$(called 1 cut sh -c 'echo half; exit 3')"
 expect "every run is listed" 8 "$(wc -l <"$out/commands.txt")"
 
-# What opens the results again.
+# Opens the results again, as a later call does.
 touch "$out/section.html"
 resume=1
 open

@@ -1,6 +1,6 @@
 #!/bin/sh
-# run_label.sh: tests/run.sh says at once, before anything is built, that no test has a label; a label that there is
-# gets a build. CMake and CTest are played by two scripts, which write down what they are asked for.
+# run_label.sh: tests/run.sh reports a label without tests at once, before a build; a label with tests is built. CMake
+# and CTest are simulated by two scripts that record their arguments.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 mkdir tests bench path

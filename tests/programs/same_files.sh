@@ -1,12 +1,12 @@
 #!/bin/sh
-# same_files.sh BIN_DIR: ranks whose disks hold other files under one name do not train on. Each rank is
-# started in a folder of its own, as on a machine of its own.
+# same_files.sh BIN_DIR: ranks whose disks have different files of the same name refuse to train. Each rank starts in
+# its own folder, as on a separate machine.
 . "$(dirname "$0")/checks.sh"
 
 # ---- data of 4x4 pixels ------------------------------------------------------------------------------------
 octal() { printf '\\%03o' "$(($1))"; }
 number() { printf "$(octal "$1 / 16777216 % 256")$(octal "$1 / 65536 % 256")$(octal "$1 / 256 % 256")$(octal "$1 % 256")"; }
-images() { # COUNT TEXT: the pixels' bytes are the text again and again
+images() { # COUNT TEXT: the pixels' bytes repeat the text
     printf '\0\0\010\003' && number "$1" && number "${height:-4}" && number 4
     yes "$2" | head -c $((4 * ${height:-4} * $1))
 }
@@ -23,7 +23,7 @@ data() { # FOLDER TRAIN TEST [PIXELS [LABELS]]
 }
 
 job() { "$bin/ddprun" --nproc-per-node 3 sh -c 'cd "$RANK" && exec "$0" "$@"' "$bin/${program:-train_ddp}" --data data --global-batch 12 "$@"; }
-differs() { # 'part of the message' OPTIONS...: the job ends with 2, and every rank has these words
+differs() { # 'MESSAGE' OPTIONS...: the job ends with 2, and every rank's error contains the message
     checks=$((checks + 1))
     words=$1 status=0
     shift
@@ -54,7 +54,7 @@ height= program=
 data 1/data 60 20
 
 # ---- checkpoints -------------------------------------------------------------------------------------------
-# Another run's, of the same length, lies on rank 1's disk.
+# Rank 1's disk has another run's checkpoint, of the same size.
 for rank in 1 2; do cp 0/kept* $rank; done
 run 'the same checkpoint' job --epochs 2 --resume kept
 run 'another run' job --epochs 2 --lr 0.01 --save other

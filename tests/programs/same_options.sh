@@ -1,15 +1,15 @@
 #!/bin/sh
-# same_options.sh BIN_DIR: a rank that was started with another option than the others is named, and so are the
-# option and both values, before anything is computed. (tests/ddp/test_options_alike.c goes through all options.)
+# same_options.sh BIN_DIR: a rank with another option than the other ranks is named, with the option and both values,
+# before training starts. (tests/ddp/test_options_alike.c tries all options.)
 . "$(dirname "$0")/checks.sh"
 
-# Rank 1 of 3 has these options besides. No rank waits for longer than a minute, which is not reached.
+# Rank 1 of 3 gets these options in addition. The timeout of a minute must not be reached.
 job() {
     # shellcheck disable=SC2016 # the ranks expand it
     "$bin/ddprun" --nproc-per-node 3 sh -c '[ "$RANK" = 1 ] || shift "$1"; shift; exec "$0" --steps 2 --no-eval "$@"' \
         "$bin/${program:-train_ddp}" "$#" "$@"
 }
-differs() { # 'the message' OPTIONS...: the job ends with 2, and the console has these words once
+differs() { # 'MESSAGE' OPTIONS...: the job ends with 2, and the console has the message once
     checks=$((checks + 1))
     words=$1 status=0
     shift

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scaling.sh BIN: a small run of bench/scaling.sh, in which the runs, the tables and the drawn figures agree, and a dry run
-# that says other bytes than are trained with is seen. No time is judged. The sentences: tests/report/test_scaling.py.
+# scaling.sh BIN: a small run of bench/scaling.sh, in which the runs, the tables and the drawn figures agree, and a dry
+# run with a wrong number of bytes is detected. Times are not judged. The sentences: tests/report/test_scaling.py.
 set -euo pipefail
 export LC_ALL=C
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -46,7 +46,7 @@ expect "headings" 1 "$(grep -c '<h2 ' "$results/section.html")"
 if command -v gnuplot >/dev/null; then
     expect "figures" 4 "$(grep -c '<figure ' "$results/section.html")"
     for name in links devices batches memory; do (cd "$results" && gnuplot -e numbers_only=1 "plots/scaling-$name.gp"); done
-    # drawn FIGURE CURVE: x and y of its points
+    # drawn FIGURE CURVE: prints x and y of its points.
     drawn() { awk -v curve="$2" '/^# Curve [0-9]+ of/ { mine = $3 == curve } /^#/ || !NF || $NF == "u" { next } mine { print $1, $2 }' "$results/plots/$1.drawn"; }
     for curve in "0 dp" "1 ddp" "2 fp16" "3 powersgd"; do
         expect "the line of ${curve#* }" "$(awk -F, -v one="${curve#* }" '$1 == one && $2 == 2 { print $4, $6 + 0 }' "$results/scaling.csv")" \
@@ -57,7 +57,7 @@ if command -v gnuplot >/dev/null; then
     expect "what DP holds" "$(awk -F, '$1 == "dp" && $3 { print $4 / 1e6 / 2, 1 }' "$results/scaling-batches.csv")" \
         "$(drawn scaling-batches 0 | head -n 1)"
 fi
-# A train_dp whose dry run says another peak than it then takes: each part sees it. The other runs are kept.
+# A train_dp whose dry run prints another peak than the run has: each part detects it. The other runs are kept.
 rm "$bin/train_dp"
 printf '#!/bin/sh\n"%s" "$@" | sed "s/^\\(peak_bytes=[0-9]*\\)[0-9]/\\19/"\n' "$1/train_dp" >"$bin/train_dp"
 chmod +x "$bin/train_dp"

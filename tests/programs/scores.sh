@@ -1,10 +1,10 @@
 #!/bin/sh
-# scores.sh BIN_DIR: the accuracy and the mean IoU that stand beside the training loss. They are those of the
-# rows that the step was trained on, of all devices and ranks and of all parts of the step, and count exactly:
-# one device, DataParallel and DistributedDataParallel print the same.
+# scores.sh BIN_DIR: the accuracy and the mean IoU that are printed beside the training loss. They cover all rows of the
+# step, over all devices, ranks and parts of the step, and are exact counts: one device, DataParallel and
+# DistributedDataParallel print the same values.
 . "$(dirname "$0")/checks.sh"
 
-column() { # NAME FOLDER: of its steps.csv, in one line
+column() { # NAME FOLDER: the column in steps.csv, on one line
     awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i; next }
         { printf "%s ", $at }' "$2/steps.csv"
 }
@@ -22,7 +22,7 @@ train() { # FOLDER COMMAND...: into out.txt and steps.csv
     run "$folder" "$@" --no-eval --out "$folder"
 }
 
-# --- Samples: batches that the devices do not share evenly, the last one of an epoch short
+# --- Samples: uneven shares of batches, a short last batch of an epoch
 
 options="--model mlp --global-batch 61 --steps 30 --log-every 1"
 ranks="--sampler blocked --normalize global"
@@ -35,7 +35,7 @@ ranks="--sampler blocked --normalize global"
     train ddp-parts "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" $options $ranks --accumulate-steps 3
 }
 accuracy=$(column accuracy single)
-# Whole numbers of 61 rows (36 in an epoch's 25th batch), neither all nor none, and not always the same.
+# Multiples of 1/61 (1/36 in an epoch's 25th batch), neither 0 nor 1, and not always equal.
 echo "$accuracy" | tr ' ' '\n' | awk 'NF { rows = NR == 25 ? 36 : 61; hits = $1 * rows
     if (hits < 1 || hits > rows - 1 || (hits - int(hits + 0.5)) ^ 2 > 1e-8) print "step", NR - 1, $1 }
     NF && !seen[$1]++ { count++ } END { if (NR < 30 || count < 10) print "only", count }' >odd.txt
@@ -48,17 +48,17 @@ expect "final_accuracy" "$(value final_accuracy single | cut -c 1-8)" \
     "$(echo "$accuracy" | awk '{ print substr($NF, 1, 8) }')"
 grep -qE 'step=0 epoch=0 loss=[0-9.]+ accuracy=0\.[0-9]{4} lr=' out.txt || fail "no accuracy on the line of a step"
 
-# Before an update the ranks' rows are one device's rows, however they are dealt out.
+# Before the first update the ranks' rows together are one device's rows, in any distribution.
 train alone "$bin/train_single" --model mlp --steps 1
 train interleaved "$bin/ddprun" --nproc-per-node 3 "$bin/train_ddp" --model mlp --steps 1
 expect "the accuracy of interleaved rows" "$(column accuracy interleaved)" "$(column accuracy alone)"
 
-# A line of some steps has those steps' own.
+# With --log-every 7, a line has its own step's scores.
 # shellcheck disable=SC2086
 train some "$bin/train_single" $options --log-every 7
 expect "every seventh" "$(column accuracy some)" "$(echo "$accuracy" | cut -d ' ' -f 1,8,15,22,29,30) "
 
-# Without an update (all but), the accuracy of a batch of all rows is the evaluation's, of the same rows.
+# With an update of (almost) zero, the accuracy of a batch of all rows equals the evaluation's on the same rows.
 mkdir same
 for file in 1 2 3 4 5; do
     awk -v file=$file 'BEGIN { for (i = 0; i < 8; i++) printf "%d\n", (i * file) % 7 }' | while read -r label; do
@@ -73,7 +73,7 @@ expect "the evaluation's accuracy" "$(value final_accuracy twice)" "$(value test
 checks=$((checks + 1))
 value test_accuracy twice | grep -qE '^0\.[0-9]*[1-9]' || fail "nothing is right: $(value test_accuracy twice)"
 
-# Where logits are stored in 16 bits, their gradient takes their place: the hits are counted before.
+# 16-bit logits are overwritten by their gradient: the hits are counted before.
 options="--device ref --model mlp --hidden 8 --steps 12 --log-every 1 --lr 0.5"
 # shellcheck disable=SC2086
 {
@@ -85,7 +85,7 @@ echo "$(column accuracy float)$(column accuracy half)" | awk '{ for (i = 1; i <=
     off = $i - $(i + 12); if (off > 0.1 || off < -0.1) exit 1; if ($i > most) most = $i } exit !(most > 0.3) }' ||
     fail "accuracies: $(column accuracy float), in 16 bits $(column accuracy half)"
 
-# --- Pixels: both, and ignored ones count in neither
+# --- Pixels: both scores; ignored pixels count in neither
 
 options="--model segnet --data shapes:16x16@40 --global-batch 16 --epochs 4 --log-every 1"
 # shellcheck disable=SC2086
@@ -104,16 +104,16 @@ grep -qE 'step=0 .* accuracy=0\.[0-9]{4} miou=0\.[0-9]{4} lr=' out.txt || fail "
 expect "final_miou" "$(value final_miou pixels-dp | cut -c 1-8)" \
     "$(column mean_iou pixels-dp | awk '{ print substr($NF, 1, 8) }')"
 
-# --- Regression has neither
+# --- Regression has neither score
 
 train numbers "$bin/train_single" --model toy --steps 2
 expect "no accuracy" "$(column accuracy numbers)$(column mean_iou numbers)" "nan nan nan nan "
 checks=$((checks + 1))
 ! grep -qE 'accuracy|miou' out.txt || fail "an accuracy of regression: $(cat out.txt)"
 
-# --- summary.json has what the last lines say, the best of all evaluations, and null for what there is not
+# --- summary.json has the last line's values, the best of all evaluations, and null for missing scores
 
-summed() { # NAME COMMAND...: checks all keys that name a score
+summed() { # NAME COMMAND...: checks all keys of scores
     name=$1
     shift
     run "$name" "$@" --log-every 1 --out "$name"
@@ -151,7 +151,7 @@ summed words "$bin/train_single" --model gpt --layers 1 --heads 1 --embedding 8 
 summed distances "$bin/train_single" --model toy --data synthetic:10:5@120 --epochs 2
 checks=$((checks + 1))
 [ "$(value best_test_miou falls)" != "$(value test_miou falls)" ] || fail "falls: its last epoch is its best"
-# The best of a text or of numbers has the smallest loss: here the last one.
+# For texts and numbers the best evaluation has the smallest loss: here the last one.
 checks=$((checks + 2))
 [ -e words/best.safetensors.3.*.optimizer ] || fail "the best text: $(ls words)"
 [ -e distances/best.safetensors.4.*.optimizer ] || fail "the best numbers: $(ls distances)"
@@ -160,7 +160,7 @@ expect "no step" "$(value steps alone-again) $(value moved_bytes_per_step alone-
 expect "no score of a step" "$(value final_loss alone-again) $(value final_accuracy alone-again)" "null null"
 expect "its evaluation" "$(value test_loss alone-again) $(value test_accuracy alone-again)" \
     "$(value test_loss samples) $(value test_accuracy samples)"
-# An evaluation's memory is that of one batch, however many there are.
+# An evaluation needs the memory of one batch, for any number of batches.
 for count in 8000 16000; do
     run "$count numbers" "$bin/train_single" --model toy --data synthetic:10:5@$count --steps 1 --no-eval --save weights
     run "evaluated" "$bin/train_single" --model toy --data synthetic:10:5@$count --evaluate weights --out of-$count

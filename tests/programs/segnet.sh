@@ -1,9 +1,9 @@
 #!/bin/sh
-# segnet.sh BIN_DIR: the dense-prediction task through the three training programs.
+# segnet.sh BIN_DIR: dense prediction in the three training programs.
 #
-# DataParallel and DistributedDataParallel give the same bits when the loss is a mean over all ranks' pixels;
-# metrics do not depend on how the test images are shared; resuming continues bit for bit; training learns;
-# hard-example mining and the pictures; and what does not fit together is refused.
+# DataParallel and DistributedDataParallel have equal bits if the loss is a mean over all ranks' pixels; metrics do not
+# depend on the division of test images; a resumed run continues bit for bit; training learns; hard-example mining and
+# pictures work; and invalid combinations are refused.
 . "$(dirname "$0")/checks.sh"
 
 single() { "$bin/train_single" --model segnet --data shapes:16x16@90 "$@"; }
@@ -15,7 +15,7 @@ ddp() {
 }
 
 # ---- equivalence -------------------------------------------------------------------------------------------
-# 90 images in batches of 20: the last one has 10. On 3 devices the shares are uneven: 7, 7, 6.
+# 90 images in batches of 20; the last batch has 10. On 3 devices the shares are 7, 7, 6.
 few="--global-batch 20 --steps 9 --no-eval"
 for world in 2 3; do
     run "dp $world" dp "$world" $few --save "dp$world"
@@ -26,7 +26,7 @@ run "single" single $few --save whole
 ! "$bin/compare_tensors" --bitwise whole dp2 >cmp.txt 2>&1 || fail "batch norms of halves see the whole"
 
 # ---- metrics -----------------------------------------------------------------------------------------------
-# Resumed at its last step a run only evaluates: 18 test images on 1, 2 and 4 devices.
+# A run resumed at its last step only evaluates: 18 test images on 1, 2 and 4 devices.
 metrics() { grep -o 'test_accuracy=.*' out.txt; }
 run "evaluation" single --global-batch 20 --steps 9 --resume whole
 wanted=$(metrics)
@@ -52,19 +52,19 @@ run "mining" single $few $mining --save hard
 run "mining, dp" dp 3 $few $mining
 run "mining, ddp" ddp 2 $few $mining
 run "mining, ddp over all pixels" ddp 2 $few $mining --sampler blocked --normalize global
-# All losses are below the threshold: the 100 hardest pixels of each batch, whatever it is.
+# All losses are below the threshold: the 100 hardest pixels of each batch are used, for any such threshold.
 run "100 pixels" single $few --ohem-threshold 50 --ohem-min 100 --save hardest
 run "100 pixels" single $few --ohem-threshold 60 --ohem-min 100 --save hardest60
 same hardest hardest60
 
-# The same threshold, said as the probability of the true class: 0.5 = exp(-0.69...).
+# The same threshold, given as a probability of the true class: 0.5 = exp(-0.69...).
 run "a loss of log 2" single $few --ohem-threshold 0.69314718055994529 --ohem-min 100 --save hard-loss
 run "a probability of 1/2" single $few --ohem-probability 0.5 --ohem-min 100 --save hard-half
 same hard-loss hard-half
 
-# ---- pictures of one's own ---------------------------------------------------------------------------------
-# 8x8 pixels, in rows of one class each; the last row is white, and does not count.
-picture() { # FOLDER NAME ROWS: a picture in which class a is dark and c is bright, and its labels
+# ---- users' pictures ---------------------------------------------------------------------------------------
+# 8x8 pixels, in rows of one class each; the last row is white and ignored.
+picture() { # FOLDER NAME ROWS: a picture, dark for class a, bright for class c, and its labels
     mkdir -p "$1"
     { printf 'P6\n8 8\n255\n' && printf %s "$3" | sed 's/./&&&&&&&&&&&&&&&&&&&&&&&&/g' | tr abcw '\040\140\240\300'; } >"$1/$2.ppm"
     { printf 'P5\n8 8\n255\n' && printf %s "$3" | sed 's/./&&&&&&&&/g' | tr abcw '\000\001\002\377'; } >"$1/$2.pgm"
@@ -86,7 +86,7 @@ refuse 2 'own/train: labels up to 2, and then 255' "$bin/train_single" --model s
 refuse 2 '--ignore-label has no effect' "$bin/train_single" --model segnet --ignore-label 255
 refuse 2 'pixels has labels of pixels' "$bin/train_single" --data own --ignore-label 255
 
-# ---- learning, and pictures of it --------------------------------------------------------------------------
+# ---- learning, and dumped pictures -------------------------------------------------------------------------
 run "learning" "$bin/train_single" --model segnet --data shapes:16x16@800 --global-batch 8 --epochs 4 \
     --lr 0.05 --schedule polynomial --warmup-steps 10 --weight-decay 0 --out learnt --dump-images 2
 miou=$(grep -o 'test_miou=[0-9.]*' out.txt | tail -n 1 | cut -d= -f2)
@@ -101,7 +101,7 @@ for picture in learnt/images/*; do
     [ "$(head -n 2 "$picture" | tail -n 1)" = "48 16" ] || fail "$picture is not of 48 x 16 pixels"
 done
 
-# ---- what does not fit -------------------------------------------------------------------------------------
+# ---- invalid combinations ----------------------------------------------------------------------------------
 program=$bin/train_single
 refuse 2 'segnet predicts pixels, but digits has labels of samples' "$program" --model segnet --data digits
 refuse 2 'mlp predicts samples, but shapes has labels of pixels' "$program" --model mlp --data shapes:8x8@8

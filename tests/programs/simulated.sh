@@ -1,6 +1,6 @@
 #!/bin/sh
-# simulated.sh BIN: SimGrid sends every message of a step, as many as the algebra of bench/model counts, and takes as long
-# as it says. Ends with 77 in a build that has no SimGrid (bench/setup.sh's group `scale` installs it).
+# simulated.sh BIN: SimGrid simulates every message of a step; their number and time equal the formulas of bench/model.
+# Ends with 77 in a build without SimGrid (bench/setup.sh's group `scale` installs it).
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/checks.sh"
 . "$here/easy_profile.sh"
@@ -26,7 +26,7 @@ sed 's/"ready": 1}/"ready": 1, "unit": 0}/' profile.json >root.json
 holds "SimGrid agrees, with a root and without overlap" "(d = $(column model_over_simulated 8 fsdp) - 1) * d < 1e-4"
 refuse 2 'do not fill nodes of 3' "$bin/bench_scale" --profile profile.json --devices 4 --node-size 3 --simulate
 
-# What would take minutes is not left blank.
+# Simulations that would take minutes are reported as not simulated.
 scale --devices 4096 --simulate >out
 holds "no ring of 4096" "$(grep -c '^4096,ddp,.*,not simulated,not simulated$' out) == 1"
 holds "a line says so" "$(grep -c '^# not simulated: steps of more than 5000000 messages' out) == 1"

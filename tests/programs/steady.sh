@@ -1,8 +1,8 @@
 #!/bin/sh
-# steady.sh BIN FOLDER: makes and prints FOLDER, with BIN's programs, some of which are others. bench_probe finds the same machine
-# every time: a real one takes a third of a second, and where it finds neighbours, runs are made again. (allreduce_section has real
-# ones, and measured_rows reads one.) The deep network whose steps are timed has layers of 256 in place of 512: a quarter of the
-# work, and still several buckets of 1 MB.
+# steady.sh BIN FOLDER: makes and prints FOLDER, with links to BIN's programs, some of them replaced. bench_probe always
+# reports the same rates: a real probe takes a third of a second, and other load would repeat runs. (allreduce_section
+# runs the real bench_probe, and measured_rows reads its output.) The deep network whose steps are timed has layers of
+# 256 instead of 512: a quarter of the work, and still several buckets of 1 MB.
 mkdir "$2" && ln -s "$1"/* "$2" && cd "$2"
 rm bench_probe
 printf '#!/bin/sh\necho threads=0 gflops=100 triad_gbps=50\n' >bench_probe

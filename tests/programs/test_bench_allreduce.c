@@ -1,6 +1,5 @@
-/* test_bench_allreduce.c: bench_allreduce counts an element that is wrong, of an all_reduce and of
- * the plain sum beside it, ends on every rank if any of its collectives fails, and needs no plain
- * sum.
+/* test_bench_allreduce.c: bench_allreduce counts wrong elements of an all_reduce and of the plain
+ * sum beside it, ends on every rank if any of its collectives fails, and works without a plain sum.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,17 +19,17 @@
 
 enum { WORLD = 2, MOST_BYTES = 1 << 20, COLLECTIVES_MAX = 300 };
 
-// What happens to rank 1: in its call of that number, from 1.
+// The fault of rank 1, in its call of a given number, from 1.
 typedef enum Trouble { WRONG_SUM, WRONG_PLAIN_SUM, FAILURE, UNMAPPED } Trouble;
 typedef struct Player {
     ProcessGroup *group;
     Trouble trouble;
-    int calls_left, status; // 0: none is left, or there are none
+    int calls_left, status; // calls until the fault; 0: done, or none
     pthread_t thread;
 } Player;
 
 static _Thread_local Player *me;
-static _Thread_local int sums; // all_reduces of floats
+static _Thread_local int sums; // number of all_reduces of floats
 
 static bool is_due(Trouble trouble) {
     return me && me->trouble == trouble && me->calls_left > 0 && --me->calls_left == 0;
@@ -65,7 +64,7 @@ int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err) {
 void __wrap_reduce_in_rank_order(PgType type, ReduceOp op, void *const *sources, int count,
                                  void *const *targets, int target_count, size_t elements) {
     __real_reduce_in_rank_order(type, op, sources, count, targets, target_count, elements);
-    const bool is_plain = sources == targets; // the group's sums have two lists
+    const bool is_plain = sources == targets; // a group's reduction passes two different lists
     if (is_plain && is_due(WRONG_PLAIN_SUM)) *(float *)targets[1] += 1;
 }
 
@@ -82,7 +81,7 @@ static void *play(void *context) {
     return NULL;
 }
 
-// Returns whether rank 1 had its trouble. *said: stderr, the caller's.
+// Returns whether rank 1's fault has occurred. *said: stderr, owned by the caller.
 static bool run(Trouble trouble, int call, int status[WORLD], char **said) {
     ProcessGroup *groups[WORLD];
     Player players[WORLD];
@@ -133,7 +132,7 @@ static void every_failure_ends_all_ranks(void **state) {
     }
 }
 
-// Then no rank measures a plain sum, which takes all of them.
+// A plain sum needs all ranks' memory: then no rank measures one.
 static void one_rank_maps_no_memory(void **state) {
     (void)state;
     int status[WORLD];
@@ -144,7 +143,7 @@ static void one_rank_maps_no_memory(void **state) {
     free(said);
 }
 
-// 512 MiB together, but no more than 1000; three more warm up.
+// At most 512 MiB in total and at most 1000 iterations, plus three for warm-up.
 static void iterations_follow_from_the_size(void **state) {
     (void)state;
     static const struct {

@@ -1,6 +1,6 @@
-/* test_workload.c: what the programs that time steps make of their times, and the kernels that are
- * timed: they compute what the device's own do, and each counts with the time that it took. A
- * microsecond passes whenever the clock is read.
+/* test_workload.c: statistics of the programs that time steps, and the timed kernels: they compute
+ * the same as the device's own kernels, and each call is counted with its time. Each reading of the
+ * simulated clock advances it by a microsecond.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static void assert_near(double seen, double wanted) {
     if (fabs(seen - wanted) > 1e-9 * fabs(wanted)) fail_msg("%g, not %g", seen, wanted);
 }
 
-static size_t waits; // for the device
+static size_t waits; // number of synchronizes
 
 void __real_device_synchronize(Device *device);
 void __wrap_device_synchronize(Device *device);
@@ -70,7 +70,7 @@ static uint64_t fingerprint(const Workload *w) {
 
 typedef enum Timed { NOT_TIMED, BY_TIMES, BY_CLOCK } Timed;
 
-// Returns the fingerprint of the weights after so many steps.
+// Returns a hash of the weights after `steps` steps.
 static uint64_t train(const char *device_name, const ModelConfig *model, int steps, Timed how) {
     Error err = {0};
     Device *device = must_get(device_open(device_name, &err), &err);
@@ -138,7 +138,7 @@ static void calls_count_with_their_mean(void **state) {
     assert_memory_equal(memory, sums, sizeof sums);
 }
 
-// What kernel_times_print prints, the caller's.
+// Returns the output of kernel_times_print, owned by the caller.
 static char *printed(KernelTimes *times) {
     FILE *file = tmpfile();
     char *text = memory_zalloc(4096);
@@ -155,8 +155,8 @@ static char *printed(KernelTimes *times) {
     return text;
 }
 
-// Three rounds of 1, 3 and 2 fills, of 2 microseconds' median, in steps of 8, 9 and 16; what came
-// before counts no more. In a microsecond memory moves 50 MB, and sgemm takes 2 * 512^3 operations.
+// Three rounds of 1, 3 and 2 fills with a median of 2 us, in steps of 8, 9 and 16 us; earlier calls
+// do not count. Rates: memory moves 50 MB per us, sgemm performs 2 * 512^3 operations.
 static void rounds_count_with_their_median(void **state) {
     (void)state;
     static const int fills[] = {1, 3, 2};
@@ -191,9 +191,9 @@ static void rounds_count_with_their_median(void **state) {
     device_close(device);
 }
 
-// Costs that no step of a model of bench_step has (those: tests/programs/by_op.py): an output that
-// is added to, or is not; an activation that is not GELU or saves nothing; SGD without momentum.
-// The device computes nothing.
+// Kernels that no step of bench_step's models calls (for those: tests/programs/by_op.py): outputs
+// that are accumulated, or not; an activation that is not GELU or saves nothing; SGD without
+// momentum. The device computes nothing.
 static void call_other_kernels(const Kernels *kernels) {
     const Compute how = {PRECISION_F32, NULL};
     const Window window = {.n = 2, .c = 3, .h = 4, .w = 4, .k = 3, .kernel = 2, .oh = 2, .ow = 2};

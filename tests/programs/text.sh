@@ -1,7 +1,7 @@
 #!/bin/sh
-# text.sh BIN_DIR: a small GPT learns text: the shipped one, one's own, and token files. DataParallel and
-# DistributedDataParallel reach the same bits and then write the same text; a resumed run continues with the same
-# text only; evaluation is one number, however many processes share it.
+# text.sh BIN_DIR: a small GPT learns text: the shipped text, a user's, and token files. DataParallel and
+# DistributedDataParallel end with equal bits and then write the same text; resuming requires the same text; an
+# evaluation's result is independent of the number of processes.
 . "$(dirname "$0")/checks.sh"
 PATH=$bin:$PATH
 tiny="--model gpt --layers 2 --heads 2 --embedding 16 --context 8 --optimizer adamw --lr 3e-3"
@@ -9,7 +9,7 @@ tiny="$tiny --log-every 1"
 value() { sed -n "s/.*[ ^]$1=\([^ ]*\).*/\1/p" out.txt | tail -n 1; }
 near() { awk "BEGIN { d = $2 - $3; exit !(d < $4 && -d < $4) }" || fail "$1: $2, not $3"; }
 
-# ---- a text of one's own: 2,000 sentences, of which the last 200 have a letter that the others lack --------------
+# ---- a user's text: 2,000 sentences; the last 200 have a letter that the others lack -----------------------------
 i=0
 while [ $i -lt 2000 ]; do
     [ $i -lt 1900 ] && echo "the cat sat on mat $((i % 7))." || echo "the cat sat on rug $((i % 7))?"
@@ -28,7 +28,7 @@ awk "BEGIN { exit !($(value loss) < 2.3) }" || fail "nothing is learnt: $(value 
 grep -q '"test_perplexity"' single/summary.json || fail "summary.json lacks test_perplexity"
 grep -q '"context": 8' single/config.json || fail "config.json lacks the context"
 
-# Batches of an evaluation are no larger than those of training: it takes little more memory.
+# Batches of an evaluation are at most as large as training's: it needs little more memory.
 peak() { sed -n 's/.*"peak_bytes_device0": \([0-9]*\).*/\1/p' "$1/summary.json"; }
 for batch in 12 1; do
     for how in "" --no-eval; do
@@ -38,7 +38,7 @@ for batch in 12 1; do
     [ "$(peak memory)" -lt $(($(peak memory--no-eval) * 101 / 100)) ] || fail "batches of $batch: $(peak memory) bytes with an evaluation, $(peak memory--no-eval) without"
 done
 
-# ---- the same bits, and the same text --------------------------------------------------------------------------
+# ---- equal bits and text ---------------------------------------------------------------------------------------
 sampled() { sed -n '/^sample /,$p' "$1"; }
 [ "$(sampled one.out | head -n 1)" = "sample tokens=120 seed=0" ] || fail "no sample: $(sampled one.out)"
 for n in 2 3; do
@@ -83,7 +83,7 @@ echo "$(sampled out.txt | tail -n 1)" | grep -Eqx '[0-9]+( [0-9]+){9}' || fail "
 head -c 399 tokens/val.bin >odd && mv odd tokens/val.bin
 refuse 2 'tokens/val.bin: 399 bytes of tokens' train_single $tiny --data tokens
 
-# ---- what does not fit ---------------------------------------------------------------------------------------------
+# ---- invalid files and combinations --------------------------------------------------------------------------------
 refuse 2 'mlp predicts samples, but text has labels of tokens' train_single --data text
 refuse 2 'gpt predicts tokens, but digits has labels of samples' train_single --model gpt --data digits
 refuse 2 '--context has no effect' train_single --context 8

@@ -1,6 +1,6 @@
 #!/bin/sh
-# traces.sh BIN_DIR: --trace and --profile of a job. One file holds all ranks on one clock; every bucket's
-# all-reduce says its bucket and its bytes, and an arrow leads to it from inside the backward of its rank.
+# traces.sh BIN_DIR: --trace and --profile of a job. One file contains all ranks on one clock; every bucket's all-reduce
+# has its bucket number and bytes, and an arrow leads to it from within its rank's backward.
 . "$(dirname "$0")/checks.sh"
 
 ranks=3
@@ -9,7 +9,7 @@ run "a traced job" "$bin/ddprun" --nproc-per-node $ranks "$bin/train_ddp" --step
 checks=$((checks + 1))
 [ "$(ls -d trace*)" = trace.json ] || fail "not one file: $(ls)"
 
-# events.txt: "ph pid tid begin end name number bucket bytes id", one event a line; - for what it lacks
+# events.txt: "ph pid tid begin end name number bucket bytes id", one event per line; - for missing fields
 awk 'function field(key, rest) {
         if (!match($0, "\"" key "\": *\"?[^\",}]*")) return "-"
         rest = substr($0, RSTART, RLENGTH)
@@ -23,7 +23,7 @@ awk 'function field(key, rest) {
         print "", field("name"), field("number"), field("bucket"), field("bytes"), field("id")
     }' trace.json >events.txt
 
-# 50,826 weights of 4 bytes go in each of 12 steps: in one bucket first, in two from the second step on.
+# 50,826 weights of 4 bytes are reduced in each of 12 steps: in one bucket in the first step, in two afterwards.
 checks=$((checks + 1))
 for rank in $(seq 0 $((ranks - 1))); do
     awk -v rank="$rank" '$2 == rank && $6 == "all_reduce" && $8 != "-" {
@@ -38,8 +38,8 @@ for rank in $(seq 0 $((ranks - 1))); do
     [ ! -s wrong.txt ] || fail "rank $rank: $(cat wrong.txt)"
 done
 
-# Arrows: one for each bucket of each rank, from its own main thread in backward or, if the last gradient
-# filled it there, in what follows, to the begin of the all-reduce, and never back in time.
+# Arrows: one for each bucket of each rank, from the rank's main thread, in backward or (if the last gradient filled the
+# bucket there) after it, to the begin of the all-reduce, never backwards in time.
 checks=$((checks + 1))
 awk '$1 == "s" { from[$10] = $4; of[$10] = $2; starts++; if ($3 != 0) print "begins on track", $3 }
     $1 == "f" { to[$10] = $4; ends++; if (of[$10] != $2) print "from rank", of[$10], "to rank", $2 }
@@ -61,7 +61,7 @@ awk '$1 == "s" { from[$10] = $4; of[$10] = $2; starts++; if ($3 != 0) print "beg
     }' events.txt >wrong.txt
 [ ! -s wrong.txt ] || fail "arrows: $(head -n 5 wrong.txt)"
 
-# One clock: no rank is through an all-reduce before every rank has begun it.
+# One clock: on no rank does an all-reduce end before every rank has begun it.
 checks=$((checks + 1))
 awk '$1 == "X" && $8 != "-" {
         if (!($7 in first_end) || $5 < first_end[$7]) first_end[$7] = $5
@@ -73,7 +73,7 @@ awk '$1 == "X" && $8 != "-" {
     }' events.txt >wrong.txt
 [ ! -s wrong.txt ] || fail "clocks: $(head -n 5 wrong.txt)"
 
-# All of the communication: in the table, as a mean in summary.json, and per step in steps.csv.
+# All communication: in the table, as a mean in summary.json, and per step in steps.csv.
 checks=$((checks + 1))
 grep -Eq 'all-reduces +[0-9.]+ +[0-9.]+% of it hidden behind backward' err.txt || fail "no total: $(cat err.txt)"
 awk -F, -v mean="$(sed -n 's/.*"communication_ms": \([0-9.]*\).*/\1/p' out/summary.json)" '
@@ -83,7 +83,7 @@ awk -F, -v mean="$(sed -n 's/.*"communication_ms": \([0-9.]*\).*/\1/p' out/summa
     ' out/steps.csv >wrong.txt
 [ ! -s wrong.txt ] || fail "communication_ms: $(cat wrong.txt)"
 
-# The parts of machines that share no files are put together later.
+# The files of machines without a shared file system are merged later.
 run "merge_traces" "$bin/merge_traces" again.json trace.json
 checks=$((checks + 1))
 cmp -s trace.json again.json || fail "merging one trace changes it"

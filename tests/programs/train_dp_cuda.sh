@@ -1,10 +1,9 @@
 #!/bin/sh
-# train_dp_cuda.sh BIN_DIR: train_dp on GPUs as a program: the same weights on one card and on two, and
-# nearly those of CPU devices; both in 16 bits, too; its records; what it says when a GPU is not there. Ends
-# with 77 without one.
+# train_dp_cuda.sh BIN_DIR: train_dp on GPUs: equal weights on one card and on two, close to those on CPU devices; both
+# also in 16 bits; its records; its message if a GPU does not exist. Ends with 77 without a GPU.
 . "$(dirname "$0")/checks.sh"
 
-# run NAME OPTION...: trains the convnet for some steps into the folder NAME.
+# run NAME OPTION...: trains the convnet for some steps, with its records in folder NAME.
 run() {
     name=$1
     shift
@@ -14,7 +13,7 @@ run() {
         fail "$*: $(cat "$name.err")"
 }
 
-# compare OPTION A B: the weights of two runs
+# compare OPTION A B: compares the weights of two runs.
 compare() {
     checks=$((checks + 1))
     "$bin/compare_tensors" $1 "$2/last.safetensors" "$3/last.safetensors" >cmp.txt 2>&1 ||
@@ -23,14 +22,14 @@ compare() {
 
 value() { sed -n "s/.*\"$2\": *\([^,}]*\).*/\1/p" "$1/summary.json"; }
 
-equal() { # KEY A B: the same value, not zero, in the records of two runs
+equal() { # KEY A B: the same value, not zero, in both runs' records
     checks=$((checks + 1))
     [ -n "$(value "$2" "$1")" ] && [ "$(value "$2" "$1")" != 0 ] &&
         [ "$(value "$2" "$1")" = "$(value "$3" "$1")" ] ||
         fail "$1 is '$(value "$2" "$1")' in $2, '$(value "$3" "$1")' in $3"
 }
 
-# No GPU to be seen: as without one.
+# A hidden GPU counts as none.
 for program in train_single train_dp; do
     refuse 77 'error: device cuda:0: ' env CUDA_VISIBLE_DEVICES= DDPC_EMULATED_GPUS=0 "$bin/$program" \
         --device cuda
@@ -59,9 +58,9 @@ if "$bin/train_dp" --device cuda --devices 2 --steps 1 --no-eval >out.txt 2>err.
     compare --bitwise card cards
     for key in moved_bytes_per_step peak_bytes_device0 peak_bytes_other final_loss; do equal $key card cards; done
 fi
-# In 16 bits: small batches at so high a rate that fp16 skips a step.
+# In 16 bits: small batches and a high learning rate, so that fp16 skips a step.
 amps="bf16 fp16"
-"$bin/train_single" --device cuda --amp bf16 --steps 1 --no-eval >out.txt 2>err.txt || amps=fp16 # before 8.0
+"$bin/train_single" --device cuda --amp bf16 --steps 1 --no-eval >out.txt 2>err.txt || amps=fp16 # below 8.0
 for amp in $amps; do
     rough="--amp $amp --global-batch 8 --lr 1 --steps 24 --no-eval"
     run card-$amp --device cuda --device-ids 0,0 $rough
@@ -79,7 +78,7 @@ done
 checks=$((checks + 1))
 [ "$(value card-fp16 skipped_steps)" -ge 1 ] || fail "fp16 skipped no steps"
 
-# gradients NAME MODEL PROGRAM OPTION...: of the first step
+# gradients NAME MODEL PROGRAM OPTION...: writes the gradients of the first step.
 gradients() {
     name=$1 model=$2 program=$3
     shift 3
@@ -88,7 +87,7 @@ gradients() {
         --dump-step 0 --dump-grads "$name" "$@" >out.txt 2>err.txt || fail "$program $*: $(cat err.txt)"
 }
 
-# near TOLERANCE A B: the gradients A are those of B, and those without --amp are farther away
+# near TOLERANCE A B: gradients A are close to B, and gradients without --amp are farther away.
 near() {
     checks=$((checks + 2))
     "$bin/compare_tensors" --tol "$1" --rtol 0 "$2" "$3" >cmp.txt 2>&1 ||
@@ -97,8 +96,8 @@ near() {
         fail "$1 does not tell the gradients $3 from float32's"
 }
 
-# mlp has no batch norms, whose statistics are each device's: so it is one GPU's, but for the order of sums.
-# convnet is the CPU's, which stores activations in float32, but for what that rounds.
+# mlp has no batch norms, whose statistics are per device, so it agrees with one GPU up to the order of sums. convnet
+# agrees with the CPU, which stores activations in float32, up to that rounding.
 while read -r amp model reference tolerance; do
     case $amps in *$amp*) ;; *) continue ;; esac
     for precision in none $amp; do

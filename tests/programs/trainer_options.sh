@@ -1,13 +1,13 @@
 #!/bin/sh
-# trainer_options.sh BIN_DIR: options that change what the trainer does, each against a run that shows it:
-# evaluation alone, parts of a step, clipped gradients, the order of the samples, checkpoints by epoch,
-# what resuming says, the loss that is printed, and outputs that cannot be written.
+# trainer_options.sh BIN_DIR: options that change the trainer's behaviour, each compared with a run that shows its
+# effect: evaluation alone, parts of a step, clipping, the order of samples, checkpoints by epoch, notes when resuming,
+# the printed loss, and outputs that cannot be written.
 . "$(dirname "$0")/checks.sh"
-PATH=$bin:$PATH # so that a command may stand in a variable, whatever the folder is called
+PATH=$bin:$PATH # commands are stored in variables, and the folder's name may have spaces
 single="train_single --log-every 1"
 rank0='\[0\]: '
 
-says() { # 'part of a line of stderr'
+says() { # 'PART OF A LINE': stderr has such a line
     checks=$((checks + 1))
     grep -q -- "$1" err.txt || fail "no \"$1\": $(cat err.txt)"
 }
@@ -15,17 +15,17 @@ within() { # TOLERANCE A B
     checks=$((checks + 1))
     "$bin/compare_tensors" --tol "$1" "$2" "$3" >cmp.txt 2>&1 || fail "$2 and $3: $(tail -n 1 cmp.txt)"
 }
-quiet() { # 'part of a line of stderr' that is not there
+quiet() { # 'PART OF A LINE': stderr has no such line
     checks=$((checks + 1))
     ! grep -q -- "$1" err.txt || fail "\"$1\" is said: $(cat err.txt)"
 }
-differ() { # A B: the option has an effect at all
+differ() { # A B: the bits differ: the option has an effect
     checks=$((checks + 1))
     ! "$bin/compare_tensors" --bitwise "$1" "$2" >cmp.txt 2>&1 || fail "$1 and $2 are the same"
 }
 loss() { sed -n "s/^step=$1 .* loss=\([^ ]*\) .*/\1/p" out.txt; }
 
-# ---- every output is proven writable before the first step -------------------------------------------------
+# ---- outputs that cannot be written are detected before the first step -------------------------------------
 for option in --trace --save --save-init --dump-grads --out; do
     refuse 2 "'': a" $single --steps 3 --no-eval $option ''
     [ ! -s out.txt ] || fail "$option '': there were steps before it was refused"
@@ -60,7 +60,8 @@ same kept/last.safetensors second
 run "another run in the folder" $single $few --seed 3 --out kept --keep-epochs 3
 checks=$((checks + 1))
 [ "$(cd kept && echo model_*.safetensors)" = model_00003.safetensors ] || fail "taken over: $(ls kept)"
-# A run that resumes a checkpoint of its folder keeps the others there; one from elsewhere is another run.
+# A run that resumes a checkpoint of its own folder keeps the folder's other checkpoints; resuming from elsewhere starts
+# another run.
 cp -R kept mine
 run "on in the folder" sh -c 'cd mine && "$0" "$@"' $single $few --epochs 5 --seed 3 --resume last.safetensors --out .
 checks=$((checks + 1))
@@ -68,7 +69,7 @@ checks=$((checks + 1))
 run "from elsewhere" $single $few --epochs 5 --resume second --out mine --no-eval
 checks=$((checks + 1))
 [ "$(cd mine && echo *.safetensors)" = last.safetensors ] || fail "another run's: $(ls mine)"
-# --save-every may save behind an epoch's last batch, before the epoch ends.
+# --save-every may save after an epoch's last batch, before the epoch's end is processed.
 two="--epochs 2 --hidden 16 --schedule constant --no-eval"
 run "an epoch" $single $two --epochs 1 --save-every 25 --out ends
 run "on from its last batch" $single $two --resume ends/previous.safetensors --save on
@@ -84,7 +85,7 @@ run "two steps" "$bin/train_single" --steps 2 --no-eval
 says "; 25 batches per epoch, 2 steps$"
 refuse 2 "--node-rank 1: nodes are counted from 0, and there is 1" "$bin/ddprun" --node-rank 1 true
 
-# ---- what resuming says ------------------------------------------------------------------------------------
+# ---- notes when resuming -----------------------------------------------------------------------------------
 run "a finished run" $single $few --resume second
 says "the run is finished: 100 of 100 steps done"
 refuse 2 "second: stands at step 100, and this run ends at step 50 -- give larger" $single --hidden 16 --schedule constant --steps 50 --resume second
@@ -95,7 +96,7 @@ says "second was made with --schedule constant, this run has step: it continues 
 says "second was made with --momentum 0.9, this run has 0.5: it continues with the new value"
 says "second was made with --weight-decay 0.01, this run has 0.02: it continues with the new value"
 says "second was made with steps in all 100, this run has 125: it continues with the new value"
-# A resume of a resume: the second checkpoint has the settings of the run that wrote it.
+# Resuming a resumed run: the second checkpoint has the settings of the run that wrote it.
 other="--hidden 16 --schedule step --lr 0.02 --momentum 0.5 --weight-decay 0.02 --no-eval"
 run "two devices" train_dp --devices 2 $other --steps 110 --resume second --save third
 says "second was made with devices 1, this run has 2"
@@ -120,8 +121,8 @@ refuse 2 "was made with --sampler-seed 0, this run has 9" $single --epochs 5 --h
     --resume second
 
 # ---- threads of a device's products ------------------------------------------------------------------------
-# So many threads always give the same bits; others divide a product at other places, where some of OpenBLAS's kernels
-# round otherwise. What describes the BLAS in config.json says how many there were.
+# The same number of threads gives the same bits; another number divides products differently, and some of OpenBLAS's
+# kernels then round differently. The description of the BLAS in config.json contains the number.
 few="--model mlp --hidden 97,301 --steps 6 --no-eval"
 run "one thread" $single $few --save threads-1
 for threads in 2 3; do
@@ -152,7 +153,7 @@ run "ddp, 3 parts" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --sampler b
 run "dp, 3 parts" "$bin/train_dp" --devices 2 --steps 12 --no-eval --accumulate-steps 3 --save dp3
 within 1e-6 parts3 ddp3
 within 1e-6 dp3 ddp3
-# A rank's buckets travel once a step, however many parts it has; its activations are those of a part.
+# A rank's buckets are reduced once per step, for any number of parts; its activations are those of one part.
 for parts in 1 4; do
     run "$parts parts, moved" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --steps 10 --no-eval \
         --model convnet --global-batch 120 --accumulate-steps $parts --out moved$parts
@@ -162,13 +163,13 @@ number() { sed -n "s/.*\"$1\": \([0-9.]*\).*/\1/p" "$2"; }
 [ "$(number moved_bytes_per_step moved1/summary.json)" = "$(number moved_bytes_per_step moved4/summary.json)" ] ||
     fail "parts are communicated one by one"
 awk -v moved="$(number moved_bytes_per_step moved1/summary.json)" -v w="$(number parameters moved1/summary.json)" \
-    'BEGIN { exit !(moved >= 2 * 4 * w && moved < 9 * w) }' || # a rank reads half of the gradient, and half of the sum
+    'BEGIN { exit !(moved >= 2 * 4 * w && moved < 9 * w) }' || # a rank reads half of the gradients and half of the sums
     fail "not twice the gradient's bytes: $(cat moved1/summary.json)"
 awk -v a="$(number peak_bytes_device0 moved1/summary.json)" -v b="$(number peak_bytes_device0 moved4/summary.json)" \
     'BEGIN { exit !(b < 0.6 * a) }' || fail "four parts take as much memory as one"
 refuse 2 "a device has 30 of --global-batch 60" "$bin/train_dp" --devices 2 --accumulate-steps 31
 
-# ---- clipped gradients: the same length and bits everywhere ------------------------------------------------
+# ---- clipped gradients: equal norms and bits everywhere ----------------------------------------------------
 clip="--steps 12 --no-eval --clip-grad-norm 0.3"
 run "single, clipped" $single $clip --save clip1
 run "dp, clipped" "$bin/train_dp" --devices 4 $clip --save clip2
@@ -191,7 +192,7 @@ run "interleaved, dropped" "$bin/ddprun" --nproc-per-node 4 "$bin/train_ddp" --e
     --global-batch 64 --drop-last --no-eval --save drop4
 checks=$((checks + 1))
 [ "$(wc -l <out.txt)" = 23 ] || fail "interleaved, not 23 steps: $(tail -n 1 out.txt)"
-within 1e-5 drop1 drop4 # the same samples in every step
+within 1e-5 drop1 drop4 # every step has the same samples
 refuse 2 "no batch is left" $single --global-batch 2000 --drop-last
 
 run "seed 5" $single --seed 5 --steps 30 --no-eval --save seed5 --save-init init5
@@ -201,7 +202,7 @@ within 0 seed5 order5
 run "order 1" $single --seed 1 --load-init init5 --steps 30 --no-eval --save order1
 differ seed5 order1
 
-# ---- --augment: a picture of 12 x 12 pixels is cropped at 9 x 9 places, and flipped or not -----------------
+# ---- --augment: a picture of 12 x 12 pixels is cropped at 9 x 9 positions, flipped or not ------------------
 mkdir one
 for split in train t10k; do
     printf '\0\0\010\003\0\0\0\001\0\0\0\014\0\0\0\014' >one/$split-images-idx3-ubyte
@@ -214,7 +215,7 @@ checks=$((checks + 1))
 places=$(sed -n 's/.* loss=\([^ ]*\) .*/\1/p' out.txt | sort -u | wc -l)
 [ "$places" = $((9 * 9 * 2)) ] || fail "--augment makes $places pictures of one, not 162"
 
-# ---- --dump-step: from 0 to the last step, several into names with {step} -----------------------------------
+# ---- --dump-step: first and last step, several steps with {step} in the name --------------------------------
 three="$single --steps 3 --no-eval"
 refuse 2 "--dump-step 3: the run ends with step 2" $three --dump-grads 'g{step}' --dump-step 0,3
 refuse 2 "for several steps the name needs {step}" $three --dump-grads g --dump-step 0,2
@@ -223,9 +224,9 @@ run "two steps' gradients" $three --dump-grads 'g{step}x' --dump-step 0,2 --warm
 checks=$((checks + 1))
 [ "$(ls | grep '^g[0-9{]' | paste -sd ' ' -)" = "g0x g2x" ] || fail "gradients of steps 0 and 2: $(ls | grep '^g')"
 
-# ---- the printed loss is the loss that is trained on ------------------------------------------------
-# Rank r's rows of the first batch are batch r of a run that learns nothing. The ranks' numbers of valid
-# pixels differ, so that the mean over all pixels is another number.
+# ---- the printed loss is the trained loss -----------------------------------------------------------
+# Rank r's rows of the first batch are batch r of a run that does not learn. Ranks have different numbers of labelled
+# pixels, so that the mean over all pixels differs from the mean of local means.
 seg="--model segnet --data shapes:16x16@40 --no-shuffle --lr 0 --momentum 0 --weight-decay 0 --no-eval"
 run "each rank's rows" $single $seg --steps 2 --global-batch 4 --out means
 run "the average of means" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" $seg --steps 1 --global-batch 8 \
@@ -237,7 +238,7 @@ column() { # NAME FILE
     awk -F , -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i; next } { print $at }' "$2"
 }
 { column loss means/steps.csv && column loss average/steps.csv && column loss all/steps.csv; } | awk '
-    { x[NR] = $1; if (length($1) >= 10) exact++ } # of 9 digits, whose last may be 0
+    { x[NR] = $1; if (length($1) >= 10) exact++ } # 9 digits, the last of which may be 0
     END {
         mean = (x[1] + x[2]) / 2
         if (!exact) print "fewer than 9 digits"
@@ -246,13 +247,13 @@ column() { # NAME FILE
     }' >wrong.txt
 [ ! -s wrong.txt ] || fail "$(cat wrong.txt)"
 
-# ---- PowerSGD says what it is going to do, and does not do nothing -----------------------------------------
+# ---- PowerSGD announces what it compresses, and refuses to compress nothing --------------------------------
 power="train_ddp --comm-hook powersgd --no-eval"
 refuse 2 "--powersgd-start 1000: the run ends after step 249" $power
 refuse 2 "--powersgd-start 23: the run ends after step 22" $power --epochs 1 --global-batch 64 --drop-last \
     --powersgd-start 23
 run "a start in the last step" $power --epochs 1 --global-batch 64 --drop-last --powersgd-start 22
-# 256 x 64, 128 x 256 and 10 x 128 become 320, 384 and 138 numbers; 394 of biases travel whole.
+# 256 x 64, 128 x 256 and 10 x 128 become 320, 384 and 138 numbers; 394 numbers of biases are not compressed.
 says "powersgd: compresses 3 of 6 tensors from step 22 on; 41.1 times less travels then"
 run "nothing to compress" $power --hidden 4 --powersgd-rank 4 --steps 5 --powersgd-start 2
 says "powersgd: none of 4 tensors is a matrix that --powersgd-rank 4 would make 2 times smaller"
@@ -260,7 +261,7 @@ run "no hook" "$bin/train_ddp" --steps 2 --no-eval
 checks=$((checks + 1))
 ! grep -q powersgd err.txt || fail "powersgd speaks without being asked"
 
-# ---- devices without rows, and programs that are started several times ------------------------------------------
+# ---- devices without rows, and repeated starts ------------------------------------------------------------------
 run "10 rows on 4 devices: 3, 3, 3, 1" train_dp --devices 4 --global-batch 10 --steps 1 --no-eval
 quiet idle
 run "9 rows on 4 devices: 3, 3, 3" train_dp --devices 4 --global-batch 9 --steps 1 --no-eval

@@ -1,14 +1,14 @@
 #!/bin/sh
-# training.sh BIN_DIR: what the three training programs promise as programs.
+# training.sh BIN_DIR: the three training programs as programs.
 #
-# Resuming anywhere continues bit for bit; bad input gets one clear line, the right exit status and leaves
-# nothing behind; every program does something sensible without arguments.
+# Resuming at any step continues bit for bit; invalid input gets one clear line and the right exit status and leaves no
+# files; every program runs sensibly without arguments.
 source=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/checks.sh"
 
 # ---- resuming ----------------------------------------------------------------------------------------------
-# 1,500 digits in batches of 60 are 25 steps per epoch: 31 and 44 lie inside the second epoch, 25 between.
-resumes() { # NAME 'STOP ...' COMMAND...: the program and its fixed options
+# 1,500 digits in batches of 60 are 25 steps per epoch: 31 and 44 are within the second epoch, 25 is its beginning.
+resumes() { # NAME 'STOP ...' COMMAND...: the command without --steps
     name=$1 stops=$2
     shift 2
     "$@" --steps 57 --schedule constant --save "$name" >/dev/null 2>&1 || fail "$*"
@@ -27,20 +27,21 @@ resumes adamw '31' "$bin/train_single" --model mlp --optimizer adamw --lr 0.01 -
 resumes dp '31' "$bin/train_dp" --devices 2 --model convnet --no-eval
 resumes ddp '31' "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --model convnet
 
-# PowerSGD carries its errors and factors from step to step: it is cut after it began to compress, and, at
-# the end of the first epoch, before it begins (31) and at that very step (25).
+# PowerSGD carries errors and factors from step to step. The run is stopped after compression has begun (10), before it
+# begins (31), and at the step where it begins (25), the end of the first epoch.
 hook="train_ddp --model convnet --no-eval --comm-hook powersgd --powersgd-start"
 resumes hook2 '31' "$bin/ddprun" --nproc-per-node 2 "$bin"/$hook 10
 resumes hook3 '44' "$bin/ddprun" --nproc-per-node 3 "$bin"/$hook 31
 for start in 25 31; do
     set -- "$bin/ddprun" --nproc-per-node 3 "$bin"/$hook $start --steps 57 --schedule constant --save cut
     "$@" --out "cut$start" --keep-epochs 1 >out.txt 2>err.txt || fail "$*: $(cat err.txt)"
-    mv cut whole # and the file that it names beside it
+    mv cut whole # moved without the optimizer file that it names
     "$@" --resume "cut$start/model_00001.safetensors" >out.txt 2>err.txt || fail "$*: $(cat err.txt)"
     checks=$((checks + 1))
     "$bin/compare_tensors" --bitwise whole cut >cmp.txt || fail "cut at 25, start $start: $(cat cmp.txt)"
 done
-# What cannot go on bit for bit is said: on other devices, without the hook, and from a run that had none.
+# A note tells if a resumed run cannot continue bit for bit: on other devices, without the hook, and from a run that had
+# no hook.
 goes_on() { # 'part of a line' CHECKPOINT COMMAND...
     checks=$((checks + 1))
     words=$1 from=$2
@@ -54,7 +55,7 @@ goes_on 'also holds powersgd.iteration' hook2 "$bin/train_single" --model convne
 goes_on 'holds no state of powerSGD, which starts anew' ddp \
     "$bin/ddprun" --nproc-per-node 2 "$bin"/$hook 10
 refuse 2 'powersgd.q.conv1.weight has not the shape' "$bin"/$hook 10 --powersgd-rank 2 --resume hook2
-# Only the main rank is told where to save: the other rank still takes part.
+# Only the main rank gets --save: the other rank takes part nevertheless.
 checks=$((checks + 1))
 cat >one-saves.sh <<'END'
 [ "$RANK" = 1 ] || set -- "$@" --save alone --out alone-out
@@ -64,7 +65,7 @@ END
     fail "saving on one rank: $(cat out.txt)"
 same hook2 alone
 
-# Batch norms over three ranks see what one device sees, whose checkpoint they can also continue.
+# SyncBatchNorm over three ranks computes one device's statistics, and can resume one device's checkpoint.
 checks=$((checks + 1))
 few="--model convnet --global-batch 48 --no-eval --schedule constant"
 "$bin/train_single" $few --steps 6 --save whole >/dev/null 2>&1 || fail "train_single $few"
@@ -73,15 +74,15 @@ few="--model convnet --global-batch 48 --no-eval --schedule constant"
     --resume parts --save parts >out.txt 2>&1 || fail "--sync-batch-norm: $(cat out.txt)"
 "$bin/compare_tensors" --tol 1e-5 whole parts >cmp.txt 2>&1 || fail "--sync-batch-norm: $(cat cmp.txt)"
 
-# Gradients in the buckets, and beside them: the same bits.
+# Gradients in the buckets and beside them give equal bits.
 for view in '' --no-gradient-as-bucket-view; do
     "$bin/ddprun" --nproc-per-node 3 "$bin/train_ddp" $few --steps 4 --bucket-cap-mb 0.01 $view --save "view$view" \
         >out.txt 2>&1 || fail "train_ddp $view: $(cat out.txt)"
 done
 same view view--no-gradient-as-bucket-view
 
-# From a folder: the newest checkpoint that is whole, and what was skipped gets a line.
-from_folder() { # LINES 'part of one': resumes from the folder run, ends with the bits of `single`
+# Resuming from a folder: the newest valid checkpoint is used, with a note about each skipped one.
+from_folder() { # LINES 'PART OF ONE': resumes from the folder run, ends with the bits of `single`
     checks=$((checks + 1))
     rm -f part*
     "$bin/train_single" --model convnet --no-eval --steps 57 --schedule constant --resume run --save part \
@@ -100,8 +101,7 @@ rm run/last.safetensors.30.*.optimizer
 refuse 2 'no whole checkpoint; 2 damaged' one --resume run
 refuse 2 'no whole checkpoint; 2 damaged' one --resume auto --out run
 
-# auto: from the start if there is nothing yet; then from what is there. Of the killed run's rows in
-# steps.csv those stay that the checkpoint has seen.
+# auto: starts from scratch without a checkpoint; afterwards resumes. Rows of steps.csv up to the checkpoint are kept.
 checks=$((checks + 1))
 one --steps 31 --save-every 10 --out fresh --resume auto --log-every 1 || fail "auto, at first"
 grep -q 'starting at step 0' err.txt || fail "auto does not say that it starts: $(cat err.txt)"
@@ -111,7 +111,7 @@ grep -q 'resumed fresh/previous.safetensors at step 30' err.txt || fail "auto: $
 same single fresh/last.safetensors
 [ "$(cut -d, -f1 fresh/steps.csv | tr '\n' ' ')" = "step $(seq 0 56 | tr '\n' ' ')" ] ||
     fail "rows of steps.csv are missing or there twice"
-# A new run in an old folder: nothing of the old run can pass for a checkpoint of the new one.
+# A new run in an old folder: no checkpoint of the old run remains.
 one --steps 3 --out fresh || fail "a new run in an old folder"
 one --steps 57 --out fresh --resume fresh || fail "resuming the new run"
 grep -q 'resumed fresh/last.safetensors at step 3' err.txt || fail "the old run's: $(cat err.txt)"
@@ -120,14 +120,14 @@ mkdir empty-folder
 refuse 2 'holds no checkpoint' one --resume empty-folder
 
 # ---- records -----------------------------------------------------------------------------------------------
-# Epochs count from 0 on every line, --dump-images' files included (segnet.sh).
+# Epochs count from 0 in every line, and in the names of --dump-images' files (segnet.sh).
 run "two epochs" "$bin/train_single" --epochs 2 --log-every 1 --out records
 checks=$((checks + 1))
 [ "$(sed -n 's/^epoch=\([0-9]*\) test_loss.*/\1/p' out.txt | tr '\n' ' ')" = "0 1 " ] ||
     fail "the epochs of evaluations: $(grep ^epoch out.txt)"
 [ "$(sed -n 's/^step=.* epoch=\([0-9]*\) .*/\1/p' out.txt | sort -u | tr '\n' ' ')" = "0 1 " ] ||
     fail "the epochs of steps: $(grep -o ' epoch=[^ ]*' out.txt | sort -u)"
-# config.json says what was run where, also options that were not given.
+# config.json describes the command, the machine and all options, also those not given.
 for line in '"data": "digits"' "\"host\": \"$(uname -n)\"" "\"date\": \"$(date -u +%Y-%m-%d)T[0-9:]*Z\""; do
     checks=$((checks + 1))
     grep -q "^ *$line,\$" records/config.json || fail "no $line in config.json: $(cat records/config.json)"
@@ -140,7 +140,7 @@ grep -Eq "\"commit\": \"?$commit(\+changes)?\"?,\$" records/config.json ||
 run "a model with data of its own" "$bin/train_single" --model segnet --steps 1 --no-eval --out dense
 grep -q '"data": "shapes"' dense/config.json || fail "segnet's data: $(grep data dense/config.json)"
 
-# ---- bad input ---------------------------------------------------------------------------------------------
+# ---- invalid input -----------------------------------------------------------------------------------------
 one=$bin/train_single # from here on without options of its own
 "$one" --steps 1 --no-eval --save good --save-init init >/dev/null 2>&1
 mkdir idx cifar empty
@@ -171,7 +171,7 @@ refuse 2 'fc1.weight' "$one" --load-init init --hidden 7
 refuse 2 'conv1.weight' "$one" --load-init init --model convnet
 refuse 2 'is no checkpoint' "$one" --resume init
 refuse 2 'made with --seed 0, this run has 5' "$one" --resume good --seed 5
-# Another model's: the weights are named, not the optimizer's tensors.
+# A checkpoint of another model: the error names a weight, not an optimizer tensor.
 refuse 2 'good: holds another model: fc1.weight is F32 [256, 64] in the file and F32 [7, 64] in this model' \
     "$one" --resume good --hidden 7
 refuse 2 'fc2.weight is F32 [128, 256] in the file and F32 [10, 256] in this model' \
@@ -195,7 +195,7 @@ refuse 2 '--tf32 is for --device cuda, not cpu' "$one" --tf32 --steps 1
 refuse 2 '--cuda-graph is for --device cuda, not cpu' "$bin/train_dp" --cuda-graph --steps 1
 refuse 2 'a recorded step cannot have --sync-batch-norm' "$bin/train_ddp" --cuda-graph --sync-batch-norm
 
-# Options that the others leave without effect: named, before the first step. (Of pixels: segnet.sh.)
+# Options that others make ineffective: named before the first step. (Of pixels: segnet.sh.)
 useless() { # OPTION 'why' COMMAND...
     option=$1 why=$2
     shift 2
@@ -229,21 +229,21 @@ refuse 2 '--warmup-steps 11: the run has only 10 steps' "$one" --steps 10 --warm
 refuse 2 "--betas: '0.9,1' is out of range" "$one" --optimizer adam --betas 0.9,1
 refuse 2 "--betas: '0.9' is not two numbers" "$one" --optimizer adam --betas 0.9
 refuse 2 '--nesterov: Nesterov momentum requires a momentum' "$one" --nesterov --momentum 0
-# What only has its default, or an effect after all, is no reason.
+# An option with its default value, or with some effect, is accepted.
 checks=$((checks + 1))
 "$one" --model convnet --steps 2 --warmup-steps 2 --no-eval --dump-grads kept >/dev/null 2>err.txt ||
     fail "defaults are refused: $(cat err.txt)"
 PET_MASTER_PORT=29511 "$bin/ddprun" --standalone true 2>err.txt || fail "the environment's: $(cat err.txt)"
 [ ! -e g ] || fail "a refused run left a file"
 
-# Under ddprun what every rank meets is said once, and ddprun's report says which was first.
+# Under ddprun an error of all ranks is printed once, and ddprun's report names the first rank.
 checks=$((checks + 1)) status=0
 "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --global-batch 61 >out.txt 2>err.txt || status=$?
 [ "$status" = 2 ] || fail "status $status of an indivisible batch: $(cat err.txt)"
 [ "$(grep -c 'not divisible' err.txt)" = 1 ] || fail "$(cat err.txt)"
 grep -q '^ddprun: rank [01] .* exited with status 2 ' err.txt || fail "$(cat err.txt)"
 
-# A batch smaller than the number of devices leaves some idle and says so.
+# A batch smaller than the number of devices leaves some idle, with a note.
 checks=$((checks + 1))
 "$bin/train_dp" --devices 4 --global-batch 2 --steps 2 --no-eval >/dev/null 2>err.txt || fail "batch 2 on 4"
 grep -q 'idle' err.txt || fail "no word about idle devices: $(cat err.txt)"
@@ -257,14 +257,14 @@ for program in train_single train_dp "ddprun --nproc-per-node 2 train_ddp"; do
 done
 
 # ---- no arguments --------------------------------------------------------------------------------------------
-nothing() { # COMMAND...: it ends well, and prints
+nothing() { # COMMAND...: succeeds and prints something
     checks=$((checks + 1))
     timeout 300 "$@" >out.txt 2>err.txt </dev/null || fail "$*: $(cat err.txt)"
     [ -s out.txt ] || fail "$* printed nothing"
 }
 for program in train_single train_dp train_ddp ddprun; do nothing "$bin/$program"; done
-# The measuring programs take long as they stand (defaults.sh): here with one small round, and with no sanitizer, whose build
-# has no bench_allocations.
+# The measuring programs take long with their defaults (defaults.sh): here they run one small round. Sanitizers' builds
+# have no bench_allocations.
 if [ -x "$bin/bench_allocations" ]; then
     nothing "$bin/bench_allreduce" --iterations 2 --max-bytes 65536
     nothing "$bin/bench_step" --rounds 1 --width 256

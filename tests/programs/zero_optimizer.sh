@@ -1,8 +1,7 @@
 #!/bin/sh
-# zero_optimizer.sh BIN_DIR: train_ddp --zero-optimizer ends with the bits of train_ddp without it, in
-# weights, buffers and the optimizer's state, whose checkpoints are each other's: a run resumes from one
-# on another number of ranks, with the optimizer divided or not. What it cannot be combined with is
-# refused by name.
+# zero_optimizer.sh BIN_DIR: train_ddp --zero-optimizer ends with the bits of train_ddp without it, in weights, buffers
+# and optimizer state. Their checkpoints are interchangeable: a run resumes from either, on another number of ranks,
+# with the optimizer sharded or not. Unsupported combinations are refused by name.
 . "$(dirname "$0")/checks.sh"
 
 # train WORLD FILE OPTION...
@@ -13,7 +12,7 @@ train() {
         --save "$file" "$@"
 }
 
-# mix NAME WORLD OPTION...: the same with the optimizer divided and not
+# mix NAME WORLD OPTION...: compares runs with and without the sharded optimizer.
 mix() {
     name=$1 world=$2
     shift 2
@@ -29,17 +28,17 @@ adamw="--model mlp --optimizer adamw --weight-decay 0.1 --schedule constant"
     mix five 5 $adamw --normalize global --global-batch 61 --sampler blocked --bucket-cap-mb 0
     mix momentum 2 --model convnet --momentum 0.9 --nesterov --accumulate-steps 2 --bucket-cap-mb 0.05
     mix clipped 3 $adamw --clip-grad-norm 0.3 --no-overlap
-    mix link 3 $adamw --link 10,20 --bucket-cap-mb 0.1 # the ranks cannot reach each other's memory
+    mix link 3 $adamw --link 10,20 --bucket-cap-mb 0.1 # ranks cannot access each other's memory
     mix clipped_link 2 $adamw --link 10,20 --clip-grad-norm 0.3
     mix half 2 $adamw --amp fp16
     mix unused 2 $adamw --find-unused-parameters
 
-    # The gradients that --dump-grads writes are whole, too.
+    # --dump-grads writes whole gradients with it, too.
     train 2 dumped.ddp $adamw --dump-grads grads.ddp --dump-step 3
     train 2 dumped.zero $adamw --dump-grads grads.zero --dump-step 3 --zero-optimizer
     run 'gradients' "$bin/compare_tensors" --bitwise grads.ddp grads.zero
 
-    # Steps 8 to 12, from each other's checkpoint, on two ranks instead of three.
+    # Steps 8 to 12, resumed from the other kind of checkpoint, on two ranks instead of three.
     train 2 resumed.ddp $adamw --normalize global --steps 12 --resume three.ddp
     train 2 resumed.zero $adamw --normalize global --steps 12 --resume three.ddp --zero-optimizer --comm-hook none
     train 2 resumed.from_zero $adamw --normalize global --steps 12 --resume three.zero
@@ -47,9 +46,9 @@ adamw="--model mlp --optimizer adamw --weight-decay 0.1 --schedule constant"
     for other in zero from_zero both; do same resumed.ddp "resumed.$other"; done
 }
 
-# A rank's optimizer state is half of it: 8 + 8/2 bytes a parameter instead of 16. Both ranks together save, to the
-# byte, what one of DDP's keeps. (All tensors of this model are whole cache lines.)
-memory() { # FOLDER: of both ranks
+# A rank has half of the optimizer state: 8 + 8/2 bytes per parameter instead of 16. Both ranks together save exactly
+# the state of one of DDP's ranks. (All tensors of this model are whole cache lines.)
+memory() { # FOLDER: sum over both ranks
     sed -n 's/.*"peak_bytes_[a-z0-9]*": *\([0-9]*\).*/\1/p' "$1/summary.json" | awk '{ n += $1 } END { print n }'
 }
 # shellcheck disable=SC2086
@@ -62,7 +61,7 @@ parameters=$(sed -n 's/.*"parameters": *\([0-9]*\).*/\1/p' out/summary.json)
 saved=$(($(memory out) - $(memory out--zero-optimizer)))
 [ "$saved" = $((8 * parameters)) ] || fail "$parameters parameters: $saved bytes less, not $((8 * parameters))"
 
-# What measures it: every way ends with DDP's weights. (Times mean nothing here.)
+# bench_zero: every way ends with DDP's weights. (Times mean nothing here.)
 run 'bench_zero' "$bin/ddprun" --nproc-per-node 3 "$bin/bench_zero" --hidden 96,64 --rounds 2 --steps 2
 for way in ddp whole scattered fused; do
     checks=$((checks + 1))
