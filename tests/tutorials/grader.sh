@@ -1,7 +1,7 @@
 #!/bin/sh
-# grader.sh BIN_DIR STEP/EXERCISE [quick]: the grader is graded. The solution gets all points, the stub does not,
-# and every wrong version is answered with its sentence (versions.awk). Right versions in another style, where
-# there are some, get all points. quick: one wrong version only.
+# grader.sh BIN_DIR STEP/EXERCISE [quick]: tests a grader. The solution gets all points, the stub does not, and every
+# wrong version gets its own sentence (versions.awk). Right versions in another style, if there are any, get all points.
+# quick: one wrong version only.
 set -eu
 build=$(cd "$1/.." && pwd)
 step=${2%/*} exercise=${2#*/} quick=${3:-}
@@ -33,11 +33,11 @@ rm "$TUTORIAL_WORK/$step/$exercise.c"
 grep -q '^  MISS' "$TUTORIAL_WORK/out" || fail "the starter file misses no check"
 ! grep -qE 'does not compile|cannot be loaded|warning:' "$TUTORIAL_WORK/out" || fail "the starter file does not compile cleanly"
 
-version() { # KIND NAME: the solution with the replacements of this version becomes the student's file
+version() { # KIND NAME: writes the student's file: the solution with this version's replacements
     awk -v name="$2" -f "$here/grading/versions.awk" "$folder/$exercise.$1" "$folder/$exercise.c" >"$TUTORIAL_WORK/$step/$exercise.c" ||
         fail "$2 cannot be made"
 }
-versions_of() { # KIND: a line for each, its name, a tab, and its sentence
+versions_of() { # KIND: prints a line for each: name, tab, sentence
     [ ! -e "$folder/$exercise.$1" ] || awk -v list=1 -f "$here/grading/versions.awk" "$folder/$exercise.$1"
 }
 

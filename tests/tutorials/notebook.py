@@ -4,7 +4,7 @@ does, takes longer than TIMEOUT seconds, or if no figure is displayed. 77 withou
 import sys
 
 try:
-    import ipykernel  # noqa: F401: the kernel
+    import ipykernel # noqa: F401: the kernel
     import nbclient
     import nbformat
 except ImportError as error:

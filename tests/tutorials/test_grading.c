@@ -1,6 +1,6 @@
-/* test_grading.c: what the graders' ranks and watched calls see, how an exercise is printed. Each
- * case is a check whose ranks do what a student's function might do, and the sentence that it is
- * answered with ("": it passes).
+/* test_grading.c: what the graders' ranks and recorded calls detect, and the output of an exercise.
+ * Each case is a check whose ranks behave as a student's function might, and the sentence that is
+ * expected ("": passed).
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -17,7 +17,7 @@
 #include "ddp/group/collective.h"
 #include "tutorials/grading/grader.h"
 
-enum { BIG = 500 }; // elements
+enum { BIG = 500 }; // elements of a buffer
 
 typedef struct Shared {
     int plays[3]; // [rank]
@@ -27,16 +27,16 @@ typedef struct Shared {
 
 static int64_t wide;
 static int world = 2;
-static size_t most_calls; // of run_calls
+static size_t most_calls; // limit passed to run_calls
 
-// ---- what a rank does ---------------------------------------------------------------------------
+// ---- behaviours of a rank -----------------------------------------------------------------------
 
 static int all_reduce(GradeRank *me, int64_t *value) {
     return watched_pg_run(me->group, pg_all_reduce(value, 1, PG_I64, PG_SUM), &me->err);
 }
 
-// A right function: calls that run and one that is started. Everything that a grader may ask of its
-// log is asked.
+// Correct behaviour: calls that run and a started one. Queries everything that a grader may query
+// of its log.
 static void do_all(GradeRank *me) {
     Shared *shared = me->context;
     int64_t mine = me->rank + 1;
@@ -93,13 +93,13 @@ static void ask_for_no_rank(GradeRank *me) {
     (void)watched_pg_run(me->group, pg_broadcast(&value, 1, PG_I64, me->world), &me->err);
 }
 
-// The first refusal is told.
+// The first refusal is reported.
 static void ask_twice(GradeRank *me) {
     ask_for_no_rank(me);
     (void)watched_pg_run(me->group, pg_recv(NULL, 1, PG_I64, -1), &me->err);
 }
 
-// Only rank 0, or only rank 0 of two that have failed, stands in a receive.
+// Only rank 0 is blocked in a receive; or both ranks have failed, and only rank 0 in a receive.
 static void receive_alone(GradeRank *me) {
     int64_t value = 0;
     if (me->rank == 0) (void)watched_pg_run(me->group, pg_recv(&value, 1, PG_I64, 1), &me->err);
@@ -110,7 +110,7 @@ static void receive_while_another_fails(GradeRank *me) {
     if (me->rank == 1) error_set(&me->err, STATUS_FAILED, "nothing came");
 }
 
-// Both fail, and neither in a receive.
+// Both ranks fail, neither of them in a receive.
 static void disagree(GradeRank *me) {
     int64_t value = 0;
     (void)watched_pg_run(
@@ -137,7 +137,7 @@ static void return_more(GradeRank *me) {
 static void not_wait(GradeRank *me) {
     float *data = ((Shared *)me->context)->data[me->rank];
     (void)watched_pg_start(me->group, pg_all_reduce(data, BIG, PG_F32, PG_SUM), &me->err);
-    (void)pg_run(me->group, pg_barrier(), &me->err); // the group runs it before
+    (void)pg_run(me->group, pg_barrier(), &me->err); // runs after the started call
 }
 
 static void exit_early(GradeRank *me) {
@@ -170,7 +170,7 @@ static void write_inside(GradeRank *me) {
     memset(memory, 1, 10);
 }
 
-// With a lost connection.
+// Ignores a lost connection.
 static void say_nothing_failed(GradeRank *me) {
     int64_t value = 0;
     (void)all_reduce(me, &value);
@@ -216,7 +216,7 @@ static void go_on(GradeRank *me) {
 
 static Shared shared;
 static void (*what)(GradeRank *me);
-static int plays; // that the check must see in `shared` of each rank; -1: any number
+static int plays; // expected runs by each rank, in `shared`; -1: any number
 
 static void expect_plays(Grade *grade) {
     for (int r = 0; r < world; r++)
@@ -241,7 +241,7 @@ static void check_broken(Grade *grade) {
     expect_plays(grade);
 }
 
-// The sentence that this check ends with.
+// Runs a single check; returns its sentence.
 static Outcome outcome_of(void (*run)(Grade *grade), void (*of_rank)(GradeRank *me), int count) {
     const GradeCheck one = {"a check", 1, NULL, run};
     memset(&shared, 0, sizeof shared);
@@ -293,7 +293,7 @@ static void right_ranks_pass(void **state) {
     world = 2;
 }
 
-// A collective that runs fails once, one that is started twice; after the last one nothing fails.
+// A running collective fails once, a started one twice; after the last collective nothing fails.
 static void every_collective_fails_once(void **state) {
     (void)state;
     expect(outcome_of(check_broken, do_all, 3 * 2 + 1), "");
@@ -330,7 +330,7 @@ static void a_full_log_takes_no_more(void **state) {
 static void ends_are_said(void **state) {
     (void)state;
     static const struct {
-        int status; // waitpid's
+        int status; // as from waitpid
         const char *sentence;
     } cases[] = {
         {SIGALRM, "It did not end within 10 seconds"},
@@ -349,7 +349,7 @@ static void ends_are_said(void **state) {
     }
 }
 
-// ---- a whole exercise ---------------------------------------------------------------------------
+// ---- a complete exercise ------------------------------------------------------------------------
 
 static void pass(Grade *grade) {
     (void)grade;
@@ -372,13 +372,13 @@ static void end_the_judge(Grade *grade) {
     _exit(5);
 }
 
-// What grader_run prints, the caller's. *all: whether it returned that all points were given.
+// Returns the output of grader_run, owned by the caller. *all: whether all points were given.
 static char *printed(const Grader *grader, bool as_json, bool *all) {
     FILE *file = tmpfile();
     int status = 0;
     assert_non_null(file);
     fflush(NULL);
-    const pid_t child = fork(); // grader_run changes its process
+    const pid_t child = fork(); // grader_run changes its process's state
     if (child == 0) {
         dup2(fileno(file), STDOUT_FILENO);
         close(STDERR_FILENO);
@@ -451,13 +451,13 @@ static void as_many_checks_as_fit_are_read(void **state) {
     assert_int_equal(grader_points(graders), GRADE_MOST_CHECKS);
 }
 
-static char *room; // of the exercise, shared
+static char *room; // the exercise's shared folder
 
 static void note_room(Grade *grade) {
     strcpy(room, grade_room(grade));
 }
 
-// A check may need one that stands before it only.
+// A check may only need checks before it.
 static void a_needed_check_stands_before(void **state) {
     (void)state;
     const Grader wrong[] = {

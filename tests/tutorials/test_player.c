@@ -1,5 +1,5 @@
-/* test_player.c: one check as processes: the judge, its player, what passes between them, what each
- * may do, and who ends whom. The C library's libm is the student's file.
+/* test_player.c: a check's processes: the judge, its player, the messages between them, their
+ * rights, and how each ends the other. The C library's libm stands for the student's file.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,15 +29,15 @@
 
 static char room[] = "/tmp/test_player-XXXXXX";
 
-// What a check has been told to do, and what it has found out: shared with its processes.
+// Instructions for a check and its observations, shared with its processes.
 static struct Told {
     SyncWord processes[2];
-    size_t read;                   // of fences
-    size_t calls, leaking, leaked; // the calls before `leaking` leave `leaked` blocks each
-    size_t fence, fences;          // the fence that is written behind; at fences: none
-    size_t output;                 // bytes
-    int ranks;                     // that start before
-    struct rlimit given;           // of descriptors, before
+    size_t read;                   // number of fences read
+    size_t calls, leaking, leaked; // each call before `leaking` leaks `leaked` blocks
+    size_t fence, fences;          // index of the fence to write behind; equal to fences: none
+    size_t output;                 // bytes to write
+    int ranks;                     // ranks to start first
+    struct rlimit given;           // limit of descriptors before
     char room[64];
 } * told;
 
@@ -56,7 +56,7 @@ static void expect(Outcome outcome, const char *wanted) {
     assert_int_equal(outcome.result, *wanted ? RESULT_MISS : RESULT_PASS);
 }
 
-// ---- the transcript -----------------------------------------------------------------------------
+// ---- the messages -------------------------------------------------------------------------------
 
 static void hand_over(Grade *grade) {
     static const size_t sizes[] = {0, 1, 4087, 4088, 4089, 4096, 4097, 70000, 3, 4000, 100};
@@ -103,7 +103,7 @@ static void a_transcript_is_not_believed(void **state) {
         {MISS, 4, HEAD + 2, ended},
         {MISS, 0, HEAD, not_its_own},
         {OUTPUT, 5, HEAD + 5, not_its_own},
-        {OUTPUT, 4, HEAD + 4, ended}, // and no END
+        {OUTPUT, 4, HEAD + 4, ended}, // without END
         {OUTPUT, 4, HEAD + 3, ended},
         {END, 4, HEAD + 4, not_its_own},
         {END, 0, 3, ended},
@@ -163,7 +163,7 @@ static void play_leaking_ranks(Grade *grade) {
     grade_ranks(grade, 2, leak_in_ranks, told);
 }
 
-// The blocks of the first call and of the last one are no leak.
+// Blocks allocated by the first and the last call do not count as leaks.
 static void leaks_cost_the_last_check(void **state) {
     (void)state;
     static const struct {
@@ -222,8 +222,8 @@ static void do_nothing_as_rank(GradeRank *me) {
     (void)me;
 }
 
-// Half of the bytes at once to standard output, the rest to standard error. The word before them is
-// in stdio's buffer while ranks start.
+// Writes half of the bytes to standard output at once and the rest to standard error. A word before
+// them is in stdio's buffer while ranks start.
 static void be_loud(Grade *grade) {
     if (told->ranks) printf("once");
     if (told->ranks) grade_ranks(grade, told->ranks, do_nothing_as_rank, told);
@@ -235,7 +235,7 @@ static void be_loud(Grade *grade) {
     free(text);
 }
 
-// What be_loud says to the user, in text[most].
+// Returns the output that the user sees of be_loud, in text[most].
 static size_t hear(char *text, size_t most) {
     FILE *file = tmpfile();
     int status = 0;
@@ -283,7 +283,7 @@ static void output_is_shown_up_to_a_limit(void **state) {
     }
 }
 
-// ---- the box ------------------------------------------------------------------------------------
+// ---- the sandbox --------------------------------------------------------------------------------
 
 static bool has_box(void) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(DDPC_SANITIZE)
@@ -297,7 +297,8 @@ static rlim_t smaller(rlim_t a, rlim_t b) {
     return a < b ? a : b;
 }
 
-// NULL, or which limit is another than that of before, or this much if it was more.
+// Returns NULL, or the name of a limit that neither equals the one before nor, if that was higher,
+// the maximum.
 static const char *wrong_limit(const struct rlimit before[4], const rlim_t most[4]) {
     static const int resources[] = {RLIMIT_CORE, RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_NOFILE};
     static const char *const names[] = {"core", "cpu", "fsize", "nofile"};
@@ -321,7 +322,7 @@ static void *do_nothing(void *nothing) {
     return nothing;
 }
 
-// Returns NULL, or what a student's process may do that it should not, or the reverse.
+// Returns NULL, or the name of a right that a student's process should not have, or lacks.
 static const char *wrong_right(void) {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct has[2] = {{1, 1, 1}};
@@ -374,7 +375,7 @@ static void a_player_is_confined(void **state) {
     told->given = (struct rlimit){0};
 }
 
-// Pipes and rules may then have the descriptor 0.
+// Descriptor 0 may be reused for pipes and Landlock rules.
 static void a_closed_input_is_no_matter(void **state) {
     (void)state;
     const int kept = dup(STDIN_FILENO);
@@ -400,7 +401,7 @@ static void leave_the_box_out(Grade *grade) {
     grade_out(grade, NULL, 0);
 }
 
-// A kernel without Landlock, without seccomp, or without both, for this process.
+// Simulates a kernel without Landlock, without seccomp, or without both, for this process.
 static void take_away(bool landlock, bool seccomp) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -435,7 +436,7 @@ static void the_box_is_described(void **state) {
     }
 }
 
-// ---- who ends whom ------------------------------------------------------------------------------
+// ---- ending processes ---------------------------------------------------------------------------
 
 static void wait_until(bool (*holds)(void)) {
     for (int i = 0; i < 20000 && !holds(); i++) usleep(1000);
@@ -454,7 +455,7 @@ static void play_for_ever(Grade *grade) {
     grade_out(grade, NULL, 0);
 }
 
-static int killed; // of the adopted children
+static int killed; // number of killed adopted children
 
 static bool all_are_killed(void) {
     int status = 0;
@@ -475,7 +476,7 @@ static void a_killed_grader_ends_its_processes(void **state) {
     prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
-// Of two processes that a check leaves, the parent of one has ended before it.
+// The check leaves two processes; the parent of one of them ends before the check.
 static void leave_processes(Grade *grade) {
     snprintf(told->room, sizeof told->room, "%s", grade_room(grade));
     GRADE_EXPECT(grade, prctl(PR_GET_DUMPABLE) == 0, "other processes may read the judge");

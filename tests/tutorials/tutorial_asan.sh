@@ -1,6 +1,6 @@
 #!/bin/sh
-# tutorial_asan.sh BIN_DIR: grade --asan gives every solution all points; a read beside an array, which no guard sees, memory
-# that was freed, and undefined behaviour lose their checks and are named with their lines.
+# tutorial_asan.sh BIN_DIR: grade --asan gives every solution all points; a read outside an array (which guards do not
+# detect), a use after free, and undefined behaviour fail their checks and are reported with their lines.
 source=$(cd "$(dirname "$0")/../.." && pwd)
 . "$source/tests/programs/checks.sh"
 TUTORIAL_BUILD=$(cd "$bin/.." && pwd) TUTORIAL_WORK=$work/mine
@@ -21,7 +21,7 @@ checks=$((checks + 1))
 "$source/tutorials/grade" --all --asan >out.txt 2>&1 || fail "a solution: $(grep -B 5 -A 3 MISS out.txt)"
 [ "$(grep -c '^Score 10/10$' out.txt)" = $total ] || fail "$(grep -c '^Score 10/10$' out.txt) of $total have all points"
 
-# plant 'sed script' 'words': in 02/2, whose ordinary grading gives all points
+# plant 'SED SCRIPT' 'WORDS': plants a mistake in 02/2 that gets all points without --asan
 plant() {
     checks=$((checks + 2))
     sed "$1" "$source/tutorials/02-shards/exercises/02-sum-shards.c" >"$TUTORIAL_WORK/02-shards/02-sum-shards.c"

@@ -1,34 +1,34 @@
 #!/bin/sh
-# tutorial_bits.sh BIN_DIR: the steps of the tutorial agree, bit for bit where they promise it.
+# tutorial_bits.sh BIN_DIR: the tutorial's steps agree, bit for bit where their pages claim it.
 . "$(dirname "$0")/../programs/checks.sh"
 
-# train NAME COMMAND...: a short run; its weights are in NAME.
+# train NAME COMMAND...: a short run, which saves its weights to NAME.
 train() {
     name=$1
     shift
     run "$*" "$@" --steps 30 --no-eval --save "$name"
 }
 
-# equal A B: the same bytes. Both files were written by the tutorial.
+# equal A B: equal files, both written by tutorial programs.
 equal() {
     checks=$((checks + 1))
     cmp "$1" "$2" || fail "$1 and $2 differ: $("$bin/compare_tensors" "$1" "$2" | tail -n 1)"
 }
 
-# tensors A B: equal bits, but one file is a trainer's and has more to say than weights.
+# tensors A B: equal bits of tensors; a trainer's file has further metadata.
 tensors() {
     checks=$((checks + 1))
     "$bin/compare_tensors" --bitwise "$1" "$2" >cmp.txt 2>&1 || fail "$1 and $2: $(tail -n 1 cmp.txt)"
 }
 
-# close A B: not the same bits, but nearly.
+# close A B: different bits, but close values.
 close() {
     checks=$((checks + 1))
     ! cmp -s "$1" "$2" || fail "$1 and $2 have the same bits, and the page says that they do not"
     "$bin/compare_tensors" --tol 1e-5 "$1" "$2" >cmp.txt 2>&1 || fail "$1 and $2: $(tail -n 1 cmp.txt)"
 }
 
-# Step 1 is train_single, and one shard is step 1.
+# Step 1 equals train_single, and one shard equals step 1.
 for options in '' '--model convnet' '--optimizer adamw --lr 0.01 --schedule constant' '--model toy --global-batch 50'; do
     train one "$bin/tutorial_01" $options
     train single "$bin/train_single" --device cpu $options
@@ -37,13 +37,13 @@ for options in '' '--model convnet' '--optimizer adamw --lr 0.01 --schedule cons
     equal one shard
 done
 
-# Two to five shards, equal and unequal, and with a short last batch (1,500 = 21 * 70 + 30).
+# Two to five shards, equal and unequal, and a short last batch (1,500 = 21 * 70 + 30).
 for shards in 2 3 4 5 7; do
     train one "$bin/tutorial_01" --global-batch 70
     train two "$bin/tutorial_02" --global-batch 70 --shards $shards
     close one two
 done
-# Steps 2, 3 and 5 add in the same order, and so does the library's DataParallel.
+# Steps 2, 3 and 5 add in the same order as the library's DataParallel.
 for options in '' '--model convnet --lr 0.02' '--optimizer adamw --lr 0.01'; do
     for count in 1 2 3 5; do
         options="$options --global-batch 64"
@@ -52,14 +52,15 @@ for options in '' '--model convnet --lr 0.02' '--optimizer adamw --lr 0.01'; do
         train backward "$bin/tutorial_05" --devices $count $options
         train costs "$bin/tutorial_06" --devices $count $options
         train dp "$bin/train_dp" --device cpu --devices $count $options
-        case $options in *convnet*) ;; *) equal two three ;; esac # every shard counts in step 2's running statistics
+        case $options in *convnet*) ;; *) equal two three ;; esac # in step 2 every shard updates the running statistics
         equal three backward
         equal backward costs
         tensors backward dp
     done
 done
-# Processes that each do all the work, and processes that share it by messages: any number, any shares.
-for options in '' '--global-batch 7 --steps 9'; do # 7 rows on 4 ranks are 2, 2, 2, 1; on 5 ranks one has none
+# Processes that each compute everything, and processes that share the work by messages: any number of ranks, any
+# shares.
+for options in '' '--global-batch 7 --steps 9'; do # 7 rows on 4 ranks are 2, 2, 2, 1; on 5 ranks one has no rows
     for count in 1 2 3 4 5; do
         train two "$bin/tutorial_02" --shards $count $options
         train collectives "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_08" $options
@@ -70,8 +71,8 @@ for options in '' '--global-batch 7 --steps 9'; do # 7 rows on 4 ranks are 2, 2,
         equal one processes
     done
 done
-# Replicas: the same bits where the division by the number of ranks is exact, else to rounding; and always
-# those of the library's DistributedDataParallel, which averages as they do.
+# Replicas: equal bits if the division by the number of ranks is exact, else equal within rounding; always the bits of
+# the library's DistributedDataParallel, which averages in the same way.
 for count in 1 2 3 4; do
     train collectives "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_08"
     train replicas "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_09"
@@ -86,7 +87,7 @@ for options in '--model convnet --lr 0.02' '--optimizer adamw --lr 0.01'; do
     train average "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --device cpu --sampler blocked $options
     tensors replicas average
 done
-# The interleaved sampler deals the rows of a batch out in another way, and blocks restore step 9's bits.
+# The interleaved sampler assigns other rows to the ranks; the blocked one restores step 9's bits.
 for count in 1 2 3; do
     for options in '' '--model convnet --lr 0.02'; do
         train replicas "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_09" $options
@@ -99,7 +100,7 @@ for count in 1 2 3; do
         if [ $count = 1 ]; then equal replicas sampler; else close replicas sampler; fi
     done
 done
-# A rate written out, buckets of any size, after backward or during it: the bits of step 10.
+# An explicit learning rate, buckets of any size, reduced after backward or during it: step 10's bits.
 for count in 1 2 3; do
     for options in '' '--model convnet --lr 0.02'; do
         train sampler "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_10" $options
@@ -113,7 +114,7 @@ for count in 1 2 3; do
         done
     done
 done
-# The ring: another order of sums from three ranks on, and then the buckets make a difference, too.
+# The ring adds in another order from three ranks on; then the bucket size changes bits, too.
 for options in '' '--model convnet --lr 0.02'; do
     for count in 1 2 3 5; do
         options="$options --global-batch 60"

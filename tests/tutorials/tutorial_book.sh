@@ -1,5 +1,5 @@
 #!/bin/sh
-# tutorial_book.sh BIN_DIR: the book holds every page, in both languages, its links lead somewhere, and it needs nothing
+# tutorial_book.sh BIN_DIR: the book contains every page in both languages, its links have targets, and it loads nothing
 # from outside. Without pandoc: skipped.
 tutorials=$(cd "$(dirname "$0")/../../tutorials" && pwd)
 . "$(dirname "$0")/../programs/checks.sh"

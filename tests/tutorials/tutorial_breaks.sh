@@ -1,16 +1,16 @@
 #!/bin/sh
 # tutorial_breaks.sh BIN_DIR: every mistake that a tutorial program can make on purpose (--break=NAME) shows its
-# symptom, and without it the symptom is gone.
+# symptom, which is absent without the mistake.
 . "$(dirname "$0")/../programs/checks.sh"
 
-says() { # 'regular expression': the last run printed such a line
+says() { # 'REGULAR EXPRESSION': the last run printed such a line
     grep -qE -- "$1" out.txt || fail "no line \"$1\" from $what: $(cat out.txt)"
 }
 says_not() {
     ! grep -qE -- "$1" out.txt || fail "a line \"$1\" from $what: $(cat out.txt)"
 }
 
-# differ A B, agree A B: by more than rounding, or not
+# differ A B, agree A B: weights differ by more than rounding, or do not
 differ() {
     checks=$((checks + 1))
     ! "$bin/compare_tensors" --tol 1e-4 "$1" "$2" >/dev/null 2>&1 || fail "$1 and $2 agree"
@@ -49,7 +49,7 @@ done
 
 # ---- steps 4 and 5: DataParallel ---------------------------------------------------------------------------
 run 'trained weights' "$bin/tutorial_01" --epochs 3 --no-eval --save trained
-losses() { grep loss= out.txt >"$1"; } # of the last run
+losses() { grep loss= out.txt >"$1"; } # saves the last run's losses
 for devices in 1 2 3 7; do
     run 'forward' "$bin/tutorial_04" --devices $devices --epochs 1 --no-eval --log-every 1 --load-init trained
     losses forward$devices
@@ -59,7 +59,7 @@ done
 checks=$((checks + 1))
 [ "$(wc -l <forward1)" = 25 ] || fail "not 25 losses: $(cat forward1)"
 for mistake in first-rows other-order; do
-    for devices in 1 3; do # alone, it makes no difference
+    for devices in 1 3; do # on one device the mistake has no effect
         run "$mistake" "$bin/tutorial_04" --devices $devices --epochs 1 --no-eval --log-every 1 --load-init trained --break=$mistake
         losses wrong
         checks=$((checks + 1))
@@ -75,13 +75,13 @@ run 'without the reduction' "$bin/tutorial_05" $short --devices 2 --break=no-red
 says 'cpu:0 received_bytes=1200 '
 differ backward alone
 
-# ---- step 6: what DataParallel brings with it --------------------------------------------------------------
-field() { sed -n "s/.*$1=\([-0-9.]*\).*/\1/p" out.txt | sed -n "${2}p"; } # field NAME LINE: of the last run
+# ---- step 6: consequences of DataParallel ------------------------------------------------------------------
+field() { sed -n "s/.*$1=\([-0-9.]*\).*/\1/p" out.txt | sed -n "${2}p"; } # field NAME LINE: from the last run
 run 'a large output' "$bin/tutorial_06" --devices 2 --data synthetic:1x8x8:5000@120 --steps 2 --no-eval
 [ "$(field peak_bytes 1)" -gt $(($(field peak_bytes 2) + 2400000)) ] || fail "device 0 is no fuller: $(cat out.txt)"
 run 'a small last batch' "$bin/tutorial_06" --devices 8 --global-batch 64 --epochs 1 --no-eval
 says 'shares=4.4.4.4.4.4.4.0$'
-for rows in 2,60 1,30 1,60; do # DEVICES,ROWS: two devices remember what one sees with half of the rows
+for rows in 2,60 1,30 1,60; do # DEVICES,ROWS: the memory of two devices equals one device's with half of the rows
     run 'batch norm' "$bin/tutorial_06" --model convnet --steps 1 --no-eval --devices ${rows%,*} --global-batch ${rows#*,}
     field 'running_mean.0.' 1 >>means.txt
 done
@@ -102,7 +102,7 @@ run 'a barrier' ranks 2 "$bin/tutorial_07" --steps 2 --no-eval --save there
 says 'the file is there'
 run 'no barrier' ranks 2 "$bin/tutorial_07" --steps 2 --no-eval --save missing --break=no-barrier
 says 'the file is not there'
-# Two jobs with one port, and each with its own.
+# Two jobs with the same port, then each with its own.
 mkfifo ready
 port=$((20000 + $$ % 10000))
 "$bin/ddprun" --nproc-per-node 1 --master-port $port sh -c 'echo up >ready; exec sleep 60' >/dev/null 2>&1 &
@@ -118,7 +118,7 @@ checks=$((checks + 1))
 grep -q 'received SIGINT: ending all ranks' err.txt || fail "no word of the signal: $(cat err.txt)"
 ! pgrep -f "$work/never" >/dev/null || fail "a rank is left after SIGINT"
 
-# ---- step 8: the loss of one rank --------------------------------------------------------------------------
+# ---- step 8: one rank's loss -------------------------------------------------------------------------------
 run 'the gathered loss' ranks 4 "$bin/tutorial_08" $short --log-every 1 --save gathered
 grep loss= out.txt >gathered.txt
 run 'the loss of rank 0' ranks 4 "$bin/tutorial_08" $short --log-every 1 --save alone --break=local-loss
@@ -145,7 +145,7 @@ says '^rank 1: weight once wrapped +2.00$'
 [ "$(grep -c 'gradient after backward *200.00$' out.txt)" = 2 ] || fail "the second gradients: $(cat out.txt)"
 says '^rank 1: weight after the step +198.00$'
 
-# ---- step 10: who sees which data ---------------------------------------------------------------------------
+# ---- step 10: the data of each rank -------------------------------------------------------------------------
 run 'sixteen numbers' ranks 2 "$bin/tutorial_10_sixteen"
 says '^rank 1 outputs +100 +60 +80 +50$'
 says '^gathered +120 +90 +110 +130 +100 +60 +80 +50$'
@@ -156,7 +156,7 @@ run 'set_epoch' ranks 2 "$bin/tutorial_10" --epochs 2 --no-eval --show
 run 'no set_epoch' ranks 2 "$bin/tutorial_10" --epochs 2 --no-eval --show --break=no-set-epoch
 [ "$(firsts)" = 2 ] || fail "the epochs do not begin with the same samples: $(cat out.txt)"
 run 'a seed per rank' ranks 2 "$bin/tutorial_10" --epochs 1 --no-eval --show --break=seed-per-rank
-says ' 11[0-9][0-9] of 1500 samples are seen, ' # three quarters
+says ' 11[0-9][0-9] of 1500 samples are seen, ' # about three quarters
 
 # ---- step 11: seeds, noise and the learning rate --------------------------------------------------------------
 run 'noise' ranks 3 "$bin/tutorial_11" --steps 1 --no-eval --noise 0.1
@@ -167,8 +167,8 @@ run 'a schedule' ranks 4 "$bin/tutorial_11" --epochs 2 --no-eval --show
 says '^epoch 1: .* lr=0.0400$'
 run 'a fast schedule' ranks 4 "$bin/tutorial_11" --epochs 2 --no-eval --show --break=fast-schedule
 says '^epoch 1: .* lr=0.0000$'
-# The linear rule keeps the accuracy, to one in a hundred; the old rate does not.
-accuracy() { sed -n 's/^test_accuracy=0*\.\([0-9]*\)$/\1/p' out.txt; } # in ten thousandths
+# Linear scaling keeps the accuracy within 0.01; the unscaled rate does not.
+accuracy() { sed -n 's/^test_accuracy=0*\.\([0-9]*\)$/\1/p' out.txt; } # in units of 0.0001
 run '60 rows in all' ranks 4 "$bin/tutorial_11"
 small=$(accuracy)
 run '60 rows each' ranks 4 "$bin/tutorial_11" --global-batch 240
@@ -197,7 +197,7 @@ run 'overlap' ranks 2 "$bin/tutorial_13" --steps 1 --no-eval --show --bucket-byt
 [ "$(sed '/backward is over/,$d' out.txt | grep -c starts)" = 3 ] || fail "a bucket starts after backward: $(cat out.txt)"
 run 'no overlap' ranks 2 "$bin/tutorial_13" --steps 1 --no-eval --show --bucket-bytes 4096 --break=no-overlap
 [ "$(gradients_before)" = 6 ] || fail "a bucket starts during backward: $(cat out.txt)"
-says '^replicas: equal$' # and no weight shows it
+says '^replicas: equal$' # the weights do not show the mistake
 what='an order of its own' checks=$((checks + 1))
 ! ranks 2 "$bin/tutorial_13" $short --bucket-bytes 4096 --break=own-order >out.txt 2>&1 || fail "two orders agree"
 says 'ranks disagree: rank 0 runs all_reduce.F32, 1290, avg., rank 1 runs all_reduce.F32, 16640, avg.'

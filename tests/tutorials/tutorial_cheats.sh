@@ -1,6 +1,6 @@
 #!/bin/sh
-# tutorial_cheats.sh BIN_DIR: no file gets points by another way than its functions, and none leaves anything behind:
-# neither in bubblewrap, where that works, nor with the kernel's box alone.
+# tutorial_cheats.sh BIN_DIR: a file gets points only by its functions, and leaves no process or file behind: in
+# bubblewrap, where it works, and with the kernel's own sandboxing alone.
 source=$(cd "$(dirname "$0")/../.." && pwd)
 . "$source/tests/programs/checks.sh"
 TUTORIAL_BUILD=$(cd "$bin/.." && pwd)
@@ -13,10 +13,10 @@ fi
 step=02-shards
 solution=$source/tutorials/02-shards/exercises/03-batch-mean.c
 mkdir -p "$work/without"
-printf '#!/bin/sh\nexit 1\n' >"$work/without/bwrap" # as on a machine that lacks it
+printf '#!/bin/sh\nexit 1\n' >"$work/without/bwrap" # stands for a machine without bubblewrap
 chmod +x "$work/without/bwrap"
 
-# place NAME: a folder of its own, for the files and for what the graders compile; the mark is in all their command lines.
+# place NAME: makes a folder for the files and the graders' compiled objects; the mark is in all their command lines.
 place() {
     mark=left-by-$$-$1
     TUTORIAL_WORK=$work/$1/mine TMPDIR=$work/$mark
@@ -26,7 +26,8 @@ place() {
     cd "$work/$1"
 }
 
-# A file whose function does this and then returns a wrong answer. The second: what stands before the function.
+# answer BODY [BEFORE]: a file whose function runs BODY and then returns a wrong answer; BEFORE stands before the
+# function.
 answer() {
     {
         printf '#include <%s.h>\n' dlfcn errno fcntl pthread signal stdio stdlib string sys/mman sys/prctl sys/resource sys/syscall sys/wait unistd
@@ -36,7 +37,7 @@ answer() {
         echo "(void)means, (void)rows, (void)shards; $1 return 12345; }"
     } >"$mine"
 }
-# try 'part of what is printed': graded with no points, quickly told, and nothing is left.
+# try 'PART OF THE OUTPUT': graded with no points, quickly, and nothing is left behind.
 try() {
     checks=$((checks + 1)) status=0
     "$source/tutorials/grade" 02 3 >out.txt 2>err.txt </dev/null || status=$?
@@ -62,7 +63,7 @@ every_cheat() {
     what='a compiler called while it runs' && answer 'if (system("cc --version") == 0) return 0;'
     try MISS
 
-    # ---- a verdict of its own ----
+    # ---- forged verdicts ---------
     what='a verdict in a constructor' && answer '' '__attribute__((constructor)) static void cheat(void) {
         for (int file = 3; file < 64; file++) if (write(file, "+", 1) < 0) continue;
         _exit(0); }'
@@ -85,7 +86,7 @@ every_cheat() {
         if (open(name, O_RDWR) >= 0) return 0; raise(SIGKILL);'
     try 'signal 9'
 
-    # ---- what would stay ----
+    # ---- processes and files left behind
     what='a fork' && answer "if (fork() == 0) { setsid(); execl(\"/bin/sleep\", \"$mark\", \"300\", (char *)0); }"
     try MISS
     what='a chain of forks' && answer 'for (int i = 0; i < 100000; i++) if (fork() == 0) { setsid(); } else if (i > 0) _exit(0);'
@@ -112,9 +113,9 @@ every_cheat() {
     try 'signal 9'
     [ ! -e "$work/stolen" ] && [ ! -e "/tmp/$mark" ] || fail "$what: it is there"
     what='a file cut' && echo whole >cut && answer "if (truncate(\"$PWD/cut\", 0) == 0) return 0; raise(SIGKILL);"
-    if printf '6.2\n%s\n' "$(uname -r)" | sort -CV; then try 'signal 9'; fi # Landlock of older kernels does not know that call
+    if printf '6.2\n%s\n' "$(uname -r)" | sort -CV; then try 'signal 9'; fi # older kernels' Landlock does not cover that call
 
-    # ---- what does not end ----
+    # ---- files that do not end 
     begin=$(date +%s)
     what='deaf to signals, and loud' && answer 'signal(SIGALRM, SIG_IGN); signal(SIGXCPU, SIG_IGN); signal(SIGTERM, SIG_IGN); prctl(PR_SET_PDEATHSIG, 0);
         static char much[65536]; for (;; usleep(500)) if (write(1, much, sizeof much) < 0) continue;'
@@ -124,7 +125,7 @@ every_cheat() {
     [ $(($(date +%s) - begin)) -lt 60 ] || fail "two hangs took $(($(date +%s) - begin)) s"
 }
 
-# In bubblewrap and without it, beside each other: both wait for what does not end.
+# With bubblewrap and without it, at the same time: both wait for the timeout.
 "$source/tutorials/grade" --box >out.txt
 boxed=''
 if grep -q '^bubblewrap' out.txt; then
@@ -138,13 +139,13 @@ grep -q '^no bubblewrap' out.txt || fail "bubblewrap was found: $(cat out.txt)"
 if grep -q 'starts no process, reaches no network and signals no process$' out.txt && ! grep -q 'no Landlock' out.txt; then
     every_cheat 'includes a file'
 fi
-# The right file has its points here, too, and what it costs can be read.
+# The correct file gets its points here, too; its resource use is printed.
 cp "$solution" "$mine"
 run 'the solution' "$source/tutorials/grade" 02 3
 run 'the cost' "$source/tutorials/grade" --timing 02 3
 grep -qE '^02-shards/03-batch-mean (-|[0-9.]+) [0-9.]+ [0-9.]+$' out.txt || fail "no cost: $(cat out.txt)"
 cat out.txt
-# What stands in for bubblewrap under a step's program: the command's status, and none of its children is left.
+# The substitute for bubblewrap around a step's program: passes on the command's status, and ends all its children.
 run 'a command without arguments' "$bin/tutorial_keeper" true
 refuse 2 'this is called by tutorials/run' "$bin/tutorial_keeper"
 refuse 2 "$work/none: No such file" "$bin/tutorial_keeper" "$work/none"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# tutorial_chinese.sh BIN_DIR: check_chinese finds nothing in the pages of the tree, and everything in pages that it
-# should not let pass.
+# tutorial_chinese.sh BIN_DIR: check_chinese reports nothing for the tree's pages, and every planted mistake in changed
+# pages.
 tutorials=$(cd "$(dirname "$0")/../../tutorials" && pwd)
 . "$(dirname "$0")/../programs/checks.sh"
 run 'the pages of the tree, each in Chinese' "$tutorials/check_chinese" --complete
@@ -24,7 +24,7 @@ See `ddp/reducer.c:/^int reducer_finish/`.
 END
 echo '# The list' >"$copy/list.md"
 page="$copy/01-one/README.zh.md"
-translate() { # what stands in the page is right, but for a sed script
+translate() { # SED-SCRIPT: writes a correct page, changed by the script
     sed -e 's/^# One/# 一/; s/^A rank.*/每个 rank 都用 `a_gradient_bucket`，见[列表](..\/list.md)。/' \
         -e 's/^## The end/## 结尾/; s/^See/见/' -e "${1:-}" "$copy/01-one/README.md" >"$page"
 }
@@ -32,7 +32,7 @@ accepts() {
     translate "$@"
     run "a page changed by '$*'" "$copy/check_chinese"
 }
-finds() { # 'words' SED-SCRIPT
+finds() { # 'WORDS' SED-SCRIPT: the change is reported with these words
     translate "$2"
     checks=$((checks + 1))
     if "$copy/check_chinese" >out.txt 2>&1; then fail "it lets pass: $2"; fi
@@ -54,15 +54,15 @@ finds 'an emphasis ends between' 's/^每个/**例**，*例。*每个/'
 accepts 's/^每个/*例*：每个/'
 accepts 's/^每个/例：*每*个/'
 
-# The links of a Chinese page may lead to Chinese pages.
+# Links of a Chinese page may lead to Chinese pages.
 echo '# 列表' >"$copy/list.zh.md"
 accepts 's/list.md/list.zh.md/'
-# --accept takes the blocks over, and leaves the rest alone.
+# --accept updates the blocks and leaves the rest unchanged.
 translate 's/true/false/'
 run 'taking the blocks over' "$copy/check_chinese" --accept
 run 'the page afterwards' "$copy/check_chinese"
 grep -q '结尾' "$page" || fail "--accept has lost the translation: $(cat "$page")"
-# What is missing is named, and with --complete a failure.
+# A missing page is named, and is a failure with --complete.
 rm "$page"
 run 'a page that is missing' "$copy/check_chinese"
 grep -q 'not in Chinese yet: 01-one/README.md' out.txt || fail "a missing page is not named"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# tutorial_container.sh BIN_DIR: .devcontainer/Containerfile builds on a bare Debian 12, and in it a student can do what
-# tutorials/README.md says: build the project, begin and grade an exercise, start ranks. Each is a RUN line. The base is
-# debootstrap's, from this machine's own mirror. Without root, buildah or debootstrap: skipped.
+# tutorial_container.sh BIN_DIR: .devcontainer/Containerfile builds on a bare Debian 12, and in it the instructions of
+# tutorials/README.md work: build the project, start and grade an exercise, start ranks. Each is a RUN line. The base is
+# made by debootstrap from this machine's mirror. Without root, buildah or debootstrap: skipped.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 for tool in buildah debootstrap; do
@@ -10,7 +10,7 @@ done
 [ "$(id -u)" = 0 ] || { echo "skipped: debootstrap needs root" && exit 77; }
 for container in docker podman; do ! grep -q "$container" /proc/1/cgroup || echo "inside of $container"; done
 
-# What devcontainer.json names is there; nothing of it is a comment.
+# The files named in devcontainer.json exist; it has no comments.
 if command -v python3 >/dev/null; then
     run 'devcontainer.json' python3 -c 'import json, pathlib, sys
 folder = pathlib.Path(sys.argv[1])
@@ -18,7 +18,7 @@ made = json.loads((folder / "devcontainer.json").read_text())
 assert set(made) <= {"name", "build", "remoteUser", "runArgs", "postCreateCommand"}, made
 assert (folder / made["build"]["dockerfile"]).exists() and f"USER {made['"'remoteUser'"']}" in (folder / "Containerfile").read_text()' "$root/.devcontainer"
 fi
-# All packages that the first page asks for.
+# All packages listed on the first page.
 for package in $(sed -n 's/^ *sudo apt-get install //p' "$root/tutorials/README.md" | head -n 1); do
     checks=$((checks + 1))
     grep -qw -- "$package" "$root/.devcontainer/Containerfile" || fail "the Containerfile lacks $package"
@@ -28,7 +28,7 @@ export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 storage="--root $work/store --runroot $work/run"
 mirror=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) bookworm main.*/\2/p' \
     /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources 2>/dev/null | head -n 1)
-# shellcheck disable=SC2086 # without one, debootstrap has its own
+# shellcheck disable=SC2086 # empty: debootstrap's default mirror
 run 'a bare Debian' debootstrap --variant=minbase bookworm "$work/base" $mirror
 cp -r /etc/apt/apt.conf.d/. "$work/base/etc/apt/apt.conf.d/"
 tar -C "$work/base" -cf base.tar .

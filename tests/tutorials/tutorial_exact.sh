@@ -1,6 +1,6 @@
 #!/bin/sh
-# tutorial_exact.sh BIN_DIR: steps 15 to 19 of the tutorial: what they promise of bits and numbers, and every mistake
-# that they can make on purpose (--break=NAME): its symptom is there with it and gone without it.
+# tutorial_exact.sh BIN_DIR: steps 15 to 19 of the tutorial: the bits and numbers that their pages claim, and every
+# mistake that they can make on purpose (--break=NAME), whose symptom is present with it and absent without.
 . "$(dirname "$0")/../programs/checks.sh"
 
 ranks() { # RANKS PROGRAM ...
@@ -8,12 +8,12 @@ ranks() { # RANKS PROGRAM ...
     shift
     "$bin/ddprun" --nproc-per-node "$count" "$@"
 }
-says() { # 'regular expression': the last run printed such a line
+says() { # 'REGULAR EXPRESSION': the last run printed such a line
     grep -qE -- "$1" out.txt || fail "no line \"$1\" from $what: $(cat out.txt)"
 }
-field() { sed -n "s/.*$1=\([-0-9.]*\).*/\1/p" out.txt | sed -n "${2}p"; } # field NAME LINE: of the last run
+field() { sed -n "s/.*$1=\([-0-9.]*\).*/\1/p" out.txt | sed -n "${2}p"; } # field NAME LINE: from the last run
 
-# bits A B: equal bits. differ A B, agree A B: by more than rounding, or not.
+# bits A B: equal bits. differ A B, agree A B: weights differ by more than rounding, or do not.
 bits() {
     checks=$((checks + 1))
     "$bin/compare_tensors" --bitwise "$1" "$2" >cmp.txt 2>&1 || fail "$1 and $2: $(tail -n 1 cmp.txt)"
@@ -54,7 +54,7 @@ says '^collectives in a step: 9$'
 [ "$(field 'running_mean.0.' 1)" != "$(field 'running_mean.0.' 2)" ] || fail "buffers are equal: $(cat out.txt)"
 
 # ---- step 16: metrics --------------------------------------------------------------------------------------
-tests() { # RANKS OPTION...: evaluates one and the same network
+tests() { # RANKS OPTION...: evaluates the same network each time
     count=$1
     shift
     run "an evaluation by $count" ranks "$count" "$bin/tutorial_16" --only-test --load-init one --model convnet "$@"
@@ -71,7 +71,7 @@ tests 4 --break=rank-0-alone
 grep -v 'rank ' out.txt | cmp - alone.txt || fail "rank 0 alone finds something else: $(cat out.txt)"
 says 'rank 0 looks at 297 rows$'
 says 'rank 3 looks at 0 rows$'
-tests 3 --break=padded # 297 is a multiple of 3
+tests 3 --break=padded # no effect: 297 is a multiple of 3
 grep -v 'rank ' out.txt | cmp - alone.txt || fail "three ranks need no padding: $(cat out.txt)"
 for count in 4 5; do
     tests $count --break=padded
@@ -85,7 +85,7 @@ run 'step 9' ranks 2 "$bin/tutorial_09" --steps 20 --no-eval --save replicas
 bits replicas metrics
 
 # ---- step 17: checkpoints ----------------------------------------------------------------------------------
-killed() { # COMMAND...: a rank must die in it
+killed() { # COMMAND...: in which a rank must die
     checks=$((checks + 1))
     ! "$@" >out.txt 2>err.txt </dev/null || fail "no rank was killed: $*"
     grep -q 'rank 0 .* exited with status 137' err.txt || fail "rank 0 was not killed: $(cat err.txt)"
@@ -102,7 +102,7 @@ for options in '' '--optimizer adamw --lr 0.01' '--model convnet'; do
 done
 run 'step 9' ranks 3 "$bin/tutorial_09" --steps 40 --no-eval --model convnet --save replicas
 bits replicas whole
-run 'the names of the bare model' "$bin/tutorial_01" --model convnet --steps 1 --no-eval --load-init whole # no "module."
+run 'the names of the bare model' "$bin/tutorial_01" --model convnet --steps 1 --no-eval --load-init whole # without "module."
 rm -f c c.new
 killed ranks 2 "$bin/tutorial_17" --steps 40 --no-eval --checkpoint c --kill-at 30 --break=in-place
 refuse 1 'c is not a whole checkpoint' "$bin/tutorial_17" --steps 40 --no-eval --checkpoint c
@@ -145,7 +145,7 @@ for count in 1 2 3 4; do
     says '^replicas: equal$'
     for mistake in clip-first norm-twice; do
         run $mistake ranks $count "$bin/tutorial_18" $steps --max-norm 0.1 --break=$mistake --save wrong
-        if [ $count = 1 ]; then agree clip1 wrong; else differ clip1 wrong; fi # alone, it makes no difference
+        if [ $count = 1 ]; then agree clip1 wrong; else differ clip1 wrong; fi # on one rank the mistake has no effect
     done
 done
 

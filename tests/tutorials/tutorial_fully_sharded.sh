@@ -1,6 +1,7 @@
 #!/bin/sh
-# tutorial_fully_sharded.sh BIN_DIR: steps 21 and 22 have the weights of step 9 and of the library, bit for bit, for any
-# number of ranks and layers of a unit; a rank keeps and moves as much as their pages say; and each mistake shows there.
+# tutorial_fully_sharded.sh BIN_DIR: steps 21 and 22 end with the weights of step 9 and of the library, bit for bit, for
+# any number of ranks and any number of layers per unit; a rank stores and transfers the bytes that their pages state;
+# each mistake shows in these numbers.
 . "$(dirname "$0")/../programs/checks.sh"
 
 ranks() { # RANKS PROGRAM ...
@@ -8,7 +9,7 @@ ranks() { # RANKS PROGRAM ...
     shift
     "$bin/ddprun" --nproc-per-node "$count" "$@" --no-eval
 }
-says() { # 'regular expression': the last run printed such a line
+says() { # 'REGULAR EXPRESSION': the last run printed such a line
     grep -qE -- "$1" out.txt || fail "no line \"$1\" from $what: $(cat out.txt)"
 }
 adamw="--steps 20 --optimizer adamw --lr 0.01"
@@ -48,7 +49,7 @@ done
         says '^replicas: equal$'
         ! cmp -s replicas wrong || fail "$mistake makes no difference"
     done
-    # The order of events: the next unit is allocated before this one computes, and no other one is.
+    # The order of events: the next unit, and no other, is allocated before this one computes.
     run 'the order' ranks 2 "$bin/tutorial_22" --steps 1 --show
     [ "$(grep -E '^\+ fc. weights|computes' out.txt | head -n 8 | awk '{ printf "%s%s ", $1, $2 }')" = \
         '+fc1 +fc2 fc1computes +fc3 fc2computes fc3computes +fc2 +fc1 ' ] || fail "another order: $(cat out.txt)"

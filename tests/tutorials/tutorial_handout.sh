@@ -1,7 +1,7 @@
 #!/bin/sh
-# tutorial_handout.sh BIN_DIR: tutorials/handout writes a copy that lacks the solutions and what only a teacher needs,
-# and nothing else; in it a student can start, ask for hints, grade, and configure a build. And tutorials/README.md
-# names every package that the build needs.
+# tutorial_handout.sh BIN_DIR: tutorials/handout writes a copy without solutions and teachers' files and with everything
+# else; in it a student can start, get hints, grade, and configure a build. tutorials/README.md names every package that
+# the build needs.
 source=$(cd "$(dirname "$0")/../.." && pwd)
 . "$source/tests/programs/checks.sh"
 TUTORIAL_BUILD=$(cd "$bin/.." && pwd)
@@ -12,8 +12,8 @@ run 'a handout' "$source/tutorials/handout" "$copy"
 grep -q ' exercises, and no solutions' out.txt || fail "another message: $(cat out.txt)"
 [ ! -e "$copy/.git" ] || fail "the history was handed out"
 
-# ---- what differs ------------------------------------------------------------------------------------------
-# Every file of the project that is not in the copy, or not the same there, is one of those that the script names.
+# ---- differences -------------------------------------------------------------------------------------------
+# Every file of the project that the copy lacks or changes is listed in the script.
 (cd "$source" && find . '(' -path './.git' -o -path './build*' -o -path './bench/out*' -o -path ./play -o -path ./first-contact \
     -o -path ./tutorials/work -o -name __pycache__ ')' -prune -o -type f -print) >"$work/files"
 while IFS= read -r file; do
@@ -38,7 +38,7 @@ END
 checks=$((checks + 1))
 LC_ALL=C sort "$work/wanted" | diff - "$work/differ" || fail "these files differ"
 
-# No exercise has its solution, and each has what `start` writes.
+# No exercise has its solution, and each has the file that `start` writes.
 for stub in "$copy"/tutorials/*/exercises/*.stub.c; do
     checks=$((checks + 1))
     name=${stub#"$copy/"}
@@ -53,7 +53,7 @@ for page in "$copy"/README.md "$copy"/tutorials/README.md "$copy"/tutorials/READ
     done
 done
 
-# ---- what works there --------------------------------------------------------------------------------------
+# ---- commands that work in the copy ------------------------------------------------------------------------
 mine="$copy/tutorials/work/02-shards/03-batch-mean.c"
 run 'start' "$copy/tutorials/start" 02
 TUTORIAL_WORK=$work/ours "$source/tutorials/start" 02 >/dev/null
@@ -68,7 +68,7 @@ run 'configuring a build' cmake -S "$copy" -B build -DWITH_CUDA=OFF -DWITH_MPI=O
 run 'the tests of the copy' ctest --test-dir build -N
 ! grep -E ' (grade_|tutorial_)' out.txt || fail "the copy has tests that need solutions"
 
-# Copies for students: starter files say whose they are, and class sees one in other hands.
+# Students' own copies: starter files contain the student's name, and class reports a file of another student.
 run 'two copies' "$source/tutorials/handout" "$work/class of two" anna bert
 [ "$(grep -c ' exercises, and no solutions' out.txt)" = 2 ] || fail "not two copies: $(cat out.txt)"
 run "anna's files" "$work/class of two/anna/tutorials/start" 02
@@ -82,7 +82,7 @@ run 'a class of two' "$source/tutorials/class" hand-ins 02/3
 class: bert: 02-shards/02-sum-shards.c was begun in the copy of anna
 class: bert: 02-shards/03-batch-mean.c was begun in the copy of anna' ] || fail "other words on copies: $(cat err.txt)"
 
-# ---- what does not work ------------------------------------------------------------------------------------
+# ---- commands that are refused -----------------------------------------------------------------------------
 for arguments in '' --what "--seed 1 $work/x" "--seed" "$work" 'one two/three' 'one .' "$source/inside"; do
     checks=$((checks + 1)) status=0
     # shellcheck disable=SC2086
@@ -92,7 +92,7 @@ done
 [ ! -e "$source/inside" ] || fail "a folder was left in the project"
 
 # ---- packages ----------------------------------------------------------------------------------------------
-# (gcc brings libc6-dev along unless it is told not to.)
+# (gcc installs libc6-dev as a recommended package.)
 for package in $(sed -n '/^        build)/,/^        emulator)/s/.*echo \([a-z0-9-]*\)$/\1/p' "$source/bench/setup.sh"); do
     checks=$((checks + 1))
     [ "$package" = libc6-dev ] || grep -q "apt-get install .*\b$package\b" "$source/tutorials/README.md" ||

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../programs/checks.sh"
 
 ranks() { "$bin/ddprun" --nproc-per-node 3 "$@"; }
-hang() { # MISTAKE STATUS 'regular expression' [OPTION...]: the job ends with it; its words are in err.txt
+hang() { # MISTAKE STATUS 'REGULAR EXPRESSION' [OPTION...]: the job ends with this status; its messages are in err.txt
     checks=$((checks + 1))
     mistake=$1 wanted=$2 words=$3 status=0
     shift 3
@@ -19,7 +19,7 @@ blames() { # 'words'
     grep -qE -- "$1" report.txt || fail "the records do not say \"$1\": $(cat report.txt)"
 }
 
-# ---- as it should be ---------------------------------------------------------------------------------------
+# ---- without a mistake -------------------------------------------------------------------------------------
 run 'step 9' ranks "$bin/tutorial_09" --steps 30 --no-eval --save replicas
 run 'step 26' ranks "$bin/tutorial_26" --steps 30 --no-eval --save stopping
 cmp replicas stopping || fail "step 26 has other weights than step 9"

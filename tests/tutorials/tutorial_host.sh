@@ -1,12 +1,12 @@
 #!/bin/sh
-# tutorial_host.sh BIN_DIR: what runs a step's program with a student's functions: the program's arguments, the calls that are
-# counted and in which function a signal came, and what is refused.
+# tutorial_host.sh BIN_DIR: the program that runs a step's program with a student's functions: the arguments it passes,
+# the calls it counts, the function in which a signal arrived, and refused files.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 export TUTORIAL_CALLS="$work/calls"
 library() { cc -shared -fPIC "$@" || fail "cc $*"; }
 
-# A program that calls first N times; what first does after calling second.
+# A program that calls first N times; first calls second and then behaves as requested.
 cat >program.c <<'END'
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,9 +22,9 @@ printf 'void second(void) {}\n' >second.c
 library -o program.so program.c
 library -finstrument-functions -o first.so first.c
 library -finstrument-functions -o second.so second.c
-both="./second.so second ./first.so first" # whose symbols must be there when it is loaded
+both="./second.so second ./first.so first" # second must be loaded before first, which needs its symbol
 
-# host STATUS WORD...: its lines in $TUTORIAL_CALLS are those of wanted.txt
+# host STATUS WORD...: $TUTORIAL_CALLS must contain the lines of wanted.txt
 host() {
     checks=$((checks + 1)) wanted=$1 status=0
     shift
@@ -38,14 +38,14 @@ host 7 $both -- 0 x --
 [ "$(paste -sd ' ' out.txt)" = "$bin/tutorial_host 0 x --" ] || fail "arguments: $(cat out.txt)"
 printf 'called second 0\ncalled first 0\n' >wanted.txt
 host 7 $both --
-# Inside of first alone: second has returned. Two digits of the signal, and the rank.
+# A signal in first after second has returned. The record has the signal in two digits, and the rank.
 for signal in 4 6 7 8 11 15; do
     printf 'inside first %02d 0\n' $signal >wanted.txt
     host $((128 + signal)) $both -- $signal
 done
 printf 'inside first 11 12\n' >wanted.txt
 RANK=12 host 139 $both -- 0 11
-# A name as long as a line is cut.
+# A name longer than a record is cut.
 long=$(printf '%0150d' 0 | tr 0 x)
 printf 'void first(const char *what) { (void)what; __builtin_trap(); }\n' | sed "s/first/$long/" >long.c
 printf 'void %s(const char *);\nvoid first(const char *what) { %s(what); }\n' "$long" "$long" >first.c
@@ -54,7 +54,7 @@ library -finstrument-functions -o first.so first.c
 printf 'inside %s 0inside first 04 0\n' "$long" >wanted.txt
 host 132 ./long.so "$long" ./first.so first -- x
 
-# Of 16 functions each is counted; a 17th is refused.
+# Up to 16 functions are counted; a 17th is refused.
 sixteen=''
 printf 'void first(const char *what) {' >first.c
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do

@@ -1,6 +1,6 @@
 #!/bin/sh
-# tutorial_less_to_send.sh BIN_DIR: steps 23 and 24 send as many bytes as their pages say and keep the accuracy that they
-# say; step 23 skips a step on all ranks or on none. Without error feedback, or with a rank's own check, they do not.
+# tutorial_less_to_send.sh BIN_DIR: steps 23 and 24 send the bytes and keep the accuracy that their pages state; step 23
+# skips a step on all ranks or on none. Without error feedback, or with a check on each rank alone, they do not.
 . "$(dirname "$0")/../programs/checks.sh"
 
 ranks() { # RANKS PROGRAM ...
@@ -8,11 +8,11 @@ ranks() { # RANKS PROGRAM ...
     shift
     "$bin/ddprun" --nproc-per-node "$count" "$@"
 }
-sends() { # BYTES: in each step of the last run
+sends() { # BYTES: per step, in the last run
     grep -qE "^sent=$1( |$)" out.txt || fail "$what does not send $1 bytes: $(cat out.txt)"
 }
 accuracy() { sed -n 's/^test_accuracy=0[.]//p' out.txt; } # of the last run, in units of 0.0001
-equal() { # of the last run
+equal() { # replicas of the last run
     grep -q '^replicas: equal$' out.txt || fail "$what leaves different replicas: $(cat out.txt)"
 }
 

@@ -1,10 +1,10 @@
 #!/bin/sh
-# tutorial_machines.sh BIN_DIR: step 27 on two nodes, which are two launchers on one machine, has the weights of as
-# many ranks on one node; and what goes by the wrong one of a rank's two numbers fails on the second node.
+# tutorial_machines.sh BIN_DIR: step 27 on two nodes (two launchers on one machine) ends with the weights of the same
+# number of ranks on one node; code that uses the wrong one of a rank's two numbers fails on the second node.
 . "$(dirname "$0")/../programs/checks.sh"
 export DDPRUN_TOKEN=secret
 
-node() { # NODE OPTION...: its output is in nodeN.txt
+node() { # NODE OPTION...: writes its output to nodeN.txt
     node=$1
     shift
     rm -rf "disk$node"
@@ -12,9 +12,9 @@ node() { # NODE OPTION...: its output is in nodeN.txt
     "$bin/ddprun" --nnodes 2 --node-rank "$node" --master-port "$port" --nproc-per-node 2 --start-timeout 60 \
         "$bin/tutorial_27" --no-eval --scratch "disk$node" "$@" >"node$node.txt" 2>"node$node.err" </dev/null
 }
-both() { # OPTION...: on both nodes; fails if one of them does
+both() { # OPTION...: runs both nodes; fails if one of them fails
     checks=$((checks + 1))
-    port=$("$bin/ddprun" sh -c 'echo $MASTER_PORT') # one that is free
+    port=$("$bin/ddprun" sh -c 'echo $MASTER_PORT') # a free port
     node 1 "$@" &
     other=$! status=0
     node 0 "$@" || status=1
@@ -42,7 +42,7 @@ grep -qE 'rank [23] wants device [23], and its node has 0 to 1' node1.err || fai
 # ---- without a launcher ------------------------------------------------------------------------------------
 port=$("$bin/ddprun" sh -c 'echo $MASTER_PORT')
 mkdir -p disk0
-task() { # NUMBER: as srun starts it
+task() { # NUMBER: a task as started by srun
     SLURM_PROCID=$1 SLURM_NTASKS=2 SLURM_LOCALID=$1 SLURM_STEP_ID=0 MASTER_PORT=$port \
         "$bin/tutorial_27" --steps 30 --no-eval --scratch disk0 --save srun >"task$1.txt" 2>&1 </dev/null
 }

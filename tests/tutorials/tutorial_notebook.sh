@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# tutorial_notebook.sh BIN: tutorials/colab.ipynb runs on a machine without a GPU, with the programs of this build: every
-# cell ends well, the comparison holds, and figures are displayed.
+# tutorial_notebook.sh BIN: tutorials/colab.ipynb runs on a machine without a GPU, with this build's programs: every
+# cell succeeds, the comparison finds equal bits, and figures are displayed.
 set -uo pipefail
 tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 command -v gnuplot >/dev/null || { echo "skipped: no gnuplot" && exit 77; }
 
-# The notebook runs where its kernel begins, which must not be the tree.
+# The kernel's working folder must not be the tree.
 cd "$work" || exit 1
 export DDPC_TREE=$tree DDPC_BIN=$1 DDPC_OUT="$work/a report" CUDA_VISIBLE_DEVICES=''
 export DDPC_COMPARE="--quick --model mlp --repeats 1 --patience 0"

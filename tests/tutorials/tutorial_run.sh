@@ -1,7 +1,7 @@
 #!/bin/sh
-# tutorial_run.sh BIN_DIR NN-step [quick]: tutorials/run trains with the solutions of a step as it trains without them, with
-# the same bits, and counts their calls; with a planted wrong version (planted.csv) it says in which training step, which
-# tensor and by which function. quick: one planted version; and step 02 tries what can go wrong with a student's file.
+# tutorial_run.sh BIN_DIR NN-step [quick]: tutorials/run with a step's solutions trains with the bits of the step's own
+# functions, and counts their calls; with a planted wrong version (planted.csv) it names the training step, the tensor
+# and the function. quick: one planted version; step 02 also tests files that fail.
 source=$(cd "$(dirname "$0")/../.." && pwd)
 . "$source/tests/programs/checks.sh"
 step=$2 quick=${3:-}
@@ -25,7 +25,7 @@ try() { # STATUS [OPTION...]
 says() { grep -qF -- "$1" out.txt || fail "no \"$1\": $(cat out.txt err.txt)"; }
 never() { ! grep -qF -- "$1" out.txt || fail "\"$1\": $(cat out.txt)"; }
 
-# ---- the right ones ----------------------------------------------------------------------------------------
+# ---- solutions ---------------------------------------------------------------------------------------------
 solutions
 try 0
 for function in $(sed -n 's/^run [^:]*: //p' "$source/tutorials/$step"/*.run); do
@@ -33,7 +33,7 @@ for function in $(sed -n 's/^run [^:]*: //p' "$source/tutorials/$step"/*.run); d
 done
 grep -qE '^  (weights   the same bits|weights   within|printed   the same)' out.txt || fail "$(cat out.txt)"
 
-# ---- planted ones ------------------------------------------------------------------------------------------
+# ---- planted versions --------------------------------------------------------------------------------------
 planted=0
 while IFS=, read -r at exercise version at_step words function; do
     [ "$at" = "$step" ] || continue
@@ -50,7 +50,7 @@ while IFS=, read -r at exercise version at_step words function; do
 done <"$source/tests/tutorials/planted.csv"
 [ "$planted" -gt 0 ] || fail "nothing was planted"
 
-# ---- what is no function -----------------------------------------------------------------------------------
+# ---- invalid files -----------------------------------------------------------------------------------------
 if [ "$step" = 02-shards ]; then
     rm -f "$mine"/*
     try 1
@@ -60,7 +60,7 @@ if [ "$step" = 02-shards ]; then
     try 1
     says '01-shard-bounds: still the starter file: ours runs'
     cp "$exercises/01-shard-bounds.c" "$mine"
-    try 0 --shards 3 --steps 2 # the others are ours
+    try 0 --shards 3 --steps 2 # the step's own functions replace missing ones
     says 'function  shard_bounds: 6 calls of yours'
     says '02-sum-shards: still the starter file: ours runs'
     never 'sum_shards:'
@@ -72,7 +72,7 @@ if [ "$step" = 02-shards ]; then
         try 1
         says 'It did not end within 20 seconds: rank 0 was in shard_bounds.'
     fi
-    # What a file starts ends with it, also where there is no bubblewrap.
+    # Processes that a file starts are ended with it, also without bubblewrap.
     mark=left-by-$$
     { printf '#include <unistd.h>\n#include "tutorials/02-shards/exercises/01-shard-bounds.h"\n' && echo "__attribute__((constructor)) static void leave(void) {" &&
         echo "if (fork() == 0) { setsid(); if (fork() == 0) execl(\"/bin/sh\", \"$mark\", \"-c\", \"sleep 300; true\", \"$mark\", (char *)0); _exit(0); } }" &&

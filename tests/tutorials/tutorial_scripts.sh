@@ -1,6 +1,6 @@
 #!/bin/sh
-# tutorial_scripts.sh BIN_DIR: start, hint, grade and check_pages keep their word: in a folder whose path has spaces
-# and a quote in it, and with files that crash, hang, end the program, ask for all memory, or leave processes behind.
+# tutorial_scripts.sh BIN_DIR: start, hint, grade and check_pages in a folder whose path contains spaces and a quote,
+# and with files that crash, hang, exit, allocate all memory, or leave processes behind.
 source=$(cd "$(dirname "$0")/../.." && pwd)
 . "$source/tests/programs/checks.sh"
 TUTORIAL_BUILD=$(cd "$bin/.." && pwd)
@@ -12,7 +12,7 @@ mkdir "$copy"
 cd "$copy"
 mine=tutorials/work/02-shards/03-batch-mean.c
 
-says() { # 'words': the last command printed them
+says() { # 'WORDS': the last command printed them
     grep -qF -- "$1" "$work/out" || fail "no \"$1\": $(cat "$work/out")"
 }
 try() { # STATUS COMMAND...
@@ -22,7 +22,7 @@ try() { # STATUS COMMAND...
     "$@" >"$work/out" 2>&1 </dev/null || status=$?
     [ "$status" = "$wanted" ] || fail "status $status, not $wanted: $*: $(cat "$work/out")"
 }
-answer() { # the body of batch_mean
+answer() { # BODY: the body of batch_mean
     {
         echo '#include <stdlib.h>'
         echo '#include <string.h>'
@@ -46,7 +46,7 @@ echo '// mine' >>"$mine"
 try 0 tutorials/start 02
 says "kept   tutorials/work/02-shards/03-batch-mean.c"
 grep -q '// mine' "$mine" || fail "start has overwritten a file"
-for hint in 1 2 3 3; do # the last one is given again
+for hint in 1 2 3 3; do # the last hint is repeated
     try 0 tutorials/hint 02 3
     says "hint $hint of 3"
 done
@@ -59,7 +59,7 @@ says '"score": 0'
 cp "$source/tutorials/02-shards/exercises/03-batch-mean.c" "$mine"
 try 0 tutorials/grade 02 3
 says 'Score 10/10'
-try 1 tutorials/grade --all # the other two exercises are not done
+try 1 tutorials/grade --all # two exercises are not solved
 says '02-shards/01-shard-bounds'
 mkdir "$work/anna"
 cp -r tutorials/work/02-shards "$work/anna/"
@@ -85,7 +85,7 @@ says 'It ended the whole program with status 0'
 answer 'for (volatile int i = 0;; i++) {}'
 try 1 tutorials/grade 02 3
 says 'It did not end within'
-# No score can be had by printing it.
+# Printing a score gives no points.
 answer 'if (write(1, "Score 10/10\n", 12) < 0) abort();'
 try 1 tutorials/grade 02 3
 [ "$(tail -n 1 "$work/out")" = 'Score 0/10' ] || fail "a printed score counts: $(cat "$work/out")"
@@ -94,7 +94,7 @@ if ! grep -q "sanitize='.*[a-z]" "$TUTORIAL_BUILD/tutorials/settings.sh"; then
     try 1 tutorials/grade 02 3
     says 'It crashed (SIGSEGV)'
 fi
-# Nothing stays behind, not even in a session of its own.
+# No process survives the grading, even in its own session.
 answer "if (fork() == 0) { setsid(); execl(\"/bin/sleep\", \"left-by-$$\", \"300\", (char *)0); }"
 try 1 tutorials/grade 02 3
 ! pgrep -f "left-by-$$" >/dev/null || fail "a process that a student's file started is left"
@@ -130,8 +130,8 @@ page '<!-- not run: it needs a friend -->' '```console' '$ false' hello '```'
 try 0 tutorials/check_pages page.md
 
 # ---- clock and timeline ------------------------------------------------------------------------------------
-# Steps of 10, 30, 20 and 900 ms: without the first third, the median is that of 30, 20 and 900. In each, forward takes a
-# quarter of the time and backward the rest; the second thread has an all-reduce in the last half.
+# Steps of 10, 30, 20 and 900 ms: the first third is excluded; the median of 30, 20 and 900 is used. In each step
+# forward takes a quarter of the time and backward the rest; the second thread has an all-reduce in the last half.
 printf 'step=%d loss=1 step_ms=%s lr=1\n' 0 10 1 30 2 20 3 900 >lines
 try 0 sh -c 'tutorials/clock <lines'
 says 'a step takes 30.00 ms (the median of 3)'

@@ -1,6 +1,6 @@
 #!/bin/sh
-# tutorial_sharding.sh BIN_DIR: step 20 has the weights of step 9 and of the library, bit for bit, for any number of
-# ranks; its state is as large as its page says; and each mistake shows where the page says that it does.
+# tutorial_sharding.sh BIN_DIR: step 20 ends with the weights of step 9 and of the library, bit for bit, for any number
+# of ranks; its state has the size that its page states; each mistake shows the symptom on the page.
 . "$(dirname "$0")/../programs/checks.sh"
 
 ranks() { # RANKS PROGRAM ...
@@ -8,7 +8,7 @@ ranks() { # RANKS PROGRAM ...
     shift
     "$bin/ddprun" --nproc-per-node "$count" "$@" --no-eval
 }
-says() { # 'regular expression': the last run printed such a line
+says() { # 'REGULAR EXPRESSION': the last run printed such a line
     grep -qE -- "$1" out.txt || fail "no line \"$1\" from $what: $(cat out.txt)"
 }
 adamw="--steps 20 --optimizer adamw --lr 0.01"

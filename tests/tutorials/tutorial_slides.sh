@@ -1,6 +1,6 @@
 #!/bin/sh
-# tutorial_slides.sh BIN_DIR: the slides of both plans are made in both languages, need nothing from outside, have a slide
-# for each heading of their source, the figures and the step that plays. Without pandoc: skipped.
+# tutorial_slides.sh BIN_DIR: the slides of both plans are made in both languages, load nothing from outside, and have a
+# slide for each heading of their source, the figures and the animated step. Without pandoc: skipped.
 teaching=$(cd "$(dirname "$0")/../../tutorials/teaching" && pwd)
 . "$(dirname "$0")/../programs/checks.sh"
 TUTORIAL_BUILD=$(cd "$bin/.." && pwd)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# tutorial_streams.sh BIN_DIR: step 25's step has one result in all orders, and without one of its waits exactly as
-# many as its page derives.
+# tutorial_streams.sh BIN_DIR: step 25 has one result in all orders of execution, and without one of its waits exactly
+# the number of results that its page derives.
 . "$(dirname "$0")/../programs/checks.sh"
 
 results() { # NUMBER MISTAKE

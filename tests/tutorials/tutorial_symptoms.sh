@@ -1,6 +1,6 @@
 #!/bin/sh
-# tutorial_symptoms.sh BIN_DIR: every symptom of tutorials/symptoms.md happens with --break=NAME, and not without; and
-# the page and the program know the same names.
+# tutorial_symptoms.sh BIN_DIR: every symptom of tutorials/symptoms.md occurs with --break=NAME, and not without; the
+# page and the program have the same names.
 page=$(cd "$(dirname "$0")/../../tutorials" && pwd)/symptoms.md
 . "$(dirname "$0")/../programs/checks.sh"
 names=$("$bin/tutorial_symptoms" --help | sed -n 's/^ *--break none|//p' | tr '|' '\n')

@@ -1,7 +1,7 @@
 #!/bin/sh
-# tutorial_teaching.sh BIN_DIR: the teacher's kit. The answers of the exam bank are those of the programs, for numbers of several
-# students; a handout's questions are the student's own, and their answers are graded; each exercise has its minutes; what
-# Gradescope and GitHub Classroom read has the form of their schemas. Without python3: skipped.
+# tutorial_teaching.sh BIN_DIR: teachers' material. The answers of the exam bank are the programs' own, for several
+# students' numbers; a handout's questions have the student's numbers, and their answers are graded; each exercise has a
+# duration; the files for Gradescope and GitHub Classroom conform to their schemas. Without python3: skipped.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 tutorials=$root/tutorials teaching=$root/tutorials/teaching
 . "$root/tests/programs/checks.sh"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# tutorial_versions.sh BIN_DIR: the wrong and right versions of the exercises still fit their solutions: each of their
-# replacements stands in the solution once. An exercise has four wrong versions or more, each with a sentence.
+# tutorial_versions.sh BIN_DIR: the wrong and right versions of the exercises match their solutions: each text to be
+# replaced occurs in the solution once. An exercise has at least four wrong versions, each with a sentence.
 source=$(cd "$(dirname "$0")/../.." && pwd)
 . "$source/tests/programs/checks.sh"
 apply=$source/tutorials/grading/versions.awk
@@ -22,7 +22,7 @@ for solution in "$source"/tutorials/*/exercises/*.grade.c; do
     done
 done
 
-# The lines that tutorials/run replaces stand in the programs; all of a step's replacements fit together.
+# The lines that tutorials/run replaces occur in the programs; all of a step's replacements can be applied together.
 for recipe in "$source"/tutorials/*/*.run; do
     checks=$((checks + 1))
     cp "${recipe%.run}.c" program.c
@@ -39,13 +39,13 @@ for recipe in "$source"/tutorials/*/*.run; do
     done <names
 done
 
-# The rule by itself.
+# The rule itself.
 printf 'a\nb\na\nc\n' >solution
 plant() { printf 'wrong it: sentence\n<<<<\n%s\n====\nnew\n>>>>\n' "$1" >file; }
 plant b
 run 'a version that fits' awk -v name=it -f "$apply" file solution
 [ "$(tr '\n' ' ' <out.txt)" = 'a new a c ' ] || fail "another version: $(cat out.txt)"
-for find in a d ''; do # twice, nowhere, nothing
+for find in a d ''; do # occurs twice, not at all, is empty
     plant "$find"
     checks=$((checks + 1))
     ! awk -v name=it -f "$apply" file solution >/dev/null 2>&1 || fail "\"$find\" fits"

@@ -1,11 +1,11 @@
 #!/bin/sh
-# tutorial_what_it_buys.sh BIN_DIR: step 28's algebra is that of bench_scale, number for number, for networks with
-# which both can be asked; and its mistake, a model without latency, sees no harm in many buckets.
+# tutorial_what_it_buys.sh BIN_DIR: step 28's formulas give bench_scale's numbers, for networks that both support; with
+# its mistake, a model without latency, many buckets cost nothing.
 . "$(dirname "$0")/../programs/checks.sh"
 
 bytes=102228128
 
-# profile BUCKETS FILE: 30 ms forward, 60 ms backward; tensors of one size that are ready one after the other.
+# profile BUCKETS FILE: 30 ms forward, 60 ms backward; tensors of equal size that become ready at equal intervals.
 profile() {
     awk -v k="$1" -v bytes=$bytes 'BEGIN {
         printf "{\"name\": \"even\", \"rows\": [1, 2], \"forward_s\": [0.03, 0], \"loss_s\": [0, 0],"
@@ -15,7 +15,7 @@ profile() {
         print "]}" }' >"$2"
 }
 
-# Columns by their names; DP's 3 (W - 1) messages of 0 bytes, for rows and outputs, are not in step 28's model.
+# Columns by name; step 28's model does not include DP's 3 (W - 1) empty messages for rows and outputs.
 for job in '1 25 20' '7 10 50' '16 100 0'; do
     set -- $job
     profile "$1" even.json

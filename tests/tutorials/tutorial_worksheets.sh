@@ -1,15 +1,16 @@
 #!/bin/sh
-# tutorial_worksheets.sh BIN_DIR: the answers of communication.md are what DataParallel copies and what a ring sends.
+# tutorial_worksheets.sh BIN_DIR: the answers of communication.md are the bytes that DataParallel copies and a ring
+# sends.
 . "$(dirname "$0")/../programs/checks.sh"
 ask() { run "$*" "$bin/tutorial_worksheets" --ask "$@" && cp out.txt answer.txt; }
-# column 'FIRST WORDS' N: of the last answer
+# column 'FIRST WORDS' N: from the last answer
 column() { sed -n "s/^$1 *//p" answer.txt | awk -v n="$2" '{ print $n }'; }
 is() { # WHAT IT-IS IT-SHOULD-BE
     checks=$((checks + 1))
     [ "$2" = "$3" ] || fail "$1: $2, and not $3: $(cat answer.txt)"
 }
 
-# What step 5's program has copied, with batches that can be divided and one that cannot.
+# Compares with step 5's copied bytes, for batches that divide evenly and one that does not.
 for case in '2 60' '4 60' '3 50' '7 60'; do
     devices=${case% *} rows=${case#* }
     ask volume --devices "$devices" --rows "$rows"
