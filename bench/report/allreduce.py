@@ -4,7 +4,7 @@ import math
 import re
 
 from . import section
-from .results import Results, median, read_csv, unique, write_csv
+from .results import Results, grouped, median, read_csv, unique, write_csv
 from .text import NOTHING, QUICK, folded, markdown_table, terminal_table
 
 SMALL = 4096  # the largest size that counts as small
@@ -80,7 +80,7 @@ def table(found):
 
 def known(found, lost):
     """By backend the sizes, of those that did not stay disturbed."""
-    return {backend: [one for one in found if one["backend"] == backend] for backend in unique(one["backend"] for one in found) if backend not in lost}
+    return {backend: sizes_of for (backend,), sizes_of in grouped(found, "backend").items() if backend not in lost}
 
 
 def trip_sentence(found, trips, lost=()):

@@ -67,8 +67,9 @@ def memory(results):
         rows = of_world(results, model, but=())
         if {"dp", "ddp"} <= set(rows):
             peak = {strategy: row.number("peak_bytes_device0") / 1e6 for strategy, row in rows.items()}
+            others = "".join(f", {peak[other]:.2f} MB under {NAMES[other]}" for other in ("mine", *SHARDED) if other in peak)
             said.append(f"{results.name(model)} on {results.world} devices: device 0 holds {peak['dp']:.2f} MB under DP and "
-                        f"{peak['ddp']:.2f} MB under DDP" + "".join(f", {peak[other]:.2f} MB under {NAMES[other]}" for other in ("mine", *SHARDED) if other in peak))
+                        f"{peak['ddp']:.2f} MB under DDP{others}")
     return joined(said)
 
 

@@ -77,7 +77,8 @@ class Comparison:
             self.lay_out_timeline()
 
     def lay_out_timeline(self):
-        """DP's rows above DDP's and those above the reader's own, with gaps. The longer spans of a row come first, so that shorter ones are drawn over them."""
+        """DP's rows above DDP's and those above the reader's own, with gaps. The longer spans of a row come first, so that shorter ones
+        are drawn over them."""
         tracks, spans, arrows, row = [], [], [], 0.0
         for label in self.steps:
             below, here, ready = self.steps[label]
@@ -127,7 +128,8 @@ class Comparison:
             for caption in (captions.throughput, captions.phases, captions.memory):
                 found[caption.__name__] = caption(results), ["summary.csv"]
             if self.steps:
-                found["timeline"] = captions.timeline(self.steps, self.where, captions.deep_network(results), self.is_step_disturbed()), ["plots/timeline.csv"]
+                caption = captions.timeline(self.steps, self.where, captions.deep_network(results), self.is_step_disturbed())
+                found["timeline"] = caption, ["plots/timeline.csv"]
             if answer.pairs_here(results, "difference-mine"):
                 found["difference-mine"] = captions.difference(results, "difference-mine"), ["difference-mine.csv"]
             if results.has("buckets.csv"):
@@ -206,8 +208,9 @@ def lay_out_difference(path, pair):
     printed = dict(pair.shown())
     rows = [(name, ms, printed[name]) for name, ms in pair.named().items()]
     rows += [("all else", pair.parts.get("all else", 0.0), printed["all else"]), ("step", pair.change, pair.change)]
+    verdict = [int(pair.verdict == what) for what in ("disturbed", "ties")]
     write_csv(path, ["row", "phase", "difference_ms", "shown_ms", "disturbed", "tie"],
-              [(i + 1, name, f"{ms:.4f}", signed(said, pair.digits), *(int(pair.verdict == what) for what in ("disturbed", "ties"))) for i, (name, ms, said) in enumerate(rows)])
+              [(i + 1, name, f"{ms:.4f}", signed(said, pair.digits), *verdict) for i, (name, ms, said) in enumerate(rows)])
 
 
 def lay_out_phases(path, rows):

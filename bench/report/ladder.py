@@ -125,7 +125,8 @@ class Ladder:
 def write(folder):
     results = Results(folder)
     ladders = [Ladder(results, n) for n in range(len(results.words("networks")))]
-    write_csv(results.folder / "ladder.csv", LADDER, [[one.network.replace(", ", " ").replace(",", " "), *row] for one in ladders for row in one.rows()])
+    write_csv(results.folder / "ladder.csv", LADDER,
+              [[one.network.replace(", ", " ").replace(",", " "), *row] for one in ladders for row in one.rows()])
     text = []
     for i, one in enumerate(ladders):
         write_csv(results.plots / f"bars-{i + 1}.csv", ["row", "rung", "low_ms", "high_ms", "saved_ms", "kind"], one.bars())

@@ -87,7 +87,8 @@ def collect(results):
 
 
 def settled_by(rows, *key):
-    """The rows that count by their key, and whether most of these are disturbed. The word "emulated" goes from the link's name: the rows' reader says it for all."""
+    """The rows that count by their key, and whether most of these are disturbed. The word "emulated" goes from the link's name: the
+    rows' reader says it for all."""
     for row in rows:
         row["link"] = row["link"].replace(" (emulated)", "")
     for name, mine in grouped(rows, *key).items():

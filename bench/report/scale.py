@@ -49,9 +49,10 @@ class Panel:
         return math.nan if text == "not simulated" else float(text)
 
     def plot(self):
+        def simulated(line, devices):
+            return f"{self.simulated(line, devices):g}".replace("nan", "NaN")
         return [["devices", *(name for line in self.lines for name in (line, f"{line}_simulated"))]] + [
-            [devices, *(ms for line in self.lines for ms in (self.row[line, devices]["step_ms"], f"{self.simulated(line, devices):g}".replace("nan", "NaN")))]
-            for devices in self.devices]
+            [devices, *(ms for line in self.lines for ms in (self.row[line, devices]["step_ms"], simulated(line, devices)))] for devices in self.devices]
 
     def table(self):
         return [["devices", *(f"{called(line)}, ms" for line in self.lines), "simulated"]] + [

@@ -15,8 +15,8 @@ def networks(results):
     table = [["network", "hidden layers", "layers with parameters", "parameters", "MB of gradients", "used for"]]
     for name, (row, parts) in found.items():
         count = row.number("parameters")
-        table.append([name, sizes_text(row["hidden"]), row["layers"], short_number(count), f"{4 * count / 1e6:.2f}" if count > 2500 else f"{4 * count / 1e6:.4f}",
-                      "; ".join(parts)])
+        megabytes = f"{4 * count / 1e6:.{2 if count > 2500 else 4}f}"
+        table.append([name, sizes_text(row["hidden"]), row["layers"], short_number(count), megabytes, "; ".join(parts)])
     return table
 
 
@@ -63,9 +63,10 @@ def curves(comparison):
         losses = {run: [row[k + 1] for row in comparison.losses[model]] for k, run in enumerate(comparison.drawn_curves(model))}
         for (strategy, world), mine in losses.items():
             record = results.record(f"curve-{model}-{strategy}-{world}")
+            last = "-" if record.get("final_loss") is None else f"{record['final_loss']:.3g}"
             shares = ["-" if record.get(key) is None else f"{100 * record[key]:.2f} %" for key in ("test_accuracy", "best_test_accuracy")]
-            table.append([results.name(model, "curves"), shown(strategy), world, results.fact("epochs"), "-" if record.get("final_loss") is None else f"{record['final_loss']:.3g}",
-                          *shares, "-" if strategy == "single" else far_from(mine, losses["single", "1"]),
+            table.append([results.name(model, "curves"), shown(strategy), world, results.fact("epochs"), last, *shares,
+                          "-" if strategy == "single" else far_from(mine, losses["single", "1"]),
                           far_from(mine, losses["dp", world]) if strategy not in ("single", "dp") else "-"])
     return table
 
