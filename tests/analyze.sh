@@ -1,13 +1,12 @@
 #!/bin/sh
-# analyze.sh: what clang-tidy (bugprone, clang-analyzer: .clang-tidy) and cppcheck say about the sources
-# of common, dp, ddp and bench, then prose.sh about comments, messages and pages. Silence is success: each finding is
-# fixed, or suppressed at its line with the reason. Exit status 1 if there is one, 77 if neither clang-tidy nor cppcheck
-# is installed.
+# analyze.sh: runs clang-tidy (bugprone, clang-analyzer: .clang-tidy) and cppcheck on the sources of common, dp, ddp and
+# bench, then prose.sh on comments, messages and pages. Each finding is fixed, or suppressed at its line with the
+# reason. Exit status 1 if there is a finding, 77 if neither clang-tidy nor cppcheck is installed.
 #
 #   tests/analyze.sh [--quick] [BUILD]     BUILD: build
 #
-# Nearly all of its time is the analyzer's, which follows a function's paths until it has seen 225,000 states of
-# it. --quick, as in .ci/run, looks at a third of them; without it, before a release, it is all of them.
+# Nearly all of the time is the analyzer's, which explores up to 225,000 states per function. --quick, as in .ci/run,
+# explores a third of them; before a release run it without.
 set -eu
 cd "$(dirname "$0")/.."
 states=225000
@@ -18,12 +17,12 @@ findings=$(mktemp) macros=$(mktemp)
 trap 'rm -f "$findings" "$macros"' EXIT
 ran=0 status=0
 
-# Only the C files: what nvcc compiles, clang 14 does not know; what mpicc compiles, the build does not.
+# Only C files: clang 14 cannot parse nvcc's sources, and mpicc's are not in the build's compile commands.
 files=$(find common dp ddp bench -name '*.c' ! -path '*/cuda/*' ! -path '*/nccl/*' ! -path 'bench/peers/*' | sort)
 
 if command -v clang-tidy >/dev/null; then
     ran=1
-    # Only what was built here: some files need libraries that may be missing.
+    # Only files that were built here: some need libraries that may be missing.
     echo "$files" | while read -r file; do
         ! grep -qF "/$file\"" "$build/compile_commands.json" || echo "$file"
     done | xargs -P "$(nproc)" -n 8 nice clang-tidy --quiet -p "$build" \

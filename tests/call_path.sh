@@ -1,18 +1,18 @@
 #!/bin/sh
-# call_path.sh: checks "one step, call by call" of the pages below against the code.
+# call_path.sh: checks "one step, call by call" in the pages below against the code.
 #
-# A block of such a page begins with ```calls and has a line for each function, which is called by the one
-# in the line before:
+# A block of such a page begins with ```calls. Each of its lines names a function that is called by the function in the
+# previous line:
 #
 #     common/nn/tape.c:tape_backward
 #     ddp/reducer.c:gradient_ready (on_ready)
 #
-# The caller's body must call it by its name or, with a word in parentheses, call that: a function pointer
-# to which the called function's file sets it, or a function that is given it.
+# The caller's body must call the function by its name. With a word in parentheses it must call that instead: a function
+# pointer that the called function's file sets, or a function to which the called function is passed.
 #
-# Blocks of a walk name their end, ```calls to the sum. The walk of a page is all of these blocks so far; what
-# it may have until each end is in the table below. Other blocks show what a function on the way does.
-# Exit status 1 if a line no longer holds, or a walk is too long.
+# Blocks of a walk name their end, ```calls to the sum. The walk of a page is the sequence of these blocks; the table
+# below limits its length up to each end. Other blocks show a function's own calls. Exit status 1 if a line is no longer
+# true, or a walk is too long.
 set -eu
 cd "$(dirname "$0")/.."
 all=0
@@ -32,8 +32,8 @@ BEGIN {
     for (i = 1; i <= lines; i++)
         if (match(line[i], / [0-9]+ [0-9]+$/)) limit[substr(line[i], 1, RSTART - 1)] = substr(line[i], RSTART + 1)
 }
-# The text of a function: from its definition, a line at column 0 that names it and ends no
-# declaration, to the closing brace at column 0.
+# Returns the text of a function: from its definition (a line at column 0 with its name that is not a declaration) to
+# the closing brace at column 0.
 function body(file, name,    line, text, inside, head) {
     text = ""; inside = 0; head = ""
     while ((getline line < file) > 0) {

@@ -1,12 +1,11 @@
 #!/bin/sh
-# deletable.sh: keeps the promise that the core is small and that each feature of
-# DistributedDataParallel can be deleted without touching the others: its files, its line in
-# ddp/features/features.c and its lines in CMakeLists.txt there go, and train_ddp must build without a warning,
-# offer the feature's option no more and train. Last, all features go at once.
+# deletable.sh: verifies that the core is small and that each feature of DistributedDataParallel can be deleted without
+# changing the others: after its files, its line in ddp/features/features.c and its lines in CMakeLists.txt there are
+# deleted, train_ddp must build without a warning, lack the feature's option, and train. Last, all features are deleted
+# together.
 #
-# Works on a copy of the tree with one build, without optimization, which each deletion changes and
-# changes back. ddp/fsdp is deleted, too: the folder, and every line of CMake that names it. Exit status 1 if a promise is
-# broken.
+# Works on a copy of the tree with one build, without optimization; each deletion is undone after its check. ddp/fsdp is
+# deleted too: the folder, and every line of CMake that names it. Exit status 1 if a check fails.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
@@ -17,7 +16,7 @@ cd "$work/tree"
 sed -i '/include(install)/d; /add_subdirectory(dp)/d; /add_subdirectory(bench)/d; /add_subdirectory(tutorials/d' CMakeLists.txt
 failures=0
 
-# Each feature, and a word that --help says only with it.
+# Each feature, and a word that only its option adds to --help.
 features='sync_batch_norm --sync-batch-norm
 static_graph --static-graph
 unused_parameters --find-unused-parameters
@@ -36,7 +35,7 @@ fail() {
     failures=$((failures + 1))
 }
 
-# Ninja, where it is: make spends a third of this test's processor time on looking for what has changed.
+# Ninja, if installed: make would spend a third of this test's CPU time on checking for changes.
 generator=''
 ! command -v ninja >/dev/null || generator='-G Ninja'
 build() {
@@ -46,7 +45,7 @@ build() {
         cmake --build build -j "$(nproc)" --target train_ddp; } >"$work/log" 2>&1
 }
 
-# The feature's files (join.c and join_ddp.c are one feature), and every line that names them.
+# Deletes a feature's files (join.c and join_ddp.c are one feature), and every line that names them.
 delete() {
     for file in "ddp/features/$1.c" "ddp/features/$1.h" "ddp/features/$1_ddp.c" \
         "ddp/features/$1_ddp.h"; do
@@ -62,7 +61,7 @@ restore() {
     touch ddp/features/features.c ddp/features/CMakeLists.txt
 }
 
-# WHAT WORD...: the tree as it is now, without WHAT. The words are gone from --help.
+# check WHAT WORD...: builds and trains the tree without WHAT. --help must not contain the words.
 check() {
     what=$1
     shift
@@ -78,7 +77,7 @@ check() {
     echo "built   without $what"
 }
 
-# The whole folder of fully sharded data parallel, and whatever names it.
+# Deletes the folder of fully sharded data parallel, and every line that names it.
 delete_fsdp() {
     rm -r ddp/fsdp
     sed -i '/fsdp/d' ddp/CMakeLists.txt

@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# first_contact.sh: the first thing to run on a machine with a GPU. It asks everything that cannot be known without
-# one, in the order of what would hurt most, as long as it has time, and leaves one archive to send back. Its index.md
-# is for a developer who never saw the machine:
+# first_contact.sh: run this first on a machine with a GPU. It runs all checks that need one, the most important first,
+# until its time is over, and writes one archive to send back. The archive's index.md is for a developer without access
+# to the machine:
 #
-#   tests/first_contact.sh                 builds, asks for 10 minutes; writes first-contact/, first-contact.tar.gz
-#   tests/first_contact.sh --minutes 60    asks for an hour: also what 10 minutes have no room for
+#   tests/first_contact.sh                 builds, checks for 10 minutes; writes first-contact/, first-contact.tar.gz
+#   tests/first_contact.sh --minutes 60    checks for an hour, with further checks
 #   tests/first_contact.sh --out DIR       writes DIR and DIR.tar.gz instead
-#   tests/first_contact.sh --build DIR     asks the programs of a build that is there, and builds nothing
-#   tests/first_contact.sh --only WORD     only the questions whose names begin so (--list)
-#   tests/first_contact.sh --quick         sizes so small that no figure means anything: tries the command
-#   tests/first_contact.sh --list          names the questions, their limits in seconds and commands; asks none
+#   tests/first_contact.sh --build DIR     uses the programs of an existing build
+#   tests/first_contact.sh --only WORD     only checks whose names begin with WORD (--list)
+#   tests/first_contact.sh --quick         small sizes, to try the command; figures mean nothing
+#   tests/first_contact.sh --list          lists the checks, their limits in seconds and commands
 #
-# Each question has a limit ($FIRST_CONTACT_SECONDS: for all of them), and none depends on another's answer. One that
-# hangs is examined before it is ended (first_contact/hang.sh); after two of them nothing more is asked. A tool that is
-# missing (gdb, compute-sanitizer, PyTorch) is a line, not a failure. The status is 77 without a GPU, 1 if an answer was
-# wrong or none came, 2 for usage.
+# Each check has a limit ($FIRST_CONTACT_SECONDS: for all of them), and none depends on another's result. A check that
+# hangs is diagnosed before it is ended (first_contact/hang.sh); after two of them no further check runs. A tool that is
+# missing (gdb, compute-sanitizer, PyTorch) is reported and is not a failure. The status is 77 without a GPU, 1 if a check
+# failed or did not end, 2 for usage.
 set -uo pipefail
 export LC_ALL=C
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -56,7 +56,7 @@ fi
 build=$(cd "$build" && pwd) || exit 2
 bin=$build/bin
 [[ -x $bin/gpu_probe ]] || { echo "skipped: this build has no CUDA" && exit 77; }
-# gdb shows where a hanging program waits.
+# gdb is needed for the backtraces of hanging programs.
 [[ $list == 1 ]] || (cd "$root" && . bench/setup.sh && setup_require 0 backtraces) >&2
 
 deadline=$((SECONDS + $(awk -v minutes="$minutes" 'BEGIN { print int(60 * minutes) }')))
@@ -69,7 +69,7 @@ sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanit
 printf 'ddp.c %s, %s, %s minutes%s\n' "$(git -C "$root" describe --always --dirty 2>/dev/null || echo "without git")" \
     "$(date -Is)" "$minutes" "$([[ $quick == 0 ]] || echo ", --quick: no figure means anything")" >"$work/head.txt"
 : >"$work/machine.txt"
-# One step. Without a GPU there is nothing more to ask.
+# One step. Without a GPU no further check can run.
 if [[ $list == 0 ]]; then
     status=0
     in_time 120 "$bin/train_single" --device cuda --model mlp --steps 1 --no-eval >"$work/out" 2>&1 || status=$?
@@ -78,7 +78,7 @@ if [[ $list == 0 ]]; then
     start_clocks
 fi
 
-# Ranks have a card each where there are two; otherwise they share one, as emulated hosts.
+# With two cards each rank has its own; otherwise ranks share one, as fake hosts.
 share=(--fake-hosts)
 cards=$(in_time 60 "$bin/ddprun" --nproc-per-node gpu echo counted 2>/dev/null | grep -c counted)
 [[ $cards -lt 2 ]] || share=()
@@ -87,12 +87,12 @@ two=("$bin/ddprun" ${share[@]+"${share[@]}"} --nproc-per-node 2)
 size=full
 [[ $quick == 0 ]] || size=quick
 
-# run_script NAME SECONDS SCRIPT ARGUMENT...: asks a script of first_contact/.
+# run_script NAME SECONDS SCRIPT ARGUMENT...: runs a script of first_contact/ as a check.
 run_script() {
     ask "$1" "$2" bash "$here/$3.sh" "$bin" "$size" "${@:4}"
 }
 
-# run_test NAME...: asks tests of CTest, each on its own: one that hangs takes no other along.
+# run_test NAME...: runs tests of CTest, each as its own check, so that a hanging test does not affect the others.
 run_test() {
     local test
     for test in "$@"; do
@@ -100,36 +100,36 @@ run_test() {
     done
 }
 
-# The names of CTest's tests of GPUs that match, or do not.
-gpu_tests() { # grep's options and pattern
+# Names of CTest's GPU tests that match, or do not.
+gpu_tests() { # options and pattern of grep
     in_time 60 ctest --test-dir "$build" -N -L '^gpu$' | sed -n 's/^ *Test *#[0-9]*: //p' | grep "$@"
 }
 
-# ---- ten minutes: what would hurt most, first ---------------------------------------------------------------------
+# ---- ten minutes: the most important checks first -----------------------------------------------------------------
 
-# 1. Every model in every precision: the CPU's loss.
+# 1. Every model in every precision: the losses equal the CPU's.
 run_script smoke 300 smoke
 
-# 2. The kernels, beside the CPU's. What a library refuses (test_cuda_libraries_...) is emulated only.
+# 2. The kernels, compared with the CPU's. (test_cuda_libraries_... tests refusals that only the emulator can simulate.)
 kernels='^test_(cuda_)?kernels|^test_cuda_(layout|attention|device|allocator|libraries)$'
 [[ $quick == 0 ]] || kernels='^test_cuda_(layout|attention)$'
 # shellcheck disable=SC2046 # here and below, the tests are words
 run_test $(gpu_tests -E "$kernels")
 
-# 3. NCCL: small sums and large ones, for which it takes other protocols.
+# 3. NCCL: small and large sums, which use different protocols.
 [[ $quick == 1 ]] || run_test $(gpu_tests '^test_pg_nccl')
 for bytes in 4096 1048576 67108864; do
     [[ $quick == 0 || $bytes == 4096 ]] || continue
     ask "NCCL $bytes" 60 "${two[@]}" "$bin/gpu_probe" all-reduce $bytes
 done
 
-# 4. A step that is replayed from a graph is the step itself, bit for bit; also with NCCL's sums.
+# 4. Steps replayed from a graph equal eager steps bit for bit; also with NCCL's sums.
 run_script graph 300 graph ${share[@]+"${share[@]}"}
 
-# 5. GPT-2: tokens a second.
+# 5. GPT-2: tokens per second.
 run_script gpt2 300 gpt2
 
-# 6. Each kernel of its step, beside its prediction.
+# 6. Each kernel of its step, compared with its prediction.
 run_script account 240 account
 
 # 7. One test under memcheck.
@@ -137,10 +137,10 @@ ask "memcheck" 240 bash "$here/sanitizer.sh" "$bin" memcheck quick "$sanitizer"
 
 # ---- an hour: the rest --------------------------------------------------------------------------------------------
 
-# 8. A rank that is killed in the middle of replayed steps.
+# 8. A rank is killed during replayed steps.
 ask "kill" 240 bash "$here/kill.sh" "$bin" ${share[@]+"${share[@]}"}
 
-# 9. All cards: what the links carry, from 4 KB to 1 GB; DP and DDP; NCCL without some of its transports.
+# 9. All cards: bandwidth of the links from 4 KB to 1 GB; DP and DDP; NCCL with some transports disabled.
 if [[ $cards -ge 2 ]]; then
     ask "bandwidth" 180 "$bin/ddprun" --nproc-per-node "$cards" "$bin/bench_allreduce" --device cuda --min-bytes 4096 \
         --max-bytes "$([[ $quick == 0 ]] && echo 1073741824 || echo 16384)"
@@ -151,7 +151,7 @@ if [[ $cards -ge 2 ]]; then
     done
 fi
 
-# 10. Ranks that share a card, by NCCL's sockets and by CUDA's own IPC.
+# 10. Ranks that share a card, over NCCL's sockets and over CUDA IPC.
 for bytes in 4096 67108864; do
     [[ $quick == 0 || $bytes == 4096 ]] || continue
     ask "sharing NCCL $bytes" 60 "$bin/ddprun" --fake-hosts --nproc-per-node 2 "$bin/gpu_probe" all-reduce $bytes
@@ -160,7 +160,7 @@ for bytes in 4096 67108864; do
     fi
 done
 
-# 11. How near the kernels come to what the card can do; single figures, for the model of what a step costs.
+# 11. The kernels' rates relative to the card's limits; single figures for the model of a step's time.
 ask "figure bounds" 240 "$bin/gpu_bounds" "$size"
 for figure in graph-gap product channels-last gelu; do
     ask "figure $figure" 120 "$bin/gpu_figures" "$figure" "$size"
@@ -170,10 +170,10 @@ for blocking in 0 1; do
         all-reduce 1048576
 done
 
-# 12. Which algorithm, layout and mathematics cuDNN has for each convolution.
+# 12. cuDNN's algorithm, layout and mathematics for each convolution.
 ask "plans" 300 "$bin/gpu_probe" convolutions
 
-# 13. PyTorch's GPT-2, DP and DDP beside ours, then its single process.
+# 13. PyTorch's GPT-2, DP and DDP compared with ours, then its single process.
 peers=(bash "$root/bench/peers/compare.sh" --bin "$bin" --device cuda $([[ $quick == 0 ]] || echo --quick --model mlp))
 gpt2=(bash "$here/with_torch.sh" "$root/bench/peers/peers.py" gpt "$bin" --device cuda)
 if [[ $quick == 1 ]]; then gpt2+=(--quick); else gpt2+=(--size gpt2); fi
@@ -184,10 +184,10 @@ if [[ $cards -ge 2 ]]; then
 fi
 ask "peers one device" 1200 "${peers[@]}" --world 1 --out "$out/peers-one"
 
-# 14. The other tests of GPUs: whole programs.
+# 14. The other GPU tests: complete programs.
 [[ $quick == 1 ]] || run_test $(gpu_tests -vE "$kernels|^test_pg_nccl")
 
-# 15. All of what compute-sanitizer sees in the kernels' tests.
+# 15. The kernels' tests under all tools of compute-sanitizer.
 for tool in memcheck racecheck initcheck synccheck; do
     ask "sanitizer $tool" 1800 bash "$here/sanitizer.sh" "$bin" "$tool" "$size" "$sanitizer"
 done

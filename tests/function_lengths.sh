@@ -1,7 +1,7 @@
 #!/bin/sh
-# function_lengths.sh FILE...: one line "FILE:LINE NAME LENGTH" for each function, by universal-ctags, for lint.sh and
-# house.sh. LENGTH: the lines between the braces; 1 if all of it stands on one line. A brace alone at the margin that ends
-# no function ctags knows is printed as "FILE:LINE unmeasured -1". Exit status 2 without universal-ctags.
+# function_lengths.sh FILE...: prints "FILE:LINE NAME LENGTH" for each function, using universal-ctags; for lint.sh and
+# house.sh. LENGTH is the number of lines between the braces; 1 for a function on one line. A closing brace at column 0
+# that ends no function known to ctags is printed as "FILE:LINE unmeasured -1". Exit status 2 without universal-ctags.
 set -eu
 ctags --version 2>/dev/null | grep -q 'Universal Ctags' || {
     echo "error: there is no universal-ctags -- install it (Debian: universal-ctags)" >&2

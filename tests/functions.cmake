@@ -1,4 +1,4 @@
-# functions.cmake: how the folders of tests/ add their tests.
+# functions.cmake: functions with which the folders of tests/ add their tests.
 
 # ddpc_test(NAME LIBS lib... [WRAP function...] [LABELS label...] [TIMEOUT seconds] [PROCESSORS n] [ARGS ...])
 # One CTest of one cmocka program NAME.c, which may use the trainer besides. A test that lacks hardware exits 77 = Skipped.
@@ -7,24 +7,24 @@ function(ddpc_test name)
   cmake_parse_arguments(T "" "TIMEOUT;PROCESSORS" "LIBS;WRAP;LABELS;ARGS" ${ARGN})
   add_executable(${name} ${name}.c)
   list(APPEND T_LIBS train)
-  if(T_WRAP) # the linker must see the calls
+  if(T_WRAP) # --wrap has no effect on calls within a shared library
     list(TRANSFORM T_LIBS PREPEND ddpc_)
     list(TRANSFORM T_WRAP PREPEND -Wl,--wrap=)
   endif()
   target_link_libraries(${name} ${T_LIBS} cmocka)
   target_link_options(${name} PRIVATE ${T_WRAP})
   gpu_modules_of(${name})
-  if(WITH_CUDA STREQUAL "EMULATED" AND NOT "gpu" IN_LIST T_LABELS) # that build is for what runs on GPUs
+  if(WITH_CUDA STREQUAL "EMULATED" AND NOT "gpu" IN_LIST T_LABELS) # that build is for GPU tests
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
   endif()
   add_test(NAME ${name} COMMAND ${name} ${T_ARGS})
   ddpc_test_properties(${name} TIMEOUT ${T_TIMEOUT} PROCESSORS ${T_PROCESSORS} LABELS ${T_LABELS})
 endfunction()
 
-# For WRAP, of a test that includes rigs/fake_gpus.h.
+# For WRAP of a test that includes rigs/fake_gpus.h.
 set(FAKE_GPUS device_usable device_available device_open device_close device_bind_cores)
 
-# ddpc_test_on_gpu(NAME [LABELS label...]): the test NAME once more, as NAME_cuda, with the argument `cuda`.
+# ddpc_test_on_gpu(NAME [LABELS label...]): adds the test NAME again as NAME_cuda, with the argument `cuda`.
 function(ddpc_test_on_gpu name)
   cmake_parse_arguments(T "" "" "LABELS" ${ARGN})
   set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL OFF)
@@ -33,7 +33,7 @@ function(ddpc_test_on_gpu name)
 endfunction()
 
 # ddpc_script(NAME [LABELS label...] [TIMEOUT seconds] [PROCESSORS n] [ARGS ...])
-# One CTest of one script NAME.sh, which gets the folder of the programs as its first argument.
+# One CTest of one script NAME.sh, whose first argument is the folder of the programs.
 function(ddpc_script name)
   cmake_parse_arguments(T "" "TIMEOUT;PROCESSORS" "LABELS;ARGS" ${ARGN})
   add_test(NAME ${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/${name}.sh
@@ -41,8 +41,8 @@ function(ddpc_script name)
   ddpc_test_properties(${name} TIMEOUT ${T_TIMEOUT} PROCESSORS ${T_PROCESSORS} LABELS ${T_LABELS})
 endfunction()
 
-# The same properties for a test that was added by hand. What is not about GPUs sees none: --device
-# auto means the CPU there, on every machine.
+# The same properties for a test that was added by hand. Tests without label gpu see no GPU: --device auto then means
+# the CPU on every machine.
 function(ddpc_test_properties name)
   cmake_parse_arguments(T "" "TIMEOUT;PROCESSORS" "LABELS" ${ARGN})
   if(NOT T_TIMEOUT)
@@ -51,7 +51,7 @@ function(ddpc_test_properties name)
   if(EMULATED_RACES)
     math(EXPR T_TIMEOUT "4 * ${T_TIMEOUT}")
   endif()
-  if(CMAKE_CROSSCOMPILING) # qemu-user takes 10 to 30 times as long
+  if(CMAKE_CROSSCOMPILING) # qemu-user is 10 to 30 times as slow
     math(EXPR T_TIMEOUT "15 * ${T_TIMEOUT}")
   endif()
   if(NOT T_LABELS)
@@ -60,7 +60,7 @@ function(ddpc_test_properties name)
   if(NOT T_PROCESSORS)
     set(T_PROCESSORS 1)
   endif()
-  # COST: those that may take long begin first, so that none of them is left alone at the end.
+  # COST: tests with a long timeout start first, so that none runs alone at the end.
   set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${T_TIMEOUT}
                        PROCESSORS ${T_PROCESSORS} COST ${T_TIMEOUT} SKIP_RETURN_CODE 77)
   if(NOT "gpu" IN_LIST T_LABELS AND NOT name MATCHES "cuda")

@@ -1,9 +1,11 @@
 #!/bin/sh
-# house.sh: the size of the code by folder, the lines of bench's scripts, and how many objects a change of its two central headers rebuilds.
+# house.sh: prints the size of the code by folder, the lines of bench's scripts, and how many objects a change of the
+# two central headers rebuilds.
 #
-#   tests/house.sh [BUILD]     BUILD: a folder with a whole build (build)
+#   tests/house.sh [BUILD]     BUILD: a folder with a complete build (build)
 #
-# A line of code is one that holds more than a comment. Functions are those of tests/function_lengths.sh. Objects are those of the libraries and programs, without tests and tutorials.
+# Lines of code are lines that contain more than a comment. Functions are measured by tests/function_lengths.sh. Objects
+# are those of the libraries and programs, without tests and tutorials.
 set -eu
 build=${1:-build}
 cd "$(dirname "$0")/.."
@@ -34,12 +36,12 @@ printf '%-8s %6s %7s %9s %10s %10s %7s %8s\n' folder files code comments functio
 for folder in common dp ddp bench; do printf '%-8s %s\n' $folder "$(count_folder $folder)"; done
 printf '%-8s %s\n' together "$(count_folder common dp ddp bench)"
 
-# All lines of bench's scripts, kept results apart.
+# Lines of bench's scripts, without recorded results.
 lines_of() { find bench -name "*.$1" ! -path 'bench/results/*/*' -exec cat {} + | wc -l; }
 shell=$(lines_of sh) awk=$(lines_of awk) python=$(lines_of py) templates=$(lines_of j2)
 echo "scripts of bench: $((shell + awk + python + templates)) lines (shell $shell, awk $awk, Python $python, templates $templates)"
 
-# Objects outside of tests that a header is compiled into: ninja keeps its own table, make a file beside each object.
+# Counts objects outside of tests that include a header: from ninja's dependency database, or from make's files.
 objects_of() {
     if [ -e "$build/build.ninja" ]; then
         ninja -C "$build" -t deps |

@@ -40,7 +40,7 @@ files_of() {
     echo "$files"
 }
 
-# The folders whose headers a folder includes: how often, and which.
+# The folders whose headers a folder includes, with the number of includes.
 included_by() {
     sed -n 's|^#include "\([a-z_/0-9]*\)/[^/]*".*|\1|p' $(files_of "$1") | sort | uniq -c | while read -r times folder; do
         while ! echo " $layers " | grep -q " $folder "; do
@@ -50,7 +50,7 @@ included_by() {
     done
 }
 
-# may FOLDER FOLDER...: the first includes headers of itself and of the others only.
+# may FOLDER FOLDER...: the first folder may only include headers of itself and of the others.
 may() {
     own=$1
     shift
@@ -90,7 +90,8 @@ may tests common dp ddp ddp/store ddp/group ddp/rendezvous ddp/features ddp/fsdp
 
 [ "$graph" = 0 ] || exit 0
 
-# circles_of FILE...: the circles of these files' includes, one in a line. A source file counts as its header.
+# circles_of FILE...: prints the circles in these files' includes, one per line. A source file and its header count as
+# one.
 circles_of() {
     for file in "$@"; do
         module=${file%.*}
@@ -100,22 +101,22 @@ circles_of() {
         { line = line " " $0 }
         END { if (line != "") print line }'
 }
-# shellcheck disable=SC2046 # names of our files have no spaces
+# shellcheck disable=SC2046 # file names have no spaces
 found=$(circles_of $(echo "$sources" | grep -E '\.(h|cuh)$'); circles_of $(echo "$sources" | grep '^common/train/'))
 [ -z "$found" ] || breach "circles of includes:$found"
 
-# Only files that git tracks: built and ignored ones are allowed. A copy without git is not checked.
+# Only files tracked by git: built and ignored files are allowed. A copy without git is not checked.
 top='CMakeLists.txt README.md LICENSE CITATION.cff CHANGELOG.md CONTRIBUTING.md CMakePresets.json common dp ddp bench tutorials tests'
 stray=$(git ls-files -z 2>/dev/null | tr '\0\n' '\n?' | cut -d / -f 1 | sort -u | grep -v '^\.' |
     awk -v top="$top" 'BEGIN { n = split(top, names, " "); for (i = 1; i <= n; i++) may[names[i]] }
         !($0 in may)')
 [ -z "$stray" ] || breach "these do not belong at the top: $stray"
 
-# One version: CMake's, which libraries, packages and pages take.
+# CMake's version is the version of libraries, packages and pages.
 version=$(sed -n 's/^project(.* VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 [ "$(sed -n 's/^version: //p' CITATION.cff)" = "$version" ] || breach "CITATION.cff has another version than CMakeLists.txt: $version"
 grep -q "^## $version" CHANGELOG.md || breach "CHANGELOG.md has no section for version $version"
-yaml=$(ls CITATION.cff .github/workflows/*.yml 2>/dev/null || true) # a class's copy has no workflow
+yaml=$(ls CITATION.cff .github/workflows/*.yml 2>/dev/null || true) # a class's copy has no workflows
 ! python3 -c 'import yaml' 2>/dev/null ||
     python3 -c 'import sys, yaml; [yaml.safe_load(open(f)) for f in sys.argv[1:]]' $yaml || breach "a YAML file cannot be read"
 
@@ -142,25 +143,26 @@ found=$(grep -nwE 'assert|TODO|FIXME|XXX' $(echo "$sources" | grep -v '^tests/')
 found=$(grep -lE 'stdatomic\.h|__atomic_|__sync_|SYS_futex' $sources | grep -v '^common/base/sync\.' || true)
 [ -z "$found" ] || breach "atomics outside common/base/sync: $found"
 
-# The others read what the kernel shows (/proc, /dev/null).
+# The excluded files read the kernel's files (/proc, /dev/null).
 found=$(grep -nE '\<(gzopen|fopen)\([^"]*"r|\<open\(.*O_RDONLY' $(echo "$sources" | grep -E '^(common|dp|ddp|bench)/' |
     grep -vE '^(common/base/(file|machine)|common/device/cpu/blas_memory|ddp/store/port_holder|ddp/group/shm/shm_wait|ddp/launch/spawn)\.c$') || true)
 [ -z "$found" ] || breach "opened past common/base/file.h: $found"
 
-# The program of fully sharded training is train_ddp's but for a few lines of code.
+# train_fsdp.c differs from train_ddp.c in a few lines of code only.
 if [ -e ddp/fsdp/train_fsdp.c ]; then
     lines=$(diff -w ddp/train_ddp.c ddp/fsdp/train_fsdp.c | grep '^>' | grep -vcE '^> *(\*|/[*/]|$)' || true)
     [ "$lines" -le 15 ] && [ "$lines" -gt 5 ] || breach "train_fsdp.c: $lines lines differ from train_ddp.c's"
 fi
 
-# status_tests DECLARED TESTED: the tests of a status in another form in the files TESTED, one name in a line.
+# status_tests DECLARED TESTED: prints the tests of a status in another form in the files TESTED. One file name per
+# line.
 status_tests() (
     IFS='
 '
     # shellcheck disable=SC2086 # a name is a line
     awk -f tests/status_tests.awk pass=1 $1 pass=2 $2
 )
-# The rule by itself, on lines of which those marked "breach" must be found and no other.
+# Checks the rule itself: it must report exactly the lines marked "breach".
 planted=$(mktemp)
 trap 'rm -f "$planted"' EXIT
 cat >"$planted" <<'END'
@@ -191,7 +193,7 @@ wanted=$(sed -n '/breach/=' "$planted" | tr '\n' ' ')
 found=$(status_tests "$sources" "$(echo "$sources" | grep -v '\.cpp$')")
 [ -z "$found" ] || breach "a status is tested in another form than != 0: $found"
 
-# LINT_FORMAT=0 leaves the slowest check out.
+# LINT_FORMAT=0 skips the slowest check.
 if [ "${LINT_FORMAT:-1}" = 0 ]; then
     echo "lint: formatting was not checked"
 elif clang-format --version 2>/dev/null | grep -q 'version 14\.'; then

@@ -1,23 +1,23 @@
 #!/bin/sh
-# mutants.sh: tests the tests. A mutant is the tree with one mistake in it; a test has to fail.
+# mutants.sh: tests the tests. A mutant is the tree with one planted mistake; a test must fail.
 #
 #   tests/mutants.sh                the eight classic mistakes of tests/mutants/equivalence.txt, all of
 #                                   which bench/compare.sh must find, by exit status 1
 #   tests/mutants.sh --all          the whole catalogue, and a table of what caught which
-#   tests/mutants.sh --room NAME    one room of it: tests/mutants/NAME.txt
+#   tests/mutants.sh --room NAME    one folder of it: tests/mutants/NAME.txt
 #   tests/mutants.sh --only NAME    one mutant
 #   tests/mutants.sh --check        builds nothing: every text is found in the tree exactly once, every
 #                                   test exists, and every row of tests/semantics.md has a mutant
-#   tests/mutants.sh --generated    mutants that no list has learned: drawn from all that operators can
-#                                   make of the code (--generated --help; tests/mutants/README.md)
+#   tests/mutants.sh --generated    random mutants, made by operators applied to the code
+#                                   (--generated --help; tests/mutants/README.md)
 #
-# For each mutant the tests that it names run first; then, if they did not notice and the catalogue
-# does not say why, the rest of the quick ones (--named: do not). A test that takes --limit
-# seconds (45) more than three times what it took without a mutant has noticed, too.
-# The exit status is 1 if less than 95 % are caught, or one survives without an explanation; 2 if the
+# For each mutant its named tests run first; then, if they passed and the catalogue has no reason
+# why, the other quick tests (not with --named). A test that takes --limit seconds (45) more than
+# three times its time without a mutant has failed, too.
+# The exit status is 1 if less than 95 % are caught, or one survives without a reason; 2 if the
 # catalogue does not fit the tree, or a test fails without a mutant. Works on a copy of the tree with one
-# build, and one more for each of the presets `emulator` and `races`, which each mutant changes by a file and
-# changes back. It takes an hour: run it with nice.
+# build, and one more for each of the presets `emulator` and `races`; each mutant changes a file and is
+# undone afterwards. It takes an hour: run it with nice.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 catalogue=$root/tests/mutants
@@ -63,7 +63,7 @@ read_catalogue() {
 
 # ---- the catalogue alone ----------------------------------------------------------------------
 
-# The rows of the tables of semantics.md, but for those that say why they have no test.
+# The rows of semantics.md's tables, except those that give a reason for having no test.
 rows_to_cover() {
     awk -F ' *[|] *' '$2 ~ /^([0-9]+|[a-z]|[A-Z])$/ && !/\| No test/ { print $2 }' "$root/tests/semantics.md"
 }
@@ -99,9 +99,9 @@ trap 'exit 130' INT TERM HUP
 mkdir "$work/tree"
 tar -C "$root" --exclude='./build*' --exclude=./.git -cf - . | tar -C "$work/tree" -xf -
 cd "$work/tree"
-catalogue=$work/tree/tests/mutants # so that editing does not change a run
+catalogue=$work/tree/tests/mutants # a copy, so that edits do not affect a run
 
-# use_preset PRESET: of the mutants that follow. Configures its build, in the folder $build, where there is none.
+# use_preset PRESET: for the following mutants. Configures its build, in the folder $build, at the first use.
 use_preset() {
     preset=$1 build=build-$1 options=
     [ "$1" != release ] || build=build options=-DWITH_CUDA=OFF
@@ -110,20 +110,20 @@ use_preset() {
     races) options="-DWITH_CUDA=EMULATED -DEMULATED_RACES=ON -DWITH_MPI=OFF" ;;
     esac
     if [ ! -d "$build" ]; then
-        # A mistake shows without most of the optimizer, too, and is built faster.
+        # -O1 builds faster, and mistakes show nevertheless.
         # shellcheck disable=SC2086 # the options are words
         cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS_RELEASE=-O1 \
             -DCMAKE_CXX_FLAGS_RELEASE=-O1 $options $with_tests >"$work/build.log" 2>&1 ||
             { cat "$work/build.log" && exit 2; }
-        # make: "... train_dp"; ninja: "train_dp: phony"
+        # make prints "... train_dp", ninja "train_dp: phony"
         cmake --build "$build" --target help | sed -n 's/^\.\.\. //p; s/: phony$//p' >"$work/targets.$preset"
     fi
-    # All that is linked but the unit tests and the tutorials, which takes a fifth of the time.
+    # All linked targets except unit tests and tutorials: they take a fifth of the build's time.
     programs=$(grep -x '[a-z][a-z_]*' "$work/targets.$preset" |
         grep -vE '^(test_.*|tutorial.*|all|clean|depend|edit_cache|rebuild_cache|test|install.*|package.*|list_.*)$')
 }
 
-# build [TARGET...]: quietly; the log is in $work/build.log.
+# build [TARGET...]: without output; the log is in $work/build.log.
 build() {
     cmake --build "$build" -j "$(nproc)" ${1:+--target} "$@" >"$work/build.log" 2>&1
 }
@@ -136,7 +136,7 @@ must_build() {
     exit 2
 }
 
-# What bench/compare.sh says of the equivalence: its exit status.
+# Runs bench/compare.sh's equivalence; its exit status tells whether it found a difference.
 compare() {
     must_build train_single train_dp train_ddp train_fsdp ddprun compare_tensors
     status=0
@@ -145,12 +145,12 @@ compare() {
     return "$status"
 }
 
-# The program of a test_*, whose name the test's may go on: test_parity_cuda is test_parity with an argument.
+# The program of a test_*, whose name may be longer: test_parity_cuda is test_parity with an argument.
 target_of() {
     grep -qx "$1" "$work/targets.$preset" && echo "$1" || echo "${1%_*}"
 }
 
-# run_test NAME: builds what it needs and runs it. $how says what it was that failed.
+# run_test NAME: builds its targets and runs it. $how describes the failure.
 run_test() {
     how=$1
     if [ "$1" = compare.sh ]; then
@@ -160,10 +160,10 @@ run_test() {
     case $1 in
     test_*) must_build "$(target_of "$1")" ;;
     grade_* | tutorial_*) must_build ;;
-    weak_memory) ;; # reads the sources
-    mpi_collectives) must_build $programs test_process_group test_subgroups ;; # which it starts itself
+    weak_memory) ;; # reads only sources
+    mpi_collectives) must_build $programs test_process_group test_subgroups ;; # started by the script itself
     mpi_messages) must_build $programs test_mpi_messages ;;
-    *) must_build $programs ;; # a script: it may ask for any of them
+    *) must_build $programs ;; # a script: may run any program
     esac
     status=0
     seconds=$(cat "$work/seconds.$preset.$1")
@@ -178,7 +178,7 @@ run_test() {
     return "$status"
 }
 
-# Everything that is quick and was not asked yet.
+# Runs the remaining quick tests.
 run_rest() {
     must_build
     labels="-LE slow|gpu|lint"
@@ -189,7 +189,7 @@ run_rest() {
     # shellcheck disable=SC2086 # the labels are words
     timeout -k 5 1200 ctest --test-dir "$build" --timeout 300 -j "$(nproc)" --stop-on-failure \
         $labels -E "^($(echo "$1" | cat - "$work/broken.$preset" | tr ' ' '\n' | paste -sd '|' -))\$" >"$work/test.log" 2>&1 || status=$?
-    [ "$status" != 124 ] || status=0 # no test failed in twenty minutes
+    [ "$status" != 124 ] || status=0 # the limit of twenty minutes without a failure
     how=$(sed -n 's/^ *[0-9]*\/[0-9]* Test *#[0-9]*: \([^ ]*\) .*\*\*\*.*/\1/p' "$work/test.log" | head -n 1)
     return "$status"
 }
@@ -203,12 +203,12 @@ plant() {
     read_catalogue plant "$1" "$work/tree" || exit 2
 }
 
-# Without the old times: make is to see that the files have changed back.
+# With new times of modification, so that make rebuilds the restored files.
 restore() {
     for file in $(read_catalogue files "$1"); do cp "$work/before/$file" "$file"; done
 }
 
-# ---- the eight that bench/compare.sh must find ------------------------------------------------
+# ---- the eight mistakes that bench/compare.sh must find ---------------------------------------
 
 run_equivalence() {
     with_tests=-DWITH_TESTS=OFF
@@ -241,7 +241,7 @@ read_catalogue list | awk -F '\t' -v room="$room" -v only="$only" \
     '(room == "" || $1 == room) && (only == "" || $2 == only)' >"$work/list"
 [ -s "$work/list" ] || { echo "error: the catalogue has no such room or mutant" >&2 && exit 2; }
 
-# try_without: the tests of the preset's mutants, in the tree as it is
+# try_without: runs the tests of the preset's mutants on the unchanged tree
 try_without() {
     : >"$work/broken.$preset"
     for test in $(awk -F '\t' -v preset="$preset" '$5 == preset { print $3 }' "$work/list" | tr ' ' '\n' | sort -u); do

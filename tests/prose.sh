@@ -22,7 +22,7 @@ esac
 
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-# What git does not ignore; in a copy without git, every file.
+# Files that git does not ignore; in a copy without git, all files.
 { git ls-files -co --exclude-standard -- "$@" 2>/dev/null || find "${@:-.}" -type f; } | sed 's|^\./||' |
     grep -E '\.(c|h|cu|cuh|cpp|md|sh|py|awk|cmake|man)$|CMakeLists\.txt$' |
     grep -vE '\.zh\.md$|^tests/prose\.|/out/' | sort -u >"$copy/files"
@@ -40,7 +40,7 @@ tr '\n' '\0' <"$copy/files" | xargs -0 awk -v copy="$copy/text/" '
             }
         }
     }
-    # The comments and the strings of a line of C.
+    # Returns the comments and strings of a line of C.
     function prose_of_c(line,    out) {
         out = ""
         if (line ~ /^[ \t]*#[ \t]*include/) return out
@@ -59,7 +59,7 @@ tr '\n' '\0' <"$copy/files" | xargs -0 awk -v copy="$copy/text/" '
             line = substr(line, RSTART + (inside ? 2 : RLENGTH))
         }
     }
-    # A page without its blocks of code and its code in the text.
+    # Returns a line of a page without code.
     function prose_of_page(line) {
         if (line ~ /^ *```/) { inside = !inside; return "" }
         if (inside || line ~ /^    /) return ""
@@ -77,7 +77,7 @@ tr '\n' '\0' <"$copy/files" | xargs -0 awk -v copy="$copy/text/" '
         }
         return 0
     }
-    # Phrases that begin in the last line; what follows may be in the next.
+    # Checks phrases that begin in the last line and may end in the next.
     function check(next_line,    both, own, i, found, words) {
         both = tolower(last " " next_line)
         if (last == "" || both !~ any) return
@@ -115,13 +115,13 @@ tr '\n' '\0' <"$copy/files" | xargs -0 awk -v copy="$copy/text/" '
 
 cd "$copy/text"
 if command -v codespell >/dev/null; then
-    # "fro": from (`to` and `fro` in names of buffers), "te": a letter of a drawing.
+    # "fro": from, in buffers called `to` and `fro`; "te": letters of a drawing.
     codespell --ignore-words-list=fro,te,tooo . >>"$copy/findings" || true
 else
     echo "prose: there is no codespell: spelling is not checked (tests/prose.sh --install)"
 fi
 if command -v proselint >/dev/null; then
-    # Off: typography (source text is ASCII), and checks that mistake tables and formats for sentences.
+    # Disabled: typography (source text is ASCII), and checks that take tables and formats for sentences.
     echo '{"checks": {"typography": false, "lexical_illusions": false, "weasel_words": false, "dates_times": false,
         "uncomparables": false, "misc": {"phrasal_adjectives": false}}}' >.proselintrc.json # --config has no effect in 0.16
     find . '(' -name '*.md' -o -name '*.[ch]' ')' -print0 | sort -z |

@@ -1,5 +1,5 @@
 #!/bin/sh
-# run.sh: builds and runs the tests. Needs nothing but a Debian or Ubuntu: it installs what is missing
+# run.sh: builds and runs the tests. Needs only a Debian or Ubuntu: it installs missing packages
 # (as root or with --install), builds into build/, runs CTest and ends with CTest's summary.
 #
 #   tests/run.sh                        everything but the label `slow`
@@ -10,8 +10,8 @@
 #                                       run by qemu-user (tests/aarch64)
 #
 # The exit status is CTest's: 0 only if no test failed; 2 for usage or set-up. A test that lacks
-# hardware or software counts as skipped, never as passed; $DDPC_NO_SKIP=1 makes a skip a failure.
-# $DDPC_TRIES=2 runs a test that failed once more, and CTest's log shows both.
+# hardware or software counts as skipped, never as passed; with $DDPC_NO_SKIP=1 a skip is a failure.
+# $DDPC_TRIES=2 repeats a failed test once, and CTest's log shows both.
 set -eu
 export LC_ALL=C
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -56,28 +56,28 @@ SETUP_PRESET=$preset
 [ "$preset" != aarch64 ] || [ -e "$build/sysroot" ] || tests/aarch64/sysroot.sh "$root/$build/sysroot"
 setup_configure . "$build"
 
-# Tests that keep two cores busy say so (PROCESSORS). CTest fills four more than there are cores: many tests wait most of
-# their time, for a deadline or for a program's one core, and on two cores no three of those with two would overlap.
+# Tests that use two cores declare it (PROCESSORS). CTest gets four more jobs than cores, because many tests mostly wait
+# for a deadline or for a program's single core; on two cores at most two of the tests with PROCESSORS 2 then overlap.
 set -- --test-dir "$build" --output-on-failure --no-tests=error -j "$(($(nproc) + 4))"
 case $preset in
-# (`compare` and `player` are about figures, the tutorials' tests about graders, and `help` runs each example of
-# each --help: the programs that they start have tests of their own. `installed` links programs that know nothing
-# of a sanitizer, and `gpu_modules` looks at what is linked. `model_runs` measures networks of 25 to 335 million
-# parameters; `model` runs its programs, too.)
+# (Excluded: `compare` and `player` are about figures, the tutorials' tests about graders, and `help` runs each example
+# of --help: the programs they start have their own tests. `installed` links programs without the sanitizer's runtime,
+# and `gpu_modules` checks linked libraries. `model_runs` times networks of 25 to 335 million parameters; `model` runs
+# its programs, too.)
 asan)
     jobs='compare|compare_mine|compare_interrupted|player|promises|scaling|measuring|paper|help|model_runs'
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|installed.*|gpu_modules|tutorial_.*)\$"
     ;;
-# Numbers, atomics and processes; not scripts that read the build's files, or run tools and compilers. Why not
-# test_launch_processes, test_semantics_init and test_blas_threads: tests/aarch64/README.md.
+# Numbers, atomics and processes; not scripts that read the build's files or run tools and compilers.
+# test_launch_processes, test_semantics_init and test_blas_threads: see tests/aarch64/README.md.
 aarch64) set -- "$@" -L 'unit|equivalence|fault|parity' -LE 'slow|gpu|mpi' -E '^test_(cuda|pg_nccl|launch_processes|semantics_init|blas_threads).*' \
     -R '^(test_.*|aarch64_bits|training|bits|resume|checkpoint_kill|zero_optimizer|mixed_precision|segnet|text|dry_run)$' ;;
-# The others run no other code than in the usual build.
+# Other tests run the same code as in the release build.
 emulator) set -- "$@" -L 'gpu|emulator' ;;
 races) set -- "$@" -L 'gpu|emulator' ;;
-openmpi | mpich) set -- "$@" -L mpi ;; # the slow ones, too
-# ThreadSanitizer sees threads, not what processes do to each other: the scripts that start whole jobs
-# would only be slow, and so would the kernels, the roundings and the files, which start no thread.
+openmpi | mpich) set -- "$@" -L mpi ;; # including the slow ones
+# ThreadSanitizer checks threads, not processes: scripts that start whole jobs would only be slow, and so would tests of
+# kernels, rounding and files, which start no threads.
 tsan)
     jobs='training|allreduce|allreduce_section|promises|scaling|measuring|ranges|paper|segnet|checkpoint_kill|ddprun|ddprun_options'
     jobs="$jobs|chaos|compare|compare_mine|compare_interrupted|player|traces|help|bits|bits_table"
@@ -92,7 +92,7 @@ esac
 [ -z "${DDPC_TRIES:-}" ] || set -- "$@" --repeat "until-pass:$DDPC_TRIES"
 [ -z "$label" ] || set -- "$@" -L "^$label\$"
 
-# A mistyped label is reported before the build: CTest knows the tests before they are built.
+# A mistyped label is reported before the build, because CTest knows its tests already.
 if [ -n "$label" ] && ctest "$@" -N | grep -q '^Total Tests: 0$'; then
     setup_say "error: no test of this build has the label $label; there are $(ctest --test-dir "$build" --print-labels |
         sed -n 's/^  //p' | paste -sd ' ' -)"
@@ -108,7 +108,7 @@ run_tests() {
     fi
 }
 
-# CTest's lines say how far it is; the log is for the look below.
+# CTest's lines show the progress; the log is read below.
 log=$build/tests.log
 echo 0 >"$build/tests.status"
 { run_tests "$@" 2>&1 || echo $? >"$build/tests.status"; } | tee "$log"

@@ -9,7 +9,7 @@
 #
 #     f(..., err), !f(..., err)      in a condition or beside && || ?       breach
 #     f(..., err) < 0, >= 0, == -1   breach
-function closing(text, at,    depth, c) { # the place of the parenthesis that ends the one at `at`; 0: not in the text
+function closing(text, at,    depth, c) { # position of the parenthesis that closes the one at `at`; 0: not in the text
     for (depth = 0; at <= length(text); at++) {
         c = substr(text, at, 1)
         if (c == "(") depth++
@@ -17,7 +17,7 @@ function closing(text, at,    depth, c) { # the place of the parenthesis that en
     }
     return 0
 }
-# The text of a declaration from its name on: what it takes to see its last parameter.
+# Reads a declaration from its name on, far enough to see the last parameter.
 function declare(text,    name, member, kind, status) {
     member = match(text, /\(\*[a-z_0-9]+\)\(/)
     if (!member && !match(text, /[A-Za-z_0-9]+\(/)) return
@@ -40,14 +40,14 @@ function check(text, begin, name,    before, after, end) {
     if (!end) return
     after = substr(text, end + 1)
     sub(/^[ \t]+/, "", after)
-    sub(/[A-Za-z_0-9.>\[\]-]*$/, "", before) # self-> of a function pointer
+    sub(/[A-Za-z_0-9.>\[\]-]*$/, "", before) # "self->" of a function pointer
     sub(/[ \t]+$/, "", before)
     if (after ~ /^[!=]= 0/) return
     if (after ~ /^([<>]|[!=]=|&&|\|\||\?)/ ||
         before ~ /(!|&&|\|\||(if|while) \(|(EXPECT|CHECK|CHECK_OK|assert_true|assert_false)\()$/)
         print FILENAME ":" line ": " name
 }
-# One statement or part of it, up to a line that ends with ; { } or :, is one text.
+# A statement, or a part up to a line that ends with ; { } or :, is joined to one text.
 function scan(    rest, from) {
     rest = statement; from = 0
     while (match(rest, /[A-Za-z_][A-Za-z_0-9]*\(/)) {

@@ -1,5 +1,6 @@
 #!/bin/sh
-# aarch64_bits.sh BIN: on 2 and 3 ranks, each model ends with the same bits in DP and DDP: weights and buffers of five steps.
+# aarch64_bits.sh BIN: each model ends with equal bits in DP and in DDP on 2 and 3 ranks: weights and buffers after five
+# steps.
 set -eu
 bin=$1
 work=$(mktemp -d)

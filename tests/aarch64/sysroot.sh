@@ -1,7 +1,6 @@
 #!/bin/sh
-# sysroot.sh DIR: makes DIR (an absolute path) the root of an arm64 Debian that has what the build links, and no
-# programs. apt downloads it with a state of its own below DIR, so the machine's packages and its architecture stay as
-# they are.
+# sysroot.sh DIR: makes DIR (an absolute path) the root of an arm64 Debian with the libraries that the build links, and
+# no programs. apt uses a separate state below DIR, so the machine's own packages and architectures are unchanged.
 set -eu
 made=$1 dir=$1.part
 rm -rf "$dir"
@@ -24,7 +23,7 @@ apt-get -q update
 apt-get -q -y --download-only install $packages
 for package in "$state"/archives/*.deb; do dpkg-deb -x "$package" "$dir"; done
 rm -rf "$state"
-# These links are made when OpenBLAS is installed.
+# OpenBLAS's installation scripts would make these links.
 (cd "$dir/usr/lib/aarch64-linux-gnu" && ln -sf openblas-pthread/libopenblas.so* . &&
     ln -sf ../openblas-pthread/pkgconfig/openblas.pc pkgconfig/)
 # Absolute links would lead out of the root.

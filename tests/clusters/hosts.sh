@@ -1,15 +1,15 @@
-# hosts.sh: two hosts on one machine, for the tests that need them; sourced after mpi.sh. A host is a network
-# namespace and a name of its own (a UTS namespace: with one name MPI takes two hosts for one), and a cable is
-# a pair of veth devices. Ends with 77 (skipped) without root, or where namespaces are not to be had.
+# hosts.sh: makes two hosts on one machine; sourced after mpi.sh. A host is a network namespace and a UTS namespace (MPI
+# takes hosts of the same name for one), the cable is a pair of veth devices. Ends with 77 (skipped) without root or
+# namespaces.
 #
-#     hosts_open [RATE]     makes them; RATE like 1gbit shapes both ends of the cable
-#     on HOST COMMAND...    HOST is 1 or 2, 10.88.N.1 or 10.88.N.2
-#     across NP COMMAND...  NP ranks on each host, started on the first, by Open MPI; NP 3+2: three on the first, two on
-#                           the second
-#     hosts_cut             pulls the cable
-#     hosts_close           ends what runs on the hosts, and the hosts
+#     hosts_open [RATE]     makes them; RATE (1gbit, ...) limits both ends of the cable
+#     on HOST COMMAND...    HOST is 1 or 2, with address 10.88.N.1 or 10.88.N.2
+#     across NP COMMAND...  runs NP ranks on each host by Open MPI, started on the first; NP 3+2: three on the
+#                           first, two on the second
+#     hosts_cut             cuts the cable
+#     hosts_close           ends all processes of the hosts, and removes the hosts
 #
-# Several tests may run at a time: the hosts' names and their network contain this process's number.
+# Several tests may run at the same time: names and network addresses contain this process's number.
 [ "$(id -u)" = 0 ] || skip "two hosts need root"
 for tool in ip tc unshare nsenter; do
     command -v $tool >/dev/null || skip "there is no $tool"
@@ -29,7 +29,7 @@ hosts_close() {
 
 hosts_open() {
     trap 'hosts_close; rm -rf "$work"' EXIT
-    trap 'exit 143' INT TERM HUP # which ends by the line above
+    trap 'exit 143' INT TERM HUP # runs the EXIT trap above
     for n in 1 2; do
         ip netns add "$(host $n)" 2>err.txt || skip "no network namespaces: $(cat err.txt)"
     done
@@ -42,7 +42,7 @@ hosts_open() {
         [ -z "${1-}" ] || tc -n "$(host $n)" qdisc add dev cable root tbf rate "$1" burst 1mb limit 8mb \
             2>err.txt || skip "no shaping: $(cat err.txt)"
     done
-    # What mpirun calls in the place of ssh: HOST COMMAND.
+    # Called by mpirun instead of ssh: HOST COMMAND.
     cat >agent.sh <<'AGENT'
 #!/bin/sh
 n=${1##*.}
@@ -72,14 +72,14 @@ hosts_cut() {
     ip -n "$(host 1)" link set cable down
 }
 
-# hosts_pids HOST PROGRAM: the processes of that name
+# hosts_pids HOST PROGRAM: prints the pids of this program
 hosts_pids() {
     for pid in $(ip netns pids "$(host "$1")"); do
         case $(cat "/proc/$pid/comm" 2>/dev/null) in "$2") echo "$pid" ;; esac
     done
 }
 
-# hosts_idle PROGRAM: no process of that name is left on either host, but for MPI's own daemon
+# hosts_idle PROGRAM: neither host runs this program any more; MPI's own daemon may run
 hosts_idle() {
     tries=0
     while :; do

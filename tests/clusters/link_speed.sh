@@ -1,22 +1,21 @@
 #!/bin/sh
-# link_speed.sh BIN_DIR MPI [GBIT]: no test but a measurement: two hosts and a cable of GBIT (1) Gbit/s between them.
-# How long an all-reduce of 25 MiB takes with one rank on each host, and with two, which should be at most 1.25
-# times what its bytes take (210 ms at 1 Gbit/s); and, with one rank each, how much of min(backward, communication)
-# a training step hides, which should be at least 95 %, whichever of the two is the shorter: the backward pass takes
-# two thirds of the communication in one series, and one and a half times as long in the next. The network has
-# 32 equal layers, so that the first bucket, for which the link waits, and the last, for which the step waits, are
-# small.
+# link_speed.sh BIN_DIR MPI [GBIT]: a measurement, not a test: two hosts with a cable of GBIT (1) Gbit/s. It measures an
+# all-reduce of 25 MiB with one and with two ranks on each host, which should take at most 1.25 times its bytes /
+# bandwidth (210 ms at 1 Gbit/s); and, with one rank each, the part of min(backward, communication) that a training step
+# overlaps, which should be at least 95 %, whichever of the two is shorter: backward takes two thirds of the
+# communication in one series, and one and a half times as long in the next. The network has 32 equal layers, so that
+# the first and the last bucket, which cannot overlap, are small.
 #
-# Carrying messages through TCP is work for a core. A rank that computes on that core, too, computes longer by as much,
-# and no overlap changes that. So in both series one core computes, for the two hosts in turns, and another one
-# carries their messages. How it goes where each host has one core for everything is measured as well, and printed
-# without a limit: the step waits for nothing there, either, but its backward pass takes longer.
+# Sending through TCP uses CPU time. On the core of a computing rank it makes computation longer by the same amount,
+# which no overlap can avoid. So in both series one core computes for the two hosts in turns, and another one sends and
+# receives. The case of one core per host for everything is measured as well, and printed without a limit: the step
+# waits for nothing there, but its backward takes longer.
 #
-# Repetitions that were disturbed (quiet.sh) do not count and are made again. A triple is a job that sends nothing, one
-# that communicates after the backward pass, whose time to communicate is taken, and one that does both at a time.
-# Two jobs on one core can differ by 5 % in all they compute: the forward pass, which communicates in none of them,
-# tells by how much, and the backward pass of the first is multiplied by it.
-# Status 0: all hold. 1: one does not. 77: undecided, because the machine was too seldom quiet.
+# Disturbed repetitions (quiet.sh) do not count and are repeated. A triple is a job that sends nothing, one that
+# communicates after backward (whose communication time is used), and one that overlaps both. Two jobs on one core can
+# differ by 5 % in all their computation: the ratio of their forward times, which no communication affects, corrects the
+# first job's backward time. Status 0: all limits hold; 1: one does not; 77: undecided, because the machine was
+# disturbed too often.
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../programs/checks.sh"
 . "$here/mpi.sh"
@@ -27,7 +26,7 @@ gbit=${3-1}
 limit=300
 export OPENBLAS_NUM_THREADS=1
 
-# measured NP COMMAND...: a job with NP ranks on each host, whose failure is this script's
+# measured NP COMMAND...: runs a job with NP ranks on each host; its failure ends this script
 measured() {
     across "$@" >out.txt 2>err.txt </dev/null || { cat out.txt err.txt >&2 && exit 1; }
 }
@@ -49,8 +48,8 @@ train() {
         --bucket-cap-mb 0.5 --global-batch "$batch" --data synthetic:1x4x4:10@64000 --steps 10 --no-eval --log-every 1 \
         --out "$work/job" "$@"
 }
-# What runs a rank. The main thread computes; after the first steps all threads exist. Where a core
-# is not available, the job fails: threads that share a core would measure something else.
+# Runs a rank. The main thread computes; after the first steps all threads exist. If a core is not available, the job
+# fails: threads that share a core would give other figures.
 cat >apart.sh <<'APART'
 #!/bin/sh
 set -e
@@ -72,13 +71,13 @@ exec taskset -c "$OMPI_COMM_WORLD_RANK" "$@"
 ONE
 chmod +x apart.sh one.sh
 
-# median COLUMN: of that job's last six steps, in ms
+# median COLUMN: over the job's last six steps, in ms
 median() {
     awk -F, -v column="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == column) at = i; next }
         NR > 5 { print $at }' job/steps.csv | sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
 }
-# triple CORES: "BACKWARD COMMUNICATION BOTH HIDDEN WAIT BESIDE": what each takes alone and both at a time, how many
-# per cent of the shorter one are hidden; the wait when backward is over, and the backward pass beside the messages
+# triple CORES: prints "BACKWARD COMMUNICATION BOTH HIDDEN WAIT BESIDE": the times of each alone and of both overlapped,
+# the overlapped percentage of the shorter one, the wait after backward, and backward's time during communication
 triple() {
     train "$1" --comm-hook noop
     forward=$(median forward_ms) backward=$(median backward_ms)
@@ -89,7 +88,7 @@ triple() {
     echo "$forward $backward $communication $(median forward_ms) $wait $beside" |
         awk '{ print $2 * $4 / $1, $3, $5 + $6 }' | hidden | awk -v rest="$wait $beside" '{ print $0, rest }'
 }
-# overlap CORES RATIO: the series of triples in which the backward pass takes RATIO times as long as the communication
+# overlap CORES RATIO: a series of triples in which backward takes RATIO times as long as the communication
 overlap() {
     train "$1" --comm-hook noop
     backward=$(median backward_ms)
@@ -101,7 +100,7 @@ overlap() {
         "$3"
 }
 
-# verdict NAME FORMAT PROGRAM: FORMAT prints the medians; PROGRAM, of awk, whether the limit holds; 1 is no limit
+# verdict NAME FORMAT PROGRAM: FORMAT prints the medians; the awk PROGRAM tells whether the limit holds; 1: no limit
 verdict() {
     found=$(medians "$1")
     printf '%s: ' "$1"
@@ -118,7 +117,7 @@ verdict() {
 
 hosts_open "${gbit}gbit"
 undecided=0
-# shellcheck disable=SC2016 # awk's fields
+# shellcheck disable=SC2016 # fields of awk
 for ranks in 1 2; do
     repeat all-reduce-$ranks 5 20 all_reduce $ranks
     verdict all-reduce-$ranks '"25 MiB at %g Gbit/s: %.0f ms, %.2f times the bound", gbit, $1, $1 / bound' '$1 <= 1.25 * bound'

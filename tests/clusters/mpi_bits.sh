@@ -1,10 +1,10 @@
 #!/bin/sh
-# mpi_bits.sh BIN_DIR MPI: training over MPI has the bits of shm and of DataParallel, in weights and optimizer;
-# and MPI's own sums, which are promised nothing, say so.
+# mpi_bits.sh BIN_DIR MPI: training over MPI has the bits of shm and of DataParallel, in weights and optimizer state;
+# MPI's own reductions, whose bits are not promised, are announced as such.
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
 
-# over_both N OPTION...: over mpi and over shm
+# over_both N OPTION...: trains over mpi and over shm and compares
 over_both() {
     n=$1
     shift
@@ -14,7 +14,7 @@ over_both() {
         --no-eval --save shm "$@"
     same mpi shm
 }
-# train N OPTION...: and with DataParallel
+# train N OPTION...: also compares with DataParallel
 train() {
     over_both "$@"
     n=$1
@@ -27,7 +27,7 @@ worlds='2 3 4 5'
 for world in $worlds; do train "$world" --steps 12 --optimizer adamw; done
 train 2 --model convnet --steps 5 --global-batch 41
 over_both 2 --model convnet --steps 5 --bucket-cap-mb 0 --no-overlap
-# What changes the messages: 16 bits, low rank, the optimizer divided, subgroups, buckets outside shared memory.
+# Options that change the messages: 16 bits, low rank, the sharded optimizer, subgroups, buckets outside shared memory.
 some=4
 [ "$mpi" = openmpi ] || some=2
 over_both $some --steps 6 --comm-hook fp16
@@ -36,7 +36,7 @@ over_both $some --steps 6 --zero-optimizer --optimizer adamw
 over_both $some --model resnet20 --steps 2 --global-batch 16 --sync-batch-norm
 over_both $some --steps 6 --no-gradient-as-bucket-view
 
-# MPI's own sums: the ranks agree, and the run says what is not promised any more.
+# MPI's own reductions: the ranks agree, and the run prints that no bits are promised.
 run "fast sums" ranks 2 "$bin/train_ddp" --backend mpi --fast-sums --sampler blocked --steps 5 --no-eval --save fast
 checks=$((checks + 1))
 grep -qF 'bits: not promised against DataParallel (MPI adds up in another order)' err.txt ||

@@ -1,17 +1,17 @@
 #!/bin/sh
-# mpi_cable.sh BIN_DIR MPI: ranks on two hosts, and the cable between them is pulled in the middle of an
-# all-reduce; or a rank of the far host is killed, or stopped. The ranks end within the deadline, a message names
-# the lost one, and none is left on either host. So does the job, but with a pulled cable: mpirun and its daemon on
-# the far host, which have no deadline, wait for each other, and it is this test that ends them.
+# mpi_cable.sh BIN_DIR MPI: ranks on two hosts, whose cable is cut during an all-reduce; or a rank of the remote host is
+# killed, or stopped. The ranks end within the deadline, a message names the lost rank, and no process is left on either
+# host. So does the job, except after a cut: mpirun and its daemon on the remote host have no deadline and wait for each
+# other, and this test ends them.
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
 [ "$mpi" = openmpi ] || skip "the recipe is Open MPI's"
 . "$(dirname "$0")/hosts.sh"
 train="--backend mpi --model mlp --hidden 2048,2048 --epochs 100000 --no-eval --log-every 1 --timeout-s 4"
 
-# begin: a training on both hosts, of which step 3 is over
+# begin: starts a training on both hosts and waits until step 3 is complete
 begin() {
-    : >out.txt # not the job's before
+    : >out.txt # removes the previous job's output
     # shellcheck disable=SC2086 # the command is words
     limit=40 across 1 "$bin/train_ddp" $train >out.txt 2>err.txt </dev/null &
     job=$!
@@ -44,7 +44,7 @@ begin
 hosts_cut
 checks=$((checks + 2))
 hosts_idle train_ddp || fail "a pulled cable: ranks are left: $left"
-# shellcheck disable=SC2046 # numbers
+# shellcheck disable=SC2046 # the list of pids
 kill -KILL $(hosts_pids 1 "$(basename "$mpirun")")
 wait $job && fail "a pulled cable: status 0"
 grep -q 'rank 1 did not arrive within 4.0 s' err.txt || fail "the rank behind the cable is not named: $(cat err.txt)"

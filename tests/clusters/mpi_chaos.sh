@@ -1,12 +1,12 @@
 #!/bin/sh
-# mpi_chaos.sh BIN_DIR MPI: jobs over MPI that lose a rank: killed, or stopped. The job ends, within the ranks'
-# deadline and MPI's own, a message names that rank, and nothing is left.
+# mpi_chaos.sh BIN_DIR MPI: jobs over MPI in which a rank is killed or stopped. The job ends within the ranks' deadline
+# and MPI's own, a message names that rank, and no process is left.
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
 export DDPC_FLIGHT_DIR="$work/flight"
 mkdir -p flight
 
-# Each rank says who it is, so that one of them can be found.
+# Each rank writes its pid to a file, so that the test can find it.
 cat >rank.sh <<'RANK'
 #!/bin/sh
 r=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$SLURM_PROCID}}
@@ -15,8 +15,8 @@ exec "$@"
 RANK
 chmod +x rank.sh
 
-# runs PID: the process has not ended. A zombie has: where PID 1 does not reap orphans, as in some containers, a rank
-# that outlives mpirun stays one.
+# runs PID: the process is alive. A zombie is not: if PID 1 does not reap orphans, as in some containers, a rank that
+# outlives mpirun stays a zombie.
 runs() {
     state=$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null) || true
     case ${state:-gone} in
@@ -25,10 +25,10 @@ runs() {
     esac
 }
 
-# strike SIGNAL RANK WORLD: in the middle of a training
+# strike SIGNAL RANK WORLD: during a training
 strike() {
     rm -f pid.*
-    : >out.txt # not the job's before
+    : >out.txt # removes the previous job's output
     limit=60 ranks "$3" ./rank.sh "$bin/train_ddp" --backend mpi --epochs 100000 --no-eval --log-every 1 \
         --timeout-s 4 >out.txt 2>err.txt </dev/null &
     job=$!
@@ -60,7 +60,7 @@ grep -rq all_reduce flight || fail "no flight record: $(ls flight)"
 if [ "$mpi" = openmpi ]; then
     strike STOP 2 4
     checks=$((checks + 1))
-    # Who had waited longest may have waited for a rank that waits for rank 2, which then says so.
+    # The rank that timed out first may have waited for another one that waits for rank 2, which the message then says.
     grep -qE 'rank ([013], )*2(, 3)? did not arrive within|itself waits for rank ([013], )*2' err.txt ||
         fail "no message names rank 2 of 4: $(cat err.txt)"
 fi

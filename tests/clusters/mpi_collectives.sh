@@ -1,13 +1,12 @@
 #!/bin/sh
-# mpi_collectives.sh BIN_DIR MPI [quick]: the table of test_process_group over MPI: every collective, in worlds of one to
-# five ranks (with MPICH of one and two: its ranks spin while they start and end), and with ranks that believe to be on
-# two hosts, and on three, where the middle one hands on the others' sums. And test_subgroups: groups within a group,
-# also where rank 0 is away for a while, and finds what the others have begun since before it knows that it need not wait.
-# quick: one world on one host, one on three.
+# mpi_collectives.sh BIN_DIR MPI [quick]: test_process_group over MPI: every collective, in worlds of one to five ranks
+# (with MPICH one and two: its ranks spin at start and end), also on two simulated hosts, and on three, whose middle
+# host forwards the others' sums. And test_subgroups, also with a delayed rank 0, which finds messages of the other
+# ranks' next calls before its own wait has completed. quick: one world on one host, one on three.
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
 
-limit=240 # a busy machine takes its time; every wait inside has its own deadline
+limit=240 # for a busy machine; the waits within have their own deadlines
 worlds='1 2 3 4 5' fake=
 [ "$mpi" = openmpi ] || worlds='1 2'
 [ "${3:-}" != quick ] || worlds=2

@@ -1,6 +1,6 @@
 #!/bin/sh
-# mpi_faults.sh BIN_DIR MPI: test_mpi_faults and test_mpi_hosts with four ranks on two hosts that are none (not with
-# MPICH, whose ranks spin while they start and end).
+# mpi_faults.sh BIN_DIR MPI: runs test_mpi_faults and test_mpi_hosts with four ranks on two simulated hosts (not with
+# MPICH, whose ranks spin at start and end).
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
 [ "$mpi" = openmpi ] || skip "MPICH's ranks spin, so no more than two run here"

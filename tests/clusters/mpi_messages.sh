@@ -1,6 +1,6 @@
 #!/bin/sh
-# mpi_messages.sh BIN_DIR MPI: test_mpi_messages, with two ranks on two hosts that are none, with four, and with six on
-# three (but with MPICH, whose ranks spin while they start and end).
+# mpi_messages.sh BIN_DIR MPI: runs test_mpi_messages with two and four ranks on two simulated hosts, and with six on
+# three (not with MPICH, whose ranks spin at start and end).
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
 worlds='2 4 6'

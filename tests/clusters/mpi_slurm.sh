@@ -1,7 +1,7 @@
 #!/bin/sh
-# mpi_slurm.sh BIN_DIR MPI: two nodes of Slurm. srun starts MPI's ranks by --mpi=pmix (Open MPI) or pmi2
-# (MPICH), with the bits of DataParallel; without it the error says what to type; ranks of shm, and
-# of ddprun, work on one node as outside of Slurm; sbatch runs a job's script; a killed rank ends the step.
+# mpi_slurm.sh BIN_DIR MPI: two Slurm nodes. srun starts MPI's ranks with --mpi=pmix (Open MPI) or pmi2 (MPICH), with
+# the bits of DataParallel; without it the error contains the right command; ranks of shm and of ddprun work on one node
+# as outside of Slurm; sbatch runs a job script; a killed rank ends the step.
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
 . "$(dirname "$0")/hosts.sh"
@@ -27,7 +27,7 @@ checks=$((checks + 1))
 step 60 --mpi=none -n2 "$bin/train_ddp" --backend mpi --steps 2 >out.txt 2>err.txt && fail "srun without MPI works"
 grep -q "srun knows nothing here: start it with srun --mpi=$plugin" err.txt || fail "srun --mpi=none: $(cat err.txt)"
 
-# shm's ranks by srun or by ddprun, on one node, as they are without Slurm; on two the error says what to do.
+# Ranks of shm started by srun or by ddprun: work on one node; on two, the error says what to do.
 run "shm under srun" on 1 timeout -k 5 60 srun -N1 -n2 --mpi=none "$bin/train_ddp" --steps 2 --no-eval
 run "ddprun under srun" on 1 timeout -k 5 60 srun -N1 -n1 --mpi=none \
     "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --steps 2 --no-eval
@@ -36,7 +36,7 @@ step 60 -n2 --mpi=none --export="ALL,MASTER_ADDR=$net.1" "$bin/train_ddp" --step
     fail "shm works on two nodes"
 grep -q "backend shm needs all ranks in one system: .*: use --backend mpi" err.txt || fail "shm on two nodes: $(cat err.txt)"
 
-# A job's script, in the queue and at no terminal, as on a cluster that one shares.
+# A job script in the queue, without a terminal.
 cat >job.sbatch <<JOB
 #!/bin/sh
 #SBATCH --nodes=2 --ntasks-per-node=1 --output=$work/job.txt
@@ -46,12 +46,12 @@ run sbatch on 1 timeout -k 5 60 sbatch --wait job.sbatch
 run dp "$bin/train_dp" --devices 2 --model convnet --steps 5 --no-eval --save dp
 same batch dp
 
-# A rank that is killed ends the step: with pmi2 only with srun's --kill-on-bad-exit.
+# A killed rank ends the step; with pmi2 only with srun's --kill-on-bad-exit.
 step 60 --mpi=$plugin --kill-on-bad-exit=1 -n2 --ntasks-per-node=1 "$bin/train_ddp" --backend mpi --epochs 100000 \
     --no-eval --log-every 1 --timeout-s 10 >out.txt 2>err.txt </dev/null &
 job=$!
 under_way
-# shellcheck disable=SC2046 # numbers
+# shellcheck disable=SC2046 # the list of pids
 kill -KILL $(hosts_pids 2 train_ddp)
 status=0
 checks=$((checks + 2))

@@ -1,13 +1,13 @@
 #!/bin/sh
-# mpi_starters.sh BIN_DIR MPI: ranks of backend mpi that are started in the wrong way get an error with what to
-# type; so does a backend that this build lacks.
+# mpi_starters.sh BIN_DIR MPI: ranks of backend mpi that were started in a wrong way get an error with the right
+# command; so does a backend that this build lacks.
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
 other=mpich srun='srun --mpi=pmix'
 [ "$mpi" = openmpi ] || other=openmpi srun='srun --mpi=pmi2'
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
 
-# says WORDS COMMAND...: it fails, and one of its ranks says the words
+# says WORDS COMMAND...: the command fails, and a rank's error contains the words
 says() {
     checks=$((checks + 1))
     words=$1 status=0
@@ -29,11 +29,11 @@ if command -v "mpirun.$other" >/dev/null; then
 else
     echo "left out: there is no mpirun.$other that could start it by mistake"
 fi
-# The right one, but for the environment.
+# The right launcher, but contradicting environment variables.
 says "this is rank 0 of 3 in the environment and rank " \
     "$mpirun" -np 2 env RANK=0 WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=29531 \
     "$bin/train_ddp" --backend mpi
-# Ranks that disagree on the backend, by an option or, where auto is shm, by the lack of one.
+# Ranks that disagree on the backend, explicitly or because auto selects shm.
 for choice in 'shm mpi' 'mpi shm' 'mpi auto'; do
     # shellcheck disable=SC2016 # the ranks expand it
     says "--backend is ${choice% *} at rank 0 and ${choice#* } at rank 1" "$mpirun" -np 3 sh -c '
@@ -41,9 +41,9 @@ for choice in 'shm mpi' 'mpi shm' 'mpi auto'; do
         exec "$0" --backend "$1"' "$bin/train_ddp" "${choice#* }" "${choice% *}"
 done
 run 'shm under mpirun' ranks 2 "$bin/train_ddp" --steps 2 --no-eval
-# Alone is fine, without any starter.
+# One rank needs no launcher.
 run alone "$bin/train_ddp" --backend mpi --steps 2 --no-eval
-# Two jobs at the same time do not meet at one port.
+# Two simultaneous jobs do not use the same port.
 ranks 2 "$bin/train_ddp" --backend mpi --steps 20 --no-eval >first.txt 2>&1 &
 jobs=$((jobs + 1))
 run "a second job" ranks 2 "$bin/train_ddp" --backend mpi --steps 20 --no-eval

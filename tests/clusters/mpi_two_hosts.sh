@@ -1,7 +1,7 @@
 #!/bin/sh
-# mpi_two_hosts.sh BIN_DIR MPI: Open MPI across two hosts, over an open cable and over one of 1 Gbit/s: the bits
-# of DataParallel, with one rank on each host, with two, and with unequal numbers; bench/compare.sh over both; and the message of those who
-# asked for shm.
+# mpi_two_hosts.sh BIN_DIR MPI: Open MPI across two hosts, over an unlimited cable and over one of 1 Gbit/s: the bits of
+# DataParallel, with one rank on each host, with two, and with unequal numbers; bench/compare.sh over both hosts; and
+# the error of --backend shm.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
@@ -27,8 +27,8 @@ run "rank by rank on another host" across 2 --map-by node "$bin/train_ddp" $trai
 run "dp" "$bin/train_dp" --devices 4 --model convnet --steps 5 --no-eval --save dp
 same mpi dp
 
-# The comparison, whose ranks are on both hosts, also where one would hold them all. What mpirun has to know here stands in
-# the environment.
+# The comparison with ranks on both hosts, even if one host could run them all. mpirun's settings are in the
+# environment.
 new_job
 mkdir path
 ln -s "$mpirun" path/mpirun

@@ -1,18 +1,17 @@
-# quiet.sh: times that are believed only where the machine was ours; sourced after programs/checks.sh, for
-# measurements and not for tests.
+# quiet.sh: repeats measurements until enough of them were undisturbed by other load; sourced after programs/checks.sh,
+# for measurements, not for tests.
 #
-#     repeat NAME WANTED MOST COMMAND...   calls COMMAND, which prints the figures of one repetition in a line, until
-#                                          WANTED repetitions were undisturbed, or MOST were made: NAME.reps
-#     undisturbed NAME                     the figures of those that count, a line each
-#     medians NAME                         their medians, column by column: nothing where fewer than WANTED count
+#     repeat NAME WANTED MOST COMMAND...   runs COMMAND, which prints the figures of a repetition on one line, until
+#                                          WANTED repetitions were undisturbed or MOST were made; writes NAME.reps
+#     undisturbed NAME                     prints the figures of undisturbed repetitions, one per line
+#     medians NAME                         prints their medians by column; nothing with fewer than WANTED
 #
-# A line of NAME.reps is "GFLOPS TRIAD IDLE STEAL WANTED FIGURE...": the worse of two runs of bench_probe, before
-# the repetition and after it; the share of time that the cores had nothing to do while we slept before it; and the
-# share that the host took from this machine from the first probe to the last. A repetition is disturbed if a probe
-# found less than four fifths of the best one, if others computed (IDLE below 0.9), or if the host took more than
-# a fiftieth.
+# A line of NAME.reps is "GFLOPS TRIAD IDLE STEAL WANTED FIGURE...": the lower rates of two runs of bench_probe, before
+# and after the repetition; the idle share of the cores while this script slept before it; and the share that the
+# hypervisor stole between the probes. A repetition is disturbed if a rate is below four fifths of the best one, if
+# other processes computed (IDLE below 0.9), or if more than a fiftieth was stolen.
 
-# The cores' time so far, in ticks: "all idle stolen".
+# The cores' times so far, in ticks: "all idle stolen".
 ticks() {
     awk '$1 == "cpu" { print $2 + $3 + $4 + $5 + $6 + $7 + $8 + $9, $5 + $6, $9; exit }' /proc/stat
 }
@@ -66,8 +65,9 @@ medians() {
         }'
 }
 
-# hidden: reads "COMPUTE COMMUNICATION BOTH" (ms, each alone and both at a time) and adds how many per cent of the
-# shorter one were hidden: what `both` takes more than the longer one was not. So noise makes it no more than 100.
+# hidden: reads "COMPUTE COMMUNICATION BOTH" (ms, each alone and both overlapped) and appends the overlapped percentage
+# of the shorter one: the excess of BOTH over the longer one was not overlapped. The result is at most 100, also with
+# noise.
 hidden() {
     awk '{
         short = $1 < $2 ? $1 : $2

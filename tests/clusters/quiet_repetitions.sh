@@ -1,6 +1,6 @@
 #!/bin/sh
-# quiet_repetitions.sh BIN_DIR: which repetitions quiet.sh believes, and what it computes from them: by lines that
-# are written here by hand, and by a series on the machine as it is.
+# quiet_repetitions.sh BIN_DIR: the repetitions that quiet.sh counts, and its computations: for given lines, and for a
+# real series on this machine.
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/quiet.sh"
 
@@ -9,8 +9,8 @@ is() { # WHAT WANTED FOUND
     [ "$2" = "$3" ] || fail "$1: '$3', not '$2'"
 }
 
-# The best probe is 100 and 10: what follows the first line are a slow product, slow memory, a neighbour, a
-# host that takes time, and what is just good enough.
+# The best probe is 100 and 10. After the first line: a slow product, slow memory, other load, stolen time, and a
+# repetition just within the limits.
 cat >made.reps <<'END'
 100 10 1.000 0.000 3 210 7
 79 10 1.000 0.000 3 211 8
@@ -28,12 +28,13 @@ is "a middle between two" "225 5" "$(medians made)"
 echo "200 9.9 0.99 0.00 3 1 1" >>made.reps
 is "a better probe makes the others doubtful" "1 1" "$(undisturbed made)"
 
-# Compute 300 beside 200: nothing, half, all but a tenth and, by noise, more than all can be hidden.
+# 300 ms of computation with 200 ms of communication: overlapped by 0, half, all but a tenth and, because of noise, more
+# than all.
 is "hidden" "300 200 500 0,300 200 400 50,200 300 320 90,300 200 290 100" "$(
     printf '%s\n' "300 200 500" "300 200 400" "200 300 320" "300 200 290" | hidden | paste -sd , -
 )"
 
-# However loud the machine is: lines of five facts and the figures, and an end.
+# On a machine with any load: lines of five facts and the figures, and the loop ends.
 repeat tiny 2 3 echo 5 6 >out.txt
 is "the figures" "5 6" "$(awk '{ print $6, $7 }' tiny.reps | sort -u)"
 is "the facts" 0 "$(awk 'NF != 7 || !($1 > 0 && $2 > 0 && $3 >= 0 && $3 <= 1 && $4 >= 0 && $4 <= 1)' tiny.reps | wc -l)"

@@ -1,9 +1,9 @@
-# slurm.sh: Slurm on the two hosts of hosts.sh: munge, one slurmctld, a slurmd on each host; sourced after
-# hosts.sh. Ends with 77 (skipped) where its programs are not installed; that they do not start is a failure. Nothing of the system's own Slurm or
-# munge is read, used or changed.
+# slurm.sh: Slurm on the two hosts of hosts.sh: munge, one slurmctld, a slurmd on each host; sourced after hosts.sh.
+# Ends with 77 (skipped) if its programs are missing; if they do not start, the test fails. The system's own Slurm and
+# munge are neither used nor changed.
 #
-#     slurm_open            starts it, on hosts that are open
-#     on 1 srun ...         is then a step on both
+#     slurm_open            starts it, on open hosts
+#     on 1 srun ...         then runs a step on both hosts
 for tool in munged slurmctld slurmd srun sbatch; do
     PATH=$PATH:/usr/sbin command -v $tool >/dev/null || skip "there is no $tool"
 done
@@ -24,7 +24,7 @@ slurm_open() {
     munged --force --key-file="$work/munge.key" --socket="$work/munge.socket" --pid-file="$work/munge.pid" \
         --log-file="$work/munge.log" --seed-file="$work/munge.seed" --num-threads=1 >munged.txt 2>&1 ||
         broken "munged does not start: $(cat munged.txt)"
-    # The nodes' names are the hosts' own.
+    # Nodes have the hosts' names.
     one=$(host 1) two=$(host 2)
     mkdir -p "spool_$one" "spool_$two" "tmp_$one" "tmp_$two"
     cat >slurm.conf <<CONF
@@ -70,7 +70,7 @@ slurm_close() {
     return 0
 }
 
-# step TIMEOUT OPTION... COMMAND...: srun on both hosts
+# step TIMEOUT OPTION... COMMAND...: runs srun on both hosts
 step() {
     seconds=$1
     shift

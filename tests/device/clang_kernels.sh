@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# clang_kernels.sh [ARCHITECTURE...]: compiles every .cu file with clang, a second compiler beside nvcc, and prints a table:
-# a row for each file, a column for the host's half and for each architecture (75 86 90), to PTX. CUDA's headers are those
-# of CUDA 12.4, and NCCL's those of 2.19.3, from NVIDIA's Python packages, downloaded once (25 MB and 200 MB).
-# $CLANG: the compiler (the newest clang++-N from 16 on). Status 1 if a file does not compile or has a warning that is not
-# of clang about CUDA's version, 77 without such a clang or without the headers.
+# clang_kernels.sh [ARCHITECTURE...]: compiles every .cu file with clang, as a second compiler beside nvcc, and prints a
+# table with a row for each file and a column for the host code and for each architecture (75 86 90), to PTX. Headers
+# are CUDA 12.4's and NCCL 2.19.3's, from NVIDIA's Python packages, downloaded once (25 MB and 200 MB). $CLANG: the
+# compiler (the newest clang++-N from 16 on). Status 1 if a file does not compile or has a warning, except clang's own
+# about CUDA's version; 77 without such a clang or without the headers.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 2
 architectures=("${@:-75}")
@@ -20,14 +20,14 @@ for name in nvidia-cuda-runtime-cu12==12.4.127 nvidia-cuda-nvcc-cu12==12.4.131 n
     folders+=("$folder")
 done
 
-# The layout of a toolkit, as clang looks for it.
+# A toolkit in the layout that clang expects.
 toolkit=$work/cuda
 mkdir -p "$toolkit/include" "$toolkit/bin"
 cp -r "${folders[0]}/." "${folders[1]}/." "$toolkit/include"
 mv "$toolkit/include/nvvm" "$toolkit"
-: >"$toolkit/include/curand_mtgp32_kernel.h" # clang's own header includes it; no kernel draws by cuRAND
+: >"$toolkit/include/curand_mtgp32_kernel.h" # included by clang's own header, but unused
 
-# compiled FILE OPTION...: "ok" or "FAILED", with the first errors in $work/errors
+# compiled FILE OPTION...: prints "ok" or "FAILED"; the first errors are in $work/errors
 compiled() {
     local file=$1
     shift

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# launches.sh [BUILD_DIR [OPTION...]]: what one training step asks of a GPU, counted by the emulator
+# launches.sh [BUILD_DIR [OPTION...]]: the GPU work of one training step, counted by the emulator
 # (no GPU is needed, and nothing is timed): launches of kernels and library calls, copies, bytes copied,
-# and how many bytes of memory the training takes at most.
+# and the training's peak memory.
 #
-# A step is the difference of a run of six steps and one of five. Without OPTIONs: mlp 1024-1024, gpt
-# and resnet20, as a table; with OPTIONs of train_single: that training, with every kernel by name.
-# BUILD_DIR (default: build-emulator) is of `cmake --preset emulator`. The status is 77 without it.
+# A step is the difference between a run of six steps and one of five. Without OPTIONs: mlp 1024-1024, gpt
+# and resnet20, as a table; with OPTIONs of train_single: that training, with each kernel's name.
+# BUILD_DIR (default: build-emulator) was built with `cmake --preset emulator`. The status is 77 without it.
 set -euo pipefail
 case ${1:-} in
 --help | -h) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" && exit 0 ;;
@@ -17,7 +17,7 @@ program=$build/bin/train_single
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# FILE STEPS OPTION...: "times<tab>what<tab>bytes" of a whole run.
+# count FILE STEPS OPTION...: prints "times<tab>what<tab>bytes" of a complete run.
 count() {
     local file=$1 steps=$2
     shift 2
@@ -27,7 +27,7 @@ count() {
         sed -E 's/, ([0-9]+) bytes$/\t\1/' >"$file"
 }
 
-# What the sixth step adds to five: the same three columns.
+# a_step OPTION...: prints the difference of a sixth step in the same columns.
 a_step() {
     count "$work/five" 5 "$@" && count "$work/six" 6 "$@" &&
         awk -F '\t' 'FNR == NR { times[$2] = $1; bytes[$2] = $3; next }
@@ -40,8 +40,8 @@ held() {
         sed -nE 's/.*"peak_bytes_device0": ([0-9]+).*/\1/p' "$work/held/summary.json"
 }
 
-# NAME OPTION...: a row of the table. Launches are what the GPU begins: neither copies nor what only the
-# host does.
+# row NAME OPTION...: prints a row of the table. Launches are kernels and library calls, without copies and host-side
+# calls.
 row() {
     local name=$1
     shift
@@ -67,7 +67,7 @@ echo "| a step of | launches | copies | bytes copied | bytes held |"
 echo "|---|---:|---:|---:|---:|"
 row "mlp 1024-1024" "${mlp[@]}"
 row "mlp 1024-1024, --amp bf16" "${mlp[@]}" --amp bf16
-if [[ $("$program" --help) == *gpt* ]]; then # older versions have none
+if [[ $("$program" --help) == *gpt* ]]; then # missing in older versions
     row "gpt" "${gpt[@]}"
     row "gpt, --amp bf16" "${gpt[@]}" --amp bf16
 fi

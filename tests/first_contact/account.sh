@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# account.sh BIN_DIR full|quick: the time of each kernel of GPT-2's step in 16 bits, beside what bench/gpu_account.py
-# predicts.
+# account.sh BIN_DIR full|quick: times of the kernels of GPT-2's step in 16 bits, beside the predictions of
+# bench/gpu_account.py.
 set -uo pipefail
 command -v python3 >/dev/null || { echo "skipped: there is no python3" && exit 77; }
 quick=()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# all_cards.sh BIN_DIR full|quick CARDS: DataParallel and DistributedDataParallel on all cards, beside one card with the
-# whole batch: the same weights up to rounding, and how many samples a second each trains.
+# all_cards.sh BIN_DIR full|quick CARDS: DataParallel and DistributedDataParallel on all cards, compared with one card
+# and the whole batch: equal weights within rounding, and samples per second.
 set -uo pipefail
 bin=$1 size=$2 cards=$3
 cd "$(mktemp -d)" || exit 1
@@ -11,7 +11,7 @@ failures=0
 
 speed() { sed -n 's/^ *"samples_per_s_p50": \([0-9.e+]*\).*/\1/p' "$1/summary.json"; }
 
-# train NAME COMMAND...: its weights in NAME.st, its records in the folder NAME
+# train NAME COMMAND...: saves its weights to NAME.st, its records to the folder NAME
 train() {
     local name=$1
     shift
@@ -32,7 +32,7 @@ for model in "${models[@]}"; do
         continue
     }
     for name in dp ddp; do
-        # ResNet's shards have statistics of their own for batch norm.
+        # resnet20 is not compared: its shards have their own batch norm statistics.
         [[ $model == resnet20 ]] || "$bin/compare_tensors" --tol 1e-2 $name.st one.st >log || {
             echo "FAILED: $model: other weights by $name than by one card: $(tail -n 1 log)"
             failures=$((failures + 1))

@@ -1,21 +1,21 @@
-# ask.sh: asks a question and notes its answer. Sourced by first_contact.sh, whose out, work, bin, only, list, deadline and
-# cards it uses; index.sh writes what it has noted.
+# ask.sh: runs a check and records its result. Sourced by first_contact.sh, whose out, work, bin, only, list, deadline and
+# cards it uses; index.sh writes the records.
 #
-# A question is a command with a time limit. What it printed is OUT/NUMBER-NAME.log; NCCL's logs, flight records and what
-# was found out about a hang are in the folder OUT/NUMBER-NAME. Its processes carry FIRST_CONTACT_QUESTION in their
-# environment, by which they are found wherever they went.
+# A check is a command with a time limit. Its output is OUT/NUMBER-NAME.log; NCCL's logs, flight records and the
+# diagnosis of a hang are in the folder OUT/NUMBER-NAME. Its processes have FIRST_CONTACT_QUESTION in their
+# environment, by which they are found in any session or group.
 #
-#   ok          status 0; the log's last line is the answer
+#   ok          status 0; the log's last line is the result
 #   skipped     status 77: the machine lacks something
-#   FAILED      another status, or processes were left behind. After an error of CUDA it is asked again, with launches
-#               that block and under compute-sanitizer's memcheck
-#   HANGS       it has not ended in its time: hang.sh examines its processes, then they are ended
-#   unfinished  as HANGS, but the minutes were over before its own limit
+#   FAILED      another status, or processes were left behind. After an error of CUDA it is repeated, with blocking
+#               launches and under compute-sanitizer's memcheck
+#   HANGS       it did not end within its limit: hang.sh diagnoses its processes, then they are ended
+#   unfinished  as HANGS, but the total time was over before its own limit
 # shellcheck shell=bash
 
 number=0 failures=0 hangs=0 not_asked=()
-answers=$work/answers.tsv # a line for each question: name, word, seconds, text
-details=$work/details.md  # of those that failed or hang
+answers=$work/answers.tsv # a line per check: name, word, seconds, text
+details=$work/details.md # of checks that failed or hang
 : >"$answers"
 : >"$details"
 
@@ -30,24 +30,24 @@ print_answers() {
     awk -F '\t' '{ printf "%-36s %-10s %4d s  %s\n", $1, $2, $3, substr($4, 1, 150) }'
 }
 
-# The error in a log, or its last line.
+# Prints the error in a log, or its last line.
 last_words() {
     local line
     line=$(grep -a -m 1 -E '(^|: )error: |FAILED|CHECK\(' "$1" || tail -n 1 "$1")
     printf '%s\n' "${line:-it printed nothing}"
 }
 
-# in_time SECONDS COMMAND...: a command of our own, which may hang as well where a card is sick.
+# in_time SECONDS COMMAND...: runs one of our own commands, which may hang as well on a faulty card.
 in_time() {
     timeout -k 5 "${FIRST_CONTACT_SECONDS:-$1}" "${@:2}" </dev/null
 }
 
-# The processes of a question that are alive.
+# Prints the live processes of a check.
 processes_of() { # MARK
     grep -slzx "FIRST_CONTACT_QUESTION=$1" /proc/[0-9]*/environ | cut -d / -f 3 | sort -n
 }
 
-# end_processes MARK: ends what is left of a question, and prints what outlives even that.
+# end_processes MARK: ends the remaining processes of a check, and prints those that survive SIGKILL.
 end_processes() {
     local signal pid tries
     for signal in TERM KILL; do
@@ -62,16 +62,16 @@ end_processes() {
     done
 }
 
-# run_marked MARK SECONDS FOLDER COMMAND...: sets status, and hung to 1 if it was alive at its limit: then it still is.
+# run_marked MARK SECONDS FOLDER COMMAND...: sets status; sets hung to 1 if the command is still running at its limit.
 run_marked() {
     local mark=$1 seconds=$2 folder=$3 pid begin=$SECONDS flight=()
     shift 3
-    # CTest's tests open many groups, and some of them test the records themselves.
+    # Not for CTest's tests, which open many groups; some of them test the records.
     [[ $1 == ctest ]] || flight=("DDPC_FLIGHT_DIR=$folder/flight" "DDPC_FLIGHT_PIPE=$folder/rank")
     (cd "$work" && exec setsid env "FIRST_CONTACT_QUESTION=$mark" NCCL_DEBUG=INFO \
         "NCCL_DEBUG_FILE=$folder/nccl.%p.log" ${flight[@]+"${flight[@]}"} "$@") </dev/null &
     pid=$! hung=0 status=0
-    { # without bash's own word on how it ended
+    { # without bash's message about how it ended
         while kill -0 $pid; do
             ((SECONDS - begin < seconds)) || { hung=1 && return; }
             sleep 0.1
@@ -84,7 +84,7 @@ is_cuda_error() { # LOG
     grep -aqE 'cudaError[A-Z]|CUBLAS_STATUS_[A-RT-Z]|CUDNN_STATUS_[A-RT-Z]|[Uu]nhandled cuda error|illegal memory access' "$1"
 }
 
-# ask_again HOW LOG FOLDER COMMAND...: a failed question once more; one line of what it said then
+# ask_again HOW LOG FOLDER COMMAND...: repeats a failed check; prints one line of its output
 ask_again() {
     local how=$1 log=$2 folder=$3
     shift 3
@@ -109,7 +109,7 @@ ask_again_after_cuda_error() { # FOLDER COMMAND...
     fi
 }
 
-# What the index says of a question that failed or hangs.
+# Writes the index's entry for a check that failed or hangs.
 describe() { # WORD NAME LOG FOLDER
     local word=$1 name=$2 log=$3 folder=$4
     printf '\n### %s: %s\n\n' "$word" "$name"
@@ -126,15 +126,15 @@ describe() { # WORD NAME LOG FOLDER
     fi
 }
 
-# After a question that has ended by itself: sets word and text, from its status, log and processes.
+# After a check has ended by itself: sets word and text from its status, log and processes.
 judge() { # MARK LOG
     case $status in
-    0) word=ok text=$(grep -av '^#' "$2" | tail -n 1) ;; # "#": a table's notes
+    0) word=ok text=$(grep -av '^#' "$2" | tail -n 1) ;; # lines with "#" are a table's notes
     77) word=skipped text=$(last_words "$2") ;;
     *) word=FAILED text="status $status: $(last_words "$2")" ;;
     esac
     [[ -n $(processes_of "$1") ]] || return 0
-    sleep 2 # for what is just ending
+    sleep 2 # for processes that are about to end
     [[ -n $(processes_of "$1") ]] || return 0
     word=FAILED text="left processes behind: $(processes_of "$1" | paste -sd ' ' -)"
     ps -o pid=,ppid=,stat=,etime=,args= -p "$(processes_of "$1" | paste -sd , -)" >>"$2"
@@ -169,6 +169,6 @@ ask() {
             ask_again_after_cuda_error "$folder" "$@" >>"$details"
     fi
     rm -f "$folder"/rank*.pipe
-    rmdir "$folder/flight" "$folder" 2>/dev/null # where they are empty
+    rmdir "$folder/flight" "$folder" 2>/dev/null # if they are empty
     answer "$name" "$word" $((SECONDS - begin)) "$text"
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# gpt2.sh BIN_DIR full|quick: how fast GPT-2 (124 million parameters, 1024 tokens) trains on one GPU: tokens a second, in 16
-# bits and in 32, replayed from a graph and not. The batch is the largest of 16, 8, 4, 2, 1 that fits.
+# gpt2.sh BIN_DIR full|quick: tokens per second of training GPT-2 (124 million parameters, 1024 tokens) on one GPU, in
+# 16 bits and in 32, eager and replayed from a graph. The batch is the largest of 16, 8, 4, 2, 1 that fits.
 set -uo pipefail
 bin=$1 size=$2
 cd "$(mktemp -d)" || exit 1
@@ -12,7 +12,7 @@ model=(--model gpt2 --vocabulary 50304) context=1024 steps=12 batches="16 8 4 2 
 
 number() { sed -n "s/^ *\"$1\": \([-0-9.e+]*\).*/\1/p" run/summary.json; }
 
-measure() { # PRECISION [options]: one line; 1 if it fails for another reason than memory
+measure() { # PRECISION [options]: prints one line; 1 if it fails for another reason than memory
     local batch
     for batch in $batches; do
         rm -rf run

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # graph.sh BIN_DIR full|quick [OPTION of ddprun...]: training with --cuda-graph ends with the same bits as without: one
-# device and two ranks, in 32 and in 16 bits. One that does not keeps no other from being tried. (The sum of two ranks is
-# the same in any order, so NVLS may add them, too.)
+# device and two ranks, in 32 and in 16 bits. A failing case does not prevent the others. (The sum of two ranks is the
+# same in any order, so NVLS may be used.)
 set -uo pipefail
 bin=$1 size=$2
 cd "$(mktemp -d)" || exit 1
@@ -19,7 +19,7 @@ same() { # COMMAND...
     failures=$((failures + 1))
 }
 
-bf16=1 # not below 8.0
+bf16=1 # 0 below capability 8.0
 "$bin/train_single" --device cuda --model mlp --steps 1 --no-eval --amp bf16 >/dev/null 2>&1 || bf16=''
 same "${two[@]}" --model mlp
 if [[ $size == full ]]; then

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# hang.sh FOLDER BIN_DIR PID...: what the processes of a question do that has not ended, before they are ended. Writes
-# FOLDER/hang: the backtraces of all threads, /proc of each process, the ranks' flight records, nvidia-smi, the kernel's
-# messages; and summary.md, which first_contact.sh puts into its index. Nothing here waits for the hanging processes.
+# hang.sh FOLDER BIN_DIR PID...: diagnoses the processes of a hanging check before they are ended. Writes FOLDER/hang:
+# backtraces of all threads, /proc of each process, the ranks' flight records, nvidia-smi, kernel messages; and
+# summary.md, which first_contact.sh puts into its index. Nothing here waits for the hanging processes.
 set -uo pipefail
 folder=$1 bin=$2
 shift 2
 hang=$folder/hang
 mkdir -p "$hang"
 
-# The calls of each thread in gdb's output, the first thread first: the ten innermost ones, that one first, without
+# Condenses gdb's backtraces: per thread, from the first one on, the ten innermost calls, innermost first, without
 # addresses and arguments.
 calls() {
     awk 'function flush() { if (calls != "") text = "      " name ": " calls "\n" text; calls = ""; count = 0 }
@@ -22,7 +22,7 @@ calls() {
         END { flush(); printf "%s", text }' "$1"
 }
 
-# Only what computes: the shells around it say nothing.
+# Selects programs: the shells around them are of no interest.
 is_program() {
     case $(readlink "/proc/$1/exe") in
     "" | */sleep | */bash | */dash | */sh | */env | */timeout | */ctest | */cmake | */setsid) return 1 ;;
@@ -43,7 +43,7 @@ look_at() { # PID
     timeout -k 5 60 gdb -nx -batch -p "$1" -ex 'thread apply all backtrace 40' >"$hang/backtrace.$1.txt" 2>&1
 }
 
-# Each rank writes its records when something is written into its pipe (ddp/group/flight_trigger.h).
+# A rank writes its records when its pipe is written to (ddp/group/flight_trigger.h).
 request_flight_records() {
     local pipe
     for pipe in "$folder"/rank*.pipe; do

@@ -1,8 +1,8 @@
-# index.sh: writes OUT/index.md, the archive's page for a developer who never saw the machine. Sourced by
-# first_contact.sh; written anew after each answer, so that an end by force leaves one, too.
+# index.sh: writes OUT/index.md, the archive's page for a developer without access to the machine. Sourced by
+# first_contact.sh; rewritten after each check, so that it exists even after a forced end.
 # shellcheck shell=bash
 
-# Lines of a file as a block; nothing if there are none.
+# block TITLE FILE: prints a file's lines as a block; nothing if there are none.
 block() { # TITLE FILE
     [[ -s $2 ]] || return 0
     printf '\n## %s\n\n' "$1"
@@ -22,7 +22,7 @@ verdict() {
     echo .
 }
 
-# The logs whose tables a reader wants to see at once.
+# Prints the logs that contain tables.
 print_figures() {
     local log
     for log in "$out"/*-figure*.log "$out"/*-bandwidth*.log "$out"/*-gpt2*.log "$out"/*-account*.log "$out"/*-peers*.log; do
@@ -32,7 +32,8 @@ print_figures() {
 
 # ---- clocks -------------------------------------------------------------------------------------------------------
 
-# A line for each card every five seconds, into OUT/clocks.csv. A driver's version has one of two names for the reasons.
+# Samples each card every five seconds into OUT/clocks.csv. The name of the throttling reasons depends on the driver's
+# version.
 start_clocks() {
     local fields=timestamp,index,clocks.sm,clocks.mem,temperature.gpu,power.draw word name
     for word in clocks_event_reasons clocks_throttle_reasons; do
@@ -50,7 +51,7 @@ stop_clocks() {
     [[ -s $out/clocks.csv ]] || rm -f "$out/clocks.csv"
 }
 
-# The range of each card's clock, and what held it back.
+# Prints the range of each card's clock, and its throttling reasons.
 print_clocks() {
     [[ -s $out/clocks.csv ]] || return 0
     awk -F ', *' 'NR == 1 { for (i = 7; i <= NF; i++) { sub(/.*\./, "", $i); name[i] = $i } next }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# machine.sh FOLDER BUILD: what the machine is. Writes FOLDER/*.txt, and prints the lines that the index shows. A tool that
-# is missing, or does not answer within 20 seconds, is a line.
+# machine.sh FOLDER BUILD: describes the machine. Writes FOLDER/*.txt, and prints the lines for the index. A tool that
+# is missing or takes more than 20 seconds is reported in a line.
 set -uo pipefail
 folder=$1 build=$2
 mkdir -p "$folder"
@@ -21,7 +21,7 @@ note tools.txt sh -c 'for t in gcc nvcc cmake gdb compute-sanitizer nsys python3
     command -v $t >/dev/null && echo "$t: $($t --version 2>&1 | grep -m 1 -E "[0-9]+\.[0-9]+")" || echo "$t: not installed"; done'
 note libraries.txt sh -c 'for f in "$0"/bin/train_ddp "$0"/lib/libddpc_*.so; do echo "$f:"; ldd "$f"; done' "$build"
 note environment.txt sh -c 'env | grep -E "^(CUDA|NCCL|DDPC|LD_|OPENBLAS|OMP|SLURM|PYTHON)" | sort'
-# What computes, by its own words: the card, and the versions of CUDA, cuBLASLt and cuDNN that are loaded.
+# The cards, and the loaded versions of CUDA, cuBLASLt and cuDNN, as they report themselves.
 note computes.txt "$build/bin/gpu_probe" machine
 
 if grep -q '^[^(]' "$folder/computes.txt"; then cat "$folder/computes.txt"; fi

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# sanitizer.sh BIN_DIR TOOL full|quick [COMPUTE_SANITIZER]: the short tests of the kernels under one tool of
-# compute-sanitizer: all of them, also after one in which it found something. 77 without it. NVIDIA's libraries read the
-# padding of tiles that they never wrote: initcheck's findings in their kernels are no failures, if all the tool found in
-# a test is in functions that initcheck.suppressions names (a regular expression a line).
+# sanitizer.sh BIN_DIR TOOL full|quick [COMPUTE_SANITIZER]: runs the kernels' short tests under one tool of
+# compute-sanitizer: all of them, even after a finding. 77 without it. NVIDIA's libraries read uninitialised padding of
+# tiles: initcheck's findings do not fail a test if all of them are in functions listed in initcheck.suppressions (one
+# regular expression per line).
 set -uo pipefail
 bin=$1 tool=$2 size=$3 sanitizer=${4:-}
 [[ -n $sanitizer ]] || { echo "skipped: compute-sanitizer is not installed" && exit 77; }
@@ -15,10 +15,10 @@ tests=("test_cuda_layout" "test_cuda_kernels cuda" "test_kernels cuda" "test_ker
 [[ $size == full ]] || tests=("test_cuda_layout")
 found=() suppressed=0
 
-# The functions in which initcheck found something: "=========     at 0x50 in FUNCTION" or "... at FUNCTION+0x50 in FILE".
+# Prints the functions of initcheck's findings: "=========     at 0x50 in FUNCTION" or "... at FUNCTION+0x50 in FILE".
 functions() { sed -n -E 's/^=+ +at (0x[0-9a-f]+ in )?//p' "$log"; }
 
-# Whether all that was found is to be suppressed.
+# Returns whether all findings are suppressed.
 is_suppressed() {
     [[ $tool == initcheck && -n $(functions) ]] && ! functions | grep -qvEf "$suppressions"
 }

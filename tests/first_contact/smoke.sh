@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# smoke.sh BIN_DIR full|quick: a few steps of every model in every precision on one GPU. The losses must be those of
-# the CPU, up to what the precision rounds away. What a card lacks (bfloat16 and TF32 below 8.0) must be refused by name.
+# smoke.sh BIN_DIR full|quick: a few steps of every model in every precision on one GPU. Losses must equal the CPU's
+# within the precision's rounding. Precisions that a card lacks (bfloat16 and TF32 below 8.0) must be refused by name.
 set -uo pipefail
 bin=$1 size=$2
 cd "$(mktemp -d)" || exit 1
@@ -17,7 +17,7 @@ options_of() { # MODEL
     esac
 }
 
-train() { # DEVICE MODEL [options]: sets first and last, the losses
+train() { # DEVICE MODEL [options]: sets first and last, the losses of these steps
     # shellcheck disable=SC2046 # the options are words
     "$bin/train_single" --device "$1" --model "$2" "${common[@]}" $(options_of "$2") "${@:3}" >out 2>err
     status=$?
@@ -25,12 +25,12 @@ train() { # DEVICE MODEL [options]: sets first and last, the losses
     first=$(head -n 1 losses) last=$(tail -n 1 losses)
 }
 
-near() { # LOSS EXPECTED TOLERANCE, relative; NaN is near nothing
+near() { # LOSS EXPECTED TOLERANCE: relative; false for NaN
     awk -v a="$1" -v b="$2" -v most="$3" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a + 0 > 0 && d <= most * b) }'
 }
 
-# row MODEL PRECISION TOLERANCE FIRST LAST [options]. In 16 bits the last loss is only to be a number: fp16 leaves out the
-# steps in which its gradients overflow.
+# row MODEL PRECISION TOLERANCE FIRST LAST [options]. In 16 bits the last loss must only be a number: fp16 skips steps
+# whose gradients overflow.
 row() {
     local model=$1 precision=$2 tolerance=$3 expected_first=$4 expected_last=$5
     shift 5

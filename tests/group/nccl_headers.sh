@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# nccl_headers.sh [--cuda FOLDER]... [FOLDER...]: compiles ddp/group/nccl with the nccl.h of each FOLDER and prints a table:
-# a row for each version of NCCL and of CUDA. Without FOLDER: with the headers of several versions ($NCCL_VERSIONS) from NVIDIA's
-# Python packages, which are downloaded once (200 MB each, of which the header is kept in the user's cache). Without --cuda: with
-# the toolkit's headers, and with CUDA 12.4's, from a package as well. scale.cu is compiled where there is an nvcc.
-# Status 1 if a file does not compile or has a warning, 77 if there are no headers.
+# nccl_headers.sh [--cuda FOLDER]... [FOLDER...]: compiles ddp/group/nccl with the nccl.h of each FOLDER and prints a
+# table with a row for each version of NCCL and of CUDA. Without FOLDER: with the headers of several versions
+# ($NCCL_VERSIONS) from NVIDIA's Python packages, downloaded once (200 MB each; only the header is kept in the user's
+# cache). Without --cuda: with the toolkit's headers, and with CUDA 12.4's from a package. scale.cu is compiled if there
+# is an nvcc. Status 1 if a file does not compile or has a warning, 77 without headers.
 set -uo pipefail
 versions=${NCCL_VERSIONS:-2.19.3 2.21.5 2.23.4 2.28.9}
 work=$(mktemp -d)
@@ -28,12 +28,12 @@ done
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 2
 . tests/rigs/packages.sh
 
-# number_of FILE MACRO: the number that the header defines
+# number_of FILE MACRO: prints the number that the header defines
 number_of() {
     sed -n "s/^#define[ \t]*$2[ \t]*\([0-9]*\).*/\1/p" "$1" | head -n 1
 }
 
-# compiles COMMAND...: "ok", or "FAILED", with what the compiler says in $work/errors
+# compiles COMMAND...: prints "ok" or "FAILED"; the compiler's messages are in $work/errors
 compiles() {
     if "$@" >"$work/log" 2>&1; then
         echo ok
@@ -43,7 +43,7 @@ compiles() {
     fi
 }
 
-compile_with() { # NCCL's headers, CUDA's headers
+compile_with() { # folders of NCCL's headers and of CUDA's headers
     local nccl cuda c=ok cu="-" file include=(-I. -isystem "$1" -isystem "$2")
     nccl=$(number_of "$1/nccl.h" NCCL_MAJOR).$(number_of "$1/nccl.h" NCCL_MINOR).$(number_of "$1/nccl.h" NCCL_PATCH)
     cuda=$(number_of "$2/cuda_runtime_api.h" CUDART_VERSION)
@@ -52,7 +52,7 @@ compile_with() { # NCCL's headers, CUDA's headers
         [[ $(compiles "${CC:-cc}" -std=c11 -Wall -Wextra -Wpedantic -Wconversion -Werror -D_GNU_SOURCE -fsyntax-only \
             "${include[@]}" "$file") == ok ]] || c=FAILED
     done
-    # The device compiler belongs to the toolkit's headers, which it finds by itself.
+    # nvcc only works with its own toolkit's headers, which it finds by itself.
     if [[ -n $nvcc && $2 == "$toolkit" ]]; then
         cu=$(compiles "$nvcc" -std=c++17 -arch=sm_75 --extended-lambda -Werror all-warnings -I. -isystem "$1" -c \
             -o "$work/object" ddp/group/nccl/scale.cu)

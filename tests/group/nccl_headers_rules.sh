@@ -1,6 +1,6 @@
 #!/bin/sh
-# nccl_headers_rules.sh BIN: nccl_headers.sh passes with the emulator's headers, which declare to C what NCCL 2.19's do;
-# fails with a header that lacks a function or declares it differently; and is skipped where nothing can be downloaded.
+# nccl_headers_rules.sh BIN: nccl_headers.sh passes with the emulator's headers, which declare the same as NCCL 2.19's;
+# fails with a header that lacks a function or declares it differently; and is skipped if nothing can be downloaded.
 . "$(dirname "$0")/../programs/checks.sh"
 tests=$(cd "$(dirname "$0")/.." && pwd)
 headers=$tests/emulator/include
