@@ -1,8 +1,8 @@
 #!/bin/sh
-# ddprun.sh BIN HELPERS: drives the launcher BIN/ddprun with small ranks, and looks at what it says,
-# what it ends with and what it leaves behind. HELPERS is where rank_fault and rank_phase are. Ends with 1 at the first
-# thing that is not as it should be. Every wait is bounded. Groups of checks run at the same time, each in a folder of its own.
-# shellcheck disable=SC2016 # what the ranks run is quoted so that they expand it, not this shell
+# ddprun.sh BIN HELPERS: runs the launcher BIN/ddprun with small ranks and checks its messages, its exit status and that
+# no process or file is left. HELPERS is the folder of rank_fault and rank_phase. The first failed check ends it with
+# status 1. Every wait is bounded. The groups of checks run at the same time, each in its own folder.
+# shellcheck disable=SC2016 # the ranks expand what is quoted, not this shell
 set -u
 bin=$(cd "$1" && pwd) && helpers=$(cd "$2" && pwd) || exit 1
 run=$bin/ddprun fault=$helpers/rank_fault
@@ -18,7 +18,7 @@ complain() {
     exit 1
 }
 
-# job STATUS ARGUMENT...: runs ddprun, with its output in the files out and err.
+# job STATUS ARGUMENT...: runs ddprun with its output in the files out and err, and expects STATUS.
 job() {
     wanted=$1
     shift
@@ -27,13 +27,14 @@ job() {
     [ "$got" -eq "$wanted" ] || complain "ddprun $*: status $got, expected $wanted"
 }
 
-# says FILE PATTERN: the file has a line like it (extended regex). first: its first such line of ddprun.
+# says FILE PATTERN: FILE has a line that matches PATTERN (extended regex). first PATTERN: the first line of ddprun in
+# err does.
 says() { grep -Eq -- "$2" "$1" || complain "no line like '$2' in $1"; }
 silent() { ! grep -Eq -- "$2" "$1" || complain "a line like '$2' in $1"; }
 first() { grep '^ddprun: ' err | head -n 1 | grep -Eq -- "$1" || complain "not said first: '$1'"; }
 
-# Ranks write their process numbers into the file pids; gone waits until none of them runs.
-# (A zombie is dead: who reaps it after its launcher was killed is not our business.)
+# Ranks write their process ids into the file pids; gone waits until none of them runs. (A zombie counts as dead: after
+# the launcher's death its reaping is up to init.)
 alive() {
     for pid in $(cat pids); do
         state=$(sed 's/.*) //; s/ .*//' "/proc/$pid/stat" 2>/dev/null)
@@ -49,7 +50,7 @@ gone() {
         sleep 0.1
     done
 }
-# until_lines FILE COUNT: waits until the file has so many lines.
+# until_lines FILE COUNT: waits until FILE has at least COUNT lines.
 until_lines() {
     tries=0
     while [ ! -e "$1" ] || [ "$(wc -l <"$1")" -lt "$2" ]; do
@@ -58,7 +59,7 @@ until_lines() {
         sleep 0.1
     done
 }
-slow='echo $$ >>pids; sleep 60 & echo $! >>pids; wait' # what a rank does that is to be ended
+slow='echo $$ >>pids; sleep 60 & echo $! >>pids; wait' # a rank that runs until it is killed
 
 # --- What a rank is told
 
@@ -90,10 +91,10 @@ told() {
     job 0 --nproc-per-node 2 --bind cores sh -c 'grep Cpus_allowed_list /proc/self/status'
     [ "$(nproc)" -lt 2 ] || [ "$(sed 's/.*[:\t ]//' out | sort -u | wc -l)" -eq 2 ] ||
         complain "ranks share a core"
-    RANK=9 WORLD_SIZE=9 job 0 env # each variable once, whatever was set before
+    RANK=9 WORLD_SIZE=9 job 0 env # each variable once, also where the environment had it before
     [ "$(grep -cE '^(RANK|WORLD_SIZE)=[01]$' out)" -eq 2 ] || complain "RANK or WORLD_SIZE"
     silent out '=9$'
-    # No descriptor of the launcher's but the heartbeat page: 0, 1, 2, that one, and ls's own.
+    # The only descriptors are 0, 1, 2, the heartbeat page and the one of the folder /proc/$$/fd.
     job 0 sh -c 'for fd in /proc/$$/fd/*; do readlink "$fd"; done; echo "$DDPRUN_HEARTBEAT"'
     silent out 'socket|signalfd|eventfd'
     says out 'memfd:ddprun-heartbeat'
@@ -130,7 +131,7 @@ shown() {
     job 2 --log-dir special sh -c 'echo >ran'
     says err '^error: cannot write special/attempt_0/0/stderr.log: it is not a regular file$'
     [ ! -e ran ] || complain 'a rank whose log file cannot be written'
-    # A reader that goes away does not take the job with it; one that never reads does not stop it.
+    # The job survives a reader that closes the pipe, and is not stopped by one that never reads.
     timeout 30 "$run" sh -c 'yes | head -n 200000; echo ended >finished' 2>err | head -n 1 >out
     until_lines finished 1
     mkfifo slow
@@ -140,7 +141,7 @@ shown() {
     [ $? -eq 5 ] || complain "a failure behind a full console"
     kill "$reader" 2>/dev/null
     wait "$reader" 2>/dev/null
-    # What a rank wrote while ddprun held back 4 MiB is not lost when it ends.
+    # A rank ends while ddprun holds back 4 MiB of its output: no line is lost.
     (sleep 2 && cat) <slow >out &
     reader=$!
     timeout 30 "$run" sh -c 'yes abcdefg | head -c 4300000; echo; echo end' >slow 2>err
@@ -149,10 +150,10 @@ shown() {
     : >out
 }
 
-# --- Fake hosts: a NCCL_HOSTID for each rank, and what else NCCL needs to be told
+# --- Fake hosts: a NCCL_HOSTID for each rank, and NCCL's other variables
 
 fake_hosts() {
-    unset OMP_NUM_THREADS OPENBLAS_NUM_THREADS # every variable that the launcher can set
+    unset OMP_NUM_THREADS OPENBLAS_NUM_THREADS # so that the launcher sets every variable that it can set
     job 0 --fake-hosts --nproc-per-node 2 true
     export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
     job 0 --fake-hosts --nproc-per-node 2 sh -c 'echo "$RANK $NCCL_HOSTID $NCCL_SOCKET_IFNAME $DDPRUN_FAKE_HOSTS"'
@@ -180,13 +181,13 @@ bad_usage() {
         says err '^error: rank [0-9]+: cannot run ./broken: Exec format error'
         [ "$(wc -l <err)" -eq 1 ] || complain "a program that cannot run is said more than once"
     done
-    # What the ranks refuse is said once, and not buried in what became of each.
+    # A usage error of all ranks is printed once, without a report for each rank.
     job 2 --nproc-per-node 4 --log-dir refused "$bin/train_ddp" --batch-size 3
     [ "$(grep -c 'unknown option --batch-size' err)" -eq 1 ] || complain "a usage error is not said once"
     [ "$(wc -l <err)" -eq 2 ] && silent err 'SIGTERM' || complain "a usage error is buried"
     first '^ddprun: rank [0-3] .* exited with status 2 at [0-9:.]{12}; logs: refused/attempt_0/[0-3]$'
     job 2 --nproc-per-node 2 --local-ranks-filter 0 sh -c 'test $RANK = 0 && sleep 60; echo "error: mine" >&2; exit 2'
-    first '^ddprun: rank 1 .* exited with status 2 at [0-9:.]{12}; last stderr: error: mine$' # it was not shown
+    first '^ddprun: rank 1 .* exited with status 2 at [0-9:.]{12}; last stderr: error: mine$' # its line was not printed before
     for bad in "--nproc-per-node 0" "--nproc-per-node many" "--nnodes 2:1" "--nnodes 0:2" "--node-rank 1" "--nnodes 2" \
         "--tee 3" "--redirects 9 --log-dir l" "--redirects 5:1 --log-dir l" "--master-port 70000" \
         "--standalone --nnodes 2" "--local-ranks-filter 4" "--nprocs 2" \
@@ -203,20 +204,20 @@ bad_usage() {
     done
     job 2 --nproc-per-node 2
     says err 'which program'
-    # A node of several does not wait for a master whose name does not resolve.
+    # With several nodes, a --master-addr that does not resolve is an error at once, without a wait.
     DDPRUN_TOKEN=x job 2 --nnodes 2 --node-rank 1 --master-addr no..such..host true
     says err "^error: address 'no..such..host' cannot be looked up: "
-    # A heartbeat page that is none is said by the rank.
+    # A DDPRUN_HEARTBEAT that is no heartbeat page is reported by the rank.
     for page in abc 77 1 4294967299 ""; do
         DDPRUN_HEARTBEAT=$page timeout 30 "$bin/train_ddp" --model toy --steps 1 >out 2>err
         [ $? -eq 2 ] || complain "DDPRUN_HEARTBEAT=$page"
         says err "^error: DDPRUN_HEARTBEAT is '$page', which is no heartbeat page"
     done
-    # Nor has a page of one rank a line for a second.
+    # A heartbeat page for one rank has no line for local rank 1.
     job 2 --nproc-per-node 1 sh -c 'export LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 WORLD_SIZE=2
         exec "$0" --model toy --steps 1' "$bin/train_ddp"
     says err 'which is no heartbeat page of a ddprun with a local rank 1'
-    # torchrun's defaults from the environment give way to the command line.
+    # A command-line option overrides torchrun's default from the environment (PET_*).
     PET_NPROC_PER_NODE=3 PET_STANDALONE=1 job 0 sh -c 'echo "$WORLD_SIZE"'
     [ "$(grep -c 3 out)" -eq 3 ] || complain "PET_NPROC_PER_NODE"
     PET_NPROC_PER_NODE=3 job 0 --nproc-per-node 2 sh -c 'echo "$WORLD_SIZE"'
@@ -237,37 +238,37 @@ failures() {
     says err '^ddprun: rank 0 \(pid [0-9]+\) was ended by ddprun with SIGTERM$'
     gone 'after kill -9 of a rank'
 
-    # Without descriptors for the pipes of a rank, those that have started end.
+    # No descriptors for a rank's pipes: the ranks that were started are ended.
     : >pids
     (ulimit -n 40 && exec timeout 30 "$run" --nproc-per-node 30 sh -c "$slow") >out 2>err
     [ $? -eq 1 ] || complain "a rank without descriptors"
     says err '^error: rank [0-9]+: cannot start a process: Too many open files$'
     gone 'after a rank that could not be started'
 
-    # The cause comes first, however early those speak up that lost a peer.
+    # The cause comes first, also when a rank that lost its peer reports earlier.
     job 3 --nproc-per-node 3 sh -c 'case $RANK in 2) sleep 0.05; echo boom >&2; exit 3 ;;
         0) echo "peer lost" >&2; exit 1 ;; esac; sleep 60'
     first 'rank 2 .* exited with status 3 .*; last stderr: boom$'
     says err '^ddprun: rank 0 .* exited with status 1 .*; last stderr: peer lost$'
 
-    # SIGTERM does not impress it: SIGKILL after the grace.
+    # A rank that ignores SIGTERM gets SIGKILL after the grace period.
     : >pids
     job 4 --nproc-per-node 2 --grace-seconds 0.3 sh -c \
         'echo $$ >>pids; test $RANK = 0 && sleep 0.3 && exit 4; trap "" TERM; while :; do sleep 1; done'
     says err '^ddprun: rank 1 .* ended by ddprun with SIGKILL$'
     gone 'a rank that ignores SIGTERM'
 
-    # A rank that ends at once does not shorten the grace of another.
+    # A rank that ends at once does not shorten the grace period of another.
     job 4 --nproc-per-node 3 --grace-seconds 20 sh -c 'test $RANK = 0 && sleep 0.3 && exit 4
         test $RANK = 1 && exec sleep 60; trap "sleep 1; echo cleaned; exit" TERM; while :; do sleep 0.1; done'
     says out '^\[2\]: cleaned$'
 
-    # A stopped rank gets its SIGTERM at once, not only SIGKILL after the grace.
+    # A stopped rank is ended by SIGTERM at once, before the grace period is over.
     job 4 --nproc-per-node 2 --grace-seconds 20 sh -c \
         'test $RANK = 0 || kill -STOP $$; sleep 0.3; exit 4'
     says err '^ddprun: rank 1 .* ended by ddprun with SIGTERM'
 
-    # What a rank leaves running dies with it, also if the rank ended well.
+    # A rank's background processes are killed at its end, also when it ended with 0.
     : >pids
     job 0 sh -c 'sleep 60 >/dev/null 2>&1 & echo $! >>pids; (sleep 60 & echo $! >>pids)'
     gone "a rank's own children"
@@ -276,7 +277,7 @@ failures() {
     first 'rank 1 .* is still running 0.4 s after the first rank ended'
 }
 
-# --- What is said of it
+# --- Reports: the failed rank, its phase, step and collective, its last line of stderr
 
 reports() {
     doing='in phase train, step 17, collective 172 all_reduce; last stderr: about to'
@@ -286,16 +287,16 @@ reports() {
     first "^ddprun: rank 0 .* died of SIGSEGV at [0-9:.]{12} $doing segv\$"
     job 3 --nproc-per-node 2 "$fault" 0 exit3
     first "^ddprun: rank 0 .* exited with status 3 at [0-9:.]{12} $doing exit3\$"
-    job 1 --nproc-per-node 3 "$fault" 2 error # the others have the same status, and were faster
+    job 1 --nproc-per-node 3 "$fault" 2 error # the other ranks end with the same status, earlier
     first 'rank 2 .* exited with status 1 .*; last stderr: about to error$'
     job 1 --nproc-per-node 3 --heartbeat-timeout 1 "$fault" 1 hang
     first "^ddprun: rank 1 .* has been silent for [0-9.]+ s $doing hang\$"
     job 1 --nproc-per-node 2 --heartbeat-timeout 1 "$fault" 1 stop
     first "^ddprun: rank 1 .* was stopped by a signal \(SIGSTOP\?\) at [0-9:.]{12} $doing stop\$"
-    # The same last words of several ranks are reported once.
+    # The same last line of stderr in several ranks is reported once.
     job 1 --nproc-per-node 3 sh -c 'echo "error: alike" >&2; exit 1'
     [ "$(grep -c '; last stderr: error: alike$' err)" -eq 1 ] || complain 'the same last words several times'
-    # A program of one's own: only what it has told is said of it.
+    # A user's program: the report has only the phases and steps that it announced.
     job 3 --nproc-per-node 2 "$helpers/rank_phase" silent
     first '^ddprun: rank 1 .* exited with status 3 at [0-9:.]{12} in collective 2 barrier$'
     job 3 --nproc-per-node 2 "$helpers/rank_phase" telling
@@ -308,10 +309,10 @@ reports() {
     first '^ddprun: rank 1 .* has been silent for [0-9.]+ s$' # rank 0 waits in phase init
 }
 
-# --- A job that is suspended
+# --- A suspended job
 
 suspended() {
-    # A job that is suspended as a whole, ddprun included, continues.
+    # A job that is stopped as a whole, ddprun included, continues after SIGCONT.
     : >pids
     "$run" --nproc-per-node 2 --heartbeat-timeout 5.5 sh -c 'echo $$ >>pids; exec "$0" 9 never' "$fault" \
         >out 2>err &
@@ -364,7 +365,7 @@ restarts() {
 # --- Signals to ddprun
 
 signals() {
-    # A job that was told to end is not started again.
+    # A job that was ended by a signal is not restarted.
 
     for pair in TERM:143 INT:130 HUP:129 QUIT:131; do
         name=${pair%:*}
@@ -383,7 +384,7 @@ signals() {
         gone "SIG$name"
     done
 
-    # A second signal does not wait for the grace.
+    # A second signal ends the ranks without the grace period.
     : >pids
     "$run" --grace-seconds 600 sh -c 'trap "" TERM; echo $$ >>pids; while :; do sleep 1; done' \
         >out 2>err &
@@ -396,7 +397,7 @@ signals() {
     [ $? -eq 143 ] || complain "a second signal"
     gone 'a second signal'
 
-    # ddprun itself is killed: the ranks die, and what they had started.
+    # SIGKILL for ddprun itself: its ranks and their background processes die.
     : >pids
     "$run" --nproc-per-node 3 sh -c "$slow" >out 2>err &
     launcher=$!
@@ -404,12 +405,12 @@ signals() {
     kill -KILL "$launcher"
     wait "$launcher" 2>/dev/null
     gone 'kill -9 of ddprun'
-    # Also if a rank had ended before.
+    # The same after one rank has ended.
     : >pids
     "$run" --nproc-per-node 3 --exit-timeout 60 sh -c "test \$RANK != 0 || exit 0; $slow" >out 2>err &
     launcher=$!
     until_lines pids 4
-    sleep 0.5 # for rank 0 to be missed
+    sleep 0.5 # so that ddprun has reaped rank 0
     kill -KILL "$launcher"
     wait "$launcher" 2>/dev/null
     gone 'kill -9 of ddprun, after a rank had ended'
@@ -420,7 +421,7 @@ signals() {
 port() {
     job 0 sh -c 'echo "$MASTER_PORT"'
     port=$(cat out)
-    job 0 --master-port "$port" sh -c 'echo "$MASTER_PORT"' # free again at once
+    job 0 --master-port "$port" sh -c 'echo "$MASTER_PORT"' # the port is free again at once
     [ "$(cat out)" = "$port" ] || complain "another port than the one asked for"
     : >pids
     "$run" --master-port "$port" sh -c "$slow" >out 2>err &
@@ -437,8 +438,8 @@ port() {
 
 two_nodes() {
     export DDPRUN_TOKEN=0123456789abcdef
-    port=$((15000 + $$ % 5000)) # which the system gives to no other
-    # nodes STATUS0 STATUS1 ARGUMENT...: node 1 starts first.
+    port=$((15000 + $$ % 5000)) # below the range of ephemeral ports
+    # nodes STATUS0 STATUS1 ARGUMENT...: two nodes with the same arguments, of which node 1 starts first.
     nodes() {
         wanted0=$1 wanted1=$2
         shift 2
@@ -454,15 +455,15 @@ two_nodes() {
     says out '^0/4/0/0$'
     says out '^\[1\]: 1/4/0/1$'
     says out1 '^\[3\]: 3/4/1/1$'
-    for round in 1 2 3 4; do # at once: the other node may still be about to see that all are there
+    for round in 1 2 3 4; do # fails at once, while the other node may not have seen yet that all nodes came
         nodes 1 7 --nproc-per-node 1 sh -c 'test $RANK = 1 && exit 7; sleep 60'
         says err1 '^ddprun: rank 1 .* exited with status 7'
         says err '^ddprun: node 1: rank 1 .* exited with status 7' || complain "round $round"
     done
     nodes 0 0 --max-restarts 1 sh -c 'test $RANK = 0 || test $TORCHELASTIC_RESTART_COUNT = 1'
 
-    # Nodes that were started with other numbers than node 0 get an error, and so does node 0; whichever comes first.
-    # disagree ARGUMENTS-OF-NODE-0 ARGUMENTS-OF-NODE-1 MESSAGE
+    # disagree ARGUMENTS-OF-NODE-0 ARGUMENTS-OF-NODE-1 MESSAGE: nodes with different options both fail with MESSAGE,
+    # whichever starts first.
     disagree() {
         # shellcheck disable=SC2086
         timeout 30 "$run" $2 --start-timeout 20 --master-port "$port" true >out1 2>err1 &
@@ -485,7 +486,7 @@ two_nodes() {
     timeout 30 "$run" --nnodes 3 --node-rank 1 --start-timeout 20 --master-port "$port" true >out1 2>err1 &
     disagree '--nnodes 3' '--nnodes 3 --node-rank 1' 'two nodes have --node-rank 1: .*, pid [0-9]+, and .*, pid [0-9]+ -- each'
     wait
-    # A node that does not come is named, by all that are there.
+    # A node that does not come is named by all others.
     job 1 --nnodes 2 --start-timeout 1 --master-port "$port" true
     says err '^ddprun: waiting for node 1: [0-9]+ s of at most 1 s \(--start-timeout\)$'
     says err '^error: node 1 of 2 did not come within 1 s: start ddprun there with --nnodes 2'
@@ -513,9 +514,9 @@ two_nodes() {
 terminal() {
     job 0 --nproc-per-node 2 "$bin/train_ddp" --model toy --epochs 2 --log-every 20
     silent err 'steps [0-9]+/'
-    if command -v script >/dev/null; then # of util-linux: it gives its command a terminal
+    if command -v script >/dev/null; then # of util-linux: runs a command on a terminal
         script -qec "'$run' --nproc-per-node 2 '$bin/train_ddp' --model toy --epochs 2 --log-every 20 --link 10,4000" screen \
-            </dev/null >/dev/null || complain "on a terminal" # so slow that ddprun reads the bar before it is erased
+            </dev/null >/dev/null || complain "on a terminal" # slow enough for ddprun to read the bar before it is erased
         tr '\r' '\n' <screen >out
         erase=$(printf '\033')'\[K'
         says out "^${erase}steps [0-9]+/[0-9]+ \[[=> ]*\] +[0-9]+%"
@@ -532,15 +533,15 @@ terminal() {
         tr '\r' '\n' <screen >out
         says out "^${erase}0{511}1$" # a bar has at most 512 bytes
         silent out "^${erase}0{512}"
-        says out "^(${erase})?\[0\]: line\$" # without the bar of the attempt before
+        says out "^(${erase})?\[0\]: line\$" # without the bar of the previous attempt
     fi
 }
 
-# Each lane is a list of groups that run one after the other.
+# run_lane GROUPS: runs the groups of checks one after the other.
 run_lane() {
     for group in $1; do
         mkdir "$folder/$group" && cd "$folder/$group" || exit 1
-        [ "$group" = told ] || export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # without the notice about them
+        [ "$group" = told ] || export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # avoids ddprun's notice about OMP_NUM_THREADS
         ("$group") >said 2>&1 && continue
         echo "FAILED: $group"
         cat said

@@ -1,8 +1,8 @@
 #!/bin/sh
-# ddprun_elastic.sh BIN: jobs whose nodes come and go (--nnodes MIN:MAX), each node a ddprun on this machine: a node joins,
-# one is lost, one leaves, too few are left, node 0 is lost, a rank fails, a node waits for room. Training continues from
-# the newest checkpoint, with the bits of a run that is started from it with as many ranks. The cases run at the same time,
-# each in a folder of its own. Every wait is bounded.
+# ddprun_elastic.sh BIN: elastic jobs (--nnodes MIN:MAX), each node a ddprun on this machine: a node joins, a node is
+# lost, a node leaves, fewer than MIN remain, node 0 is lost, a rank fails, a node waits for a place. Training continues
+# from the newest checkpoint, bit for bit like a run that resumes from it with as many ranks. The cases run at the same
+# time, each in its own folder. Every wait is bounded.
 # shellcheck disable=SC2016 # the ranks expand what is quoted so
 set -u
 bin=$(cd "$1" && pwd) || exit 1
@@ -15,7 +15,7 @@ complain() {
     tail -n 30 err*
     exit 1
 }
-# ends NUMBER STATUS
+# ends NUMBER STATUS: waits for the ddprun of node NUMBER, which must end with STATUS.
 ends() {
     eval "wait \$shell_$1" 2>/dev/null
     got=$?
@@ -35,7 +35,7 @@ training() {
     begin 'training'
     options="--model mlp --epochs 40 --log-every 500 --no-eval --save-every 5"
     cat >rank.sh <<END
-# Rank 0 keeps the checkpoint from which its generation begins. The first two generations take 20 ms a step.
+# Rank 0 copies the checkpoint from which its generation resumes. The first two generations take 20 ms a step.
 generation=\$TORCHELASTIC_RESTART_COUNT link=
 [ "\$generation" -ge 2 ] || link='--link 10,20000'
 [ "\$RANK" != 0 ] || [ ! -d out ] || cp -r out "begin_\$generation" || exit 9
@@ -56,7 +56,7 @@ END
     until_says err_0 "generation 1: 3 nodes, 3 ranks; came: .* pid [0-9]+; this is node 0$"
     says err_0 'ddprun: .* pid [0-9]+ asks to join$'
     until_says err_0 'resumed out/last.safetensors at step'
-    silent err_1 '^ddprun: rank 1 .*local rank' # its end is a consequence
+    silent err_1 '^ddprun: rank 1 .*local rank' # not reported: node 1's rank ended as a consequence
     sleep 0.5
     held_again=$(step_of out)
     kill -9 "$(ddprun_of 1)"
@@ -177,7 +177,7 @@ restarts() {
     says err_1 'generation 1: 2 nodes, 2 ranks; this is node 1$'
 }
 
-# --- Nodes that have no place
+# --- Nodes without a place
 
 room() {
     begin 'room and numbers'
@@ -188,7 +188,7 @@ room() {
     node 3 --nnodes 1:3 true
     ends 3 2
     says err_3 '^error: --nnodes 1:2 --nproc-per-node 1 at node [01] and --nnodes 1:3 --nproc-per-node 1 at node 3 -- start'
-    until_says err_2 'waiting for a place.*: [2-9] s' # node 0 looks once a second
+    until_says err_2 'waiting for a place.*: [2-9] s' # node 0 reads the requests once a second
     touch ended
     ends 0 0
     ends 1 0

@@ -1,7 +1,7 @@
 #!/bin/sh
-# ddprun_gpus.sh BIN FOLDER: `ddprun --nproc-per-node gpu` starts a rank for each GPU that CUDA's driver counts. The
-# driver is FOLDER/libcuda.so.1 (fake_libcuda.c); FAKE_DRIVER is what it does. One that is missing, has no GPU, fails,
-# crashes or hangs is an error that says so, and the launcher itself never loads it.
+# ddprun_gpus.sh BIN FOLDER: `ddprun --nproc-per-node gpu` starts a rank for each GPU that the CUDA driver counts. The
+# driver is simulated by FOLDER/libcuda.so.1 (fake_libcuda.c); FAKE_DRIVER selects its behaviour. A driver that is
+# missing, has no GPU, fails, crashes or hangs is an error that names the cause, and the launcher itself never loads it.
 # shellcheck disable=SC2016 # the ranks' shells expand what is quoted
 . "$(dirname "$0")/../programs/checks.sh"
 export LD_LIBRARY_PATH="$2${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
@@ -26,6 +26,6 @@ counts 77 "no GPU here (CUDA: the driver finds no device)" absent
 counts 1 "the GPUs cannot be counted: the CUDA driver's error is 999" error
 counts 1 "the CUDA driver crashed when it counted the GPUs" crashes
 counts 1 "the CUDA driver did not count the GPUs within 0.5 s (--start-timeout)" hangs --start-timeout 0.5
-: >libcuda.so.1 # the first that the loader finds is no library
+: >libcuda.so.1 # an empty file, which the loader finds first
 LD_LIBRARY_PATH=$PWD:$LD_LIBRARY_PATH counts 77 "no GPU here (CUDA: there is no driver)" 3
 tally ddprun_gpus

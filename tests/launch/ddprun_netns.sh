@@ -1,11 +1,10 @@
 #!/bin/sh
-# ddprun_netns.sh BIN: two nodes with a network of their own each (two network namespaces joined by a
-# cable), one ddprun on each: trains, loses one ddprun, loses the cable. Ends with 77 (skipped) where
-# namespaces or the ip command are not to be had.
+# ddprun_netns.sh BIN: two nodes in two network namespaces joined by a cable (veth), one ddprun on each: trains, loses
+# one ddprun, loses the cable. Ends with 77 (skipped) where namespaces or the ip command are missing.
 set -u
 bin=$1
 command -v ip >/dev/null && command -v unshare >/dev/null && command -v nsenter >/dev/null || exit 77
-# As root, or as root of a user namespace, where the system allows that to all users.
+# Needs root, or a user namespace, where the system allows it to all users.
 if [ "${2-}" != inside ]; then
     unshare --net --mount true 2>/dev/null && exec unshare --net --mount "$0" "$bin" inside
     unshare --map-root-user --net --mount true 2>/dev/null || exit 77
@@ -14,7 +13,7 @@ fi
 
 folder=$(mktemp -d) || exit 1
 cd "$folder" || exit 1
-unshare --net sleep 600 & # holds the other node's network
+unshare --net sleep 600 & # keeps the network namespace of node 1 open
 holder=$!
 trap 'kill $holder 2>/dev/null; rm -rf "$folder"' EXIT
 away() { nsenter --net="/proc/$holder/ns/net" "$@"; }
@@ -37,7 +36,7 @@ complain() {
 export DDPRUN_TOKEN=0123456789abcdef
 port=29511
 
-# start ARGUMENT...: one ddprun on each node; their pids in node0 and node1.
+# start ARGUMENT...: starts one ddprun on each node; their process ids are in node0 and node1.
 start() {
     port=$((port + 1))
     timeout -k 5 60 "$bin/ddprun" --nnodes 2 --node-rank 0 --master-addr 10.77.0.1 --master-port $port \
@@ -47,7 +46,7 @@ start() {
         --master-port $port "$@" >out1 2>err1 &
     node1=$!
 }
-# ends STATUS0 STATUS1: waits for both.
+# ends STATUS0 STATUS1: waits for both, which must end with these statuses.
 ends() {
     wait "$node0"
     got0=$?
@@ -56,7 +55,7 @@ ends() {
     [ "$got0" = "$1" ] || complain "node 0: status $got0, expected $1"
     [ "$got1" = "$2" ] || complain "node 1: status $got1, expected $2"
 }
-# until_line FILE PATTERN
+# until_line FILE PATTERN: waits for a line of FILE that matches PATTERN.
 until_line() {
     tries=0
     until grep -q -- "$2" "$1" 2>/dev/null; do
@@ -75,7 +74,7 @@ nothing_left() {
 }
 rank='echo "started $RANK of $WORLD_SIZE" >&2; exec sleep 77.125'
 
-# The shm backend works across network namespaces: the machine is one.
+# The shm backend works across network namespaces: both nodes run on the same machine.
 start --nproc-per-node 1 "$bin/train_ddp" --model mlp --steps 30 --no-eval --save "$folder/two"
 ends 0 0
 timeout 60 "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --model mlp --steps 30 --no-eval \

@@ -1,13 +1,13 @@
 #!/bin/sh
-# ddprun_options.sh BIN: ddprun's options and their defaults, how it finds the program, and what a rank inherits: variables,
-# signals, descriptors. Nothing here waits. (Ranges and what else is refused: test_ddprun.c, test_find_program.c.)
+# ddprun_options.sh BIN: ddprun's options and their defaults, its search for the program, and what a rank inherits:
+# variables, signals, descriptors. Nothing here waits. (Ranges and refused options: test_ddprun.c, test_find_program.c.)
 # shellcheck disable=SC2016 # the ranks' shells expand what is quoted
 . "$(dirname "$0")/../programs/checks.sh"
 run=$bin/ddprun
 unset OMP_NUM_THREADS OPENBLAS_NUM_THREADS DDPRUN_TOKEN RANK WORLD_SIZE
 for name in $(env | sed -n 's/^\(PET_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
 
-# prints WHAT TEXT: the file out.txt is that text.
+# prints WHAT TEXT: out.txt is exactly TEXT.
 prints() {
     checks=$((checks + 1))
     [ "$(cat out.txt)" = "$2" ] || fail "$1: $(cat out.txt)"
@@ -125,8 +125,8 @@ TORCHELASTIC_MAX_RESTARTS=3
 TORCHELASTIC_RESTART_COUNT=0
 TORCHELASTIC_RUN_ID=none
 WORLD_SIZE=2"
-# Signals and limits are the user's, not the launcher's; each rank leads a process group. The ignored of INT, QUIT, PIPE,
-# TERM and CHLD, and of HUP, which nohup ignores.
+# A rank has the user's signal dispositions and limits, not the launcher's, and leads a process group. Checked are the
+# ignored signals among INT, QUIT, PIPE, TERM and CHLD, and HUP, which nohup ignores.
 cat >inherits <<'END'
 #!/bin/sh
 ulimit -n
@@ -146,7 +146,7 @@ sed -i 1d out.txt
 prints nohup "0000000000000000 1
 1
 /dev/null"
-# With few descriptors, of which none is inherited, it starts its ranks or says why not.
+# With a low limit of descriptors and none inherited, ddprun starts its ranks or reports the limit.
 said=0
 for descriptors in 5 6 7 8 9 10 12 14 15 16 17 18 24; do
     checks=$((checks + 1))
@@ -160,7 +160,7 @@ for descriptors in 5 6 7 8 9 10 12 14 15 16 17 18 24; do
     esac
 done
 [ "$said" -ge 5 ] && [ "$status" = 0 ] || fail "descriptors: refused $said times, at last $status"
-# Without stdin, stdout and stderr, nothing of ddprun's is taken for them.
+# With stdin, stdout and stderr closed, no descriptor of ddprun takes their numbers.
 "$run" --log-dir closed sh -c 'echo out; echo err >&2' <&- >&- 2>&- || fail "closed descriptors: status $?"
 cat closed/attempt_0/0/stdout.log closed/attempt_0/0/stderr.log >out.txt
 prints "closed descriptors" "out

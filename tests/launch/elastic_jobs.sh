@@ -1,5 +1,5 @@
-# elastic_jobs.sh: nodes of jobs that come and go, for the tests that source it. Each node is a ddprun on this machine.
-# To be set before: bin, port, case.
+# elastic_jobs.sh: functions that start and watch the nodes of elastic jobs; sourced by tests. Each node is a ddprun on
+# this machine. The test sets bin, port and case before.
 # shellcheck shell=sh disable=SC2154,SC2119,SC2120
 
 folder=$(mktemp -d) || exit 1
@@ -7,8 +7,8 @@ cd "$folder" || exit 1
 export DDPRUN_TOKEN=0123456789abcdef
 unset PET_NNODES OMP_NUM_THREADS OPENBLAS_NUM_THREADS
 
-# node NUMBER ARGUMENT...: starts the ddprun of a node; the pid of its `timeout` is in shell_NUMBER, its lines are in
-# err_NUMBER. Number 0 serves the store. In the network of machine NUMBER if network_NUMBER is set.
+# node NUMBER ARGUMENT...: starts the ddprun of a node, in the network of machine NUMBER if network_NUMBER is set. The
+# pid of its `timeout` is in shell_NUMBER, its stderr in err_NUMBER. Node 0 serves the store.
 node() {
     number=$1
     shift
@@ -18,7 +18,7 @@ node() {
         --heartbeat-timeout 3 --start-timeout 30 "$@" >"out_$number" 2>"err_$number" &
     eval "shell_$number=$!"
 }
-# ours [NUMBER]: the processes of all nodes, or of one, by the variables that they inherit.
+# ours [NUMBER]: prints the processes of all nodes, or of one, found by the variables that they inherit.
 ours() {
     grep -lsaz "^DDPC_ELASTIC_TEST=$folder" /proc/[0-9]*/environ | while read -r file; do
         [ -n "${1-}" ] && ! grep -qsaz "^DDPC_ELASTIC_NODE=$1\$" "$file" && continue
@@ -26,7 +26,7 @@ ours() {
         echo "${file%/environ}"
     done
 }
-# ddprun_of NUMBER: the process of a node's ddprun, a child of timeout.
+# ddprun_of NUMBER: prints the pid of a node's ddprun, the child of `timeout`.
 ddprun_of() {
     eval "parent=\$shell_$1"
     ps -o pid= --ppid "$parent"
@@ -42,7 +42,7 @@ nothing_left() {
         sleep 0.1
     done
 }
-# until_says FILE PATTERN
+# until_says FILE PATTERN: waits for a line of FILE that matches PATTERN.
 until_says() {
     tries=0
     until grep -Eqs -- "$2" "$1"; do
@@ -51,8 +51,8 @@ until_says() {
         sleep 0.1
     done
 }
-# step_of FOLDER: of its newest whole checkpoint, which names its second file NAME.STEP.CHECKSUM.optimizer; 0: none. The
-# last one is `previous` for a moment, while the next is renamed to `last`.
+# step_of FOLDER: prints the step of its newest complete checkpoint, or 0. A checkpoint names its second file
+# NAME.STEP.CHECKSUM.optimizer. While the next checkpoint is renamed to `last`, the newest is `previous` for a moment.
 step_of() {
     for name in last previous last; do
         step=$(grep -aom 1 '"optimizer_file": "[^"]*' "$1/$name.safetensors" 2>/dev/null | sed 's/.*safetensors\.//; s/\..*//')
@@ -60,8 +60,8 @@ step_of() {
     done
     echo "${step:-0}"
 }
-# same_as_fresh BEGIN RANKS OUT COMMAND...: OUT's last checkpoint has the bits of COMMAND with so many ranks, resumed
-# from BEGIN, or from the start where BEGIN has no checkpoint.
+# same_as_fresh BEGIN RANKS OUT COMMAND...: OUT's last checkpoint is bit-identical to that of COMMAND with RANKS ranks,
+# resumed from BEGIN, or started at step 0 where BEGIN has no checkpoint.
 same_as_fresh() {
     begin=$1 ranks=$2 out=$3
     shift 3

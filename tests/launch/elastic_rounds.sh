@@ -1,16 +1,16 @@
 #!/bin/bash
-# elastic_rounds.sh BIN [ROUNDS [SEED]]: trains on nodes that come and go at random, by default 20 rounds, and prints a
-# table. Each of four machines has a network of its own (a network namespace, with a cable to machine 0's), and machine 0
-# serves the store. In each round, at random moments:
+# elastic_rounds.sh BIN [ROUNDS [SEED]]: trains an elastic job whose nodes join, fail and leave at random, by default in
+# 20 rounds, and prints a table. Each of four machines is a network namespace with a cable (veth) to that of machine 0,
+# which serves the store. In each round, at random moments:
 #
-#   join   a ddprun starts on a machine that has none     stop   all its processes get SIGSTOP, later (cont) SIGCONT
+#   join   a ddprun starts on a machine without one       stop   all its processes get SIGSTOP, later (cont) SIGCONT
 #   kill   its ddprun gets SIGKILL                        cut    its cable is down, until (mend) it is up again
-#   leave  its ddprun gets SIGTERM                        rank   one of its ranks gets SIGKILL; on machine 0, too
+#   leave  its ddprun gets SIGTERM                        rank   one of its ranks gets SIGKILL; also on machine 0
 #
-# Every round must end with 0 on machine 0. No step that a checkpoint held when something happened may be missing in the
-# generations that are formed later; the last weights and the optimizer's state must be the bits of a run that is resumed
-# from the last generation's checkpoint with as many ranks; no process, port, and file in /dev/shm may be left. Ends with
-# 77 where namespaces are not to be had.
+# Every round must end with 0 on machine 0. A generation that is formed after an event resumes at the step of the newest
+# checkpoint of that moment or later. The last weights and the optimizer's state must be bit-identical to those of a run
+# that resumes from the last generation's checkpoint with as many ranks. No process, open port or file in /dev/shm may be
+# left. Ends with 77 (skipped) where namespaces are not available.
 set -u
 bin=$(cd "$1" && pwd) || exit 1
 rounds=${2:-20} seed=${3:-$(date +%s)}
@@ -55,16 +55,16 @@ done
 # --- What happens
 
 RANDOM=$((seed % 32768))
-draw() { drawn=$((RANDOM % $1)); } # not in a subshell: it would draw the same again
+draw() { drawn=$((RANDOM % $1)); } # sets a variable: in a subshell, RANDOM would repeat its values
 pause() {
     draw 150
     sleep "$((drawn / 100)).$(printf '%02d' $((drawn % 100)))"
 }
-linger() { # until the others have missed it, every second time
+linger() { # every second time, until the other nodes have detected the failure
     draw 2
     sleep $((4 * drawn))
 }
-send() { # SIGNAL MACHINE: to all processes of its ddprun
+send() { # SIGNAL MACHINE: to all processes of the machine's ddprun
     for pid in $(ours "$2"); do kill "-$1" "$pid" 2>/dev/null; done
 }
 begin_node() { # MACHINE
@@ -72,7 +72,7 @@ begin_node() { # MACHINE
     eval "shell[$1]=\$shell_$1"
     state[$1]=runs allowed[$1]=" 0 "
 }
-# Of each machine whose ddprun has ended: only with a status that what happened to it allows.
+# Waits for each ddprun that has ended; its status must be one that its events allow.
 reap_nodes() {
     local m status
     for m in $MACHINES; do
@@ -91,7 +91,7 @@ kill_rank() { # MACHINE
     done
     return 1
 }
-happen() { # WHAT MACHINE
+happen() { # EVENT MACHINE: as in the table above
     local m=$2
     case $1 in
     join) begin_node "$m" ;;
@@ -107,7 +107,7 @@ happen() { # WHAT MACHINE
 }
 event() {
     reap_nodes
-    # Noted before it happens: later generations must have these steps.
+    # Recorded before the event: no later generation may start before this step.
     held+=("$(grep -c ': generation ' err_0) $(step_of out)")
     draw 7
     if [ "$drawn" = 0 ]; then
@@ -129,7 +129,7 @@ event() {
 
 # --- What must hold
 
-# The generations of machine 0's lines, each as "NUMBER NODES STEP"; STEP is - where rank 0 ended before it had resumed.
+# Prints machine 0's generations, each as "NUMBER NODES STEP"; STEP is - where rank 0 ended before it resumed.
 generations() {
     awk '/: generation [0-9]+: / { if (g != "") print g, nodes, step; sub(/.*: generation /, ""); g = $1 + 0; nodes = $2; step = "-" }
         /nothing to resume yet/ && step == "-" { step = 0 }
@@ -169,7 +169,7 @@ run_round() {
         [ "${state[$m]}" != stopped ] || happen cont "$m"
         [ "${state[$m]}" != cut ] || happen mend "$m"
     done
-    while kill -0 "${shell[0]}" 2>/dev/null; do # at least MIN nodes until its end
+    while kill -0 "${shell[0]}" 2>/dev/null; do # keeps at least MIN nodes running until the job ends
         reap_nodes
         for m in $MACHINES; do
             [ "$min" = 1 ] || [[ " ${state[*]} " == *" runs "*" runs "* ]] || [ "${state[$m]}" != empty ] || happen join "$m"
@@ -179,7 +179,7 @@ run_round() {
     wait "${shell[0]}" 2>/dev/null
     status=$?
     [ "$status" = 0 ] || complain "machine 0: status $status after$events"
-    for m in $MACHINES; do # came too late, and would wait for machine 0
+    for m in $MACHINES; do # a node that joined too late would wait for machine 0
         [ "${state[$m]}" != runs ] || grep -q ': generation ' "err_$m" || happen leave "$m"
     done
     nothing_left
@@ -192,10 +192,10 @@ run_round() {
     printf '%5d  %3d  %-16s %-22s %4d  %s\n' "$round" "$min" "$sizes" "$steps" $((SECONDS - began)) "$events"
 }
 
-exec 2>noise # bash reports every process that a signal ends
+exec 2>noise # bash prints a line for every process that a signal ends
 options='--model mlp --epochs 12 --log-every 500 --no-eval --save-every 5'
 cat >rank.sh <<END
-# Rank 0 keeps the checkpoint from which its generation begins. A step takes 10 ms.
+# Rank 0 copies the checkpoint from which its generation resumes. A step takes 10 ms.
 [ "\$RANK" != 0 ] || [ ! -d out ] || cp -r out "begin_\$TORCHELASTIC_RESTART_COUNT" || exit 9
 link='--link 10,10000'
 [ "\$WORLD_SIZE" != 1 ] || link=

@@ -1,8 +1,8 @@
-/* arguments.c: what a program hands to the library by mistake: NULL, and numbers that mean nothing.
- * Each call runs in a process of its own, which must end by an Error that says why, or by a CHECK
- * that names the argument: never by another signal, never by waiting. nulls.h, written by
- * arguments.sh, has a call for every pointer of every public function; closes.h has the calls of
- * every _close with NULL, which do nothing.
+/* arguments.c: wrong arguments of public functions: NULL, and numbers out of range. Each call runs
+ * in its own process, which must end with an Error that names the cause or with a CHECK that names
+ * the argument: never by another signal, and without a wait. nulls.h, written by arguments.sh, has
+ * a call for every pointer of every public function; closes.h calls every _close with NULL, which
+ * does nothing.
  */
 #include <ddpc/ddpc.h>
 #include <math.h>
@@ -14,11 +14,12 @@
 
 static int cases, failures;
 static Error err;
-static max_align_t dummy[4096]; // in place of whatever a pointer should point to
+static max_align_t dummy[4096]; // the target of every other pointer
 
 typedef void Call(void);
 
-// Runs the call in a child. Fills text with what it says, and returns waitpid's status.
+// Runs the call in a child process. Writes the child's message into text and returns waitpid's
+// status.
 static int run(Call *call, char *text, size_t capacity) {
     int ends[2], status;
     fflush(stdout);
@@ -44,7 +45,7 @@ static int run(Call *call, char *text, size_t capacity) {
     return status;
 }
 
-// word: of the message. NULL: the call is allowed, and succeeds.
+// word: a part of the message. NULL: the call is allowed and succeeds.
 static void expect(const char *what, const char *word, Call *call) {
     char text[4096];
     int status = run(call, text, sizeof text);
@@ -166,7 +167,7 @@ static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
 }
 
 static Tape *training(void) {
-    static Tape *tape; // one in each child
+    static Tape *tape; // one in each child process
     if (!tape) tape = tape_create(device(), NULL);
     return tape;
 }
@@ -175,7 +176,7 @@ static Tensor *picture(void) {
     return tape_input(training(), DTYPE_F32, 4, (size_t[]){1, 3, 4, 4}, dummy);
 }
 
-// What an operation has said on the tape.
+// The operation's error, which the tape keeps.
 static void after(const Tensor *result) {
     if (!result) (void)tape_error(training(), &err);
 }
@@ -219,7 +220,7 @@ static Sampler *dummy_sampler(void) {
     return sampler_whole(10, 5, false, false, 0, &err);
 }
 
-// A loader whose sampler is closed, before its epoch starts or afterwards.
+// A loader whose sampler is closed, before its epoch starts or after it.
 static void next_without_sampler(bool started) {
     const Dataset set = {.count = 10,
                          .shape = {1, 1, 1},
@@ -240,7 +241,7 @@ static void add_pair(const char *first, const char *second) {
     module_add(parent, second, module_create("List", NULL));
 }
 
-// So many times the weight of one layer is to be that of another, with other inputs.
+// Ties the weight of one layer `times` times to that of another, which has another input size.
 static void tie(size_t in, size_t others_in, int times) {
     Device *cpu = device();
     Module *module = layer_linear(cpu, in, 2), *owner = layer_linear(cpu, others_in, 2);
@@ -289,14 +290,14 @@ static void unwrap_twice(void) {
     (void)ddp_unwrap(wrapper);
 }
 
-// `module`'s optimizer, after the module was closed.
+// The optimizer of `module`, which is closed before it.
 static Optimizer *outlives(Module *module) {
     Optimizer *sgd = optimizer_create(module, &(OptimizerConfig){.kind = OPTIMIZER_SGD});
     module_close(module);
     return sgd;
 }
 
-// A loss on another tape, of an activation of the first one.
+// Backward of a loss whose operand is an activation of another tape.
 static void backward_across(void) {
     Tape *other = tape_create(device(), NULL);
     Tensor *x = tape_input(other, DTYPE_F32, 2, (size_t[]){2, 2}, dummy);
@@ -311,7 +312,7 @@ static void set_static_graph_late(void) {
     ddp_set_static_graph(wrapper);
 }
 
-// A step of DDP on one rank, with `between` after its backward.
+// One step of DDP on one rank, with `between` after its backward.
 static void step_with(int (*between)(Module *wrapper, Profile *profile, Error *err)) {
     Module *wrapper = ddp_of_one();
     Optimizer *sgd = optimizer_create(wrapper, &(OptimizerConfig){.kind = OPTIMIZER_SGD});
@@ -332,7 +333,7 @@ static void close_nothing(void) {
     join_abandon(NULL);
 }
 
-// The longest name of a module, three of which leave 31 characters of a path.
+// The longest name of a module. A path of three of them has 31 characters left.
 #define LONG "thirty-one-characters-in-a-name"
 
 static void add_named(const char *child, const char *name) {
@@ -348,7 +349,7 @@ static void without_error(void) {
     if (dataset_open("nothing", 0, NULL)) abort();
 }
 
-// Each call, and a word of the message that must come.
+// Each call, and a part of the message that it must end with.
 #define CALLS(CALL)                                                                                \
     CALL(0, "timeout_s", group_of(0, 1, NAN))                                                      \
     CALL(1, "timeout_s", group_of(0, 1, INFINITY))                                                 \

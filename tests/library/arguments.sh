@@ -1,12 +1,12 @@
 #!/bin/sh
-# arguments.sh BIN_DIR BUILD_DIR CC: NULL for each pointer of each public function, and numbers that mean nothing, are
-# answered by an Error or by a CHECK that names the argument; each _close takes NULL (arguments.c).
+# arguments.sh BIN_DIR BUILD_DIR CC: NULL for each pointer parameter of each public function, and numbers out of range,
+# are answered by an Error or by a CHECK that names the argument; each _close accepts NULL (arguments.c).
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 build=$2 cc=$3
 
-# nulls.h: a call for each line `if (!ARGUMENT) null_argument(...)` of the guards, the other arguments being a dummy. What
-# closes accepts NULL.
+# nulls.h: one call for each line `if (!ARGUMENT) null_argument(...)` of the guards, with a dummy for the other
+# pointers. Functions that close accept NULL and have no such line.
 awk '
 /^[A-Za-z].*_inside\(.*\);$/ {
     line = $0
@@ -43,13 +43,13 @@ find "$build/include/ddpc" -name '*.h' -exec cat {} + |
     sed -nE 's/^void ([a-z_]+_close)\([A-Za-z]+ \*[a-z]+\);.*/\1(NULL);/p' | sort -u >closes.h
 checks=$((checks + 1))
 [ "$(wc -l <closes.h)" -ge 10 ] || fail "only these _close: $(cat closes.h)"
-# Each line of may_be_null.txt is about an argument that exists: not about one that has another name now.
+# Each line of may_be_null.txt names an argument that exists, so a renamed argument is noticed.
 checks=$((checks + 1))
 grep '^[^#]' "$root/common/cmake/may_be_null.txt" | while IFS= read -r pattern; do
     grep -qE "^// $pattern may be NULL$" "$build/lib/guards.c" || echo "$pattern"
 done >unused.txt
 [ ! -s unused.txt ] || fail "may_be_null.txt: no public function has $(cat unused.txt)"
-# No public function is left out: each with a pointer is guarded, or its pointers may all be NULL.
+# Every public function that has a pointer is guarded, or all its pointers may be NULL.
 run 'compilation' "$cc" -std=c11 -D_GNU_SOURCE -I. -I"$root" -I"$build/include" "$root/tests/library/arguments.c" -o arguments \
     -L"$build/lib" -lddpc "-Wl,-rpath,$build/lib" -lm
 checks=$((checks + 1))

@@ -1,6 +1,6 @@
 #!/bin/sh
-# as_subproject.sh BIN_DIR CC: this tree as a part of another project's build, by add_subdirectory and by FetchContent. It
-# adds no target of a common name, no tests and no flags to theirs; their program trains.
+# as_subproject.sh BIN_DIR CC: this tree as a part of another project's build, by add_subdirectory and by FetchContent.
+# It adds no target with a common name, no tests and no flags to that project, whose program trains.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 mkdir theirs
@@ -8,7 +8,7 @@ cp "$root/tutorials/own-program/own.c" theirs/
 cat >theirs/CMakeLists.txt <<'END'
 cmake_minimum_required(VERSION 3.25)
 project(theirs LANGUAGES C)
-foreach(name common train dp ddp tests store lint workload tutorial gpu) # names that are theirs
+foreach(name common train dp ddp tests store lint workload tutorial gpu) # the other project's own targets
   add_library(${name} INTERFACE)
 endforeach()
 if(FETCH)
@@ -29,8 +29,8 @@ if(options OR definitions OR public OR CMAKE_BUILD_TYPE OR CMAKE_C_STANDARD)
   message(FATAL_ERROR "ddp.c has changed their flags")
 endif()
 END
-# As a user types it: with the CUDA toolkit where there is one. (What is built below is without: its kernels take
-# minutes.) Theirs may have a WITH_TESTS, too.
+# As a user configures it: with the CUDA toolkit where there is one, and with an option WITH_TESTS of the user's own.
+# (The builds below are without CUDA, whose kernels take minutes.)
 run 'FetchContent, with the toolkit' cmake -S theirs -B fetched -DFETCH=ON -DDDPC="$root"
 run 'add_subdirectory' cmake -S theirs -B build -DDDPC="$root" -DWITH_CUDA=OFF -DCMAKE_C_FLAGS=-O1
 run 'FetchContent' cmake -S theirs -B fetched-build -DFETCH=ON -DDDPC="$root" -DWITH_CUDA=OFF -DCMAKE_C_FLAGS=-O1 -DWITH_TESTS=ON

@@ -1,7 +1,7 @@
 #!/bin/sh
-# installed.sh BIN_DIR BUILD_DIR CC: what an installed copy has and shows; and tutorials/own-program built with it by CMake,
-# by pkg-config, and with the static library, with the CUDA toolkit in reach and out of it. It trains to the same bits
-# each way. installed_cxx.sh does it in C++, installed_alone.sh where our source and build are out of reach.
+# installed.sh BIN_DIR BUILD_DIR CC: the files and symbols of an installed copy, and tutorials/own-program built with it
+# by CMake, by pkg-config and with the static library, with and without the CUDA toolkit. It trains to the same bits
+# each way. C++: installed_cxx.sh. Without our source and build: installed_alone.sh.
 . "$(dirname "$0")/prefix.sh"
 
 # --- What is in it
@@ -21,8 +21,8 @@ for module in cuda nccl; do
     [ ! -e "$build/lib/libddpc_$module.so" ] || [ -e "$lib/libddpc_$module.so" ] || fail "there is no libddpc_$module.so"
 done
 
-# The library shows what the public headers declare, by the compiler's own list of it, and nothing else. (A compiler's
-# cache may write other paths into it.)
+# The library exports exactly the functions that the compiler finds in the public headers. (A compiler cache may write
+# other paths into its list.)
 checks=$((checks + 2))
 echo '#include <ddpc/ddpc.h>' >all.c
 if CCACHE_DISABLE=1 "$cc" -aux-info all.txt -fsyntax-only -I"$prefix/include" -I"$prefix/include/ddpc" all.c 2>/dev/null && [ -s all.txt ]; then
@@ -39,11 +39,11 @@ else
     echo "left out: $cc has no -aux-info, so what the libraries show was not compared with the headers"
 fi
 
-# The header says nothing under strict warnings.
+# The header compiles without a warning under strict flags.
 run 'strict C' "$cc" -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I"$prefix/include" \
     -I"$prefix/include/ddpc" all.c
 
-# Its example is a program that learns, and the headers name no file of ours that is not there.
+# The header's example compiles and learns, and the headers name no file of the project that is not installed.
 sed -n '/^ \*     #include/,/^ \*$/s/^ \*     //p' "$prefix/include/ddpc/ddpc.h" >example.c
 run 'the example' "$cc" -std=c11 -Wall -Wextra -Werror example.c -o example -I"$prefix/include" -I"$prefix/include/ddpc" \
     -L"$lib" -lddpc "-Wl,-rpath,$lib"
@@ -55,7 +55,7 @@ lines=$(grep -c . example.c)
 (cd "$prefix/include/ddpc" && find . -name '*.h') | sed 's/^\.//' >headers.txt
 (cd "$prefix/include/ddpc" && grep -rnoE '[A-Za-z_0-9/]+\.(h|c|cu|md|cmake)\b' .) >named.txt
 while IFS=: read -r file line name; do
-    case $name in ddpc/ddpc.h | std*.h | string.h | */*/std*.h | ddp.c) continue ;; esac # C's headers, and the project
+    case $name in ddpc/ddpc.h | std*.h | string.h | */*/std*.h | ddp.c) continue ;; esac # C's headers, and the project's name
     checks=$((checks + 1))
     grep -qE "/$name$" headers.txt || fail "$file:$line names $name, which is not installed"
 done <named.txt
@@ -78,7 +78,7 @@ awk -F 'loss=' '{ last = $2 } END { exit !(last < 0.1) }' want.txt || fail "it d
 ldd own-build/own >ldd.txt
 ! grep -iE 'not found|cuda|cublas|nccl' ldd.txt >bad.txt || fail "own is linked with $(cat bad.txt)"
 
-# Where no CUDA toolkit is: no nvcc in PATH, no package, no headers.
+# Without a CUDA toolkit: no nvcc in PATH, no package, no headers.
 run 'configuration without the toolkit' env -u CUDACXX -u CUDA_PATH PATH="$(dirname "$(command -v cmake)"):/usr/bin:/bin" \
     cmake -S own -B own-without -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON \
     -DCMAKE_DISABLE_FIND_PACKAGE_CUDA=ON
@@ -104,7 +104,7 @@ checks=$((checks + 1))
 ! cmake -S own-static -B nothing -DCMAKE_PREFIX_PATH="$prefix" >out.txt 2>&1 || fail "a component that does not exist is found"
 grep -q 'no component nothing' out.txt || fail "a component that does not exist: $(cat out.txt)"
 
-# pkg-config, by hand; and with the static library, of a copy that has no other and lies where Debian has them.
+# pkg-config without CMake; also with the static library, in a copy that has only that one, in the folders of Debian.
 by_hand() { # PREFIX OPTION: builds by-hand
     PKG_CONFIG_PATH=$(dirname "$(find "$1" -name ddpc.pc)")
     export PKG_CONFIG_PATH

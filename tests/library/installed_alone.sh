@@ -1,10 +1,10 @@
 #!/bin/sh
-# installed_alone.sh BIN_DIR BUILD_DIR CC: an installed copy needs neither our source nor our build. Both are out of reach
-# here: in a mount namespace, which needs root, empty folders lie above them.
+# installed_alone.sh BIN_DIR BUILD_DIR CC: an installed copy needs neither our source nor our build. Both are hidden
+# here by empty folders mounted on them in a mount namespace, which needs root.
 . "$(dirname "$0")/prefix.sh"
 cat >alone.sh <<'ALONE'
 #!/bin/sh
-# alone.sh SOURCE BUILD COMMAND...
+# alone.sh SOURCE BUILD COMMAND...: runs COMMAND with SOURCE and BUILD hidden.
 for folder in "$1" "$2"; do
     [ ! -d "$folder" ] || mount -t tmpfs none "$folder" || exit 125
 done
@@ -25,12 +25,12 @@ run 'configuration' alone cmake -S own -B own-build -DCMAKE_PREFIX_PATH="$prefix
 run 'build' alone cmake --build own-build --target own
 run 'a program of one'\''s own' alone ./own-build/own
 run 'with two ranks' alone "$prefix/bin/ddprun" --nproc-per-node 2 ./own-build/own
-# A module for GPUs is found, if there is one: what is missing may be a GPU, and not the file.
+# The GPU backend's module, if it was built, is found: the error may be a missing GPU, not a missing file.
 checks=$((checks + 1))
 alone env -u CUDA_VISIBLE_DEVICES "$prefix/bin/train_single" --device cuda --steps 1 >out.txt 2>&1 || :
 ! grep -q "libddpc_.*: cannot open shared object" out.txt || [ ! -e "$build/lib/libddpc_cuda.so" ] || fail "$(cat out.txt)"
 
-# Without its data it says so, and does not find those of the checkout: here it looks where it was built for first.
+# Missing data is an error. (`alone` hides the checkout's data folder, which is compiled in and searched first.)
 mv "$prefix/share/ddpc/digits" hidden
 refuse 2 'are neither in' alone "$prefix/bin/train_single" --model mlp --steps 1
 tally installed_alone

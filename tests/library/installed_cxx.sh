@@ -1,10 +1,10 @@
 #!/bin/sh
-# installed_cxx.sh BIN_DIR BUILD_DIR CC: an installed copy and C++: its header says nothing under strict warnings, and lives
-# beside others that have a CHECK; tutorials/own-program's own.cpp trains to the bits of own.c.
+# installed_cxx.sh BIN_DIR BUILD_DIR CC: an installed copy used from C++: its header compiles without a warning under
+# strict flags, also beside another library's CHECK; tutorials/own-program's own.cpp trains to the bits of own.c.
 command -v c++ >/dev/null || { echo "skipped: there is no c++" && exit 77; }
 . "$(dirname "$0")/prefix.sh"
 
-# strict WHAT: all.cpp says nothing
+# strict WHAT: all.cpp compiles without a warning.
 strict() {
     run "$1" c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I"$prefix/include" -I"$prefix/include/ddpc" all.cpp
 }
@@ -16,7 +16,7 @@ for order in before after; do
     printf '%s\n%s\nCHECK(sizeof(Error) > 0);\n' "$their" "$ours" >all.cpp
     strict "another CHECK, $order"
 done
-# Who takes the headers one by one has ours, also with the whole one after them.
+# A program that includes one of our headers by itself has our CHECK, also with the whole header after it.
 printf 'extern "C" {\n#include "common/base/error.h"\n}\n#include <ddpc/ddpc.h>\nvoid f() { CHECK(sizeof(Error) > 0, "ours"); }\n' >all.cpp
 strict 'our CHECK'
 

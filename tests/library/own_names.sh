@@ -1,7 +1,7 @@
 #!/bin/sh
-# own_names.sh BIN_DIR BUILD_DIR CC: names in a program are the program's. tutorials/own-program trains to the same bits
-# beside functions of every name that the library has inside (memory_zalloc, clock_ns, log_open, ...), each of which ends
-# the process; and, with the shared library, beside those of public functions that it does not call itself.
+# own_names.sh BIN_DIR BUILD_DIR CC: a program may use the library's internal names. tutorials/own-program trains to the
+# same bits when it also defines a function of every internal name (memory_zalloc, clock_ns, log_open, ...), each of
+# which ends the process; and, with the shared library, of every public function that it does not call.
 . "$(dirname "$0")/prefix.sh"
 cat >CMakeLists.names <<'END'
 cmake_minimum_required(VERSION 3.25)
@@ -17,7 +17,7 @@ target_link_libraries(archive ddpc::ddpc_static m)
 END
 mv CMakeLists.names own/CMakeLists.txt
 
-# Its own names are C's: a program may have all of them.
+# All internal names: a program may define any of them.
 functions() { sed -E 's/(.*)/void \1(void);\nvoid \1(void) { __builtin_trap(); }/' "$1"; }
 find "$build" -name 'libddpc_*.a' -exec nm --defined-only {} + 2>/dev/null | awk '$2 ~ /^[TDRBC]$/ { print $3 }' | sort -u >all.txt
 sort "$build/lib/ddpc.symbols" | comm -23 all.txt - >inside.txt

@@ -1,7 +1,7 @@
 #!/bin/sh
-# packages.sh: the Debian packages (common/cmake/package.cmake) are built, lintian has no errors, and in a bare
-# root they install, train, compile a program and are removed without a trace. As root; needs debootstrap, lintian and a
-# Debian mirror, else 77. It builds the tree once more.
+# packages.sh: builds the Debian packages (common/cmake/package.cmake): lintian finds no error; in a bare root the
+# packages install, train, compile a program and leave no file when removed. Needs root, debootstrap, lintian and a
+# Debian mirror, else ends with 77. It builds the tree once more.
 set -eu
 export LC_ALL=C
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -48,7 +48,7 @@ find "$root/usr" "$root/etc" "$root/lib" | sort >"$work/before"
 mkdir "$root/packages"
 cp "$build"/*.deb "$root/packages"
 # shellcheck disable=SC2016 # the inner shell expands
-in_root() { # with /proc, in a namespace with which it goes away
+in_root() { # with /proc mounted, in a mount namespace that ends with the command
     unshare -m sh -c 'mount -t proc proc "$0/proc" && exec chroot "$0" env DEBIAN_FRONTEND=noninteractive HOME=/root "$@"' \
         "$root" "$@"
 }

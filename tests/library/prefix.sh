@@ -1,6 +1,6 @@
-# prefix.sh: an installed copy, for the tests of it; sourced with BIN_DIR, BUILD_DIR and CC. It is installed into an empty
-# folder and moved from there to $prefix, so nothing in it may know where it was; $lib is where its library is, and own
-# is a copy of tutorials/own-program.
+# prefix.sh: an installed copy for the tests of it; sourced with BIN_DIR, BUILD_DIR and CC as arguments. The copy is
+# installed into an empty folder and then moved to $prefix, so that no path in it is that of the installation; $lib is
+# its library's folder, and own is a copy of tutorials/own-program.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$2 cc=$3
 . "$root/tests/programs/checks.sh"
@@ -12,7 +12,7 @@ prefix=$work/prefix
 lib=$(dirname "$(find "$prefix" -name libddpc.so)")
 cp -r "$root/tutorials/own-program" own
 
-# trains WHAT COMMAND...: DataParallel and DistributedDataParallel, with the bits of the first that did.
+# trains WHAT COMMAND...: COMMAND trains with DataParallel and DistributedDataParallel, to the bits of the first call.
 trains() {
     what=$1
     shift

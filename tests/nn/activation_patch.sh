@@ -1,9 +1,9 @@
 #!/bin/sh
-# activation_patch.sh: how much a new activation touches. Applies activation_patch/silu.patch, which
-# adds SiLU and a model that uses it, to a copy of the tree; checks SiLU against PyTorch's formula
-# (activation_patch/test_silu.c), against central differences (test_ops) and each backend of the host
-# against ref (test_kernels_transformer); trains the model for a few steps; and counts the patch's
-# files. Exit status 1 if a check fails or the patch has more than nine files.
+# activation_patch.sh: measures how many files a new activation changes. Applies activation_patch/silu.patch, which adds
+# SiLU and a model that uses it, to a copy of the tree; checks SiLU against PyTorch's formula
+# (activation_patch/test_silu.c), against central differences (test_ops) and each host backend against ref
+# (test_kernels_transformer); trains the model for a few steps; and counts the patch's files. Ends with 1 if a check
+# fails or the patch has more than nine files.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 here=$root/tests/nn/activation_patch

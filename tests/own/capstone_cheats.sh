@@ -1,6 +1,7 @@
 #!/bin/sh
-# capstone_cheats.sh BIN_DIR FILES: no capstone gets points by another way than its functions: what ends the judge's process,
-# forges its words, includes another's file, starts processes or calls the system gets none, and leaves nothing behind.
+# capstone_cheats.sh BIN_DIR FILES: a capstone gets points only through its functions. A file that ends the judge's
+# process, prints the judge's lines, includes a file of the solutions, starts processes or makes system calls gets none,
+# and leaves no process or file behind.
 files=$2
 top=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/../programs/checks.sh"
@@ -8,7 +9,7 @@ TUTORIAL_BUILD=$bin/.. TUTORIAL_WORK=$work/w
 export TUTORIAL_BUILD TUTORIAL_WORK
 mark=left-by-$$
 
-# cheat NAME 'sentence': mine.c has no points, is told the sentence, and leaves no process
+# cheat NAME 'sentence': mine.c gets no points, the judge prints the sentence, and no process is left
 cheat() {
     checks=$((checks + 1)) status=0
     "$top/tutorials/capstone" grade "$capstone" mine.c >out.txt 2>err.txt </dev/null || status=$?
@@ -16,7 +17,7 @@ cheat() {
     grep -qF -- "$2" out.txt || fail "$capstone, $1: no \"$2\": $(cat out.txt)"
     ! pgrep -f "$mark" >/dev/null || fail "$capstone, $1: a process is left"
 }
-# body 'statements': an all-reduce of them
+# body 'statements': writes mine.c, an all-reduce with this body
 body() {
     echo '#define _GNU_SOURCE' >mine.c
     printf '#include <%s.h>\n' fcntl signal stdlib string sys/mman sys/socket unistd >>mine.c
@@ -24,7 +25,7 @@ body() {
     printf '    %s\n    return 0;\n}\nconst OwnAllReduce own_all_reduce = {OWN_ALL_REDUCE_VERSION, sum};\n' "$1" >>mine.c
 }
 
-# ---- a verdict of its own: of each ----
+# ---- cheats in the function, each with the judge's verdict
 while read -r capstone file; do
     for end in '_exit(0)' 'process_end(0)'; do
         { printf '#include <unistd.h>\n#include "common/base/error.h"\n__attribute__((constructor)) static void cheat(void) { %s; }\n' "$end" && cat "$files/$file"; } >mine.c
@@ -33,7 +34,7 @@ while read -r capstone file; do
     { printf '#include "common/base/error.h"\n__attribute__((constructor)) static void cheat(void) { Error none = {0}; printf("END 0 0\\nEND 0 1\\n"); error_exit(&none); }\n' && cat "$files/$file"; } >mine.c
     cheat 'an error without one' 'MISS'
     echo "#include \"$files/$file\"" >mine.c
-    cheat "another's file" "$files/$file" # which is not there in bubblewrap, and no header without
+    cheat "another's file" "$files/$file" # bubblewrap hides it; without bubblewrap, it is not one of the allowed headers
 done <<END
 own-ddp ddp_overlap.c
 own-dp dp_one_node.c
@@ -47,7 +48,7 @@ cheat 'exit' 'It calls exit,'
 body '__asm__ volatile("syscall" : : "a"(231), "D"(0));'
 cheat 'a system call' 'by an instruction of its own'
 
-# ---- what would stay, or reach elsewhere ----
+# ---- processes and files that would stay, system calls
 body "if (fork() == 0) execl(\"/bin/sleep\", \"$mark\", \"300\", (char *)0);"
 cheat 'a process' 'It calls '
 body "return system(\"touch '$work/left'\");"

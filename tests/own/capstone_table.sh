@@ -1,13 +1,13 @@
 #!/bin/sh
-# capstone_table.sh BIN_DIR FILES: class --table ranks capstones, and a capstone that writes outside of its folder or leaves a
-# process behind does neither where bubblewrap works.
+# capstone_table.sh BIN_DIR FILES: class --table ranks capstones. Where bubblewrap works, a capstone can neither write
+# outside of its folder nor leave a process behind.
 files=$2
 top=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/../programs/checks.sh"
 TUTORIAL_BUILD=$bin/.. TUTORIAL_WORK=$work/w TUTORIAL_BATCH=16
 export TUTORIAL_BUILD TUTORIAL_WORK TUTORIAL_BATCH
 
-# ---- the order ---------------------------------------------------------------------------------------------
+# ---- the ranking -------------------------------------------------------------------------------------------
 hand_in() { # STUDENT NAME FILE
     mkdir -p "hand ins/$1/capstones"
     cp "$files/$3" "hand ins/$1/capstones/$2.c"
@@ -32,7 +32,7 @@ checks=$((checks + 1)) status=0
 "$top/tutorials/class" empty --table >out.txt 2>err.txt || status=$?
 [ "$status" = 2 ] && grep -qF 'no folder in empty holds a capstone' err.txt || fail "an empty class: status $status: $(cat err.txt)"
 
-# ---- the box -----------------------------------------------------------------------------------------------
+# ---- the sandbox (bubblewrap) ------------------------------------------------------------------------------
 if ! command -v bwrap >/dev/null || ! bwrap --ro-bind / / --unshare-all true 2>/dev/null; then
     echo "there is no bubblewrap that works: its box is not tested"
     tally capstone_table
@@ -54,7 +54,7 @@ __attribute__((constructor)) static void leave(void) {
 END
 cat "$files/sum_ring.c" >>hostile.c
 checks=$((checks + 2))
-"$top/tutorials/capstone" grade own-all-reduce hostile.c >out.txt 2>err.txt || : # points or none
+"$top/tutorials/capstone" grade own-all-reduce hostile.c >out.txt 2>err.txt || : # with points or without
 grep -q '^Score ' out.txt || fail "no score: $(cat out.txt err.txt)"
 [ ! -e left ] || fail "a file outside of the box was written"
 ! pgrep -f "$mark" >/dev/null || fail "a process was left behind"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# capstones.sh BIN_DIR FILES NAME [quick]: the judge of the capstone NAME gives all points to each right file, and each wrong
-# version of NAME.wrong misses the stage that it names with the sentence that it names. quick: some of them.
+# capstones.sh BIN_DIR FILES NAME [quick]: the judge of the capstone NAME gives all points to each correct file. Each
+# wrong version in NAME.wrong fails at the stage and with the sentence given there. quick: a part of the wrong versions.
 files=$2 name=$3 quick=${4:-}
 top=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/../programs/checks.sh"
@@ -8,19 +8,19 @@ TUTORIAL_WORK=$work/w TUTORIAL_BUILD=$bin/..
 export TUTORIAL_WORK TUTORIAL_BUILD
 capstone=$top/tutorials/capstone
 
-judged() { # FILE: its score and its first missed stage are in out.txt
+judged() { # FILE: writes its score and its first failed stage to out.txt
     checks=$((checks + 1))
     "$capstone" grade "$name" "$1" >out.txt 2>&1 </dev/null && passed=1 || passed=0
 }
 
-# What start writes is loaded and misses the first stage.
+# The starter file loads and fails at the first stage.
 run 'start' "$capstone" start "$name"
 "$capstone" grade "$name" >out.txt 2>&1 && fail "the starter has all points: $(cat out.txt)"
 grep -q '^Score 0/' out.txt || fail "the starter: $(cat out.txt)"
 run 'a hint' "$capstone" hint "$name"
 grep -q ', hint 1 of ' out.txt || fail "no hint: $(cat out.txt)"
 
-every=8 # of the wrong versions that quick judges
+every=8 # quick judges one of so many wrong versions
 case $name in
 own-ddp) right='ddp_overlap.c ddp_in_place.c ddp_frontier.c' solution=ddp_overlap.c every=9 ;;
 own-fsdp) right='fsdp_tensors.c fsdp_flat.c fsdp_direct.c' solution=fsdp_tensors.c every=20 ;;
@@ -33,7 +33,8 @@ for file in $right; do
     [ "$passed" = 1 ] || fail "$file: $(cat out.txt)"
 done
 
-# apply FILE FIND WITH NTH: the one line, or the NTH, that is FIND, but for its indentation, becomes WITH
+# apply FILE FIND WITH NTH: replaces by WITH the one line of FILE that is FIND without its indentation, or the NTH such
+# line
 apply() {
     FIND=$2 WITH=$3 NTH=$4 awk '
         { line = $0; sub(/^[ \t]+/, "", line) }

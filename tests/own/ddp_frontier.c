@@ -1,6 +1,7 @@
-/* ddp_frontier.c: all gradients lie one after the other in one buffer, in the order in which
- * backward completes them, and buckets are ranges of it. A frontier moves over the gradients that
- * are ready: where it passes the end of a bucket, that bucket starts, so buckets start in order.
+/* ddp_frontier.c: a DistributedDataParallel whose gradients lie one after the other in one buffer,
+ * in the order in which backward completes them. Buckets are ranges of the buffer. A frontier moves
+ * over the gradients that are ready; each bucket whose end it passes starts, so buckets start in
+ * order.
  */
 #include <stdlib.h>
 
@@ -8,12 +9,12 @@
 
 typedef struct Ddp Ddp;
 
-typedef struct Slot { // of one gradient
+typedef struct Slot { // one gradient
     Ddp *ddp;
     Tensor *tensor;
     const char *name;
     size_t offset, count; // in the flat buffer
-    bool last;            // of its bucket
+    bool last;            // the last one of its bucket
     bool ready;
 } Slot;
 

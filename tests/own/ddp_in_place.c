@@ -1,11 +1,12 @@
-/* ddp_in_place.c: a DistributedDataParallel whose gradients lie in the buckets: one slab of shared
- * memory, in the reverse order of registration. A bucket is a range of it, so nothing is copied.
+/* ddp_in_place.c: a DistributedDataParallel whose gradients are views of the buckets: one block of
+ * shared memory, in the reverse order of registration. A bucket is a range of the block, so no
+ * gradient is copied.
  */
 #include <stdlib.h>
 
 #include "ddp/own/own_ddp.h"
 
-enum { LINE = 16 }; // floats of a cache line, where each gradient begins
+enum { LINE = 16 }; // floats in a cache line; each gradient begins at one
 
 typedef struct Slot Slot;
 typedef struct Ddp {
@@ -15,18 +16,18 @@ typedef struct Ddp {
     NamedTensors parameters, buffers;
     Slot *slots; // [count]
     size_t count, started, bucket_count;
-    size_t *ends;    // [bucket_count] the first slot after each bucket
+    size_t *ends;    // [bucket_count] one past the last slot of each bucket
     size_t *pending; // [bucket_count]
     PgWork **works;  // [bucket_count]
     float *slab;
     bool reduces;
-    bool dirty; // buffers have changed since the last broadcast
+    bool dirty; // the buffers have changed since the last broadcast
 } Ddp;
 
 struct Slot {
     Ddp *ddp;
     Tensor *tensor;
-    size_t at, bucket; // at: in the slab, in floats
+    size_t at, bucket; // at: offset in the slab, in floats
 };
 
 static size_t room(const Tensor *tensor) {
@@ -87,7 +88,7 @@ static void *make(Module *model, ProcessGroup *group, ReduceOp op, size_t bytes,
         in_bucket += tensor_bytes(tensor);
     }
     ddp->slab = status == 0 ? pg_shared_alloc(group, floats * sizeof(float), err) : NULL;
-    if (!ddp->slab) return NULL; // the program ends
+    if (!ddp->slab) return NULL; // the error ends the program
     module_release_grads(model, &ddp->parameters);
     for (size_t i = 0; i < ddp->count; i++) {
         ddp->slots[i].tensor->grad = ddp->slab + ddp->slots[i].at;

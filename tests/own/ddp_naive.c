@@ -1,5 +1,5 @@
-/* ddp_naive.c: the least that keeps the ranks equal: after backward, one all-reduce for each
- * gradient. Nothing overlaps.
+/* ddp_naive.c: the shortest DistributedDataParallel: one all-reduce for each gradient, after
+ * backward and without overlap.
  */
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* ddp_overlap.c: a DistributedDataParallel with hooks, buckets and overlap; the buckets are copies
- * of the gradients.
+/* ddp_overlap.c: a DistributedDataParallel with hooks, buckets and overlap. Gradients are copied
+ * into the buckets and back.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -7,10 +7,10 @@
 #include "ddp/own/own_ddp.h"
 
 typedef struct Bucket {
-    size_t first, last; // the gradients' numbers in the wrapper's list, last not included
+    size_t first, last; // range of gradients in the wrapper's list, without last
     size_t count;       // floats
-    float *values;      // [count], in memory that the ranks share
-    size_t pending;     // gradients that are not ready
+    float *values;      // [count], in shared memory
+    size_t pending;     // gradients that are not ready yet
     PgWork *work;
 } Bucket;
 
@@ -83,7 +83,7 @@ static int gradient_ready(void *context, Tensor *tensor, Error *err) {
     return start_full(ddp, err);
 }
 
-// ---- the table's functions ----------------------------------------------------------------------
+// ---- functions of OwnDdp ------------------------------------------------------------------------
 
 static void own_close(void *self) {
     Ddp *ddp = self;

@@ -1,16 +1,16 @@
-/* dp_kept.c: a DataParallel whose replicas keep their memory, also that of their gradients, from
- * open to close: a step only copies.
+/* dp_kept.c: a DataParallel whose replicas keep their memory from open to close, gradients
+ * included, so that a step only copies.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "dp/own/own_dp.h"
 
-typedef struct Worker { // a device
+typedef struct Worker { // one device
     Device *device;
     Module *replica;
     NamedTensors tensors; // the replica's
-    Tape *tape;           // of this forward
+    Tape *tape;           // of the current forward
     Tensor *x, *y;
     Error err;
 } Worker;
@@ -88,7 +88,7 @@ static Tensor *gather(const Dp *dp, Tape *tape) {
 
 // ---- backward -----------------------------------------------------------------------------------
 
-// Adds the replicas' gradients of tensor i in dp->sum. Returns whether there is one.
+// Adds up the replicas' gradients of tensor i in dp->sum. Returns whether any replica has one.
 static bool reduce(Dp *dp, size_t i) {
     Device *root = dp->workers[0].device;
     bool any = false;
@@ -130,7 +130,7 @@ static void backward(Tape *tape, TapeNode *node) {
     }
 }
 
-// ---- the table's functions ----------------------------------------------------------------------
+// ---- functions of OwnDp -------------------------------------------------------------------------
 
 static Tensor *own_forward(void *self, Tape *tape, Tensor *x) {
     Dp *dp = self;

@@ -1,5 +1,5 @@
-/* dp_one_node.c: a DataParallel whose scatter, replicas, gather and reduce are one node on the
- * tape.
+/* dp_one_node.c: a DataParallel that records scatter, replicas, gather and reduce as one node on
+ * the tape.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,16 +14,16 @@ typedef struct Dp {
     NamedTensors copies[64];
 } Dp;
 
-typedef struct Share { // of one forward: a device's
+typedef struct Share { // one device's part of a forward
     Module *replica;
     Tape *tape;
     Tensor *x, *y;
-    void **memory; // [tensors] of the replica's tensors
+    void **memory; // [tensors] the memory of the replica's tensors
 } Share;
 
 typedef struct Step { // one forward
     Dp *dp;
-    int used; // devices with rows
+    int used; // devices that have rows
     Share shares[64];
 } Step;
 
@@ -60,7 +60,8 @@ static void run_backward(void *argument) {
     tape_backward(share->tape, share->y, NULL);
 }
 
-// Runs a function on all devices' threads. Returns false with the first error on the tape.
+// Runs a function on the threads of all devices. Returns false after an error, which is then on the
+// tape.
 static bool run_all(Tape *tape, Step *step, void (*run)(void *share)) {
     for (int i = 0; i < step->used; i++) device_submit(step->dp->devices[i], run, &step->shares[i]);
     for (int i = 0; i < step->used; i++)
@@ -70,7 +71,8 @@ static bool run_all(Tape *tape, Step *step, void (*run)(void *share)) {
     return true;
 }
 
-// Points replica i's tensors to this forward's copies; replica 0 has the model's own memory.
+// Points the tensors of replica i to the copies of this forward. Replica 0 uses the model's own
+// memory.
 static void install(Step *step, int i) {
     const Dp *dp = step->dp;
     for (size_t k = 0; k < dp->originals.count; k++) {

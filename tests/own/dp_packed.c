@@ -1,23 +1,23 @@
-/* dp_packed.c: a DataParallel that sends a device's weights as one block; its gradients come back
- * tensor by tensor.
+/* dp_packed.c: a DataParallel that copies all weights to a device as one block. Gradients are
+ * copied back tensor by tensor.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "dp/own/own_dp.h"
 
-typedef struct Worker { // a device
+typedef struct Worker { // one device
     Device *device;
     Module *replica;
     NamedTensors tensors; // the replica's
-    Tape *tape;           // of this forward
+    Tape *tape;           // of the current forward
     Tensor *x, *y;
-    char *block; // of the weights; the first device has none
+    char *block; // the copied weights; NULL on the first device
 } Worker;
 
 typedef struct Dp {
     NamedTensors model;
-    size_t *at; // [model.count + 1] each tensor's place in a block, in bytes
+    size_t *at; // [model.count + 1] byte offset of each tensor in a block
     int count, busy;
     Worker workers[];
 } Dp;

@@ -1,5 +1,6 @@
-/* fsdp_direct.c: the shortest: collectives read shards and write whole parameters, and the reverse
- * for gradients, so that nothing is copied. The next unit in forward is the next in the list.
+/* fsdp_direct.c: the shortest fully sharded wrapper. Collectives gather from the shards directly
+ * into whole parameters, and reduce-scatter whole gradients directly into shards, so nothing is
+ * copied. The next unit in forward is taken to be the next in the list.
  */
 #include <stdlib.h>
 
@@ -8,17 +9,17 @@
 typedef struct Parameter {
     Tensor *tensor;
     TensorShard shard;
-    size_t own_rows, piece; // piece: floats of a shard with padding
-    size_t mine, at;        // its first float in the unit's shards; in the whole unit
-    bool has_grad;          // of the whole gradient
+    size_t own_rows, piece; // piece: floats of a shard, padding included
+    size_t mine, at; // offset of the shard in the unit's shards; of the parameter in the whole unit
+    bool has_grad;   // the whole gradient was written
     PgWork *gather, *reduce;
 } Parameter;
 
 typedef struct Unit {
     Parameter *parameters;
-    size_t count, shard_floats, floats; // floats: of the whole
+    size_t count, shard_floats, floats; // floats: of the whole unit
     float *shards, *shard_grads;        // [shard_floats]
-    float *weights, *gradients;         // [floats]; NULL: none
+    float *weights, *gradients;         // [floats], whole; NULL: not allocated
     bool whole;
 } Unit;
 
@@ -26,9 +27,9 @@ typedef struct Fsdp {
     ProcessGroup *group;
     ReduceOp op;
     Device *device;
-    Unit *units; // [count], the root last
+    Unit *units; // [count], the root unit last
     size_t count;
-    Unit *ahead, *reducing; // NULL: none
+    Unit *ahead, *reducing; // units with a gather or a reduce-scatter in flight; NULL: none
 } Fsdp;
 
 static size_t whole_lines(size_t floats) {
@@ -44,7 +45,7 @@ static void give_back(const Fsdp *fsdp, const Unit *unit, float **memory) {
     *memory = NULL;
 }
 
-// ---- the two states -----------------------------------------------------------------------------
+// ---- sharded and whole --------------------------------------------------------------------------
 
 static void show_shard(const Unit *unit, Parameter *parameter) {
     Tensor *tensor = parameter->tensor;
@@ -85,7 +86,7 @@ static int wait_for(PgWork **work, Error *err) {
 static int gather(Fsdp *fsdp, Unit *unit, Error *err) {
     Unit *ahead = fsdp->ahead;
     fsdp->ahead = NULL;
-    if (ahead && ahead != unit) { // another unit than predicted
+    if (ahead && ahead != unit) { // the unit that was gathered ahead is not this unit
         for (size_t i = 0; i < ahead->count; i++)
             if (wait_for(&ahead->parameters[i].gather, err) != 0) return -1;
         give_back(fsdp, ahead, &ahead->weights);
@@ -140,7 +141,7 @@ static int finish_reduce(Fsdp *fsdp, Error *err) {
     return 0;
 }
 
-// ---- around a unit ------------------------------------------------------------------------------
+// ---- before and after a unit --------------------------------------------------------------------
 
 static int own_before_forward(void *self, size_t number, Error *err) {
     Fsdp *fsdp = self;
@@ -216,7 +217,7 @@ static void own_close(void *self) {
     free(fsdp);
 }
 
-// Plans the shards of a unit.
+// Computes the layout of the unit's shards.
 static void plan(Unit *unit, const OwnFsdpUnit *listed, ProcessGroup *group) {
     const size_t world = (size_t)pg_size(group), rank = (size_t)pg_rank(group);
     unit->count = listed->parameters.count;
@@ -237,7 +238,7 @@ static void plan(Unit *unit, const OwnFsdpUnit *listed, ProcessGroup *group) {
     }
 }
 
-// Cuts this rank's rows of rank 0's weights out of the whole model, and frees that.
+// Copies this rank's rows of rank 0's weights into the shards, and frees the whole parameters.
 static int shard(Fsdp *fsdp, Unit *unit, Module *model, const NamedTensors *parameters,
                  Error *err) {
     const size_t bytes = unit->shard_floats * sizeof(float);

@@ -1,26 +1,26 @@
-/* fsdp_flat.c: a fully sharded data parallel with one collective for each unit: its shards lie one
- * after another in a flat piece, which is unpacked into whole parameters. Whole memory is allocated
- * and freed each time. The units' order is taken to be that of the list.
+/* fsdp_flat.c: a fully sharded wrapper with one collective for each unit. A unit's shards lie one
+ * after the other in one flat array; the gathered arrays are unpacked into whole parameters, which
+ * are allocated and freed each time. The next unit is taken to be the next in the list.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ddp/fsdp/own/own_fsdp.h"
 
-typedef struct Item { // a parameter
+typedef struct Item { // one parameter
     Tensor *tensor;
     TensorShard shard;
     size_t rows, floats; // of the shard; floats with padding
-    size_t in_piece;     // its first float there; W times that: in the whole unit
+    size_t in_piece;     // offset in the flat array; its W-fold: in the whole unit
     bool has_grad;
 } Item;
 
 typedef struct Unit {
     Item *items;
-    size_t count, piece;         // piece: floats of the flat piece
+    size_t count, piece;         // piece: floats of the flat array
     float *shards, *shard_grads; // [piece]
-    float *whole, *whole_grads;  // [W, piece], by parameter; NULL: none
-    float *arriving, *leaving;   // [W, piece], by rank
+    float *whole, *whole_grads;  // [W, piece], ordered by parameter; NULL: not allocated
+    float *arriving, *leaving;   // [W, piece], ordered by rank
     PgWork *gather, *reduce;
 } Unit;
 
@@ -29,9 +29,9 @@ typedef struct Fsdp {
     size_t world, rank, count;
     ReduceOp op;
     Device *device;
-    Unit *units;               // [count], the root last
+    Unit *units;               // [count], the root unit last
     float *arriving, *leaving; // shared by all units but the root
-    Unit *ahead, *reducing;    // NULL: none
+    Unit *ahead, *reducing;    // units with a collective in flight; NULL: none
 } Fsdp;
 
 static Unit *root_of(const Fsdp *fsdp) {
@@ -51,7 +51,7 @@ static void copy(const Fsdp *fsdp, float *to, const float *from, size_t floats) 
     if (floats > 0) device_copy(fsdp->device, to, fsdp->device, from, floats * sizeof *to);
 }
 
-// Shows the shards, and frees the whole weights.
+// Points the parameters to their shards and frees the whole weights.
 static void hide(Fsdp *fsdp, Unit *unit) {
     for (size_t i = 0; i < unit->count; i++) {
         Item *item = &unit->items[i];
@@ -77,7 +77,7 @@ static int start_gather(Fsdp *fsdp, Unit *unit, Error *err) {
     return unit->gather ? 0 : -1;
 }
 
-// Waits for the gather in flight.
+// Waits for the all-gather in flight.
 static int end_gather(Fsdp *fsdp, Error *err) {
     Unit *unit = fsdp->ahead;
     fsdp->ahead = NULL;
@@ -143,7 +143,7 @@ static int start_reduce(Fsdp *fsdp, Unit *unit, Error *err) {
     return unit->reduce ? 0 : -1;
 }
 
-// ---- the table's functions ----------------------------------------------------------------------
+// ---- functions of OwnFsdp -----------------------------------------------------------------------
 
 static int flat_before_forward(void *self, size_t u, Error *err) {
     Fsdp *fsdp = self;
@@ -222,7 +222,7 @@ static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-// Lists the unit's parameters and scatters rank 0's rows of them into the shards.
+// Lists the unit's parameters and copies rows of rank 0's weights into the shards of all ranks.
 static int cut(Fsdp *fsdp, Unit *unit, Module *model, const NamedTensors *list, Error *err) {
     unit->items = calloc(list->count + 1, sizeof *unit->items);
     for (; unit->count < list->count; unit->count++) {

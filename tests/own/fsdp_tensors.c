@@ -1,6 +1,6 @@
-/* fsdp_tensors.c: a fully sharded data parallel with a collective for each parameter, in place: a
- * whole parameter's memory has the W pieces in rank order, so that nothing is packed. Gathers run
- * one unit ahead, in the order of the last forward.
+/* fsdp_tensors.c: a fully sharded wrapper with one collective for each parameter, in place: the
+ * memory of a whole parameter is the W shards in rank order, so nothing is packed. Gathers run one
+ * unit ahead, in the order of the last forward.
  */
 #include <stdlib.h>
 
@@ -9,9 +9,9 @@
 typedef struct Parameter {
     Tensor *tensor;
     TensorShard shard;
-    size_t own_rows, piece; // piece: floats of a shard with padding
-    size_t mine, at;        // its first float in the unit's shards; in a slot
-    bool has_grad;          // of the whole gradient
+    size_t own_rows, piece; // piece: floats of a shard, padding included
+    size_t mine, at;        // offset of the shard in the unit's shards; of the parameter in a slot
+    bool has_grad;          // the whole gradient was written
     PgWork *gather, *reduce;
 } Parameter;
 
@@ -19,7 +19,7 @@ typedef struct Unit {
     Parameter *parameters;
     size_t count, shard_floats, floats; // floats: of a slot
     float *shards, *shard_grads;        // [shard_floats]
-    float *weights, *gradients;         // [floats], slots; NULL: none
+    float *weights, *gradients;         // [floats] in slots; NULL: no slot
     bool whole;
 } Unit;
 
@@ -29,7 +29,7 @@ typedef struct Slot {
     bool taken;
 } Slot;
 
-typedef struct Order { // of the units' forwards
+typedef struct Order { // the order of the units' forwards
     Unit *units[1024];
     size_t count;
 } Order;
@@ -38,12 +38,12 @@ typedef struct Fsdp {
     ProcessGroup *group;
     ReduceOp op;
     Device *device;
-    Unit *units; // [count], the root last
+    Unit *units; // [count], the root unit last
     size_t count, largest;
     Slot slots[256];
     Order last, now;
-    size_t place;           // of the unit that backward has reached, in `now`
-    Unit *ahead, *reducing; // NULL: none
+    size_t place;           // index in `now` of the unit that backward has reached
+    Unit *ahead, *reducing; // units with a collective in flight; NULL: none
 } Fsdp;
 
 static size_t whole_lines(size_t floats) {
@@ -70,7 +70,7 @@ static void give_back(Fsdp *fsdp, float **memory) {
     *memory = NULL;
 }
 
-// ---- the two states -----------------------------------------------------------------------------
+// ---- sharded and whole --------------------------------------------------------------------------
 
 static void show_shard(const Unit *unit, Parameter *parameter) {
     Tensor *tensor = parameter->tensor;
@@ -113,7 +113,7 @@ static int wait_for(PgWork **work, Error *err) {
 static int gather(Fsdp *fsdp, Unit *unit, Error *err) {
     Unit *ahead = fsdp->ahead;
     fsdp->ahead = NULL;
-    if (ahead && ahead != unit) { // another unit than predicted
+    if (ahead && ahead != unit) { // the unit that was gathered ahead is not this unit
         for (size_t i = 0; i < ahead->count; i++)
             if (wait_for(&ahead->parameters[i].gather, err) != 0) return -1;
         give_back(fsdp, &ahead->weights);
@@ -172,7 +172,7 @@ static int finish_reduce(Fsdp *fsdp, Error *err) {
     return 0;
 }
 
-// ---- around a unit ------------------------------------------------------------------------------
+// ---- before and after a unit --------------------------------------------------------------------
 
 static int own_before_forward(void *self, size_t number, Error *err) {
     Fsdp *fsdp = self;
@@ -261,7 +261,7 @@ static void own_close(void *self) {
     free(fsdp);
 }
 
-// Plans the shards of a unit.
+// Computes the layout of the unit's shards.
 static void plan(Unit *unit, const OwnFsdpUnit *listed, ProcessGroup *group) {
     const size_t world = (size_t)pg_size(group), rank = (size_t)pg_rank(group);
     unit->count = listed->parameters.count;
@@ -282,7 +282,7 @@ static void plan(Unit *unit, const OwnFsdpUnit *listed, ProcessGroup *group) {
     }
 }
 
-// Cuts this rank's rows of rank 0's weights out of the whole model, and frees that.
+// Copies this rank's rows of rank 0's weights into the shards, and frees the whole parameters.
 static int shard(Fsdp *fsdp, Unit *unit, Module *model, const NamedTensors *parameters,
                  Error *err) {
     const size_t bytes = unit->shard_floats * sizeof(float);

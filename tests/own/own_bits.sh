@@ -1,31 +1,33 @@
 #!/bin/sh
-# own_bits.sh BIN_DIR FILES: training with a wrapper or an all-reduce of one's own (train_dp --wrapper, train_ddp --wrapper
-# and --all-reduce, train_fsdp --wrapper) ends with the bits of the built-in one, with every right file of FILES: several models, numbers of
-# ranks and sizes of buckets, accumulation, a batch that no number of ranks divides, checkpoints and --out.
+# own_bits.sh BIN_DIR FILES: training with a user's wrapper or all-reduce (train_dp --wrapper, train_ddp --wrapper and
+# --all-reduce, train_fsdp --wrapper) is bit-identical to training with the built-in one, for every correct file of
+# FILES: several models, numbers of ranks and bucket sizes, accumulation, a batch that no number of ranks divides,
+# checkpoints and --out.
 files=$2
 . "$(dirname "$0")/../programs/checks.sh"
 mkdir tmp
-TMPDIR=$work/tmp # of this test alone: what is left there is its own
+TMPDIR=$work/tmp # so that a file left there is one of this test
 export TMPDIR
-# The programs compile a source without optimization, compile() with it: the bits are the same.
+# The trainers compile a source file without optimization, compile() with it: both give the same bits.
 PATH=$bin:$files:$PATH CC=quick_cc
 export CC
 common="--log-every 100 --seed 3"
 
-# results DIR: losses and accuracies of a run, what it generated (out.txt) and its pictures
+# results DIR: prints a run's losses and accuracies, its generated text (out.txt) and its pictures
 results() {
     grep -E '"(final|test|best)_' "$1/summary.json"
     sed -n '/sample tokens=/,$p' out.txt
     [ ! -d "$1/images" ] || (cd "$1/images" && cksum ./*)
 }
 
-# compile FILE: what its source is compiled to, once; each run compiles a source anew.
+# compile FILE: compiles a source file once to a shared object; a trainer would compile it in each run.
 compile() {
     cc -std=gnu11 -O2 -fPIC -shared -ffp-contract=off -I"$bin/../include" -I"$bin/../include/ddpc" -o "$work/${1%.c}.so" "$files/$1" -lm
 }
 
-# pair NAME OPTION COMMAND...: the command twice, the second time with OPTION "$file": equal weights, optimizer
-# state, gradients of the first step and results. The first pair of a file has its source, the others what it is compiled to.
+# pair NAME OPTION COMMAND...: runs the command twice, the second time with OPTION "$file": equal weights, optimizer
+# state, gradients of the first step and results. The first pair of a file passes its source, the others its shared
+# object.
 pair() {
     name=$1 option=$2
     shift 2
@@ -43,7 +45,7 @@ pair() {
     grep -q 'bits: not promised against .*the user.s own' err.txt ||
         fail "$file does not say that bits are not promised: $(cat err.txt)"
 }
-# The same with a single rank, where bits are no topic.
+# The same with one rank and without the comparison of bits.
 pair_of_one() {
     run "$1" train_ddp $common --steps 4 --global-batch 8 --save a
     run "$1, $file" train_ddp $common --steps 4 --global-batch 8 --save b "$2" "$files/$file"
@@ -86,7 +88,8 @@ pair 'resnet20, SyncBatchNorm, accumulated' --wrapper ranks 2 train_fsdp --model
 pair 'only a root' --wrapper ranks 2 train_fsdp --units root --steps 2 --no-eval
 pair 'rank 0 evaluates a batch more' --wrapper ranks 2 train_fsdp --model toy --data synthetic:10:5@2052 --steps 2
 
-# An all-reduce that adds in rank order has the built-in one's bits; a ring's differ by roundings, alike on all ranks.
+# An all-reduce that adds in rank order has the bits of the built-in one. A ring's sums differ from them by roundings,
+# equally on all ranks.
 for file in sum_naive.c sum_chain.c sum_direct.c; do
     pair 'mlp' --all-reduce ranks 3 train_ddp --steps 4 --global-batch 12 --bucket-cap-mb 0.05
     pair 'convnet' --all-reduce ranks 2 train_ddp --model convnet --steps 3 --global-batch 8 --no-eval
@@ -99,13 +102,13 @@ for ranks in 3 4 5; do
     run "a ring of $ranks" compare_tensors --tol 1e-6 a b
 done
 
-# A shared object needs no compiler.
+# A shared object is loaded without a compiler.
 file=ddp_overlap.c
 mv ddp_overlap.so mine.so
 files=$work file=mine.so
 CC=there-is-none pair 'a shared object' --wrapper ranks 2 train_ddp --steps 2 --no-eval
 
-# A checkpoint of one continues with the other.
+# A checkpoint of one wrapper continues with the other.
 run 'all steps' ranks 2 train_ddp $common --steps 6 --no-eval --save a
 run 'the first' ranks 2 train_ddp $common --steps 3 --no-eval --save b --wrapper mine.so
 run 'the rest' ranks 2 train_ddp $common --steps 6 --no-eval --resume b --save b

@@ -1,14 +1,14 @@
 #!/bin/sh
-# own_overlap.sh BIN_DIR FILES: what equal bits do not show, read from the trace of a job: how many all-reduces of
-# gradients begin inside backward, and that buffers are broadcast in every step. The trace of the built-in wrapper is the
-# measure.
+# own_overlap.sh BIN_DIR FILES: properties that equal bits do not show, read from a job's trace: the number of
+# all-reduces of gradients that start during backward, and a broadcast of the buffers in every step. The reference is
+# the trace of the built-in wrapper.
 files=$2
 . "$(dirname "$0")/../programs/checks.sh"
 PATH=$bin:$PATH
 steps=4
 
-# counts NAME OPTION...: of rank 0, in all steps but the first: overlapped, the buckets that are handed over inside
-# backward; late, those after it, and all-reduces that are marked as no bucket; broadcasts, after the first forward
+# counts NAME OPTION...: of rank 0, in all steps but the first. overlapped: buckets that start during backward; late:
+# those that start after it, and all-reduces that are not marked as a bucket; broadcasts: those after the first forward
 counts() {
     name=$1
     shift
@@ -58,13 +58,13 @@ done
 counts 'ddp_naive.c' --wrapper "$files/ddp_naive.c"
 expect "$overlapped -eq 0"
 expect "$late -ge 6"
-# The user's sum runs on the communication thread, inside the wrapper's buckets.
+# The user's all-reduce runs on the communication thread, inside the wrapper's buckets.
 counts 'sum_chain.c' --all-reduce "$files/sum_chain.c"
 expect "$overlapped -ge 6"
 checks=$((checks + 1))
 grep -q '^X send ' spans.txt && grep -q '^X recv ' spans.txt || fail "no sends and receives in the trace of sum_chain.c"
 
-# Nothing is broadcast without the call, and equal bits do not tell.
+# Without the call that broadcasts, there is no broadcast, although the bits are equal.
 grep -v 'ddp->buffers_due && own_sync_buffers' "$files/ddp_overlap.c" >silent.c
 counts 'no broadcasts' --wrapper silent.c
 expect "$broadcasts -eq 0"

@@ -1,13 +1,13 @@
 #!/bin/sh
-# own_refused.sh BIN_DIR FILES: a wrong file of one's own is refused with a sentence and status 2 before anything is trained,
-# and none of its code runs if it reaches for the built-in wrapper; an error of each function ends all ranks with its
-# sentence. And the trainers export to such a file the public functions, and nothing of their wrappers.
+# own_refused.sh BIN_DIR FILES: a wrong user's file is refused with a sentence and status 2 before training starts, and
+# none of its code runs if it calls the built-in wrapper. An error of any of its functions ends all ranks with its
+# sentence. The trainers export the public functions to such a file, and none of their wrappers'.
 files=$2
 . "$(dirname "$0")/../programs/checks.sh"
 PATH=$bin:$PATH
 
-# ---- what is not loaded ----------------------------------------------------------------------------
-ddp_file() { # NAME OPEN TABLE: open's body, and the last lines
+# ---- files that are refused ------------------------------------------------------------------------
+ddp_file() { # NAME OPEN TABLE: writes a file with this body of open and these last lines
     cat >"$1" <<END
 #include <dlfcn.h>
 #include "ddp/distributed_data_parallel.h"
@@ -44,7 +44,7 @@ refuse 2 'implicit declaration of function' $wrapper undeclared.c
 ddp_file good.c 'puts("no luck");' "$own_ddp"
 CC=there-is-none refuse 2 'the compiler there-is-none cannot be run' $wrapper good.c
 refuse 1 'error: opened: average, 26214400 bytes' $wrapper good.c # 25 MiB
-# CC may have words, and a file lie in a folder with a space.
+# CC may be several words, and the file's folder may have a space in its name.
 mkdir 'a folder'
 cp good.c 'a folder/my file.c'
 CC='env cc' refuse 1 'error: opened: sum, 524288 bytes' train_ddp --steps 2 --wrapper 'a folder/my file.c' --normalize global \
@@ -76,7 +76,7 @@ refuse 2 'defines own_ddp: run it by train_ddp --wrapper FILE' train_dp --wrappe
 refuse 2 'defines own_all_reduce: run it by train_ddp --all-reduce FILE' train_dp --wrapper "$files/sum_ring.c"
 refuse 2 'defines own_ddp: run it by train_ddp --wrapper FILE' train_ddp --all-reduce "$files/ddp_naive.c"
 
-# Forwarding: none of the file's code may run.
+# Calls of the built-in wrapper: none of the file's code may run.
 forwards() { # NAME WORDS BODY
     ddp_file "$1.c" "$3" "$own_ddp"
     refuse 2 "$1.c: calls $2" $wrapper "$1.c"
@@ -95,7 +95,7 @@ cc -shared -o libddpc.so.9 -Wl,-soname,libddpc.so.9 -x c /dev/null
 cc -shared -fPIC -I"$bin/../include" -I"$bin/../include/ddpc" -o linked.so good.c -Wl,--no-as-needed ./libddpc.so.9
 refuse 2 'linked.so: is linked with libddpc.so.9, which has the built-in wrapper' $wrapper linked.so
 
-# A shared object that is cut off anywhere is refused and does no harm.
+# A shared object that is cut off at any length is refused without a crash.
 cc -shared -fPIC -I"$bin/../include" -I"$bin/../include/ddpc" -o whole.so good.c
 refuse 1 'error: opened: average, 0 bytes' $wrapper whole.so --bucket-cap-mb 0
 bytes=$(wc -c <whole.so)
@@ -104,13 +104,13 @@ for part in 0 4 63 64 200 1000 4096 $((bytes / 2)) $((bytes - 1)); do
     refuse 2 'cut.so: ' $wrapper cut.so
 done
 
-# A file of units may not call fully_shard's functions.
+# A file of FSDP units may not call fully_shard's functions.
 { echo '#include "ddp/fsdp/fully_shard.h"' && sed 's/^    Fsdp \*fsdp = calloc.*/&\n    if (fully_shard(model, group, \&(FsdpConfig){0}, err) != 0) return NULL;/' "$files/fsdp_tensors.c"; } >shards.c
 refuse 2 "shards.c: calls fully_shard, $belongs" train_fsdp --wrapper shards.c
 refuse 2 'defines own_fsdp: run it by train_fsdp --wrapper FILE' $wrapper "$files/fsdp_tensors.c"
 refuse 2 'defines own_ddp: run it by train_ddp --wrapper FILE' train_fsdp --wrapper good.c
 
-# Options that a file makes meaningless.
+# Options that have no effect with a user's file.
 cp "$files/sum_ring.c" "$files/dp_one_node.c" "$files/fsdp_tensors.c" .
 for option in --no-overlap --no-reshard-after-forward --unshard-in-step; do
     refuse 2 "$option has no effect: " train_fsdp --wrapper fsdp_tensors.c $option
@@ -166,7 +166,7 @@ fails sum_starts sum_chain.c --all-reduce \
 fails counts sum_chain.c --all-reduce 's/pg_send(values, count, PG_F32, rank + 1)/pg_send(values, count + 1, PG_F32, rank + 1)/' \
     'ranks disagree: rank . runs send(F32, 5083[0-9], to rank .), rank . runs recv(F32, '
 
-sharded() { # NAME FUNCTION 'sentence': rank 1 fails in the FUNCTION of a file of units
+sharded() { # NAME FUNCTION 'sentence': rank 1 fails in FUNCTION of a file of FSDP units
     fails "$1" fsdp_tensors.c --wrapper "/^static .*own_$2(/,/^}/s/^    Fsdp \*fsdp = .*/&\n    $shards/" "$3" train_fsdp
 }
 shards='if (pg_rank(fsdp->group) == 1) return error_set(err, STATUS_FAILED, "rank 1 is out of luck");'
@@ -189,7 +189,7 @@ dp_fails dp_tape 's/^    step->dp = dp;/    return tape_fail(tape, "scatter", "n
 dp_fails dp_device 's/^    return y;/    return step->shares[1].y;/' 'own_dp on cpu:0: forward returned a tensor on another device'
 dp_fails dp_backward 's/^    Step \*step = node->saved;/&\n    tape_fail(tape, "reduce", "no sum"); return;/' 'reduce on cpu:0: no sum'
 
-# ---- what the programs export ----------------------------------------------------------------------
+# ---- symbols that the trainers export --------------------------------------------------------------
 for program in train_dp train_ddp train_fsdp; do
     checks=$((checks + 2))
     nm -D --defined-only "$bin/$program" | awk '$2 == "T" { print $3 }' | sort >shown.txt

@@ -1,5 +1,5 @@
-/* sum_chain.c: the sum goes from rank to rank, in their order, and the whole comes back: the
- * built-in all-reduce's bits, without a rank in the middle.
+/* sum_chain.c: the partial sum is passed on in rank order, and the last rank's sum is passed back.
+ * The bits are those of the built-in all-reduce, and no rank's link carries the data of all ranks.
  */
 #include <stdlib.h>
 

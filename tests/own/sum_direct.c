@@ -1,5 +1,5 @@
-/* sum_direct.c: each rank adds up one chunk, which all others send to it, and sends the sum back to
- * them. The pairs talk in one order for all, so that no two wait for each other.
+/* sum_direct.c: each rank sums one chunk, which all other ranks send to it, and sends the sum back
+ * to them. All ranks go through the pairs in the same order, so no two ranks wait for each other.
  */
 #include <stdlib.h>
 

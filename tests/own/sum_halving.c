@@ -1,5 +1,6 @@
-/* sum_halving.c: recursive halving, then doubling. If the number of ranks is no power of two, the
- * ranks beyond it first give their values to a partner, and get the sum from it at the end.
+/* sum_halving.c: recursive halving, then doubling. If the number of ranks is not a power of two,
+ * the ranks beyond the largest one send their values to a partner first and receive the sum at the
+ * end.
  */
 #include <stdlib.h>
 
@@ -18,7 +19,7 @@ static int swap(ProcessGroup *group, int with, const float *out, size_t out_coun
 static int halve_and_double(ProcessGroup *group, int ranks, float *values, size_t count,
                             float *room, Error *err) {
     const int rank = pg_rank(group);
-    size_t begin[32], end[32]; // what this rank is responsible for, after each halving
+    size_t begin[32], end[32]; // the range that this rank sums after each halving
     int depth = 0;
     begin[0] = 0, end[0] = count;
     for (int far = ranks / 2; far > 0; far /= 2, depth++) {

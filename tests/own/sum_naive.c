@@ -1,5 +1,5 @@
-/* sum_naive.c: rank 0 receives all, adds in rank order, and sends the sum to each: the built-in
- * all-reduce's bits, and rank 0's link carries everything.
+/* sum_naive.c: rank 0 receives the values of all ranks, adds them in rank order and sends the sum
+ * to each rank. The bits are those of the built-in all-reduce; rank 0's link carries all data.
  */
 #include <stdlib.h>
 

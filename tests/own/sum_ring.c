@@ -1,4 +1,5 @@
-/* sum_ring.c: a ring: each chunk is summed from rank to rank, then sent around once more. */
+/* sum_ring.c: a ring: each chunk is summed from rank to rank, and its sum is then passed around
+ * once more. */
 #include <stdlib.h>
 
 #include "ddp/own/own_all_reduce.h"
@@ -13,9 +14,10 @@ static size_t begin_of(const Ring *ring, int chunk) {
     return ring->count * (size_t)chunk / (size_t)ring->size;
 }
 
-// Sends chunk `out` to the right while chunk `in` comes from the left into `to`. Even ranks send
-// first, so that not all wait to be received from; an odd ring has two even neighbours, of which
-// the first still waits for one that receives.
+// Sends chunk `out` to the right neighbour and receives chunk `in` from the left one into `to`.
+// Even ranks send first and odd ranks receive first, so that the ring does not deadlock. In a ring
+// of odd size, ranks size - 1 and 0 both send first: the send of rank size - 1 waits until rank 0
+// receives.
 static int pass(const Ring *ring, float *values, int out, int in, float *to, Error *err) {
     int right = (ring->rank + 1) % ring->size, left = (ring->rank + ring->size - 1) % ring->size;
     size_t out_begin = begin_of(ring, out), out_count = begin_of(ring, out + 1) - out_begin;

@@ -17,14 +17,14 @@
 #include <unistd.h>
 
 #include "relacy_c.h"
-#define reached sync_reached // shm_wait.c has a function of this name, too
+#define reached sync_reached // shm_wait.c has a function of the same name
 #include "common/base/sync.c"
 #undef reached
 #include "model.h"
 
-// ---- what the functions call --------------------------------------------------------------------
+// ---- stubs of the functions that they call ------------------------------------------------------
 
-enum { FIRST_VALUE = 10 }; // of rank 0; those of rank r are r more
+enum { FIRST_VALUE = 10 }; // of rank 0; rank r starts at FIRST_VALUE + r
 
 static int error_set(Error *err, int status, const char *, const char *message) {
     if (err->status != STATUS_OK) return -1;
@@ -119,7 +119,7 @@ static Cell<int> *contribution(const PgShm *shm, int rank, const ShmChunk *chunk
                         : shm->control->mailboxes[rank].data[chunk->half];
 }
 
-// Of the first element of the chunk; another one in each call and chunk.
+// The value of the chunk's first element; it differs in each call and chunk.
 static int value_of(const PgShm *shm, int rank, const ShmChunk *chunk) {
     return FIRST_VALUE * (int)(chunk->first + shm->call->sequence) + rank;
 }
@@ -139,7 +139,7 @@ static Cell<int> *shm_peer_memory(PgShm *shm, Cell<int> *, int rank) {
     return shm->control->buffers[rank];
 }
 
-// Of element `rank` of all ranks' buffers, into all of them.
+// Sums element `rank` of all ranks' buffers and writes the sum into all of them.
 static void reduce_slice(PgShm *shm) {
     int sum = 0;
     for (int r = 0; r < shm->world; r++) sum += shm->control->buffers[r][shm->rank];
@@ -150,7 +150,7 @@ static void reduce_slice(PgShm *shm) {
 
 // ---- process_group.c and work.c -----------------------------------------------------------------
 
-#define pthread_create(thread, attributes, function, context) 0 // a scenario's thread runs it
+#define pthread_create(thread, attributes, function, context) 0 // the scenario runs `function`
 #define pthread_join(thread, result)                          ((void)0)
 
 static struct timespec clock_deadline(double) {
@@ -186,7 +186,7 @@ static void word_init(SyncWord *word) {
     word->sleepers.store(0, memory_order_relaxed, $);
 }
 
-// A release and an acquire, and a wake-up.
+// A release store, an acquire load and a wake-up.
 struct handshake : rl::test_suite<handshake, 2> {
     SyncWord word;
     Cell<int> data;
@@ -202,7 +202,7 @@ struct handshake : rl::test_suite<handshake, 2> {
     }
 };
 
-// The same by a claim.
+// The same with a claim in place of the store.
 struct claim : rl::test_suite<claim, 2> {
     SyncWord word;
     Cell<int> data;
@@ -218,7 +218,7 @@ struct claim : rl::test_suite<claim, 2> {
     }
 };
 
-// One store wakes all that sleep.
+// One store wakes all sleeping threads.
 struct two_waiters : rl::test_suite<two_waiters, 3> {
     SyncWord word;
     Cell<int> data;
@@ -270,7 +270,7 @@ template <typename Scenario, int RANKS> struct Barrier : Ranks<Scenario, RANKS> 
 struct barrier : Barrier<barrier, 2> {};
 struct barrier_of_three : Barrier<barrier_of_three, 3> {};
 
-// A staged collective: a half of a mailbox is written again two chunks later.
+// A staged collective: half of a mailbox is written again two chunks later.
 template <typename Scenario, int RANKS, int CHUNKS> struct Staged : Ranks<Scenario, RANKS> {
     void thread(unsigned rank) {
         this->calls[rank].collective.count = CHUNKS;
@@ -281,8 +281,8 @@ template <typename Scenario, int RANKS, int CHUNKS> struct Staged : Ranks<Scenar
 struct staged : Staged<staged, 2, 3> {};
 struct staged_of_three : Staged<staged_of_three, 3, 3> {};
 
-// Eager collectives have only the barrier that begins them: their data are double-buffered, as the
-// fingerprints beside them. Calls between them are left out, as in a dry group.
+// Eager collectives have only the barrier at their beginning; their data are double-buffered like
+// the fingerprints beside them. The calls between them are skipped, as in a dry group.
 struct eager : Ranks<eager, 2> {
     void thread(unsigned rank) {
         calls[rank].collective.count = 1;
@@ -294,7 +294,7 @@ struct eager : Ranks<eager, 2> {
     }
 };
 
-// Direct all-reduces: the barriers transfer the slices of all ranks' buffers.
+// Direct all-reduces: the barriers order the accesses to the slices of all ranks' buffers.
 template <typename Scenario, int RANKS, int CALLS> struct Direct : Ranks<Scenario, RANKS> {
     void thread(unsigned rank) {
         PgShm *shm = &this->shm[rank];
@@ -318,7 +318,7 @@ template <typename Scenario, int RANKS, int CALLS> struct Direct : Ranks<Scenari
 struct direct : Direct<direct, 2, 2> {};
 struct direct_of_three : Direct<direct_of_three, 3, 1> {};
 
-// Calls that begin, and need no other barrier: their fingerprints are double-buffered.
+// Collectives that begin without any other barrier: their fingerprints are double-buffered.
 struct fingerprints : Ranks<fingerprints, 2> {
     void thread(unsigned rank) {
         for (int call = 1; call <= 3; call++) {
@@ -355,12 +355,12 @@ struct message_of_three : Message<message_of_three, 3> {};
 
 static const char *const failures[] = {"rank 0 fails", "rank 1 fails", "rank 2 fails"};
 
-// Ranks 0 and 1 fail concurrently while rank 2 checks: one claim succeeds, and its error is that of
-// all ranks.
+// Ranks 0 and 1 fail concurrently while rank 2 checks: one claim succeeds, and all ranks report its
+// error.
 struct abort_claim : Ranks<abort_claim, 3> {
     void before() {
         Ranks::before();
-        for (PgShm &rank : shm) rank.world = 1; // wakes one word: abort_wakes is about those
+        for (PgShm &rank : shm) rank.world = 1; // one word to wake; others: see abort_wakes
     }
     void thread(unsigned rank) {
         if (rank < 2)
@@ -375,8 +375,8 @@ struct abort_claim : Ranks<abort_claim, 3> {
     }
 };
 
-// A waiter that is about to block when the abort wakes it misses the wake-up; it checks the flag
-// when its slice ends.
+// A thread that is about to block when the abort wakes all waiters misses the wake-up; it checks
+// the flag when its slice ends.
 static void end_slices(SyncWord *word) {
     slice_over->store(1, memory_order_seq_cst, $);
     futex(&word->value, FUTEX_WAKE, INT_MAX);
@@ -517,14 +517,14 @@ enum { ALL_SCHEDULES = 0 };
 
 typedef bool Search(rl::test_params &params);
 
-// A stream that allocates nothing: Relacy has an allocator of its own while it runs.
+// A stream that does not allocate: Relacy replaces the allocator while it runs.
 struct FixedText : std::streambuf {
     char text[256];
     FixedText() { setp(text, text + sizeof text); }
 };
 
 // As rl::simulate, which would compile each scenario for three schedulers. A failing execution is
-// run again, and recorded.
+// run again and recorded.
 template <typename Scenario, template <rl::thread_id_t> class Scheduler>
 static bool search(rl::test_params &params) {
     typedef Scheduler<Scenario::params::thread_count> Threads;
@@ -545,7 +545,7 @@ static Search *const some = search<Scenario, rl::context_bound_scheduler>;
 
 struct Row {
     const char *name, *what;
-    unsigned bound; // the most preemptions in a schedule, or ALL_SCHEDULES
+    unsigned bound; // the largest number of preemptions in a schedule, or ALL_SCHEDULES
     Search *search;
 };
 
@@ -574,7 +574,7 @@ static bool explore(const Row *row) {
     std::ofstream output("schedule");
     rl::test_params params;
     params.output_stream = params.progress_stream = &output;
-    params.search_type = rl::sched_full; // not random: it ends
+    params.search_type = rl::sched_full; // exhaustive, so that it ends
     params.context_bound = row->bound;
     const auto begin = std::chrono::steady_clock::now();
     const bool passed = row->search(params);

@@ -1,5 +1,5 @@
-/* model.h: the types around the functions that weak_memory.sh cuts out of the C sources, with the
- * fields that these functions access. A channel's half holds one byte and a mailbox one element, so
+/* model.h: the types of the functions that weak_memory.sh cuts out of the C sources, with only the
+ * fields that these functions access. Half a channel holds one byte and a mailbox one element, so
  * that a message of three bytes already reuses both halves.
  */
 #ifndef TESTS_WEAK_MEMORY_MODEL_H

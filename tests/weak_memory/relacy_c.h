@@ -57,12 +57,12 @@ static inline bool atomic_compare_exchange_strong_explicit(Word *word, uint32_t 
     return word->compare_exchange_strong(*expected, value, order, $, failed, $);
 }
 
-// Set after an abort: from now on no wait blocks, because its slice of 50 ms ends. NULL: no slice
-// ends, so that a lost wake-up is a deadlock.
+// Set after an abort: the slice of 50 ms of every wait is then over, so no wait blocks. NULL: no
+// slice ends, so that a lost wake-up is a deadlock.
 static Word *slice_over;
 
-// Without wake-ups for no reason, which would only repeat the caller's loop. The kernel compares
-// and blocks in one step.
+// No spurious wake-ups, which would only repeat the caller's loop. The kernel compares and blocks
+// in one atomic step.
 static inline void futex(Word *word, int operation, uint32_t value) {
     rl::context &context = rl::ctx();
     context.sched();

@@ -20,7 +20,7 @@ printf '#if !__has_include(<relacy/relacy.hpp>)\n#error\n#endif\n' | "$cxx" -E -
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# cut_out FILE FUNCTION...: these functions of the file, unchanged, in this order.
+# cut_out FILE FUNCTION...: prints these functions of FILE, unchanged, in this order.
 cut_out() {
     file=$1
     shift
@@ -41,8 +41,8 @@ cut_out ddp/group/process_group.c pg_copy_error break_sound pg_break
 cut_out ddp/group/work.c queues next_work do_work communication_thread pg_stop_thread wait_over take_work refuse \
     enqueue take_back
 mkdir -p "$work/include/common/base"
-touch "$work/include/stdatomic.h" "$work/include/common/base/clock.h" # relacy_c.h replaces them
-# -fpermissive: C converts a void pointer without a cast. -Og: compiled and explored in the least processor time.
+touch "$work/include/stdatomic.h" "$work/include/common/base/clock.h" # empty: relacy_c.h defines their contents
+# -fpermissive: C converts a void pointer without a cast. -Og: the least time for compilation and exploration together.
 "$cxx" -std=gnu++17 -Og -w -fpermissive -I "$work/include" -I "$work" -I "$here" -I "$tree" \
     "$here/model.cpp" -o "$work/weak_memory"
 cd "$work"

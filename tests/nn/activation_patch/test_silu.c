@@ -1,6 +1,6 @@
-/* test_silu.c: SiLU of a tree with silu.patch against PyTorch's formula in double: x s and its
- * derivative s (1 + x (1 - s)), where s = sigmoid(x); in float32 on both kernel tables of the host,
- * and in bfloat16 on ref.
+/* test_silu.c: SiLU of a tree with silu.patch against PyTorch's formula in double precision, x s,
+ * and its derivative s (1 + x (1 - s)), where s = sigmoid(x): in float32 on both kernel tables of
+ * the host, and in bfloat16 on ref.
  */
 #include "tests/rigs/check.h"
 
@@ -22,7 +22,8 @@ static Tensor *inputs(Tape *tape) {
     return x;
 }
 
-// Runs silu(x), or in 16 bits silu(half(x)), and backward from a gradient of 1 for every element.
+// Runs forward and backward of silu(x), with 16-bit precision of silu(half(x)), from a gradient of
+// ones.
 static void check(const char *device_name, Precision precision, double bound) {
     Error err = {0};
     Device *device = device_open(device_name, &err);
@@ -48,7 +49,8 @@ static void check(const char *device_name, Precision precision, double bound) {
     device_close(device);
 }
 
-// A value of a few roundings, each of at most 2^-24 (float32), or one more of 2^-9 (bfloat16).
+// The bound is a few roundings, each at most 2^-24 (float32), or one more of at most 2^-9
+// (bfloat16).
 static void silu_is_pytorchs(void **state) {
     (void)state;
     check("cpu:0", PRECISION_F32, 1e-6);
