@@ -32,12 +32,12 @@ enum { CASES_MAX = 512, WHERE_MAX = 400 };
 #define DEADLINE_S 60.0
 
 typedef struct Case {
-    const char *name, *point; // of the case; where chaos_rank acts
-    const char *phase;        // what the heartbeat says there
-    int first, last;          // the visit to the point that counts: one of these
+    const char *name, *point; // of the case; of the run, see chaos_rank.c
+    const char *phase;        // in the heartbeat at that point
+    int first, last;          // range of visits to the point from which the seed picks one
     const char *fault, *victim;
     int rank, world;
-    const char *const *options; // of train_ddp besides TRAINING, ended by a NULL; NULL: none
+    const char *const *options; // more options of train_ddp, ended by NULL; NULL: none
 } Case;
 
 typedef struct Suite {
@@ -47,14 +47,14 @@ typedef struct Suite {
     int repeat, jobs;
     uint64_t seed;
     char folder[PATH_MAX], *ddprun, *train;
-    bool shm_is_ours;    // /dev/shm
-    bool ports_are_ours; // every thread has a network of its own
+    bool shm_is_ours;    // the suite has its own /dev/shm
+    bool ports_are_ours; // every thread has its own network namespace
     Listing shm;
 
-    pthread_mutex_t mutex; // protects what follows
+    pthread_mutex_t mutex; // protects the fields below
     size_t next, failed;
-    double worst_report_s, worst_end_s; // after a fault of a rank, until the report, until the end
-    double worst_kill_s;                // after a SIGKILL of a rank, until the report
+    double worst_report_s, worst_end_s; // seconds from a rank's fault to the report, to the end
+    double worst_kill_s;                // seconds from a rank's SIGKILL to the report
 } Suite;
 
 // ---- the matrix -------------------------------------------------------------------------------
@@ -67,8 +67,8 @@ static void add_case(Suite *suite, Case c) {
     suite->cases[suite->count++] = c;
 }
 
-// A fault of rank 0 and of the last rank. Only rank 0 writes checkpoints: the other one's fault is
-// in the step that begins meanwhile.
+// Adds the fault on rank 0 and on the last rank. Only rank 0 writes checkpoints: at point
+// checkpoint the last rank fails in the step that begins meanwhile.
 static void add_ranks(Suite *suite, Case c, const char *fault, int world) {
     c.fault = fault;
     c.victim = "rank";
@@ -100,7 +100,7 @@ static void add_world(Suite *suite, int world) {
         {"backward", "backward", "train", 2, 9, NULL, NULL, 0, 0, NULL},
         {"collective", "collective", "train", 1, 14, NULL, NULL, 0, 0, NULL},
         {"checkpoint", "checkpoint", "checkpoint", 2, 9, NULL, NULL, 0, 0,
-         NULL}, // the 1st: config.json
+         NULL}, // the first rename is config.json's
         {"evaluation", "evaluate", "evaluate", 1, 2, NULL, NULL, 0, 0, NULL},
         {"shutdown", "shutdown", "shutdown", 1, 1, NULL, NULL, 0, 0, NULL},
     };
@@ -120,7 +120,8 @@ static void add_world(Suite *suite, int world) {
               world);
 }
 
-// The optimizer divided over the ranks: in shared memory, and by collectives over an emulated link.
+// The optimizer sharded over the ranks: in shared memory, and with collectives over an emulated
+// link.
 static const char *const FUSED[] = {"--zero-optimizer", "--optimizer", "adamw", NULL};
 static const char *const SCATTERED[] = {"--zero-optimizer", "--link", "100,1", NULL};
 
@@ -139,7 +140,7 @@ static void add_zero(Suite *suite, int world) {
     }
 }
 
-// ---- what is expected -------------------------------------------------------------------------
+// ---- expected results -------------------------------------------------------------------------
 
 static bool is(const char *a, const char *b) {
     return strcmp(a, b) == 0;
@@ -152,14 +153,14 @@ static int expected_status(const Case *c) {
     return is(c->fault, "exit3") ? 3 : 1;
 }
 
-// The first line of ddprun's own, as an extended regular expression; "" if none is expected.
+// The first line of ddprun as an extended regular expression; "" if none is expected.
 static void expected_line(const Case *c, char pattern[WHERE_MAX]) {
     char who[80], doing[64];
     int r = c->rank;
     snprintf(who, sizeof who, "^ddprun: rank %d \\(pid [0-9]+, local rank %d, host [^)]*\\)", r, r);
     if (c->phase[0])
         snprintf(doing, sizeof doing, "at [0-9:.]{12} in phase %s, step [0-9]+", c->phase);
-    else // the trainer has told no phase yet
+    else // the trainer has reported no phase yet
         snprintf(doing, sizeof doing, "at [0-9:.]{12} in collective [0-9]+");
     const char *any = "^ddprun: rank [0-9]+ .* exited with status 1 ";
     pattern[0] = '\0';
@@ -204,7 +205,7 @@ static void first_line(const Job *job, char line[JOB_SAID_MAX]) {
 
 // ---- one case ---------------------------------------------------------------------------------
 
-typedef struct Mark { // what chaos_rank noted when it acted
+typedef struct Mark { // written by chaos_rank at the fault
     unsigned long long ns;
     int port, steps;
 } Mark;
@@ -216,7 +217,7 @@ static bool read_mark(const char *path, Mark *mark) {
     return fine;
 }
 
-// The fourth step begins on any rank only when rank 0 has saved after the second.
+// Any rank begins its fourth step only after rank 0 has saved after the second.
 static bool check_checkpoint(const char *folder, const Mark *mark, Error *err) {
     char *path = NULL;
     RunLog silent = log_open(true);
@@ -228,8 +229,8 @@ static bool check_checkpoint(const char *folder, const Mark *mark, Error *err) {
     return false;
 }
 
-// This network belongs to this job alone. A process that was killed loses its environment, by which
-// job_leftovers knows it, a moment before it loses its sockets.
+// Only this job uses this network namespace. A killed process loses its environment, by which
+// job_leftovers recognizes it, a moment before its sockets are closed.
 static bool port_becomes_free(int port) {
     for (int tenths = 0; !port_is_free(port); tenths++) {
         if (tenths == 100) return false;
@@ -238,7 +239,7 @@ static bool port_becomes_free(int port) {
     return true;
 }
 
-// Notes the first thing that is wrong.
+// Sets err to the first failed check.
 static void check_job(Suite *suite, const Case *c, const Job *job, const Mark *mark,
                       const char *out, Error *err) {
     char pattern[WHERE_MAX], line[JOB_SAID_MAX], name[NAME_MAX + 1];
@@ -274,13 +275,13 @@ static void remove_folder(const char *path) {
     temp_folder_remove(&state);
 }
 
-// Ten steps, a checkpoint after every second one, every gradient a bucket of its own.
+// Ten steps, a checkpoint after every second step, one bucket for each gradient.
 static const char *const TRAINING[] = {"--model",        "mlp", "--hidden",        "16",
                                        "--global-batch", "300", "--epochs",        "2",
                                        "--save-every",   "2",   "--bucket-cap-mb", "0"};
 enum { TRAINING_WORDS = sizeof TRAINING / sizeof TRAINING[0] };
 
-// Runs ddprun with chaos_rank until it ends. out: where it saves.
+// Runs ddprun with chaos_rank until it ends. out: the folder of its checkpoints.
 static void run_job(const Suite *suite, const Case *c, Job *job, const char *plan, const char *mark,
                     const char *out) {
     const char *silence_s = is(c->fault, "stop") ? "1" : "300";
@@ -371,7 +372,7 @@ int main(int argc, char **argv) {
                        "cases whose 'POINT FAULT VICTIM RANK WORLD' contains this");
     Error err = {0};
     if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
-    setenv("OMP_NUM_THREADS", "1", 1); // or ddprun's first line would be about this
+    setenv("OMP_NUM_THREADS", "1", 1); // avoids ddprun's notice, which would be its first line
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
     suite->ddprun = job_program("ddprun");
     suite->train = job_program("chaos_rank");

@@ -21,23 +21,23 @@
 #include "ddp/group/shm/shm_internal.h"
 #include "ddp/strategy_ddp.h"
 
-// Wrapped functions have no argument to carry state in: hence this one global.
+// Global state, because the wrapped functions have no context argument.
 static struct {
     bool armed;
     char point[16], fault[16], victim[16];
     int nth, visits, steps;
     Strategy *strategy;
     ProcessGroup *group;
-    Tensor *(*forward)(Module *self, Tape *tape, Tensor *x); // likewise
+    Tensor *(*forward)(Module *self, Tape *tape, Tensor *x); // the model's own forward
 } chaos;
 
-// Before any second thread runs.
+// Called before any second thread runs.
 static void arm(void) {
     int rank = -1;
     const char *plan = getenv("DDP_CHAOS"), *me = getenv("RANK");
     const struct rlimit no_core = {0, 0};
     setrlimit(RLIMIT_CORE, &no_core);
-    signal(SIGSEGV, SIG_DFL); // a sanitizer may have taken it
+    signal(SIGSEGV, SIG_DFL); // a sanitizer may have installed a handler
     if (!plan || !me) return;
     int fields = sscanf(plan, "%15s %d %15s %d %15s", chaos.point, &chaos.nth, chaos.fault, &rank,
                         chaos.victim);
@@ -57,7 +57,7 @@ static void leave_mark(void) {
     fclose(file);
 }
 
-// Is this the place and the moment?
+// Counts a visit to the point. Returns whether the fault happens now.
 static bool arrive(const char *point) {
     if (!chaos.armed || strcmp(chaos.point, point) != 0 || ++chaos.visits != chaos.nth)
         return false;
@@ -133,7 +133,7 @@ Strategy *__wrap_strategy_ddp(Module *wrapper, Device *device, Sampler *sampler)
 int __real_strategy_barrier(Strategy *strategy, Error *err);
 int __wrap_strategy_barrier(Strategy *strategy, Error *err);
 
-// The last barrier left out.
+// Fault order: this rank skips the last barrier.
 int __wrap_strategy_barrier(Strategy *strategy, Error *err) {
     if (fault_is("order") && arrive("shutdown")) return 0;
     return __real_strategy_barrier(strategy, err);
@@ -155,7 +155,8 @@ void __real_reduce_in_rank_order(PgType type, ReduceOp op, void *const *sources,
 void __wrap_reduce_in_rank_order(PgType type, ReduceOp op, void *const *sources, int ranks,
                                  void *const *targets, int target_count, size_t count);
 
-// Between the two barriers of an all-reduce of a step: the others wait at the second.
+// Point collective: between the two barriers of a step's all-reduce, while the other ranks wait at
+// the second.
 void __wrap_reduce_in_rank_order(PgType type, ReduceOp op, void *const *sources, int ranks,
                                  void *const *targets, int target_count, size_t count) {
     if (chaos.steps > 0 && arrive("collective")) strike();
@@ -165,8 +166,9 @@ void __wrap_reduce_in_rank_order(PgType type, ReduceOp op, void *const *sources,
 int __real_pg_run(ProcessGroup *group, Collective collective, Error *err);
 int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err);
 
-// The meetings before and after a divided step in shared memory; else the weights' way back. And
-// the transfer of each rank's optimizer state to the rank that saves.
+// Point meeting: the barriers before and after a sharded step in shared memory. Point gather: the
+// all-gather of the new weights otherwise. Point state: the transfer of a rank's optimizer state to
+// rank 0 for a checkpoint.
 int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err) {
     if (collective.kind == PG_BARRIER && chaos.steps > 0 && arrive("meeting")) strike();
     if (collective.kind == PG_ALL_GATHER && collective.type == PG_F32 && arrive("gather")) strike();
@@ -180,7 +182,8 @@ void __real_optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart ele
 void __wrap_optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart elements,
                                const float *gradient, const OptimizerPeer *peer);
 
-// In between: some of this rank's new weights are with the others, and some are not.
+// Point divided: within a sharded step, after some of this rank's new weights were written to the
+// other ranks.
 void __wrap_optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart elements,
                                const float *gradient, const OptimizerPeer *peer) {
     if (arrive("divided")) strike();

@@ -22,7 +22,7 @@
 #include "tests/rigs/temp_folder.h"
 
 #define DEADLINE_S   300.0
-#define LONGEST_S    0.8 // from one kill to the next at most
+#define LONGEST_S    0.8 // the longest time from one kill to the next
 #define LOOK_AGAIN_S 0.02
 
 typedef struct Chaos {
@@ -58,7 +58,7 @@ static void start_run(Chaos *chaos, Job *job, const char *out) {
     chaos->starts++;
 }
 
-// Kills one of the three; false if it is not there at the moment.
+// Kills rank 0, rank 1 or ddprun; returns false if that process does not run at the moment.
 static bool kill_one(Chaos *chaos, Job *job) {
     int victim = (int)rng_below(chaos->seed, RNG_STREAM_TEST, chaos->draws++, 3);
     pid_t pid = victim < 2 ? job_rank(job->id, victim) : job->pid;
@@ -71,7 +71,8 @@ static double next_pause_s(Chaos *chaos) {
     return (double)rng_uniform(chaos->seed, RNG_STREAM_TEST, chaos->draws++, 0, (float)LONGEST_S);
 }
 
-// One ddprun, killed at until it is gone or enough was killed. True: the training has ended.
+// Runs one ddprun and kills until it ends or all kills are done. Returns whether the training has
+// ended.
 static bool run_job(Chaos *chaos, const char *out) {
     Job *job = memory_zalloc(sizeof *job);
     start_run(chaos, job, out);
@@ -111,7 +112,7 @@ static void compare_runs(Chaos *chaos, const char *out) {
 
 static void run_rounds(Chaos *chaos) {
     int wanted = chaos->wanted;
-    for (chaos->wanted = 0;; chaos->rounds++, chaos->wanted = wanted) { // round 0: undisturbed
+    for (chaos->wanted = 0;; chaos->rounds++, chaos->wanted = wanted) { // round 0: without kills
         char *out = memory_format("%s/%d", chaos->folder, chaos->rounds);
         while (!run_job(chaos, out) && chaos->wrong == 0) continue;
         if (chaos->rounds > 0) compare_runs(chaos, out);

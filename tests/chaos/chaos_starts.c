@@ -1,11 +1,11 @@
-/* chaos_starts.c: a thousand jobs started and ended, and nothing left of any.
+/* chaos_starts.c: starts and ends a thousand jobs; none may leave anything behind.
  *
  *     chaos_starts [--count N]
  *
- * Nine in ten are two ranks that do nothing: they end well, fail, or are told to end by a signal to
- * ddprun, or lose ddprun to SIGKILL. One in ten is two ranks of train_ddp. Afterwards: no process
- * of any job, no new file in /dev/shm, nothing in the folder in which they ran (and which is their
- * TMPDIR), no descriptor in this program more than before.
+ * Nine in ten jobs are two idle ranks, which end with 0, fail, are ended by a signal to ddprun, or
+ * lose ddprun to SIGKILL. One in ten is two ranks of train_ddp. Afterwards there is no process of
+ * any job, no new file in /dev/shm, no file in the folder in which they ran (also their TMPDIR),
+ * and no additional descriptor in this program.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -24,10 +24,10 @@ typedef struct Starts {
     int processes, wrong, late;
 } Starts;
 
-// What the n-th job runs, and the status it must end with.
+// The command of the n-th job and the status that it must end with.
 typedef struct Kind {
     const char *command[8];
-    int sent; // a signal to ddprun once it runs, 0: none
+    int sent; // signal to ddprun once it runs; 0: none
     int status;
 } Kind;
 
@@ -53,7 +53,7 @@ static void run_one(Starts *s, int n) {
     *job = (Job){.argv = argv, .deadline_s = 60};
     job_start(job);
     if (kind.sent) {
-        (void)job_pause(job, 0.001 * (n % 37)); // at another place of its start each time
+        (void)job_pause(job, 0.001 * (n % 37)); // hits another moment of the start each time
         kill(job->pid, kind.sent);
     }
     job_await(job);

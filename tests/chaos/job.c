@@ -33,7 +33,7 @@ static void sleep_ms(int ms) {
     (void)poll(NULL, 0, ms);
 }
 
-// ---- starting and reading ---------------------------------------------------------------------
+// ---- start and output -------------------------------------------------------------------------
 
 static char **make_environment(const Job *job, char mark[96]) {
     size_t count = 0, used = 0;
@@ -56,7 +56,7 @@ void job_start(Job *job) {
     job->reported_ns = job->ended_ns = 0;
     job->said_bytes = 0;
     job->late = false;
-    // The address tells the jobs of one process's threads apart.
+    // The address distinguishes jobs of several threads of this process.
     snprintf(job->id, sizeof job->id, "%d-%llx-%llx", (int)getpid(),
              (unsigned long long)job->started_ns, (unsigned long long)(uintptr_t)job);
     char **environment = make_environment(job, mark);
@@ -79,7 +79,7 @@ static void note_report(Job *job) {
         job->reported_ns = clock_ns();
 }
 
-// Reads what is there within the time; false at the end of the stream.
+// Reads what is available within the timeout. Returns false at the end of the stream.
 static bool read_some(Job *job, int timeout_ms) {
     char rest[4096];
     struct pollfd entry = {.fd = job->stderr_fd, .events = POLLIN};
@@ -116,7 +116,7 @@ void job_await(Job *job) {
         }
         if (!read_some(job, 10)) sleep_ms(2);
     }
-    for (size_t before = SIZE_MAX; before != job->said_bytes;) { // the rest, if it comes at once
+    for (size_t before = SIZE_MAX; before != job->said_bytes;) { // output that is still in the pipe
         before = job->said_bytes;
         if (!read_some(job, 0)) break;
     }
@@ -128,9 +128,9 @@ int job_exit_status(const Job *job) {
     return WIFSIGNALED(job->status) ? 128 + WTERMSIG(job->status) : WEXITSTATUS(job->status);
 }
 
-// ---- what is left: processes ------------------------------------------------------------------
+// ---- remaining processes ----------------------------------------------------------------------
 
-// Reads /proc/PID/NAME; returns the bytes, 0 if there is nothing to read.
+// Reads /proc/PID/NAME. Returns the number of bytes, 0 if it cannot be read.
 static size_t read_proc(pid_t pid, const char *name, char *data, size_t capacity) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
@@ -143,15 +143,14 @@ static size_t read_proc(pid_t pid, const char *name, char *data, size_t capacity
     return bytes;
 }
 
-// Is "NAME=value" one of the strings that follow each other?
+// Returns whether "NAME=value" is one of the consecutive strings.
 static bool holds(const char *strings, size_t bytes, const char *wanted) {
     for (size_t at = 0; at < bytes; at += strnlen(strings + at, bytes - at) + 1)
         if (strncmp(strings + at, wanted, bytes - at) == 0) return true;
     return false;
 }
 
-// Looks through all processes for those whose environment holds both variables. The second may be
-// NULL.
+// Finds the processes whose environment contains both variables. The second may be NULL.
 static int find_processes(const char *first, const char *second, pid_t pids[JOB_PIDS_MAX]) {
     char *data = memory_zalloc(ENVIRONMENT_MAX);
     int count = 0;
@@ -193,7 +192,7 @@ int job_leftovers(const char *id, double patience_s) {
     return count;
 }
 
-// ---- what is left: files and ports ------------------------------------------------------------
+// ---- remaining files and ports ----------------------------------------------------------------
 
 Listing listing_take(const char *folder) {
     Listing listing = {0};
@@ -235,7 +234,7 @@ static bool write_text(const char *path, const char *text) {
     return fine;
 }
 
-// Without root's rights a user namespace gives them, where the system allows that.
+// Without root's rights, in a user namespace, where the system allows it.
 static bool enter_namespace(void) {
     if (unshare(CLONE_NEWNS) == 0) return true;
     char ids[64];
@@ -261,7 +260,7 @@ bool port_is_free(int port) {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes); // what the launcher does
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes); // as the launcher does
     bool is_free = bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 1) == 0;
     close(fd);
     return is_free;

@@ -1,14 +1,13 @@
-/* fake_hosts.c: makes MPI's ranks on one machine believe that they are on FAKE_HOSTS machines, the
- * first ones on the first, and so on, or each on that of its letter in FAKE_LAYOUT ("aabb", for a
- * group of as many ranks). It stands between the backend and MPI (MPI's profiling
- * interface) and answers when the backend asks who shares a host: linked into a program, or loaded
- * before it (LD_PRELOAD).
+/* fake_hosts.c: makes MPI's ranks on one machine appear to run on FAKE_HOSTS machines, in blocks of
+ * rank order, or, with FAKE_LAYOUT, each on the machine of its letter ("aabb"; for groups with that
+ * many ranks). It intercepts the backend's call that asks which ranks share a host (MPI's profiling
+ * interface): linked into a program, or loaded before it (LD_PRELOAD).
  */
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
-int fake_splits; // so far
+int fake_splits; // number of splits so far
 
 int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *part) {
     const char *hosts = getenv("FAKE_HOSTS"), *layout = getenv("FAKE_LAYOUT");

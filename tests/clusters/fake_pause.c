@@ -1,8 +1,9 @@
-/* fake_pause.c: where MPI tells rank 0 to wait, it loses its core for FAKE_PAUSE microseconds.
+/* fake_pause.c: rank 0 loses its core for FAKE_PAUSE microseconds after each MPI_Testall that finds
+ * a request still in flight.
  *
- * So it is on a crowded machine. Meanwhile the others, who need not wait, go on to what comes next,
- * and their messages come in: rank 0 finds them before it knows that its own wait is over. Loaded
- * before a program (LD_PRELOAD), it stands between the backend and MPI.
+ * This simulates a machine with more processes than cores. Meanwhile the other ranks continue with
+ * the next collective, and their messages arrive at rank 0 before it knows that its own wait is
+ * over. Loaded before a program (LD_PRELOAD), it intercepts the backend's calls of MPI.
  */
 #include <mpi.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@ int MPI_Testall(int count, MPI_Request *requests, int *done, MPI_Status *statuse
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (pause && rank == 0 && !*done) {
         nanosleep(&(struct timespec){.tv_nsec = 1000L * atol(pause)}, NULL);
-        PMPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_SELF, &any, MPI_STATUS_IGNORE); // MPI looks around
+        PMPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_SELF, &any, MPI_STATUS_IGNORE); // lets MPI receive
     }
     return status;
 }

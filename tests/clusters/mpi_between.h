@@ -1,7 +1,7 @@
-/* mpi_between.h: four ranks of backend mpi, and what a test does between the backend and MPI (MPI's
- * profiling interface): a chosen call of a function fails, takes a while, or stops until the others
- * are done; and what is made and freed is counted. A process with a broken group is ended after a
- * while (mpi_ends.sh); here that while never ends. Each of the ranks' hosts is none (fake_hosts.c).
+/* mpi_between.h: four ranks of backend mpi, whose calls of MPI a test intercepts (MPI's profiling
+ * interface): a chosen call of a function fails, is slow, or blocks until the other ranks are done;
+ * and created and freed objects are counted. A process with a broken group is ended after a delay
+ * (mpi_ends.sh); here that delay never ends. By default each rank is its own host (fake_hosts.c).
  */
 #ifndef TESTS_CLUSTERS_MPI_BETWEEN_H
 #define TESTS_CLUSTERS_MPI_BETWEEN_H
@@ -27,37 +27,37 @@
 #include "ddp/group/mpi/mpi_internal.h"
 #include "ddp/rendezvous/init.h"
 
-#define PATIENCE_S 0.3 // of a rank whose peers do not come
-#define LONG_S     60  // of all others
+#define PATIENCE_S 0.3 // timeout of the rank whose peers do not arrive
+#define LONG_S     60  // timeout of all other ranks
 
 enum { WORLD = 4, COUNT = 64 * 1024 }; // floats: three chunks of a host's half (hosts.c)
 
-extern int fake_splits; // of fake_hosts.c
+extern int fake_splits; // in fake_hosts.c
 
 static Rendezvous me;
 
 static struct {
-    const char *name; // of the function to fail; NULL: none
-    int at, calls;    // its call of that number; calls so far
-    bool stops;       // it waits until the others are done, and does not fail
-    bool slow;        // it takes a while, and does not fail
+    const char *name; // of the intercepted function; NULL: none
+    int at, calls;    // the number of the intercepted call; calls so far
+    bool stops;       // the call blocks until the other ranks are done, and succeeds
+    bool slow;        // the call is slow, and succeeds
 } fault;
 
 static struct {
-    int groups, comms;      // of MPI, made and not freed; splits are counted by fake_splits
-    int watches;            // over calls, begun and not ended
-    double least_s, most_s; // their patience
-    int naps, chain_naps;   // while the call waits for all messages; for the next chunk (hosts.c)
-    const char *last;       // of MPI_Test and MPI_Testall
+    int groups, comms;      // MPI groups and communicators in use, without those of fake_splits
+    int watches;            // call watches that have begun and not ended
+    double least_s, most_s; // the watches' timeouts
+    int naps, chain_naps;   // in waits for all messages; in waits for the next chunk (hosts.c)
+    const char *last;       // the last one called of MPI_Test and MPI_Testall
     int awaited;            // requests of the last MPI_Testall
 } seen = {.least_s = 1e9};
 
-static SyncWord lingering; // threads that would end the process
-static uint32_t broken;    // groups of this rank
+static SyncWord lingering; // number of threads that would end the process
+static uint32_t broken;    // number of this rank's broken groups
 
 // ---- between the backend and MPI ----------------------------------------------------------------
 
-// Sleeps between two polls, as the backend does: MPI's own barrier spins.
+// A barrier that sleeps between two polls, as the backend does; MPI's own barrier spins.
 static inline void all_are_here(void) {
     MPI_Request request;
     int done = 0;
@@ -128,7 +128,8 @@ int open(const char *path, int flags, ...) {
     return openat(AT_FDCWD, path, flags, mode);
 }
 
-// The backend's naps are short; the patience with a broken group is seconds.
+// The backend sleeps less than 5 s between two polls, and longer only before it ends a process with
+// a broken group.
 int nanosleep(const struct timespec *time, struct timespec *left) {
     const bool in_chain = seen.last && strcmp(seen.last, "Test") == 0;
     if (time->tv_sec < 5) ++*(in_chain ? &seen.chain_naps : &seen.naps);
@@ -171,7 +172,8 @@ static inline ProcessGroup *open_group(int world, Error *err) {
                               err);
 }
 
-// Of the first `world` ranks; NULL on the others. One rank is impatient, once its group is open.
+// Opens a group of the first `world` ranks; returns NULL on the others. Rank `impatient` gets the
+// short timeout once its group is open.
 static inline ProcessGroup *open_first(int world, int impatient) {
     Error err = {0};
     if (me.rank >= world) return NULL;
@@ -181,7 +183,7 @@ static inline ProcessGroup *open_first(int world, int impatient) {
     return group;
 }
 
-// Communicators made and not freed.
+// The number of communicators in use.
 static inline int comms_left(void) {
     return seen.comms + fake_splits;
 }
@@ -191,7 +193,7 @@ static inline void close_group(ProcessGroup *group) {
     pg_close(group);
 }
 
-// The words are parts of the error ("a|b"), and every later call has the same error.
+// The error contains each part of "a|b", and every later call fails with the same error.
 static inline void check_words(ProcessGroup *group, const Error *err, const char *words) {
     char copy[512], *rest = copy;
     Error again = {0};

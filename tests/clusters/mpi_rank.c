@@ -1,10 +1,10 @@
-/* mpi_rank.c: a rank of backend mpi whose job ends in an unusual way; mpi_ends.sh starts it, and
- * looks at how.
+/* mpi_rank.c: a rank of backend mpi whose job ends in an unusual way; started and checked by
+ * mpi_ends.sh.
  *
- *     mpi_rank late SECONDS     rank 0 leaves main so long after the others
+ *     mpi_rank late SECONDS     rank 0 leaves main SECONDS after the others
  *     mpi_rank goes-on          the group breaks, and rank 0 continues
- *     mpi_rank no-abort         so, and MPI_Abort does not return, either
- *     mpi_rank single           MPI runs already, without threads
+ *     mpi_rank no-abort         the same, and MPI_Abort does not return
+ *     mpi_rank single           MPI was initialized before, without thread support
  */
 #include <mpi.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "ddp/group/backends.h"
 #include "ddp/rendezvous/init.h"
 
-enum { FOR_EVER_S = 600 }; // the test ends earlier
+enum { FOR_EVER_S = 600 }; // longer than the test
 
 static const char *what;
 
@@ -21,14 +21,14 @@ static bool is(const char *word) {
     return strcmp(what, word) == 0;
 }
 
-// Stands between the backend and MPI.
+// Intercepts the backend's call.
 int MPI_Abort(MPI_Comm comm, int status) {
     if (is("no-abort")) sleep(FOR_EVER_S);
     return PMPI_Abort(comm, status);
 }
 
 static int use_group(ProcessGroup *group, int rank, const char *seconds, Error *err) {
-    if (!is("late") && rank > 0) sleep(FOR_EVER_S); // rank 0 waits for it in vain
+    if (!is("late") && rank > 0) sleep(FOR_EVER_S); // never sends to rank 0, which times out
     int status = pg_run(group, pg_barrier(), err);
     if (!is("late")) return status;
     pg_close(group);

@@ -1,20 +1,20 @@
-/* test_mpi_faults.c: what ranks of backend mpi say when a call goes wrong: a rank that is away,
- * disagrees, or gives up, and an MPI function that fails. A rank reports its own error or, where
- * another rank failed first, that rank's, and then for whom it waits itself. tests/clusters/
- * mpi_faults.sh starts four ranks, two on each of two hosts.
+/* test_mpi_faults.c: the errors of ranks of backend mpi when a rank is absent, disagrees or aborts,
+ * and when an MPI function fails. A rank reports its own error or, where another rank failed first,
+ * that rank's error and then the ranks for which it waits itself. tests/clusters/mpi_faults.sh
+ * starts four ranks, two on each of two simulated hosts.
  */
 #include "tests/clusters/mpi_between.h"
 
-// ---- ranks that are away ------------------------------------------------------------------------
+// ---- absent ranks -------------------------------------------------------------------------------
 
-// Rank 0 alone calls; the words name who is missing, and what that rank began last. It finds them
-// where it comes later.
+// Only rank 0 calls. Its error names the absent ranks and the last collective that they began; an
+// absent rank that calls later gets the same error.
 static void a_rank_that_is_away_is_named(void **state) {
     (void)state;
     static float x[COUNT];
     const struct Case {
         int world;
-        Collective before, call; // before: of all ranks, unless it is a send
+        Collective before, call; // before: run by all ranks, unless it is a send
         const char *words;
     } CASES[] = {
         {2, pg_send(x, 0, PG_F32, 0), pg_barrier(),
@@ -60,7 +60,7 @@ static void a_monitored_barrier_names_the_first_or_all(void **state) {
     }
 }
 
-// Rank 1 has come, and stops before it sends its part.
+// Rank 1 has arrived at the collective and blocks before it sends its data.
 static void a_rank_that_stops_has_begun_it(void **state) {
     (void)state;
     float mine = 1, both[2];
@@ -73,7 +73,7 @@ static void a_rank_that_stops_has_begun_it(void **state) {
     fault.stops = true;
     Error err = {0};
     if (me.rank == 1)
-        (void)pg_run(group, pg_all_gather(&mine, both, 1, PG_F32), &err); // stops
+        (void)pg_run(group, pg_all_gather(&mine, both, 1, PG_F32), &err); // blocks
     else
         all_are_here();
     fault.name = NULL;
@@ -100,7 +100,7 @@ static void a_subgroup_names_both_numbers(void **state) {
     all_are_here();
 }
 
-// ---- ranks that disagree or give up -------------------------------------------------------------
+// ---- ranks that disagree or abort ---------------------------------------------------------------
 
 static void ranks_that_disagree(void **state) {
     (void)state;
@@ -140,8 +140,8 @@ static void a_message_of_another_size(void **state) {
     all_are_here();
 }
 
-// Rank 0 gives up; rank 1 hears it and says for whom it waits, in the order of their numbers. A
-// failure while it listens changes nothing.
+// Rank 0 aborts. Rank 1 reports that error, then the ranks for which it waits, in ascending order.
+// A failed MPI call while it receives the error does not change the report.
 static void a_rank_that_gives_up_is_heard(void **state) {
     (void)state;
     static const char *const DEAF[] = {NULL, "Iprobe", "Recv"};
@@ -150,9 +150,9 @@ static void a_rank_that_gives_up_is_heard(void **state) {
         Error own = {0}, late = {0};
         error_set(&own, STATUS_FAILED, "the loss is nan");
         error_set(&late, STATUS_FAILED, "another error");
-        set_fault(0, "Isend", 0); // counts only
+        set_fault(0, "Isend", 0); // only counts the calls
         if (me.rank == 0) assert_true(pg_abort(group, &own));
-        if (me.rank == 0) assert_int_equal(fault.calls, 2); // it does not tell itself
+        if (me.rank == 0) assert_int_equal(fault.calls, 2); // no message to itself
         if (me.rank == 0) assert_int_equal(seen.awaited, 2);
         set_fault(1, DEAF[i], 1);
         if (me.rank == 1)
@@ -169,7 +169,7 @@ static void a_rank_that_gives_up_is_heard(void **state) {
     }
 }
 
-// Rank 0 cannot tell rank 1, but the others.
+// Rank 0's message about its abort fails for rank 1; the other ranks receive it.
 static void a_rank_that_cannot_be_told(void **state) {
     (void)state;
     static const char *const FAILS[] = {"Isend", "Testall"};
@@ -195,9 +195,9 @@ static void a_rank_that_cannot_be_told(void **state) {
 
 // ---- functions of MPI that fail -----------------------------------------------------------------
 
-// Runs the collective with a failure in call `at` of the function of rank `rank`. The other ranks
-// end with its words, or with the sum, if they needed nothing more of it. Returns whether that rank
-// got that far.
+// Runs the collective with a failure in call `at` of this function on rank `rank`. The other ranks
+// end with that rank's error, or with the result, if they needed no more data from it. Returns
+// whether that rank reached the call.
 static bool fails_at(int rank, const char *name, int at, Collective (*make)(ProcessGroup *group)) {
     char words[64];
     Error err = {0};
@@ -250,14 +250,15 @@ static void every_failure_of_mpi_ends_the_call(void **state) {
         int sends = 1, receives = 1;
         while (fails_at(way->rank, "Isend", sends, way->make)) sends++;
         while (fails_at(way->rank, "Irecv", receives, way->make)) receives++;
-        assert_true(sends > WORLD && receives > WORLD); // headers, and data
+        assert_true(sends > WORLD && receives > WORLD); // of headers and of data
         assert_true(fails_at(way->rank, "Testall", 1, way->make));
     }
     assert_true(fails_at(1, "Test", 1, sum_on_hosts));
     assert_true(fails_at(1, "Iallreduce", 1, sum_fast));
 }
 
-// Only sums of floats and doubles, which MPI computes as we do, but for the order.
+// Only sums of float32 and float64 use MPI_Iallreduce: MPI adds like the backend, except for the
+// order.
 static void fast_sums_are_those_that_mpi_has(void **state) {
     (void)state;
     static const struct Case {
@@ -271,10 +272,10 @@ static void fast_sums_are_those_that_mpi_has(void **state) {
     assert_int_equal(pg_use_fast_sums(group, &err), 0);
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         const uint64_t before = pg_moved_bytes(group);
-        set_fault(me.rank, "Iallreduce", 0); // counts only
+        set_fault(me.rank, "Iallreduce", 0); // only counts the calls
         expect_success(group, pg_all_reduce(values, 1000, CASES[i].type, CASES[i].op));
         assert_int_equal(fault.calls, CASES[i].calls);
-        if (CASES[i].calls) // a ring's
+        if (CASES[i].calls) // the bytes of a ring
             assert_int_equal(pg_moved_bytes(group) - before,
                              2 * 1000 * pg_type_bytes(CASES[i].type) * (WORLD - 1) / WORLD);
     }
@@ -284,14 +285,14 @@ static void fast_sums_are_those_that_mpi_has(void **state) {
 
 // ---- memory that cannot be mapped ---------------------------------------------------------------
 
-// Found out at the opening, it means that each rank is a host of its own; later, it is an error.
+// When the group is opened, a failed mapping makes each rank its own host; later, it is an error.
 static void ranks_that_cannot_map_memory(void **state) {
     (void)state;
     Error err = {0};
     set_fault(1, "open", 1);
     ProcessGroup *group = open_first(WORLD, -1);
     float *shared = pg_shared_alloc(group, COUNT * sizeof *shared, &err);
-    assert_int_equal(fault.calls, me.rank == 1); // it is not tried again
+    assert_int_equal(fault.calls, me.rank == 1); // no second attempt
     fault.name = NULL;
     for (int i = 0; i < COUNT; i++) shared[i] = (float)(me.rank + i % 7);
     expect_success(group, pg_all_reduce(shared, COUNT, PG_F32, PG_SUM));
@@ -301,11 +302,11 @@ static void ranks_that_cannot_map_memory(void **state) {
     group = open_first(WORLD, -1);
     set_fault(1, "open", 1);
     const bool succeeds = pg_shared_alloc(group, COUNT, &err);
-    if (succeeds) assert_true(me.rank >= 2); // on the other host, where they hear of it
+    if (succeeds) assert_true(me.rank >= 2); // on the other host, which receives the error later
     if (succeeds) assert_int_equal(pg_run(group, pg_recv(shared, 1, PG_F32, 0), &err), -1);
     check_words(group, &err, " memory of ");
     if (me.rank == 1) check_words(group, &err, "cannot open the shared memory of process");
-    if (me.rank == 0 && !strstr(err.message, "cannot open")) // or it hears rank 1 first
+    if (me.rank == 0 && !strstr(err.message, "cannot open")) // unless rank 1's error came first
         check_words(group, &err, "rank 1 cannot map the memory of rank 0");
     fault.name = NULL;
     close_group(group);
@@ -337,7 +338,7 @@ static void every_failure_of_mpi_opens_no_group(void **state) {
     all_are_here();
 }
 
-// A group whose records have no folder is closed again.
+// A group whose flight records' folder has too long a path is closed again.
 static void a_group_without_records_is_not_opened(void **state) {
     (void)state;
     char folder[FLIGHT_PATH_MAX + 1];
@@ -352,7 +353,7 @@ static void a_group_without_records_is_not_opened(void **state) {
     assert_int_equal(comms_left(), comms);
 }
 
-// Each of the groups that broke has begun to wait for the end of the process.
+// A thread of each broken group waits to end the process.
 static void every_broken_group_ends_the_process(void **state) {
     (void)state;
     assert_true(broken > 0);
@@ -378,7 +379,7 @@ int main(void) {
         cmocka_unit_test(every_broken_group_ends_the_process),
     };
     Error err = {0};
-    setenv("CMOCKA_TEST_ABORT", "1", 1); // a rank that fails ends the job: the others wait for it
+    setenv("CMOCKA_TEST_ABORT", "1", 1); // a failed rank ends the job, as the others wait for it
     must_do(init_from_env(&me, false, &err), &err);
     must_do(pg_opener_mpi.prepare(me.rank, me.world_size, LONG_S, &err), &err);
     return cmocka_run_group_tests(tests, NULL, NULL) != 0;

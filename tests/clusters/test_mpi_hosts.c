@@ -1,5 +1,5 @@
-/* test_mpi_hosts.c: which ranks of backend mpi share a host and its memory, which bytes they
- * receive, how they wait, and that nothing is left of a group. tests/clusters/mpi_faults.sh starts
+/* test_mpi_hosts.c: backend mpi: which ranks share a host and its memory, which bytes they receive,
+ * how they wait, and that a closed group leaves no MPI object. tests/clusters/mpi_faults.sh starts
  * four ranks.
  */
 #include "tests/clusters/mpi_between.h"
@@ -9,20 +9,20 @@ static float values[COUNT * WORLD], sums[COUNT];
 
 // ---- hosts --------------------------------------------------------------------------------------
 
-// Ranks of one host share memory if those of each host follow each other, equally many on each. The
-// probe of that is made on no other layout, and is not left mapped.
+// Ranks of one host share memory if hosts are blocks of rank order of equal size. Only then does
+// the backend try to map memory, and it unmaps that test memory again.
 static void hosts_are_found_by_their_ranks(void **state) {
     (void)state;
     static const struct Case {
         const char *layout;
-        int count, local_size; // hosts; ranks of each
+        int count, local_size; // number of hosts; of ranks on each
     } CASES[] = {{"aabb", 2, 2}, {"bbaa", 2, 2}, {"aaaa", 1, 4}, {"abcd", 4, 1}, {"abab", 4, 1},
                  {"abba", 4, 1}, {"aaab", 4, 1}, {"abbb", 4, 1}, {"aabc", 4, 1}, {"abcc", 4, 1}};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         const struct Case *c = &CASES[i];
         Error err = {0};
         setenv("FAKE_LAYOUT", c->layout, 1);
-        set_fault(me.rank, "open", 0); // counts only
+        set_fault(me.rank, "open", 0); // only counts the calls
         ProcessGroup *group = open_first(WORLD, -1);
         fault.name = NULL;
         assert_int_equal(fault.calls, c->local_size > 1 && me.rank % c->local_size > 0);
@@ -44,7 +44,7 @@ static void hosts_are_found_by_their_ranks(void **state) {
     unsetenv("FAKE_LAYOUT");
 }
 
-// Each byte that a rank receives from another one is counted, once.
+// Each byte that a rank receives from another rank is counted once.
 static void bytes_that_are_received(void **state) {
     (void)state;
     enum { BYTES = COUNT * sizeof(float), SLICE = BYTES / WORLD };
@@ -76,7 +76,7 @@ static void bytes_that_are_received(void **state) {
     close_group(group);
 }
 
-// Its waits sleep between two polls: here for a rank that does not come, and for a chunk.
+// Waits sleep between two polls: in a barrier for an absent rank, and in a chain for a chunk.
 static void waits_leave_the_processor(void **state) {
     (void)state;
     Error err = {0};
@@ -86,7 +86,7 @@ static void waits_leave_the_processor(void **state) {
     if (me.rank == 3) usleep(50000);
     expect_success(group, pg_barrier());
     if (me.rank != 3) assert_true(seen.naps > 0);
-    set_fault(3, "Isend", WORLD); // after the headers: before its chunks
+    set_fault(3, "Isend", WORLD); // after the headers, before the chunks
     fault.slow = true;
     expect_success(group, pg_all_reduce(shared, COUNT, PG_F32, PG_SUM));
     if (me.rank == 1) assert_true(seen.chain_naps > 0);
@@ -94,8 +94,8 @@ static void waits_leave_the_processor(void **state) {
     close_group(group);
 }
 
-// Only a broken group keeps its communicator. Every call that was watched has returned, and was
-// given the group's time.
+// Only a broken group keeps its communicator. Every watched call has returned and had the group's
+// timeout.
 static void nothing_is_left_of_a_group(void **state) {
     (void)state;
     const int comms = comms_left(), groups = seen.groups;
@@ -119,7 +119,7 @@ int main(void) {
         cmocka_unit_test(nothing_is_left_of_a_group),
     };
     Error err = {0};
-    setenv("CMOCKA_TEST_ABORT", "1", 1); // a rank that fails ends the job: the others wait for it
+    setenv("CMOCKA_TEST_ABORT", "1", 1); // a failed rank ends the job, as the others wait for it
     must_do(init_from_env(&me, false, &err), &err);
     must_do(pg_opener_mpi.prepare(me.rank, me.world_size, LONG_S, &err), &err);
     return cmocka_run_group_tests(tests, NULL, NULL) != 0;

@@ -1,11 +1,11 @@
-/* test_mpi_messages.c: which messages the mpi backend gives to MPI, and in which order. What the
- * sums are, test_process_group asks; here it is what keeps both directions of a slow link busy at
- * the same time, which no sum shows, and no clock that a test may trust.
+/* test_mpi_messages.c: the messages that the mpi backend passes to MPI, and their order, which
+ * keeps both directions of a slow link busy at the same time. Neither the sums (test_process_group)
+ * nor times that a test could rely on show that.
  *
- * tests/clusters/mpi_messages.sh starts the ranks: two, each on a host of its own; or four, two on
- * each host; or six on three hosts, whose middle one takes and hands on sums both ways. All are on
- * one machine, and do not learn it (fake_hosts.c). This file stands between the backend and MPI
- * (MPI's profiling interface) and sees the messages.
+ * tests/clusters/mpi_messages.sh starts the ranks: two, each on its own host; four, two on each
+ * host; or six on three hosts, whose middle host forwards sums in both directions. All run on one
+ * machine, which fake_hosts.c hides from them. This file intercepts the backend's calls of MPI
+ * (MPI's profiling interface).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,15 +22,15 @@
 
 enum {
     RANKS_MAX = 6,
-    COUNT = 6 << 20,       // floats of a buffer, whose halves are sent in more than one piece
-    ANNOUNCED = 64 * 1024, // a message of so many bytes comes only when it is asked for
+    COUNT = 6 << 20,       // floats of a buffer; half of it takes more than one message
+    ANNOUNCED = 64 * 1024, // bytes from which MPI sends only a header until the peer receives
     POSTS_MAX = 1024,
 };
 
 typedef struct Post {
     bool sends;
     int peer, bytes;
-    int waits; // how often all messages had come before it
+    int waits; // number of completed waits for all messages before it
 } Post;
 
 static struct {
@@ -77,8 +77,8 @@ static void run(Collective collective) {
     if (pg_run(group, collective, &err) != 0) fail_msg("%s", err.message);
 }
 
-// Where two ranks give each other large messages, each has announced all of its own before it asks
-// for the first of the peer's.
+// Where two ranks exchange large messages, each rank posts all its sends before its first receive
+// from the peer.
 static void check_order(Collective collective) {
     int large = 0;
     run(collective);
@@ -109,7 +109,8 @@ static void messages_are_announced_before_any_is_asked_for(void **state) {
     free(all);
 }
 
-// Sums come back while other messages are in flight, so they must be sent without a request.
+// Sums come back while other messages are in flight, so each must be small enough for MPI to send
+// it before the peer posts a receive.
 static void hosts_hand_on_what_nobody_asks_for(void **state) {
     Error err = {0};
     int chunks = 0;
@@ -126,7 +127,7 @@ static void hosts_hand_on_what_nobody_asks_for(void **state) {
                      seen.posts[i].peer);
         chunks += seen.posts[i].sends && seen.posts[i].bytes > ANNOUNCED / 2;
     }
-    // A rank of a host adds up a half, and hands it on to its partner on the other host.
+    // A rank sums half of the buffer of its host and sends it to its partner on the other host.
     assert_true((size_t)chunks >= COUNT * sizeof *mine / 2 / ANNOUNCED);
     for (int i = 0; i < COUNT; i++)
         assert_true(mine[i] == (float)(world * (world - 1) / 2 + i % 5 * world));

@@ -1,6 +1,6 @@
-/* test_mpi_process.c: how a process begins and ends with MPI (ddp/group/mpi/process.c), with MPI
- * and the environment played by this file: which starter is told apart, which worlds are refused,
- * what each call is given as its time, and when the job is aborted.
+/* test_mpi_process.c: how a process initializes and finalizes MPI (ddp/group/mpi/process.c): which
+ * launcher is recognized, which worlds are refused, the timeout of each watched call, and when the
+ * job is aborted. MPI and the environment are simulated by this file.
  */
 #include "tests/rigs/check.h"
 
@@ -24,11 +24,11 @@ static struct {
     int init_result;
     void (*at_exit)(int status, void *argument);
     void *argument;
-    const char *reason; // of call_watch_begin, must be NULL
+    const char *reason; // of call_watch_begin; must be NULL
     char notes[400];
 } mpi;
 
-static int aborted[2]; // a pipe: the status with which the thread that lingers has aborted
+static int aborted[2]; // a pipe with the status of MPI_Abort in the lingering thread
 static _Thread_local bool lingers;
 
 static void note(const char *format, ...) {
@@ -40,7 +40,7 @@ static void note(const char *format, ...) {
     format_append(mpi.notes, sizeof mpi.notes, "%s%s", *mpi.notes ? " " : "", text);
 }
 
-// ---- what it calls ------------------------------------------------------------------------------
+// ---- simulated functions ------------------------------------------------------------------------
 
 int MPI_Error_string(int code, char *text, int *length) {
     *length = snprintf(text, MPI_MAX_ERROR_STRING, "error %d", code);
@@ -116,14 +116,14 @@ int __wrap_on_exit(void (*function)(int status, void *argument), void *argument)
     return 0;
 }
 
-// Called by the thread that lingers only.
+// Called only by the lingering thread.
 int __wrap_nanosleep(const struct timespec *duration, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *duration, struct timespec *left) {
     lingers = duration->tv_sec == 5 && duration->tv_nsec == 0 && !left;
     return 0;
 }
 
-// ---- the beginning ------------------------------------------------------------------------------
+// ---- initialization -----------------------------------------------------------------------------
 
 static const char *const names[] = {
     "OMPI_COMM_WORLD_SIZE",
@@ -168,7 +168,7 @@ static void the_starter_is_told_apart(void **state) {
     setenv("DDPRUN_STORE", "1", 1);
     refused(1, 3, STATUS_USAGE, "rank 1: ddprun does not start MPI's ranks: mpirun.");
     begin(state);
-    setenv(STARTED, "", 1); // as if it was not set
+    setenv(STARTED, "", 1); // the same as unset
     refused(1, 3, STATUS_USAGE, "rank 1 of 3: this program is built with ");
     setenv("SLURM_STEP_ID", "0", 1);
     refused(1, 3, STATUS_USAGE, "rank 1 of 3: this program is built with ");
@@ -176,10 +176,10 @@ static void the_starter_is_told_apart(void **state) {
     refused(1, 3, STATUS_USAGE, "rank 1: this program is built with ");
     unsetenv("SLURM_STEP_ID");
     refused(1, 3, STATUS_USAGE, "rank 1 of 3: this program is built with ");
-    assert_string_equal(mpi.notes, ""); // MPI is not asked
+    assert_string_equal(mpi.notes, ""); // no call of MPI
     mpi.rank = 0;
     mpi.world = 1;
-    assert_int_equal(mpi_prepare(0, 1, 60, &err), 0); // alone no starter is needed
+    assert_int_equal(mpi_prepare(0, 1, 60, &err), 0); // one rank needs no launcher
     assert_string_equal(mpi.notes, "[MPI_Init_thread,60 init ]");
     free(mpi.argument);
 }
@@ -191,7 +191,7 @@ static void the_world_is_compared(void **state) {
     assert_int_equal(mpi_prepare(1, 3, 60, &err), 0);
     refused(0, 3, STATUS_USAGE, "this is rank 0 of 3 in the environment and rank 1 of 3 in ");
     refused(1, 2, STATUS_USAGE, "this is rank 1 of 2 in the environment and rank 1 of 3 in ");
-    unsetenv(STARTED); // a program that has started MPI itself
+    unsetenv(STARTED); // MPI was initialized by the program itself
     assert_int_equal(mpi_prepare(1, 3, 60, &err), 0);
     mpi.level = MPI_THREAD_SERIALIZED;
     refused(1, 3, STATUS_FAILED, "MPI was started without MPI_THREAD_MULTIPLE");
@@ -202,7 +202,7 @@ static void what_starts_is_given_time(void **state) {
     (void)state;
     Error err = {0};
     unsetenv("OMPI_MCA_btl_tcp_links");
-    assert_int_equal(mpi_prepare(1, 3, 29, &err), 0); // 30 s at least
+    assert_int_equal(mpi_prepare(1, 3, 29, &err), 0); // the timeout is at least 30 s
     assert_string_equal(getenv("OMPI_MCA_btl_tcp_links"), "2");
     assert_string_equal(mpi.notes, "[MPI_Init_thread,30 init ]");
     free(mpi.argument);
@@ -210,7 +210,7 @@ static void what_starts_is_given_time(void **state) {
     setenv("OMPI_MCA_btl_tcp_links", "5", 1);
     mpi.init_result = 16;
     refused(1, 3, STATUS_FAILED, "MPI_Init_thread: error 16");
-    assert_string_equal(getenv("OMPI_MCA_btl_tcp_links"), "5"); // the user's
+    assert_string_equal(getenv("OMPI_MCA_btl_tcp_links"), "5"); // the user's value is kept
     assert_string_equal(mpi.notes, "[MPI_Init_thread,60 init ]");
 }
 
@@ -230,7 +230,7 @@ static void an_address_is_told(void **state) {
     assert_string_equal(mpi.notes, "[MPI_Bcast of rank 0's address,2.5 bcast(here,8,0) ]");
 }
 
-// ---- the end ------------------------------------------------------------------------------------
+// ---- finalization -------------------------------------------------------------------------------
 
 static void ends(int status, const char *notes) {
     Error err = {0};
@@ -244,14 +244,14 @@ static void how_a_process_ends(void **state) {
     (void)state;
     ends(STATUS_OK, "[MPI_Finalize,60 finalize ]");
     begin(state);
-    ends(7, "[MPI_Abort,5 abort(7) [MPI_Finalize,60 finalize ]"); // a played abort returns
+    ends(7, "[MPI_Abort,5 abort(7) [MPI_Finalize,60 finalize ]"); // the simulated abort returns
     begin(state);
     mpi.finalized = 1;
     ends(7, "");
     free(mpi.argument);
 }
 
-// After 5 s, by a thread of its own.
+// After 5 s, in a thread of its own.
 static void a_broken_group_ends_the_job(void **state) {
     (void)state;
     int status = 0;

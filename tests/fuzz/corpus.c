@@ -1,6 +1,7 @@
-/* corpus.c: runs a fuzz target over files instead of libFuzzer's inventions: main for corpus_*.
+/* corpus.c: main of corpus_*: runs a fuzz target over files instead of libFuzzer's generated
+ * inputs.
  *
- * Arguments are files and folders of files. That there is nothing to run is a failure.
+ * The arguments are files and folders of files. No input at all is a failure.
  */
 #include <dirent.h>
 
@@ -17,7 +18,7 @@ static void run_file(const char *path) {
         size += fread(data + size, 1, room - size, file);
     } while (size == room);
     fclose(file);
-    // Exactly as long as the input, so that AddressSanitizer sees a read beyond it.
+    // A buffer of exactly the input's size, so that AddressSanitizer reports a read beyond it.
     uint8_t *exact = malloc(size ? size : 1);
     CHECK(exact, "no memory for %zu bytes", size);
     memcpy(exact, data, size);

@@ -1,9 +1,9 @@
-/* fuzz.h: what the fuzzers of the parsers share.
+/* fuzz.h: functions shared by the parsers' fuzzers.
  *
- * Each fuzz_*.c defines LLVMFuzzerTestOneInput: it gives the bytes to one parser. Wrong is what the
- * sanitizers report (address and undefined behaviour; clang's libFuzzer adds leaks, time and
- * memory), a failed CHECK, and a parser that fails without saying why. The same files linked with
- * corpus.c instead of libFuzzer run over the inputs that are kept.
+ * Each fuzz_*.c defines LLVMFuzzerTestOneInput, which passes the bytes to one parser. Failures are
+ * reports of the sanitizers (address and undefined behaviour; clang's libFuzzer adds leaks, time
+ * and memory), a failed CHECK, and a parser that fails without an error message. Linked with
+ * corpus.c in place of libFuzzer, the same files run over the kept inputs.
  */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H
@@ -22,20 +22,20 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-// An error has one line, and a status that fits bad input.
+// An error has one line and a status that bad input may cause.
 static inline void fuzz_check_error(const Error *err) {
     CHECK(err->status == STATUS_USAGE || err->status == STATUS_FAILED, "status %d", err->status);
     CHECK(err->message[0] != '\0' && !strchr(err->message, '\n'), "message: %s", err->message);
 }
 
-// The bytes as a string; free() it.
+// Returns the bytes as a string; free() it.
 static inline char *fuzz_string(const uint8_t *data, size_t size) {
     char *text = memory_zalloc(size + 1);
     if (size > 0) memcpy(text, data, size);
     return text;
 }
 
-// A file in memory with these bytes, and its path. close() it.
+// Creates a file in memory with these bytes and writes its path. close() the returned descriptor.
 static inline int fuzz_file(const uint8_t *data, size_t size, char path[64]) {
     int fd = memfd_create("fuzz", MFD_CLOEXEC);
     CHECK(fd >= 0, "no file in memory");
@@ -44,7 +44,8 @@ static inline int fuzz_file(const uint8_t *data, size_t size, char path[64]) {
     return fd;
 }
 
-// A new folder in which each of the names is a link to the file at path. fuzz_folder_remove it.
+// Creates a folder with a link of each name to the file at its path. Remove it with
+// fuzz_folder_remove.
 static inline void fuzz_folder(char folder[32], const char *const *names, const char *const *paths,
                                size_t count) {
     snprintf(folder, 32, "%s/ddpc-fuzz.XXXXXX", P_tmpdir);

@@ -1,5 +1,5 @@
-/* fuzz_cifar.c: CIFAR-10 binary batches. The first byte says how many of the six files have the
- * contents that follow; the others have one record of zeros.
+/* fuzz_cifar.c: CIFAR-10's binary batches. The first byte selects the one of six files whose
+ * contents follow; each other file has one record of zeros.
  */
 #include "common/data/dataset.h"
 #include "tests/fuzz/fuzz.h"

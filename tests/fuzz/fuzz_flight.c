@@ -1,7 +1,7 @@
-/* fuzz_flight.c: flight records of two ranks: [u16 n, little-endian][n bytes of the one][the
- * other].
+/* fuzz_flight.c: flight records of two ranks: [u16 n, little-endian][n bytes: first record][second
+ * record].
  *
- * Whatever they say, the analysis ends, and each line that it writes is about a group.
+ * For any input the analysis ends, and each line that it prints is about a group.
  */
 #include "ddp/group/flight_analysis.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,6 +1,6 @@
 /* fuzz_idx.c: IDX files, plain or gzipped: [u16 n, little-endian][n bytes of images][labels].
  *
- * Training and test set are the same two files, so a good pair is read to the end.
+ * The training and the test set are the same two files, so that valid files are read completely.
  */
 #include "common/data/dataset.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-/* fuzz_options.c: command lines: the input's lines are the arguments, read by the training
- * programs' own table, and by one that takes a command as ddprun's does.
+/* fuzz_options.c: command lines. The input's lines are the arguments, parsed with the trainers'
+ * option table, also with a command at the end as in ddprun.
  */
 #include "common/base/options.h"
 #include "common/train/trainer.h"
@@ -17,7 +17,7 @@ static void parse(Options *options, int argc, char **argv) {
     CHECK(options->rest >= 1 && options->rest <= argc, "rest is %d of %d", options->rest, argc);
 }
 
-static bool asks_for_help(int argc, char **argv) { // which ends the process
+static bool asks_for_help(int argc, char **argv) { // --help ends the process
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0) return true;
     return false;

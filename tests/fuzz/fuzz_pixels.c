@@ -1,5 +1,5 @@
-/* fuzz_pixels.c: a picture and the labels of its pixels: [ignored label][u16 n, little-endian]
- * [n bytes of NAME.ppm][NAME.pgm]. Training and test set are the same two files.
+/* fuzz_pixels.c: a picture with a label for each pixel: [ignored label][u16 n, little-endian] [n
+ * bytes of NAME.ppm][NAME.pgm]. The training and the test set are the same two files.
  */
 #include "common/data/dataset.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,11 +1,11 @@
-/* fuzz_safetensors.c: files of tensors. What was read must be what a second reading of a written
- * copy gives; and no file makes a checkpoint by itself.
+/* fuzz_safetensors.c: safetensors files. A file that was read, written and read again has equal
+ * contents; and a single file is not accepted as a checkpoint.
  */
 #include "common/tensor_files/checkpoint.h"
 #include "common/tensor_files/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
-// An overflow from one field into the next is nothing that a sanitizer sees.
+// Checks the strings' lengths, because a sanitizer does not see an overflow into the next field.
 static void check_strings(const SafeTensors *content) {
     for (size_t i = 0; i < content->count; i++) {
         const SafeEntry *entry = &content->entries[i];
@@ -29,7 +29,7 @@ static void check_same(const SafeTensors *a, const SafeTensors *b) {
     }
 }
 
-// The checksum is the writer's to add.
+// Removes the checksum, which the writer adds again.
 static void drop_checksum(SafeTensors *content) {
     size_t kept = 0;
     for (size_t i = 0; i < content->meta_count; i++)

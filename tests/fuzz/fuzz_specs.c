@@ -1,4 +1,4 @@
-/* fuzz_specs.c: the small languages inside options: "synthetic:3x32x32->10@2048" and --hidden. */
+/* fuzz_specs.c: option values that have a syntax: "synthetic:3x32x32->10@2048" and --hidden. */
 #include "common/data/synthetic.h"
 #include "common/nn/models.h"
 #include "tests/fuzz/fuzz.h"

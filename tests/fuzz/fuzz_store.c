@@ -1,5 +1,5 @@
-/* fuzz_store.c: the store's server, to which a client with the right token (first byte odd) or
- * without it (even) sends the rest of the input. Afterwards it must still serve an honest client.
+/* fuzz_store.c: the store's server. A client with the correct token (first byte odd) or without it
+ * (even) sends the rest of the input. Afterwards the server must still serve a correct client.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -23,7 +23,7 @@ static int connect_to(int port) {
     return fd;
 }
 
-// What a client that knows the token says first; false if the server refuses it.
+// The handshake of a client with the token. Returns false if the server refuses it.
 static bool shake_hands(int fd) {
     StoreNonces nonces = {0};
     uint8_t hello[STORE_HELLO_BYTES], proof[STORE_PROOF_BYTES], answer[STORE_ANSWER_BYTES];
@@ -37,7 +37,8 @@ static bool shake_hands(int fd) {
     return store_read_u32(answer + STORE_MAGIC_BYTES) == STORE_DONE;
 }
 
-// Says everything, hears everything; a server that does not hang up in the end is stuck.
+// Sends all bytes and reads until the server closes the connection; a server that never closes it
+// is stuck.
 static void talk(int port, const uint8_t *data, size_t size) {
     uint8_t heard[4096];
     int fd = connect_to(port);

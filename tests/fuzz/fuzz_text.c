@@ -1,5 +1,5 @@
-/* fuzz_text.c: text as training data: [what][context] and then a text file (what is even), or
- * val.bin of a folder of token files with a good train.bin (what is odd).
+/* fuzz_text.c: text as training data: [kind][context], then a text file (even kind) or the val.bin
+ * of a folder of token files with a valid train.bin (odd kind).
  */
 #include "common/data/formats.h"
 #include "tests/fuzz/fuzz.h"
@@ -15,7 +15,7 @@ static void use(const Dataset *set) {
     free(tokens);
 }
 
-// As the val.bin of a folder.
+// Opens the file as the val.bin of a folder.
 static int open_as_tokens(const char *path, const DataOptions *shape, DataSource *source,
                           Error *err) {
     static const uint16_t GOOD[300] = {0, 255, 7};

@@ -1,11 +1,11 @@
-/* parity_files.c: what parity/check_torch.py needs besides the programs' own files.
+/* parity_files.c: files for parity/check_torch.py that no other program writes.
  *
  *   parity_files [FROM] TO    a module with shared weights, loaded from FROM, saved to TO
  */
 #include "common/nn/layers.h"
 #include "common/tensor_files/safetensors.h"
 
-// encoder (3 to 5) and decoder (3 to 5) with one weight, each with a bias of its own.
+// encoder (3 to 5) and decoder (3 to 5) share a weight; each has its own bias.
 static void write_tied(const char *from, const char *to) {
     Error err = {0};
     Device *device = device_open("cpu:0", &err);

@@ -1,5 +1,5 @@
-/* test_gpt2_files.c: GPT-2's files as Hugging Face's transformers writes them, made by
- * tests/parity/make_gpt2.py. All three load, and the logits are those of transformers; a file that
+/* test_gpt2_files.c: GPT-2's files as written by Hugging Face's transformers, made by
+ * tests/parity/make_gpt2.py. All three load, and the logits are those of transformers. A file that
  * mixes layouts or names is refused.
  */
 #include "tests/rigs/check.h"
@@ -10,8 +10,8 @@
 #include "common/tensor_files/safetensors.h"
 #include "tests/rigs/temp_folder.h"
 
-// The logits are up to 2.4 large. Another order of additions moves them by less than 2e-6, as it
-// does PyTorch's own; a transposed attn.c_proj.weight moves them by 0.1 and more.
+// The largest logit is 2.4. Another order of additions changes them by less than 2e-6, as in
+// PyTorch itself; a transposed attn.c_proj.weight changes them by 0.1 or more.
 static const double TOLERANCE = 1e-5;
 
 static void read_file(const char *name, SafeTensors *file) {
@@ -29,7 +29,8 @@ static Module *create(Device *device) {
     return model;
 }
 
-// Over all tokens but the last of each text, about the following token, as transformers has it.
+// The mean cross-entropy of all tokens of a text but the last, with the following token as target,
+// as in transformers.
 static double mean_loss(const float *logits, const SafeEntry *tokens, size_t classes) {
     const int64_t *token = tokens->data;
     size_t texts = tokens->shape[0], length = tokens->shape[1];
@@ -88,13 +89,13 @@ static void files_of_transformers_load(void **state) {
     device_close(device);
 }
 
-// ---- what is no such file, or only half of one --------------------------------------------------
+// ---- files that are not GPT-2's, or only in part ------------------------------------------------
 
 static SafeEntry *entry_of(SafeTensors *content, const char *name) {
     return (SafeEntry *)safetensors_find(content, name);
 }
 
-// Writes the content, which it frees, and loads it. Returns whether it is refused with these words.
+// Writes the content, frees it, and loads the file. Returns whether it is refused with these words.
 static bool is_refused(void **state, SafeTensors *content, const char *words) {
     Error err = {0};
     char *path = temp_folder_path(state, "changed");
@@ -127,7 +128,7 @@ static void mixtures_are_refused(void **state) {
     strcpy(entry_of(&content, "transformer.ln_f.bias")->name, "transformer.ln_f.scale");
     assert_true(is_refused(state, &content, "there is no transformer.ln_f.bias in the file"));
     read_file("gpt2_bare",
-              &content); // the first one of the file, in the order of writing, is checked
+              &content); // the error names the first tensor in the file
     entry = &content.entries[0];
     memmove(entry->name + strlen("transformer."), entry->name, strlen(entry->name) + 1);
     memcpy(entry->name, "transformer.", strlen("transformer."));
@@ -135,7 +136,7 @@ static void mixtures_are_refused(void **state) {
         is_refused(state, &content, "some names begin with \"transformer.\" and transformer."));
 }
 
-// Only tensors of a block, with the names and the shapes that they have there, are converted.
+// Only a block's tensors with GPT-2's names and shapes are converted.
 static void what_only_looks_alike_is_left_alone(void **state) {
     static const struct {
         const char *name, *other;
@@ -164,7 +165,7 @@ static void what_only_looks_alike_is_left_alone(void **state) {
     }
 }
 
-// What we save has Linear's layout. It is left alone.
+// Our own checkpoints have Linear's layout and are not converted.
 static void our_own_file_is_not_converted(void **state) {
     Error err = {0};
     Device *device = device_open("cpu:0", &err);

@@ -1,12 +1,13 @@
 /* test_parity.c: ten training steps, or four, against PyTorch's, from fixtures that
- * tests/parity/make_fixtures.py wrote: initial weights, batches, the first gradients, a loss per
- * step, final weights and buffers. With the argument "cuda": on a GPU, where activations are stored
- * in 16 bits, those of them that are so in PyTorch, too. And one step of a part of a model; and the
- * optimizers alone, on given gradients, to some units in the last place.
+ * tests/parity/make_fixtures.py wrote: initial weights, batches, the gradients of the first step,
+ * the loss of each step, final weights and buffers. Also one step of parts of models, and the
+ * optimizers alone on given gradients, to a few units in the last place. With the argument "cuda":
+ * on a GPU, which stores in 16 bits the activations that PyTorch's autocast stores so.
  *
- * So that the files stay small, some have what they begin with in another one, called as the model.
- * resnet20 has bn2's initial weights there: else it begins with those that we make of the seed, as
- * PyTorch did. And of a tensor's gradients and final values a file may have only the first HEAD.
+ * To keep the files small, some read their initial values from another file, named as the model.
+ * For resnet20 that file has bn2's weights only; the other weights are initialized from the seed,
+ * as they were for PyTorch. Of a tensor's gradients and final values a file may contain only the
+ * first HEAD.
  */
 #include "tests/rigs/check.h"
 #include "tests/rigs/half_types.h"
@@ -26,12 +27,13 @@ typedef struct Fixture {
     OptimizerConfig optimizer;
     double lr;
     Precision precision;
-    // How far we may be from PyTorch: the first gradients and the final state relative to the
-    // largest of their tensor, a loss to itself.
+    // Bounds of the differences from PyTorch: gradient (of the first step) and end (the final
+    // state) relative to the largest element of the tensor, loss relative to itself.
     double gradient, loss, end;
 } Fixture;
 
-// Of the pixels of segnet: sometimes the first number decides, sometimes the second.
+// segnet's pixel loss: with these numbers, in some steps the threshold decides how many pixels
+// count, in others the minimum.
 static const Mining MINING = {.threshold = 1.2, .least = 270};
 
 #define SGD(m, wd, n) \
@@ -49,9 +51,9 @@ static const Mining MINING = {.threshold = 1.2, .least = 270};
     { "resnet20", NULL, {3, 8, 8}, 10, .seed = 0 }
 #define SEGNET \
     { "segnet", NULL, {2, 8, 8}, 3, .seed = 0 }
-// Only the order of additions differs from PyTorch's, whose own versions differ as much: at most
-// 2e-6 in the first gradients, 2e-7 in a loss and 5e-6 in the final state. 1 - beta2 of a rounded
-// beta2 moves exp_avg_sq by 1.3e-5.
+// Only the order of additions differs from PyTorch's. Versions of PyTorch differ from each other as
+// much: at most 2e-6 in the first gradients, 2e-7 in a loss and 5e-6 in the final state. Computing
+// 1 - beta2 from a rounded beta2 would change exp_avg_sq by 1.3e-5.
 #define FLOAT32 PRECISION_F32, 5e-6, 5e-7, 1e-5
 static const Fixture FIXTURES[] = {
     {"mlp", {"mlp", "24,16", {1, 8, 8}, 10, .seed = 0}, SGD(0.9, 0, false), 0.1, FLOAT32},
@@ -70,25 +72,26 @@ static const Fixture FIXTURES[] = {
      FLOAT32},
     {"segnet", SEGNET, SGD(0.9, 0, false), 0.02, FLOAT32},
     {"gpt", GPT, GPT_ADAMW, 0.01, FLOAT32},
-    // PyTorch adds up a bias's gradient of 16-bit numbers.
+    // PyTorch accumulates the gradient of a bias in 16 bits.
     {"gpt_bf16", GPT, GPT_ADAMW, 0.01, PRECISION_BF16, 2e-2, 2e-3, 0.1},
     {"gpt_fp16", GPT, GPT_ADAMW, 0.01, PRECISION_F16, 6e-3, 1e-4, 2e-2},
     {"gpt-stored_bf16", GPT, GPT_ADAMW, 0.01, PRECISION_BF16, 1e-2, 1e-3, 5e-2},
     {"gpt-stored_fp16", GPT, GPT_ADAMW, 0.01, PRECISION_F16, 2e-3, 1e-4, 1e-2},
-    // Where a number lies between two of 16 bits the order of adding decides, and every layer that
-    // follows makes more such choices: of many layers in a row gradients are as far from PyTorch's
-    // as those in 16 bits are from those in 32 (0.3 of the largest in bf16, 0.2 in fp16). These
-    // bounds find a layer that is left out; PARTS has the tight test of the same layers.
+    // Where a value is close to the middle between two 16-bit numbers, the order of additions
+    // decides its rounding, and every following layer adds such roundings. After many layers our
+    // gradients differ from PyTorch's as much as those in 16 bits from those in 32 (0.3 of the
+    // largest in bf16, 0.2 in fp16). These bounds detect a missing layer; PARTS tests the same
+    // layers with tight bounds.
     {"resnet20", RESNET20, SGD(0.9, 0, false), 0.01, FLOAT32},
     {"resnet20-stored_bf16", RESNET20, SGD(0.9, 0, false), 0.01, PRECISION_BF16, 0.6, 1e-3, 0.4},
     {"resnet20-stored_fp16", RESNET20, SGD(0.9, 0, false), 0.01, PRECISION_F16, 0.3, 1e-4, 0.2},
     {"segnet-stored_bf16", SEGNET, SGD(0.9, 0, false), 0.02, PRECISION_BF16, 0.3, 8e-3, 0.6},
     {"segnet-stored_fp16", SEGNET, SGD(0.9, 0, false), 0.02, PRECISION_F16, 0.2, 3e-3, 0.4},
     {"toy", {"toy", NULL, {10, 1, 1}, 5, .seed = 0}, SGD(0, 0, false), 0.05, FLOAT32},
-    // PyTorch rounds the gradient of a bias too: by up to 2^-9 or 2^-12 of it. The other gradients
-    // of the first step are the same to 1e-5, but where a sum ends so close to the middle between
-    // two 16-bit numbers that the order of adding decides. That happens in convnet, whose path (its
-    // losses rise to 3.6) spreads what has begun.
+    // PyTorch also rounds the gradient of a bias, by up to 2^-9 or 2^-12 of its value. The other
+    // gradients of the first step agree to 1e-5, except where a sum is so close to the middle
+    // between two 16-bit numbers that the order of additions decides its rounding. That happens in
+    // convnet, whose training (its losses rise to 3.6) amplifies the differences.
     {"mlp_bf16",
      {"mlp", "24,16", {1, 8, 8}, 10, .seed = 0},
      SGD(0.9, 0, false),
@@ -181,8 +184,8 @@ static void load_state(const SafeTensors *file, Module *model, bool of_the_seed)
     named_tensors_free(&state);
 }
 
-// Every element that the fixture has of a tensor, or of its gradient (`data`, the device's),
-// against the fixture's, relative to the largest.
+// Compares the elements that the fixture has of a tensor, or of its gradient (`data`, in the
+// device's memory), relative to the largest of them.
 static void check_tensor(const SafeTensors *file, const char *prefix, const char *name,
                          const Tensor *tensor, const void *data, double tolerance) {
     const SafeEntry *entry = find(file, prefix, name);
@@ -209,7 +212,7 @@ static void check_tensor(const SafeTensors *file, const char *prefix, const char
     free(host);
 }
 
-// Labels as answers to "is it this class?" for every class, when the fixture has a pos_weight.
+// Binary cross-entropy of one-hot labels, for a fixture that has a pos_weight.
 static Tensor *answers_loss(Tape *tape, Tensor *output, Tensor *labels, const SafeEntry *weights) {
     Tensor *target = op_one_hot(tape, labels, output->shape[1]);
     Tensor *weight = tape_input(tape, DTYPE_F32, 1, weights->shape, weights->data);
@@ -230,7 +233,7 @@ static Tensor *fixture_loss(Tape *tape, const SafeTensors *file, Tensor *output,
 
 static double run_step(Tape *tape, Module *model, const SafeTensors *file, size_t step) {
     const SafeEntry *x = find(file, "", "x"), *target = find(file, "", "target");
-    bool texts = x->ndim == 2; // tokens, and a target for every token
+    bool texts = x->ndim == 2; // tokens, with one target for each
     size_t shape[] = {BATCH, x->shape[1], x->shape[2], x->shape[3]};
     size_t row = x->bytes / x->shape[0], target_row = target->bytes / target->shape[0];
     tape_reset(tape);
@@ -249,8 +252,9 @@ static double run_step(Tape *tape, Module *model, const SafeTensors *file, size_
     return (double)tensor_item(loss);
 }
 
-// The reference adds in double: what it rounds to 16 bits is what PyTorch rounds, in attention the
-// weights before they are divided by their sum. Of few layers the first loss is PyTorch's.
+// ref accumulates in double and rounds to 16 bits where PyTorch does, in attention the weights
+// before they are divided by their sum. With few layers its first loss is PyTorch's to float32
+// accuracy.
 static double first_loss(const Fixture *fixture, const char *device_name) {
     bool exact = strstr(fixture->file, "-stored") && strcmp(device_name, "ref:0") == 0;
     if (!exact || strncmp(fixture->file, "resnet", 6) == 0 || strncmp(fixture->file, "seg", 3) == 0)
@@ -258,8 +262,8 @@ static double first_loss(const Fixture *fixture, const char *device_name) {
     return strncmp(fixture->file, "gpt", 3) == 0 ? 5e-6 : 1e-6;
 }
 
-// The optimizer's state after the last step, relative to the largest of its tensor. Updates are
-// counted as in PyTorch.
+// Compares the optimizer's state after the last step, relative to the tensor's largest element, and
+// the number of updates.
 static void check_state(const SafeTensors *file, const Optimizer *optimizer, double tolerance) {
     for (size_t i = 0; i < optimizer->parameters.count; i++) {
         const NamedTensor *parameter = &optimizer->parameters.items[i];
@@ -322,7 +326,8 @@ static void check_fixture(const Fixture *fixture, const char *device_name) {
     safetensors_free(&begin);
 }
 
-// What is in 16 bits in PyTorch's autocast is stored so; or, as CPUs do it, only rounded.
+// Whether the activations that PyTorch's autocast has in 16 bits are stored so. On CPUs they are
+// only rounded.
 static bool is_stored(const Fixture *fixture) {
     return strstr(fixture->file, "-stored");
 }
@@ -357,24 +362,24 @@ static void ten_steps_on_a_gpu(void **state) {
 
 // ---- parts ------------------------------------------------------------------------------------
 
-// A few layers of a model in 16 bits, where a mistake in one shows in all that it touches: the
-// output and the gradients may be some units of the 16-bit format away, of the largest number of
-// their tensor.
+// A few layers of a model in 16 bits, with tight bounds for the output and the gradients, in units
+// of the 16-bit format relative to the largest element of the tensor: an error in one of these
+// layers exceeds them.
 typedef struct Part {
     const char *file;
     ModelConfig model;
     Tensor *(*forward)(Module *model, Tape *tape, Tensor *x);
     Precision precision;
-    double units, reference_units; // of a GPU; of the reference, a little more than was seen
+    double units, reference_units; // bounds of a GPU; of ref, a little above the measured ones
 } Part;
 
-// A residual block, after a convolution: all that it reads is in 16 bits.
+// A residual block after a convolution, so that all its operands have 16 bits.
 static Tensor *block_forward(Module *model, Tape *tape, Tensor *x) {
     Module *block = module_child(module_child(model, "layer1"), "0");
     return module_forward(block, tape, module_forward(module_child(model, "conv1"), tape, x));
 }
 
-// One level of segnet: down, up again, and what was lost on the way is added.
+// One level of segnet: pooling, upsampling, and the sum with the input of the pooling.
 static Tensor *level_forward(Module *model, Tape *tape, Tensor *x) {
     Tensor *full = module_forward(module_child(module_child(model, "enc1"), "0"), tape, x);
     Tensor *y = op_upsample2x(tape, op_max_pool(tape, full, 2, 2, 0));
@@ -389,7 +394,7 @@ static const Part PARTS[] = {
     {"segnet-level_fp16", SEGNET, level_forward, PRECISION_F16, 8, 3},
 };
 
-// Numbers between -1 and 1 that PyTorch's side has, too.
+// Fixed targets between -1 and 1, the same as in make_fixtures.py.
 static Tensor *part_target(Tape *tape, const Tensor *output) {
     size_t count = tensor_count(output);
     float *values = memory_zalloc(count * sizeof *values);
@@ -479,9 +484,9 @@ static const Alone ALONE[] = {
      0.0042},
 };
 
-// Every number relative to itself. Five steps of some three roundings each are 15 halves of a unit
-// in the last place, 9e-7, at worst, and 3e-7 in what was seen; 1 - beta2 of a rounded beta2 is
-// 1.3e-5 (beta2 0.999) or 1.7e-4 (0.9999) away.
+// Compares each element, relative to itself. Five steps of about three roundings each make at most
+// 15 half units in the last place, 9e-7; 3e-7 was measured. Computing 1 - beta2 from a rounded
+// beta2 would differ by 1.3e-5 (beta2 0.999) or 1.7e-4 (0.9999).
 static void check_alone(const SafeTensors *file, const char *name, const char *what,
                         const float *data) {
     char full[64];
@@ -494,7 +499,7 @@ static void check_alone(const SafeTensors *file, const char *name, const char *w
                      (double)theirs[i]);
 }
 
-// The factors of the last step were computed in double, so they are PyTorch's in every bit.
+// The factors of the last step are computed in double, so they are bit-identical to PyTorch's.
 static void check_factors(const SafeTensors *file, const char *name, const Optimizer *optimizer) {
     char full[64];
     snprintf(full, sizeof full, "%s.scalars", name);
@@ -530,7 +535,7 @@ static void check_optimizer(const SafeTensors *file, const Alone *alone, Device 
     module_close(module);
 }
 
-// The gradient is about as short as the 1e-6 that is added to its norm.
+// A gradient whose norm is of the order of the 1e-6 that clipping adds to it.
 static void check_clip(const SafeTensors *file, Device *device) {
     const SafeEntry *weight = find(file, "", "weight");
     const float *gradients = find(file, "", "gradients")->data; // of the first step
