@@ -82,6 +82,12 @@ run "own pictures, dp" "$bin/train_dp" --devices 2 $own --epochs 2 --no-eval --s
 run "own pictures, ddp" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" $own --epochs 2 --no-eval --save own-ddp \
     --sampler blocked --normalize global
 same own-dp own-ddp
+# Where every pixel has a class, all count: also those of class 0.
+picture all/train 0 aabbccab && picture all/test 0 abcabcab
+all="--model segnet --data all --global-batch 1 --steps 2"
+run "every pixel" "$bin/train_single" $all --save all-count
+run "every pixel, said" "$bin/train_single" $all --ignore-label -1 --save all-said
+same all-count all-said
 refuse 2 'own/train: labels up to 2, and then 255' "$bin/train_single" --model segnet --data own
 refuse 2 '--ignore-label has no effect' "$bin/train_single" --model segnet --ignore-label 255
 refuse 2 'pixels has labels of pixels' "$bin/train_single" --data own --ignore-label 255

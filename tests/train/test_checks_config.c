@@ -4,6 +4,7 @@
  */
 #include "tests/rigs/check.h"
 
+#include "common/base/memory.h"
 #include "common/train/checks.h"
 #include "tests/rigs/captured.h"
 
@@ -158,6 +159,34 @@ static void which_options_go_together(void **state) {
     }
 }
 
+// Saying a default is allowed and changes nothing.
+static void each_default_is_a_value_of_its_option(void **state) {
+    (void)state;
+    TrainConfig config = train_config_default();
+    Options options = {.program = "train"};
+    train_options(&options, &config);
+    const TrainConfig before = config;
+    size_t said = 0;
+    for (size_t i = 0; i < options.count; i++) {
+        const Option *option = &options.table[i];
+        char text[80], *argv[3] = {(char *)"train"}, *word = memory_format("--%s", option->name);
+        const char *value = option_text(option, text, sizeof text);
+        if (value && option->type != OPTION_TITLE && option->type != OPTION_FLAG) {
+            Error err = {0};
+            argv[1] = word;
+            argv[2] = memory_format("%s", value);
+            CHECK_OK(options_parse(&options, 3, argv, &err) == 0, err);
+            assert_string_equal(option_text(option, text, sizeof text), argv[2]);
+            free(argv[2]);
+            said++;
+        }
+        free(word);
+    }
+    assert_in_range(said, 40, options.count);
+    assert_int_equal(config.ignore_label, before.ignore_label);
+    assert_int_equal(config.sampler_seed, before.sampler_seed);
+}
+
 static void batches_divide_among_ranks(void **state) {
     (void)state;
     static const struct {
@@ -188,10 +217,10 @@ static void batches_divide_among_ranks(void **state) {
 static Progress progress_with(int which, uint64_t number, const char *text) {
     Progress p = {.seed = 1, .global_batch = 2, .samples = 3, .shuffled = 1, .devices = 4};
     uint64_t *const numbers[] = {&p.seed, &p.global_batch, &p.samples, &p.shuffled, &p.devices};
-    static const int notes[] = {NOTE_LR,    NOTE_SCHEDULE,     NOTE_MOMENTUM, NOTE_WEIGHT_DECAY,
-                                NOTE_STEPS, NOTE_SAMPLER_SEED, NOTE_TEXT};
-    snprintf(p.amp, sizeof p.amp, "%s", which == 12 ? text : "none");
-    for (int i = 0; i < 7; i++)
+    static const int notes[] = {NOTE_LR,    NOTE_SCHEDULE, NOTE_MOMENTUM,     NOTE_WEIGHT_DECAY,
+                                NOTE_BETAS, NOTE_STEPS,    NOTE_SAMPLER_SEED, NOTE_TEXT};
+    snprintf(p.amp, sizeof p.amp, "%s", which == 13 ? text : "none");
+    for (int i = 0; i < 8; i++)
         snprintf(p.notes[notes[i]], sizeof *p.notes, "%s", which == 5 + i ? text : "was");
     if (which < 5) *numbers[which] = number;
     return p;
@@ -202,20 +231,30 @@ static void each_setting_of_a_checkpoint_counts(void **state) {
     static const char OTHER_RUN[] = ": it would not continue but become another run";
     static const char NEW_VALUE[] = ": it continues with the new value\n";
     static const char OTHER_BITS[] = ": it continues, but not bit for bit\n";
+    static const char OLD_BETAS[] = // said of a checkpoint without them
+        "old was made when Adam's 1 - beta2 was computed from a rounded beta2, this run computes "
+        "it in double as PyTorch does: it continues, but not bit for bit\n";
     static const struct {
         const char *what, *was, *effect;
     } cases[] = {
-        {"--seed", "1", OTHER_RUN},           {"--global-batch", "2", OTHER_RUN},
-        {"training samples", "3", OTHER_RUN}, {"shuffling (1: on)", "1", OTHER_RUN},
-        {"devices", "4", OTHER_BITS},         {"--lr", "was", NEW_VALUE},
-        {"--schedule", "was", NEW_VALUE},     {"--momentum", "was", NEW_VALUE},
-        {"--weight-decay", "was", NEW_VALUE}, {"steps in all", "was", NEW_VALUE},
-        {"--sampler-seed", "was", OTHER_RUN}, {"a text whose hash is", "was", OTHER_RUN},
+        {"--seed", "1", OTHER_RUN},
+        {"--global-batch", "2", OTHER_RUN},
+        {"training samples", "3", OTHER_RUN},
+        {"shuffling (1: on)", "1", OTHER_RUN},
+        {"devices", "4", OTHER_BITS},
+        {"--lr", "was", NEW_VALUE},
+        {"--schedule", "was", NEW_VALUE},
+        {"--momentum", "was", NEW_VALUE},
+        {"--weight-decay", "was", NEW_VALUE},
+        {"--betas", "was", NEW_VALUE},
+        {"steps in all", "was", NEW_VALUE},
+        {"--sampler-seed", "was", OTHER_RUN},
+        {"a text whose hash is", "was", OTHER_RUN},
         {"--amp", "none", OTHER_BITS},
     };
     const Progress saved = progress_with(99, 0, "");
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
-        char wanted[200];
+        char wanted[400];
         Error err = {0};
         RunLog log = log_open(false);
         const Progress now = progress_with(i, 0, "is"), before = progress_with(i, 0, "");
@@ -225,9 +264,9 @@ static void each_setting_of_a_checkpoint_counts(void **state) {
         const int older = i < 5 ? 0 : checks_resumed("old", &before, &saved, &log, &err);
         char *said = captured_end(&captured);
         const bool other_run = cases[i].effect == OTHER_RUN;
-        snprintf(wanted, sizeof wanted, "old%s was made with %s %s, this run has %s%s",
+        snprintf(wanted, sizeof wanted, "old%s was made with %s %s, this run has %s%s%s",
                  other_run ? ":" : "", cases[i].what, cases[i].was, i < 5 ? "0" : "is",
-                 cases[i].effect);
+                 cases[i].effect, strcmp(cases[i].what, "--betas") == 0 ? OLD_BETAS : "");
         assert_int_equal(older, 0);
         assert_int_equal(failed, other_run ? -1 : 0);
         assert_string_equal(failed ? err.message : said, wanted);
@@ -244,6 +283,7 @@ static void each_setting_of_a_checkpoint_counts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(which_options_go_together),
+                                       cmocka_unit_test(each_default_is_a_value_of_its_option),
                                        cmocka_unit_test(batches_divide_among_ranks),
                                        cmocka_unit_test(each_setting_of_a_checkpoint_counts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
