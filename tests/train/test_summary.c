@@ -1,0 +1,159 @@
+/* test_summary.c: the peaks of memory and the moved bytes in summary.json, from devices that moved
+ * and allocated known numbers of bytes; the notice to copies of a single process's run.
+ */
+#include "tests/rigs/check.h"
+
+#include <cjson/cJSON.h>
+
+#include "common/train/setup.h"
+#include "common/train/trainer.h"
+#include "tests/rigs/captured.h"
+#include "tests/rigs/temp_folder.h"
+
+enum { DEVICES = 3, OF_A_STEP = 7, OF_AN_EVALUATION = 1000, OF_OTHER_RANKS = 30 };
+
+static uint64_t moved;
+static int steps_done;
+
+static int finish_backward(Strategy *self, Tape *tape, Error *err) {
+    (void)self, (void)tape, (void)err;
+    moved += OF_A_STEP;
+    steps_done++;
+    return 0;
+}
+
+static int sync_buffers(Strategy *self, Error *err) { // before each evaluation
+    (void)self, (void)err;
+    moved += OF_AN_EVALUATION;
+    return 0;
+}
+
+// Another rank moved as many bytes as OF_OTHER_RANKS, on none of the devices.
+static void *sum_start(Strategy *self, double *values, size_t count, Error *err) {
+    (void)self, (void)err;
+    if (count == DEVICES + 1) values[DEVICES] += OF_OTHER_RANKS;
+    return values;
+}
+
+static uint64_t moved_bytes(const Job *self) {
+    (void)self;
+    return moved;
+}
+
+// Runs the trainer in a process with three devices, of which the others' peaks are others[0] and
+// others[1] bytes. Returns what it wrote to stderr.
+static char *run(TrainConfig config, const size_t others[2], size_t *first) {
+    Options options = {.program = "test_summary"};
+    Error err = {0};
+    train_options(&options, &config);
+    DataSource *data = must_get(train_open_data(&config, &err), &err);
+    Device *devices[DEVICES];
+    for (int i = 0; i < DEVICES; i++) devices[i] = must_get(device_open("cpu:0", &err), &err);
+    for (int i = 1; i < DEVICES; i++) // freed: a peak stays
+        device_free(devices[i], device_alloc(devices[i], others[i - 1]), others[i - 1]);
+    Module *model = must_get(train_create_model(&config, data, devices[0], 0, &err), &err);
+    Sampler *sampler =
+        must_get(sampler_whole(data->train.count, config.global_batch, true, false, 0, &err), &err);
+    Job *job = job_single(strategy_single(model, devices[0], sampler));
+    job->all = devices;
+    job->devices = job->all_count = DEVICES;
+    job->moved_bytes = moved_bytes;
+    job->strategy->finish_backward = finish_backward;
+    job->strategy->sync_buffers = sync_buffers;
+    job->strategy->sum_start = sum_start;
+    moved = 500; // by what was before the run
+    steps_done = 0;
+    Captured captured = captured_begin();
+    const int status = trainer_run(&config, &options, data, job, &err);
+    char *said = captured_end(&captured);
+    CHECK_OK(status == 0, err);
+    *first = devices[0]->peak_bytes;
+    job->close(job);
+    for (int i = 1; i < DEVICES; i++) device_close(devices[i]);
+    dataset_close(data);
+    return said;
+}
+
+static double number_of(const char *folder, const char *key) {
+    char *path = memory_format("%s/summary.json", folder), text[4096] = "";
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+    fclose(file);
+    free(path);
+    cJSON *summary = cJSON_Parse(text);
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(summary, key);
+    if (!cJSON_IsNumber(item)) fail_msg("no number %s in %s", key, text);
+    const double number = item->valuedouble;
+    cJSON_Delete(summary);
+    return number;
+}
+
+static void totals_are_of_all_devices_and_ranks(void **state) {
+    static const size_t others[][2] = {{4096, 8192}, {8192, 4096}};
+    TrainConfig config = train_config_default();
+    config.model = "toy";
+    config.data = "synthetic:10:5@40";
+    config.global_batch = 20; // two steps an epoch
+    config.epochs = 3;
+    config.out = *state;
+    for (int i = 0; i < 2; i++) {
+        size_t first;
+        free(run(config, others[i], &first));
+        assert_int_equal(steps_done, 6);
+        assert_true(first > 0);
+        assert_true(number_of(*state, "peak_bytes_device0") == (double)first);
+        assert_true(number_of(*state, "peak_bytes_other") == 8192);
+        check_close(number_of(*state, "moved_bytes_per_step"),
+                    OF_A_STEP + (double)OF_OTHER_RANKS / 6, 1e-9, "moved bytes");
+    }
+}
+
+// A process per core, as a starter makes them of a program of a single process.
+static void copies_are_noticed(void **state) {
+    (void)state;
+    static const char *const names[] = {"RANK",         "WORLD_SIZE",   "OMPI_COMM_WORLD_RANK",
+                                        "PMI_RANK",     "PMI_SIZE",     "OMPI_COMM_WORLD_SIZE",
+                                        "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"};
+    static const struct {
+        const char *set[6];
+        int copies; // 0: nothing is said
+    } cases[] = {
+        {{NULL}, 0},
+        {{"RANK", "0", "WORLD_SIZE", "2"}, 2},
+        {{"RANK", "1", "WORLD_SIZE", "2"}, 0},
+        {{"RANK", "0", "WORLD_SIZE", "1"}, 0},
+        {{"RANK", "0"}, 0},
+        {{"WORLD_SIZE", "2"}, 0},
+        {{"OMPI_COMM_WORLD_RANK", "0", "OMPI_COMM_WORLD_SIZE", "3"}, 3},
+        {{"PMI_RANK", "0", "PMI_SIZE", "12"}, 12},
+        {{"SLURM_PROCID", "0", "SLURM_NTASKS", "4", "SLURM_STEP_ID", "0"}, 4},
+        {{"SLURM_PROCID", "0", "SLURM_NTASKS", "4"}, 0}, // a batch script's
+    };
+    TrainConfig config = train_config_default();
+    config.model = "toy";
+    config.data = "synthetic:10:5@40";
+    config.steps = 1;
+    config.no_eval = true;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t first;
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) unsetenv(names[k]);
+        for (int k = 0; k < 6 && cases[i].set[k]; k += 2)
+            setenv(cases[i].set[k], cases[i].set[k + 1], 1);
+        char *said = run(config, (const size_t[]){64, 64}, &first);
+        char *note = strstr(said, "note: "), wanted[40];
+        snprintf(wanted, sizeof wanted, "note: %d processes were started", cases[i].copies);
+        if ((note != NULL) != (cases[i].copies > 0) || (note && strstr(said, wanted) != note))
+            fail_msg("case %zu: %s", i, said);
+        free(said);
+    }
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) unsetenv(names[k]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(totals_are_of_all_devices_and_ranks, temp_folder_make,
+                                        temp_folder_remove),
+        cmocka_unit_test(copies_are_noticed)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
