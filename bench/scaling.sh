@@ -172,7 +172,7 @@ fi
 make_all all_rounds
 write_facts "quick $quick" "rounds $rounds" "configurations ${wanted[*]}" "batch $batch" "worlds $worlds" "middle $middle" \
     "hidden $hidden" "memory $memory_mb" "sizes $([[ $only != *memory* ]] || echo "$sizes")" "counted $counted" \
-    "sharded $([[ $only != *sharded* ]] || echo $rounds)" "cores $(count_cores)" --
+    "sharded $([[ $only != *sharded* ]] || echo $rounds)" "texts $texts" "cores $(count_cores)" --
 write_report scaling
 status=0
 [[ $only != *batches* ]] || awk -F, '$10 != $11 && NR > 1 { exit 1 }' "$out/scaling-batches.csv" || status=1

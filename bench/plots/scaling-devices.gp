@@ -7,8 +7,8 @@ width = 680
 height = 640
 load "plots/style.gp"
 
-figure_title = "A step on more devices, over ".middle." Gbit/s"
-set multiplot title figure_title font ",16"
+figure_title = "A step on more devices"
+set multiplot title figure_title.", over ".middle." Gbit/s" font ",16"
 unset key
 set ylabel "milliseconds"
 set lmargin at screen 85.0 / width

@@ -125,6 +125,7 @@ def write(folder):
     results = Results(folder)
     lost = collect(results)
     found = sizes(results.rows("allreduce.csv"))
+    counts = [one["bytes"] for one in found]
     head, rows = drawn(found)
     write_csv(results.plots / "allreduce.csv", head, rows)
     section.settings(results, backends=" ".join(head[2:]), bound_from=next((row[0] for row in rows if row[1] != "NaN"), 0))
@@ -134,6 +135,6 @@ def write(folder):
         said.append(f"**Disturbed** in most rounds, without a sentence: {', '.join(lost)}.")
     if not results.is_quick:
         said.append(trip_sentence(found, trips, lost))
-    section.finish(results, "allreduce", "## All-reduce, from 4 B to 256 MiB", "\n".join(said), section.draw(results.folder, "allreduce", text),
+    section.finish(results, "allreduce", f"## All-reduce, from {size(min(counts))} to {size(max(counts))}", "\n".join(said), section.draw(results.folder, "allreduce", text),
                    f"{text} {section.numbers(results, 'allreduce.csv')}", markdown_table(table(found)), ABOUT.format(**results.facts))
     print("\n".join([terminal_table(table(found)), *map(folded, [*said, text])]))

@@ -21,7 +21,7 @@ ABOUT = {
     "devices": "The same network over an emulated link of {middle} Gbit/s and 20 us; one device needs no link.",
     "batches": "A gpt with AdamW on two devices. `--dry-run` says what device 0 holds; the largest batch is searched for by halves, in steps of "
                "one row per device. ZeRO-1 is DDP with the optimizer's state divided over the ranks.",
-    "sharded": "gpt-small on two devices, 24 texts a step, in turns. A gather is hidden while its rank computes; the first block's cannot be, "
+    "sharded": "gpt-small on two devices, {texts} texts a step, in turns. A gather is hidden while its rank computes; the first block's cannot be, "
                "as the forward pass begins with it, unless the step before starts it (`--unshard-in-step`).",
     "memory": "GPTs with AdamW and as many rows on each device (gpt-small 4, the others 1), by `--dry-run`; gpt-small was trained, too. FSDP's "
               "formula is 16 P / W + 8 R + 16 U bytes and DDP's activations, for P parameters, R of them the root's and U a block's, on W devices.",

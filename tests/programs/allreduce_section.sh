@@ -31,6 +31,7 @@ for backend in $(tail -n +2 "$results/allreduce.csv" | cut -d, -f1 | uniq); do
 done
 expect "lines over 80 columns" "" "$(awk 'length($0) > 80 && !/^(the section|MPI is left out)/' "$out/log")"
 expect "headings" 1 "$(grep -c '<h2 ' "$results/section.html")"
+expect "the sizes of the heading" "## All-reduce, from 4 B to 4 MiB" "$(head -n 1 "$results/section.md")"
 grep -q '^round 1 of 1: shm (0 of [12] runs done)$' "$out/log" || expect "progress" "round 1 of 1: shm" "$(cat "$out/log")"
 if command -v gnuplot >/dev/null; then
     expect "figures" 1 "$(grep -c '<figure ' "$results/section.html")"

@@ -42,6 +42,7 @@ expect "memory" "$(printf '%s\n' gpt-small-single-1 gpt-small-{dp,ddp,zero1,fsdp
 expect "what was trained" 9 "$(awk -F, 'NR > 1 && $8 == $7' "$results/scaling-memory.csv" | wc -l)"
 expect "what moves" "ddp-2 fsdp-2 fsdp-whole-2 ddp-4 fsdp-4 fsdp-whole-4" "$(tail -n +2 "$results/scaling-traffic.csv" | cut -d, -f1,2 | tr , - | paste -sd ' ')"
 expect "sharded" 1 "$(tail -n +2 "$results/scaling-sharded.csv" | wc -l)"
+expect "rows of a sharded step" 1 "$(grep -c 'gpt-small on two devices, 8 texts a step' "$results/section.md")"
 expect "headings" 1 "$(grep -c '<h2 ' "$results/section.html")"
 if command -v gnuplot >/dev/null; then
     expect "figures" 4 "$(grep -c '<figure ' "$results/section.html")"

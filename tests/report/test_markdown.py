@@ -71,6 +71,11 @@ class Look(unittest.TestCase):
             self.assertEqual(len({one[k] for one in look.STRATEGIES.values()}), len(look.STRATEGIES), what)
         self.assertIn("--grey: #767676;", look.css())
 
+    def test_titles(self):
+        """What those hear who cannot see a figure is no part of a title."""
+        for path in figures.PLOTS.glob("*.gp"):
+            self.assertRegex(figures.title_of(path.stem), r"[\w)]$", path.name)
+
     def test_dark(self):
         """On a dark page the loss of DDP on more devices differs from the wider line below it; text in a bar keeps its colour."""
         def luminance(name):
