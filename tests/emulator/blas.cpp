@@ -1,18 +1,18 @@
-/* blas.cpp: cuBLASLt's matrix product, by OpenBLAS.
+/* blas.cpp: cuBLASLt's matrix product, computed by OpenBLAS.
  *
- * Factors are float32, or both bfloat16, or both half; the result is float32 or of the factors'
- * type. All is added up in float32; but where the preference allows parts of a sum in the result's
- * type (its default), a result in 16 bits is the sum of two halves, each rounded to 16 bits. Where
- * the compute type says so, float32 factors are rounded to TF32 (10 bits) or bfloat16 before.
- * Matrices may be stored by columns or by rows. The epilogues are bias (one number per row of d)
- * and ReLU; by columns the sums of b over k, in the result's type; of one type by columns also
- * ReLU with a mask of its own, in bits of a private format, ReLU's gradient by that mask, GELU that
- * stores its input, and GELU's gradient by that input.
+ * Factors are float32, both bfloat16, or both half; the result is float32 or of the factors' type.
+ * Sums are accumulated in float32. If the preference allows partial sums in the result's type (the
+ * default), a 16-bit result is the sum of two halves, each rounded to 16 bits. If the compute type
+ * says so, float32 factors are first rounded to TF32 (10 bits) or bfloat16. Matrices may be
+ * column-major or row-major. The epilogues are bias (one element per row of d) and ReLU. For
+ * column-major matrices there are also the sums of b over k, in the result's type; and, with one
+ * type for all matrices, ReLU that writes a bit mask in a private format, ReLU's gradient from that
+ * mask, GELU that stores its input, and GELU's gradient from that input.
  *
- * It is strict where the real one is in its own time: an algorithm is only good for the product it
- * was chosen for, for memory as aligned as the preference said (256 bytes if it said nothing), and
- * with the workspace it asked for, which it fills with NaN: two streams that share one see it.
- * Matrices must lie in device memory, each inside one allocation.
+ * It is as strict as the real library: an algorithm is valid only for the product for which it was
+ * chosen, for memory with the alignment given in the preference (256 bytes by default), and with
+ * the workspace that it requires. The workspace is filled with NaN, so two streams that share one
+ * get wrong results. Each matrix must be inside one allocation of device memory.
  */
 #include <cblas.h>
 #include <cmath>
@@ -33,9 +33,9 @@ struct cublasLtMatmulDescOpaque_t {
     int32_t pointer_mode, op_a, op_b;
     uint32_t epilogue;
     const void *bias;
-    int32_t bias_type; // -1: that of d
-    void *aux;         // the mask, device memory
-    int64_t aux_ld;    // bits from one of its columns to the next
+    int32_t bias_type; // -1: the type of d
+    void *aux;         // the mask, or GELU's input; device memory
+    int64_t aux_ld;    // distance between its columns, in bits for a mask
 };
 
 struct cublasLtMatrixLayoutOpaque_t {
@@ -50,7 +50,7 @@ struct cublasLtMatrixLayoutOpaque_t {
 struct cublasLtMatmulPreferenceOpaque_t {
     uint64_t workspace;
     uint32_t alignment[4]; // of a, b, c, d
-    uint32_t reductions;   // mask of the schemes that are allowed
+    uint32_t reductions;   // mask of allowed reduction schemes
 };
 
 namespace emulator {
@@ -58,29 +58,29 @@ namespace emulator {
 using Layout = cublasLtMatrixLayoutOpaque_t;
 using Product = cublasLtMatmulDescOpaque_t;
 
-enum : size_t { WORKSPACE = 32 * 1024 }; // what the algorithm would like to have
+enum : size_t { WORKSPACE = 32 * 1024 }; // that the algorithm requires
 enum { IN_RESULT_TYPE = CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE };
 
-struct Call { // one cublasLtMatmul, with copies of all that the caller may change afterwards
+struct Call { // one cublasLtMatmul, with copies of all values that the caller may change afterwards
     Product product;
     Layout layouts[4]; // a, b, c, d
     const void *a, *b, *c;
     void *d, *workspace;
     float alpha, beta;
-    size_t scratch; // bytes of the workspace that are used
+    size_t scratch; // used bytes of the workspace
     bool halved;    // Algorithm's
 };
 
-// An algorithm as the caller keeps it: what it is good for.
+// The contents of cublasLtMatmulAlgo_t: the product and the memory for which it is valid.
 struct Algorithm {
     uint64_t key, workspace;
     uint32_t alignment[4];
-    uint64_t halved; // the sum of each element is that of two halves, each rounded to d's type
+    uint64_t halved; // each sum is computed as two halves, each rounded to d's type
     uint64_t unused[3];
 };
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t), "the caller keeps 64 bytes");
 
-// ---- what can be done --------------------------------------------------------------------------
+// ---- supported products ------------------------------------------------------------------------
 
 static bool is_16_bits(uint32_t type) {
     return type == CUDA_R_16BF || type == CUDA_R_16F;
@@ -105,7 +105,7 @@ static bool shapes_fit(const Product &p, const Layout l[4]) {
 // Bits of an epilogue.
 enum { RELU = 2, BIAS = 4, DRELU = 8, GELU = 32, DGELU = 64, AUX = 128, BGRADB = 512 };
 
-// Those that gradients need are not for matrices by rows, and most are in one type.
+// Epilogues of gradients need column-major matrices, and most of them one type for all matrices.
 static bool epilogue_is_known(const Product &p, const Layout l[4]) {
     bool by_columns = l[1].order == CUBLASLT_ORDER_COL && l[3].order == CUBLASLT_ORDER_COL;
     bool plain =
@@ -136,8 +136,8 @@ static bool aux_is_valid(const Product &p, const Layout &d) {
            (p.aux_ld % (has_gelu(p) ? 8 : 128) == 0 && p.aux_ld >= static_cast<int64_t>(d.rows));
 }
 
-// What needs an Ampere card's tensor cores. (The real library falls back to float32 for TF32; here
-// asking for it is an error, so that no caller relies on that.)
+// Products that need the tensor cores of an Ampere GPU. (The real library falls back to float32 for
+// TF32; here TF32 on older GPUs is an error, so that no caller relies on that.)
 static bool card_has(const Product &p, const Layout l[4]) {
     bool bf16 =
         p.compute == CUBLAS_COMPUTE_32F_FAST_16BF || p.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
@@ -163,7 +163,7 @@ static cublasStatus_t check(const Product &p, const Layout l[4]) {
                                                        : CUBLAS_STATUS_SUCCESS;
 }
 
-// A number that differs where an algorithm could not be carried over.
+// A hash of the product. It differs where an algorithm of one product is not valid for the other.
 static uint64_t key_of(const Product &p, const Layout layouts[4]) {
     uint64_t key = 14695981039346656037u; // FNV-1a
     auto mix = [&key](uint64_t value) { key = (key ^ value) * 1099511628211u; };
@@ -178,9 +178,9 @@ static uint64_t key_of(const Product &p, const Layout layouts[4]) {
     return key;
 }
 
-// ---- doing it ----------------------------------------------------------------------------------
+// ---- execution ---------------------------------------------------------------------------------
 
-// Elements from the first to the last one of a matrix.
+// The number of elements from the first to the last one of a matrix.
 static size_t extent(const Layout &layout) {
     bool by_rows = layout.order == CUBLASLT_ORDER_ROW;
     uint64_t runs = by_rows ? layout.rows : layout.columns;
@@ -205,7 +205,7 @@ static float round_factor(cublasComputeType_t compute, float x) {
     }
 }
 
-// The factor as floats, stored as it is: itself, or a rounded copy in `buffer`.
+// Returns the factor as floats in the same layout: its own memory, or a rounded copy in `buffer`.
 static const float *factor(const Call &call, const Layout &layout, const void *data, size_t first,
                            std::vector<float> &buffer) {
     bool exact = call.product.compute == CUBLAS_COMPUTE_32F ||
@@ -217,7 +217,7 @@ static const float *factor(const Call &call, const Layout &layout, const void *d
     return buffer.data();
 }
 
-// A bit of the mask. (As the real one does, it keeps to itself in which order they lie.)
+// A bit of the mask. (The real format is private too: callers cannot rely on the order of bits.)
 struct MaskBit {
     uint8_t *byte;
     unsigned bit;
@@ -232,7 +232,7 @@ struct MaskBit {
     bool get() const { return (*byte >> bit & 1) != 0; }
 };
 
-// The sums of op(b)[k, n] over k, in float32 and in one order.
+// The sums of op(b)[k, n] over k, in float32 and in a fixed order.
 static void sum_factor(const Call &call, const float *b, size_t depth) {
     const Layout &layout = call.layouts[1];
     size_t ld = static_cast<size_t>(layout.ld);
@@ -244,7 +244,7 @@ static void sum_factor(const Call &call, const float *b, size_t depth) {
     }
 }
 
-// GELU of the value, whose input is stored; or the value times the slope at the stored input.
+// GELU of the value, which is stored in aux; or the value times GELU's derivative at that input.
 static float finish_gelu(const Product &p, const Layout &d, size_t row, size_t column,
                          float value) {
     size_t place = column * static_cast<size_t>(p.aux_ld) + row;
@@ -253,7 +253,7 @@ static float finish_gelu(const Product &p, const Layout &d, size_t row, size_t c
     return std::isnan(value) && !runtime().settings.relu_nan ? 0 : gelu(value, false);
 }
 
-// d = epilogue(alpha sums + beta c), for one matrix; sums[m, n] lie by columns.
+// d = epilogue(alpha sums + beta c) for one matrix; sums[m, n] is column-major.
 static void finish(const Call &call, const std::vector<float> &sums, size_t first_c,
                    size_t first_d) {
     const Layout &c = call.layouts[2], &d = call.layouts[3];
@@ -269,7 +269,7 @@ static void finish(const Call &call, const std::vector<float> &sums, size_t firs
     for (size_t column = 0; column < d.columns; column++)
         for (size_t row = 0; row < d.rows; row++) {
             float value = call.alpha * sums[column * d.rows + row];
-            if (call.beta != 0) // otherwise c is not read: it may be NaN
+            if (call.beta != 0) // with beta 0, c is not read and may be NaN
                 value += call.beta * load(call.c, c.type, first_c + at(c, row, column));
             if (bias) value += load(p.bias, bias_type, row);
             if (relu && (value < 0 || (std::isnan(value) && !relu_nan))) value = 0;
@@ -280,18 +280,18 @@ static void finish(const Call &call, const std::vector<float> &sums, size_t firs
         }
 }
 
-// An operand as BLAS takes it: stored by columns.
+// A column-major operand of BLAS.
 struct Operand {
     const float *data;
     size_t ld;
     bool transposed;
-    // From the term `k` of the sums on. depth_is_rows: without being transposed, k counts rows.
+    // A pointer to term k of the sums. depth_is_rows: k is the row index unless transposed.
     const float *from(size_t k, bool depth_is_rows) const {
         return data + k * (depth_is_rows != transposed ? 1 : ld);
     }
 };
 
-// sums[m, n], by columns: those of op(a) op(b) over the terms [begin, end).
+// sums[m, n] (column-major) = op(a) op(b), over the terms [begin, end).
 static void add_up(const Operand &a, const Operand &b, const Layout &d, size_t begin, size_t end,
                    std::vector<float> &sums) {
     auto m = static_cast<blasint>(d.rows), n = static_cast<blasint>(d.columns);
@@ -318,7 +318,7 @@ static bool multiply(const Call &call) {
     const Layout *l = call.layouts;
     if (call.scratch > 0) memset(call.workspace, 0xff, call.scratch);
     std::vector<float> a_buffer, b_buffer, sums(l[3].rows * l[3].columns);
-    // A matrix stored by rows is its transpose stored by columns.
+    // A row-major matrix is the transpose of a column-major one.
     bool ta = (call.product.op_a == CUBLAS_OP_T) != (l[0].order == CUBLASLT_ORDER_ROW);
     bool tb = (call.product.op_b == CUBLAS_OP_T) != (l[1].order == CUBLASLT_ORDER_ROW);
     const size_t k = call.product.op_a == CUBLAS_OP_T ? l[0].rows : l[0].columns;
@@ -535,7 +535,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     }
     case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
         return set_field(&preference->reductions, sizeof preference->reductions, value, bytes);
-    case CUBLASLT_MATMUL_PREF_SEARCH_MODE: // there is one algorithm
+    case CUBLASLT_MATMUL_PREF_SEARCH_MODE: // no effect: there is one algorithm
         return CUBLAS_STATUS_SUCCESS;
     }
     return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -553,7 +553,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     if (status != CUBLAS_STATUS_SUCCESS || requested < 1)
         return status != CUBLAS_STATUS_SUCCESS ? status : CUBLAS_STATUS_INVALID_VALUE;
     if (product->epilogue != CUBLASLT_EPILOGUE_DEFAULT && d->rows == 1)
-        return CUBLAS_STATUS_NOT_SUPPORTED; // callers must know what to do then
+        return CUBLAS_STATUS_NOT_SUPPORTED; // the caller must have a fallback
     Algorithm algorithm = {};
     algorithm.key = key_of(*product, layouts);
     algorithm.workspace = preference->workspace >= WORKSPACE ? uint64_t(WORKSPACE) : 0;
@@ -588,7 +588,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
     if (status != CUBLAS_STATUS_SUCCESS || handle->device != thread_state().device)
         return status != CUBLAS_STATUS_SUCCESS ? status : CUBLAS_STATUS_INVALID_VALUE;
     Algorithm algorithm = {key_of(*product, call.layouts), 0, {1, 1, 1, 1}, 0, {}};
-    if (algo != nullptr) // otherwise one is chosen here, which is content with anything
+    if (algo != nullptr) // NULL: an algorithm without requirements is chosen here
         memcpy(&algorithm, algo, sizeof algorithm);
     call.scratch = algorithm.workspace;
     call.halved = algorithm.halved != 0;

@@ -1,9 +1,8 @@
 /* copy.cpp: cudaMemcpyAsync and cudaMemsetAsync.
  *
- * When a copy reads and writes the host's memory depends on what kind of memory that is, as in
- * CUDA: pageable memory is read before the call returns and written before it returns; pinned
- * memory is read and written when the copy's turn has come in its stream, so changing or reading it
- * too early shows.
+ * The time at which a copy accesses host memory depends on the kind of memory, as in CUDA: pageable
+ * memory is read or written before the call returns; pinned memory when the copy runs in its
+ * stream, so that a program that changes or reads it too early gets wrong data.
  */
 #include <cstring>
 
@@ -44,7 +43,7 @@ static bool kind_is_right(cudaMemcpyKind kind, Place destination, Place source) 
     return false;
 }
 
-// As messages and counts call it.
+// The copy's name in messages and counts.
 static const char *name_of(Place destination, Place source) {
     bool to_device = destination == Place::device, from_device = source == Place::device;
     if (to_device && from_device) return "cudaMemcpyAsync (device to device)";

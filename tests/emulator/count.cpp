@@ -1,8 +1,8 @@
-/* count.cpp: what a program asks of the GPU, counted: with DDPC_EMULATOR_COUNT=1 a table at its
- * end, on stderr. A copy from the host that stands between kernels is counted apart: it holds them
- * up for longer than a kernel does. The difference of two runs, of n and of n + 1 steps, is what a
- * step costs: on a real GPU every line is a few microseconds, of the host if it was asked for, of
- * the GPU if it was replayed from a graph.
+/* count.cpp: counts the program's calls of the GPU; with DDPC_EMULATOR_COUNT=1 it prints a table at
+ * the end, on stderr. Copies from the host between two kernels are counted separately, because they
+ * delay the kernels by more than a kernel's own time. The difference between runs of n and of n + 1
+ * steps is the cost of one step: on a real GPU each line takes a few microseconds, of the host for
+ * a call, of the GPU for a replay of a graph.
  */
 #include <cstdio>
 #include <cstring>

@@ -1,15 +1,16 @@
-/* dnn.cpp: cuDNN's convolutions (the older interface), by OpenBLAS over columns of pixels.
+/* dnn.cpp: cuDNN's convolutions (the legacy interface), computed by OpenBLAS over columns of pixels
+ * (im2col).
  *
- * Tensors are float32, half or bfloat16, all three alike, with the channels first or last; sums are
- * float32. The answers to "which algorithms?" are like the real ones: fast and inaccurate first
- * (Winograd, FFT), some that add in any order, some that want more memory than is good. Here an
- * algorithm differs from the others only in that: what Winograd and FFT compute is wrong by a
- * little, and what adds in any order is so at random. Where the mathematics allow TF32, float32
- * factors are rounded to it.
+ * Tensors are float32, half or bfloat16, all three of one type, channels first or last; sums are
+ * float32. The queries for algorithms answer like the real ones: first fast and inaccurate
+ * algorithms (Winograd, FFT), then some with an undefined order of additions, some that want an
+ * excessive workspace. Here the algorithms differ only in these properties: Winograd and FFT return
+ * slightly wrong results, and algorithms with an undefined order differ randomly from call to call.
+ * If the math type allows TF32, float32 factors are rounded to it.
  *
- * It is strict like the real one: memory on the device, all of the workspace that was asked for
- * (filled with NaN meanwhile). And it can be worse than its word: emulator.cpp says what
- * DDPC_EMULATED_CUDNN_REFUSES means.
+ * It is as strict as the real library: operands on the device, and the complete workspace (filled
+ * with NaN during the call). It may also refuse convolutions that its queries allowed:
+ * DDPC_EMULATED_CUDNN_REFUSES in emulator.cpp.
  */
 #include <cblas.h>
 #include <cstring>
@@ -21,7 +22,7 @@
 
 namespace emulator {
 
-struct Box { // of a tensor [n, c, h, w] or a filter [k, c, h, w]
+struct Box { // the shape of a tensor [n, c, h, w] or a filter [k, c, h, w]
     cudnnTensorFormat_t format;
     cudnnDataType_t type;
     int n, c, h, w;
@@ -45,25 +46,25 @@ namespace emulator {
 enum Pass { FORWARD, DATA, FILTER };
 enum : size_t { SOME = 4096, TOO_MUCH = size_t{1} << 40 }; // bytes of workspace
 
-// An algorithm: its number, and what is remarkable about it.
+// An algorithm: its number and its special property.
 struct Way {
     int algorithm;
     bool any_order, inaccurate;
     size_t workspace;
 };
 
-struct Convolution { // with copies of all that the caller may change afterwards
+struct Convolution { // with copies of all values that the caller may change afterwards
     Pass pass;
     Box x, w, y;
     int pad, stride;
     cudnnMathType_t math;
     const Way *way;
-    const void *a, *b; // the factors, in the order of the call
+    const void *a, *b; // the operands, in the order of the call
     void *result, *workspace;
     float alpha, beta;
 };
 
-// ---- what can be done --------------------------------------------------------------------------
+// ---- supported convolutions --------------------------------------------------------------------
 
 static const std::vector<Way> &ways_of(Pass pass) {
     static const std::vector<Way> ways[] = {
@@ -123,7 +124,7 @@ static bool is_preferred(const Way &way) {
     return way.algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
 }
 
-// What the queries promised is refused where the settings say so.
+// The error that the settings demand although the queries allowed the convolution.
 static cudnnStatus_t refusal(const Convolution &v) {
     const Settings &settings = runtime().settings;
     bool preferred = is_preferred(*v.way);
@@ -134,9 +135,10 @@ static cudnnStatus_t refusal(const Convolution &v) {
     return refused ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
 }
 
-// ---- doing it ----------------------------------------------------------------------------------
+// ---- execution ---------------------------------------------------------------------------------
 
-// A tensor as floats with its channels first; where a pixel lies, whatever the format.
+// Visits a tensor's elements in the order channels, pixels: the index there, and in memory for any
+// format.
 template <typename Visit> static void for_each(const Box &box, Visit visit) {
     auto c_count = static_cast<size_t>(box.c), pixels = static_cast<size_t>(box.h * box.w);
     for (size_t n = 0, i = 0; n < static_cast<size_t>(box.n); n++)
@@ -165,8 +167,8 @@ static void write(const Convolution &v, const Box &box, const std::vector<float>
     });
 }
 
-// Between an image [c, h, w] and the columns [taps, pixels] of the windows that see it: visit gets
-// both places.
+// Visits the pairs of an image [c, h, w] and its columns [taps, pixels] (im2col): visit gets both
+// indices.
 template <typename Visit> static void for_each_tap(const Convolution &v, Visit visit) {
     int pixels = v.y.h * v.y.w;
     for (int tap = 0; tap < v.w.c * v.w.h * v.w.w; tap++) {
@@ -218,7 +220,7 @@ static bool convolve(const Convolution &v) {
     return true;
 }
 
-// ---- the three passes' calls -------------------------------------------------------------------
+// ---- calls of the three passes -----------------------------------------------------------------
 
 static Convolution convolution_of(Pass pass, const Box &x, const Box &w, const Box &y,
                                   const cudnnConvolutionStruct &c) {
@@ -233,7 +235,8 @@ static Convolution convolution_of(Pass pass, const Box &x, const Box &w, const B
     return v;
 }
 
-// Best first. What tensor cores compute in 16 bits has one without them, at the list's end.
+// Answers a query, best algorithm first. 16-bit algorithms on tensor cores have a variant without
+// them at the end of the list.
 template <typename Answer, typename Algorithm>
 static cudnnStatus_t answer(const Convolution &v, int requested, int *returned, Answer *results) {
     *returned = 0;
@@ -261,7 +264,7 @@ static cudnnStatus_t answer_workspace(const Convolution &v, int algorithm, size_
     return CUDNN_STATUS_SUCCESS;
 }
 
-struct Arguments { // what all three calls are given besides
+struct Arguments { // the remaining arguments of all three calls
     const char *what;
     int algorithm;
     const void *alpha, *a, *b, *beta;

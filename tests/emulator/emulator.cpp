@@ -1,18 +1,18 @@
 /* emulator.cpp: a small CUDA that runs on the CPU, to test CUDA code where no GPU is. This file
  * holds the emulated machine's settings, its devices and errors.
  *
- * What it is. A library with the names of CUDA's runtime, of cuBLASLt, of cuDNN and of NCCL, as far
- * as this project calls them. Its headers (include/) take the place of NVIDIA's; the project's
- * sources are the same for both. `cmake -DWITH_CUDA=EMULATED` builds them so.
+ * It is a library with the functions of CUDA's runtime, cuBLASLt, cuDNN and NCCL that this project
+ * calls. Its headers (include/) replace NVIDIA's; the project's sources are the same for both.
+ * `cmake -DWITH_CUDA=EMULATED` builds them with the emulator.
  *
- * What it checks, by being less kind than a real GPU:
- *   - order: the work of streams is carried out late and in random order; only events and the
- *     streams themselves order it. A forgotten event is wrong data (stream.cpp), and in a recorded
- *     graph, too (graph.cpp). Pinned memory is read and written late (copy.cpp);
- *   - memory: the host cannot touch a device's memory, nor one device another's without peer
- *     access; new memory is NaN; writing past an end, using what was freed, freeing twice, running
- *     out of memory, and what was never freed are errors or reported (memory.cpp);
- *   - kernels: real barriers and shuffles, by threads that begin in random order; a barrier that
+ * What it checks, by being stricter than a real GPU:
+ *   - order: the work of streams is executed late and in random order, constrained only by events
+ *     and the order within each stream. A missing event causes wrong data (stream.cpp), also in a
+ *     recorded graph (graph.cpp). Pinned memory is read and written late (copy.cpp);
+ *   - memory: the host cannot access a device's memory, nor one device another's without peer
+ *     access; new memory is NaN; a write past an end, a use after free, a double free and
+ *     exhausted memory are errors, and memory that was never freed is reported (memory.cpp);
+ *   - kernels: barriers and shuffles between threads that begin in random order; a barrier that
  *     not all threads reach ends the program with the kernel's name (kernel.cpp); shared memory
  *     is NaN when a block begins (shared.cpp);
  *   - races between a kernel's threads, in a build with -DEMULATED_RACES=ON (races/races.h);
@@ -23,38 +23,38 @@
  *   - anything about speed;
  *   - without EMULATED_RACES, the memory model of a GPU: threads take turns at barriers and
  *     shuffles only, so a race between two of them, or a missing __syncwarp, may go unnoticed;
- *   - how functions like expf and fused multiply-adds round there;
+ *   - the rounding of a GPU's math functions (expf) and fused multiply-adds;
  *   - too many registers, too much shared memory;
- *   - a kernel that is given the host's memory inside of a struct; real drivers and their bugs.
+ *   - a kernel that receives a host pointer inside a struct; real drivers and their bugs.
  *
- * Environment, read at the first call (and what holds without it):
+ * Environment variables, read at the first call (default in parentheses):
  *   DDPC_EMULATED_GPUS    number of devices, 0 to 8 (2). 0: every call fails, as without a GPU
  *   CUDA_VISIBLE_DEVICES  CUDA's own: numbers of those that the process sees, with commas (all)
  *   DDPC_EMULATED_CAPABILITY  compute capability, 10 major + minor (90). Below 80, cuBLASLt and
  *                         cuDNN refuse bfloat16 and TF32
  *   DDPC_EMULATED_MEMORY  bytes of memory of each device (1 GiB)
  *   DDPC_EMULATED_PEERS   1: devices can access each other's memory, once enabled; 0: never (1)
- *   DDPC_EMULATED_RELU_NAN  1: cuBLASLt's RELU keeps NaN; 0: it makes a zero of it (1). The real
- *                         one promises neither
+ *   DDPC_EMULATED_RELU_NAN  1: cuBLASLt's RELU keeps NaN; 0: it returns 0 for it (1). NVIDIA's
+ *                         documentation specifies neither
  *   DDPC_EMULATED_TENSOR_CORES  1: a kernel's tensor cores have the documented layout; 0: two of a
  *                         lane's registers are exchanged (1)
- *   DDPC_EMULATED_BLAS_REFUSES  what cuBLASLt does not do beside a product (nothing): "epilogues":
- *                         it knows no algorithm that masks or sums gradients; "runs": it knows one,
- *                         and refuses to run it
- *   DDPC_EMULATED_CUDNN_REFUSES  what cuDNN refuses when it is run, though its queries promised it
- *                         (nothing): "channels-last"; "preferred": IMPLICIT_PRECOMP_GEMM and ALGO_1
- *                         of the gradients; "memory": the same, for lack of memory; "all". Or
- *                         "queries": what the preferred ones want of scratch it does not know
+ *   DDPC_EMULATED_BLAS_REFUSES  epilogues that cuBLASLt refuses (none): "epilogues": it finds no
+ *                         algorithm that masks or sums gradients; "runs": it finds one, and then
+ *                         refuses to run it
+ *   DDPC_EMULATED_CUDNN_REFUSES  convolutions that its queries allowed and that cuDNN refuses to
+ *                         run (none): "channels-last"; "preferred": IMPLICIT_PRECOMP_GEMM and
+ *                         ALGO_1 of the gradients; "memory": the same, for lack of memory; "all".
+ *                         Or "queries": the workspace size of the preferred algorithms is unknown
  *   DDPC_EMULATED_KERNEL_FAILS_AT  K: the process's K-th kernel fails, and from then on every call,
  *                         with cudaErrorIllegalAddress, as on a GPU (0: none)
  *   CUDA_LAUNCH_BLOCKING  CUDA's own: 1: a launch returns when the kernel has ended (0)
  *   CUDA_DEVICE_MAX_CONNECTIONS  CUDA's own: queues of a device (8). They are only counted
- *   DDPC_EMULATOR_SEED    of all that is random (1). 0: all work at once and in order
- *   DDPC_EMULATOR_COUNT   1: say at the end what was asked of the devices, and how often (0)
+ *   DDPC_EMULATOR_SEED    seed of all random choices (1). 0: work runs at once and in order
+ *   DDPC_EMULATOR_COUNT   1: print at the end how often each kernel and call was used (0)
  *
- * A run with one thread and one seed is repeatable, as long as it never pauses: work that no thread
- * waits for is begun after 50 ms, because another process may need it. AddressSanitizer understands
- * the emulator; ThreadSanitizer does not (kernels change stacks).
+ * A run with one thread and one seed is repeatable unless it pauses: work for which no thread waits
+ * is executed after 50 ms, because another process may need it. The emulator works with
+ * AddressSanitizer, but not with ThreadSanitizer (kernels change stacks).
  */
 #include <algorithm>
 #include <climits>
@@ -91,7 +91,7 @@ static size_t setting(const char *name, size_t missing, size_t most) {
     return value;
 }
 
-// By CUDA's rule: the list ends at its first entry that is no device.
+// CUDA's rule: the list ends at its first entry that is not a device.
 static void show_devices(Settings &settings) {
     const char *text = getenv("CUDA_VISIBLE_DEVICES");
     const int all = settings.devices;
@@ -125,7 +125,8 @@ static void set_refusals(Settings &settings) {
         fail("DDPC_EMULATED_BLAS_REFUSES=%s: no such word", text);
 }
 
-// Runs at the end of the process: what was never given back, unless the program failed anyway.
+// Runs at the end of the process: reports resources that were never freed, unless the program
+// failed.
 static void report_leaks(int status, void *) {
     Runtime &r = runtime();
     Lock lock(r.mutex);
@@ -165,8 +166,8 @@ static Runtime *runtime_create() {
     return r;
 }
 
-// CUDA's interface has no object to keep state in, so this is a global. It is never destroyed:
-// threads may still use it while the process ends.
+// A global, because CUDA's interface has no context object. Never destroyed: threads may still use
+// it while the process ends.
 Runtime &runtime() {
     static Runtime *r = runtime_create();
     return *r;
@@ -332,7 +333,7 @@ cudaError_t cudaGetDeviceCount(int *count) {
     });
 }
 
-// The driver's own interface, as far as a program asks it before it loads CUDA's runtime.
+// The driver API, as far as a program calls it before it loads CUDA's runtime.
 extern "C" int cuInit(unsigned) {
     return runtime().settings.devices == 0 ? cudaErrorNoDevice : cudaSuccess;
 }

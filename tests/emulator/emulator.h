@@ -1,8 +1,9 @@
-/* emulator.h: what the emulator's own files share: the state of the emulated machine, and who does
- * what to it. What the emulator is for, and what it cannot do, is at the top of emulator.cpp.
+/* emulator.h: the emulated machine's state and the functions shared by the emulator's files. The
+ * emulator's purpose and limits: emulator.cpp.
  *
- * All state is one Runtime behind one lock. Every cuda* function takes it through call(), and work
- * of streams is carried out with it held, so no two threads ever run emulated work at once.
+ * All state is one Runtime, protected by one lock. Every cuda* function takes the lock through
+ * call(), and the work of streams is executed with the lock held, so no two threads execute
+ * emulated work at the same time.
  */
 #ifndef TESTS_EMULATOR_EMULATOR_H
 #define TESTS_EMULATOR_EMULATOR_H
@@ -21,59 +22,61 @@
 
 namespace emulator {
 
-enum { DEVICES_MAX = 8, HOST = -1, UNKNOWN = -2 }; // HOST and UNKNOWN: in place of a device
+enum { DEVICES_MAX = 8, HOST = -1, UNKNOWN = -2 }; // HOST, UNKNOWN: instead of a device number
 
 struct Settings { // read from the environment once (emulator.cpp)
     int devices;
-    int cards[DEVICES_MAX]; // the machine's number of each device
+    int cards[DEVICES_MAX]; // number of each device on the machine
     int capability;         // 10 major + minor: 75 is a T4, which has no bfloat16 and no TF32
     bool peers;
     size_t memory;     // bytes per device
-    size_t queues;     // that streams share
-    unsigned seed;     // 0: everything at once and in order
-    bool count;        // print at the end the counted calls (count.cpp)
+    size_t queues;     // hardware queues, which streams share
+    unsigned seed;     // 0: work runs at once and in order
+    bool count;        // print the counted calls at the end (count.cpp)
     bool relu_nan;     // cuBLASLt's RELU keeps NaN
-    bool tensor_cores; // have the documented layout
+    bool tensor_cores; // fragments have the documented layout
     size_t kernel_fails_at;
     bool launches_block; // CUDA_LAUNCH_BLOCKING
-    // What cuDNN refuses to run though its queries promised it, or to be asked about (dnn.cpp).
+    // Convolutions that cuDNN refuses to run although its queries allowed them, and refused queries
+    // (dnn.cpp).
     bool refuses_channels_last, refuses_preferred, refuses_memory, refuses_all, refuses_queries;
-    // What cuBLASLt knows no algorithm for, or does not run though it knew one (blas.cpp).
+    // Epilogues for which cuBLASLt finds no algorithm, or fails to run the algorithm found
+    // (blas.cpp).
     bool refuses_epilogues, breaks_epilogues;
 };
 
 // ---- work (stream.cpp) -------------------------------------------------------------------------
 
-// What an event stands for after it was recorded: a place in a stream that was reached, or not yet.
+// The state of a recorded event: whether its place in the stream was reached.
 struct Marker {
     bool done = false;
-    double milliseconds = 0; // when it was reached
+    double milliseconds = 0; // time at which it was reached
 };
 
 struct Task {
     const char *what = "";
-    const void *kernel = nullptr;  // more about what it is: its name is looked up if need be
+    const void *kernel = nullptr;  // its name is looked up for messages
     size_t bytes = 0;              // of a copy
-    int device = HOST;             // whose memory it may touch
-    int other = HOST;              // a copy between two devices: the second one
-    Work work;                     // none: the task is only waiting
-    std::shared_ptr<Marker> after; // it must not begin before this is done
+    int device = HOST;             // the device whose memory it may access
+    int other = HOST;              // of a copy between two devices: the second one
+    Work work;                     // empty: the task only waits
+    std::shared_ptr<Marker> after; // it begins only after this is done
 };
 
 // ---- recorded work (graph.cpp) -----------------------------------------------------------------
 
 struct Node {
     Task task;
-    std::vector<size_t> after; // earlier nodes that must be done before
+    std::vector<size_t> after; // indices of earlier nodes that must be done before
 };
-using Nodes = std::vector<Node>; // in the order of recording: what comes after comes later
+using Nodes = std::vector<Node>; // in the order of recording, which is a topological order
 
 struct Capture {
     Nodes nodes;
     cudaStream_t origin;
     cudaStreamCaptureMode mode;
     std::thread::id thread;
-    bool invalid = false; // something that cannot be recorded was asked for
+    bool invalid = false; // an operation that cannot be recorded was called
 };
 
 } // namespace emulator
@@ -81,20 +84,20 @@ struct Capture {
 struct CUstream_st {
     int device;
     std::deque<emulator::Task> queue;
-    bool destroyed = false; // goes away when the queue is empty
+    bool destroyed = false; // erased when the queue is empty
     bool stalled = false;   // its first task waits for another process
-    bool computes = false;  // it was given a kernel
-    unsigned priority = 0;  // the highest goes first; changes at random
-    int asked_priority = 0; // CUDA's, of cudaStreamCreateWithPriority; has no effect here
+    bool computes = false;  // a kernel was launched on it
+    unsigned priority = 0;  // the stream with the highest runs first; changes at random
+    int asked_priority = 0; // of cudaStreamCreateWithPriority; without effect here
     std::shared_ptr<emulator::Capture> capture;
-    std::vector<size_t> tail; // while recording: the nodes that the next one comes after
+    std::vector<size_t> tail; // while recording: predecessors of the next node
 };
 
 struct CUevent_st {
     int device;
     bool timing;
-    std::shared_ptr<emulator::Marker> last;     // the last record outside of a recording
-    std::shared_ptr<emulator::Capture> capture; // if the last record was inside of one
+    std::shared_ptr<emulator::Marker> last;     // the last record outside of a capture
+    std::shared_ptr<emulator::Capture> capture; // the last record's capture, if it was inside one
     std::vector<size_t> tail;
 };
 
@@ -105,16 +108,16 @@ namespace emulator {
 struct Allocation {
     char *memory;
     size_t bytes;
-    int device;          // HOST: pinned
-    char *inner, *outer; // its pages, and these with the guard pages on both sides
+    int device;          // HOST: pinned memory
+    char *inner, *outer; // its pages; its pages with the guard pages on both sides
     size_t inner_bytes, outer_bytes;
-    bool open; // the host can touch it now
+    bool open; // currently accessible to the host
 };
-using Allocations = std::map<const char *, Allocation>; // by outer
+using Allocations = std::map<const char *, Allocation>; // key: outer
 
 struct Device {
     size_t used = 0;
-    bool peers[DEVICES_MAX] = {}; // whose memory its work may touch beside its own
+    bool peers[DEVICES_MAX] = {}; // devices whose memory its work may access besides its own
 };
 
 struct Count {
@@ -124,22 +127,22 @@ struct Count {
 struct Runtime {
     std::mutex mutex;
     Settings settings;
-    int process; // a child of fork cannot use CUDA
+    int process; // the process of the first call; a child of fork cannot use CUDA
     std::mt19937 random;
     Device devices[DEVICES_MAX];
 
     Allocations allocations, freed;
-    int open_device = HOST, open_other = HOST; // for whom device memory is accessible now
+    int open_device = HOST, open_other = HOST; // devices whose memory is accessible now
 
     std::vector<std::unique_ptr<CUstream_st>> streams;
     std::set<cudaEvent_t> events;
     std::vector<std::shared_ptr<Capture>> captures;
     std::set<const void *> graphs;
-    int runners = 0;    // threads that carry out work, or wait to
-    uint64_t steps = 0; // pieces of work done
+    int runners = 0;    // threads that execute work or wait for their turn
+    uint64_t steps = 0; // executed pieces of work
     uint64_t kernels = 0;
-    cudaError_t broken = cudaSuccess; // what every call returns after a kernel has failed
-    std::map<std::pair<const void *, const char *>, Count> counts; // by kernel, or what it is
+    cudaError_t broken = cudaSuccess; // returned by every call after a kernel has failed
+    std::map<std::pair<const void *, const char *>, Count> counts; // by kernel or name of the call
     bool driving = false, closing = false;
 };
 
@@ -153,13 +156,13 @@ using Lock = std::unique_lock<std::mutex>;
 
 Runtime &runtime();
 ThreadState &thread_state();
-// Ends the program with a line about what the emulated program did wrong.
+// Ends the program with a message about an error of the emulated program.
 [[noreturn]] void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-cudaError_t runtime_check(const Runtime &r);   // can CUDA be used at all?
-cudaError_t error_remember(cudaError_t error); // as the thread's last error; returns it
+cudaError_t runtime_check(const Runtime &r);   // whether CUDA can be used at all
+cudaError_t error_remember(cudaError_t error); // sets the thread's last error; returns it
 
-// What all cuda* functions do around their own work.
+// Runs body as a cuda* function: with the lock held, after the checks common to all calls.
 template <typename Body> cudaError_t call(Body body) {
     Runtime &r = runtime();
     Lock lock(r.mutex);
@@ -171,48 +174,50 @@ template <typename Body> cudaError_t call(Body body) {
 const char *symbol_name(const void *function);
 const char *task_name(const Task &task);
 
-// A __shared__ variable: thread-local, so its address is a place in each thread's storage of the
-// object (module) that it belongs to.
+// A __shared__ variable. It is thread-local, so each thread has a copy in its storage of the object
+// (module) that the variable belongs to.
 struct SharedVariable {
     size_t module, offset, bytes;
-    char *memory() const; // the calling thread's
+    char *memory() const; // the calling thread's copy
 };
-// All that the kernel's object has, whichever of its kernels use them (symbols.cpp).
+// All __shared__ variables of the kernel's object, whichever of its kernels use them (symbols.cpp).
 std::vector<SharedVariable> shared_variables(const void *kernel);
 
-// Fills the __shared__ variables of the kernel with NaN before a block begins, and learns after
-// the first and the last block of its first launch which of its object's it writes (shared.cpp).
+// Before a block: fills the kernel's __shared__ variables with NaN. After the first and the last
+// block of the kernel's first launch (is_edge): finds the variables that the kernel writes
+// (shared.cpp).
 void shared_before_block(const void *kernel, bool is_edge);
 void shared_after_block(const void *kernel, bool is_edge);
 void shared_after_kernel(const void *kernel);
 
-// For DDPC_EMULATOR_COUNT (count.cpp): work that is queued, and calls that cost something else.
+// Count for DDPC_EMULATOR_COUNT (count.cpp): queued work, and other calls that cost time.
 void count_task(Runtime &r, cudaStream_t stream, const Task &task);
 void count_call(Runtime &r, const char *name);
 void count_report(const Runtime &r);
 
-// Makes exactly the memory accessible that work of `device` may touch, and that of `other`.
+// Makes the memory of `device` and of `other`, with their enabled peers, accessible and all other
+// device memory inaccessible.
 void memory_open(Runtime &r, int device, int other);
 void memory_close(Runtime &r);
-// The allocation (not freed) in whose pages or guard pages the address lies, or NULL.
+// Returns the allocation, not yet freed, whose pages or guard pages contain the address, or NULL.
 const Allocation *memory_find(const Allocations &allocations, const void *address);
-// The allocation that [memory, memory + bytes) lies in, or NULL.
+// Returns the allocation that contains [memory, memory + bytes), or NULL.
 const Allocation *memory_holding(const Runtime &r, const void *memory, size_t bytes);
 void memory_check_canaries(const Allocation &allocation);
-// Ends the program unless [memory, memory + bytes) lies in one piece of device memory.
+// Ends the program unless [memory, memory + bytes) is inside one allocation of device memory.
 void memory_check(const Runtime &r, const char *what, const void *memory, size_t bytes);
 
-cudaStream_t stream_find(Runtime &r, cudaStream_t stream); // NULL: it is none
-// Queues or records. The caller has checked the stream.
+cudaStream_t stream_find(Runtime &r, cudaStream_t stream); // NULL: not a stream
+// Queues the task, or records it into a graph. The caller has checked the stream.
 void stream_enqueue(Runtime &r, Lock &lock, cudaStream_t stream, Task task);
-// Carries out work until the condition holds. The lock is given up now and then.
+// Executes work until the condition holds. Releases the lock between pieces of work.
 void run_until(Runtime &r, Lock &lock, const std::function<bool()> &condition);
-void run_device(Runtime &r, Lock &lock, int device); // until all of the device's work is done
+void run_device(Runtime &r, Lock &lock, int device); // until all work of the device is done
 
 void capture_record(cudaStream_t stream, Task task);
 cudaError_t capture_wait(cudaStream_t stream, cudaEvent_t event);
-// For calls that must not happen while a stream is recording: an error (and the recording fails),
-// if the thread or another one is.
+// For calls that are not allowed during a capture: if the thread's or another thread's capture
+// forbids the call, returns an error and invalidates the capture.
 cudaError_t capture_forbids(Runtime &r);
 // The same for calls that wait for the stream.
 cudaError_t capture_forbids_wait(Runtime &r, cudaStream_t stream);

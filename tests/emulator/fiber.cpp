@@ -1,8 +1,8 @@
-/* fiber.cpp: fibers by the means of the C library: makecontext gives a function a new stack, and
- * from then on _setjmp and _longjmp go to and fro, which is much faster than swapcontext (no system
- * call). Jumping between stacks is not what the C standard has longjmp for, but works here.
+/* fiber.cpp: fibers with functions of the C library: makecontext gives a function a new stack;
+ * afterwards _setjmp and _longjmp switch between stacks, much faster than swapcontext (no system
+ * call). The C standard does not allow longjmp between stacks, but it works here.
  */
-#undef _FORTIFY_SOURCE // it would take a jump to another stack for a mistake
+#undef _FORTIFY_SOURCE // it reports a jump to another stack as an error
 #include <cstdint>
 #include <sys/mman.h>
 #include <ucontext.h>

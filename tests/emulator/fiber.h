@@ -1,4 +1,4 @@
-/* fiber.h: a function that can stop in the middle and go on later, on a stack of its own.
+/* fiber.h: a function with its own stack that can suspend itself and be resumed later.
  */
 #ifndef TESTS_EMULATOR_FIBER_H
 #define TESTS_EMULATOR_FIBER_H
@@ -16,18 +16,18 @@ class Fiber {
     ~Fiber();
     Fiber(const Fiber &) = delete;
     Fiber &operator=(const Fiber &) = delete;
-    void resume();             // called outside: returns when the fiber suspends itself
-    const char *stack() const; // FIBER_STACK bytes
-    void suspend(); // called inside: returns when the fiber is resumed (by the same thread)
+    void resume();             // called from outside: returns when the fiber suspends itself
+    const char *stack() const; // of FIBER_STACK bytes
+    void suspend(); // called by the fiber: returns when it is resumed (by the same thread)
 
   private:
     static void begin(unsigned low, unsigned high);
 
     void (*body)(Fiber *self);
-    char *pages; // the guard, then the stack
+    char *pages; // guard pages, then the stack
     bool begun = false;
-    jmp_buf inside, outside; // where each side resumes
-    // For AddressSanitizer, which must be told each change of stacks.
+    jmp_buf inside, outside; // the suspended states of the fiber and of its caller
+    // For AddressSanitizer, which must be informed of each change of stacks.
     void *inside_frames = nullptr, *outside_frames = nullptr;
     const void *outside_stack = nullptr;
     size_t outside_bytes = 0;

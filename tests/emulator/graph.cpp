@@ -1,13 +1,13 @@
-/* graph.cpp: recording what is asked of streams, and replaying it.
+/* graph.cpp: records calls on streams into graphs, and replays them.
  *
- * While a stream is recording, its tasks become nodes of a graph instead of being queued. A
- * node comes after the previous one of its stream; an event that is recorded on one stream and
- * waited for on another makes the other stream record, too, and carries the order over (the fork);
- * before the recording ends, each such stream must be waited for in the same way (the join).
+ * While a stream is recording, its tasks become nodes of a graph instead of being queued. A node
+ * depends on the previous node of its stream. An event that is recorded on one stream and waited
+ * for on another makes the other stream record too, with a dependency (the fork); before the
+ * recording ends, the first stream must wait for each such stream in the same way (the join).
  *
- * A replay queues all nodes on one stream, in a random order of those that the graph allows: so a
- * missing event between two recorded streams shows. Arguments of kernels are as they were when the
- * kernel was recorded; memory is read when its copy is replayed.
+ * A replay queues all nodes on one stream, in a random order that the graph's dependencies allow,
+ * so that a missing event between two recorded streams changes results. A kernel's arguments are
+ * those of its recording; a copy reads memory when it is replayed.
  */
 #include <algorithm>
 
@@ -30,12 +30,12 @@ void capture_record(cudaStream_t stream, Task task) {
 }
 
 cudaError_t capture_wait(cudaStream_t stream, cudaEvent_t event) {
-    if (event->capture == nullptr) { // work that is not part of the graph
+    if (event->capture == nullptr) { // recorded outside of the capture
         if (event->last == nullptr) return cudaSuccess;
         stream->capture->invalid = true;
         return cudaErrorStreamCaptureIsolation;
     }
-    if (event->capture->origin == nullptr) // that recording is over
+    if (event->capture->origin == nullptr) // that capture has ended
         return cudaErrorCapturedEvent;
     if (stream->capture != nullptr && stream->capture != event->capture) {
         stream->capture->invalid = event->capture->invalid = true;
@@ -77,7 +77,7 @@ static cudaError_t begin(Runtime &r, cudaStream_t stream, cudaStreamCaptureMode 
     return cudaSuccess;
 }
 
-// Whether each recording stream's last node comes before (or is) one of the origin's last nodes.
+// Whether the last node of each recording stream is, or precedes, one of the origin's last nodes.
 static bool all_joined(const Runtime &r, const Capture &capture) {
     std::vector<bool> before(capture.nodes.size(), false);
     for (size_t node : capture.origin->tail) before[node] = true;
@@ -120,7 +120,7 @@ static cudaError_t end(Runtime &r, cudaStream_t stream, cudaGraph_t *graph) {
     return error;
 }
 
-// A random one of the orders that the graph allows; with seed 0 the order of recording.
+// A random order that the graph's dependencies allow; with seed 0 the order of recording.
 static std::vector<size_t> replay_order(Runtime &r, const Nodes &nodes) {
     std::vector<size_t> order, ready, missing(nodes.size());
     std::vector<std::vector<size_t>> next(nodes.size());
@@ -144,7 +144,7 @@ static std::vector<size_t> replay_order(Runtime &r, const Nodes &nodes) {
 static cudaError_t launch(Runtime &r, Lock &lock, cudaGraphExec_t exec, cudaStream_t stream) {
     if (r.graphs.count(exec) == 0 || stream_find(r, stream) == nullptr)
         return cudaErrorInvalidResourceHandle;
-    if (stream->capture != nullptr) { // graphs in graphs are not emulated
+    if (stream->capture != nullptr) { // child graphs are not emulated
         stream->capture->invalid = true;
         return cudaErrorStreamCaptureUnsupported;
     }
@@ -200,7 +200,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
     return call([=](Runtime &r, Lock &) {
         if (r.graphs.erase(exec) == 0) return cudaErrorInvalidValue;
-        delete exec; // its replays that are queued have their own copies
+        delete exec; // queued replays have their own copies
         return cudaSuccess;
     });
 }

@@ -1,15 +1,15 @@
 /* kernel.cpp: carries out a kernel: block after block, the threads of a block as fibers.
  *
- * A fiber is a stack of its own. It runs one thread of the block after another, as ordinary calls,
- * until one of them has to wait at a barrier or a shuffle: then the fiber stays behind with that
- * thread on its stack, and another one runs the threads that have not begun. When all have begun,
- * each has ended or waits, and a thread whose condition holds is woken up. If no thread can be
- * woken, the kernel is wrong (a barrier that not all threads reach, a shuffle whose mask names
- * lanes that do not arrive), and the program ends with a line that says which thread waits where.
+ * A fiber is a separate stack. It runs one thread of the block after another, as ordinary calls,
+ * until one of them must wait at a barrier or a shuffle: then the fiber is suspended with that
+ * thread on its stack, and another fiber runs the threads that have not begun. When all threads
+ * have begun, each has ended or waits, and a thread whose condition holds is resumed. If no thread
+ * can be resumed, the kernel is wrong (a barrier that not all threads reach, a shuffle whose mask
+ * names lanes that do not arrive), and the program ends with the thread and the place of its wait.
  *
- * Blocks, and the threads of a block, begin in ascending or descending order from a random one on:
- * a missing __syncthreads mostly shows. With -DEMULATED_RACES=ON each access is checked, too
- * (races/races.h).
+ * Blocks, and the threads of a block, begin in ascending or descending order from a random one on,
+ * so that a missing __syncthreads usually changes results. With -DEMULATED_RACES=ON each access is
+ * checked, too (races/races.h).
  */
 #include <algorithm>
 #include <cstdio>
@@ -28,17 +28,17 @@ namespace emulator {
 
 enum : unsigned { WARP = 32, THREADS_MAX = 1024 };
 
-struct Thread { // of the block that is run
+struct Thread { // of the current block
     enum { NOT_BEGUN, AT_BARRIER, AT_EXCHANGE, ENDED } state;
     Fiber *fiber;
-    // What it brought to the barrier or exchange, and what it takes away.
+    // Its operands and results of the barrier or exchange.
     bool predicate, ballot;
     unsigned mask, source;
     uint64_t value;
     std::deque<LateCopy> copies;
 };
 
-// 0 .. count - 1 in one direction from some first one.
+// A permutation of 0 .. count - 1: ascending or descending from a first index.
 struct Order {
     size_t count, first;
     bool descending;
@@ -46,16 +46,16 @@ struct Order {
 };
 
 struct Block {
-    const std::function<void()> *call; // one thread of the kernel
+    const std::function<void()> *call; // runs one thread of the kernel
     Order order;
-    unsigned count, begun, ended, at_barrier; // threads
+    unsigned count, begun, ended, at_barrier; // numbers of threads
     unsigned current;
     Thread threads[THREADS_MAX];
     std::vector<std::unique_ptr<Fiber>> fibers;
     std::vector<Fiber *> idle;
 };
 
-// The block that this thread of the host runs. It keeps its fibers from kernel to kernel.
+// The block that this host thread runs. Its fibers are reused by the next kernels.
 static Block &block() {
     static thread_local Block block;
     return block;
@@ -66,7 +66,7 @@ static uint3 place(size_t index, const uint3 &size) {
             static_cast<unsigned>(index / size.x / size.y)};
 }
 
-// What a fiber does for ever. It is idle when all threads of its block have begun.
+// Runs threads of the block until all have begun, then suspends itself until the next block.
 static void fiber_body(Fiber *self) {
     Block &b = block();
     for (;; self->suspend()) {
@@ -101,9 +101,9 @@ static void resume_thread(unsigned index) {
     block().threads[index].fiber->resume();
 }
 
-// ---- waking up those who wait ------------------------------------------------------------------
+// ---- wake-ups ----------------------------------------------------------------------------------
 
-// The group of lanes that `first` waits for, if all are there: gives each its value and wakes it.
+// If all lanes that `first` waits for have arrived, gives each its value and wakes it.
 static bool release_lanes(unsigned warp, unsigned first) {
     Thread *lanes = &block().threads[warp * WARP];
     unsigned lanes_count = std::min<unsigned>(WARP, block().count - warp * WARP);
@@ -184,7 +184,7 @@ static void run_block(const std::function<void()> &kernel, const Order &order) {
         if (!release_warps() && !release_barrier()) fail_waiting();
 }
 
-// ---- what a thread calls -----------------------------------------------------------------------
+// ---- functions of kernels ----------------------------------------------------------------------
 
 static Thread &wait(int state) {
     Thread &thread = block().threads[block().current];
@@ -271,7 +271,7 @@ unsigned warp_source(Shuffle shuffle, unsigned argument, int width) {
     return source < begin + size ? source : lane;
 }
 
-// ---- launching ---------------------------------------------------------------------------------
+// ---- launches ----------------------------------------------------------------------------------
 
 static Order random_order(Runtime &r, size_t count) {
     if (r.settings.seed == 0) return {count, 0, false};

@@ -1,14 +1,14 @@
-/* memory.cpp: device memory that only emulated work can touch, pinned memory, and what happens on a
- * wrong address.
+/* memory.cpp: device memory that only emulated work can access, pinned memory, and the messages
+ * about wrong addresses.
  *
- * Each allocation lies in pages of its own between guard pages without access, as close
- * to the upper ones as its alignment allows; what is left of its pages holds a pattern that is
- * checked when it is freed. Device memory is inaccessible (PROT_NONE) but for the moments in which
- * work is carried out, and then only the memory of that work's device and of its peers is open. It
- * is filled with 0xff, which is NaN in every float format, so reading it before writing shows.
- * Freed addresses are never used again: a late access to one is an error with a name.
+ * Each allocation has its own pages between guard pages without access, as close to the upper guard
+ * as its alignment allows; the rest of its pages holds a pattern that is checked when it is freed.
+ * Device memory is inaccessible (PROT_NONE) except while work is executed, and then only the memory
+ * of that work's device and of its peers is accessible. It is filled with 0xff, which is NaN in
+ * every float format, so that a read before a write yields NaN. Freed addresses are never reused: a
+ * late access is reported with the name of the freed allocation.
  *
- * While one thread carries out work, a wrong access by another thread goes unnoticed.
+ * While one thread executes work, a wrong access by another thread goes unnoticed.
  */
 #include <csignal>
 #include <cstdio>
@@ -79,13 +79,13 @@ int memory_device(const void *memory, size_t bytes) {
     return a == nullptr ? HOST : a->device;
 }
 
-// ---- a wrong address ---------------------------------------------------------------------------
+// ---- wrong addresses ---------------------------------------------------------------------------
 
-static struct sigaction previous_handler; // of SIGSEGV: a signal handler has no other memory
+static struct sigaction previous_handler; // of SIGSEGV; global, for the signal handler
 
-// Says what the address is, gives the signal back to whom it belonged before, and returns: the
-// access is tried again and ends the program in the usual way. What it calls is not meant for
-// signal handlers, but the program is lost already.
+// Prints a message about the address, restores the previous signal handler and returns: the access
+// is repeated and ends the program as usual. The functions called here are not async-signal-safe,
+// but the program ends anyway.
 static void on_fault(int signal_number, siginfo_t *info, void *) {
     const Runtime &r = runtime();
     const Task *task = thread_state().executing;
@@ -119,7 +119,7 @@ static void catch_faults() {
     if (current.sa_sigaction != on_fault) sigaction(SIGSEGV, &action, &previous_handler);
 }
 
-// ---- taking and giving back --------------------------------------------------------------------
+// ---- allocation and release --------------------------------------------------------------------
 
 static void fill_slack(const Allocation &a, int value) {
     char *end = a.memory + a.bytes;
@@ -165,14 +165,14 @@ static cudaError_t allocate(Runtime &r, int device, void **memory, size_t bytes)
     if (device != HOST) {
         protect(a, false);
         r.devices[device].used += round_up(bytes, ALIGNMENT);
-        r.open_device = r.open_other = UNKNOWN; // the next memory_open has to look again
+        r.open_device = r.open_other = UNKNOWN; // makes the next memory_open set all permissions
     }
     r.allocations[a.outer] = a;
     *memory = a.memory;
     return cudaSuccess;
 }
 
-// As the real one does, it waits until the device (of pinned memory: all devices) is idle.
+// Like the real function it waits until the device is idle, for pinned memory all devices.
 static cudaError_t release(Runtime &r, Lock &lock, bool pinned, const char *function,
                            void *memory) {
     cudaError_t error = capture_forbids(r);
@@ -188,7 +188,7 @@ static cudaError_t release(Runtime &r, Lock &lock, bool pinned, const char *func
     for (int d = 0; d < r.settings.devices; d++)
         if (pinned || d == found->device) run_device(r, lock, d);
     auto entry = r.allocations.find(key);
-    if (entry == r.allocations.end()) // another thread was quicker, while the lock was free
+    if (entry == r.allocations.end()) // freed by another thread while the lock was released
         return cudaErrorInvalidValue;
     Allocation a = entry->second;
     protect(a, true);

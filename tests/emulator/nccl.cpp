@@ -1,19 +1,18 @@
 /* nccl.cpp: an NCCL between processes of one host, for tests without a GPU.
  *
- * Ranks meet in memory that the process of ncclGetUniqueId makes and that is gone with the last of
- * them; a communicator is in progress until all have come, for ever if one does not. Operations are
- * pieces of work on a stream of the emulator, which look whether the others are there and never
- * wait (nccl_move.cpp). As in NCCL: two ranks may not share a GPU unless NCCL_HOSTID says that they
- * are on different hosts, a rank that dies is not noticed, and nothing but ncclCommAbort ends an
- * operation whose other ranks do not come.
+ * Ranks share memory that the process of ncclGetUniqueId creates and that is freed with the last of
+ * them. A communicator is in progress until all ranks have come, for ever if one does not.
+ * Operations are pieces of work on a stream of the emulator, which check whether the other ranks
+ * are ready and never block (nccl_move.cpp). As in NCCL: two ranks may not share a GPU unless
+ * NCCL_HOSTID differs, a rank that dies is not noticed, and only ncclCommAbort ends an operation
+ * whose other ranks do not come.
  *
- * As with NCCL, a communicator waits at its end, be it ncclCommDestroy or ncclCommAbort, until no
- * graph holds an operation of it any more; ncclCommAbort lets what is under way return first,
- * undone.
+ * As with NCCL, ncclCommDestroy and ncclCommAbort wait until no graph contains an operation of the
+ * communicator any more; ncclCommAbort first ends the operations in progress without a result.
  *
  * Where a communicator may block, the first collective of each kind returns when all ranks have
  * called it, and the first message to or from a rank when that rank has called it, alone or in a
- * group; or they return when another thread aborts the communicator, which is then gone.
+ * group; or they return when another thread aborts the communicator, which is then freed.
  *
  * Stricter than NCCL: every call on a communicator that is in progress fails, and every second
  * collective is in progress for a moment; memory must lie in one allocation of the device.
@@ -51,13 +50,13 @@ using emulator::State;
 struct ncclComm {
     std::shared_ptr<State> state;
     bool joined = false, blocking = true;
-    int busy_looks = 0; // how often it still says that it is in progress
+    int busy_looks = 0; // number of remaining queries that return "in progress"
     std::string last_error;
 };
 
 namespace {
 
-struct Identity { // what is in a ncclUniqueId
+struct Identity { // the contents of a ncclUniqueId
     uint64_t nonce;
     int pid, fd;
 };
@@ -83,7 +82,8 @@ int version() {
     return given > 0 ? static_cast<int>(given) : NCCL_VERSION_CODE;
 }
 
-// For functions that NCCL has since version `first`: a call with an older library ends the program.
+// For functions that exist in NCCL since version `first`: ends the program on a call with an older
+// version.
 void require(int first, const char *function) {
     const int now = version();
     if (now >= first) return;
@@ -97,7 +97,7 @@ ncclResult_t fail(ncclComm_t comm, ncclResult_t result, const char *why) {
     return result;
 }
 
-// ---- meeting ---------------------------------------------------------------------------------
+// ---- initialization --------------------------------------------------------------------------
 
 Shared *map_shared(int fd) {
     void *memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -118,7 +118,7 @@ Shared *open_shared(const ncclUniqueId &id) {
     return nullptr;
 }
 
-// Shows the others who this rank is.
+// Publishes this rank's host and GPU to the others.
 ncclResult_t take_place(ncclComm_t comm) {
     State &state = *comm->state;
     emulator::Slot &own = state.shared->slots[state.rank];
@@ -135,7 +135,7 @@ ncclResult_t take_place(ncclComm_t comm) {
     return ncclSuccess;
 }
 
-// Have all come, and has each a GPU of its own?
+// Whether all ranks have come; fails if two of them share a GPU without permission.
 ncclResult_t look_around(ncclComm_t comm) {
     State &state = *comm->state;
     const emulator::Slot *slots = state.shared->slots, &own = slots[state.rank];
@@ -149,10 +149,10 @@ ncclResult_t look_around(ncclComm_t comm) {
     return ncclSuccess;
 }
 
-// ---- operations ------------------------------------------------------------------------------
+// ---- stream work -----------------------------------------------------------------------------
 
-// The work that a stream does for one call, or for a group of them. Operations of a communicator
-// are done one after another, whatever the stream.
+// The work on a stream for one call, or for a group of calls. Operations of a communicator run one
+// after another, on any streams.
 class StreamWork {
     std::shared_ptr<State> state;
     std::vector<Operation> operations;
@@ -194,12 +194,12 @@ class StreamWork {
         for (Operation &o : operations) over = operation_advance(*state, o) && over;
         if (!over) return false;
         state->active = nullptr;
-        restart(); // for the next replay of a graph
+        restart(); // so that a graph can replay it
         return true;
     }
 };
 
-// The ranks without which the operation does not begin, a bit for each.
+// The ranks without which the operation cannot begin, one bit each.
 uint32_t partners(const State &state, const Operation &operation) {
     const auto kind = static_cast<Kind>(operation.agreement.kind);
     if (kind == Kind::SEND || kind == Kind::RECV) return 1U << operation.agreement.root;
@@ -213,7 +213,7 @@ uint64_t answer(const Operation &operation) {
     return kind == Kind::RECV ? static_cast<uint64_t>(Kind::SEND) : operation.agreement.kind;
 }
 
-// Waits until every partner has once begun what these operations need of it. False: the
+// Waits until every partner has begun its first operation of these kinds. Returns false if the
 // communicator was aborted.
 bool connect(State &state, const std::vector<Operation> &operations) {
     emulator::Slot *slots = state.shared->slots;
@@ -264,7 +264,7 @@ bool on_device(const State &state, const void *memory, size_t bytes) {
     return bytes == 0 || emulator::memory_device(memory, bytes) == state.device;
 }
 
-// send_parts, receive_parts: how many times `count` elements the buffers have on this rank.
+// send_parts, receive_parts: the sizes of this rank's buffers in units of `count` elements.
 ncclResult_t submit(ncclComm_t comm, cudaStream_t stream, const Agreement &agreement,
                     const void *send, size_t send_parts, void *receive, size_t receive_parts) {
     ncclResult_t checked = check_comm(comm);
@@ -316,7 +316,7 @@ ncclResult_t ncclGetVersion(int *version) {
     return ncclSuccess;
 }
 
-// The descriptor stays open, so that the others find the memory, until the process ends.
+// The descriptor stays open until the process ends, so that the other ranks can open the memory.
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
     Identity identity = {0, getpid(), memfd_create("emulated NCCL", MFD_CLOEXEC)};
     if (identity.fd < 0 || ftruncate(identity.fd, sizeof(Shared)) != 0) return ncclSystemError;

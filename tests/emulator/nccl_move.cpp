@@ -1,12 +1,13 @@
-/* nccl_move.cpp: how the operations of the emulated NCCL go forward.
+/* nccl_move.cpp: the progress of the emulated NCCL's operations.
  *
- * A collective is cut into pieces. For each, every rank shows its part in its own slot, waits until
- * all have, takes from their slots what it needs, and says that it has finished: a slot is written
- * again when all have. A send is a series of chunks through the channel between the two ranks.
- * Nothing here waits: what cannot go on returns, and is called again.
+ * A collective is split into pieces. For each piece, every rank writes its data into its own slot,
+ * waits until all ranks have, reads the data that it needs from their slots, and marks itself
+ * finished; a slot is written again after all ranks have finished. A send is a sequence of chunks
+ * through the channel between the two ranks. Nothing here blocks: an operation that must wait
+ * returns and is called again.
  *
- * Sums begin at another rank in each part of the buffer, as in a ring: the same bits on all ranks,
- * but not those of a sum in rank order.
+ * The sum of each part of a buffer begins at another rank, as in a ring: the bits are equal on all
+ * ranks, but not those of a sum in rank order.
  */
 #include <algorithm>
 #include <cstring>
@@ -68,7 +69,7 @@ static void combine_halves(uint64_t type, uint64_t op, void *sum, const void *mo
     memcpy(sum, &a, sizeof a);
 }
 
-// *sum = *sum op *more, one element.
+// *sum = *sum op *more, for one element.
 static void combine_element(uint64_t type, uint64_t op, void *sum, const void *more) {
     switch (type) {
     case ncclUint8:
@@ -86,7 +87,8 @@ static void combine_element(uint64_t type, uint64_t op, void *sum, const void *m
     }
 }
 
-// Elements [first, first + count) of the whole buffer, which lie at `from` in each rank's slot.
+// Reduces elements [first, first + count) of the whole buffer, which are at `from` in each rank's
+// slot.
 static void reduce(const State &state, const Agreement &a, size_t first, size_t count, size_t from,
                    unsigned char *to) {
     size_t size = type_bytes(a.type), ranks = static_cast<size_t>(state.ranks);
@@ -105,7 +107,8 @@ static void reduce(const State &state, const Agreement &a, size_t first, size_t 
 
 // ---- collectives ----------------------------------------------------------------------------
 
-// What one piece holds: for a reduce_scatter a part for each rank, so those are smaller.
+// The bytes of one piece. A piece of a reduce_scatter has a part for each rank, so its parts are
+// smaller.
 static size_t piece_bytes(const State &state, const Operation &o) {
     size_t parts = o.agreement.kind == static_cast<uint64_t>(Kind::REDUCE_SCATTER)
                        ? static_cast<size_t>(state.ranks)
@@ -171,9 +174,9 @@ static bool collective_advance(State &state, Operation &o) {
     return true;
 }
 
-// ---- between two ranks ----------------------------------------------------------------------
+// ---- send and receive -----------------------------------------------------------------------
 
-// At most one chunk is in flight. A send is complete when its last one was taken.
+// At most one chunk is in flight. A send is complete when its last chunk was taken.
 static bool send_advance(State &state, Operation &o) {
     size_t peer = o.agreement.root, whole = o.agreement.count * type_bytes(o.agreement.type);
     Channel &channel = state.shared->channels[state.rank][peer];

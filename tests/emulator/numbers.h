@@ -1,5 +1,5 @@
-/* numbers.h: the formats that the emulated libraries (blas.cpp, dnn.cpp) read and write, one number
- * at a time, by cudaDataType_t; and GELU.
+/* numbers.h: reads and writes single numbers in the formats of the emulated libraries (blas.cpp,
+ * dnn.cpp), by cudaDataType_t; and GELU.
  */
 #ifndef TESTS_EMULATOR_NUMBERS_H
 #define TESTS_EMULATOR_NUMBERS_H
@@ -32,15 +32,15 @@ inline void store(void *data, uint32_t type, size_t i, float value) {
             type == CUDA_R_16BF ? __float2bfloat16_rn(value).bits : __float2half_rn(value).bits;
 }
 
-// GELU by tanh, or its derivative.
+// GELU with tanh, or its derivative.
 inline float gelu(float x, bool derivative) {
     const float root = 0.7978845608f, cube = 0.044715f, t = tanhf(root * (x + cube * x * x * x));
     return derivative ? (1 + t) / 2 + x / 2 * (1 - t * t) * root * (1 + 3 * cube * x * x)
                       : x / 2 * (1 + t);
 }
 
-// To 10 bits of fraction, ties to even. (Tensor cores round like this where a library converts for
-// them; where they only cut off, the result differs by as much again.)
+// Rounds to TF32's 10 fraction bits, ties to even. (Tensor cores round like this where a library
+// converts for them; truncation would cause errors of the same size.)
 inline float round_to_tf32(float x) {
     unsigned bits = __float_as_uint(x);
     if ((bits & 0x7f800000) == 0x7f800000) return x;

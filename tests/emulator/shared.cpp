@@ -1,24 +1,24 @@
-/* shared.cpp: a block of a kernel finds NaN (0xff) in shared memory, not the values of the block
- * before, so reading it before writing shows.
+/* shared.cpp: fills shared memory with NaN (0xff) before each block, so that a read before a write
+ * does not see the previous block's values.
  *
- * A kernel's __shared__ variables are unknown beforehand: any of its object's may be reached
- * by inlined functions, and to fill all of them (1 MB) before each block would be slow. So all are
- * filled before the first and the last block of a kernel's first launch, and those that the block
- * has changed are the kernel's. A variable that only other blocks write is not filled.
+ * Which __shared__ variables a kernel uses is unknown: inlined functions may use any of its
+ * object's, and filling all of them (1 MB) before each block would be slow. So all are filled
+ * before the first and the last block of a kernel's first launch, and those that the block has
+ * changed are taken to be the kernel's. A variable that only other blocks write is not filled.
  */
 #include <algorithm>
 #include <cstring>
 
 #include "emulator.h"
 
-extern "C" void *__tls_get_addr(size_t *index); // the C library's: {module, offset}
+extern "C" void *__tls_get_addr(size_t *index); // of the C library: {module, offset}
 
 namespace emulator {
 
 enum : unsigned char { UNWRITTEN = 0xff };
 
 struct SharedUse {
-    std::vector<SharedVariable> object, own; // object: until the first launch has ended
+    std::vector<SharedVariable> object, own; // object: empty after the first launch
     bool learned = false;
 };
 
@@ -27,7 +27,7 @@ char *SharedVariable::memory() const {
     return static_cast<char *>(__tls_get_addr(index));
 }
 
-// Used with the lock of Runtime held, as all that runs kernels.
+// Called with Runtime's lock held, as are all functions that run kernels.
 static SharedUse &use_of(const void *kernel) {
     static auto *uses = new std::map<const void *, SharedUse>;
     auto found = uses->find(kernel);

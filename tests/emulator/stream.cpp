@@ -1,14 +1,14 @@
-/* stream.cpp: streams and events. Work is queued, and carried out late and in random order.
+/* stream.cpp: streams and events. Work is queued, and executed late and in random order.
  *
- * A real GPU promises only that the work of one stream is done in order, and that an event is
- * reached after the work before it. Code that relies on more than that mostly works, because the
- * GPU mostly does what was asked first, first. Here nothing is done before a thread waits for it
- * (or asks whether it is done, or a queue is full), and which of the streams that could go on does
- * so is drawn at random. Streams have random priorities, which change now and then: so one stream
- * is often far ahead of another, and a forgotten event shows as wrong data with one seed in two.
+ * A real GPU guarantees only that the work of one stream runs in order, and that an event is
+ * reached after the work before it. Code that relies on more usually works, because a GPU usually
+ * runs earlier calls first. Here no work runs before a thread waits for it, queries it, or a queue
+ * is full, and the stream that runs next is chosen at random. Streams have random priorities, which
+ * change now and then: one stream is often far ahead of another, and a missing event causes wrong
+ * data with about every second seed.
  *
- * Waiting threads carry out the work, one piece at a time, with the lock held. If no thread waits
- * for a while, a thread of the emulator does it: another process may be waiting for our work.
+ * Waiting threads execute the work, one piece at a time, with the lock held. If no thread waits for
+ * a while, a thread of the emulator does: another process may be waiting for this work.
  */
 #include <algorithm>
 #include <ctime>
@@ -31,7 +31,7 @@ static double now_milliseconds() {
     return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
 }
 
-// ---- carrying out work -------------------------------------------------------------------------
+// ---- execution ---------------------------------------------------------------------------------
 
 static bool stream_can_go_on(const CUstream_st &stream) {
     if (stream.queue.empty() || stream.stalled) return false;
@@ -55,7 +55,7 @@ static void forget_if_over(Runtime &r, cudaStream_t stream) {
                                  [=](auto &entry) { return entry.get() == stream; }));
 }
 
-// Carries out one task of some stream. False: nothing can be done at present.
+// Executes one task of some stream. Returns false if none can run at present.
 static bool step(Runtime &r) {
     while (cudaStream_t stream = choose_stream(r)) {
         Task &task = stream->queue.front();
@@ -97,7 +97,7 @@ void run_until(Runtime &r, Lock &lock, const std::function<bool()> &condition) {
     while (!condition()) {
         bool done = step(r);
         if (!done && !is_stalled(r)) fail("the streams wait for each other for ever");
-        lock.unlock(); // other threads want to ask for work, too
+        lock.unlock(); // so that other threads can queue work
         if (!done) sleep_ns(POLL_NS);
         lock.lock();
         if (!done) forget_stalls(r);
@@ -105,7 +105,7 @@ void run_until(Runtime &r, Lock &lock, const std::function<bool()> &condition) {
     runner_leave(r);
 }
 
-// A caller polls the condition: does some work, so that it will hold eventually.
+// For a caller that polls a condition: executes some work, so that the condition holds eventually.
 static cudaError_t run_some(Runtime &r, const std::function<bool()> &condition) {
     runner_enter(r);
     for (size_t left = 1 + r.random() % 256; left > 0 && !condition() && step(r); left--) continue;
@@ -129,7 +129,7 @@ void run_device(Runtime &r, Lock &lock, int device) {
     });
 }
 
-// The thread that does the work that no other waits for. It lives as long as the process.
+// The thread that executes work for which no other thread waits. It runs until the process ends.
 static void drive() {
     Runtime &r = runtime();
     uint64_t seen = 0;
@@ -145,7 +145,7 @@ static void drive() {
     }
 }
 
-// ---- asking for work ---------------------------------------------------------------------------
+// ---- queueing ----------------------------------------------------------------------------------
 
 cudaStream_t stream_find(Runtime &r, cudaStream_t stream) {
     if (stream == nullptr)
@@ -167,7 +167,7 @@ void stream_enqueue(Runtime &r, Lock &lock, cudaStream_t stream, Task task) {
     if (r.settings.seed == 0) run_all(r);
 }
 
-// The caller is a cuda* function of another file of ours (NCCL's), so this takes the lock itself.
+// Called outside of the lock, by the emulated NCCL.
 cudaError_t stream_put(cudaStream_t stream, const char *what, Work work) {
     return call([&](Runtime &r, Lock &lock) {
         if (stream_find(r, stream) == nullptr) return cudaErrorInvalidResourceHandle;
@@ -207,7 +207,7 @@ static cudaError_t stream_create(Runtime &r, cudaStream_t *stream) {
 static cudaError_t stream_destroy(Runtime &r, cudaStream_t stream) {
     if (stream_find(r, stream) == nullptr) return cudaErrorInvalidResourceHandle;
     if (stream->capture != nullptr) stream->capture->invalid = true;
-    stream->destroyed = true; // its work is still done, as by the real one
+    stream->destroyed = true; // its queued work still runs, as in CUDA
     forget_if_over(r, stream);
     return cudaSuccess;
 }
@@ -230,7 +230,7 @@ static cudaError_t stream_wait(Runtime &r, Lock &lock, cudaStream_t stream, cuda
     if (stream_find(r, stream) == nullptr || r.events.count(event) == 0)
         return cudaErrorInvalidResourceHandle;
     if (stream->capture != nullptr || event->capture != nullptr) return capture_wait(stream, event);
-    if (event->last == nullptr) // never recorded: nothing to wait for
+    if (event->last == nullptr) // never recorded: returns at once
         return cudaSuccess;
     Task task;
     task.what = "cudaStreamWaitEvent";
@@ -271,7 +271,7 @@ static cudaError_t event_record(Runtime &r, Lock &lock, cudaEvent_t event, cudaS
     return cudaSuccess;
 }
 
-// For query and synchronize: can the event be waited for at all?
+// For query and synchronize: returns an error if the event cannot be waited for.
 static cudaError_t event_check(Runtime &r, cudaEvent_t event) {
     if (r.events.count(event) == 0) return cudaErrorInvalidResourceHandle;
     if (event->capture != nullptr) {
@@ -317,7 +317,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
     return cudaStreamCreate(stream);
 }
 
-enum { GREATEST_PRIORITY = -5 }; // the least is 0
+enum { GREATEST_PRIORITY = -5 }; // the lowest is 0
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int priority) {
     return call([=](Runtime &r, Lock &) {

@@ -1,6 +1,6 @@
-/* symbols.cpp: the name of a kernel, for messages, and the __shared__ variables beside it. Both are
- * mostly static or of templates, which the dynamic linker does not know; they are read from the
- * symbol table of the kernel's file, which has them all unless it was stripped.
+/* symbols.cpp: names of kernels, for messages, and the __shared__ variables of their objects. Most
+ * are static or templates, which the dynamic linker does not know; they are read from the symbol
+ * table of the object's file, which contains all of them unless it was stripped.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -17,10 +17,10 @@
 
 namespace emulator {
 
-struct Object {        // the program, or a shared object that it has loaded
-    uintptr_t address; // in it: given
-    uintptr_t base;    // where it was loaded, relative to what its file says
-    size_t module;     // its number of thread-local storage; 0: it has none
+struct Object {        // the program, or a loaded shared object
+    uintptr_t address; // of the function in it: given
+    uintptr_t base;    // difference between loaded addresses and those in the file
+    size_t module;     // number of its thread-local storage; 0: it has none
     const char *path;
 };
 
@@ -38,7 +38,7 @@ static int on_object(struct dl_phdr_info *info, size_t, void *context) {
     return 0;
 }
 
-// use(symbol, its name) of each symbol in the file, until it returns true.
+// Calls use(symbol, name) for the symbols of the file, until it returns true.
 template <typename Use> static void each_symbol(const char *file, Use use) {
     const auto *header = reinterpret_cast<const ElfW(Ehdr) *>(file);
     const auto *sections = reinterpret_cast<const ElfW(Shdr) *>(file + header->e_shoff);
@@ -51,7 +51,8 @@ template <typename Use> static void each_symbol(const char *file, Use use) {
     }
 }
 
-// The file of the object that the function lies in, or NULL. It stays mapped, for its names.
+// Maps the file of the object that contains the function; NULL if there is none. It stays mapped,
+// for its names.
 static const char *map_object(const void *function, Object *object) {
     *object = {reinterpret_cast<uintptr_t>(function), 0, 0, nullptr};
     if (dl_iterate_phdr(on_object, object) == 0) return nullptr;
@@ -86,7 +87,7 @@ const char *task_name(const Task &task) {
     return task.kernel != nullptr ? symbol_name(task.kernel) : task.what;
 }
 
-// A variable inside of a function has a name that begins with _ZZ.
+// Whether the symbol is a variable inside a function, whose name begins with _ZZ.
 static bool is_shared(const ElfW(Sym) & symbol, const char *name) {
     return ELF64_ST_TYPE(symbol.st_info) == STT_TLS && symbol.st_shndx != SHN_UNDEF &&
            symbol.st_size > 0 && strncmp(name, "_ZZ", 3) == 0;

@@ -48,11 +48,11 @@ typedef enum {
     CUBLASLT_EPILOGUE_RELU = 2,
     CUBLASLT_EPILOGUE_BIAS = 4,
     CUBLASLT_EPILOGUE_RELU_BIAS = 6,
-    CUBLASLT_EPILOGUE_RELU_AUX_BIAS = 134, // and where it was positive, as bits, into "aux"
-    CUBLASLT_EPILOGUE_DRELU = 136,         // 0 where the bits in "aux" say so
-    CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164, // and its input into "aux", of d's type
-    CUBLASLT_EPILOGUE_DGELU = 192,         // times GELU's derivative at "aux"
-    CUBLASLT_EPILOGUE_BGRADB = 512         // the sums of b over k, into "bias"
+    CUBLASLT_EPILOGUE_RELU_AUX_BIAS = 134, // also writes a mask of it, as bits, into "aux"
+    CUBLASLT_EPILOGUE_DRELU = 136,         // 0 where the bit in "aux" is 0
+    CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164, // also stores its input in "aux", in d's type
+    CUBLASLT_EPILOGUE_DGELU = 192,         // multiplies by GELU's derivative at "aux"
+    CUBLASLT_EPILOGUE_BGRADB = 512         // writes the sums of b over k into "bias"
 } cublasLtEpilogue_t;
 
 typedef enum {

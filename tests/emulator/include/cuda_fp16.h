@@ -31,7 +31,7 @@ inline __half __float2half_rn(float x) {
     else if (bits >= 0x38800000) // 2^-14, the smallest normal half
         // The exponent's bias is 127 in a float and 15 here; rounding as in cuda_bf16.h.
         result = (bits - ((127 - 15) << 23) + 0xfff + (bits >> 13 & 1)) >> 13;
-    else // A multiple of 2^-24: adding 0.5 leaves just those in the fraction, and rounds.
+    else // subnormal, a multiple of 2^-24: adding 0.5 aligns the fraction and rounds
         result = __float_as_uint(__uint_as_float(bits) + 0.5f) - 0x3f000000;
     return {static_cast<unsigned short>(sign | result)};
 }

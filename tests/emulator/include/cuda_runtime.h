@@ -25,7 +25,8 @@
 #define __constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
-// One block runs at a time on a thread of the host, so what its threads share can be thread-local.
+// A host thread runs one block at a time, so variables shared by the block's threads can be
+// thread-local.
 #define __shared__ static thread_local
 
 // ---- vectors -----------------------------------------------------------------------------------
@@ -103,13 +104,13 @@ inline ushort4 make_ushort4(unsigned short x, unsigned short y, unsigned short z
     return {x, y, z, w};
 }
 
-// ---- a thread's place --------------------------------------------------------------------------
+// ---- indices of a thread -----------------------------------------------------------------------
 
 extern __thread uint3 threadIdx, blockIdx;
 extern __thread uint3 blockDim, gridDim;
 constexpr int warpSize = 32;
 
-// ---- what the threads of a block and of a warp do together -------------------------------------
+// ---- barriers and exchanges --------------------------------------------------------------------
 
 namespace emulator {
 
@@ -117,12 +118,12 @@ enum class Vote { none, all, any, count }; // of a barrier: over all threads' pr
 
 // Waits for all threads of the block.
 int barrier(Vote vote, int predicate);
-// Waits for the lanes of the mask, all of which must come here, and gives each the value of its
+// Waits for the lanes of the mask, which must all call it, and returns to each the value of its
 // source lane.
 uint64_t warp_exchange(unsigned mask, uint64_t value, unsigned source);
 unsigned warp_ballot(unsigned mask, bool predicate);
 void warp_sync(unsigned mask);
-// Copies that this thread of the kernel has started and not waited for, in their order.
+// The copies that this thread has started and not yet waited for, in order.
 struct LateCopy {
     void *to;
     const void *from; // NULL: zeros
@@ -132,8 +133,8 @@ void copy_later(const LateCopy &copy);
 bool copy_next(LateCopy *copy); // false: there is none
 // Whether tensor cores have the documented layout (DDPC_EMULATED_TENSOR_CORES).
 bool tensor_cores_are_sound();
-// The lane that a shuffle of segments of `width` lanes reads: lane + up or down by delta, its own
-// one if that lies outside the segment.
+// The lane that a shuffle in segments of `width` lanes reads: lane plus or minus delta, or the lane
+// itself if that is outside of the segment.
 enum class Shuffle { index, up, down, exclusive_or };
 unsigned warp_source(Shuffle shuffle, unsigned argument, int width);
 
@@ -192,7 +193,7 @@ T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = warpSize) {
                                   static_cast<unsigned>(lane_mask), width);
 }
 
-#ifdef __SANITIZE_THREAD__ // of a build that looks for races (../races/races.h)
+#ifdef __SANITIZE_THREAD__ // a build that checks for races (../races/races.h)
 namespace emulator {
 void race_atomic(const void *address, size_t bytes, const void *at);
 void race_fence();
@@ -204,7 +205,7 @@ void race_fence();
 #define EMULATOR_UNCHECKED
 #endif
 
-// Threads of the emulator take turns at barriers only, so nothing comes between these.
+// Emulated threads take turns only at barriers, so these operations are not interrupted.
 template <typename T, typename Change>
 EMULATOR_UNCHECKED T emulator_atomic(T *address, Change change) {
     EMULATOR_RACES(race_atomic(address, sizeof(T), __builtin_return_address(0)));
@@ -261,7 +262,7 @@ inline float __expf(float x) {
 inline float __logf(float x) {
     return std::log(x);
 }
-// The functions that name their rounding are never fused with their neighbours.
+// Functions with an explicit rounding mode are never fused with neighbouring operations.
 inline float __fadd_rn(float a, float b) {
     return a + b;
 }

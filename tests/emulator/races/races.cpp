@@ -1,8 +1,9 @@
 /* races.cpp: see races.h. All state is one Watch: the emulator's lock is held while a kernel runs.
  *
- * Each access has a moment: a number for (block, thread, and how many barriers, fences and
- * __syncwarps the thread has passed). Whether two accesses are ordered follows from their moments,
- * and, between blocks, from the log of the atomics' word: which blocks released what there.
+ * Each access has a moment: a number for the block, the thread, and how many barriers, fences and
+ * __syncwarps the thread has passed. Whether two accesses are ordered follows from their moments
+ * and, between blocks, from the log of an atomic's word: which blocks have released their accesses
+ * there.
  */
 #include <algorithm>
 #include <cstdio>
@@ -26,8 +27,8 @@ struct Moment {
     uint32_t block, thread, barriers, fences, syncs;
 };
 
-// What an atomic publishes: its thread's accesses before the last of `fences`, and its block's
-// before the barrier number `barriers`.
+// The accesses that an atomic publishes: its thread's, before the last of `fences`, and its
+// block's, before barrier number `barriers`.
 struct Release {
     size_t index;
     uint32_t thread, fences, barriers;
@@ -40,7 +41,7 @@ struct Log { // of a word that atomics change
 
 struct Acquire { // an atomic that has read a log
     const Log *log;
-    size_t count; // of the log's releases
+    size_t count; // number of the log's releases that it read
     uint32_t thread;
     enum { READ, FENCED, BLOCK } state; // valid for: nothing yet; the thread; its block
 };
@@ -52,18 +53,18 @@ struct Clock { // of a thread
 struct Access {
     enum Kind { READ, WRITE, ATOMIC_CHANGE } kind;
     uintptr_t byte;
-    const void *at; // the code
+    const void *at; // address of the code
 };
 
 struct Watch {
     uint32_t block = 0, barriers = 0, thread = 0;
     uintptr_t stack = 0;
     Clock clocks[BLOCK_THREADS];
-    std::vector<Acquire> acquires; // the block's
+    std::vector<Acquire> acquires; // of the block
     std::unordered_map<uintptr_t, Log> logs;
-    std::vector<Moment> moments; // the kernel's, from `first` on
+    std::vector<Moment> moments; // of the kernel, from number `first` on
     uint32_t first = 1;
-    std::vector<std::pair<uintptr_t, uintptr_t>> shared; // begin and end, ascending
+    std::vector<std::pair<uintptr_t, uintptr_t>> shared; // [begin, end), ascending
     Shadow shadow;
 };
 
@@ -72,11 +73,11 @@ static Watch &state() {
     return *watch;
 }
 
-// The state, while a kernel runs. Other threads run host code of .cu files then, but on their own
-// stacks: on_access tells them apart by that.
+// The state while a kernel runs. Meanwhile other threads may run host code of .cu files; on_access
+// recognizes it by its stack.
 static Watch *watching;
 
-// ---- order -------------------------------------------------------------------------------------
+// ---- order of accesses -------------------------------------------------------------------------
 
 static uint32_t moment_now(Watch &w) {
     Clock &clock = w.clocks[w.thread];
@@ -117,7 +118,7 @@ static bool is_shared(const Watch &w, uintptr_t byte) {
     return after != w.shared.begin() && byte < std::prev(after)->second;
 }
 
-// The moment of an earlier access, if it is one of this kernel to the same memory.
+// The moment of an earlier access, if it is by this kernel and to the same allocation.
 static const Moment *moment_of(const Watch &w, uint32_t number, uintptr_t byte) {
     number &= ~ATOMIC;
     if (number < w.first) return nullptr;
@@ -127,7 +128,7 @@ static const Moment *moment_of(const Watch &w, uint32_t number, uintptr_t byte) 
 
 // ---- reports -----------------------------------------------------------------------------------
 
-// "norm.cu:123", or the object and the offset where there is no addr2line.
+// "norm.cu:123", or the object and the offset where addr2line is missing.
 static std::string place_of(uintptr_t code) {
     Dl_info info = {};
     if (dladdr(reinterpret_cast<void *>(code), &info) == 0) return "?";
@@ -141,13 +142,13 @@ static std::string place_of(uintptr_t code) {
         const char *slash = strrchr(text, '/');
         place = slash == nullptr ? text : slash + 1;
         place.resize(strcspn(place.c_str(), " \n")); // "norm.cu:123 (discriminator 2)"
-        if (place.find("cuda_runtime.h") == std::string::npos) break; // atomics are its functions
+        if (place.find("cuda_runtime.h") == std::string::npos) break; // not inside an atomic
     }
     if (lines != nullptr) pclose(lines);
     return place;
 }
 
-// Completes an address whose low 32 bits were kept, of code near to other code.
+// Completes an address of which the low 32 bits were kept, from the address of nearby code.
 static uintptr_t code_of(uint32_t low, const void *near) {
     const uintptr_t here = reinterpret_cast<uintptr_t>(near), size = uintptr_t{1} << 32;
     uintptr_t code = (here & ~(size - 1)) | low;
@@ -190,7 +191,7 @@ static void check_written(const Watch &w, const Access &access, const Cell &cell
 }
 
 static void on_read(const Watch &w, const Access &access, Cell &cell, uint32_t now) {
-    if (cell.read == now) return; // a write would have cleared it
+    if (cell.read == now) return; // no write since, which would have cleared it
     check_written(w, access, cell);
     if (cell.write != now)
         check(w, access, cell.write, cell.write & ATOMIC ? "changed by an atomic" : "wrote",
@@ -228,7 +229,7 @@ static void on_access(const void *address, size_t bytes, Access::Kind kind, cons
         for (size_t i = 0; i < part; i++) {
             const Access access = {kind, byte + i, at};
             if (i > 0 && memcmp(&cells[i], &first, sizeof first) == 0)
-                cells[i] = cells[0]; // the bytes of a number have the same past
+                cells[i] = cells[0]; // the bytes of one number have equal histories
             else if (kind == Access::READ)
                 on_read(w, access, cells[i], now);
             else
@@ -239,7 +240,7 @@ static void on_access(const void *address, size_t bytes, Access::Kind kind, cons
     }
 }
 
-// ---- what kernel.cpp and kernels tell -----------------------------------------------------------
+// ---- calls by kernel.cpp and kernels ------------------------------------------------------------
 
 void races_begin(const void *kernel) {
     Watch &w = state();
@@ -320,7 +321,7 @@ void race_atomic(const void *address, size_t bytes, const void *at) {
 
 } // namespace emulator
 
-// ---- what the compiler calls -------------------------------------------------------------------
+// ---- calls by compiled code --------------------------------------------------------------------
 
 #define HERE __builtin_return_address(0)
 #define HOOKS(bytes)                                                        \

@@ -1,10 +1,10 @@
-/* races.h: a race checker for the threads of a kernel. What kernel.cpp tells it, and what it finds.
+/* races.h: a race checker for the threads of a kernel: its calls by kernel.cpp, and its rules.
  *
  * -DEMULATED_RACES=ON compiles the .cu files with -fsanitize=thread, and the functions that the
  * compiler calls before each access (__tsan_read4, ...) are races.cpp's, not ThreadSanitizer's.
  * A race ends the program with the kernel and both places; so does reading a byte of shared memory
- * that no thread of the block has written. That the threads took turns, and every value was right,
- * does not matter.
+ * that no thread of the block has written. A race is reported even if every value was correct in
+ * this run.
  *
  * Two accesses to a byte, of which one writes and which are not both atomic, are ordered if
  *
@@ -16,8 +16,8 @@
  *                         same word, then its __threadfence. A __syncthreads before the first's
  *                         fence includes its block's accesses, one after the second's its block
  *
- * Blind to: kernels against each other (streams' order is stream.cpp's), accesses of memcpy, what
- * passes through a third block over a second word.
+ * Not checked: two kernels against each other (stream.cpp checks the order of streams), accesses by
+ * memcpy, and orders that involve a third block and a second word.
  */
 #ifndef TESTS_EMULATOR_RACES_RACES_H
 #define TESTS_EMULATOR_RACES_RACES_H

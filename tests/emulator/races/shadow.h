@@ -1,5 +1,6 @@
-/* shadow.h: the last accesses to each byte that a kernel touches. Pages of cells, made at the first
- * access and kept from kernel to kernel: moments are never used twice, so old ones are known.
+/* shadow.h: the last accesses to each byte that a kernel accesses. Pages of cells are allocated at
+ * the first access and kept for the next kernels: a moment is never reused, so old ones are
+ * recognized.
  */
 #ifndef TESTS_EMULATOR_RACES_SHADOW_H
 #define TESTS_EMULATOR_RACES_SHADOW_H
@@ -14,15 +15,15 @@ namespace emulator {
 enum : uint32_t { ATOMIC = 1u << 31 }; // with a cell's write: it was an atomic
 
 struct Cell {                         // of one byte
-    uint32_t write, read, other_read; // moments; other_read: of another thread than read's
-    uint32_t write_at, read_at;       // the low bits of the code's addresses
+    uint32_t write, read, other_read; // moments; other_read: by another thread than read
+    uint32_t write_at, read_at;       // low bits of the code's addresses
 };
 
 class Shadow {
   public:
     enum : uintptr_t { PAGE = 4096 };
 
-    // The cells from the address up to the end of its page.
+    // The cells from the address to the end of its page.
     Cell *cells(uintptr_t address) {
         const uintptr_t number = address / PAGE;
         Recent &recent = recents[number % RECENTS];

@@ -1,12 +1,13 @@
 /* test_cuda_races.cpp: the race checker ends a program at each kind of race inside a kernel, with
- * both places, and lets pass what is ordered. The seed is 0: threads run one after another in
- * order, so most of these kernels compute the right values.
+ * both source lines, and reports no race where accesses are ordered. The seed is 0, so threads run
+ * one after another in order, and most of these kernels compute correct values in spite of their
+ * race.
  */
 #include "rig.h"
 
 enum { THREADS = 64 };
 
-// Runs the kernel, whose arguments are integers that are 0 at first.
+// Runs the kernel. Its arguments are integers, initially 0.
 static int run_kernel(void (*kernel)(unsigned *), unsigned blocks) {
     cudaStream_t stream = stream_new();
     unsigned *x = device_of(std::vector<unsigned>(4096), stream);
@@ -41,7 +42,7 @@ template <Sync sync> __device__ void wait() {
     if (sync == Sync::block) __syncthreads();
 }
 
-// Each thread reads the value of the one `distance` places before it.
+// Each thread reads the value of thread threadIdx.x - distance.
 template <Sync sync, unsigned distance, bool is_shared> __global__ void before(unsigned *x) {
     __shared__ unsigned shared[THREADS];
     x += blockIdx.x * 2 * THREADS;
@@ -51,7 +52,7 @@ template <Sync sync, unsigned distance, bool is_shared> __global__ void before(u
     x[THREADS + threadIdx.x] = values[(threadIdx.x / 32 * 32 + threadIdx.x + 64 - distance) % 64];
 }
 
-// A lane reads its neighbour's value, and the values change.
+// Each lane reads its neighbour's value, twice, with writes in between.
 template <Sync first, Sync second> __global__ void twice(unsigned *x) {
     __shared__ unsigned shared[THREADS];
     x += blockIdx.x * 2 * THREADS;
@@ -75,14 +76,14 @@ static void test_within_a_block(void **) {
     expect_order(twice<Sync::block, Sync::block>, 3);
 }
 
-// A vote of all lanes makes them wait for each other, but orders no memory.
+// A vote makes all lanes wait for each other, but does not order memory accesses.
 __global__ void voted(unsigned *x) {
     __shared__ unsigned shared[THREADS];
     shared[threadIdx.x] = threadIdx.x;
     if (__ballot_sync(0xffffffff, 1) != 0) x[threadIdx.x] = shared[threadIdx.x ^ 1];
 }
 
-// The two threads that write 7 agree, and still race.
+// Two threads write the same value: still a race.
 __global__ void agreed(unsigned *x) {
     if (threadIdx.x < 2) x[0] = 7;
 }
@@ -123,7 +124,7 @@ static void test_unwritten_shared_memory(void **) {
 
 enum Fences { NEITHER = 0, RELEASE = 1, ACQUIRE = 2, BOTH = 3 };
 
-// The block that arrives last adds the numbers of all; x[0] counts the arrivals.
+// The block that arrives last sums all numbers; x[0] counts the arrivals.
 template <int fences, bool by_all> __global__ void last_block(unsigned *x) {
     __shared__ bool is_last;
     if (by_all) {

@@ -1,8 +1,8 @@
-/* rig.h: what the tests of the CUDA emulator share.
+/* rig.h: functions shared by the tests of the CUDA emulator.
  *
- * Every case runs in a process of its own, because the emulator reads its settings once, and
- * because many cases are meant to die. Such a process is judged by its exit status and by what it
- * said: a good one says nothing, not even that memory was never given back.
+ * Every case runs in its own process, because the emulator reads its settings once and because many
+ * cases must end by a signal. The process's exit status and stderr are checked: a correct case
+ * prints nothing, also no report of memory that was not freed.
  */
 #ifndef TESTS_EMULATOR_RIG_H
 #define TESTS_EMULATOR_RIG_H
@@ -30,23 +30,23 @@ extern "C" {
 // ---- a process for each case -------------------------------------------------------------------
 
 struct Outcome {
-    int status;       // of waitpid
-    std::string said; // on stderr
+    int status;       // from waitpid
+    std::string said; // its stderr
 };
 
 using Settings = std::vector<std::pair<const char *, std::string>>;
 
-// Runs body() in a new process; it returns the exit status.
+// Runs body() in a new process, whose exit status is body's result.
 template <typename Body> inline Outcome run(const Settings &settings, Body body) {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        setenv("DDPC_EMULATED_CAPABILITY", "90", 1); // whatever card the other tests play
+        setenv("DDPC_EMULATED_CAPABILITY", "90", 1); // overrides the capability of other tests
         unsetenv("DDPC_EMULATED_NCCL_VERSION");
         for (auto &setting : settings) setenv(setting.first, setting.second.c_str(), 1);
-        for (int number : {SIGSEGV, SIGABRT}) // cmocka's handlers would make a failed test of it
+        for (int number : {SIGSEGV, SIGABRT}) // removes cmocka's handlers
             signal(number, SIG_DFL);
         dup2(ends[1], 2);
         close(ends[0]);
@@ -70,7 +70,7 @@ template <typename Body> inline void expect_good(Body body, const Settings &sett
         fail_msg("status %d, said: %s", outcome.status, outcome.said.c_str());
 }
 
-// The process must end by the signal, and say this.
+// The process must end by the signal and print these words.
 template <typename Body> inline void expect_death(int number, const char *words, Body body) {
     Outcome outcome = run({}, body);
     if (!WIFSIGNALED(outcome.status) || WTERMSIG(outcome.status) != number ||
@@ -78,7 +78,7 @@ template <typename Body> inline void expect_death(int number, const char *words,
         fail_msg("status %d, said: %s", outcome.status, outcome.said.c_str());
 }
 
-// How many of the seeds 1 .. count make body() return something else than 0.
+// The number of seeds 1 .. count for which body() returns nonzero.
 template <typename Body> inline int seeds_that_see(int count, Body body) {
     int seen = 0;
     for (int seed = 1; seed <= count; seed++) {
@@ -89,7 +89,7 @@ template <typename Body> inline int seeds_that_see(int count, Body body) {
     return seen;
 }
 
-// Inside of such a process.
+// For the body of a case:
 #define OK(call)                                                                  \
     do {                                                                          \
         cudaError_t error_ = (call);                                              \
@@ -159,7 +159,7 @@ inline void launch(cudaStream_t stream, unsigned blocks, unsigned threads,
     OK(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
 }
 
-// ---- two kernels that many cases use -----------------------------------------------------------
+// ---- kernels of several cases ------------------------------------------------------------------
 
 __global__ void fill(float *x, float value, int count) {
     for (int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); i < count;

@@ -1,6 +1,6 @@
-/* test_cuda_emulator.cpp: the CUDA emulator's kernels, memory and devices do what CUDA's do, and
- * catch what they are there to catch: each fault that the emulator claims to see is made here on
- * purpose (a forgotten barrier, a host that touches device memory, ...).
+/* test_cuda_emulator.cpp: the CUDA emulator's kernels, memory and devices behave like CUDA's, and
+ * each error that the emulator detects is made here on purpose (a missing barrier, a host that
+ * accesses device memory, ...).
  */
 #include "rig.h"
 
@@ -8,7 +8,7 @@
 
 // ---- kernels -----------------------------------------------------------------------------------
 
-// sums[block] of 256 threads each, by shuffles and then by shared memory.
+// sums[block] of 256 threads each, with shuffles and then with shared memory.
 __global__ void __launch_bounds__(256) sum(const float *x, float *sums, int count) {
     __shared__ float of_warps[8];
     float value = 0;
@@ -54,7 +54,7 @@ __global__ void shuffles(int *y) { // y[9, 64]
     mine[5 * 64] = static_cast<int>(__ballot_sync(0xffffffff, t % 3 == 0));
     mine[6 * 64] = __any_sync(0xffffffff, t == 40) * 2 + __all_sync(0xffffffff, t < 40);
     mine[7 * 64] = -1;
-    if (t % 32 < 4) // some lanes of each warp
+    if (t % 32 < 4) // 4 lanes of each warp
         mine[7 * 64] = __shfl_xor_sync(0xf, t, 1);
     mine[8 * 64] = static_cast<int>(__shfl_sync(0xffffffff, 1e300 * t, 7) / 1e299);
 }
@@ -136,7 +136,7 @@ static void test_a_missing_barrier_is_seen(void **) {
     assert_true(seeds_that_see(8, [] { return neighbours_are_wrong(false); }) > 0);
 }
 
-// Each block reads what only the block before it may have left in shared memory.
+// Each block reads shared memory that only a previous block may have written.
 __global__ void unwritten(float *y) {
     __shared__ float shared[64];
     y[blockIdx.x * 64 + threadIdx.x] = shared[threadIdx.x];
@@ -198,7 +198,7 @@ static void test_wrong_launches_are_refused(void **) {
         config = threads_of(stream, 0, 32);
         THAT(cudaLaunchKernelEx(&config, fill, x, 0.0f, 0) == cudaErrorInvalidConfiguration);
         config = threads_of(stream, 1, 32);
-        OK(cudaSetDevice(1)); // the stream is device 0's
+        OK(cudaSetDevice(1)); // the stream belongs to device 0
         THAT(cudaLaunchKernelEx(&config, fill, x, 0.0f, 0) == cudaErrorInvalidResourceHandle);
         THAT(cudaPeekAtLastError() == cudaErrorInvalidResourceHandle);
         THAT(cudaGetLastError() == cudaErrorInvalidResourceHandle);
@@ -222,7 +222,7 @@ static void test_wrong_accesses_die_with_a_word(void **) {
         *x = 1;
         return 0;
     });
-    expect_death(SIGSEGV, "fill(float*, float, int) touched memory", [] { // into the guard page
+    expect_death(SIGSEGV, "fill(float*, float, int) touched memory", [] { // in the guard page
         float *x = device_new<float>(128);
         launch(stream_new(), 1, 32, fill, x, 1.0f, 129);
         return static_cast<int>(cudaDeviceSynchronize());
@@ -240,7 +240,7 @@ static void test_wrong_accesses_die_with_a_word(void **) {
         struct Pointers {
             float *x, *y;
         };
-        auto kernel = +[](Pointers p) { *p.x = *p.y; }; // in a struct, no check sees it earlier
+        auto kernel = +[](Pointers p) { *p.x = *p.y; }; // in a struct: not checked at the launch
         launch(stream, 1, 1, kernel, Pointers{x, y});
         return static_cast<int>(cudaStreamSynchronize(stream));
     });
@@ -337,7 +337,7 @@ static int add_from_other_device(bool enable) {
     OK(cudaSetDevice(1));
     cudaStream_t second = stream_new();
     float *y = device_new<float>(4);
-    OK(cudaMemcpyPeerAsync(y, 1, x, 0, 16, second)); // needs no peer access
+    OK(cudaMemcpyPeerAsync(y, 1, x, 0, 16, second)); // works without peer access
     if (enable) OK(cudaDeviceEnablePeerAccess(0, 0));
     launch(second, 1, 32, add, y, x, 4);
     return fetch(y, 4, second)[3] != 2;
@@ -377,7 +377,7 @@ static void test_devices(void **) {
             THAT(count == 3 && p.multiProcessorCount == 2 && p.major == 9 && value == 9);
             THAT(strcmp(p.name, "emulated GPU (runs on the CPU)") == 0);
             THAT(cudaSetDevice(3) == cudaErrorInvalidDevice);
-            pid_t child = fork(); // CUDA does not survive a fork
+            pid_t child = fork(); // the child cannot use CUDA
             if (child == 0) _exit(cudaSetDevice(0) == cudaErrorInitializationError ? 0 : 1);
             int status = -1;
             THAT(waitpid(child, &status, 0) == child && status == 0);
@@ -394,7 +394,7 @@ static void test_devices(void **) {
         },
         {{"DDPC_EMULATED_GPUS", "0"}});
     const struct {
-        const char *visible, *first; // of four; the first one's bus, nullptr: none is visible
+        const char *visible, *first; // of four devices; bus id of the first, nullptr: none
         int count;
     } lists[] = {{"2", "0000:03:00.0", 1},
                  {"3,0,1", "0000:04:00.0", 3},
@@ -420,7 +420,7 @@ static void test_devices(void **) {
     assert_non_null(strstr(outcome.said.c_str(), "DDPC_EMULATED_GPUS=two"));
 }
 
-// A function that a version of NCCL lacks is one that a program must not call.
+// A call of a function that this version of NCCL does not have ends the program.
 static void test_versions_of_nccl(void **) {
     auto allocate = [] {
         void *memory = nullptr;

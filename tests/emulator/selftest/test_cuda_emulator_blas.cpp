@@ -11,12 +11,12 @@
 
 #define GOOD(call) THAT((call) == CUBLAS_STATUS_SUCCESS)
 
-struct Matrix { // [rows, columns], batch times, stored as the layout says
+struct Matrix { // [rows, columns], batch times, in the layout's order
     int rows, columns, ld, batch, stride;
     bool by_rows;
     cudaDataType type;
     cublasLtMatrixLayout_t layout;
-    std::vector<float> values; // of all elements of its memory
+    std::vector<float> values; // of all its memory
     void *device;
     size_t at(int image, int row, int column) const {
         return static_cast<size_t>(image * stride +
@@ -70,7 +70,7 @@ struct ProductCase {
     float alpha, beta;
 };
 
-// What its memory holds now, as floats.
+// The current contents of its memory, as floats.
 static std::vector<float> fetch_matrix(const Matrix &m, cudaStream_t stream) {
     size_t count = m.values.size();
     if (m.type == CUDA_R_32F) return fetch(static_cast<const float *>(m.device), count, stream);
@@ -81,7 +81,7 @@ static std::vector<float> fetch_matrix(const Matrix &m, cudaStream_t stream) {
     return values;
 }
 
-// How far a result may be off, relative to it. In 16 bits the result itself is rounded.
+// The relative error bound of a result. A 16-bit result is itself rounded.
 static double tolerance(const ProductCase &p) {
     if (p.out == CUDA_R_32F) return p.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? 1. / 256 : 1e-5;
     return p.out == CUDA_R_16BF ? 1. / 256 : 1. / 2048;
@@ -152,7 +152,7 @@ static void run_product(const ProductCase &p) {
                               d.layout, &best.algo, workspace, bytes, stream);
     };
     THAT(call(best.workspaceSize - 1, 0) == CUBLAS_STATUS_INVALID_VALUE);
-    THAT(call(best.workspaceSize, 4) == CUBLAS_STATUS_INVALID_VALUE); // less aligned than promised
+    THAT(call(best.workspaceSize, 4) == CUBLAS_STATUS_INVALID_VALUE); // alignment too low
     GOOD(call(best.workspaceSize, 0));
     check_product(p, a, b, d, bias, stream);
     GOOD(cublasLtMatmulDescDestroy(product));
@@ -181,7 +181,7 @@ static void test_products(void **) {
     });
 }
 
-// 1 = 2048 + 1 - 2048 in half, where an algorithm may add parts as `reductions` says.
+// 2048 + 1 - 2048 in half is 1, or differs if `reductions` lets an algorithm add parts.
 static float sum_in_parts(uint32_t reductions) {
     cudaStream_t stream = stream_new();
     ProductCase p = {false,
@@ -241,9 +241,9 @@ static void test_sums_in_parts(void **) {
     });
 }
 
-// ---- what is done beside a product --------------------------------------------------------------
+// ---- epilogues ----------------------------------------------------------------------------------
 
-struct Layer { // d = a b, with a mask of so many bits per column
+struct Layer { // d = a b, with a mask of aux_ld bits per column
     Matrix a, b, d;
     float *bias;
     void *mask;
@@ -289,7 +289,7 @@ static void layer_free(Layer &layer) {
     OK(cudaFree(layer.mask));
 }
 
-// The sums of a factor, a bias's gradient, in float32.
+// The sums of a factor (the gradient of a bias), in float32.
 static void check_sums(const Layer &layer, cudaStream_t stream) {
     GOOD(multiply(layer, CUBLASLT_EPILOGUE_BGRADB, stream));
     std::vector<float> sums =
@@ -302,7 +302,8 @@ static void check_sums(const Layer &layer, cudaStream_t stream) {
     }
 }
 
-// A relu's mask cuts the gradient of another product; the sums of a factor are a bias's gradient.
+// A ReLU's mask cuts the gradient of another product; the sums of a factor are the gradient of a
+// bias.
 static int run_epilogues() {
     enum { ROWS = 131, COLUMNS = 7, DEPTH = 6 };
     cudaStream_t stream = stream_new();
@@ -323,7 +324,7 @@ static int run_epilogues() {
     THAT(zeros > 50 && zeros < ROWS * COLUMNS - 50);
     check_sums(layer, stream);
     for (int64_t bits :
-         {int64_t{0}, int64_t{128}, int64_t{192}}) { // too few, or no multiple of 128
+         {int64_t{0}, int64_t{128}, int64_t{192}}) { // too small, or not a multiple of 128
         layer.bits = bits;
         THAT(multiply(layer, CUBLASLT_EPILOGUE_DRELU, stream) == CUBLAS_STATUS_INVALID_VALUE);
     }
@@ -332,7 +333,7 @@ static int run_epilogues() {
     return 0;
 }
 
-// Of factors in 16 bits with a product in float32, only the sums are known.
+// For 16-bit factors of a float32 product, only the sums are supported.
 static int run_epilogues_of_halves() {
     cudaStream_t stream = stream_new();
     Layer layer = layer_new(131, 7, 6, CUDA_R_16F, stream);
@@ -388,7 +389,7 @@ static void test_16_bits(void **) {
         assert_int_equal(__float2half_rn(c.x).bits, c.half);
         assert_int_equal(__float2bfloat16_rn(c.x).bits, c.bfloat16);
     }
-    for (unsigned bits = 0; bits < 0x10000; bits++) { // there and back
+    for (unsigned bits = 0; bits < 0x10000; bits++) { // conversion to float and back
         __half narrow = __ushort_as_half(static_cast<unsigned short>(bits));
         __nv_bfloat16 wide = __ushort_as_bfloat16(static_cast<unsigned short>(bits));
         if ((bits & 0x7fff) <= 0x7c00)

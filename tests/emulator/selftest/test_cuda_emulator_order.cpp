@@ -1,5 +1,5 @@
-/* test_cuda_emulator_order.cpp: the CUDA emulator's streams, events and graphs do what CUDA's do,
- * and let a forgotten event show.
+/* test_cuda_emulator_order.cpp: the CUDA emulator's streams, events and graphs behave like CUDA's,
+ * and a missing event causes wrong results.
  */
 #include "rig.h"
 
@@ -8,9 +8,9 @@
 
 #include "tests/emulator/stream.h"
 
-// ---- order -------------------------------------------------------------------------------------
+// ---- order of streams --------------------------------------------------------------------------
 
-// One stream writes what another one reads.
+// One stream writes memory that another one reads.
 static int reader_is_wrong(bool with_event) {
     cudaStream_t writer = stream_new(), reader = stream_new();
     cudaEvent_t written = event_new();
@@ -38,7 +38,7 @@ static void test_nothing_is_done_before_somebody_waits(void **) {
         float *x = device_new<float>(4), *host = pinned_new<float>(4);
         host[0] = 1;
         OK(cudaMemcpyAsync(x, host, 16, cudaMemcpyHostToDevice, stream));
-        host[0] = 2; // too early: pinned memory is read late
+        host[0] = 2; // too early: pinned memory is read when the copy runs
         OK(cudaMemcpyAsync(host + 1, x, 4, cudaMemcpyDeviceToHost, stream));
         OK(cudaEventRecord(event, stream));
         float seen = host[1];
@@ -47,7 +47,7 @@ static void test_nothing_is_done_before_somebody_waits(void **) {
         THAT(host[1] == 2);
         float early = 3, late = 0;
         OK(cudaMemcpyAsync(x, &early, 4, cudaMemcpyHostToDevice, stream));
-        early = 4; // pageable memory was read already
+        early = 4; // allowed: pageable memory was read by the call
         OK(cudaMemcpyAsync(&late, x, 4, cudaMemcpyDeviceToHost, stream));
         THAT(late == 3);
         OK(cudaMemsetAsync(x, 0, 4, stream));
@@ -61,7 +61,7 @@ static void test_nothing_is_done_before_somebody_waits(void **) {
     });
 }
 
-// Work that no thread waits for is done in the end: another process may wait for it.
+// Work for which no thread waits runs eventually: another process may wait for it.
 static void test_work_goes_on_by_itself(void **) {
     expect_good([] {
         static std::atomic<bool> done{false};
@@ -70,14 +70,14 @@ static void test_work_goes_on_by_itself(void **) {
             done = true;
             return true;
         }));
-        while (!done) // the alarm ends it otherwise
+        while (!done) // otherwise an alarm ends the process
             usleep(1000);
         OK(cudaStreamDestroy(stream));
         return 0;
     });
 }
 
-// Two pieces of work on two devices, asked for by two threads, need each other: as NCCL's do.
+// Two threads queue work on two devices, and each piece of work needs the other, as in NCCL.
 static void test_work_that_waits_for_other_work(void **) {
     expect_good([] {
         static std::atomic<int> here{0};
@@ -131,10 +131,10 @@ static void test_graphs_replay(void **) {
         OK(cudaStreamIsCapturing(stream, &status));
         THAT(status == cudaStreamCaptureStatusActive);
         cudaGraphExec_t exec = instantiate(stream);
-        value = 100;                       // kept by value
-        THAT(fetch(y, 1, stream)[0] == 0); // recorded, not done
+        value = 100;                       // no effect: the argument was copied
+        THAT(fetch(y, 1, stream)[0] == 0); // recorded, not executed
         for (float round : {10.0f, 20.0f, 30.0f}) {
-            for (int i = 0; i < 4; i++) host[i] = round; // read anew by each replay
+            for (int i = 0; i < 4; i++) host[i] = round; // read by each replay
             OK(cudaGraphLaunch(exec, stream));
             OK(cudaStreamSynchronize(stream));
         }
@@ -163,7 +163,7 @@ static int forked_graph_is_wrong(bool with_join_before_use) {
     OK(cudaEventRecord(join, side));
     if (with_join_before_use) OK(cudaStreamWaitEvent(stream, join, 0));
     launch(stream, 1, 32, add, y, x, 4);
-    OK(cudaStreamWaitEvent(stream, join, 0)); // too late for the add, but it is joined
+    OK(cudaStreamWaitEvent(stream, join, 0)); // joined, but only after the add
     cudaGraphExec_t exec = instantiate(stream);
     OK(cudaGraphLaunch(exec, stream));
     return fetch(y, 4, stream)[0] != 4;
@@ -178,7 +178,8 @@ static void begin(cudaStream_t stream) {
     OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
 }
 
-// While the stream is recording, body() must return the error, and the recording then be lost.
+// While the stream is recording, body() must return the error, and the recording must then be
+// invalid.
 template <typename Body>
 static void expect_refused(cudaStream_t stream, cudaError_t error, Body body) {
     cudaGraph_t graph;
@@ -234,7 +235,7 @@ static void test_forks_must_be_joined(void **) {
         begin(stream);
         fork();
         THAT(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureUnjoined);
-        OK(cudaStreamSynchronize(side)); // it records no longer
+        OK(cudaStreamSynchronize(side)); // no longer recording
         begin(stream);
         fork();
         OK(cudaEventRecord(event, side));

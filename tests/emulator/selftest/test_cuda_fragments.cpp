@@ -1,7 +1,7 @@
 /* test_cuda_fragments.cpp: the emulator's tensor cores (common/device/cuda/attention/fragments.cuh)
  * have the layout that the PTX ISA documents for mma.m16n8k16, element by element. The formulas
- * below are written down from there ("Matrix Fragments for mma.m16n8k16 with floating point type"),
- * not from the header that is tested.
+ * below were written from that document ("Matrix Fragments for mma.m16n8k16 with floating point
+ * type"), independently of the header under test.
  */
 #include "rig.h"
 
@@ -9,7 +9,7 @@
 
 enum { LANES = 32, INNER = 16, COLUMNS = 8, STRIDE = 24 };
 
-// Element i of a lane's fragment: its row and its column, by groupID and threadID_in_group.
+// Row and column of element i of a lane's fragment, from groupID and threadID_in_group.
 struct Place {
     int row, column;
 };
@@ -29,7 +29,7 @@ template <typename T> struct Fragments {
     Sums16 sums;
 };
 
-// a[16, 16] is the left factor; b[16, 16] is the right factor once by its rows, once as it is.
+// a[16, 16] is the left factor; b[16, 16] is the right factor, once row-major and once transposed.
 template <typename T> __global__ void load_all(const T *a, const T *b, Fragments<T> *of_lanes) {
     alignas(16) __shared__ T left[INNER][STRIDE], right[INNER][STRIDE];
     for (unsigned i = threadIdx.x; i < INNER * INNER; i += LANES) {
@@ -54,7 +54,7 @@ template <typename T> static float part_of(const unsigned *registers, int i) {
 }
 
 template <typename T>
-static std::vector<T> numbers(int factor) { // small integers, all products exact
+static std::vector<T> numbers(int factor) { // small integers, so that all products are exact
     std::vector<T> x(INNER * INNER);
     for (int i = 0; i < INNER * INNER; i++) narrow_to(&x[i], static_cast<float>(i * factor % 97));
     return x;
@@ -112,7 +112,7 @@ static void other_tensor_cores_are_seen(void **) {
     assert_non_null(strstr(outcome.said.c_str(), "mine.sums.of[i]"));
 }
 
-// Two sums side by side, rounded, are the left factor of the next product.
+// Two neighbouring fragments of sums, rounded, form the left factor of the next product.
 static void sums_are_a_left_factor(void **) {
     for (int lane = 0; lane < LANES; lane++)
         for (int i = 0; i < 8; i++) {
