@@ -107,8 +107,10 @@ def write(folder):
     said = [QUICK] if results.is_quick else sentences(found)
     said.append(gradient_sentence(results.named("gradients.csv")))
     write_csv(results.plots / "peers.csv", ["row", "label", "ratio", "low", "high", "target"], drawn(found))
-    figure = [section.draw(results.folder, "peers", caption(found)), caption(found)] if drawn(found) else \
-        ["(Everything was disturbed: there is no figure.)"]
+    figure = ["(Everything was disturbed: there is no figure.)"]
+    if drawn(found):
+        text = QUICK if results.is_quick else caption(found)
+        figure = [section.draw(results.folder, "peers", text), text]
     section.finish(results, "peers", "## Beside PyTorch, Open MPI and Gloo", "\n".join(said), markdown_table(table(found)), ABOUT, *figure,
                    section.numbers(results, "peers.csv", "gradients.csv"))
     print("\n".join([terminal_table(table(found)), *map(folded, said)]))

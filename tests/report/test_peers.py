@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Ours beside peers: medians and quartiles of the ratios within rounds, disturbed rounds left out, aims reached, missed and not told."""
 
+import contextlib
+import io
 import unittest
 
 from made import Made
@@ -78,6 +80,17 @@ class Peers(unittest.TestCase):
                      ["mlp", "fc1.bias", 0.025, 0.5, 0], ["mlp", "fc2.bias", 0.5, 0, 0])
             self.assertEqual(peers.gradient_sentence(made.results.named("gradients.csv")), "The gradients of the first step agreed in 1 of 3 "
                              "comparisons of a tensor; the largest difference was 5.0e-02 of the tensor's largest magnitude (mlp-1024, fc1.bias).")
+
+    def test_quick(self):
+        """The times of a quick run mean nothing: its figure's ratios have no sentence."""
+        for quick, said in (("0", True), ("1", False)):
+            with Made(hidden="1024,1024", quick=quick) as made:
+                made.csv("peers.csv", "world,kind,what,peer,round,ours_ms,theirs_ms,disturbed".split(","), *ROWS)
+                (made.folder / "plots").mkdir()
+                with contextlib.redirect_stdout(io.StringIO()):
+                    peers.write(made.folder)
+                section = (made.folder / "section.md").read_text()
+                self.assertEqual(["The ratios lie between" in section, text.QUICK in section], [said, not said])
 
     def test_mostly_disturbed(self):
         """Where more rounds were disturbed than not, nothing is claimed."""
