@@ -68,14 +68,20 @@ static bool aborted(const SyncWord *abort_flag) {
     return abort_flag && sync_load(abort_flag) != 0;
 }
 
+// The result of a wait that ends early. The word is loaded again: it may have reached its target
+// between the load before and the abort, by a peer that has left the collective and then failed.
+static SyncResult early(const SyncWord *word, uint32_t target, SyncResult result) {
+    return reached(sync_load(word), target) ? SYNC_DONE : result;
+}
+
 static SyncResult sleep_until(SyncWord *word, uint32_t target, const SyncWord *abort_flag,
                               uint64_t deadline_ns) {
     for (;;) {
         uint32_t seen = atomic_load_explicit(&word->value, memory_order_seq_cst);
         if (reached(seen, target)) return SYNC_DONE;
-        if (aborted(abort_flag)) return SYNC_ABORTED;
+        if (aborted(abort_flag)) return early(word, target, SYNC_ABORTED);
         uint64_t now = clock_ns();
-        if (now >= deadline_ns) return SYNC_TIMEOUT;
+        if (now >= deadline_ns) return early(word, target, SYNC_TIMEOUT);
         // Blocks while value == seen, for one slice. EAGAIN, EINTR and ETIMEDOUT all mean: check
         // `value` again.
         const uint64_t ns = deadline_ns - now < SLICE_NS ? deadline_ns - now : SLICE_NS;
@@ -88,9 +94,10 @@ SyncResult sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint
                      int spins) {
     for (int spin = 1; spin <= spins; spin++) {
         if (reached(sync_load(word), target)) return SYNC_DONE;
-        if (aborted(abort_flag)) return SYNC_ABORTED;
+        if (aborted(abort_flag)) return early(word, target, SYNC_ABORTED);
         spin_pause();
-        if (spin % SPINS_PER_CLOCK == 0 && clock_ns() >= deadline_ns) return SYNC_TIMEOUT;
+        if (spin % SPINS_PER_CLOCK == 0 && clock_ns() >= deadline_ns)
+            return early(word, target, SYNC_TIMEOUT);
     }
     atomic_fetch_add_explicit(&word->sleepers, 1, memory_order_seq_cst);
     SyncResult result = sleep_until(word, target, abort_flag, deadline_ns);

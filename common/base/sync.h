@@ -33,7 +33,8 @@ typedef enum SyncResult { SYNC_DONE, SYNC_TIMEOUT, SYNC_ABORTED } SyncResult;
 
 // Waits until the word's value is at or past `target` (as sequence numbers: (int32_t)(value -
 // target) >= 0), `abort_flag` (may be NULL) is not 0, or clock_ns() reaches deadline_ns. Spins
-// `spins` times, then blocks in the kernel (futex, shared between processes).
+// `spins` times, then blocks in the kernel (futex, shared between processes). A word that reached
+// its target before the flag was set, or before the deadline, is SYNC_DONE.
 SyncResult sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t deadline_ns,
                      int spins);
 // SYNC_SPINS: a waiter with a core of its own spins for about the cost of a wake-up, 50 us.

@@ -133,6 +133,29 @@ static void test_timeout(void **state) {
     assert_int_equal(sync_wait(&word, 1, NULL, 0, SYNC_SPINS), SYNC_DONE);
 }
 
+uint64_t __real_clock_ns(void);
+uint64_t __wrap_clock_ns(void);
+static SyncWord *advanced; // by the next reading of the clock, which is then past every deadline
+
+uint64_t __wrap_clock_ns(void) {
+    if (!advanced) return __real_clock_ns();
+    sync_store(advanced, 1);
+    return UINT64_MAX;
+}
+
+// The waiter has loaded the word and then is late itself: the word is reached at the deadline.
+static void test_reached_at_the_deadline(void **state) {
+    (void)state;
+    for (int spins = 0; spins <= SYNC_SPINS_CROWDED; spins += SYNC_SPINS_CROWDED) {
+        SyncWord word = {0};
+        const uint64_t deadline = in_seconds(60);
+        advanced = &word;
+        const SyncResult result = sync_wait(&word, 1, NULL, deadline, spins);
+        advanced = NULL;
+        assert_int_equal(result, SYNC_DONE);
+    }
+}
+
 static void test_sequence_numbers_wrap(void **state) {
     (void)state;
     SyncWord word = {0};
@@ -238,6 +261,7 @@ int main(void) {
         cmocka_unit_test(test_threads_take_turns),
         cmocka_unit_test(test_no_yield),
         cmocka_unit_test(test_timeout),
+        cmocka_unit_test(test_reached_at_the_deadline),
         cmocka_unit_test(test_sequence_numbers_wrap),
         cmocka_unit_test(test_abort),
         cmocka_unit_test(test_all_sleepers_wake),

@@ -186,37 +186,31 @@ static void word_init(SyncWord *word) {
     word->sleepers.store(0, memory_order_relaxed, $);
 }
 
-// A release store, an acquire load and a wake-up.
-struct handshake : rl::test_suite<handshake, 2> {
-    SyncWord word;
+// A release store or claim, an acquire load and a wake-up. The abort follows: the wait is done.
+template <typename Scenario, bool CLAIMS> struct Handshake : rl::test_suite<Scenario, 2> {
+    SyncWord word, abort_flag;
     Cell<int> data;
-    void before() { word_init(&word); }
+    void before() {
+        word_init(&word);
+        word_init(&abort_flag);
+    }
     void thread(unsigned index) {
-        if (index == 0) {
-            data = 1;
-            sync_store(&word, 1);
-        } else {
-            RL_ASSERT(sync_wait(&word, 1, NULL, UINT64_MAX, 1) == SYNC_DONE);
+        if (index == 1) {
+            RL_ASSERT(sync_wait(&word, 1, &abort_flag, UINT64_MAX, 1) == SYNC_DONE);
             RL_ASSERT(data == 1);
+            return;
         }
+        data = 1;
+        if (CLAIMS)
+            RL_ASSERT(sync_claim(&word, 0, 1));
+        else
+            sync_store(&word, 1);
+        sync_store(&abort_flag, 1);
     }
 };
 
-// The same with a claim in place of the store.
-struct claim : rl::test_suite<claim, 2> {
-    SyncWord word;
-    Cell<int> data;
-    void before() { word_init(&word); }
-    void thread(unsigned index) {
-        if (index == 0) {
-            data = 1;
-            RL_ASSERT(sync_claim(&word, 0, 1));
-        } else {
-            RL_ASSERT(sync_wait(&word, 1, NULL, UINT64_MAX, 1) == SYNC_DONE);
-            RL_ASSERT(data == 1);
-        }
-    }
-};
+struct handshake : Handshake<handshake, false> {};
+struct claim : Handshake<claim, true> {};
 
 // One store wakes all sleeping threads.
 struct two_waiters : rl::test_suite<two_waiters, 3> {
@@ -550,8 +544,8 @@ struct Row {
 };
 
 static const Row ROWS[] = {
-    {"handshake", "a store, a waiter", ALL_SCHEDULES, all<handshake>},
-    {"claim", "a claim, a waiter", ALL_SCHEDULES, all<claim>},
+    {"handshake", "a store, an abort, a wait", ALL_SCHEDULES, all<handshake>},
+    {"claim", "a claim, an abort, a wait", ALL_SCHEDULES, all<claim>},
     {"two_waiters", "a store, 2 sleepers", 4, some<two_waiters>},
     {"barrier", "2 ranks", ALL_SCHEDULES, all<barrier>},
     {"barrier_of_three", "3 ranks", 2, some<barrier_of_three>},
