@@ -5,6 +5,7 @@
 #include "dp/shards.h"
 #include "dp/strategy_dp.h"
 #include "tests/rigs/data_parallel_rig.h"
+#include "tests/rigs/heap_in_use.h"
 #include "tests/rigs/temp_folder.h"
 
 // ---- chunks, bytes, memory ---------------------------------------------------------------------
@@ -281,6 +282,20 @@ static void test_no_memory_after_first_step(void **state) {
     rig_close(&rig);
 }
 
+static void test_no_memory_after_close(void **state) {
+    (void)state;
+    for (int count = 1; count <= 4; count++) {
+        HeapRuns runs = {0};
+        while (heap_run(&runs)) {
+            Rig rig = rig_open(build_convnet, count);
+            Tensor *y = module_forward(rig.wrapper, rig.tape, rig_batch(&rig, rig.tape, 9));
+            rig_backward(rig.tape, rig_loss(rig.tape, y));
+            rig_close(&rig);
+        }
+        if (runs.left > 0) fail_msg("%d devices left %zu bytes allocated", count, runs.left);
+    }
+}
+
 static void test_one_device_is_direct(void **state) {
     (void)state;
     Rig rig = rig_open(build_mlp, 1);
@@ -537,6 +552,7 @@ int main(void) {
         cmocka_unit_test(test_many_parameters),
         cmocka_unit_test(test_integer_buffer),
         cmocka_unit_test(test_no_memory_after_first_step),
+        cmocka_unit_test(test_no_memory_after_close),
         cmocka_unit_test(test_one_device_is_direct),
         cmocka_unit_test(test_one_element_each),
         cmocka_unit_test(test_wrong_device),

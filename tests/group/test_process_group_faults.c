@@ -205,10 +205,11 @@ static void test_leaves(Mode mode) {
 static void away_after(ProcessGroup *group, const void *argument, Outcome *outcome) {
     Error err = {0};
     const bool subgroup = *(const bool *)argument;
-    if (subgroup) (void)pg_new_subgroup(group, (int[]){0}, 1, &err);
+    ProcessGroup *mine = subgroup ? pg_new_subgroup(group, (int[]){0}, 1, &err) : NULL;
     if (!subgroup) (void)pg_shared_alloc(group, 8, &err);
     if (pg_rank(group) == 0) wait_for_failure_of(group, 1, outcome);
     expect_failure(group, pg_barrier(), outcome);
+    pg_close(mine);
 }
 
 static void test_away_after(Mode mode) {

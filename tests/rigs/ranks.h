@@ -26,6 +26,7 @@
 #include "ddp/group/backends.h"
 #include "ddp/group/shm/pg_shm.h"
 #include "ddp/rendezvous/init.h"
+#include "tests/rigs/heap_in_use.h"
 #include "tests/rigs/sanitizers.h"
 
 enum { RANKS_MAX = 8 };
@@ -165,18 +166,23 @@ static inline void ranks_of_mpi(Ranks *ranks, int world, const PgOptions *option
 }
 
 // Runs the body on all ranks; fails the test with the first reported problem. outcomes (may be
-// NULL) receives the ranks' reports.
+// NULL) receives the ranks' reports. Threads repeat the body until it frees all that it allocates
+// (heap_in_use.h).
 static inline void play_ranks_with(Mode mode, int world, const PgOptions *options, RankBody *body,
                                    const void *argument, Outcome outcomes[RANKS_MAX]) {
     Ranks *ranks =
         mmap(NULL, sizeof *ranks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(ranks != MAP_FAILED);
-    if (mode == AS_THREADS)
+    HeapRuns runs = {0};
+    while (mode == AS_THREADS && heap_run(&runs)) {
+        memset(ranks, 0, sizeof *ranks);
         ranks_as_threads(ranks, world, options, body, argument);
+    }
+    if (runs.left > 0) problem(&ranks->outcomes[0], "left %zu bytes allocated", runs.left);
+    if (mode == AS_PROCESSES)
+        ranks_as_processes(ranks, world, options, body, argument);
     else if (mode == AS_MPI)
         ranks_of_mpi(ranks, world, options, body, argument);
-    else
-        ranks_as_processes(ranks, world, options, body, argument);
     for (int r = 0; r < world; r++)
         if (ranks->outcomes[r].problem[0])
             fail_msg("%s, world %d, rank %d: %s", mode_names[mode], world, r,
