@@ -15,6 +15,7 @@
 #include "ddp/features/post_local_sgd.h"
 #include "ddp/features/powersgd_hook.h"
 #include "ddp/features/sync_batch_norm.h"
+#include "ddp/features/used_map.h"
 #include "ddp/features/zero_optimizer.h"
 #include "ddp/fsdp/fsdp_internal.h"
 #include "ddp/fsdp/fully_shard.h"
@@ -76,11 +77,11 @@ PgWork *__wrap_pg_start(ProcessGroup *group, Collective collective, Error *err) 
     return work;
 }
 
-// ---- status of hooks and units ------------------------------------------------------------------
+// ---- status -------------------------------------------------------------------------------------
 
 static _Thread_local CommHook checked; // of this rank
 
-// A failed call must also return -1: wrapping hooks and a unit's backward rely on the status.
+// A failed call must also return -1: callers rely on the status, not on the error.
 static int check_status(int status, const Error *before, const Error *err) {
     const bool failed = err->status != before->status;
     CHECK(status == (failed ? -1 : 0) || before->status != STATUS_OK, "returned %d: %s", status,
@@ -88,20 +89,34 @@ static int check_status(int status, const Error *before, const Error *err) {
     return status;
 }
 
-int __real_unit_gather(FsdpUnit *unit, Error *err);
-int __wrap_unit_gather(FsdpUnit *unit, Error *err);
-int __real_unit_start_reduce(FsdpUnit *unit, Error *err);
-int __wrap_unit_start_reduce(FsdpUnit *unit, Error *err);
+#define RETURNS_STATUS(function, Object)                                   \
+    int __real_##function(Object *object, Error *err);                     \
+    int __wrap_##function(Object *object, Error *err);                     \
+    int __wrap_##function(Object *object, Error *err) {                    \
+        const Error before = *err;                                         \
+        return check_status(__real_##function(object, err), &before, err); \
+    }
+#define RETURNS_STATUS_OF(function, Object, Argument)                                \
+    int __real_##function(Object *object, Argument argument, Error *err);            \
+    int __wrap_##function(Object *object, Argument argument, Error *err);            \
+    int __wrap_##function(Object *object, Argument argument, Error *err) {           \
+        const Error before = *err;                                                   \
+        return check_status(__real_##function(object, argument, err), &before, err); \
+    }
 
-int __wrap_unit_gather(FsdpUnit *unit, Error *err) {
-    const Error before = *err;
-    return check_status(__real_unit_gather(unit, err), &before, err);
-}
-
-int __wrap_unit_start_reduce(FsdpUnit *unit, Error *err) {
-    const Error before = *err;
-    return check_status(__real_unit_start_reduce(unit, err), &before, err);
-}
+RETURNS_STATUS(unit_gather, FsdpUnit)
+RETURNS_STATUS(unit_start_reduce, FsdpUnit)
+RETURNS_STATUS(reduce_finish, Fsdp)
+RETURNS_STATUS(fsdp_sync_buffers, Module)
+RETURNS_STATUS(used_map_start, UsedMap)
+RETURNS_STATUS(used_map_wait, UsedMap)
+RETURNS_STATUS(join_end, Join)
+RETURNS_STATUS_OF(join_notify, Join, const void *)
+RETURNS_STATUS_OF(reducer_prepare, Reducer, bool)
+RETURNS_STATUS_OF(reducer_finish, Reducer, Profile *)
+RETURNS_STATUS_OF(ddp_finish_backward, Module, Profile *)
+RETURNS_STATUS_OF(fsdp_finish_backward, Module, Profile *)
+RETURNS_STATUS_OF(sync_state_run, const SyncState, int)
 
 static int checked_start(void *state, GradBucket *bucket, Error *err) {
     const Error before = *err;

@@ -346,6 +346,93 @@ static void barriers_of_each_collective(void **state) {
     play_ranks(AS_THREADS, WORLD, 60, shared_ways, NULL, NULL);
 }
 
+// ---- waits that fail ----------------------------------------------------------------------------
+
+static const char REASON[] = "the cable is pulled";
+static _Thread_local int
+    waits_left; // of this rank, until the group breaks; 0: it has, or never will
+
+int __real_shm_barrier(PgShm *shm, Error *err);
+int __wrap_shm_barrier(PgShm *shm, Error *err);
+int __real_shm_await(PgShm *shm, int peer, SyncWord *word, uint32_t target, Error *err);
+int __wrap_shm_await(PgShm *shm, int peer, SyncWord *word, uint32_t target, Error *err);
+
+static bool breaks_here(PgShm *shm) {
+    if (waits_left == 0 || --waits_left > 0) return false;
+    shm_abort(shm, REASON);
+    return true;
+}
+
+int __wrap_shm_barrier(PgShm *shm, Error *err) {
+    return breaks_here(shm) ? shm_check_abort(shm, err) : __real_shm_barrier(shm, err);
+}
+
+int __wrap_shm_await(PgShm *shm, int peer, SyncWord *word, uint32_t target, Error *err) {
+    return breaks_here(shm) ? shm_check_abort(shm, err)
+                            : __real_shm_await(shm, peer, word, target, err);
+}
+
+typedef enum Call { STAGED, PIECES, DIRECT, SEND, ALLOCATE, SPLIT, CALLS } Call;
+
+typedef struct Break {
+    Call call;
+    int at; // the wait of rank 1, from 1, behind the barrier that begins the call
+} Break;
+
+static int make_call(ProcessGroup *group, Call call, float *shared, Error *err) {
+    const int rank = pg_rank(group);
+    float *own = mine[rank], *pieces = other[rank];
+    ProcessGroup *inner = NULL;
+    switch (call) {
+    case STAGED:
+        return pg_run(group, pg_all_reduce(own, WORLD * MANY, PG_F32, PG_SUM), err);
+    case PIECES:
+        return pg_run(group, pg_all_gather(own, pieces, MANY, PG_F32), err);
+    case DIRECT:
+        return pg_run(group, pg_all_reduce(shared, MANY, PG_F32, PG_SUM), err);
+    case SEND:
+        if (rank == 0) return pg_run(group, pg_recv(own, WORLD * MANY, PG_F32, 1), err);
+        return rank > 1 || pg_run(group, pg_send(own, WORLD * MANY, PG_F32, 0), err) == 0 ? 0 : -1;
+    case ALLOCATE:
+        return pg_shared_alloc(group, 8, err) ? 0 : -1;
+    default:
+        inner = pg_new_subgroup(group, (int[]){0, 1, 2}, WORLD, err);
+        pg_close(inner);
+        return inner ? 0 : -1;
+    }
+}
+
+// number: whether the group broke.
+static void break_at_a_wait(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const Break *b = argument;
+    const int rank = pg_rank(group);
+    float *shared = pg_shared_alloc(group, MANY * sizeof *shared, &outcome->error);
+    waits_left = rank == 1 ? b->at : 0;
+    const int status = make_call(group, b->call, shared, &outcome->error);
+    outcome->number = rank == 1 && waits_left == 0;
+    waits_left = 0;
+    if (status != (outcome->error.status == STATUS_OK ? 0 : -1)) problem(outcome, "%d", status);
+    if (outcome->number && status == 0) problem(outcome, "it broke, and succeeded");
+}
+
+static void each_wait_returns_its_failure(void **state) {
+    (void)state;
+    for (int call = 0; call < CALLS; call++) {
+        bool broken = true;
+        for (int at = 1; broken; at++) {
+            Outcome outcomes[RANKS_MAX];
+            const Break b = {(Call)call, at};
+            play_ranks(AS_THREADS, WORLD, 60, break_at_a_wait, &b, outcomes);
+            broken = outcomes[1].number;
+            if (!broken && at == 1) fail_msg("call %d has no wait", call);
+            for (int r = 0; r < WORLD; r++) {
+                if (call == SEND && r == 2) continue;
+                assert_string_equal(outcomes[r].error.message, broken ? REASON : "");
+            }
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses_of_groups),
@@ -356,6 +443,7 @@ int main(void) {
         cmocka_unit_test(a_rank_that_fails_as_it_joins),
         cmocka_unit_test(a_rank_that_cannot_open_memory),
         cmocka_unit_test(barriers_of_each_collective),
+        cmocka_unit_test(each_wait_returns_its_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
