@@ -112,18 +112,18 @@ static void a_whole_model_with_all_columns(void **state) {
 // ---- the algorithm in double --------------------------------------------------------------------
 
 // Parameters with given gradients: of full rank, of lower rank than the columns, with zero rows (an
-// embedding's unused tokens), tiny, all zeros, with three dimensions; and a vector, which is not
-// compressed.
-typedef enum Given { FULL, LOW_RANK, ZERO_ROWS, TINY, ZEROS, CUBE, VECTOR, GIVEN } Given;
+// embedding's unused tokens), tiny, all zeros, with three dimensions, of rank 1 with a first row
+// whose rounding errors exceed the other rows; and a vector, which is not compressed.
+typedef enum Given { FULL, LOW_RANK, ZERO_ROWS, TINY, ZEROS, CUBE, LARGE_ROW, VECTOR, GIVEN } Given;
 enum { ROUNDS = 6, COLUMNS = 2, WORLD = 2, LARGEST = 128 };
 
 static const struct {
     int ndim;
     size_t shape[3], n, m;
-} SHAPES[GIVEN] = {
-    [FULL] = {2, {12, 5}, 12, 5}, [LOW_RANK] = {2, {6, 9}, 6, 9}, [ZERO_ROWS] = {2, {8, 4}, 8, 4},
-    [TINY] = {2, {5, 11}, 5, 11}, [ZEROS] = {2, {4, 6}, 4, 6},    [CUBE] = {3, {3, 2, 4}, 3, 8},
-    [VECTOR] = {1, {7}, 7, 1}};
+} SHAPES[GIVEN] = {[FULL] = {2, {12, 5}, 12, 5},    [LOW_RANK] = {2, {6, 9}, 6, 9},
+                   [ZERO_ROWS] = {2, {8, 4}, 8, 4}, [TINY] = {2, {5, 11}, 5, 11},
+                   [ZEROS] = {2, {4, 6}, 4, 6},     [CUBE] = {3, {3, 2, 4}, 3, 8},
+                   [LARGE_ROW] = {2, {7, 6}, 7, 6}, [VECTOR] = {1, {7}, 7, 1}};
 
 static double random_of(int step, int rank, int given, size_t i) {
     uint64_t salt = (uint64_t)((step * WORLD + rank) * GIVEN + given);
@@ -137,6 +137,8 @@ static float given_gradient(int step, int rank, Given given, size_t i) {
     switch (given) {
     case LOW_RANK:
         return (float)(sign * rank_1);
+    case LARGE_ROW:
+        return (float)((row == 0 ? 1e9 : 1) * sign * rank_1);
     case ZERO_ROWS:
         return row % 4 == 0 ? 0 : (float)(sign * rank_1);
     case ZEROS:

@@ -410,6 +410,32 @@ static void differing_units_are_named(void **state) {
                                           "[33, 64]");
 }
 
+// The path of the inner unit's weight has no room for what the comparison appends to it.
+static void share_long_names(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const FsdpConfig config = fsdp_config_default();
+    const char *const names[] = {"a_name_of_31_characters_which_is",
+                                 "another_name_that_is_as_long_as",
+                                 "third_of_the_names_as_long_so_x", "the_inner_unit"};
+    (void)argument;
+    rig->model = layer_sequential("Long");
+    Module *parent = rig->model, *unit = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++, parent = unit) {
+        char name[MODULE_NAME];
+        snprintf(name, sizeof name, "%s", names[i]);
+        unit = module_add(parent, name,
+                          i < 3 ? layer_sequential("Part") : layer_linear(rig->device, 3, 5));
+    }
+    EXPECT(fully_shard(unit, group, &config, &outcome->error) == 0);
+    EXPECT(fully_shard(rig->model, group, &config, &outcome->error) == 0);
+    rig_close(rig);
+}
+
+static void long_names_are_cut(void **state) {
+    (void)state;
+    play_ranks(AS_THREADS, 3, 60, share_long_names, NULL, NULL);
+}
+
 static void close_group_first(void *group) {
     pg_close(group);
 }
@@ -436,9 +462,10 @@ static void a_group_outlives_its_units(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits_as_ddp),          cmocka_unit_test(rows_are_those_of_chunk),
-        cmocka_unit_test(gradients_accumulate),      cmocka_unit_test(refusals_name_the_module),
-        cmocka_unit_test(differing_units_are_named), cmocka_unit_test(a_group_outlives_its_units),
+        cmocka_unit_test(same_bits_as_ddp),           cmocka_unit_test(rows_are_those_of_chunk),
+        cmocka_unit_test(gradients_accumulate),       cmocka_unit_test(refusals_name_the_module),
+        cmocka_unit_test(differing_units_are_named),  cmocka_unit_test(long_names_are_cut),
+        cmocka_unit_test(a_group_outlives_its_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
