@@ -124,6 +124,9 @@ static void test_large_windows(void **state) {
         {.n = 2, .c = 61, .h = 38, .w = 67, .k = 3, .kernel = 3, .stride = 2, .pad = 0},
         {.n = 1, .c = 3, .h = 29, .w = 43, .k = 90, .kernel = 3, .stride = 1, .pad = 2},
         {.n = 2, .c = 3, .h = 14, .w = 14, .k = 48, .kernel = 7, .stride = 2, .pad = 3},
+        // A band's memory on the CPU holds 2 rows of outputs, and 1; a window spans 2 more.
+        {.n = 2, .c = 64, .h = 5, .w = 300, .k = 2, .kernel = 3, .stride = 1, .pad = 1},
+        {.n = 1, .c = 64, .h = 5, .w = 500, .k = 2, .kernel = 3, .stride = 1, .pad = 1},
     };
     // Devices that store 16-bit images convolve in 16 bits only in test_kernels_halves.
     int last = two_kernels(*state, TESTED)->halves ? PRECISION_F32 : PRECISION_F16;

@@ -225,7 +225,7 @@ static void ref_half_linear_weight_gradient(Compute how, LinearShape s, const ui
                                             const uint16_t *x, const LinearGradient *to) {
     Wide w = widen(how.precision, rows_of(1, s.out), (Operand){rows_of(s.rows, padded(s).out), dy},
                    (Operand){rows_of(s.rows, s.in), x}, NONE);
-    for (size_t i = 0; i < s.rows * s.out; i++) w.a[i] = w.a[i / s.out * padded(s).out + i % s.out];
+    ref_half_widen_rows(how.precision, (HalfRows){s.rows, s.out, padded(s).out}, dy, w.a, false);
     const LinearGradient places = {to->dweight, w.result, to->add_dweight, false};
     if (how.precision == PRECISION_F16) {
         ref_matrix.linear_weight_gradient(how, s, w.a, w.b, &places);
