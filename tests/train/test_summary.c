@@ -1,10 +1,14 @@
 /* test_summary.c: the peaks of memory and the moved bytes in summary.json, from devices that moved
- * and allocated known numbers of bytes; the notice to copies of a single process's run.
+ * and allocated known numbers of bytes; the note to copies of a single process's run; the epochs of
+ * evaluations and pictures.
  */
 #include "tests/rigs/check.h"
 
 #include <cjson/cJSON.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "common/base/format.h"
 #include "common/train/setup.h"
 #include "common/train/trainer.h"
 #include "tests/rigs/captured.h"
@@ -150,10 +154,64 @@ static void copies_are_noticed(void **state) {
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) unsetenv(names[k]);
 }
 
+// What the run writes to stdout of its evaluations: "epoch=0 epoch=1 ".
+static void assert_evaluated(const TrainConfig *config, const char *wanted) {
+    size_t first;
+    char text[4096] = "", epochs[200] = "";
+    FILE *out = tmpfile();
+    fflush(stdout);
+    const int before = dup(STDOUT_FILENO);
+    assert_true(out && dup2(fileno(out), STDOUT_FILENO) >= 0);
+    free(run(*config, (const size_t[]){64, 64}, &first));
+    fflush(stdout);
+    assert_true(dup2(before, STDOUT_FILENO) >= 0);
+    close(before);
+    assert_true(pread(fileno(out), text, sizeof text - 1, 0) > 0);
+    fclose(out);
+    for (const char *at = text; (at = strstr(at, " test_loss=")); at++) {
+        const char *line = at;
+        while (line > text && line[-1] != '\n') line--;
+        format_append(epochs, sizeof epochs, "%.*s ", (int)(at - line), line);
+    }
+    assert_string_equal(epochs, wanted);
+}
+
+// Four steps an epoch. The epoch in which a run ends has a number, too.
+static void evaluations_and_pictures_have_their_epoch(void **state) {
+    static const struct {
+        size_t steps, every; // --steps and --dump-images
+        const char *evaluated;
+        int pictures; // bit e: of epoch e
+    } cases[] = {
+        {3, 1, "epoch=0 ", 1},         {4, 1, "epoch=0 ", 1},         {6, 1, "epoch=0 epoch=1 ", 3},
+        {8, 2, "epoch=0 epoch=1 ", 2}, {8, 0, "epoch=0 epoch=1 ", 0},
+    };
+    TrainConfig config = train_config_default();
+    config.model = "segnet";
+    config.data = "shapes:8x8@8";
+    config.global_batch = 2;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *folder = memory_format("%s/%zu", (const char *)*state, i);
+        assert_int_equal(mkdir(folder, 0700), 0);
+        config.out = folder;
+        config.steps = cases[i].steps;
+        config.dump_images = cases[i].every;
+        assert_evaluated(&config, cases[i].evaluated);
+        for (int e = 0; e < 4; e++) {
+            char *path = memory_format("%s/images/epoch_%04d_sample_00.ppm", folder, e);
+            assert_int_equal(access(path, F_OK) == 0, cases[i].pictures >> e & 1);
+            free(path);
+        }
+        free(folder);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(totals_are_of_all_devices_and_ranks, temp_folder_make,
                                         temp_folder_remove),
-        cmocka_unit_test(copies_are_noticed)};
+        cmocka_unit_test(copies_are_noticed),
+        cmocka_unit_test_setup_teardown(evaluations_and_pictures_have_their_epoch, temp_folder_make,
+                                        temp_folder_remove)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
