@@ -122,8 +122,8 @@ static int train_epoch(Run *run, Error *err) {
 static int end_epoch(Run *run, Evaluation *evaluation, Error *err) {
     const Progress *progress = &run->progress;
     if (!run->config->no_eval) {
-        bool ended = progress->batch == 0 && progress->epoch > 0;
-        uint64_t epoch = ended ? progress->epoch - 1 : progress->epoch; // the last step's, from 0
+        // Of the last step, from 0: batch 0 follows an epoch's last step.
+        uint64_t epoch = progress->batch == 0 ? progress->epoch - 1 : progress->epoch;
         char of[32];
         snprintf(of, sizeof of, "epoch=%llu", (unsigned long long)epoch);
         if (evaluate_run(run, evaluation, err) != 0) return -1;
