@@ -167,7 +167,7 @@ def call_sentence(found):
     after = {fit.run: fit.worst("held_out_s") for fit in found if fit.cost == "both"}
     better = [run for run in after if after[run] < before[run] - 1]
     worse = [run for run in after if after[run] > before[run] + 1]
-    changes = ", ".join(f"{run} {before[run]:.0f} -> {after[run]:.0f} %" for run in after)
+    changes = ", ".join(f"{run} {before[run]:.1f} -> {after[run]:.1f} %" for run in after)
     return (f"With a cost of each call besides, held out in figure 9, the farthest point of {plural(len(better), 'run')} is predicted better by "
             f"more than one percentage point, of {len(worse)} worse: {changes}.")
 

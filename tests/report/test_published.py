@@ -58,7 +58,7 @@ class Published(unittest.TestCase):
     def test_call(self):
         for held, better, worse in ((0.19, "1 run", 0), (0.139, "0 runs", 0), (0.1, "0 runs", 1)):
             self.assertEqual(published.call_sentence(fits(0.14, held)[:2]), f"With a cost of each call besides, held out in figure 9, the farthest "
-                             f"point of {better} is predicted better by more than one percentage point, of {worse} worse: A 30 -> {100 * (1 - held / 0.2):.0f} %.")
+                             f"point of {better} is predicted better by more than one percentage point, of {worse} worse: A 30.0 -> {100 * (1 - held / 0.2):.1f} %.")
 
     def test_sweep(self):
         said = "In figure 7 (16 GPUs) the two costs fit {} equally well, within one percentage point{}. The second table is what they predict for 32."

@@ -285,9 +285,11 @@ class Sections(unittest.TestCase):
     def costs(self, calls, sweep, worst):
         better, worse = (sum(sign * (worst[run, "9", "message"][1] - worst[run, "9", "both"][1]) > 0.01 for run in "AB") for sign in (1, -1))
         self.assertIn(f"of {better} run{'' if better == 1 else 's'} is predicted better by more than one percentage point, of {worse} worse", calls)
-        for run, before, after in re.findall(r"([AB]) ([0-9]+) -> ([0-9]+) %", calls):
-            self.near(before, 100 * worst[run, "9", "message"][1], 0, calls)
-            self.near(after, 100 * worst[run, "9", "both"][1], 0, calls)
+        changes = re.findall(r"([AB]) ([0-9.]+) -> ([0-9.]+) %", calls)
+        self.assertEqual([run for run, _, _ in changes], ["A", "B"], calls)
+        for run, before, after in changes:
+            self.near(before, 100 * worst[run, "9", "message"][1], 1, calls)
+            self.near(after, 100 * worst[run, "9", "both"][1], 1, calls)
         same = [run for run in "AB" if abs(worst[run, "7", "message"][0] - worst[run, "7", "call"][0]) < 0.01]
         self.assertIn(f"the two costs fit {'all runs' if len(same) == 2 else same[0] if same else 'no run'} equally well", sweep)
 
