@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""covered.py: prints which entries of the hand-written catalogue a generated operator makes, too.
+"""covered.py: lists the entries of the hand-written catalogue that a generated operator also
 
-    tests/mutants/covered.py        needs what mutants.sh --generated needs
+    tests/mutants/covered.py        with the requirements of mutants.sh --generated
 
-An entry is covered if its file has the same tokens, but for parentheses, as with some generated mutant, or if
-it deletes a check whose condition drop_check makes false. Entries that change two places never are.
+An entry is covered if its file has the same tokens, without parentheses, as with some generated mutant, or if it
+deletes a check whose condition drop_check makes false. Entries that change two places are never covered.
 """
 import sys
 from collections import defaultdict
@@ -23,7 +23,7 @@ def without_double_not(words):
 
 
 def read_catalogue(folder):
-    """(room, name, file, [(find, with), ...]) of each entry."""
+    """Returns (room, name, file, [(find, with), ...]) of each entry."""
     for path in sorted(folder.glob('*.txt')):
         entry, key = None, ''
         for line in path.read_text().splitlines():
@@ -47,7 +47,7 @@ def read_catalogue(folder):
 
 
 def replace(words, old, new):
-    """The tokens with the sequence `old` replaced, or None."""
+    """Returns the tokens with the sequence `old` replaced, or None."""
     for i in range(len(words) - len(old) + 1):
         if words[i:i + len(old)] == old:
             return words[:i] + new + words[i + len(old):]

@@ -42,33 +42,33 @@ EQUALITY = ('memcmp', 'strcmp', 'strncmp')
 SYMMETRIC = ('memory_grow', 'tensor_same_shape', 'same_shape', 'fmax', 'fmin', 'fmaxf', 'fminf', 'dot', 'buffer_at', 'min_size', 'smaller',
              'larger', 'larger_size')
 NOISE = re.compile(r'(log_|trace_|profile_|v?f?printf|((?!device_)\w+_)?free\b)')
-UNUSED = re.compile(r'\(void\)\w+(, \(void\)\w+)*$')  # of parameters, for the compiler
+UNUSED = re.compile(r'\(void\)\w+(, \(void\)\w+)*$')  # silences unused parameters
 DIRECTIVE = re.compile(r'^[ \t]*#(?:[^\n]*\\\n)*[^\n]*', re.M)
 DEFINITION = re.compile(r'[ \t]*#[ \t]*(?:define[ \t]+\w+(?:\([^)]*\))?|(?:el)?if\b)')
 
 
 def without_comments(text):
-    """On one line, so that __LINE__ stays true in a file that repeats the text."""
+    """Joins the text to one line, so that __LINE__ stays correct in a file that repeats the text."""
     def keep(match):
         return ' ' if match[0].startswith(('/*', '//')) else match[0]
     return ' '.join(TOKEN.sub(keep, text).split('\n'))
 
 
 def neighbours(literal):
-    """What a literal becomes: an integer plus and minus 1, a floating number plus 1; from a million on, where no test
-    sees 1 more, twice itself."""
+    """The replacements of a literal: an integer plus and minus 1, a floating-point number plus 1; from a million on,
+    where no test detects a difference of 1, twice the number."""
     integer = re.fullmatch(r'(0[xX][0-9a-fA-F]+|\d+)([uUlL]*)', literal)
     if integer:
         value = int(integer[1], 8 if re.match(r'0\d', integer[1]) else 0)
         return [f'{new}{integer[2]}' for new in (value + 1, value - 1) if new >= 0]
-    digits = literal.rstrip('fFlL')  # a hexadecimal one has a decimal exponent at its end
+    digits = literal.rstrip('fFlL')  # a hexadecimal literal ends with a decimal exponent
     suffix = literal[len(digits):]
     value = float.fromhex(digits) if digits.startswith('0x') else float(digits)
     return [f'({literal} * 2.0{suffix})' if value >= 1e6 else f'({literal} + 1.0{suffix})']
 
 
 class Source:
-    """One file: self.mutants is the list."""
+    """One file; self.mutants is the list of its mutants."""
 
     def __init__(self, root, name, flags):
         self.path, self.name = str(Path(root, name)), name
@@ -79,7 +79,7 @@ class Source:
         unit = ci.Index.create().parse(self.path, flags, options=options)
         errors = [d for d in unit.diagnostics if d.severity >= ci.Diagnostic.Error
                   and d.location.file and d.location.file.name.startswith(root)]
-        if errors:  # a header of a library that this build has not; the compiler's own may puzzle libclang
+        if errors:  # a missing library's header, or one of the compiler's own that libclang does not understand
             print(f'left out: {name}: {errors[0].spelling}', file=sys.stderr)
             return
         mine = [c for c in unit.cursor.get_children() if self.is_here(c)]
@@ -99,7 +99,7 @@ class Source:
                 self.visit_function(body)
 
     def body_of(self, function):
-        """Empty for a prototype and for a function that a macro defines."""
+        """The function's body in a list; empty for a prototype and for a function that a macro defines."""
         return [c for c in function.get_children() if c.kind == K.COMPOUND_STMT
                 and self.text[c.extent.start.offset:c.extent.start.offset + 1] == '{']
 
@@ -115,7 +115,7 @@ class Source:
         return self.text[start:end]
 
     def in_macro(self, c):
-        """An edge of c lies in the use of a macro, or a directive lies in c: its text cannot be repeated."""
+        """Whether an edge of c is inside a macro's use, or c contains a directive: such text cannot be repeated."""
         start, end = self.span(c)
         if not self.is_here(c) or start >= end:
             return True
@@ -142,7 +142,7 @@ class Source:
         self.add(start, end, operator, new, kind='single', probes=probes)
 
     def single_region(self, start, end, smaller_only=False):
-        """The mutants of the tokens of a region. (A larger array is equivalent.)"""
+        """The mutants of a region's tokens. (A larger array is equivalent.)"""
         tokens = [m for m in TOKEN.finditer(self.text, start, end)
                   if not m[0].startswith(('/*', '//', '\\'))]
         for i, token in enumerate(tokens):
@@ -299,7 +299,7 @@ class Source:
             self.condition(right)
 
     def condition(self, c, checks_error=False):
-        """c is true or false. A comparison has its opposite among the boundaries, and ! is dropped."""
+        """Makes c true or false. The opposite of a comparison is among the boundary mutants, and ! is dropped."""
         if self.in_macro(c):
             return
         inner = c
@@ -318,7 +318,7 @@ class Source:
         return c.kind == K.COMPOUND_STMT and bool(children) and self.leaves_function(children[-1])
 
     def deletion(self, c):
-        """A statement that can be left out: a call or an assignment."""
+        """Drops a statement: a call or an assignment."""
         inner = c
         while inner.kind in (K.CSTYLE_CAST_EXPR, K.UNEXPOSED_EXPR) and list(inner.get_children()):
             inner = list(inner.get_children())[-1]
@@ -336,7 +336,7 @@ class Source:
         self.add(start, semicolon.end(), 'drop_reset' if reset else 'delete', None, statement=True)
 
     def swap(self, c):
-        """Neighbouring arguments of one type change places (not of variadic functions: their formats)."""
+        """Swaps neighbouring arguments of one type (not of variadic functions, because of their formats)."""
         args, callee = list(c.get_arguments()), next(iter(c.get_children()), None)
         kind = callee.type.get_canonical() if callee is not None else None
         if kind is not None and kind.kind == T.POINTER:
@@ -359,7 +359,7 @@ class Source:
 
 
 def flags_by_file(root, build):
-    """File, relative to root -> the flags that libclang needs."""
+    """Returns {file relative to root: flags for libclang}."""
     table = {}
     for entry in json.loads(Path(build, 'compile_commands.json').read_text()):
         words, flags = shlex.split(entry['command']), []
@@ -383,7 +383,7 @@ def main():
     table = flags_by_file(root, build)
     jobs = []
     for name in names:
-        if name.endswith('.h'):  # with the flags of a source file of the same folder
+        if name.endswith('.h'):  # a header has the flags of a source file in its folder
             beside = [x for x in sorted(table) if os.path.dirname(x) == os.path.dirname(name)]
             flags = ['-xc'] + table[beside[0]] if beside else None
         else:

@@ -60,11 +60,11 @@ ROOMS = {'dp': 95, 'ddp': 95, 'ddp/group': 95, 'ddp/features': 95, 'ddp/fsdp': 9
          'ddp/rendezvous': 90, 'ddp/launch': 90, 'common/base': 90, 'common/nn': 95, 'common/train': 90,
          'common/data': 90, 'common/tensor_files': 90, 'common/device': 90, 'bench': 85, GRADERS: 85}
 NOT_BUILT = re.compile(r'(all$|clean$|test$|install|package|edit_cache|rebuild_cache|list_)')
-FOR_GPUS = re.compile(r'/(cuda|nccl)/|/step_graph\.c$')  # no test here executes it
+FOR_GPUS = re.compile(r'/(cuda|nccl)/|/step_graph\.c$')  # executed by no test on this machine
 FOR_GRADERS = re.compile(r'(tutorial|exercise)')
 QUICK_S = 3
-BETWEEN = 3  # tests that run before one that hung runs again: often one fails sooner
-SPARE = 20  # single mutants that take the place of those that do not compile
+BETWEEN = 3  # tests that run before a hung test is repeated: often one of them fails sooner
+SPARE = 20  # spare single mutants, for those that do not compile
 EQUIVALENTS = 'tests/mutants/equivalents.txt'
 
 
@@ -81,7 +81,7 @@ def fail(why):
 # ---- the list of mutants --------------------------------------------------------------------------
 
 def python_with_libclang():
-    """The interpreter of a virtual environment outside the tree."""
+    """The Python interpreter of a virtual environment outside of the tree, which has libclang."""
     if not shutil.which('clang') and not shutil.which('gcc'):
         skip('neither clang nor gcc is installed, whose headers libclang needs')
     venv = Path(os.environ.get('XDG_CACHE_HOME', Path.home() / '.cache'), 'ddpc', 'mutants')
@@ -98,7 +98,7 @@ def python_with_libclang():
 
 
 def compiler_headers():
-    """Flags for the headers that belong to a compiler, which libclang's package lacks."""
+    """Flags for the compiler's own headers, which libclang's package lacks."""
     if shutil.which('clang'):
         ask, tail = ['clang', '-print-resource-dir'], '/include'
     else:
@@ -122,7 +122,7 @@ def files_of(root, rooms):
 
 
 def draw_files(root, names, seed, count):
-    """At most `count` source files, a large one with a larger chance: what a sample of all mutants hits."""
+    """Draws at most `count` source files, weighted by their size, like a sample of all mutants."""
     names = [x for x in names if x.endswith('.c')]
     sizes = [(root / x).stat().st_size for x in names]
     return sorted(set(random.Random(f'files {seed}').choices(names, sizes, k=int(count))))
@@ -143,7 +143,7 @@ def list_mutants(root, build, rooms, choose=lambda names: names):
 # ---- equivalents ----------------------------------------------------------------------------------
 
 def read_equivalents(path):
-    """Entries of equivalents.txt: dictionaries of its keys."""
+    """Returns the entries of equivalents.txt as dictionaries."""
     entries = []
     for line in path.read_text().splitlines() if path.exists() else []:
         if line.startswith('#') or not line.strip():
@@ -169,7 +169,7 @@ def check_equivalents(root):
 
 
 def known_as(entries, m):
-    """'equivalent' or 'speed only', with the reason, or None."""
+    """Returns 'equivalent' or 'speed only' and the reason, or None."""
     for entry in entries:
         if all(entry[key] == m[field] for key, field in (
                 ('file', 'file'), ('function', 'function'), ('line', 'text'), ('operator', 'operator'))) \
@@ -182,7 +182,7 @@ def known_as(entries, m):
 # ---- the build ------------------------------------------------------------------------------------
 
 class Tree:
-    """The copy of the tree, mounted over it, with its build."""
+    """A copy of the tree with its build, mounted over the tree."""
 
     def __init__(self, root, scratch, jobs, graders):
         self.root, self.scratch, self.jobs = root, Path(scratch), jobs
@@ -220,21 +220,21 @@ class Tree:
             fail('the build with all mutants: ' + '\n'.join(lines[:20]))
 
     def plant(self, m, original):
-        """One single mutant in the original text of its file. Targets are built by need()."""
+        """Writes one single mutant into the original text of its file. Its targets are built by need()."""
         (self.root / m['file']).write_bytes(schemata.plant(original, m).encode('latin-1'))
 
     def restore(self, name, original):
         (self.root / name).write_bytes(original.encode('latin-1'))
 
     def need(self, test):
-        """Builds what the test runs; False if that does not compile."""
+        """Builds the targets that the test runs; returns False if they do not compile."""
         program = Path(test['command'][0])
         own = program.parent == self.build / 'bin' and program.name in self.targets
         return self.make([program.name] if own else self.programs).returncode == 0
 
 
 def check_bits(tree):
-    """The programs without a chosen mutant compute the release's bits, and the release has no switch."""
+    """Checks that programs without a chosen mutant compute the release's bits, and that the release has no switch."""
     with_switch = [p.name for p in tree.release.iterdir() if p.is_file() and b'DDPC_MUTANT' in p.read_bytes()]
     if with_switch:
         fail(f'a mutant can be chosen in the programs of the release: {" ".join(with_switch)}')
@@ -245,7 +245,7 @@ def check_bits(tree):
             continue
         saved = []
         for folder in (tree.release, tree.build / 'bin'):
-            path = tree.scratch / f'{name}-{len(saved)}' / 'saved'  # whose name is in the file
+            path = tree.scratch / f'{name}-{len(saved)}' / 'saved'  # the file contains this name
             path.parent.mkdir()
             subprocess.run([folder / name, '--steps', '5', '--model', 'convnet', '--device', 'cpu', *options,
                             '--save', path], check=True, capture_output=True)
@@ -264,18 +264,18 @@ class Judge:
 
     def __init__(self, tree, arguments):
         self.tree, self.a, self.tests, self.ended = tree, arguments, {}, False
-        self.noticed = defaultdict(Counter)  # by file: how many mutants each test noticed
+        self.noticed = defaultdict(Counter)  # {file: number of mutants that each test detected}
         self.lock = threading.Lock()
 
     def end(self):
-        """Judges no further mutant."""
+        """Stops judging further mutants."""
         self.ended = True
 
     def run(self, name, limit, **variables):
         return sandbox.run_test(self.tests[name], str(self.tree.root), limit, variables)
 
     def cover(self, size):
-        """Every test once without a mutant: its time, and the mutants that it reaches."""
+        """Runs every test once without a mutant: records its time and the mutants that it reaches."""
         self.tests = sandbox.read_tests(self.tree.build, self.a.graders)
         if self.a.quick:
             self.tests = {k: t for k, t in self.tests.items() if (t['cost'] or QUICK_S) < QUICK_S}
@@ -301,7 +301,7 @@ class Judge:
         return round(self.a.slack + 3 * self.tests[name]['seconds'])
 
     def notices(self, name, number, times):
-        """What shows the mutant, '' if nothing does, None if the test hung once (times == 1)."""
+        """Returns the mutant's symptom in the test, '' if there is none, None if the test hung once (times == 1)."""
         state, _, text = self.run(name, times * self.limit(name), DDPC_MUTANT=number)
         if state == 'hangs' and times == 1:
             return None
@@ -351,7 +351,7 @@ class Judge:
 
 
 class Phases:
-    """Says at the end how long each phase took, by the clock and of the processors."""
+    """Prints at the end each phase's elapsed time and processor time."""
 
     def __init__(self):
         self.begin, self.text = self.now(), []
@@ -371,7 +371,7 @@ class Phases:
 
 
 def draw(mutants, seed, count):
-    """The drawn ones, and single ones of the rest, which take the place of those that do not compile."""
+    """The drawn mutants, and spare single ones, which replace those that do not compile."""
     mutants.sort(key=lambda m: (m['file'], m['start'], m['end'], m['operator'], m['new']))
     random.Random(str(seed)).shuffle(mutants)
     count = len(mutants) if count == 'all' else min(int(count), len(mutants))
@@ -379,7 +379,7 @@ def draw(mutants, seed, count):
 
 
 def draw_each(mutants, seed, count):
-    """draw() for each room; the rooms' mutants by turns, so that an ended run has judged some of each."""
+    """draw() for each room, interleaved, so that an interrupted run has judged some mutants of each room."""
     by_room = defaultdict(list)
     for m in mutants:
         by_room[room_of(m['file'])].append(m)
@@ -389,7 +389,7 @@ def draw_each(mutants, seed, count):
 
 
 def judge_all(a, tree, drawn, spare, phases):
-    """(mutant, verdict, by what) of each drawn mutant, and how many tests judged."""
+    """Returns (mutant, verdict, detecting test) of each drawn mutant, and the number of tests used."""
     entries, results, judge = read_equivalents(a.root / EQUIVALENTS), [], Judge(tree, a)
     for number, m in enumerate(drawn + spare, 1):
         m['id'] = number
@@ -447,13 +447,13 @@ def count_rooms(results):
 
 
 def report_rooms(table):
-    """Prints the table by room; returns the rooms of which less is caught than they aim at."""
+    """Prints the table by room; returns the rooms that are below their aim."""
     print_table('room', table, lambda row: f'  {samples.percent_caught(table[row]):5.1f} % (aim {ROOMS[row]})')
     return [row for row in table if samples.percent_caught(table[row]) < ROOMS[row]]
 
 
 def report(results):
-    """Prints the table by file; returns the percentage that is caught of what could be."""
+    """Prints the table by file; returns the percentage caught of the mutants that are not equivalent."""
     table = defaultdict(Counter)
     for m, verdict, _ in results:
         for row in (m['file'], 'all'):
@@ -494,7 +494,7 @@ def read_arguments():
 
 
 def wait_for(child):
-    """The status of a child that takes Ctrl-C itself."""
+    """Returns the exit status of a child that handles Ctrl-C itself."""
     while True:
         try:
             return child.wait()
@@ -517,7 +517,7 @@ def main():
         fail('there is no build in build/: run tests/run.sh first')
     if not sandbox.works():
         skip('this machine allows no namespaces (unshare, ip) or no overlay')
-    if os.environ.get('DDPC_MUTANTS_INSIDE') != str(os.getppid()):  # once more, in a mount namespace
+    if os.environ.get('DDPC_MUTANTS_INSIDE') != str(os.getppid()):  # runs this program again, in a mount namespace
         os.environ['DDPC_MUTANTS_INSIDE'] = str(os.getpid())
         inner = ['unshare', '-Urm', sys.executable, __file__, '--seed', str(a.seed)]
         return wait_for(subprocess.Popen(inner + sys.argv[1:]))
@@ -531,7 +531,7 @@ def main():
     drawn, spare = (draw_each if a.each else draw)(mutants, a.seed, a.count)
     print(f'{len(mutants)} mutants, of which {singles} need a build of their own; '
           f'{len(drawn)} drawn with --seed {a.seed}', flush=True)
-    folder = os.open(a.root / samples.FOLDER, os.O_RDONLY) if a.keep else None  # below the mounted copy
+    folder = os.open(a.root / samples.FOLDER, os.O_RDONLY) if a.keep else None  # of the tree itself, which the copy hides
     with tempfile.TemporaryDirectory() as scratch:
         tree = Tree(a.root, scratch, a.jobs, a.graders)
         results, tests = judge_all(a, tree, drawn, spare, phases)

@@ -1,4 +1,4 @@
-"""samples.py: the samples that were judged and kept, one row for each room and seed, in samples.csv."""
+"""samples.py: the kept samples of judged mutants, one row for each room and seed, in samples.csv."""
 import csv
 import datetime
 import os
@@ -14,14 +14,14 @@ def percent_caught(counts):
 
 
 def keep(folder, room, seed, tests, counts):
-    """Appends a row to the file in the open folder. tests: how many judged."""
+    """Appends a row to the file in the open folder. tests: the number of tests that judged."""
     row = dict(counts, room=room, date=datetime.date.today().isoformat(), seed=seed, tests=tests)
     with open(FILE, 'a', opener=lambda name, flags: os.open(name, flags, dir_fd=folder)) as file:
         csv.writer(file, lineterminator='\n').writerow(row.get(column, 0) for column in COLUMNS)
 
 
 def table(root, aims):
-    """The kept samples by room, in the order of their dates: what README.md shows."""
+    """Returns the kept samples by room, ordered by date, as in README.md's table."""
     with open(root / FOLDER / FILE, newline='') as file:
         rows = list(csv.DictReader(file))
     lines = ['| room | aim | date | seed | tests | caught | equivalent | speed only | survived | % |', '|' + '---|' * 10]
@@ -33,7 +33,7 @@ def table(root, aims):
 
 
 def is_shown(root, aims):
-    """Whether README.md has the table; says it if not."""
+    """Returns whether README.md has the current table; prints it if not."""
     shown = table(root, aims) in (root / FOLDER / 'README.md').read_text()
     if not shown:
         print('README.md has another table than tests/mutants.sh --generated --samples prints')

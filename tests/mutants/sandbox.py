@@ -57,7 +57,7 @@ def read_tests(build, graders):
 
 
 def read_costs(build):
-    """Name -> seconds, of the tests that CTest ran in this build."""
+    """Returns {test: seconds} from CTest's last run in this build."""
     path = Path(build, 'Testing/Temporary/CTestCostData.txt')
     lines = path.read_text().splitlines() if path.exists() else []
     rows = [x.split() for x in lines]
@@ -65,7 +65,7 @@ def read_costs(build):
 
 
 def run_test(test, tree, limit, variables):
-    """('passed', 'failed', 'skipped' or 'hangs', seconds, end of the output)"""
+    """Returns ('passed', 'failed', 'skipped' or 'hangs', seconds, end of the output)."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith('DDPC_MUTANT')}
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile() as log:
         environment.update(CHECKED_HEAP | test['environment'], TREE=tree, SCRATCH=scratch, **variables)

@@ -95,7 +95,7 @@ def compose(text, start, end, points):
 
 
 def insert(text, path, mutants, size):
-    """The text of the file with branches for its mutants, whose ids are below size."""
+    """Returns the file's text with branches for its mutants, whose ids are below size."""
     prelude = PRELUDE.replace('@SIZE@', str(size)).replace('@FILE@', str(path))
     for module in os, mmap:
         prelude = re.sub('@((O|PROT|MAP)_[A-Z]+)@', lambda m: str(getattr(module, m[1], m[0])), prelude)
@@ -103,5 +103,5 @@ def insert(text, path, mutants, size):
 
 
 def plant(text, mutant):
-    """The text of the file with a single mutant instead."""
+    """Returns the file's text with one single mutant in place of the original."""
     return text[:mutant['start']] + mutant['new'] + text[mutant['end']:]

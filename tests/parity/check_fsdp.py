@@ -47,7 +47,7 @@ def run(*command):
 
 
 def rank_rows(data, rank, world, step):
-    """A rank's rows of a global batch as DistributedSampler without shuffling hands them out."""
+    """A rank's rows of a global batch, as DistributedSampler without shuffling distributes them."""
     rows = slice(step * ROWS * world + rank, (step + 1) * ROWS * world, world)
     return data["x"][rows], data["target"][rows]
 
@@ -57,12 +57,12 @@ def build_model(name, sizes, outputs):
 
 
 def whole(tensor):
-    """A whole tensor; a buffer is one already."""
+    """Returns a whole tensor; buffers are whole already."""
     return (tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor).detach().clone()
 
 
 def train(rank, world, case, folder, queue):
-    """One rank of PyTorch: rank 0 answers with whole gradients and weights, each with its shards' rows."""
+    """One rank of PyTorch. Rank 0 returns whole gradients and weights, each with the rows of its shards."""
     name, sizes, outputs = case
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
@@ -97,14 +97,14 @@ def train(rank, world, case, folder, queue):
 
 
 def chunked(rows, world):
-    """torch.chunk's rows, as fully_shard.h states them."""
+    """The rows of torch.chunk, as documented in fully_shard.h."""
     each = -(-rows // world)
     return [max(0, min(rows, (r + 1) * each) - r * each) for r in range(world)]
 
 
 def furthest(ours, theirs, tolerance, what):
-    """Largest difference, in units of the tensor's largest; names must be the same, of a tied weight one of the two, and gradients
-    not zero."""
+    """Returns the largest difference, in units of the tensor's largest element. The names must be the same (of a
+    tied weight one of the two), and gradients must not be zero."""
     worst = 0.0
     tied = {"transformer.wte.weight", "lm_head.weight"}
     if set(ours) - tied != set(theirs) - tied or bool(tied & set(ours)) != bool(tied & set(theirs)):
@@ -121,7 +121,7 @@ def furthest(ours, theirs, tolerance, what):
 
 
 def write_text(path, count, context):
-    """The first texts as --data text has them, of which nine tenths are for training."""
+    """The first texts of --data text, of which nine tenths are for training."""
     words = gzip.decompress(next((ROOT / "common/data/text").glob("*.txt.gz")).read_bytes()).decode()
     words = words[:len(words) * 9 // 10]
     number = {character: i for i, character in enumerate(sorted(set(words)))}
@@ -158,7 +158,7 @@ def compare(build, world, model, sizes):
 
 
 def refuse_scalars(folder):
-    """PyTorch's words for a scalar parameter are those of ddp/fsdp/fully_shard.c."""
+    """PyTorch's error for a scalar parameter is that of ddp/fsdp/fully_shard.c."""
     dist.init_process_group("gloo", rank=0, world_size=1, init_method=f"file://{folder}/alone")
     module = torch.nn.Linear(2, 2)
     module.scale = torch.nn.Parameter(torch.tensor(1.0))

@@ -48,11 +48,12 @@ import parity_models as models
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS, BATCH, LR = 10, 60, 0.05
-EXACT = 5e-7  # nothing but the order of additions differs
+EXACT = 5e-7  # only the order of additions differs
 SHAPES = "shapes:16x16@600"
 HARD = dict(threshold=1.3, least=2600)
 def ohem(output, target, probability, least):
-    """As OhemCrossEntropy is published (HRNet): by the probability of the true class, least of all pixels."""
+    """OhemCrossEntropy as published (HRNet): selects pixels by the probability of the true class, with a minimum
+    count over all pixels."""
     losses = F.cross_entropy(output, target, ignore_index=-1, reduction="none")[target >= 0]
     of_class = F.softmax(output, 1).gather(1, target.clamp(min=0).unsqueeze(1)).squeeze(1)[target >= 0]
     ordered, index = of_class.sort()
@@ -102,11 +103,11 @@ CASES = [  # model, hidden, options of train_single, PyTorch's optimizer, PyTorc
      dict(amp="fp16", lr=0.02, batch=4), F.cross_entropy, 5e-3),
     ("convnet", "", ["--amp", "fp16", "--global-batch", "4", "--lr", "0.02", "--clip-grad-norm", "1"],
      dict(amp="fp16", lr=0.02, batch=4, clip=1), F.cross_entropy, 5e-3),
-    # The gradient of a bias of keys is 0 but for rounding: eps keeps Adam from making steps of it.
+    # The gradient of the keys' bias is rounding error: eps keeps Adam from amplifying it.
     ("gpt", "", ["--data", "text", "--optimizer", "adamw", "--lr", "0.001", "--weight-decay", "0.1", "--eps", "1e-5",
                  "--clip-grad-norm", "1"],
      dict(name="adamw", lr=0.001, weight_decay=0.1, eps=1e-5, clip=1), F.cross_entropy, EXACT),
-    # Layer norms decay, too.
+    # Layer norms have weight decay, too.
     ("gpt", "", ["--data", "text", "--optimizer", "adam", "--lr", "0.001", "--weight-decay", "0.1", "--eps", "1e-5"],
      dict(name="adam", lr=0.001, weight_decay=0.1, eps=1e-5), F.cross_entropy, EXACT),
     ("gpt", "", ["--data", "text", "--weight-decay", "0.1"], dict(weight_decay=0.1), F.cross_entropy, EXACT),
@@ -162,7 +163,7 @@ def run_ours(build, folder, model, hidden, options):
 
 
 def scheduler(optimizer, make):
-    """Of one schedule, or of a warm-up of four steps and a schedule after it."""
+    """One schedule, or a warm-up of four steps followed by a schedule."""
     parts = make(optimizer)
     return parts[0] if len(parts) == 1 else lr.SequentialLR(optimizer, parts, milestones=[4])
 
@@ -203,7 +204,7 @@ def run_torch(folder, model, settings, loss_of, x, y):
 
 
 def load_optimizer(folder, model):
-    """The tensors of a checkpoint's optimizer file, by what they are: {kind: {parameter: tensor}}."""
+    """Returns the tensors of a checkpoint's optimizer file by kind: {kind: {parameter: tensor}}."""
     with safe_open(f"{folder}/last.safetensors", "pt") as file:
         tensors = load_file(f"{folder}/{file.metadata()['optimizer_file']}")
     kinds = {}
@@ -215,11 +216,11 @@ def load_optimizer(folder, model):
 
 
 def state_distances(ours, model, optimizer):
-    """How far each kind of state is from PyTorch's, all parameters together, relative."""
+    """Returns the relative difference of each kind of state from PyTorch's, over all parameters."""
     distances = {}
     for kind, tensors in ours.items():
         if kind == "step" and not any("step" in state for state in optimizer.state.values()):
-            continue  # PyTorch's SGD does not count
+            continue  # PyTorch's SGD has no step count
         pairs = [(tensors[name].double().flatten(), optimizer.state[p][kind].double().flatten())
                  for name, p in model.named_parameters()]
         a, b = (torch.cat(side) for side in zip(*pairs))

@@ -41,7 +41,7 @@ def mlp():
 
 
 def collectives(step):
-    """The collectives of one call of step(), in order: (name, elements)."""
+    """Returns the collectives of one call of step(), in order: (name, elements)."""
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
         step()
     events = sorted((e for e in profiler.events() if e.name.startswith("gloo:")), key=lambda e: e.time_range.start)
@@ -49,7 +49,7 @@ def collectives(step):
 
 
 def sharded():
-    """A step under ZeroRedundancyOptimizer, and the elements whose state this rank keeps."""
+    """Returns a step under ZeroRedundancyOptimizer, and the number of elements whose state this rank keeps."""
     model = mlp()
     wrapper = DistributedDataParallel(model)
     optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-3)
@@ -60,14 +60,14 @@ def sharded():
         optimizer.step()
 
     step()
-    step()  # in which the buckets are rebuilt: rank 0 broadcasts which gradient is in which
+    step()  # rebuilds the buckets: rank 0 broadcasts the new order
     seen = collectives(step)
     kept = sum(p.numel() for group in optimizer.optim.param_groups for p in group["params"])
     return {"collectives": seen, "kept": kept}
 
 
 def buckets():
-    """The gradients' all-reduces of two steps, in elements."""
+    """Returns the all-reduces of the gradients in two steps, in elements."""
     wrapper = DistributedDataParallel(mlp(), bucket_cap_mb=CAP_MB)
     def step():
         wrapper(torch.ones(4, FEATURES)).sum().backward()
@@ -76,14 +76,15 @@ def buckets():
 
 
 def division():
-    """Each rank's gradient is 3e38, and the largest float 3.4e38: a sum before the division is infinite."""
+    """Each rank's gradient is 3e38; the largest float32 is 3.4e38, so a sum before the division is infinite."""
     wrapper = DistributedDataParallel(nn.Linear(1, 1, bias=False))
     (wrapper(torch.full((1, 1), 3e38)) * torch.ones(1, 1)).sum().backward()
     return wrapper.module.weight.grad.item()
 
 
 def buffers(rank):
-    """Running statistics of rank 0's rows 1, 3 and rank 1's 5, 7: after one forward in training, and then in eval."""
+    """Running statistics of rank 0's rows 1, 3 and rank 1's 5, 7: after one forward in training mode, then in eval
+    mode."""
     norm = nn.BatchNorm1d(1)
     wrapper = DistributedDataParallel(norm)
     output = wrapper(torch.tensor([[4.0 * rank + 1], [4.0 * rank + 3]]))
@@ -105,7 +106,7 @@ def worker(rank, folder):
 
 
 def our_buckets(build, folder):
-    """train_ddp's with the same cap, in bytes, by step: rank 0's gradients in its trace."""
+    """Bytes of train_ddp's buckets with the same cap, by step, from rank 0's trace."""
     trace = f"{folder}/trace.json"
     subprocess.run([f"{build}/bin/ddprun", "--nproc-per-node", str(WORLD), f"{build}/bin/train_ddp", "--device", "cpu",
                     "--bucket-cap-mb", str(CAP_MB), "--steps", "2", "--no-eval", "--trace", trace],

@@ -37,12 +37,12 @@ CASES = [  # file, model, shape of a sample, outputs, hidden, optimizer settings
     ("mlp_fp16", "mlp", (1, 8, 8), 10, (24, 16), dict(name="sgd", lr=0.1, momentum=0.9)),
     ("convnet_bf16", "convnet", (1, 8, 8), 10, (), dict(name="sgd", lr=0.02, momentum=0.9)),
     ("convnet_fp16", "convnet", (1, 8, 8), 10, (), dict(name="sgd", lr=0.02, momentum=0.9)),
-    # As autocast stores activations: in 16 bits.
+    # Activations are stored in 16 bits, as by autocast.
     ("mlp-stored_bf16", "mlp", (1, 8, 8), 10, (24, 16), dict(name="sgd", lr=0.1, momentum=0.9)),
     ("mlp-stored_fp16", "mlp", (1, 8, 8), 10, (24, 16), dict(name="sgd", lr=0.1, momentum=0.9)),
     ("convnet-stored_bf16", "convnet", (1, 8, 8), 10, (), dict(name="sgd", lr=0.02, momentum=0.9)),
     ("convnet-stored_fp16", "convnet", (1, 8, 8), 10, (), dict(name="sgd", lr=0.02, momentum=0.9)),
-    # A bias of keys has no effect, and as gradient what rounding left: eps keeps Adam from making it a step.
+    # The keys' bias has no effect; its gradient is rounding error, which eps keeps Adam from amplifying.
     ("gpt", "gpt", (2, 2, 16, 10), 13, (), dict(name="adamw", lr=0.01, weight_decay=0.1, eps=1e-5)),
     ("gpt-stored_bf16", "gpt", (2, 2, 16, 10), 13, (), dict(name="adamw", lr=0.01, weight_decay=0.1, eps=1e-5)),
     ("gpt_bf16", "gpt", (2, 2, 16, 10), 13, (), dict(name="adamw", lr=0.01, weight_decay=0.1, eps=1e-5)),
@@ -54,14 +54,14 @@ CASES = [  # file, model, shape of a sample, outputs, hidden, optimizer settings
     ("segnet-stored_bf16", "segnet", (2, 8, 8), 3, (), dict(name="sgd", lr=0.02, momentum=0.9)),
     ("segnet-stored_fp16", "segnet", (2, 8, 8), 3, (), dict(name="sgd", lr=0.02, momentum=0.9)),
 ]
-PARTS = [  # file, model, shape of a sample, outputs: a part of a model, whose few roundings hide no mistake
+PARTS = [  # file, model, shape of a sample, outputs: few layers, so few roundings, for tight bounds
     ("resnet20-block_bf16", "resnet20", (3, 8, 8), 10),
     ("resnet20-block_fp16", "resnet20", (3, 8, 8), 10),
     ("segnet-level_bf16", "segnet", (2, 8, 8), 3),
     ("segnet-level_fp16", "segnet", (2, 8, 8), 3),
 ]
-# Optimizers alone, on given gradients. Each lr gives another step size if it is rounded to float32 first, and 0.9999
-# is the beta2 whose rounding moves 1 - beta2 most.
+# Optimizers alone, on given gradients. With each of these lr, rounding it to float32 changes the step size; of the
+# usual values of beta2, rounding 0.9999 changes 1 - beta2 most.
 OPTIMIZERS = [
     ("sgd", dict(name="sgd", lr=0.013, momentum=0.0, weight_decay=0.03)),
     ("sgd_momentum", dict(name="sgd", lr=0.013, momentum=0.9, weight_decay=0.03)),
@@ -71,14 +71,14 @@ OPTIMIZERS = [
     ("adamw_slow", dict(name="adamw", lr=0.0042, weight_decay=0.1, betas=(0.9, 0.9999), eps=1e-3)),
 ]
 LENGTH = 9  # tokens of a text
-# These begin as the file does that is called like their model, and have the first HEAD of each result.
+# These files use the initial values of the file named as their model, and have the first HEAD of each result.
 BEGUN = ("gpt_fp16", "gpt-stored_fp16", "resnet20-stored_bf16", "resnet20-stored_fp16", "segnet-stored_bf16",
          "segnet-stored_fp16", *(part[0] for part in PARTS))
 HEAD = 512
 
 
 def initial_of(name, shape, outputs):
-    """The weights that train_single begins with."""
+    """The initial weights of train_single."""
     with tempfile.TemporaryDirectory() as folder:
         data = f"synthetic:{'x'.join(map(str, shape))}:{outputs}"
         subprocess.run([HERE.parents[1] / "build/bin/train_single", "--device", "cpu", "--model", name, "--data", data,
@@ -88,7 +88,8 @@ def initial_of(name, shape, outputs):
 
 
 def state_of(optimizer, name, parameter, prefix=""):
-    """The head of each tensor of a parameter's state: momentum_buffer, or exp_avg, exp_avg_sq and step."""
+    """The first HEAD elements of each tensor of a parameter's state: momentum_buffer, or exp_avg, exp_avg_sq and
+    step."""
     state = {key: value for key, value in optimizer.state[parameter].items() if value is not None}
     return {f"{prefix}{name}.{key}": head(value.detach(), True) for key, value in state.items()}
 
@@ -98,9 +99,9 @@ def head(tensor, small):
 
 
 def new_begin(model, file, name, shape, outputs, steps):
-    """What a model begins with: initial weights (but resnet20's), and a batch per step."""
+    """Returns a model's initial weights (not resnet20's) and one batch per step."""
     texts = name == "gpt"
-    if texts:  # away from small weights, with which all tokens are attended to alike
+    if texts:  # larger weights, because small ones give all tokens equal attention
         with torch.no_grad():
             for p in model.parameters():
                 p.mul_(8) if p.dim() > 1 else p.add_(0.3 * torch.randn_like(p))
@@ -117,8 +118,8 @@ def new_begin(model, file, name, shape, outputs, steps):
 
 
 def begin(model, file, name, shape, outputs, steps):
-    """Leaves the initial weights in the model. Returns what it begins with, and whether that is this file's."""
-    if name == "resnet20":  # of many layers in a row every rounding moves all that follow: blocks add little
+    """Loads the initial weights into the model. Returns the initial values, and whether they are this file's own."""
+    if name == "resnet20":  # small residual branches: in a deep network each rounding affects all later layers
         model.load_state_dict({k: v / 8 if k.endswith("bn2.weight") else v
                                for k, v in initial_of(name, shape, outputs).items()})
     if file not in BEGUN:
@@ -191,15 +192,15 @@ def make_part(file, name, shape, outputs):
 
 
 def adam_scalars(step, lr, betas, weight_decay, double=lambda x: x):
-    """What PyTorch's Adam multiplies by in update number `step`. double: how lr is stored until then."""
+    """The factors of PyTorch's Adam in update number `step`. double: the type of the stored lr until then."""
     lr = double(lr)
     return torch.tensor([lr, 1 - lr * weight_decay, lr / (1 - betas[0] ** step), (1 - betas[1] ** step) ** 0.5],
                         dtype=torch.float64).float()
 
 
 def make_optimizers(file, cases, steps=5, count=61):
-    """Of one element all gradients, and its weight, have the same sign: nothing cancels, and every number can be
-    compared relative to itself."""
+    """All gradients of one element have the sign of its weight: nothing cancels, so every element can be compared
+    relative to itself."""
     torch.manual_seed(0)
     size = torch.logspace(-4, 1, count) * torch.where(torch.arange(count) % 3 == 0, -1.0, 1.0)
     weight, gradients = size.sign() * (1 + torch.rand(count)), size * (0.5 + torch.rand(steps, count))
@@ -218,7 +219,7 @@ def make_optimizers(file, cases, steps=5, count=61):
             tensors[f"{name}.scalars"] = adam_scalars(steps, **numbers)
             rounded = adam_scalars(steps, **numbers, double=lambda x: torch.tensor(x).float().item())
             assert not torch.equal(tensors[f"{name}.scalars"], rounded), f"{name}: choose another lr"
-    # Gradients as short as what clip_grad_norm_ adds to their norm, 1e-6.
+    # Gradients whose norm is of the order of the 1e-6 that clip_grad_norm_ adds to it.
     parameter = torch.nn.Parameter(weight.clone())
     parameter.grad = 1e-7 * gradients[0]
     torch.nn.utils.clip_grad_norm_([parameter], 1e-6)

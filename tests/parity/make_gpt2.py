@@ -28,7 +28,7 @@ def save_pretrained(model, name):
 torch.manual_seed(0)
 config = GPT2Config(vocab_size=13, n_positions=10, n_embd=8, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0)
 model = GPT2LMHeadModel(config).eval()
-with torch.no_grad():  # away from small weights, with which all tokens are attended to alike, and from zero biases
+with torch.no_grad():  # larger weights, because small ones give all tokens equal attention, and nonzero biases
     for p in model.parameters():
         p.mul_(20) if p.dim() > 1 else p.add_(0.3 * torch.randn_like(p))
 save_pretrained(model, "gpt2_lm")

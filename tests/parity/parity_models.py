@@ -1,4 +1,4 @@
-"""The models that only tests compare with PyTorch, and what tests need besides those of bench/peers/models.py, which are here, too."""
+"""Models that only tests compare with PyTorch, and those of bench/peers/models.py that tests use."""
 
 import pathlib
 import sys
@@ -49,7 +49,7 @@ class SegNet(nn.Module):
 
 
 def build(name, shape, outputs, hidden=()):
-    """As models.build."""
+    """Like models.build."""
     if name == "toy":
         return ToyModel(shape[0] * shape[1] * shape[2], outputs)
     if name == "segnet":
@@ -58,15 +58,15 @@ def build(name, shape, outputs, hidden=()):
 
 
 def keep_float32(model):
-    """Outputs of products are rounded to 16 bits and then stored in float32, as we store them, so that
-    batch norm's outputs, which PyTorch would store in 16 bits too, are not rounded."""
+    """Outputs of products are rounded to 16 bits and stored in float32, as in our kernels, so that batch norm's
+    outputs, which PyTorch would store in 16 bits too, are not rounded."""
     for module in model.modules():
         if isinstance(module, (nn.Linear, nn.Conv2d)):
             module.register_forward_hook(lambda module, inputs, output: output.float())
 
 
 def pixel_loss(output, target, threshold=float("-inf"), least=0):
-    """OHEM as in programs for segmentation: the losses above the threshold, or the `least` hardest."""
+    """OHEM for segmentation: the losses above the threshold, or the `least` hardest pixels."""
     losses = F.cross_entropy(output, target, ignore_index=-1, reduction="none")[target >= 0]
     losses = losses.sort(descending=True).values
     above = int((losses > threshold).sum())

@@ -27,7 +27,7 @@ WORLD = 2
 
 
 def pages():
-    """(step, [(kind, text)...]) of each page that has such a section and something to run in it."""
+    """Returns (step, [(kind, text), ...]) of each page that has a section "In PyTorch" with code."""
     for page in sorted(TUTORIALS.glob("[0-9][0-9]-*/README.md")):
         section = re.search(r"^## In PyTorch\n(.*?)(?=^## )", page.read_text(encoding="utf-8"), re.S | re.M)
         if section and "<!-- not run" not in section[1]:
@@ -35,7 +35,7 @@ def pages():
 
 
 def train_ranks(rank, folder, make_model):
-    """Runs the pages without a job of their own; rank 0 leaves what each printed, or how it failed."""
+    """Runs the pages that are not jobs; rank 0 keeps each page's output or error."""
     os.chdir(folder)
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD)
@@ -61,7 +61,7 @@ def train_ranks(rank, folder, make_model):
 
 
 def train_job(blocks, folder):
-    """Runs a page's job: what its command prints."""
+    """Runs a page's job and returns its output."""
     of = dict(blocks)
     (pathlib.Path(folder) / "train.py").write_text(of["python"])
     paths = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
@@ -70,7 +70,7 @@ def train_job(blocks, folder):
 
 
 def run(make_model):
-    """Yields (where, what, whether it is so, what was seen) for each page."""
+    """Yields (page, check, whether it passed, the output) for each page."""
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(train_ranks, args=(folder, make_model), nprocs=WORLD)
         printed = json.loads(pathlib.Path(f"{folder}/0.json").read_text())

@@ -1,4 +1,4 @@
-"""Results made by hand, whose sentences are known."""
+"""Hand-made results with known sentences."""
 
 import subprocess
 import tempfile
@@ -14,7 +14,8 @@ HEAD = ["strategy", "model", "world_size", "timed", "disturbed", "step_ms_p25", 
 
 
 def row(strategy, model, world, step, disturbed=0, **phases):
-    """A row of summary.csv: step is the median, or the quartiles; phases are milliseconds, or another column by its name."""
+    """A row of summary.csv: step is the median, or the quartiles; phases are milliseconds, or another column by its
+    name."""
     p25, p50, p75 = step if isinstance(step, tuple) else (step * 0.98, step, step * 1.02)
     values = dict(strategy=strategy, model=model, world_size=world, timed=1, disturbed=disturbed, step_ms_p25=p25, step_ms_p50=p50,
                   step_ms_p75=p75, global_batch=300, samples_per_s_p50=300000 / p50, peak_bytes_device0=2e6, peak_bytes_other=1e6,
@@ -25,7 +26,7 @@ def row(strategy, model, world, step, disturbed=0, **phases):
 
 
 class Made:
-    """A folder of results. Use as a context."""
+    """A context manager: a folder of results."""
 
     def __init__(self, **facts):
         self.temporary = tempfile.TemporaryDirectory()
@@ -51,7 +52,7 @@ class Made:
         return self.write(name, [",".join(map(str, one)) for one in rows])
 
     def summary(self, *rows, part=""):
-        """summary.csv, and difference.csv (with --mine difference-mine.csv, too) as difference.awk makes them."""
+        """Writes summary.csv and difference.csv (with --mine also difference-mine.csv) as difference.awk does."""
         self.csv(f"summary{part}.csv", HEAD + ["emulated_link"] * bool(part),
                  *([*one, "10 Gbit/s and 20 us"] if part else one for one in rows))
         self.difference(f"summary{part}.csv", f"difference{part}.csv", "dp", "ddp")

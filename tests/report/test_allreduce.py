@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""All-reduces: medians, the table, the sentences and the figure's data of two backends, one without a bound; and disturbed rounds."""
+"""All-reduces: medians, the table, the sentences and the figure's data of two backends, one without an aim; and
+disturbed rounds."""
 
 import unittest
 
@@ -21,7 +22,7 @@ MPI = [output(4, ["4096 3.00 5.00 9.00 0.10 0.10 - - 0", "26214400 9000.00 25000
 
 
 def collected(*disturbed, **backends):
-    """What is collected of the outputs of each backend's rounds: the sizes, the round trips, and what was lost."""
+    """The values parsed from the outputs of each backend's rounds: sizes, round trips, and lost rounds."""
     rounds = len(next(iter(backends.values())))
     with Made(backends=" ".join(backends), sweeps="sweep", rounds=rounds) as made:
         for backend, outputs in backends.items():
@@ -49,7 +50,7 @@ class AllReduce(unittest.TestCase):
         found, trips, _ = collected(shm=SHM, mpi=MPI)
         self.assertEqual(allreduce.drawn(found), (["bytes", "bound", "shm", "mpi"], [
             [4096, "NaN", "12.288", "1.2288"], [26214400, "17.0963", "15.7286", "1.57286"]]))
-        self.assertTrue(allreduce.share_sentence(found).endswith(" (aim: at least 0.90)."))  # mpi has no bound
+        self.assertTrue(allreduce.share_sentence(found).endswith(" (aim: at least 0.90)."))  # mpi has no aim
         for one in found:
             one["of"] = {"shm": 0.5, "mpi": 0.25}[one["backend"]] if one["bytes"] > 4096 else one["of"]
         self.assertTrue(allreduce.share_sentence(found).endswith("through shm 0.50 to 0.50, 0.50 at 25 MiB (aim: at least 0.90); through mpi 0.25 to 0.25, 0.25 "
@@ -57,13 +58,13 @@ class AllReduce(unittest.TestCase):
         self.assertIn("through shm 2.0 (aim: at most 2), through mpi 20.0.", allreduce.trip_sentence(found, trips))
 
     def test_small(self):
-        """The largest of the small sizes stands beside the round trip."""
+        """The largest of the small sizes is printed beside the round trip."""
         lines = output(2, [f"{count} 0.10 {us} 9.00 1.00 1.00 - - 0" for count, us in ((4, 0.2), (4096, 1.0), (8192, 4.0))], "0.500")
         found, trips, _ = collected(shm=[lines])
         self.assertIn(" 4 KiB takes so many of these round trips: through shm 2.0 ", allreduce.trip_sentence(found, trips))
 
     def test_disturbed(self):
-        """Of three rounds one that was disturbed is left out. If two were, nothing is left out, and nothing said."""
+        """One disturbed round of three is left out. With two, none is left out, and no sentence is printed."""
         rounds = [output(2, [f"4096 0.30 {turn}.00 9.00 10.24 15.36 - - 0"], "0.500") for turn in (1, 2, 3)]
         found, _, lost = collected("shm-sweep-1", shm=rounds)
         self.assertEqual((found[0]["p50"], lost), (2.5, []))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a comparison hands to the terminal and to its figures."""
+"""A comparison's output on the terminal and the data of its figures."""
 
 import contextlib
 import io
@@ -19,7 +19,7 @@ TRACE = [{"ph": "M", "name": "thread_name", "pid": 0, "tid": 0, "args": {"name":
 
 class Compared(unittest.TestCase):
     def test_terminal(self):
-        """Tables of columns that fit, then sentences, then what was disturbed and what was not timed."""
+        """Tables whose columns fit, then sentences, then the disturbed and the untimed runs."""
         with Made(cores=2, models="mlp", timed="2", worlds="2", curve_models="mlp", epochs=3, untimed="8 devices were not timed.") as made:
             made.summary(*STEPS)
             made.csv("equivalence.csv", ["model", "a", "b", "what", "required", "max_ulp", "held"], ["toy", "dp:2", "ddp:2", "weight", "bitwise", 3, 0])
@@ -47,7 +47,7 @@ class Compared(unittest.TestCase):
             self.assertEqual((said.getvalue().strip(), compare.Comparison(made.folder).figures()), ("", {}))
 
     def test_beside_the_reference(self):
-        """Where both have probes and are not the same results; one device's step is named if it was timed and not disturbed."""
+        """Where both results have probes and differ; one device's step is named if it was timed and not disturbed."""
         kept = Made(cores=4, probe="1000 50.04", machine="Processor: A fast one, 4 cores")
         kept.summary(row("single", "mlp", 1, 2))
         for facts, steps, wanted in (({}, [], ""), ({"probe": "500 20"}, [], " and 20.0 GB/s."), ({"probe": "500 20"}, [row("single", "mlp", 1, 8, 1)], " and 20.0 GB/s."),
@@ -63,7 +63,7 @@ class Compared(unittest.TestCase):
         kept.temporary.cleanup()
 
     def test_timeline(self):
-        """Over the link where both were traced there, else the traces through memory."""
+        """The traces over the link if both results have them, else those through memory."""
         with Made(cores=2, models="mlp", timed="2", link="an emulated link of 10 Gbit/s and 20 us") as made:
             made.summary(*STEPS)
             for name, wanted in (("trace-link-dp", {}), ("trace-dp", {"dp"}), ("trace-link-ddp", {"dp", "ddp"})):
@@ -78,7 +78,7 @@ class Compared(unittest.TestCase):
             self.assertTrue(found.is_step_disturbed())
 
     def test_buckets_without_a_cap(self):
-        """A cap of 0 stands at a quarter of the least on the figure's scale, which has no 0."""
+        """A cap of 0 is drawn at a quarter of the smallest cap, because the figure's logarithmic scale has no 0."""
         for caps, wanted in (((0, 1, 25), ["0.25", "1", "25"]), ((0, 2), ["0.5", "2"]), ((0,), ["0.25"])):
             with Made(models="mlp") as made:
                 made.csv("buckets.csv", ["cap_mb", "step_ms_p50"], *([cap, 5] for cap in caps))
@@ -87,7 +87,7 @@ class Compared(unittest.TestCase):
                 self.assertEqual([one["position"] for one in made.results.rows("plots/buckets.csv")], wanted)
 
     def test_phases(self):
-        """A bar's parts follow one another, in the order of a step."""
+        """A bar's parts are in the order of a step's phases."""
         with Made(cores=2) as made:
             made.summary(*STEPS)
             compare.lay_out_phases(made.folder / "phases.csv", made.results.summary("mlp"))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The ladder: rounds that were disturbed do not count, and where most were, or where a rung's rounds lie apart, nothing is said; whether
-a rung takes as long as its trainer; the sentences, and the figure's bars."""
+"""The ladder: disturbed rounds are left out, and no sentence is printed where most were disturbed or a rung's rounds
+differ too much; whether a rung takes as long as its trainer; the sentences, and the figure's bars."""
 
 import json
 import unittest
@@ -13,7 +13,7 @@ GONE = "**through memory**: disturbed by other work; no conclusion."
 
 
 def ladder(turns, *disturbed, weights="equal"):
-    """turns: the milliseconds of train_dp, train_ddp and the rungs but the first, which always takes 50."""
+    """turns: milliseconds of train_dp, train_ddp and all rungs but the first, which always takes 50."""
     with Made(networks="memory 10gbe", turns=len(turns), **{"weights-0-train_ddp": weights}) as made:
         for i, (dp, ddp, *ms) in enumerate(turns):
             for program, step in (("train_dp", dp), ("train_ddp", ddp)):
@@ -25,7 +25,7 @@ def ladder(turns, *disturbed, weights="equal"):
 
 
 def row(one, name):
-    """Its median step, what it saves, how many rounds count, whether it was disturbed."""
+    """A rung's median step, its saving, the number of counted rounds, and whether it was disturbed."""
     rung = next(rung for rung in one.rungs if rung.name == name)
     return (rung.ms[1], rung.saved and rung.saved[1], rung.rounds, rung.disturbed)
 
@@ -59,14 +59,14 @@ class Ladders(unittest.TestCase):
         self.assertEqual(one.bars()[2][1:], ["flat gradients", "40.000000", "45.000000", "-5.000000", "takes"])
 
     def test_medians(self):
-        """The steps that a sentence names are medians, not quartiles."""
+        """Sentences name median steps, not quartiles."""
         one = ladder([(40, 20, kept, 30, last) for kept, last in ((40, 20), (40, 20), (41, 22))])
         self.assertIn("DataParallel takes 40.0 ms a step (50.0 with fresh threads), DistributedDataParallel 20.0.", one.sentence())
         one = ladder([(40, 20, 40, 30, last) for last in (20, 21, 23, 24)])  # of a rung that saves 10, 9, 7 and 6
         self.assertEqual(one.table()[4], ["overlap", "words", "22.000", "+8.000", "+6.750 to +9.250", "equal"])
 
     def test_beside_trainers(self):
-        """A turn counts beside its trainer only if neither was disturbed; 1.06 is too far, and so is 0.94."""
+        """A turn is compared with its trainer only if neither was disturbed; 1.06 and 0.94 are outside the limits."""
         turns = [(40, 20, 42.4, 30, 18.8)] * 4
         one = ladder(turns, "train_dp-0-1")
         self.assertEqual(one.trainer_sentence("train_dp"), "kept threads takes 1.060 times train_dp's step, within 5 %: no; weights equal")
@@ -76,7 +76,7 @@ class Ladders(unittest.TestCase):
         self.assertEqual(one.trainer_sentence("train_dp"), "kept threads beside train_dp: disturbed, within 5 %: unknown; weights equal")
 
     def test_rounds_apart(self):
-        """A rung whose rounds lie apart is disturbed, and so is what the next one saves over it."""
+        """A rung whose rounds differ too much is disturbed, and so is the next rung's saving over it."""
         one = ladder([(40, 20, 40, flat, 20) for flat in (25, 40, 30, 30)])
         self.assertEqual(row(one, "flat gradients"), (30, 10, 8, False))
         one = ladder([(40, 20, 40, flat, 20) for flat in (25, 40, 45, 30)])
@@ -86,7 +86,7 @@ class Ladders(unittest.TestCase):
         self.assertEqual([bar[-1] for bar in one.bars()[2:]], ["disturbed"] * 3)
 
     def test_half_was_disturbed(self):
-        """The other half counts."""
+        """The rounds of the other half count."""
         one = ladder([(40, 20, 40, 30, 20)] * 2 + [(40, 20, 80, 60, 40)] * 2, "ladder-0-3", "ladder-0-4")
         self.assertEqual(row(one, "flat gradients"), (30, 10, 4, False))
         self.assertEqual(one.rounds_sentence(), "4 of 8 rounds count; the others were disturbed.")

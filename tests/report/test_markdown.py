@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Markdown as a page: tables, anchors, links to numbers, figures and sections."""
+"""Markdown to HTML: tables, anchors, links to numbers, figures and sections."""
 
 import re
 import unittest
@@ -35,7 +35,7 @@ class Markdown(unittest.TestCase):
             self.assertIn('<a href="#here">there</a>', html)
 
     def test_section(self):
-        """A section's ids begin with its name, and what its machine has in common with the page's is not said again."""
+        """The ids in a section begin with its name; properties of its machine that are the page's are not repeated."""
         with Made() as made:
             made.write("out-x/section.md", ["## X", "", "- Memory: 1 GiB", "- Command: x"])
             made.write("out/none", [])
@@ -62,7 +62,7 @@ class Markdown(unittest.TestCase):
 
 class Look(unittest.TestCase):
     def test_phases(self):
-        """Each phase has a colour of its own, in gnuplot's palette and everywhere."""
+        """Each phase has its own colour, the same in gnuplot's palette and elsewhere."""
         self.assertEqual(len(set(look.PHASES.values())), len(look.PHASES))
         self.assertIn(f'phases = "{" ".join(look.PHASES)}"', look.gnuplot())
         for strategy, colour in (("dp", "orange"), ("ddp", "blue"), ("mine", "green"), ("zero1", "sky"), ("fsdp", "purple")):
@@ -72,7 +72,8 @@ class Look(unittest.TestCase):
         self.assertIn("--grey: #767676;", look.css())
 
     def test_titles(self):
-        """What those hear who cannot see a figure is no part of a title."""
+        """In a dark page, the colour of DDP's loss on more devices differs from that of the wider line below it;
+        text in a bar keeps its colour."""
         for path in figures.PLOTS.glob("*.gp"):
             self.assertRegex(figures.title_of(path.stem), r"[\w)]$", path.name)
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The reader's own (compare.sh --mine): faster, slower, a tie, disturbed, failed, other numbers; and nothing without it."""
+"""The reader's wrapper (compare.sh --mine): faster, slower, a tie, disturbed, failed, other numbers of devices; and
+no sentence without it."""
 
 import unittest
 
@@ -11,7 +12,8 @@ MINE = {"models": "mlp", "timed": "2", "cores": 2, "kind": "cpu", "mine": "my dd
 
 class Yours(unittest.TestCase):
     def said(self, ddp, own, facts=(), like="ddp", **own_facts):
-        """headline and the first line of DDP's step, or DP's, beside one's own: (step, phases)."""
+        """The headline and the first line about the step of DDP, or of DP, beside the reader's wrapper: (step,
+        phases)."""
         with Made(**{**MINE, "mine_like": like, "mine_comparisons": 9, "mine_broken": 0, **dict(facts)}) as made:
             made.summary(row("single", "mlp", 1, 20, forward=6, backward=12, optimizer=2), row("dp", "mlp", 2, 14, reduce=2, backward=12),
                          row("ddp", "mlp", 2, ddp[0], **ddp[1]), row("mine", "mlp", 2, own[0], **own[1], **own_facts))

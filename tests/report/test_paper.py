@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The paper's figures: shares of a step, medians, what a disturbed run does to them and to the sentences, and a figure's lines."""
+"""The paper's figures: shares of a step, medians, the effect of disturbed runs on them and on the sentences, and a
+figure's lines."""
 
 import unittest
 
@@ -13,8 +14,8 @@ def rows(text):
         return made.results.rows("rows.csv")
 
 
-# 2 + 4 + 3 + 1 + 0 = 10, of which 8 remain with overlap (2 of 3 hidden); the same a tenth slower. A run that was disturbed twice, and one
-# that was disturbed once and is what its other round says.
+# 2 + 4 + 3 + 1 + 0 = 10, of which 8 remain with overlap (2 of 3 hidden); the same 10 % slower. A run that was disturbed twice, and one
+# that was disturbed once, of which the other round counts.
 BREAKDOWN = """model,link,round,disturbed,forward_ms,backward_ms,communication_ms,optimizer_ms,rest_ms,overlapped_ms
 mlp,paper-rdma,1,0,2,4,3,1,0,7
 mlp,paper-rdma,2,1,4,8,6,2,0,20
@@ -39,7 +40,7 @@ convnet,10gbe,8,1,0,1"""
 
 
 class Runs(unittest.TestCase):
-    """A row of each run, from step 3 on; a run that was disturbed has its mark."""
+    """One row for each run, from step 3 on; a disturbed run is marked."""
 
     def made(self):
         made = Made(models="mlp", links="10gbe", rounds=2)
@@ -57,7 +58,7 @@ class Runs(unittest.TestCase):
         self.assertEqual(found[-1], ["mlp", "10gbe (emulated)", 8, 2, 1, "0.0025"])
 
     def test_parts(self):
-        """The middle half of 10, 20, 20 is from 15 on; that of 20, 20, 20 is all."""
+        """The middle half of 10, 20, 20 begins at 15; that of 20, 20, 20 is 20."""
         with self.made() as made:
             first, second = paper.breakdown_rows(made.results)
         self.assertEqual(first[2:], [1, 1, "3.00000", "8.00000", "4.00000", "1.50000", "3.50000", "20.00000"])
@@ -86,12 +87,12 @@ class Paper(unittest.TestCase):
         self.assertEqual(paper.breakdown_sentence([row for row in table if "mlp" not in row[0]]), paper.NOTHING)
 
     def test_no_communication(self):
-        """There is nothing to hide, and a share of nothing is 0."""
+        """Without communication, the hidden share is 0."""
         table = paper.breakdown_table(rows(BREAKDOWN.splitlines()[0] + "\nmlp,none,1,0,2,4,0,1,1,8"))
         self.assertEqual(table[1], ["mlp none (emulated)", "0.250", "0.500", "0.000", "0.125", "0.125", "1.000", "0.000"])
 
     def test_plots(self):
-        """Bars by row; of a figure of lines the labels, and what stands at each rank."""
+        """Bars by row; for a figure of lines the labels, and the values at each rank count."""
         with Made(models="mlp convnet", hidden="1024,1024") as made:
             made.write("plots/none", [])
             made.write("convergence.csv", ["model,batch,every,iteration,loss", "mlp,8,4,40,2"])
@@ -116,11 +117,11 @@ class Paper(unittest.TestCase):
                          ["link|0|1|25", "mlp 10gbe|4.00000|1.50000|2.00000", "mlp paper-rdma|||disturbed", "convnet 10gbe|||disturbed"])
         self.assertEqual(paper.buckets_sentence(found), "Over emulated links the fastest bucket is 1 MB for mlp 10gbe (every gradient alone takes "
                          "167 % more); in the paper 25 and 50 MB with NCCL, 5 MB with Gloo.")
-        for caps, said in ((("0", 1.0), "0 MB for run;"), (("4", 2.0), "4 MB for run;")):  # nothing is said of gradients that are alone
+        for caps, said in ((("0", 1.0), "0 MB for run;"), (("4", 2.0), "4 MB for run;")):  # gradients without a bucket are not mentioned
             self.assertIn(f"is {said} in the paper", paper.buckets_sentence([("run", *caps, False), ("run", "25", 3.0, False)]))
 
     def test_names(self):
-        """The tables call the mlp by its hidden layers; without the fact, and in other networks, by the model."""
+        """The tables name the mlp by its hidden layers; without that fact, and other networks, by the model's name."""
         for facts, name in ((dict(hidden="1024,1024"), "mlp-1024 10gbe"), ({}, "mlp 10gbe")):
             with Made(**facts) as made:
                 made.write("buckets.csv", BUCKETS.splitlines())
@@ -150,7 +151,8 @@ class Paper(unittest.TestCase):
         self.assertTrue(paper.convergence_sentence(table).endswith("in the paper +0.03 (batch 256)."))
 
     def test_lines(self):
-        """Positions are ranks; two names that would meet at 10 go as far apart as is needed, the third stays."""
+        """x positions are rank counts; two labels that would overlap at 10 are moved apart by the minimum, the third
+        stays."""
         points = [("here", *one, False) for one in (("a", 0, 1), ("a", 25, 10), ("b", 0, 1), ("b", 1, 2), ("b", 25, 10), ("c", 25, 4))]
         self.assertEqual([(row[5], row[7] if row[6] else row[3]) for row in paper.lines(points, True, 0.1)],
                          [(1, 1), (3, "9.5"), (1, 1), (2, 2), (3, "10.5"), (3, "4")])

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Ours beside peers: medians and quartiles of the ratios within rounds, disturbed rounds left out, aims reached, missed and not told."""
+"""Our runs beside peers': medians and quartiles of the ratios within rounds, disturbed rounds left out, aims
+reached, missed and undecided."""
 
 import contextlib
 import io
@@ -57,7 +58,8 @@ class Peers(unittest.TestCase):
             "2.7), mlp-1024 beside PyTorch (0.5 of 1.3), 25 MiB beside Gloo (7.25 of 8)."])
 
     def test_one_gpu(self):
-        """On one GPU PyTorch has another aim than on a CPU, and train_single has one; with other numbers of ranks there is none."""
+        """PyTorch's aim differs between a GPU and a CPU, and train_single has its own; other numbers of ranks have
+        none."""
         single = ["1", "train", "mlp", "train_single", 0, "100", "98.9", "0"]
         pairs = found(single, device="cuda")
         self.assertEqual([row(pairs, "mlp-1024", "1", peer)[-2:] for peer in ("PyTorch", "train_single")], [[5, "missed"], [0.99, "missed"]])
@@ -93,7 +95,7 @@ class Peers(unittest.TestCase):
                 self.assertEqual(["The ratios lie between" in section, text.QUICK in section], [said, not said])
 
     def test_mostly_disturbed(self):
-        """Where more rounds were disturbed than not, nothing is claimed."""
+        """Where most rounds were disturbed, no sentence is printed."""
         pairs = found(*(["2", "train", "convnet", "PyTorch DDP", turn, "2", "3", "1"] for turn in "234"))
         self.assertEqual(row(pairs, "convnet", "2", "PyTorch DDP"), [2, 5, 2.7, "disturbed"])
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What player.html holds of a trace made by hand, and of files that are none. (tests/programs/player.py has the browser.)"""
+"""The data in player.html for a hand-made trace, and for files that are not traces. (The browser's part:
+tests/programs/player.py.)"""
 
 import json
 import unittest
@@ -16,7 +17,8 @@ def span(name, tid, begin, length, pid=0, **arguments):
 
 
 def two_ranks():
-    """Steps from 100, 200 and 300 on count; the second is the shortest, 80 long. Rank 1 begins its bucket 10 later."""
+    """Steps that begin at 100, 200 and 300 count; the second is the shortest, 80 long. Rank 1 begins its bucket 10
+    later."""
     events = [dict(ph="M", name="thread_name", pid=pid, tid=tid, args=dict(name=name))
               for pid in (0, 1) for tid, name in enumerate(["main", "comm"])]
     for step, (at, long) in enumerate([(0, 10), (20, 5), (100, 90), (200, 80), (300, 90)]):
@@ -41,12 +43,14 @@ class Player(unittest.TestCase):
         self.assertEqual(step["ready"], [[0, 4, 25], [1, 4, 35]])
 
     def test_late_rank(self):
-        """Rank 0 ends the step before while rank 1 is in this one; rank 1 begins the next one early: neither is of this step."""
+        """Rank 0 ends the previous step while rank 1 is in this one; rank 1 begins the next one early: neither span
+        is of this step."""
         events = two_ranks() + [span("optimizer", 0, 190, 15, number=2), span("data", 0, 275, 5, 1, number=4), span("forward", 0, 276, 2, 1, number=4)]
         self.assertEqual(traces.read_step(events), traces.read_step(two_ranks()))
 
     def test_units(self):
-        """The moves of fully sharded training have a phase of their name; collectives that name no unit, as a wrapper's own may, have not."""
+        """Collectives of fully sharded training have a phase of their name; those without a unit's name, as in a
+        user's wrapper, have none."""
         sharded = span("all_gather", 1, 250, 10, number=8, bucket=2), span("reduce_scatter", 1, 262, 9, number=9, bucket=2), span("all_gather", 1, 272, 5, number=10)
         step = traces.read_step(two_ranks() + list(sharded))
         self.assertEqual([row[1:5] for row in step["spans"] if row[0] == 1][-3:], [[50, 60, "all_gather", 2], [62, 71, "reduce_scatter", 2], [72, 77, "moving", -1]])
@@ -77,7 +81,7 @@ class Player(unittest.TestCase):
     def test_no_page(self):
         trace = {"traceEvents": two_ranks()}
         self.assertIsNone(self.page(trace_dp=trace, trace_ddp=trace))
-        for less in ({}, dict(trace_dp=trace)):  # what is computed needs no trace
+        for less in ({}, dict(trace_dp=trace)):  # predicted steps need no trace
             self.assertIn('"network":"mlp-8","profile":{"rows":[8,16]', self.page(profile=PROFILE, **less))
             self.assertIn('"scenes":[]', self.page(profile=PROFILE, **less))
         warm_up = {"traceEvents": [event for event in two_ranks() if event["args"].get("number", 0) < 2]}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What promises cost: differences within a round; the parts of a step add up to it; and what was disturbed."""
+"""The cost of promises: differences within a round; a step's parts add up to it; and disturbed rounds."""
 
 import json
 import unittest
@@ -42,12 +42,12 @@ class Counts(unittest.TestCase):
             self.assertEqual(promises.formula(name, shapes, 2, channels), wanted, name)
         self.assertEqual(promises.formula("powersgd", [*shapes, [3, 4]], 2, []), (6, 208))
         self.assertEqual(promises.formula("powersgd", [[10, 4, 5]], 1, []), (3, 120))
-        self.assertEqual([promises.formula("powersgd", [[4, n]], 1, [])[1] for n in (4, 5)], [4 * 4 * 4, 4 * (4 + 5)])  # half is not worth it
+        self.assertEqual([promises.formula("powersgd", [[4, n]], 1, [])[1] for n in (4, 5)], [4 * 4 * 4, 4 * (4 + 5)])  # a saving of half or less does not count
         self.assertEqual(promises.formula("fsdp", [[3, 4], [5]], 2, [7]), (6, 3 * (4 * 2 * 4 + 4 * 3)))  # of 3 and of 5 rows a rank has 2 and 3
 
     def test_last_step(self):
         self.assertEqual(promises.of_last_step(TRACE), [12, 34])
-        late = {"ph": "X", "name": "all_reduce", "pid": 0, "tid": 1, "ts": 8.5, "dur": 1, "args": {"number": 9, "bytes": 55}}  # while the last but one ends
+        late = {"ph": "X", "name": "all_reduce", "pid": 0, "tid": 1, "ts": 8.5, "dur": 1, "args": {"number": 9, "bytes": 55}}  # overlaps the end of the last but one
         self.assertEqual(promises.of_last_step([*TRACE, late]), [12, 34])
 
     def test_rows(self):
@@ -76,7 +76,7 @@ class Promises(unittest.TestCase):
         self.assertEqual((name, ms, low, price, high, lost), ("noop", 10.25, -0.875, -0.75, -0.625, False))
 
     def test_noop(self):
-        """10 / 9 and 12 / 11.5, or the other way round."""
+        """The ratios 10 / 9 and 12 / 11.5, or their inverses."""
         self.assertEqual(promises.noop_sentence(prices()), "DDP's step takes 1.077 times the same without communication (at most 1.06 is aimed at).")
         swapped = [line.replace("plain", "x").replace("noop", "plain").replace("x", "noop") for line in PRICES.splitlines()]
         self.assertIn(" takes 0.929 times ", promises.noop_sentence(prices(swapped)))
@@ -86,7 +86,7 @@ class Promises(unittest.TestCase):
                          "The dearest is mlp-1024: noop with -0.75 ms per step, the cheapest mlp-1024: noop with -0.75 ms.")
 
     def test_disturbed(self):
-        """Prices of which more than half of the rounds do not count; or whose times lie far apart."""
+        """Costs of which more than half of the rounds do not count, or whose times differ too much."""
         for old, new in (("mlp,noop,2,0", "mlp,noop,2,1"), ("mlp,plain,2,0,12", "mlp,plain,2,0,22")):
             found = prices([line.replace(old, new) for line in PRICES.splitlines()])
             self.assertTrue(found.price("mlp")[-1][-1])

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The model beside published steps: errors of fitted and held-out points, what a cost of each call adds, and what one world cannot tell."""
+"""The model beside published steps: errors of fitted and held-out points, the effect of a cost per call, and limits
+of one world size."""
 
 import unittest
 
@@ -11,7 +12,7 @@ POINTS = "run,figure,cost,gpus,bucket_mb,paper_s,fitted_s,held_out_s".split(",")
 
 
 def fits(*held_out, sweep=(0.1, 0.1)):
-    """Two fits of figure 9, whose second point is predicted so, and two of figure 7, whose points are fitted so."""
+    """Two fits of figure 9, whose second point is predicted, and two of figure 7, whose points are fitted."""
     with Made() as made:
         made.csv("fitted.csv", NUMBERS, *[["A", "9", cost, 10, 20, call, 1.5, 0.1, limit] for cost, call, limit in
                                           (("message", 0, ""), ("both", 300, "gbit"))],
@@ -25,20 +26,21 @@ def fits(*held_out, sweep=(0.1, 0.1)):
 
 class Profiles(unittest.TestCase):
     def test_networks(self):
-        """Parameters and tensors as PyTorch's resnet50 and BERT-large have them; multiplications of a picture of 224 by 224."""
+        """Parameters and tensors of PyTorch's resnet50 and BERT-large; multiplications for a picture of 224 by 224."""
         resnet50, bert = published.resnet50(), published.bert()
         self.assertEqual([(len(one), sum(count for count, _ in one)) for one in (resnet50, bert)], [(161, 25557032), (391, 335141888)])
         self.assertEqual(sum(work for _, work in resnet50), 4089184256)
         self.assertEqual(sum(work for _, work in bert), 24 * 12 * 1024 ** 2 + 1024 ** 2)
 
     def test_profile(self):
-        """Ten seconds in the proportion 1 to 3 to 1; a gradient is ready by the work from the last layer on."""
+        """Ten seconds in the ratio 1 : 3 : 1; the time at which a gradient is ready follows from the work of the
+        layers from the last one on."""
         made = published.profile("a", [(100, 30), (7, 0), (10, 10)], 10, (0.1, 0.3, 0.1))
         self.assertEqual([round(ms, 9) for ms in (made["forward_s"][0], made["backward_s"][0], made["optimizer_s"])], [2, 6, 2])
         self.assertEqual(made["tensors"], [{"bytes": 40, "ready": 0.25}, {"bytes": 28, "ready": 0.25}, {"bytes": 400, "ready": 1}])
 
     def test_runs(self):
-        """The shares that figure 6 gives, of which the paper's file has the others."""
+        """Figure 6's shares; the paper's file has the others."""
         for row in published.read_csv(published.PAPER / "figure6.csv"):
             self.assertEqual(published.RUNS[row["run"]][1:], tuple(row.number(part) for part in ("forward", "backward", "optimizer")))
 

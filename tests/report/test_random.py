@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Sentences of random results: what they say is read out of their words and computed again from summary.csv, by other means than the
-report's. Steps and phases come from a few values, so that ties, zeros, disturbed and missing rows are frequent."""
+"""Sentences about random results: their claims are parsed and computed again from summary.csv, independently of the
+report. Steps and phases are drawn from a few values, so that ties, zeros, disturbed and missing rows are frequent."""
 
 import random
 import re
@@ -15,7 +15,7 @@ ROUNDS = 120
 
 
 def random_rows(draw):
-    """One device, DP and DDP on 2 and 4, of two networks: rows of summary.csv by (strategy, model, devices)."""
+    """One device, DP and DDP on 2 and 4 devices, of two networks: rows of summary.csv by (strategy, model, devices)."""
     rows = {}
     for model in ("mlp", "convnet"):
         for strategy, world in (("single", 1), ("dp", 2), ("ddp", 2), ("dp", 4), ("ddp", 4)):
@@ -68,7 +68,8 @@ class Random(unittest.TestCase):
                 self.reason(line, dp, ddp, saved)
 
     def reason(self, line, dp, ddp, saved):
-        """The phase that is named weighs most in the step's direction, and the reason speaks of the strategy whose phase is longer."""
+        """The named phase is the largest in the direction of the step's difference, and the reason names the
+        strategy whose phase is longer."""
         said = re.search(r"What (saves|costs) most is ([a-z]+): (.*?)\.( With|$)", line)
         if said:
             weights = {phase: dp[f"{phase}_ms"] - ddp[f"{phase}_ms"] for phase in PHASES}
@@ -123,7 +124,8 @@ class Random(unittest.TestCase):
             self.assertTrue(ideal < step < 1.053 * ideal, line)
 
     def test_hooks(self):
-        """Where a communication hook pays: below a bandwidth, always, never, at some links or not beyond the quartiles."""
+        """The links for which a communication hook saves time: below a bandwidth, always, never, at some links, or
+        not beyond the quartiles."""
         for seed in range(ROUNDS):
             draw, gbits = random.Random(seed), ("1", "10", "25", "100")
             runs = {(strategy, gbit): (draw.choice((5, 9, 9.5, 10, 20)), draw.choice((0.2, 1)), draw.random() < 0.1) for strategy in ("ddp", "fp16") for gbit in gbits}
@@ -134,12 +136,12 @@ class Random(unittest.TestCase):
             self.hook(text, {gbit: self.gain(runs["fp16", gbit], runs["ddp", gbit]) for gbit in gbits if not (runs["fp16", gbit][2] or runs["ddp", gbit][2])})
 
     def gain(self, mine, other):
-        """1 where it pays, -1 where it costs, 0 where the steps tie."""
+        """1 where the hook saves time, -1 where it costs time, 0 for a tie."""
         apart = abs(mine[0] - other[0])
         return 0 if apart <= min(mine[1], other[1]) else 1 if mine[0] < other[0] else -1
 
     def hook(self, text, gains):
-        """What the sentence says of where it pays, read back as a test of a link's gain."""
+        """The sentence's claim about links, as a predicate on a link's saving."""
         below = re.match(r"Below ([0-9.]+) Gbit/s fp16 pays", text)
         pays = [gbit for gbit, gain in gains.items() if gain > 0]
         some = re.search(r"(?:fp16 pays|it does) at ([0-9, and]+) Gbit/s", text)
@@ -157,7 +159,7 @@ class Random(unittest.TestCase):
             self.assertFalse(gains, text)
 
     def test_not_a_number(self):
-        """A result that is no number is an error, and no sentence."""
+        """A result that is not a number is an error, without a sentence."""
         for number in ("nan", "inf", "1e999", "fast"):
             with Made(cores=2, models="mlp", timed="2") as made:
                 made.summary(row("single", "mlp", 1, 10), row("dp", "mlp", 2, 9), row("ddp", "mlp", 2, 8))
@@ -167,7 +169,7 @@ class Random(unittest.TestCase):
                     captions.throughput(made.results)
 
     def test_broken_files(self):
-        """Fields that are wrong, and a file that is cut off anywhere: sentences, or an error that names the file."""
+        """Wrong fields, and a file that is cut off at any byte: sentences, or an error that names the file."""
         with Made(cores=2, models="mlp", timed="2") as made:
             made.summary(row("single", "mlp", 1, 10), row("dp", "mlp", 2, 9), row("ddp", "mlp", 2, 8))
             made.csv("networks.csv", ["model", "part", "hidden", "layers", "parameters"], ["mlp", "speed", "256", 3, 55050])

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Sentences of the other commands' sections, of random results: what they say is read out of their words and computed again from the
-rows, by other means than the report's. Times come from a few values, so that ties, disturbed rounds and steps of one length are frequent."""
+"""Sentences of the other commands' sections, about random results: their claims are parsed and computed again from
+the rows, independently of the report. Times are drawn from a few values, so that ties, disturbed rounds and steps of
+equal length are frequent."""
 
 import json
 import random
@@ -16,7 +17,7 @@ median = statistics.median
 
 
 def quartile_spread(values):
-    """(the first quartile, the third)."""
+    """Returns (first quartile, third quartile)."""
     cuts = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
     return cuts[0], cuts[2]
 
@@ -27,7 +28,7 @@ def are_apart(values):
 
 
 def counted(rounds, is_bad):
-    """(the rounds that count, whether most are disturbed)."""
+    """Returns (the counted rounds, whether most are disturbed)."""
     good = [one for one in rounds if not is_bad(one)]
     return (good, False) if 2 * len(good) >= len(rounds) else (rounds, True)
 
@@ -100,7 +101,7 @@ class Sections(unittest.TestCase):
         self.without_communication(promises.noop_sentence(prices), ms, turns)
 
     def rounds_of(self, ms, turns, *runs):
-        """The rounds that count for these runs, and whether they are disturbed."""
+        """Returns the counted rounds of these runs, and whether they are disturbed."""
         rounds, lost = counted(list(turns), lambda turn: any(ms[(*run, turn)][1] for run in runs))
         return rounds, lost or any(are_apart([ms[(*run, turn)][0] for turn in rounds]) for run in runs)
 
@@ -158,7 +159,8 @@ class Sections(unittest.TestCase):
                 self.assertEqual("within 5 %: yes" in text, 0.95 <= median(ratios) <= 1.05, text)
 
     def climbed(self, text, times, lost):
-        """Which rungs save and which add, and which are disturbed: themselves, or by the rung above."""
+        """The rungs that save time and that add time, and the disturbed ones: by their own rounds, or by those of
+        the rung above."""
         names, ms = list(times), {name: median(of) for name, of in times.items()}
         shaky = {name: lost or quartile_spread(of)[1] - quartile_spread(of)[0] > ms[name] / 4 for name, of in times.items()}
         unsure = [name for k, name in enumerate(names) if shaky[name] or (k and shaky[names[k - 1]])]
@@ -198,7 +200,7 @@ class Sections(unittest.TestCase):
             check(found, known)
 
     def said_of(self, text, pattern, known):
-        """What a sentence says of each run, by its name: of these runs and no others."""
+        """A sentence's claim for each run, by its name; it must name exactly these runs."""
         if not known:
             self.assertIn("nothing is said of their times", text)
             return {}
@@ -229,7 +231,8 @@ class Sections(unittest.TestCase):
             self.assertEqual(bool(longer), percent.startswith("-"), text)
 
     def test_paper_parts(self):
-        """What overlapping saves of the step, and how far losses lie apart where synchronisations are skipped."""
+        """The share of the step that overlap saves, and the difference of the losses where synchronisations are
+        skipped."""
         self.each_seed(self.some_paper_parts)
 
     def some_paper_parts(self, draw):

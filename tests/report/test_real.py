@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The model beside real steps: what is measured without a link and what is made of it, the sentence in both directions; and steps on many
-devices, from what bench_scale prints."""
+"""The model beside real steps: the measurements without a link and the values computed from them, the sentence in
+both directions; and steps on many devices, from bench_scale's output."""
 
 import unittest
 import unittest.mock
@@ -20,7 +20,8 @@ def said(*made_rows, is_known=True):
 
 
 class Fake(real.Measured):
-    """A step by the algebra is as many milliseconds as it has Gbit/s, or 8; a straggler's as many times that."""
+    """With a simulated model: a step takes as many milliseconds as the link has Gbit/s; at 1e6 Gbit/s 8, with a
+    straggler 10."""
 
     def model(self, strategy, gbit, latency_us, *options):
         self.asked = getattr(self, "asked", []) + [(strategy, gbit, latency_us)]
@@ -48,7 +49,8 @@ class Real(unittest.TestCase):
             return measured, measured.rows()
 
     def test_numbers(self):
-        """Without communication 9 ms and 8 by the algebra; DDP's sums add 3, DP's two copies 16 - 10, FSDP's three moves 22 - 10."""
+        """Without communication 9 ms, and 8 by the model; DDP's all-reduces add 3, DP's two copies 16 - 10, FSDP's
+        three collectives 22 - 10."""
         measured, rows = self.measured()
         self.assertEqual([measured.slowdown, measured.rested_slowdown, measured.sum_us, measured.copy_us, measured.shard_us],
                          [1.125, 1.6875, 3000, 3000, 4000])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Steps by link, devices and batch: both signs, ties, disturbed and missing rows; and what is made of runs."""
+"""Steps by link, devices and batch: both signs, ties, disturbed and missing rows; and the values computed from runs."""
 
 import json
 import unittest
@@ -9,7 +9,7 @@ from report import held, scaling
 
 
 def row(strategy, world, batch, gbit, ms, disturbed=0):
-    """Quartiles 2 % apart from the median."""
+    """Quartiles 2 % below and above the median."""
     return [strategy, world, batch, gbit, ms * 0.98, ms, ms * 1.02, 4, 4, disturbed]
 
 
@@ -37,7 +37,7 @@ class ByLink(unittest.TestCase):
         self.assertEqual(links(ddp=["40", "10", None]).sentence(), "DP and DDP: disturbed; no conclusion.")
 
     def test_crossing(self):
-        """10 % less at 10 Gbit/s and 20 % more at 100: by logarithms 0.3663 of the way."""
+        """10 % less at 10 Gbit/s and 20 % more at 100: the crossing is at 0.3663 of the distance, in logarithms."""
         text, (gbit, ms) = links().pays("fp16")
         self.assertEqual(text, "Below 23 Gbit/s fp16 pays: a step takes 50 % less at 1 Gbit/s and 20 % more at 100 Gbit/s.")
         self.assertAlmostEqual(gbit, 10 ** 1.36624, places=3)
@@ -146,7 +146,8 @@ class Held(unittest.TestCase):
         self.assertEqual(held.parameters_of(self.SUMMARY), (56, 24, 16))
 
     def test_formulas(self):
-        """By hand, of 56 parameters, 24 of them the root's and 16 a block's, on four devices, and 1000 bytes of activations."""
+        """Computed by hand: 56 parameters, of which 24 are the root's and 16 each block's, on four devices, and 1000
+        bytes of activations."""
         for strategy, wanted in (("single", 1896), ("dp", 1896), ("ddp", 1896), ("zero1", 448 + 112 + 1000), ("fsdp", 224 + 192 + 256 + 1000)):
             self.assertEqual(held.memory_formula(strategy, 4, (56, 24, 16), 1000), wanted, strategy)
         for strategy, wanted in (("ddp", 12 * 112), ("fsdp", 12 * 144), ("fsdp-whole", 12 * 112)):
@@ -167,7 +168,7 @@ class Held(unittest.TestCase):
         with self.results() as made:
             rows = held.memory_rows(made.results)
             self.assertEqual(rows[0], ["gpt-small", "single", 1, 56, 24, 16, 1896, 1896, 1896, 1])
-            self.assertEqual([row[-1] for row in rows], [1, 1, 1, 0, 0])  # ZeRO-1 was trained with others; FSDP's formula says 1896
+            self.assertEqual([row[-1] for row in rows], [1, 1, 1, 0, 0])  # ZeRO-1 was trained with other options; FSDP's formula gives 1896
             self.assertEqual(rows[-1][6:9], [1448, 1448, 448 + 192 + 256 + 1000])
             self.assertEqual(held.moved_rows(made.results)[1], ["fsdp", 2, 300, 576, "1.0000", 0])
         with self.results(peak=1950, moved=448.0) as made:
@@ -188,9 +189,9 @@ class Held(unittest.TestCase):
 
 
     def test_gathers(self):
-        """Three steps of 10 ms, of which 6 compute: gathers of 1, 1 and 2 ms, of which 1, 1 and 0.5 are waited for. Another rank's, and
-        warm-up, do not count, nor does one slow step of the three. Early: the first two are started in the optimizer, 1.5 of their 2 ms are
-        waited for in the next step, to which they belong."""
+        """Three steps of 10 ms, of which 6 ms compute: gathers of 1, 1 and 2 ms, with waits of 1, 1 and 0.5 ms.
+        Another rank's spans and warm-up steps do not count, nor does one slow step of the three. Early: the first
+        two gathers start in the optimizer; 1.5 of their 2 ms are waits of the next step, and count there."""
         def span(name, begin, length, pid=0):
             return {"ph": "X", "pid": pid, "tid": 1, "name": name, "ts": begin, "dur": length}
 

@@ -70,7 +70,7 @@ class Answers(unittest.TestCase):
                           "mlp, 4 devices: through memory", "convnet, 2 devices: through memory", "convnet, 4 devices: through memory"])
 
     def test_sums(self):
-        """The figures in a sentence add up, whatever was rounded."""
+        """The numbers in a sentence add up in spite of rounding."""
         rows = [ONE, row("dp", "mlp", 2, (17, 17.9, 18), forward=5.0049, reduce=1.3349, backward=10.0049, exposed=1.5553),
                 row("ddp", "mlp", 2, (14, 15.1049, 16), forward=4.5, reduce=0, backward=9.2, exposed=1.4049)]
         line = self.lines(rows)[0]
@@ -84,7 +84,8 @@ class Answers(unittest.TestCase):
             self.assertRaises(ReportError, answer.answer_lines, results.results)
 
     def test_reasons(self):
-        """The reason is that of the strategy whose phase is longer, in both directions; without one there is none."""
+        """The reason is about the strategy whose phase is longer, in both directions; without such a phase there is
+        no reason."""
         for phase in ("data", "scatter", "replicate", "forward", "gather", "loss", "backward", "reduce", "exposed", "optimizer"):
             for dp, ddp, strategy in ((9, 1, "DP"), (1, 9, "DDP")):
                 rows = [ONE, row("dp", "mlp", 2, (19 + dp, 20 + dp, 21 + dp), other=20, **{phase: dp}),
@@ -111,7 +112,7 @@ class LineOne(unittest.TestCase):
                          "because there DP's device 0 sends and sums 9.0 ms a step while no device computes, and DDP still waits for 1.0 ms.")
 
     def test_the_place_of_the_reason(self):
-        """The numbers are those of the place with the larger share, and the sentence says which it is."""
+        """The numbers are from the place with the larger share, and the sentence names that place."""
         slow = [row("dp", "mlp", 2, 100, forward=90, reduce=10), row("ddp", "mlp", 2, 95, forward=90, exposed=5)]
         self.assertIn("16 % shorter than DP's through memory and 5 % over 10 Gbit/s, because through memory DP's device 0 sends and sums 2.4 ms",
                       self.line([ONE, DP2, DDP2], slow))
@@ -197,7 +198,7 @@ class Captions(unittest.TestCase):
         slow = row("dp", "mlp", 2, 20)
         self.check("throughput", "mlp: of the drawn lines nothing is faster than one device.", [row("single", "mlp", 1, 10.1), slow, ddp])
         self.check("throughput", "mlp: of what was not disturbed nothing is faster than one device.", [row("single", "mlp", 1, 10.1), ddp, *disturb([slow])])
-        wide, sure = row("dp", "mlp", 2, (9, 10, 12)), row("ddp", "mlp", 2, 10.4)  # the fastest ties with one device, the second does not
+        wide, sure = row("dp", "mlp", 2, (9, 10, 12)), row("ddp", "mlp", 2, 10.4)  # DP ties with one device, DDP does not
         self.check("throughput", "mlp: of the drawn lines the fastest is DP on 2 devices with 30000 samples per second, 1.10 times one device (one "
                    "device ties with it).", [row("single", "mlp", 1, (9.9, 11, 12)), wide, sure])
 
@@ -290,7 +291,7 @@ class Links(unittest.TestCase):
         self.assertEqual(self.buckets(8, 10, 11, 12), f"{head} 0 MB, 8.00 ms; with 25 MB it takes 50 % more. {flat}")
 
     def test_disturbed_buckets(self):
-        """A size that was disturbed is not the shortest; without both ends nothing is said of the curve."""
+        """A disturbed size is not the shortest; without both ends no sentence describes the curve."""
         self.assertIn("2 devices is, of the sizes that were not disturbed, shortest with buckets of 1 MB, 10.00 ms;", self.buckets(12, 10, 5, 13, lost=[4]))
         self.assertTrue(self.buckets(12, 10, 5, 13, lost=[4]).endswith("is a U: both ends lie above its lowest point, with quartiles apart (1 of 4 sizes disturbed)."))
         self.assertTrue(self.buckets(12, 10, 11, 13, lost=[25]).endswith("; with 0 MB it takes 20 % more. Whether the curve is a U is not known (1 of 4 sizes disturbed)."))
@@ -298,7 +299,7 @@ class Links(unittest.TestCase):
         self.assertEqual(self.buckets(12, 10, 11, 13, lost=[0, 4, 25]), "Disturbed by other work; no conclusion.")
 
     def growth(self, ms, disturbed=0, ddp=None, moved=18e6):
-        """DP's step on 2 and 4 devices, and DDP's where it is given: 80 and ms, 50 and ddp."""
+        """DP's step on 2 and 4 devices, and DDP's if given: 80 and ms, 50 and ddp."""
         rows = [["dp", "mlp", 2, 80, 9e6, 0], ["dp", "mlp", 4, ms, moved, disturbed]]
         rows += [["ddp", "mlp", 2, 50, 9e6, 0], ["ddp", "mlp", 4, ddp, 27e6, 0]] if ddp else []
         with made() as results:  # at 1 Gbit/s, 9 MB more on DP's device 0 are 72 ms; 2.25 MB more on each of DDP's links are 18 ms
@@ -324,7 +325,7 @@ class Links(unittest.TestCase):
         self.assertEqual(self.growth(155.6, 1), ["How DP grows with the number of devices: disturbed."])
 
     def test_disturbed_overlap(self):
-        """A run whose backward pass is much faster beside communication than alone."""
+        """A run whose backward pass is much faster beside communication than alone counts as disturbed."""
         for beside, wanted in ((9.1, True), (8.9, False)):
             traced = {f"memory-{how}": {"backward": ms, "exposed": 1.0, "ready": [5.0, 9.0], "moving": [2.0, 2.0]}
                       for how, ms in (("serial", 10.0), ("overlapped", beside))}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tables, names of networks, the runs that a row is made of, and what is drawn beside what is said."""
+"""Tables, names of networks, the runs behind a row, and figures beside their sentences."""
 
 import itertools
 import os
@@ -18,7 +18,7 @@ class Tables(unittest.TestCase):
         self.assertEqual(text.terminal_table([["a", "b", "c"], ["xx", "y", "1"]]), "a   b  c\nxx  y  1")
 
     def test_results_without_runs(self):
-        """What was kept has no runs and no traces: it is refused before anything is written over it."""
+        """Kept results have no runs and no traces: they are refused before any file is overwritten."""
         with Made() as made:
             (made.folder / "loss.svg").write_text("drawn", encoding="utf-8")
             with self.assertRaisesRegex(ReportError, "has no runs/"):
@@ -55,7 +55,7 @@ class Tables(unittest.TestCase):
             self.assertEqual(found[4], ["mlp", "ddp", "4", *["-"] * 4, "2.00", "1.00", "1.00"])
 
     def test_amounts(self):
-        """Units and digits on both sides of where they change."""
+        """Units and digits on both sides of each change."""
         self.assertEqual([held.amount(count) for count in (999994999, 1e9, 1.25e9, 5e6)], ["999.99 MB", "1.00 GB", "1.25 GB", "5.00 MB"])
         for count, said in ((12500, "12.5 k parameters, 50.0 kB"), (12501, "12.5 k parameters, 0.1 MB"), (1126410, "1.1 M parameters, 4.5 MB")):
             self.assertIn(said, answer.network_text(Row(name="a", parameters=str(count))))
@@ -74,7 +74,7 @@ class Tables(unittest.TestCase):
             self.assertEqual([made.results.has(name) for name in ("empty", "none", "facts.txt")], [False, False, True])
 
     def test_curves(self):
-        """A run without a record, as one of the reader's own that failed, has no loss and no accuracy."""
+        """A run without a record, such as a reader's run that failed, has no loss and no accuracy."""
         with Made(cores=2, worlds="2", epochs=3, curve_models="mlp") as made:
             for run, losses in (("single-1", (2, 1)), ("dp-2", (2, 1.5)), ("ddp-2", (2.25, 1.5))):
                 made.csv(f"runs/curve-mlp-{run}/steps.csv", ["step", "loss"], *enumerate(losses))
@@ -121,7 +121,7 @@ class Tables(unittest.TestCase):
 
 class Drawn(unittest.TestCase):
     def test_difference(self):
-        """The figure's numbers are the sentence's, also where rounding moves a hundredth to the rest."""
+        """The figure's numbers are those of the sentence, also where rounding moves a hundredth to the rest."""
         with Made(cores=2) as made:
             made.summary(row("single", "mlp", 1, 4), row("dp", "mlp", 2, 2.2113, forward=1.0664, backward=0.0614),
                          row("ddp", "mlp", 2, (2.0, 2.0707, 2.1), forward=0.9990, backward=0.0))
@@ -134,12 +134,12 @@ class Drawn(unittest.TestCase):
             self.assertAlmostEqual(sum(shown.values()), 2 * shown["step"])
 
     def test_key(self):
-        """The key is whole; a phase that cannot be seen is not in it."""
+        """The legend is complete; phases too short to be seen are not in it."""
         rows = read_rows([("forward", 0, 80), ("gather", 80, 82), ("data", 82, 82.1), ("waiting", 83, 100)])
         self.assertEqual(compare.seen_phases(450, [rows]), "forward gather")
 
     def test_no_bracket_where_disturbed(self):
-        """The timeline's bracket stands between the ends of the steps, which are not told of runs that were disturbed."""
+        """The timeline's bracket is between the ends of the steps; disturbed runs have none."""
         for noted, wanted in ((["timeline-dp"], []), (["speed-mlp-dp-2-1"], ["dp_end = 9.0", "ddp_end = 7.0"])):
             with Made(models="mlp") as made:
                 (made.folder / "plots").mkdir()
@@ -150,7 +150,7 @@ class Drawn(unittest.TestCase):
                 self.assertEqual([line for line in made.results.lines("plots/settings.gp") if re.match("d+p_end", line)], wanted)
 
     def test_grey(self):
-        """A grey print tells all phases apart, by their lightness or by their hatch; and the strategies by dash and mark."""
+        """In a grey print all phases differ by lightness or hatch, and the strategies by dash and mark."""
         def lightness(phase):
             colour = look.COLOURS[look.PHASES[phase]]
             return sum(share * int(colour[i:i + 2], 16) / 255 for share, i in ((0.3, 1), (0.59, 3), (0.11, 5)))

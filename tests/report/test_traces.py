@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Spans, overlap and what could be hidden, from traces made by hand."""
+"""Spans, overlap and the part that could be hidden, from hand-made traces."""
 
 import json
 import unittest
@@ -10,8 +10,8 @@ from report.results import ReportError
 
 
 def overlap_trace():
-    """Two steps to warm up and one that counts: rank 1 comes 0.2 ms after rank 0, and both move for 2.5 ms, until 0.5 ms after rank 1
-    has ended its backward pass, 0.3 ms after rank 0."""
+    """Two warm-up steps and one that counts: rank 1 begins 0.2 ms after rank 0, and both communicate for 2.5 ms,
+    until 0.5 ms after the end of rank 1's backward pass and 0.3 ms after the end of rank 0's."""
     events = []
     for step in range(3):
         at = step * 10000
@@ -24,8 +24,8 @@ def overlap_trace():
 
 
 def step_trace():
-    """Steps of two ranks with a communicator each, of which step 2, the first that counts, is the shortest that does. Rank 1 begins its
-    all-reduce 1 ms later."""
+    """Steps of two ranks with one communication thread each; step 2, the first that counts, is the shortest counted
+    one. Rank 1 begins its all-reduce 1 ms later."""
     events = [dict(ph="M", name="thread_name", pid=pid, tid=tid, args=dict(name=name))
               for pid in (0, 1) for tid, name in enumerate(("main", "communication"))]
     events += [dict(ph="M", name="process_name", pid=pid, tid=0, args=dict(name="a rank")) for pid in (0, 1)]
@@ -38,7 +38,7 @@ def step_trace():
             events.append(dict(ph="X", name="all_reduce", pid=rank, tid=1, ts=at + begin * scale, dur=(6000 - begin) * scale,
                                args=dict(number=step, bucket=0)))
             events.append(dict(ph="X", name="all_reduce", pid=rank, tid=1, ts=at + 6000 * scale, dur=500 * scale, args=dict(number=10 + step, bucket=1)))
-            events.append(dict(ph="X", name="data", pid=rank, tid=0, ts=at, dur=10 * scale))  # of no step
+            events.append(dict(ph="X", name="data", pid=rank, tid=0, ts=at, dur=10 * scale))  # belongs to no step
         events += [dict(ph="i", name="bucket is ready", pid=0, tid=0, ts=at + 3000, args=dict(bucket=bucket)) for bucket in (0, 1)]
     return events
 
@@ -54,13 +54,14 @@ class Traces(unittest.TestCase):
                          {"ready": [2.0], "moving": [2.5], "backward": 4.0, "exposed": 0.5, "skew": 0.3})
 
     def test_nothing_is_exposed(self):
-        """Rank 1 ends its backward pass after the all-reduce."""
+        """Rank 1's backward pass ends after the all-reduce."""
         events = [{**event, "dur": 5000} if (event["name"], event["pid"]) == ("backward", 1) else event for event in overlap_trace()]
         found = self.read(traces.overlap_of, events)
         self.assertEqual((found["exposed"], found["skew"]), (0, 1.0))
 
     def test_overlap_of_several_buckets(self):
-        """Of two buckets, the second ready 0.5 ms later; a span of rank 0 that began earlier counts for the begin of its pass."""
+        """Two buckets, the second ready 0.5 ms later; an earlier span of rank 0 determines the beginning of its
+        pass."""
         events = overlap_trace()
         for step in range(3):
             at = step * 10000
@@ -83,7 +84,8 @@ class Traces(unittest.TestCase):
         self.assertEqual(self.read(traces.step_of, step_trace() + late, "DDP")[1], spans)
 
     def test_waiting(self):
-        """A device of DP waits where its thread has no span, also at the begin and the end of the step; the driving thread does not."""
+        """A device of DP waits while its thread has no span, also at the beginning and the end of the step; the
+        driving thread does not wait."""
         tracks = [(1, "DP main"), (2, "DP cpu:0")]
         spans = [(1, 0, 10, "loss", -1), (2, 2, 4, "forward", -1), (2, 5, 8, "backward", -1)]
         self.assertEqual([span[:4] for span in traces.with_waiting(tracks, spans)[3:]],
@@ -94,8 +96,8 @@ class Traces(unittest.TestCase):
         self.assertRaises(ReportError, self.read, traces.step_of, overlap_trace(), "DDP")
 
     def test_hidden(self):
-        """Alone: backward 10, buckets of 3, 3 and 2. Ready at 2, 8 and 10 of 10: they have moved at 5, 11 and 13, so that 3 of 8 stay
-        exposed at least. 4 were: hidden 4 of 5. Backward took 20, and twice the times, beside communication."""
+        """Alone: backward 10, buckets of 3, 3 and 2, ready at 2, 8 and 10: they end at 5, 11 and 13, so at least 3
+        of 8 stay exposed. 4 were exposed: hidden 4 of 5. Beside communication backward took 20, a factor of 2."""
         serial = {"ready": [10, 10, 10], "moving": [3, 3, 2], "backward": 10, "exposed": 8}
         overlapped = {"ready": [4, 16, 20], "moving": [9, 9, 9], "backward": 20, "exposed": 4}
         wanted = {"all": 8, "can_hide": 5, "hidden": 4, "inflated": 2}
