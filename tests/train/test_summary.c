@@ -1,6 +1,6 @@
 /* test_summary.c: the peaks of memory and the moved bytes in summary.json, from devices that moved
  * and allocated known numbers of bytes; the note to copies of a single process's run; the epochs of
- * evaluations and pictures.
+ * evaluations and pictures; the augmentation of --augment.
  */
 #include "tests/rigs/check.h"
 
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/format.h"
+#include "common/data/loader.h"
 #include "common/train/setup.h"
 #include "common/train/trainer.h"
 #include "tests/rigs/captured.h"
@@ -42,6 +43,18 @@ static void *sum_start(Strategy *self, double *values, size_t count, Error *err)
 static uint64_t moved_bytes(const Job *self) {
     (void)self;
     return moved;
+}
+
+static Augment augmented; // of the last training loader; crop_pad 99: none
+
+Loader *__real_loader_create(const Dataset *set, Sampler *sampler, const Augment *augment,
+                             size_t depth, Device *device);
+Loader *__wrap_loader_create(const Dataset *set, Sampler *sampler, const Augment *augment,
+                             size_t depth, Device *device);
+Loader *__wrap_loader_create(const Dataset *set, Sampler *sampler, const Augment *augment,
+                             size_t depth, Device *device) {
+    augmented = augment ? *augment : (Augment){.crop_pad = 99};
+    return __real_loader_create(set, sampler, augment, depth, device);
 }
 
 // Runs the trainer in a process with three devices, of which the others' peaks are others[0] and
@@ -206,11 +219,32 @@ static void evaluations_and_pictures_have_their_epoch(void **state) {
     }
 }
 
+// As --help says: a crop of the picture padded by 4, and flips, drawn by --seed.
+static void training_augments_as_told(void **state) {
+    (void)state;
+    const size_t others[] = {64, 64};
+    size_t first;
+    TrainConfig config = train_config_default();
+    config.steps = 1;
+    config.no_eval = true;
+    config.seed = 5;
+    free(run(config, others, &first));
+    assert_int_equal(augmented.crop_pad, 99);
+    config.augment = true;
+    free(run(config, others, &first));
+    assert_int_equal(augmented.crop_pad, 4);
+    assert_true(augmented.flip);
+    assert_int_equal(augmented.seed, 5);
+    config.no_eval = false; // the evaluation's loader comes last
+    free(run(config, others, &first));
+    assert_int_equal(augmented.crop_pad, 99);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(totals_are_of_all_devices_and_ranks, temp_folder_make,
                                         temp_folder_remove),
-        cmocka_unit_test(copies_are_noticed),
+        cmocka_unit_test(copies_are_noticed), cmocka_unit_test(training_augments_as_told),
         cmocka_unit_test_setup_teardown(evaluations_and_pictures_have_their_epoch, temp_folder_make,
                                         temp_folder_remove)};
     return cmocka_run_group_tests(tests, NULL, NULL);
