@@ -1,6 +1,6 @@
 /* test_summary.c: the peaks of memory and the moved bytes in summary.json, from devices that moved
  * and allocated known numbers of bytes; the note to copies of a single process's run; the epochs of
- * evaluations and pictures; the augmentation of --augment.
+ * evaluations and pictures; the augmentation of --augment; the progress bar's numbers.
  */
 #include "tests/rigs/check.h"
 
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/format.h"
+#include "common/base/log.h"
 #include "common/data/loader.h"
 #include "common/train/setup.h"
 #include "common/train/trainer.h"
@@ -57,6 +58,20 @@ Loader *__wrap_loader_create(const Dataset *set, Sampler *sampler, const Augment
     return __real_loader_create(set, sampler, augment, depth, device);
 }
 
+// The progress bar: each step once, of as many as the run has.
+static size_t shown, shown_total;
+static double shown_samples;
+
+void __real_log_progress(RunLog *log, size_t done, size_t total, const char *what, double samples);
+void __wrap_log_progress(RunLog *log, size_t done, size_t total, const char *what, double samples);
+void __wrap_log_progress(RunLog *log, size_t done, size_t total, const char *what, double samples) {
+    assert_int_equal(done, ++shown);
+    assert_string_equal(what, "steps");
+    shown_total = total;
+    shown_samples = samples;
+    __real_log_progress(log, done, total, what, samples);
+}
+
 // Runs the trainer in a process with three devices, of which the others' peaks are others[0] and
 // others[1] bytes. Returns what it wrote to stderr.
 static char *run(TrainConfig config, const size_t others[2], size_t *first) {
@@ -80,10 +95,14 @@ static char *run(TrainConfig config, const size_t others[2], size_t *first) {
     job->strategy->sum_start = sum_start;
     moved = 500; // by what was before the run
     steps_done = 0;
+    shown = 0;
     Captured captured = captured_begin();
     const int status = trainer_run(&config, &options, data, job, &err);
     char *said = captured_end(&captured);
     CHECK_OK(status == 0, err);
+    assert_int_equal(shown, steps_done);
+    assert_int_equal(shown_total, steps_done);
+    assert_true(shown_samples == (double)config.global_batch);
     *first = devices[0]->peak_bytes;
     job->close(job);
     for (int i = 1; i < DEVICES; i++) device_close(devices[i]);
