@@ -145,6 +145,34 @@ static void totals_are_of_all_devices_and_ranks(void **state) {
     }
 }
 
+// The first two lines of a run: counts, rounded up, and their plurals.
+static void a_run_is_announced(void **state) {
+    (void)state;
+    static const struct {
+        size_t global_batch, epochs;
+        const char *says;
+    } cases[] = {
+        {20, 3, "global batch 20, 7 per device; 2 batches per epoch, 6 steps\n"},
+        {21, 1, "global batch 21, 7 per device; 2 batches per epoch, 2 steps\n"},
+        {40, 1, "global batch 40, 14 per device; 1 batch per epoch, 1 step\n"},
+    };
+    TrainConfig config = train_config_default();
+    config.model = "toy";
+    config.data = "synthetic:10:5@40";
+    config.no_eval = true;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t first;
+        config.global_batch = cases[i].global_batch;
+        config.epochs = cases[i].epochs;
+        char *said = run(config, (const size_t[]){64, 64}, &first);
+        assert_non_null(strstr(said, cases[i].says));
+        // 10 x 10 and 10 x 5 weights, 10 and 5 biases
+        static const char begin[] = "single: toy on synthetic, 165 parameters; 3 devices (cpu); ";
+        assert_memory_equal(said, begin, sizeof begin - 1);
+        free(said);
+    }
+}
+
 // A process per core, as a starter makes them of a program of a single process.
 static void copies_are_noticed(void **state) {
     (void)state;
@@ -263,7 +291,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(totals_are_of_all_devices_and_ranks, temp_folder_make,
                                         temp_folder_remove),
-        cmocka_unit_test(copies_are_noticed), cmocka_unit_test(training_augments_as_told),
+        cmocka_unit_test(a_run_is_announced), cmocka_unit_test(copies_are_noticed),
+        cmocka_unit_test(training_augments_as_told),
         cmocka_unit_test_setup_teardown(evaluations_and_pictures_have_their_epoch, temp_folder_make,
                                         temp_folder_remove)};
     return cmocka_run_group_tests(tests, NULL, NULL);

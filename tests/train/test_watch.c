@@ -82,6 +82,7 @@ static void count_calls(Job *job) {
 // ---- runs --------------------------------------------------------------------------------------
 
 static bool collective; // a forward needs all ranks, which have equally many batches
+static int devices = 1; // of the job, at most 4: one device, counted so often
 
 // Runs the trainer. Returns its status, with the error in message[200].
 static int run(const TrainConfig *config, char *message) {
@@ -97,6 +98,9 @@ static int run(const TrainConfig *config, char *message) {
         must_get(sampler_whole(data->train.count, own.global_batch, true, false, 0, &err), &err);
     Job *job = job_single(strategy_single(model, device, sampler));
     job->watch = &watch;
+    Device *const all[] = {device, device, device, device};
+    job->all = all;
+    job->devices = job->all_count = devices;
     job->strategy->collective_forward = collective;
     count_calls(job);
     const int status = trainer_run(&own, &options, data, job, &err);
@@ -160,6 +164,38 @@ static void evaluations_have_no_empty_batch(void **state) {
     collective = false;
 }
 
+// Of text a batch has as many samples as a device has in training, and at least one.
+static void evaluations_of_text_are_no_larger_than_training(void **state) {
+    static const struct {
+        size_t global_batch, size;
+        int devices;
+    } cases[] = {{1, 1, 1}, {6, 6, 1}, {7, 3, 2}, {8, 2, 4}, {3, 1, 4}};
+    char message[200], *path = temp_folder_path(state, "some.txt");
+    FILE *file = fopen(path, "w");
+    for (int i = 0; i < 4000; i++) fputc('a' + i * i % 7, file);
+    fclose(file);
+    TrainConfig text = train_config_default();
+    text.model = "gpt";
+    text.gpt = (GptSizes){.layers = 1, .heads = 1, .embedding = 8, .context = 8};
+    text.data = path;
+    text.steps = 1;
+    Error err = {0};
+    DataSource *data = must_get(train_open_data(&text, &err), &err);
+    const size_t count = data->test.count;
+    dataset_close(data);
+    assert_in_range(count, 10, 100);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        text.global_batch = cases[i].global_batch;
+        devices = cases[i].devices;
+        assert_int_equal(run(&text, message), 0);
+        size_t batches = 0;
+        for (const char *at = told; (at = strstr(at, "evaluate ")); at++) batches++;
+        assert_int_equal(batches - 1, (count + cases[i].size - 1) / cases[i].size);
+    }
+    devices = 1;
+    free(path);
+}
+
 static void failures_are_told_once(void **state) {
     (void)state;
     char message[200];
@@ -208,7 +244,10 @@ static void any_failed_call_ends_the_run(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_phase_is_told, temp_folder_make, temp_folder_remove),
-        cmocka_unit_test(evaluations_have_no_empty_batch), cmocka_unit_test(failures_are_told_once),
+        cmocka_unit_test(evaluations_have_no_empty_batch),
+        cmocka_unit_test_setup_teardown(evaluations_of_text_are_no_larger_than_training,
+                                        temp_folder_make, temp_folder_remove),
+        cmocka_unit_test(failures_are_told_once),
         cmocka_unit_test_setup_teardown(any_failed_call_ends_the_run, temp_folder_make,
                                         temp_folder_remove)};
     return cmocka_run_group_tests(tests, NULL, NULL);
