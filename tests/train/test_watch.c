@@ -98,7 +98,7 @@ static int run(const TrainConfig *config, char *message) {
         must_get(sampler_whole(data->train.count, own.global_batch, true, false, 0, &err), &err);
     Job *job = job_single(strategy_single(model, device, sampler));
     job->watch = &watch;
-    Device *const all[] = {device, device, device, device};
+    Device *all[] = {device, device, device, device};
     job->all = all;
     job->devices = job->all_count = devices;
     job->strategy->collective_forward = collective;
