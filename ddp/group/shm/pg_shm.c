@@ -114,16 +114,15 @@ static int share_segment(PgShm *shm, PgShmSegment **segment, bool opens, size_t 
     if (created) {
         control->pid = (int)getpid();
         control->fd = (*segment)->fd;
-        control->segment = *segment;
+        if (shm->threads) segment_announce(shm->segment, *segment);
     }
     if (shm_barrier(shm, err) != 0) {
-        // Released by shm_close: another thread may still open it.
-        if (created) blocks_add(&shm->allocations, (SharedBlocks){.segment = *segment});
+        if (created) segment_release(*segment);
         return -1;
     }
     if (created || !opens) return 0;
     Error own = {0};
-    *segment = shm->threads ? segment_share(control->segment)
+    *segment = shm->threads ? segment_share(shm->segment->announced)
                             : segment_open(control->pid, control->fd, bytes, &own);
     if (*segment) return 0;
     // If another rank has failed first, that error is the cause: the creator may have left.

@@ -87,12 +87,18 @@ void segment_seal(PgShmSegment *segment) {
     segment->fd = -1;
 }
 
+void segment_announce(PgShmSegment *group, PgShmSegment *announced) {
+    segment_release(group->announced);
+    group->announced = announced ? segment_share(announced) : NULL;
+}
+
 void segment_release(PgShmSegment *segment) {
     if (!segment) return;
     pthread_mutex_lock(&segment->mutex);
     int left = --segment->users;
     pthread_mutex_unlock(&segment->mutex);
     if (left > 0) return;
+    segment_announce(segment, NULL);
     segment_seal(segment);
     munmap(segment->base, segment->bytes);
     CHECK(pthread_mutex_destroy(&segment->mutex) == 0, "the segment's mutex is held");

@@ -10,13 +10,15 @@
 
 #include "common/base/error.h"
 
-typedef struct PgShmSegment {
+typedef struct PgShmSegment PgShmSegment;
+struct PgShmSegment {
     unsigned char *base; // page aligned
     size_t bytes;
     int fd; // -1 once all have opened it
     pthread_mutex_t mutex;
-    int users; // references in this process; under the mutex
-} PgShmSegment;
+    int users;               // references in this process; under the mutex
+    PgShmSegment *announced; // segment_announce's, with a user of its own
+};
 
 // Rounds up to whole pages, at least one: blocks of that size share no page.
 size_t segment_whole_pages(size_t bytes);
@@ -29,6 +31,10 @@ PgShmSegment *segment_open(int pid, int fd, size_t bytes, Error *err);
 PgShmSegment *segment_share(PgShmSegment *segment);
 // Closes the descriptor, so that no other process can open the segment any more.
 void segment_seal(PgShmSegment *segment);
+// Announces a segment to the threads that share `group`, in place of the one before (NULL: none).
+// It stays mapped until then or until the end of `group`, even if the caller releases it: a slow
+// thread may still call segment_share. One thread announces at a time.
+void segment_announce(PgShmSegment *group, PgShmSegment *announced);
 // Removes a user; the last one unmaps. NULL: no effect.
 void segment_release(PgShmSegment *segment);
 

@@ -76,9 +76,8 @@ typedef struct ShmControl {
     int world;
     SyncWord aborted; // 0, or 1 + the rank whose slot holds the error
     // The segment announced last, for the other ranks to open between two barriers: descriptor fd
-    // of process pid, or between threads the pointer.
+    // of process pid (between threads: PgShmSegment.announced).
     int pid, fd;
-    PgShmSegment *segment;
     RankSlot slots[]; // [world], then ShmMailbox[world], then ShmChannel[world * world] (from, to)
 } ShmControl;
 
