@@ -11,11 +11,11 @@ arguments of macros such as CHECK's condition, and everything in a header): it n
 Switched mutants come from libclang's syntax tree, single ones from the tokens of a region. Without
 mutants: case labels, sizeof, static assertions, string literals (thus formats), arguments of
 __builtin_ functions, which must be constants, statements whose loss only a reader or a leak
-checker could see (NOISE), `return -2` (a status is compared with 0: tests/lint.sh), a larger array or
-allocation, and swaps of
-arguments whose order has no effect (SYMMETRIC; EQUALITY if it is compared with 0). Needs the PyPI
-package libclang; its wheel lacks the compiler's own headers, so the flags in $MUTANTS_HEADERS are
-added.
+checker could see (NOISE), the last call of a noreturn function (without it the process would run
+into the function that the linker placed behind), `return -2` (a status is compared with 0:
+tests/lint.sh), a larger array or allocation, and swaps of arguments whose order has no effect
+(SYMMETRIC; EQUALITY if it is compared with 0). Needs the PyPI package libclang; its wheel lacks the
+compiler's own headers, so the flags in $MUTANTS_HEADERS are added.
 """
 import json
 import multiprocessing
@@ -54,6 +54,11 @@ def without_comments(text):
     return ' '.join(TOKEN.sub(keep, text).split('\n'))
 
 
+def blank_words(text):
+    """The text with spaces for its comments and strings: the other characters stay where they are."""
+    return TOKEN.sub(lambda m: ' ' * len(m[0]) if re.match('["\'/].', m[0]) and m[0] != '/=' else m[0], text)
+
+
 def neighbours(literal):
     """The replacements of a literal: an integer plus and minus 1, a floating-point number plus 1; from a million on,
     where no test detects a difference of 1, twice the number."""
@@ -74,7 +79,8 @@ class Source:
         self.path, self.name = str(Path(root, name)), name
         self.text = Path(self.path).read_bytes().decode('latin-1')  # libclang's offsets are bytes
         self.lines = self.text.split('\n')
-        self.mutants, self.bodies, self.function, self.body, self.seen = [], [], '', None, set()
+        self.mutants, self.bodies, self.function, self.body = [], [], '', None
+        self.returns, self.seen = True, set()  # of the function: whether it does
         options = ci.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD
         unit = ci.Index.create().parse(self.path, flags, options=options)
         errors = [d for d in unit.diagnostics if d.severity >= ci.Diagnostic.Error
@@ -96,6 +102,8 @@ class Source:
         for c in functions:
             for body in self.body_of(c):
                 self.function, self.body = c.spelling, body.extent.start.offset + 1
+                self.returns = 'noreturn' not in c.type.spelling and \
+                    '_Noreturn' not in self.text[c.extent.start.offset:self.body]
                 self.visit_function(body)
 
     def body_of(self, function):
@@ -206,7 +214,7 @@ class Source:
             self.single_region(start, end)
             return
         if c.kind in (K.VAR_DECL, K.FIELD_DECL):
-            declared = self.text[start:end]
+            declared = blank_words(self.text[start:end])
             equals = declared.find('=')
             for size in re.finditer(r'\[([^\]]+)\]', declared[:equals] if equals >= 0 else declared):
                 self.single_region(start + size.start(1), start + size.end(1), smaller_only=True)
@@ -253,7 +261,7 @@ class Source:
 
     def mutate(self, c, kind, children, parent):
         if kind == K.COMPOUND_STMT:
-            for child in children:
+            for child in children if self.returns or parent else children[:-1]:
                 self.deletion(child)
         elif kind == K.IF_STMT:
             for child in children[1:]:

@@ -9,10 +9,10 @@
                   of those that were judged
   --seed N        draws the same mutants again (default: a new seed, which is printed)
   --count M       how many are drawn, or all of them (default: 150)
-  --quick         only tests that took less than 3 s when CTest last ran them in this build, and only mutants
+  --quick         only tests of less than 3 s, of those whose time limit is the usual one, and only mutants
                   that need no build of their own, of at most as many files as are drawn (by their sizes)
   --tests REGEX   only tests whose names match
-  --longest S     only tests that took less than S seconds then; a test that never ran is one of them
+  --longest S     only tests that take less than S seconds without a mutant: the others are ended then
   --at-least P    exit status 1 if less than P percent are caught
   --check         runs nothing: every entry of equivalents.txt fits a line of the tree, and README.md has the
                   table of the kept samples
@@ -25,11 +25,11 @@ Needs a build in build/ (tests/run.sh makes one) and works on a copy, mounted ov
 namespace of its own. All drawn mutants that a running process can choose are compiled into one build
 (schemata.py); the others are built one by one. First every test runs without a mutant: that says how
 long it takes and which mutants it reaches. Then, for each mutant, the tests that reach it run until
-one fails: the quickest first, and before them those of the room's folder and those that noticed other
-mutants of the file. A failure counts if the test passes without the mutant once more, a time-out if
-the test hangs again with twice the time, after the next three tests. The exit status is 77 where
-libclang cannot be had (it is installed from PyPI into a virtual environment) or namespaces are not
-allowed.
+one fails: the quickest first, and before them those with the file's name, those of the room's folder
+and those that noticed other mutants of the file. A failure counts if the test passes without the
+mutant once more; a time-out if another test hangs and passes without the mutant, or if the test hangs
+again with twice the time, after the next three tests. The exit status is 77 where libclang cannot be
+had (it is installed from PyPI into a virtual environment) or namespaces are not allowed.
 """
 import argparse
 import itertools
@@ -62,7 +62,7 @@ ROOMS = {'dp': 95, 'ddp': 95, 'ddp/group': 95, 'ddp/features': 95, 'ddp/fsdp': 9
 NOT_BUILT = re.compile(r'(all$|clean$|test$|install|package|edit_cache|rebuild_cache|list_)')
 FOR_GPUS = re.compile(r'/(cuda|nccl)/|/step_graph\.c$')  # executed by no test on this machine
 FOR_GRADERS = re.compile(r'(tutorial|exercise)')
-QUICK_S = 3
+QUICK_S, USUAL_LIMIT_S = 3, 120  # of a test: tests/functions.cmake
 BETWEEN = 3  # tests that run before a hung test is repeated: often one of them fails sooner
 SPARE = 20  # spare single mutants, for those that do not compile
 EQUIVALENTS = 'tests/mutants/equivalents.txt'
@@ -265,6 +265,7 @@ class Judge:
     def __init__(self, tree, arguments):
         self.tree, self.a, self.tests, self.ended = tree, arguments, {}, False
         self.noticed = defaultdict(Counter)  # {file: number of mutants that each test detected}
+        self.spent = Counter()  # {state: seconds of all tests that ended so}
         self.lock = threading.Lock()
 
     def end(self):
@@ -272,28 +273,31 @@ class Judge:
         self.ended = True
 
     def run(self, name, limit, **variables):
-        return sandbox.run_test(self.tests[name], str(self.tree.root), limit, variables)
+        result = sandbox.run_test(self.tests[name], str(self.tree.root), limit, variables)
+        with self.lock:
+            self.spent[result[0]] += result[1]
+        return result
 
     def cover(self, size):
         """Runs every test once without a mutant: records its time and the mutants that it reaches."""
         self.tests = sandbox.read_tests(self.tree.build, self.a.graders)
-        if self.a.quick:
-            self.tests = {k: t for k, t in self.tests.items() if (t['cost'] or QUICK_S) < QUICK_S}
-        self.tests = {k: t for k, t in self.tests.items()
-                      if re.search(self.a.tests, k) and (t['cost'] or 0) < self.a.longest}
+        self.tests = {k: t for k, t in self.tests.items() if re.search(self.a.tests, k)
+                      and not (self.a.quick and t['timeout'] > USUAL_LIMIT_S)}
         with ThreadPoolExecutor(self.a.jobs) as pool:
             results = list(pool.map(lambda name: self.cover_one(name, size), self.tests))
         passed = {n: r for n, r in zip(self.tests, results) if r}
         left_out = sorted(set(self.tests) - set(passed))
+        in_time = f' in {self.a.longest:g} s' if self.a.longest < float('inf') else ''
         self.tests = {n: dict(self.tests[n], seconds=s, reached=reached)
                       for n, (s, reached) in sorted(passed.items(), key=lambda x: x[1][0])}
         print(f'{len(passed)} tests judge the mutants; they take {sum(r[0] for r in passed.values()):.0f} s'
-              + (f'; without a mutant these do not pass: {" ".join(left_out)}' if left_out else ''))
+              + (f'; without a mutant these do not pass{in_time}: {" ".join(left_out)}' if left_out else ''))
 
     def cover_one(self, name, size):
         with tempfile.NamedTemporaryFile() as covered:
             covered.truncate(size)
-            state, seconds, _ = self.run(name, self.tests[name]['timeout'], DDPC_MUTANT_COVER=covered.name)
+            limit = min(self.tests[name]['timeout'], self.a.longest)
+            state, seconds, _ = self.run(name, limit, DDPC_MUTANT_COVER=covered.name)
             reached = {i for i, x in enumerate(Path(covered.name).read_bytes()) if x}
         return (seconds, reached) if state == 'passed' else None
 
@@ -313,15 +317,20 @@ class Judge:
         function = re.search(r'^\[  FAILED  \] ([a-z]\w*)$', text, re.M)
         return name + (f' ({state})' if state != 'failed' else f': {function[1]}' if function else '')
 
+    def nearness(self, name, file):
+        """How much sooner than a test of the same time: 100 of the file's name, 10 of its folder."""
+        stem = os.path.splitext(os.path.basename(file))[0]
+        mirror = f'/tests/{os.path.basename(room_of(file))}'
+        return 100 if stem in name or name in stem else 10 if self.tests[name]['folder'].endswith(mirror) else 1
+
     def judge(self, m, may_run=lambda test: True):
         begin, number = time.monotonic(), str(m['id']) if m['kind'] == 'switched' else '0'
         reaching = [n for n, t in self.tests.items()
                     if (m['id'] in t['reached'] or m['kind'] == 'single' and not m['probes'])
                     and (not t['grades'] or m['file'].startswith(GRADERS))]
-        noticed, mirror = self.noticed[m['file']], f"/tests/{os.path.basename(room_of(m['file']))}"
-        reaching.sort(key=lambda n: self.tests[n]['seconds'] / (1 + noticed[n])
-                      / (10 if self.tests[n]['folder'].endswith(mirror) else 1))
-        queue, late = [(name, 1) for name in reaching], False
+        noticed = self.noticed[m['file']]
+        reaching.sort(key=lambda n: self.tests[n]['seconds'] / (1 + noticed[n]) / self.nearness(n, m['file']))
+        queue, late, hung = [(name, 1) for name in reaching], False, 0
         while queue:
             name, times = queue.pop(0)
             late = time.monotonic() - begin > self.a.budget
@@ -331,6 +340,9 @@ class Judge:
                 return 'does not compile', ''
             shown = self.notices(name, number, times)
             if shown is None:
+                hung += 1
+                if hung == 2 and self.run(name, self.limit(name))[0] == 'passed':
+                    shown = f'{name} (hangs, the second)'
                 queue.insert(BETWEEN, (name, 2))
             if shown:
                 noticed[name] += 1
@@ -429,6 +441,7 @@ def judge_all(a, tree, drawn, spare, phases):
                 spare.remove(other)
                 singles.append(other)
     phases.end('tests of mutants')
+    phases.text.append('of all tests ' + ', '.join(f'{k} {v:.0f} s' for k, v in judge.spent.most_common()))
     return results, len(judge.tests)
 
 
@@ -480,11 +493,12 @@ def read_arguments():
     p.add_argument('--budget', type=float, default=180)
     p.add_argument('--slack', type=float, default=10)
     p.add_argument('--tests', default='')
-    p.add_argument('--longest', type=float, default=float('inf'))
+    p.add_argument('--longest', type=float)
     for flag in ('--quick', '--check', '--keep', '--samples'):
         p.add_argument(flag, action='store_true')
     a = p.parse_args()
     a.root, a.room = a.root.resolve(), [x.rstrip('/') for x in a.room]
+    a.longest = a.longest or (QUICK_S if a.quick else float('inf'))
     a.graders = GRADERS in a.room or a.each and not a.room
     if a.seed is None:
         a.seed = random.SystemRandom().randrange(10 ** 6)

@@ -39,7 +39,7 @@ def read_tests(build, graders):
     judge the tutorials' graders (grades)."""
     shown = subprocess.run(['ctest', '--test-dir', build, '--show-only=json-v1'],
                            capture_output=True, text=True, check=True).stdout
-    costs, tests = read_costs(build), {}
+    tests = {}
     for test in json.loads(shown)['tests']:
         p = {x['name']: x['value'] for x in test['properties']}
         labels = p.get('LABELS', [])
@@ -51,17 +51,8 @@ def read_tests(build, graders):
             grades=grades,
             command=test['command'], folder=p.get('WORKING_DIRECTORY', build),
             environment=dict(x.split('=', 1) for x in p.get('ENVIRONMENT', [])),
-            timeout=p.get('TIMEOUT', 120), skip=p.get('SKIP_RETURN_CODE'),
-            cost=costs.get(test['name']))
+            timeout=p.get('TIMEOUT', 120), skip=p.get('SKIP_RETURN_CODE'))
     return tests
-
-
-def read_costs(build):
-    """Returns {test: seconds} from CTest's last run in this build."""
-    path = Path(build, 'Testing/Temporary/CTestCostData.txt')
-    lines = path.read_text().splitlines() if path.exists() else []
-    rows = [x.split() for x in lines]
-    return {x[0]: float(x[2]) for x in rows if len(x) == 3 and int(x[1]) > 0}
 
 
 def run_test(test, tree, limit, variables):
