@@ -1,5 +1,6 @@
 /* test_memory.c: the heap of common/base/memory: blocks are zeroed, aligned and have exactly the
- * requested size. */
+ * requested size. common/base/object: the memory of closed objects is reused by kind.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,14 +8,18 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/error.h"
 #include "common/base/memory.h"
+#include "common/base/object.h"
+#include "tests/rigs/failed_check.h"
 #include "tests/rigs/sanitizers.h"
 
 static void test_memory(void **state) {
@@ -89,11 +94,79 @@ static void test_too_much_ends_process(void **state) {
     }
 }
 
+// ---- objects ------------------------------------------------------------------------------------
+
+static int held, taken; // mutexes locked now; calls of pthread_mutex_lock
+
+int __real_pthread_mutex_lock(pthread_mutex_t *mutex), __wrap_pthread_mutex_lock(pthread_mutex_t *);
+int __real_pthread_mutex_unlock(pthread_mutex_t *), __wrap_pthread_mutex_unlock(pthread_mutex_t *);
+
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex) {
+    assert_int_equal(held++, 0);
+    taken++;
+    return __real_pthread_mutex_lock(mutex);
+}
+
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex) {
+    assert_int_equal(held--, 1);
+    return __real_pthread_mutex_unlock(mutex);
+}
+
+enum { LARGE = 100, SMALL = 8 };
+
+// Opens an object, checks that it is zeroed, and fills it.
+static void *open_filled(const char *kind, size_t bytes) {
+    static const unsigned char zeros[LARGE];
+    void *object = object_open(kind, bytes);
+    assert_int_equal((uintptr_t)object % MEMORY_ALIGNMENT, 0);
+    assert_memory_equal(object, zeros, bytes);
+    assert_true(object_is_open(object));
+    object_check_open(object, "no_function");
+    return memset(object, 7, bytes);
+}
+
+static void close_zeroed(void *object, size_t bytes) {
+    static const unsigned char zeros[LARGE];
+    object_close(object);
+    assert_false(object_is_open(object));
+    assert_memory_equal(object, zeros, bytes);
+}
+
+static void check_closed(void *object) {
+    object_check_open(object, "large_close");
+}
+
+// An object reuses the memory of the last closed object of its kind; two open objects never share
+// memory.
+static void test_objects(void **state) {
+    (void)state;
+    static const char *const large = "large one", *const small = "small one";
+    void *first = open_filled(large, LARGE), *second = open_filled(large, LARGE);
+    void *other = open_filled(small, SMALL), *last = open_filled(small, SMALL);
+    assert_true(first != second && other != last);
+    close_zeroed(first, LARGE);
+    close_zeroed(other, SMALL);
+    close_zeroed(second, LARGE);
+    expect_failed_check(check_closed, second, "large_close: the large one is closed already");
+    assert_ptr_equal(open_filled(small, SMALL), other); // from the middle of the list
+    assert_ptr_equal(open_filled(large, LARGE), second);
+    assert_ptr_equal(open_filled(large, LARGE), first);
+    void *third = open_filled(large, LARGE);
+    assert_true(third != first && third != second);
+    close_zeroed(last, SMALL);
+    close_zeroed(third, LARGE);
+    assert_ptr_equal(open_filled(large, LARGE), third);
+    assert_ptr_equal(open_filled(small, SMALL), last);
+    assert_int_equal(held, 0);
+    assert_int_equal(taken, 4 + 3 + 4 + 2 + 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_overrun_is_seen),
         cmocka_unit_test(test_too_much_ends_process),
+        cmocka_unit_test(test_objects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -186,6 +186,34 @@ static void test_merge_of_two_machines(void **state) {
     free(both);
 }
 
+// With one mark, or two equal ones, the clocks of two machines have the same rate.
+static void test_merge_of_single_marks(void **state) {
+    static const char ONE[] = TRACE("here", "10000, 20000", "12000");
+    static const char SINGLE[] = TRACE("here", "10000", "12000");
+    static const char OTHER[] = TRACE("there", "1000, 6000", "3500");
+    static const char LONE[] = TRACE("there", "1000", "3500");
+    static const char STILL[] = TRACE("there", "1000, 1000", "3500");
+    static const char BACK[] = TRACE("there", "1000, 999", "3500");
+    static const char *const pairs[][2] = {
+        {SINGLE, OTHER}, {ONE, LONE}, {ONE, STILL}, {ONE, BACK}, {SINGLE, LONE}};
+    char *one = temp_folder_path(state, "one"), *other = temp_folder_path(state, "other");
+    char *both = temp_folder_path(state, "both");
+    const char *files[] = {one, other};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        Error err = {0};
+        write_whole(one, pairs[i][0], strlen(pairs[i][0]));
+        write_whole(other, pairs[i][1], strlen(pairs[i][1]));
+        assert_int_equal(trace_merge(both, files, 2, &err), 0);
+        cJSON *root = read_trace(both);
+        assert_true(number(find_event(root, "X", 1, 0), "ts") == 12000);
+        assert_true(number(find_event(root, "X", 1, 1), "ts") == 12500);
+        cJSON_Delete(root);
+    }
+    free(one);
+    free(other);
+    free(both);
+}
+
 // Counts of dropped spans are added up if they are valid numbers.
 static void test_dropped_spans_add_up(void **state) {
     static const struct {
@@ -221,6 +249,23 @@ static void test_dropped_spans_add_up(void **state) {
     free(both);
 }
 
+// If a rank's file is not a trace, nothing is merged and no file is removed.
+static void test_a_failed_merge_keeps_the_files(void **state) {
+    Error err = {0};
+    char *path = temp_folder_path(state, "trace.json"), *part = trace_part(path, 2);
+    char *first = trace_part(path, 1);
+    write_trace(path, 0, 5000000);
+    write_trace(first, 1, 6000000);
+    write_whole(part, "{}", 2);
+    assert_int_equal(trace_merge_ranks(path, 4, &err), -1);
+    assert_non_null(strstr(err.message, "trace.json.rank2: is no trace"));
+    assert_int_equal(count_files(*state, "trace.json"), 3);
+    cJSON_Delete(read_trace(first));
+    free(path);
+    free(part);
+    free(first);
+}
+
 static void test_merge_refuses(void **state) {
     static const char ONE[] = TRACE("here", "1, 2", "1"), NO_MARKS[] = TRACE("there", "", "1");
     char *one = temp_folder_path(state, "one"), *other = temp_folder_path(state, "other");
@@ -248,6 +293,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_merge_of_one_machine, temp_folder_make,
                                         temp_folder_remove),
         cmocka_unit_test_setup_teardown(test_merge_of_two_machines, temp_folder_make,
+                                        temp_folder_remove),
+        cmocka_unit_test_setup_teardown(test_merge_of_single_marks, temp_folder_make,
+                                        temp_folder_remove),
+        cmocka_unit_test_setup_teardown(test_a_failed_merge_keeps_the_files, temp_folder_make,
                                         temp_folder_remove),
         cmocka_unit_test_setup_teardown(test_dropped_spans_add_up, temp_folder_make,
                                         temp_folder_remove),

@@ -29,7 +29,8 @@ typedef enum Call { NONE, FLOCK, PREAD, WRITE, FSTAT, FCHMOD, STAT } Call;
 static Call failing;
 static int fails_with; // errno; 0: a short write
 static int fine_before, times;
-static const char *moved_path; // replaced by a new file during flock; NULL: none
+static const char *moved_path; // unlinked during flock; NULL: none
+static bool made_anew;         // a new file replaces it
 static int locks, sleeps;      // numbers of calls
 
 static bool fails(Call call) {
@@ -61,6 +62,7 @@ int __wrap_flock(int fd, int operation) {
     locks++;
     if (moved_path) { // the last rank of an earlier job removes the file
         assert_int_equal(unlink(moved_path), 0);
+        if (made_anew) close(open(moved_path, O_RDWR | O_CREAT, 0600));
         moved_path = NULL;
     }
     return __real_flock(fd, operation);
@@ -240,12 +242,13 @@ static void test_calls_that_fail(void **state) {
 static void test_lock_and_look(void **state) {
     char *path = temp_folder_path(state, "m");
     const int before = count_descriptors();
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         locks = 0;
         if (i == 0) let_fail(FLOCK, 0, EINTR);
-        if (i == 1) moved_path = path;
-        if (i == 2) let_fail(STAT, 0, EIO);
-        if (i == 3) let_fail(FSTAT, 1, EIO); // the second fstat, under the lock
+        if (i == 1) let_fail(STAT, 0, EIO);
+        if (i == 2) let_fail(FSTAT, 1, EIO); // the second fstat, under the lock
+        made_anew = i == 4;
+        if (i >= 3) moved_path = path;
         MeetingFile *f = join(path, 1);
         failing = NONE;
         assert_int_equal(locks, i == 0 ? 1 : 2);

@@ -10,6 +10,7 @@
 #include <net/if.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ddp/rendezvous/heartbeat.h"
@@ -114,8 +115,19 @@ int __wrap_ftruncate(int fd, off_t bytes) {
     return fails("ftruncate") ? -1 : __real_ftruncate(fd, bytes);
 }
 
+// Descriptors from HIGH on, beyond the limit of most users, are aliases of high_board.
+enum { HIGH = 1 << 19 };
+static int high_board;
+
+int __real_fstat(int fd, struct stat *about), __wrap_fstat(int fd, struct stat *about);
+
+int __wrap_fstat(int fd, struct stat *about) {
+    return __real_fstat(fd < HIGH ? fd : high_board, about);
+}
+
 void *__wrap_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset) {
-    return fails("mmap") ? MAP_FAILED : __real_mmap(at, bytes, access, flags, fd, offset);
+    if (fails("mmap")) return MAP_FAILED;
+    return __real_mmap(at, bytes, access, flags, fd < HIGH ? fd : high_board, offset);
 }
 
 // Number of mappings of a heartbeat page in this process.
@@ -260,13 +272,14 @@ static void test_stale_heartbeat(void **state) {
     set_board("%d", board.fd);
     refuse_board(-1);
     refuse_board(RANKS);
-    const int high = fcntl(board.fd, F_DUPFD, 1 << 20 >> 1); // if the limit allows it
-    if (high >= 0) set_board("%d", high);
+    high_board = board.fd;
+    set_board("%d", 1 << 20);
     heartbeat_close(open_line(0));
-    if (high >= 0) close(high);
+    set_board("%d", (1 << 20) + 1);
+    refuse_board(0);
     set_board("%d", board.fd);
     heartbeat_close(open_line(RANKS - 1));
-    static const char *const bad[] = {"", "x", "%d ", "-%d", "0", "2", "1023", "1048577"};
+    static const char *const bad[] = {"", "x", "%d ", "-%d", "0", "2", "1023"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         if (strchr(bad[i], '%'))
             set_board(bad[i], board.fd);

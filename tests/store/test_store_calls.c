@@ -260,6 +260,36 @@ static void test_limits_of_descriptors(void **state) {
     failing = NONE;
 }
 
+// Up to 64 connections beyond the limit of clients get STORE_NO_ROOM; further ones are closed
+// without a reply until one of the 64 has been closed.
+static void test_limit_of_strangers(void **state) {
+    (void)state;
+    enum { CLIENTS = 5, MOST = CLIENTS + 64 };
+    int fds[MOST];
+    uint8_t byte;
+    Error err = {0};
+    limit_said = (struct rlimit){2 * CLIENTS, 2 * CLIENTS};
+    StoreServer *server = store_serve(HOST, 0, TOKEN, &err);
+    limit_said = (struct rlimit){0, 0};
+    CHECK_OK(server, err);
+    const int port = store_server_port(server);
+    for (int i = 0; i < MOST; i++) fds[i] = raw_connect(port);
+    for (int i = 0; i < 2; i++) {
+        const int fd = raw_connect(port);
+        assert_int_equal(raw_receive(fd, &byte, 1), NET_CLOSED);
+        close(fd);
+    }
+    for (int i = 0; i < MOST; i++)
+        assert_int_equal(raw_shake_hands(fds[i], TOKEN, false),
+                         i < CLIENTS ? STORE_DONE : STORE_NO_ROOM);
+    assert_int_equal(raw_receive(fds[CLIENTS], &byte, 1), NET_CLOSED);
+    close(fds[CLIENTS]);
+    fds[CLIENTS] = raw_connect(port);
+    assert_int_equal(raw_shake_hands(fds[CLIENTS], TOKEN, false), STORE_NO_ROOM);
+    for (int i = 0; i < MOST; i++) close(fds[i]);
+    store_server_close(server);
+}
+
 // Without descriptors or memory the server stops accepting for 0.1 s; other errors affect one
 // client only.
 static void test_accepting_pauses(void **state) {
@@ -446,6 +476,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_server_cannot_start),
         cmocka_unit_test(test_limits_of_descriptors),
+        cmocka_unit_test(test_limit_of_strangers),
         SERVED(test_accepting_pauses),
         SERVED(test_connection_is_given_up),
         SERVED(test_client_cannot_connect),
