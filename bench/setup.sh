@@ -39,8 +39,8 @@ setup_has_openblas() {
     esac
 }
 
-# Prints the Debian packages that the groups need and this machine lacks. What counts is the command
-# or the library, not the package: a CMake of one's own is as good as Debian's.
+# Prints the Debian packages that the groups need and this machine lacks. A package
+# is not lacking if its command or library exists, such as a CMake that the user has installed.
 setup_missing() {
     for setup_group in "$@"; do
         case $setup_group in

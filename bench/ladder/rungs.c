@@ -3,7 +3,7 @@
  * A Part is one device's share: its rows of the batch, its model, its optimizer. The first two
  * rungs are the library's DataParallel, which needs only the first device's Part; the last two are
  * its DistributedDataParallel. The rungs between are written out here, so that from rung to rung
- * one line moves from the main thread to the devices, or goes away. To stay short, it sends each
+ * one line moves from the main thread to the devices, or is removed. To stay short, it sends each
  * tensor alone, where the library packs small ones (dp/bundle.c): over a link, a latency more for
  * each.
  *

@@ -1,10 +1,11 @@
-/* simulate.h: the same step message by message, by SimGrid (simgrid.org), where it is installed.
+/* simulate.h: simulates the step of step_model.h message by message with SimGrid (simgrid.org),
+ * where that is installed.
  *
- * The algebra of step_model.h knows no queues: it assumes that all devices begin an all-reduce
- * together and that nothing is in the way. Here every device is an actor that sleeps until its
- * gradients are ready and then sends and receives each message of the algorithm, and SimGrid says
- * when a message arrives. So the simulation judges the algebra, and shows what it leaves out, as
- * a device that is slower than the others.
+ * The formulas of step_model.h have no queues: they assume that all devices begin an all-reduce
+ * together and that no message waits for another. Here every device is an actor that sleeps until
+ * its gradients are ready and then sends and receives each message of the algorithm; SimGrid
+ * computes the arrival times. The simulation validates the formulas, and covers effects that they
+ * leave out, such as one slow device.
  */
 #ifndef BENCH_MODEL_SIMULATE_H
 #define BENCH_MODEL_SIMULATE_H

@@ -198,7 +198,7 @@ def overlaps(results, traced):
 
 
 def short_ms(ms):
-    """With three digits at least, from which shares can be worked out."""
+    """With three digits or more, so that shares can be computed from it."""
     return f"{ms:.{2 if ms >= 1 else 3}f}"
 
 

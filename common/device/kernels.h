@@ -86,7 +86,7 @@ typedef struct SliceKernels {
     // norm[1] = sqrt(sum); slices *= max_norm / (norm + 1e-6), if below 1 or NaN (clip_grad_norm_)
     void (*clip)(const Slice *slices, size_t slice_count, double max_norm, const int64_t *sum,
                  double *norm);
-    // y = the concatenated slices, bit by bit (also integers stored as floats).
+    // y = the concatenated slices, copied bit for bit (also integers stored as floats).
     void (*pack)(float *y, const Slice *slices, size_t slice_count);
     void (*unpack)(const Slice *slices, size_t slice_count, const float *x); // the reverse
 } SliceKernels;

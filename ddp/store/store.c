@@ -1,8 +1,8 @@
 /* store.c: the store's client (store.h).
  *
  * One request at a time. A call that times out leaves the connection usable: the late reply is
- * recognised by its id and dropped. A connection that breaks within a message is broken for good,
- * and every further call fails with that error.
+ * recognised by its id and dropped. A connection that breaks within a message stays broken, and
+ * every further call fails with that error.
  */
 #include "ddp/store/store.h"
 

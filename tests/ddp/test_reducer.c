@@ -1,8 +1,8 @@
 /* test_reducer.c: what the Reducer does in a step, written to be read before reducer.c.
  *
- * Four parameters, a to d, of four elements each. There is no network: the test plays the tape, and
- * says itself which gradient is complete when (gradient_of). A hook around the plain all-reduce
- * keeps a diary of what happens to the buckets:
+ * Four parameters, a to d, of four elements each. There is no network: the test simulates the tape
+ * and completes each gradient by a call (gradient_of). A hook around the plain all-reduce records
+ * the events of the buckets:
  *
  *     "start 0 d c; start 1 b a; finish 0; finish 1; "
  *

@@ -148,8 +148,7 @@ static void drive() {
 // ---- queueing ----------------------------------------------------------------------------------
 
 cudaStream_t stream_find(Runtime &r, cudaStream_t stream) {
-    if (stream == nullptr)
-        fail("the default stream is not emulated: work belongs on a stream of one's own");
+    if (stream == nullptr) fail("the default stream is not emulated: create a stream");
     for (auto &entry : r.streams)
         if (entry.get() == stream && !stream->destroyed) return stream;
     return nullptr;

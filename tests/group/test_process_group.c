@@ -2,8 +2,8 @@
  * private and shared memory, blocking and asynchronous, with ranks as threads and as processes;
  * with the argument "mpi", under mpirun, over MPI in one world.
  *
- * The ranks' values are defined in tests/rigs/trial.h. A separate test checks bit by bit, with
- * values that round, that sums run in rank order.
+ * The ranks' values are defined in tests/rigs/trial.h. A separate test checks, bit for bit and
+ * with values that round, that sums run in rank order.
  */
 #include "tests/rigs/trial.h"
 
@@ -138,7 +138,7 @@ static void test_fast_sums(Mode mode) {
         play_ranks(mode, world, 60, mode == AS_MPI ? fast_sums : no_fast_sums, &variant, NULL);
 }
 
-// ---- rank order, bit by bit -----------------------------------------------------------------
+// ---- rank order, bit for bit ----------------------------------------------------------------
 
 static float rounding_value(int rank, size_t i) {
     return rng_uniform(5, (uint64_t)rank, i, -1.0f, 1.0f) * (rank % 2 ? 1e4f : 1.0f);
@@ -194,7 +194,7 @@ static void test_special_values(Mode mode) {
 // ---- pieces in place --------------------------------------------------------------------------
 
 // reduce_scatter, then all_gather, in place: the reduced piece replaces the rank's own piece and no
-// other piece changes; then all ranks have all pieces. Bit by bit, in rank order.
+// other piece changes; then all ranks have all pieces. Sums are in rank order, bit for bit.
 static void pieces_in_place(ProcessGroup *group, const void *argument, Outcome *outcome) {
     bool shared = *(const bool *)argument;
     size_t world = (size_t)pg_size(group), rank = (size_t)pg_rank(group);

@@ -63,7 +63,7 @@ checks=$((checks + 2))
 [ "$(wc -l <headers.txt)" = "$(($(grep -cE '^ \*   [a-z_/]+\.h$' "$prefix/include/ddpc/ddpc.h") + 1))" ] || fail "ddpc.h lists other headers"
 [ -s "$prefix/share/man/man7/ddpc.7" ] || fail "there is no manual page ddpc(7)"
 
-# --- A program of one's own
+# --- A user's program
 
 for file in own.c own.cpp; do
     code=$(grep -cvE '^ *(//.*)?$|^ ?\*|^/\*' own/$file)

@@ -23,7 +23,7 @@ run 'the text' alone "$prefix/bin/train_dp" --model gpt --data text --steps 1 --
 run 'ddprun' alone "$prefix/bin/ddprun" --nproc-per-node 2 "$prefix/bin/train_ddp" --model mlp --steps 1
 run 'configuration' alone cmake -S own -B own-build -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release
 run 'build' alone cmake --build own-build --target own
-run 'a program of one'\''s own' alone ./own-build/own
+run 'a program' alone ./own-build/own
 run 'with two ranks' alone "$prefix/bin/ddprun" --nproc-per-node 2 ./own-build/own
 # The GPU backend's module, if it was built, is found: the error may be a missing GPU, not a missing file.
 checks=$((checks + 1))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""covered.py: lists the entries of the hand-written catalogue that a generated operator also
+"""covered.py: lists the entries of the hand-written catalogue that a generated operator also makes.
 
     tests/mutants/covered.py        with the requirements of mutants.sh --generated
 

@@ -4,7 +4,7 @@
     tests/mutants.sh --generated [--room FOLDER]... [--seed N] [--count M|all] [options]
 
   --room FOLDER   mutants of its C files, without those of the rooms inside it (default: all rooms)
-  --each          draws M from each room, by turns, and judges all in one build; prints a table by room and
+  --each          draws M from each room, alternately, and judges all in one build; prints a table by room and
                   exits with 1 if less than the room's aim is caught. Takes hours: Ctrl-C ends it with the table
                   of those that were judged
   --seed N        draws the same mutants again (default: a new seed, which is printed)
@@ -28,8 +28,8 @@ long it takes and which mutants it reaches. Then, for each mutant, the tests tha
 one fails: the quickest first, and before them those with the file's name, those of the room's folder
 and those that noticed other mutants of the file. A failure counts if the test passes without the
 mutant once more; a time-out if another test hangs and passes without the mutant, or if the test hangs
-again with twice the time, after the next three tests. The exit status is 77 where libclang cannot be
-had (it is installed from PyPI into a virtual environment) or namespaces are not allowed.
+again with twice the time, after the next three tests. The exit status is 77 where libclang is
+missing (it is installed from PyPI into a virtual environment) or namespaces are not allowed.
 """
 import argparse
 import itertools

@@ -129,7 +129,7 @@ run 'the loss of one process' "$bin/tutorial_02" $short --log-every 1 --shards 4
 grep loss= out.txt | cmp - gathered.txt || fail "the gathered loss is not that of one process"
 
 what='a deadlock' checks=$((checks + 1))
-! ranks 2 "$bin/tutorial_08" --steps 1 --no-eval --break=deadlock >out.txt 2>&1 || fail "no rank waits in vain"
+! ranks 2 "$bin/tutorial_08" --steps 1 --no-eval --break=deadlock >out.txt 2>&1 || fail "no rank times out"
 says 'did not arrive within 2.0 s'
 
 # ---- step 9: replicas that drift apart ---------------------------------------------------------------------

@@ -1,12 +1,12 @@
-# exposed.awk TRACE: what the trace of a job says of the overlap of rank 0's buckets with its backward, without the first
-# step: "SHARE BUCKETS AHEAD UNMARKED BROADCASTS".
+# exposed.awk TRACE: prints the overlap of rank 0's buckets with its backward, without the first step, as
+# "SHARE BUCKETS AHEAD UNMARKED BROADCASTS".
 #
-#   SHARE       percent of the communication that is left when backward has ended, on a link that would need half of
-#               the backward's time for all buckets: worked out from when each bucket was handed over, as a part of its
-#               backward, and from its bytes. So a busy computer changes little.
-#   BUCKETS     of a step
-#   AHEAD       buckets that were handed over before the one before them had arrived, percent of those that could be
-#   UNMARKED    all-reduces and reduce-scatters of gradients that are marked as no bucket
+#   SHARE       percent of the communication that is exposed (after the end of backward) on a link that would need half
+#               of the backward's time for all buckets. Computed from each bucket's bytes and its start as a fraction of
+#               its backward, so that other processes on the machine change it little.
+#   BUCKETS     buckets of a step
+#   AHEAD       percent of all buckets but the first that started before the previous bucket was complete
+#   UNMARKED    all-reduces and reduce-scatters of gradients that are not marked as a bucket
 #   BROADCASTS  after the first backward
 BEGIN { CONVFMT = "%.3f" } # times are keys
 function field(key, rest) {

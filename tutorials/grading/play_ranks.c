@@ -14,7 +14,7 @@
 enum { MOST_BROKEN = 8, MOST_RANKS = 8, RUNS = 4 };
 
 #define RANKS_TIMEOUT_S  3.0
-#define BROKEN_TIMEOUT_S 0.5 // where one rank has given up, others may wait for it in vain
+#define BROKEN_TIMEOUT_S 0.5 // with a broken version: other ranks may wait for a failed one
 
 typedef struct Seat { // a rank's, in shared memory
     GradeRank rank;   // as it was at its end: err, status

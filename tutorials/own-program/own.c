@@ -1,4 +1,4 @@
-/* own.c: a program of one's own, built with the installed library: own data, operation and model.
+/* own.c: a user's program, built with the installed library: its own data, operation and model.
  *
  *     own                             DataParallel on two devices
  *     ddprun --nproc-per-node 2 own   DistributedDataParallel on two ranks: the same bits

@@ -97,8 +97,8 @@ VECTORISED static size_t count_from(const float *losses, const int64_t *target, 
     return found;
 }
 
-// The `least`-th largest loss, or 0 if there are fewer: found bit by bit from the top, by counting.
-// It takes 32 passes for any losses, allocates nothing and keeps the order.
+// The `least`-th largest loss, or 0 if there are fewer: found by counting, one bit at a time from
+// the top. It takes 32 passes for any losses, allocates nothing and keeps the order.
 static uint32_t find_cut(const float *losses, const int64_t *target, size_t least, size_t count) {
     uint32_t cut = 0;
     for (int bit = 31; bit >= 0; bit--) {

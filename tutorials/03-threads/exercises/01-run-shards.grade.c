@@ -134,7 +134,7 @@ static void at_once(Grade *grade) {
         run(grade, count, meet, &m);
         GRADE_EXPECT(grade, !m.in_vain,
                      "The shards did not run at the same time: start all threads before you wait "
-                     "for the first. (one of %d waited for the others in vain)",
+                     "for the first. (one of %d timed out waiting for the others)",
                      count);
     }
 }

@@ -1,4 +1,4 @@
-/* 01-worksheet.grade.c: jobs whose numbers were worked out by hand. */
+/* 01-worksheet.grade.c: jobs whose numbers were computed by hand. */
 #include "tutorials/11-seeds-and-rate/exercises/01-worksheet.h"
 
 #include "tutorials/grading/grading.h"

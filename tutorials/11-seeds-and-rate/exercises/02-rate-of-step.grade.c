@@ -1,4 +1,4 @@
-/* 02-rate-of-step.grade.c: rates whose numbers were worked out by hand. */
+/* 02-rate-of-step.grade.c: rates that were computed by hand. */
 #include "tutorials/11-seeds-and-rate/exercises/02-rate-of-step.h"
 
 #include "tutorials/grading/grading.h"

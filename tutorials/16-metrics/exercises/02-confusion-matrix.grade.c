@@ -1,4 +1,4 @@
-/* 02-confusion-matrix.grade.c: a table that is worked out by hand, whose mistakes differ. */
+/* 02-confusion-matrix.grade.c: a table computed by hand, with a different count of each mistake. */
 #include "tutorials/16-metrics/exercises/02-confusion-matrix.h"
 
 #include "tutorials/grading/grading.h"

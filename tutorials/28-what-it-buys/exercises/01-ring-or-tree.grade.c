@@ -1,4 +1,4 @@
-/* 01-ring-or-tree.grade.c: times that can be worked out in the head: 1 s of latency, 1 byte/s. */
+/* 01-ring-or-tree.grade.c: times that are easy to compute: 1 s of latency, 1 byte/s. */
 #include "tutorials/28-what-it-buys/exercises/01-ring-or-tree.h"
 
 #include <math.h>

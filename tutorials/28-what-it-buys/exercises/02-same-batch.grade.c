@@ -1,4 +1,4 @@
-/* 02-same-batch.grade.c: steps that can be worked out in the head, and where they are shortest. */
+/* 02-same-batch.grade.c: steps that are easy to compute, and the shortest of them. */
 #include "tutorials/28-what-it-buys/exercises/02-same-batch.h"
 
 #include <math.h>
