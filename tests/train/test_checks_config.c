@@ -4,7 +4,6 @@
  */
 #include "tests/rigs/check.h"
 
-#include "common/base/memory.h"
 #include "common/train/checks.h"
 #include "tests/rigs/captured.h"
 
@@ -159,34 +158,6 @@ static void which_options_go_together(void **state) {
     }
 }
 
-// Saying a default is allowed and changes nothing.
-static void each_default_is_a_value_of_its_option(void **state) {
-    (void)state;
-    TrainConfig config = train_config_default();
-    Options options = {.program = "train"};
-    train_options(&options, &config);
-    const TrainConfig before = config;
-    size_t said = 0;
-    for (size_t i = 0; i < options.count; i++) {
-        const Option *option = &options.table[i];
-        char text[80], *argv[3] = {(char *)"train"}, *word = memory_format("--%s", option->name);
-        const char *value = option_text(option, text, sizeof text);
-        if (value && option->type != OPTION_TITLE && option->type != OPTION_FLAG) {
-            Error err = {0};
-            argv[1] = word;
-            argv[2] = memory_format("%s", value);
-            CHECK_OK(options_parse(&options, 3, argv, &err) == 0, err);
-            assert_string_equal(option_text(option, text, sizeof text), argv[2]);
-            free(argv[2]);
-            said++;
-        }
-        free(word);
-    }
-    assert_in_range(said, 40, options.count);
-    assert_int_equal(config.ignore_label, before.ignore_label);
-    assert_int_equal(config.sampler_seed, before.sampler_seed);
-}
-
 static void batches_divide_among_ranks(void **state) {
     (void)state;
     static const struct {
@@ -283,7 +254,6 @@ static void each_setting_of_a_checkpoint_counts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(which_options_go_together),
-                                       cmocka_unit_test(each_default_is_a_value_of_its_option),
                                        cmocka_unit_test(batches_divide_among_ranks),
                                        cmocka_unit_test(each_setting_of_a_checkpoint_counts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
