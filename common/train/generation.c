@@ -61,8 +61,8 @@ static int draw_tokens(Run *run, int64_t *tokens, size_t count, Error *err) {
 
 static void print_tokens(Run *run, const int64_t *tokens, size_t count) {
     const bool characters = run->data->characters != NULL;
-    enum { ROOM = 24 }; // characters of a number and a space
-    char *text = memory_zalloc(count * ROOM + 1), *end = text;
+    enum { ROOM = 24 }; // characters of a number, a space and the end
+    char *text = memory_zalloc(count * ROOM), *end = text;
     for (size_t i = 0; i < count; i++)
         end += characters
                    ? text_character(run->data, (size_t)tokens[i], end)

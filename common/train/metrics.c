@@ -16,7 +16,6 @@ Metrics metrics_open(const Dataset *set) {
 
 void metrics_close(Metrics *metrics) {
     free(metrics->sums);
-    *metrics = (Metrics){0};
 }
 
 void metrics_add(Metrics *metrics, Tape *tape, const Batch *batch, const BatchLoss *loss) {

@@ -13,7 +13,6 @@ PendingRows pending_rows_open(const Step *step, Record *record, size_t total_ste
 
 void pending_rows_close(PendingRows *rows) {
     free(rows->sums);
-    *rows = (PendingRows){0};
 }
 
 // Whether the device is asynchronous: a step's loss is read back one step later.

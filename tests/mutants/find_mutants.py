@@ -40,7 +40,7 @@ TABLES = (('boundary', RELATIONAL), ('and_or', LOGICAL), ('arithmetic', ARITHMET
 ZERO = re.compile(r'(0[.0]*[fuUlL]*|NULL|false|\(\w+\)\{0\}|-1)$')
 EQUALITY = ('memcmp', 'strcmp', 'strncmp')
 SYMMETRIC = ('memory_grow', 'tensor_same_shape', 'same_shape', 'fmax', 'fmin', 'fmaxf', 'fminf', 'dot', 'buffer_at', 'min_size', 'smaller',
-             'larger', 'larger_size')
+             'larger', 'larger_size', 'is')
 NOISE = re.compile(r'(log_|trace_|profile_|v?f?printf|((?!device_)\w+_)?free\b)')
 UNUSED = re.compile(r'\(void\)\w+(, \(void\)\w+)*$')  # silences unused parameters
 DIRECTIVE = re.compile(r'^[ \t]*#(?:[^\n]*\\\n)*[^\n]*', re.M)

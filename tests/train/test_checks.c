@@ -143,6 +143,11 @@ static void devices_and_parts(void **state) {
         {{.link = "10,5"}, 1, 1, "single", "one device has nothing to send"},
         {{.accumulate_steps = 1, .global_batch = 1}, 2, 2, "dp", NULL}, // one is idle: allowed
         {{.accumulate_steps = 3, .global_batch = 7}, 1, 2, "ddp", NULL},
+        {{.accumulate_steps = 2, .global_batch = 3},
+         1,
+         2,
+         "ddp",
+         "a device has 1 of --global-batch 3"},
         {{.accumulate_steps = 4, .global_batch = 7},
          1,
          2,

@@ -173,8 +173,8 @@ static void batches_divide_among_ranks(void **state) {
         {{7, 5, 3}, 1, false, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        size_t batches[3];
-        memcpy(batches, cases[i].batches, sizeof batches);
+        size_t batches[4] = {0, 0, 0, 1}; // there are three
+        memcpy(batches, cases[i].batches, sizeof cases[i].batches);
         Sampler sampler = {.world = cases[i].world, .global = batches, .batch_count = 3};
         const Strategy strategy = {.sampler = &sampler, .global_mean = cases[i].global_mean};
         Error err = {0};

@@ -59,8 +59,12 @@ static void mean_iou_known_answers(void **state) {
     (void)state;
     // Classes 0, 1 and "none": class 0 is right in 3 of 4 pixels, class 1 in 1 of 3; once "none" is
     // predicted.
-    const double confusion[] = {3, 1, 0, 1, 1, 1};
+    const double confusion[] = {3, 1, 0, 1, 1, 1, /* not read: */ 99, 99, 99};
     check_close(hits_mean_iou(confusion, 2), (3.0 / 5 + 1.0 / 4) / 2, 1e-12, "mean IoU");
+    const Dataset pixels = {.dense = true, .classes = 2};
+    const Score score = hits_score(&pixels, confusion, 1, 0);
+    check_close(score.accuracy, 4.0 / 7, 1e-12, "accuracy");
+    assert_true(score.mean_iou == hits_mean_iou(confusion, 2));
     const double nothing[6] = {0}, perfect[] = {5, 0, 0, 0, 0, 0};
     assert_true(isnan(hits_mean_iou(nothing, 2)));
     check_close(hits_mean_iou(perfect, 2), 1, 1e-12, "one class alone");
