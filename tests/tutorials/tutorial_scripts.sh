@@ -26,6 +26,7 @@ answer() { # BODY: the body of batch_mean
     {
         echo '#include <stdlib.h>'
         echo '#include <string.h>'
+        echo '#include <sys/mman.h>'
         echo '#include <unistd.h>'
         echo '#include "tutorials/02-shards/exercises/03-batch-mean.h"'
         echo 'double batch_mean(const double *means, const size_t *rows, size_t shards) {'
@@ -82,7 +83,7 @@ says 'It crashed (SIGSEGV)'
 answer 'exit(0);'
 try 1 tutorials/grade 02 3
 says 'It ended the whole program with status 0'
-answer 'for (volatile int i = 0;; i++) {}'
+answer 'for (;;) pause();' # ends as an endless loop does, at the same limit, and takes no processor time
 try 1 tutorials/grade 02 3
 says 'It did not end within'
 # Printing a score gives no points.
@@ -90,7 +91,8 @@ answer 'if (write(1, "Score 10/10\n", 12) < 0) abort();'
 try 1 tutorials/grade 02 3
 [ "$(tail -n 1 "$work/out")" = 'Score 0/10' ] || fail "a printed score counts: $(cat "$work/out")"
 if ! grep -q "sanitize='.*[a-z]" "$TUTORIAL_BUILD/tutorials/settings.sh"; then
-    answer 'for (;;) { volatile char *p = malloc((size_t)1 << 31); p[0] = 1; }'
+    # Not by malloc, which fills what it returns there: two gigabytes take seconds.
+    answer 'for (int i = 0; i < 64; i++) { volatile char *p = mmap(NULL, (size_t)1 << 31, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); p[0] = 1; }'
     try 1 tutorials/grade 02 3
     says 'It crashed (SIGSEGV)'
 fi
