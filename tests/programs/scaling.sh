@@ -59,15 +59,15 @@ if command -v gnuplot >/dev/null; then
         "$(drawn scaling-batches 0 | head -n 1)"
 fi
 # A train_dp whose dry run prints another peak than the run has: each part detects it. The other runs are kept.
-rm "$bin/train_dp"
-printf '#!/bin/sh\n"%s" "$@" | sed "s/^\\(peak_bytes=[0-9]*\\)[0-9]/\\19/"\n' "$1/train_dp" >"$bin/train_dp"
+mv "$bin/train_dp" "$out/train_dp"
+printf '#!/bin/sh\n"%s" "$@" | sed "s/^\\(peak_bytes=[0-9]*\\)[0-9]/\\19/"\n' "$out/train_dp" >"$bin/train_dp"
 chmod +x "$bin/train_dp"
 rm -r "$results"/runs/{hold-gpt-small-dp-2-dry,dry-dp-*}
 scale 1 --only batches --resume
 expect "batches whose peak differs" "dp dp" "$(awk -F, 'NR > 1 && $10 != $11 { print $1 }' "$results/scaling-batches.csv" | paste -sd ' ' -)"
 scale 1 --only memory --resume
 expect "memory that differs" "gpt-small,dp,2" "$(grep ',0$' "$results/scaling-memory.csv" | cut -d, -f1-3)"
-ln -sf "$1/train_dp" "$bin/train_dp"
+mv "$out/train_dp" "$bin/train_dp"
 scale 0 --only links --links 10 --resume
 grep -q '^kept from before: step-fp16-2-60-10-1$' "$out/log" || expect "--resume" "a run that was kept" "$(cat "$out/log")"
 rm -r "$results"/runs/step-*
