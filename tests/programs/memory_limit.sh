@@ -4,7 +4,7 @@
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 
-gpt="--model gpt --data text --layers 4 --heads 4 --embedding 128 --context 32 --global-batch 4 --optimizer adamw"
+gpt="--model gpt --data text --layers 4 --heads 4 --embedding 64 --context 32 --global-batch 4 --optimizer adamw"
 gpt="$gpt --steps 3 --no-eval --drop-last --clip-grad-norm 0.5"
 PATH=$bin:$PATH # names instead of paths, which may contain spaces
 ranks="ddprun --nproc-per-node 4"
