@@ -46,7 +46,7 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 warmup=4
 total=$((warmup + rounds * steps))
 
-# measure NAME N TURN OPTION...: a run of `command` over network N; the first turn's weights are kept.
+# measure NAME N TURN OPTION...: runs `command` over network N; keeps the weights of the first turn.
 # shellcheck disable=SC2046 # options are words
 measure() {
     local name=$1-$2-$3
@@ -55,7 +55,7 @@ measure() {
     timed_run "$name" "${command[@]}" $(network_of "$model") --data "$data" --global-batch "$global_batch" --lr 0.02 "${@:4}"
 }
 
-# take_turn N:NETWORK TURN: both trainers and some rounds of the ladder over network N.
+# take_turn N:NETWORK TURN: runs both trainers and $rounds rounds of the ladder over network N.
 take_turn() {
     local program n=${1%%:*} turn=$2
     for program in dp ddp; do
@@ -68,14 +68,15 @@ take_turn() {
     measure ladder "$n" "$turn" --rounds "$rounds" --steps "$steps" --warmup $warmup --csv "$out/runs/ladder-$n-$turn/rounds.csv"
 }
 
-# The networks take part in each turn.
+# Each turn measures all networks.
 take_turns() {
     local n numbered=()
     for n in "${!networks[@]}"; do numbered+=("$n:${networks[$n]}"); done
     each_round take_turn "${numbered[@]}"
 }
 
-# same_weights N PROGRAM: prints "equal" if a trainer has the weights of the rungs over network N, to the bit; else DIFFER.
+# same_weights N PROGRAM: prints "equal" if a trainer's weights over network N are bit-identical to the rungs', else
+# DIFFER.
 same_weights() {
     "$bin/compare_tensors" --bitwise "$out/runs/$2-$1-1/weights" "$out/runs/ladder-$1-1/weights" >/dev/null 2>&1 &&
         echo equal || echo DIFFER

@@ -17,7 +17,7 @@ world=2 rounds=3 patience=60 out=bench/out-allreduce
 read_options bench/allreduce.sh "$@"
 need_number --world "$world" 2 "$(most_devices)"
 get_ready ddprun bench_allreduce bench_probe
-# A row each: a name, and the sizes that one call of the program measures.
+# One row for each sweep: its name, and the options with its sizes.
 sweeps="sweep --factor 4
 bucket --min-bytes 26214400 --max-bytes 26214400"
 [[ $quick == 0 ]] || { kind=quick rounds=1 sweeps="sweep --factor 64 --max-bytes 4194304 --iterations 3"; }
@@ -25,7 +25,7 @@ unset RANK WORLD_SIZE
 
 open_section {allreduce,trips}.csv
 
-# sweep BACKEND ROUND: all sizes through a backend
+# sweep BACKEND ROUND: measures all sizes with one backend.
 # shellcheck disable=SC2086 # options are words
 sweep() {
     local name options backend=$1
@@ -38,7 +38,7 @@ sweep() {
 # shellcheck disable=SC2086 # backends are words
 sweep_all() { each_round sweep $backends; }
 
-# Where MPI is missing the program says so, in the first line that it writes.
+# Where MPI is missing, bench_allreduce names the cause in its first line of output.
 find_mpi() {
     local why backend=mpi
     command -v mpirun >/dev/null || { echo "there is no mpirun here: MPI is left out" >&2 && return 1; }

@@ -39,7 +39,8 @@ if [[ $quick == 1 ]]; then
 else
     models=${model:-mlp convnet resnet20} repeats=${repeats:-5} measured_steps=60 link_steps=30 traced_steps=20 epochs=30 patience=${patience:-240}
 fi
-# Not segnet: its ranks' means are over different numbers of pixels, so that average and global differ by more than bits.
+# Without segnet: its ranks' means are over different numbers of pixels, so --normalize average and global differ by
+# more than bits.
 need_words --model "$models" "$(model_names | sed 's/|segnet//')"
 need_word --device "$device" 'cpu|cuda|auto'
 need_word --backend "$backend" 'auto|shm|mpi'
@@ -51,18 +52,18 @@ host='[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(:[1-9][0-9]{0,3})?'
 need_number --repeats "$repeats" 1 1000
 need_numbers --world "$world" 1 "$(most_devices)"
 [[ -z $link ]] || need_link --link "$link"
-# One device always runs; what is left are the worlds of DP and DDP.
+# One device is always measured; worlds are the numbers of devices for DP and DDP.
 worlds=$(tr -s ' ' '\n' <<<"$world" | sort -nu | awk '$1 > 1' | paste -sd ' ' -)
 [[ -n $worlds ]] || fail_usage "--world: at least one number from 2 is needed"
 [[ -z $link || ($device != cuda && " $worlds " == *" 2 "*) ]] ||
     fail_usage "--link is for CPU devices, and for a --world that has 2"
 programs="train_single train_dp train_ddp train_fsdp ddprun compare_tensors"
-[[ $only_equivalence == 1 ]] || programs="$programs bench_probe bench_profile" # for figures
+[[ $only_equivalence == 1 ]] || programs="$programs bench_probe bench_profile" # for the figures
 # shellcheck disable=SC2086 # the programs are words
 get_ready $programs
-# A report and its figures are worth an installation, and no failure.
+# Missing tools for the report are installed; if that fails, the comparison runs without a report or without figures.
 [[ $only_equivalence == 1 ]] || (setup_require "$install" plots) 9<&- || say "there will be no report, or one without figures"
-# Nothing of an earlier comparison is removed before it is clear that this one can run.
+# An earlier comparison is removed only after these checks.
 check_devices
 check_mine
 name_links

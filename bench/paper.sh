@@ -23,36 +23,37 @@ models="mlp convnet" links="paper-rdma 10gbe" steps=23 worlds="1 2 4" caps="0 0.
 [[ $quick == 0 ]] || {
     kind=quick rounds=1 models=convnet links=10gbe steps=6 worlds="1 2" caps="0 25" iterations=80
 }
-warm_up=3 # steps that do not count
+warm_up=3 # first steps, which are not measured
 unset OPENBLAS_CORETYPE RANK WORLD_SIZE
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 open_section {breakdown,buckets,worlds,skip,convergence}.csv
 
-# ddp NAME WORLD MODEL OPTION...: a run without evaluation, of which each step is logged.
+# ddp NAME WORLD MODEL OPTION...: runs train_ddp without evaluation and logs each step.
 # shellcheck disable=SC2046 # options are words
 ddp() {
     start_ranks "$2"
     timed_run "$1" "${command[@]}" "$bin/train_ddp" $(network_of "$3") --no-eval --log-every 1 --out "$out/runs/$1" "${@:4}"
 }
 
-# measure_case MODEL:LINK ROUND: each run of the four figures once, two ranks unless the figure says another number.
+# measure_case MODEL:LINK ROUND: makes each run of the four figures once, with two ranks unless the figure needs another
+# number.
 measure_case() {
     local batch=$((quick ? 8 : 32)) rows model=${1%:*} name=${1/:/-} cap world every timed
     [[ $model != mlp ]] || batch=64 # rows of a rank
     rows=$((2 * batch))
     set -- "$2" --data "synthetic:1x28x28:10@$((quick ? 256 : 4096))" --link "${1#*:}"
-    # Figure 6: without and with overlap.
+    # Figure 6: a step without overlap and with it.
     ddp "serial-$name-$1" 2 "$model" "${@:2}" --global-batch $rows --steps $steps --bucket-cap-mb 1 --no-overlap
     ddp "overlapped-$name-$1" 2 "$model" "${@:2}" --global-batch $rows --steps $steps --bucket-cap-mb 1
-    # Figure 7: by the bucket's size.
+    # Figure 7: by bucket size.
     for cap in $caps; do
         ddp "bucket-$name-$cap-$1" 2 "$model" "${@:2}" --global-batch $rows --steps $steps --bucket-cap-mb "$cap"
     done
-    # Figure 9: by the number of ranks, each with as many rows.
+    # Figure 9: by number of ranks, with a constant number of rows per rank.
     for world in $worlds; do
         ddp "world-$name-$world-$1" "$world" "$model" "${@:2}" --global-batch $((world * batch)) --steps $steps
     done
-    # Figure 10: gradients of `every` iterations are added up before they are sent (no_sync). A step is `every`
+    # Figure 10: gradients of `every` iterations are accumulated before their all-reduce (no_sync). A step is `every`
     # iterations; at least six are timed.
     for every in 1 2 4 8; do
         timed=$(((steps - warm_up) / every))
@@ -62,9 +63,9 @@ measure_case() {
     done
 }
 
-# Figure 11: the loss over the iterations when synchronisation is skipped, for a small and a large batch, with the
-# paper's learning rates. Under PyTorch's no_sync the gradients of the iterations add up, ours are their mean: so
-# the rate is multiplied. The losses are the same on every machine, so that nothing disturbs them.
+# Figure 11: the loss by iteration when synchronisation is skipped, for a small and a large batch, with the paper's
+# learning rates. PyTorch's no_sync sums the iterations' gradients, ours averages them, so the rate is multiplied. The
+# losses are the same on every machine, so a disturbed run counts too.
 measure_convergence() { # MODEL
     local batch every rate
     for batch in 8 256; do

@@ -39,15 +39,15 @@ need_number --memory-mb "$memory_mb" 1 100000
 get_ready train_single train_dp train_ddp train_fsdp ddprun bench_probe
 middle=10 steps=35 batch=300 hidden=1024,1024 most=2048
 gpt="--layers 4 --heads 4 --embedding 256 --context 32"
-sizes="gpt-small gpt2 gpt2-xl" counted="2 4 8" # models and devices of the part memory
-texts=24 # of a step of the part sharded
+sizes="gpt-small gpt2 gpt2-xl" counted="2 4 8" # models and numbers of devices of the part memory
+texts=24 # rows of a step of the part sharded
 [[ $quick == 0 ]] || { rounds=1 steps=8 batch=60 hidden=128,128 gpt="--layers 1 --heads 2 --embedding 32 --context 16"
     sizes="gpt-small gpt2" counted="2 4" texts=8; }
 unset RANK WORLD_SIZE
 
 open_section scaling.csv scaling-{batches,memory,traffic,sharded}.csv
 
-# The steps to measure, a line each: STRATEGY-DEVICES-BATCH-GBIT. Where both parts have one, it is measured once.
+# Prints the steps to measure, one per line: STRATEGY-DEVICES-BATCH-GBIT. A step of both parts is measured once.
 configurations() {
     local gbit world
     {
@@ -74,7 +74,7 @@ measure() {
         --global-batch "$rows" --steps $steps --no-eval --log-every 1 --out "$out/runs/$name"
 }
 
-# hold NAME STRATEGY DEVICES OPTION...: a run of a gpt, whose memory counts
+# hold NAME STRATEGY DEVICES OPTION...: makes a run of a gpt whose memory is counted
 hold() {
     local -a command
     start "$2" "$3"
@@ -82,13 +82,13 @@ hold() {
     run_once "$1" "${command[@]}" --data text --optimizer adamw "${@:4}"
 }
 
-# bytes_of STRATEGY BATCH: what its dry run says of device 0: each kind's bytes and the peak, with commas between.
+# bytes_of STRATEGY BATCH: prints device 0's bytes of each kind and the peak from its dry run, separated by commas.
 bytes_of() {
     sed -n 's/^[a-z_]*_bytes=\([0-9]*\).*/\1/p' "$out/runs/dry-$1-$2/output.txt" | sed -n 1,7p | paste -sd , -
 }
 
-# find_largest STRATEGY: dry runs of ever closer batches, of which `fits` does and `exceeds`, a row more per device, does not;
-# then both are trained. Rows of scaling-batches.csv.
+# find_largest STRATEGY: bisects the batch by dry runs until `fits` fits and `exceeds`, one row more per device, does
+# not; then trains both. Prints rows of scaling-batches.csv.
 find_largest() {
     local rows computed fits=0 exceeds=$((most + 2))
     while ((exceeds - fits > 2)); do
@@ -107,7 +107,8 @@ find_largest() {
     done
 }
 
-# hold_model MODEL STRATEGY DEVICES HOW OPTION...: the run hold-MODEL-STRATEGY-DEVICES-HOW, with as many rows on each device.
+# hold_model MODEL STRATEGY DEVICES HOW OPTION...: makes the run hold-MODEL-STRATEGY-DEVICES-HOW, with equally many rows
+# on each device.
 hold_model() {
     local rows=1 vocabulary="--vocabulary 50257"
     [[ $1 != gpt-small ]] || rows=4 vocabulary=
@@ -115,12 +116,12 @@ hold_model() {
     hold "hold-$1-$2-$3-$4" "$2" "$3" --model "$1" --drop-last --global-batch $((rows * $3)) $vocabulary "${@:5}"
 }
 
-# train_small STRATEGY DEVICES: the same of gpt-small, trained.
+# train_small STRATEGY DEVICES: the same with gpt-small and training.
 train_small() {
     hold_model gpt-small "$1" "$2" trained --steps 4 --no-eval --log-every 1000 --out "$out/runs/hold-gpt-small-$1-$2-trained"
 }
 
-# What each device holds, by dry runs; gpt-small is trained, which also counts what a step moves.
+# Measures each device's memory by dry runs. gpt-small is trained, which also counts the bytes that a step sends.
 hold_models() {
     local model strategy world
     for model in $sizes; do
@@ -137,7 +138,7 @@ hold_models() {
     for world in $counted; do train_small fsdp-whole "$world"; done
 }
 
-# shard NAME STRATEGY OPTION...: gpt-small on two ranks
+# shard NAME STRATEGY OPTION...: trains gpt-small on two ranks
 shard() {
     local -a command
     start "$2" 2
@@ -145,7 +146,7 @@ shard() {
         --global-batch $texts --steps $steps --no-eval --log-every 1 --out "$out/runs/$1" "${@:3}"
 }
 
-# shard_round ROUND: the runs of the part sharded
+# shard_round ROUND: makes the runs of the part sharded
 shard_round() {
     shard "shard-ddp-$1" ddp
     shard "shard-fsdp-$1" fsdp

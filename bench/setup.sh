@@ -14,7 +14,7 @@ setup_say() {
     printf '%s\n' "$*" >&2
 }
 
-# True if CMake is there and at least 3.25.
+# True if CMake 3.25 or later is installed.
 setup_has_cmake() {
     command -v cmake >/dev/null &&
         cmake --version |
@@ -29,8 +29,8 @@ setup_has_libc_headers() {
     command -v gcc >/dev/null && echo '#include <stdio.h>' | gcc -E - >/dev/null 2>&1
 }
 
-# Debian's serial and OpenMP flavours, which the folder's name tells, do not do: the one is not safe
-# with threads, the other hangs after a fork.
+# Debian's serial and OpenMP variants of OpenBLAS, recognized by the folder's name, are not accepted: the serial one is
+# not safe with threads, the OpenMP one hangs after a fork.
 setup_has_openblas() {
     setup_has_library openblas-pthread && return 0
     setup_has_library openblas || return 1
@@ -103,7 +103,7 @@ setup_missing() {
     done
 }
 
-# setup_apt PREFIX PACKAGE...: package lists are fetched only when the first try fails.
+# setup_apt PREFIX PACKAGE...: installs packages; updates the package lists only if the first attempt fails.
 setup_apt() {
     setup_prefix=$1
     shift
@@ -151,8 +151,8 @@ setup_minutes() {
     printf '%d:%02d' $(($1 / 60)) $(($1 % 60))
 }
 
-# setup_progress LOG: copies what a build prints into the log and says how far it is: on a terminal in one
-# line that is drawn anew, elsewhere in a line every 15 seconds.
+# setup_progress LOG: copies a build's output into the log and shows its progress: on a terminal in one line that is
+# redrawn, otherwise in a line every 15 seconds.
 setup_progress() {
     setup_begin=$(date +%s) setup_said=$(date +%s) setup_percent=0 setup_drawn=0
     while IFS= read -r setup_line; do
@@ -180,7 +180,7 @@ setup_progress() {
     [ $setup_drawn = 0 ] || printf '\r\033[K' >&2
 }
 
-# setup_configure SOURCE BUILD: lets CMake prepare the build. After it CTest knows the tests, though none is built.
+# setup_configure SOURCE BUILD: runs CMake. Afterwards CTest can list the tests, although none is built.
 setup_configure() {
     setup_dir=$2
     setup_tests=OFF
@@ -194,7 +194,7 @@ setup_configure() {
         -DWITH_TESTS=$setup_tests >"$setup_dir/setup.log" 2>&1 || setup_fail
 }
 
-# setup_make [TARGET...]: builds what setup_configure has prepared.
+# setup_make [TARGET...]: builds targets in the folder of setup_configure.
 setup_make() {
     rm -f "$setup_dir/setup.done"
     {

@@ -1,5 +1,6 @@
-# begin.sh: what the commands of bench begin with, by their first line: strict mode, the checkout as the working directory
-# (root; here is the caller's), the functions of setup.sh and of this folder, and the options that nearly all have.
+# begin.sh: the first line of bench's commands sources this file. It sets strict mode and the working directory (root,
+# the checkout; here is the caller's), and defines the functions of setup.sh and of this folder, and the options that
+# most commands have.
 set -euo pipefail
 export LC_ALL=C
 here=$PWD
@@ -10,11 +11,11 @@ for part in devices options progress results runs section disturbed; do
     # shellcheck source=/dev/null
     source "bench/compare/$part.sh"
 done
-# shellcheck disable=SC2034 # the commands' and the functions'
+# shellcheck disable=SC2034 # used by the commands and the functions
 quick=0 install=0 resume=0 planning=0 rounds="" patience="" turns="" bin="" groups=build
 
-# get_ready PROGRAM...: ends the command if --bin lacks a program; takes the folder of --out, then installs what the groups of
-# setup.sh need and builds the programs, unless --bin was given.
+# get_ready PROGRAM...: ends the command if --bin lacks a program; claims the folder of --out, then installs the
+# packages of the groups of setup.sh and builds the programs, unless --bin was given.
 get_ready() {
     need_programs "$@"
     claim_results

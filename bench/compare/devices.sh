@@ -1,18 +1,16 @@
-# devices.sh: which devices the runs get, and whose times may be shown. Sourced by compare.sh before
+# devices.sh: selects the devices of the runs and decides whose times may be shown. Sourced by compare.sh before
 # runs.sh; uses its bin, device, models, worlds and repeats.
-#
-# CPU devices are made as many as asked for. GPUs are what the machine has: where a run wants more of
-# them, replicas or ranks share cards: that computes the same, but its times mean nothing. Such runs
-# are held to the equivalences like all others, and none of their times is printed or drawn. The same
-# goes for the emulated GPU of the tests.
+# CPU devices exist in any number. The number of GPUs is the machine's: if a run needs more, several replicas or ranks
+# share one. Such a run computes the same values, but its times have no meaning. It must pass the equivalence checks
+# like all others, and none of its times is printed or drawn. The same holds for the tests' emulated GPU.
 
-kind=cpu    # or cuda: what --device is here
+kind=cpu # or cuda: the kind of --device
 backend=auto
-gpus=0      # how many there are, counted up to the number that the runs need
-emulated=0  # 1: the GPU is the tests' emulator
-units=cores # what computes, for the figures; $cores is how many
+gpus=0 # number of GPUs, counted up to the number that the runs need
+emulated=0 # 1: the GPU is the tests' emulator
+units=cores # the processing units named in the figures; $cores is their number
 
-# run_a_step PROGRAM OPTION...: one step on the device, with records in the folder $probe_folder.
+# run_a_step PROGRAM OPTION...: runs one step on the device, with its records in the folder $probe_folder.
 run_a_step() {
     local program=$1
     shift
@@ -20,8 +18,8 @@ run_a_step() {
         >/dev/null 2>"$probe_folder/log" 9<&-
 }
 
-# must_run_a_step PROGRAM OPTION...: ends the script if the program cannot do that, with its own line and status,
-# which is 77 where there is no GPU.
+# must_run_a_step PROGRAM OPTION...: ends the script with the program's error line and status if it fails; the status is
+# 77 where there is no GPU.
 must_run_a_step() {
     local status=0
     run_a_step "$@" || {
@@ -52,18 +50,18 @@ check_devices() {
     rm -rf "$probe_folder"
 }
 
-# Does every device of so many have a card of its own?
+# has_gpus_for WORLD: true if every device has its own GPU.
 has_gpus_for() {
     [[ $kind != cuda || $1 -le $gpus ]]
 }
 
-# Before a command that computes on one CPU device: keeps it on the first core that it may use, as --bind does with
-# more of them.
+# Prints the prefix of a command that computes on one CPU device: keeps it on the first allowed core, as --bind does
+# with several devices.
 on_first_core() {
     [[ $kind != cpu ]] || ! command -v taskset >/dev/null || taskset -cp $$ | sed 's/.*: \([0-9]*\).*/taskset -c \1/'
 }
 
-# May the times of a run on so many devices be shown?
+# is_timed WORLD: true if the times of a run on WORLD devices may be shown.
 is_timed() {
     [[ $emulated == 0 ]] && has_gpus_for "$1"
 }
@@ -73,7 +71,7 @@ timed_worlds() {
     for world in $worlds; do ! is_timed "$world" || echo "$world"; done | paste -sd ' ' -
 }
 
-# Prints why some runs are not timed, in one line; nothing if all are.
+# Prints in one line why some runs are not timed; prints nothing if all are.
 why_untimed() {
     if [[ $emulated == 1 ]]; then
         echo "The GPU is emulated: no timing means anything, so none is shown or drawn."
@@ -83,7 +81,7 @@ why_untimed() {
     fi
 }
 
-# The options that give DataParallel so many devices. Cards are shared in turns.
+# dp_devices WORLD: prints DataParallel's options for WORLD devices. Shared GPUs are assigned round-robin.
 dp_devices() {
     local ids=() i
     if has_gpus_for "$1"; then
@@ -94,7 +92,8 @@ dp_devices() {
     fi
 }
 
-# So many ranks' places on the machines of $hosts, taken in turns: each host's share, in the order of $hosts.
+# hosts_of RANKS: distributes the ranks round-robin over the machines of $hosts and prints each host's share, in the
+# order of $hosts.
 hosts_of() {
     awk -v hosts="$hosts" -v ranks="$1" 'BEGIN {
         n = split(hosts, host, ",")
@@ -109,7 +108,7 @@ hosts_of() {
     }'
 }
 
-# start STRATEGY WORLD: makes `command` a strategy's program on so many devices; the caller adds options.
+# start STRATEGY WORLD: sets `command` to a strategy's program on WORLD devices; the caller adds options.
 # shellcheck disable=SC2046,SC2207 # a command is words
 start() {
     case $1 in
@@ -125,14 +124,14 @@ start() {
     esac
 }
 
-# Makes `command` what starts so many ranks. Open MPI lets root start some, and more than there are cores, only when
-# told; and it would bind each of two ranks to one core, which its communicating thread needs besides.
+# start_ranks RANKS: sets `command` to a launcher of that many ranks. Open MPI needs options to run as root and to start
+# more ranks than cores. Its default would bind each of two ranks to one core, which its communication thread needs too.
 start_ranks() {
     if [[ $backend == mpi ]]; then
         command=(env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
             OMPI_MCA_hwloc_base_binding_policy=none mpirun ${hosts:+-host "$(hosts_of "$1")"} -np "$1")
     else
-        # NCCL refuses two ranks of one host on one card: ranks that share a card have to look like several hosts.
+        # NCCL refuses two ranks of one host on one GPU, so ranks that share a GPU get different host names.
         command=("$bin/ddprun")
         has_gpus_for "$1" || command+=(--fake-hosts)
         command+=(--nproc-per-node "$1" --bind cores)

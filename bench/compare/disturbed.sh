@@ -1,23 +1,22 @@
-# disturbed.sh: was the machine ours? Sourced after runs.sh by compare.sh and by commands with a section of their own;
-# uses bin, kind (cpu, or nothing is probed), planning and out.
-#
-# bench_probe runs before and after each measurement of a step's speed (the probe between two runs belongs to
-# both): what all cores reach together in products and in memory. Where neighbours on the same hardware come and
-# go, a machine has several speeds. The speed of this comparison is that of most probes: a run is disturbed if one of
-# its two probes found a rate far below that or far above it (undisturbed_share). Where disturbed runs are more than
-# half of a series (the repeats of one measurement), they are made once more as long as there is time (patience).
-# No sentence speaks of a series of which most runs stay disturbed.
+# disturbed.sh: detects other load on the machine. Sourced after runs.sh by compare.sh and by commands with their own
+# section; uses bin, kind (only cpu is probed), planning and out.
+# bench_probe runs before and after each measurement of a step's time (the probe between two runs belongs to both) and
+# measures the rate of all cores together in matrix products and in memory accesses. On hardware shared with other
+# tenants these rates vary. The reference is the rate found by most probes; a run is disturbed if one of its two probes
+# found a rate far below or far above it (undisturbed_share). If more than half of a series (the repeats of one
+# measurement) are disturbed, they are repeated while there is time (patience). No sentence is printed about a series of
+# which most runs stay disturbed.
 
 undisturbed_share=0.8
 last_probe= # "threads,gflops,triad_gbps" of the latest probe
 
-# take_probe THREADS: 0 for one on each core.
+# take_probe THREADS: runs bench_probe; 0 threads: one on each core.
 take_probe() {
     last_probe=$1,$("$bin/bench_probe" --threads "$1" 9<&- | sed 's/.*gflops=\([0-9.]*\) triad_gbps=\([0-9.]*\).*/\1,\2/')
 }
 
-# between_probes NAME COMMAND...: runs it (train or what calls it for the run NAME) between two probes. What one
-# device computes, on the first core, is compared with a probe of that core.
+# between_probes NAME COMMAND...: runs COMMAND, which makes the run NAME, between two probes. A run on one device is on
+# the first core, and is compared with a probe of that core.
 between_probes() {
     local name=$1 before threads=0
     shift
@@ -29,13 +28,13 @@ between_probes() {
     [[ $last_probe == $threads,* ]] || take_probe $threads
     before=$last_probe
     "$@" || return 1
-    [[ -d $out/runs/$name ]] || return 0 # a run of the reader's own (mine.sh), which failed
+    [[ -d $out/runs/$name ]] || return 0 # a failed run of --mine (mine.sh)
     take_probe $threads
     printf 'threads,gflops,triad_gbps\n%s\n%s\n' "$before" "$last_probe" >"$out/runs/$name/probe.csv"
 }
 
-# usual_probe THREADS: what most of these probes found: "gflops<TAB>triad_gbps", each the rate that has the most
-# others within a tenth of it (the highest of such). Nothing if there was none.
+# usual_probe THREADS: prints "gflops<TAB>triad_gbps", each the rate that has the most other probes within a tenth of it
+# (the highest of such rates). Prints nothing if there was no probe.
 usual_probe() {
     local column
     for column in gflops triad_gbps; do
@@ -51,7 +50,7 @@ usual_probe() {
     done | paste -s -
 }
 
-# The names of the runs that were disturbed, one a line.
+# Prints the names of the disturbed runs, one per line.
 disturbed_runs() {
     local usual threads
     [[ $kind == cpu && -n $(find "$out/runs" -name probe.csv | head -n 1) ]] || return 0
@@ -68,8 +67,8 @@ disturbed_runs() {
     done
 }
 
-# undisturbed_of RUN: the steps.csv of RUN's repeats that count, one a line: those that were not disturbed if
-# they are at least half, otherwise all of them, and before them the line "disturbed".
+# undisturbed_of RUN: prints the steps.csv of RUN's repeats that count, one per line: the undisturbed ones if they are
+# at least half; otherwise the line "disturbed" and then all.
 undisturbed_of() {
     local repeat all=0 name
     local -a good=() every=()
@@ -86,14 +85,15 @@ undisturbed_of() {
     fi
 }
 
-# all_series: the names of what has repeats, without their numbers, one a line.
+# all_series: prints the names of all series (run names without the number of the repeat), one per line.
 all_series() {
     # shellcheck disable=SC2012 # the names are ours
     ls "$out/runs" | sed -n 's/^\(speed\|link\|growth\|buckets\)\(-.*\)-[0-9]*$/\1\2/p' | sort -u
 }
 
-# The runs to make once more, one a line: the disturbed ones of each series that has too few others (the runs that are traced
-# have none); and when no series lacks any, all runs of each that lie far apart, though no probe says why.
+# Prints the runs to repeat, one per line: the disturbed ones of each series that has too few others (traced runs have
+# no series); and when no series lacks any, all runs of each series whose times differ too much, although no probe shows
+# a cause.
 runs_to_repeat() {
     local series
     local -a counted lacking apart=()
@@ -110,7 +110,7 @@ runs_to_repeat() {
     [[ ${#lacking[@]} == 0 ]] || printf '%s\n' "${lacking[@]}"
 }
 
-# are_far_apart STEPS.CSV...: is a row made of these runs disturbed by what they measured (summarize.awk)?
+# are_far_apart STEPS.CSV...: true if the times of these runs differ too much for a row (summarize.awk).
 are_far_apart() {
     [[ $(awk -v skip="$warm_up" -f bench/compare/summarize.awk "$@" | sed 's/.*,//') == 1 ]]
 }

@@ -12,19 +12,20 @@ equivalence_steps=12
 equivalence_failures=0
 comparisons=0
 
-# A run is called by its strategy, its number of devices and what else it is: "dp:2", "ddp:2 cap=1". `model` is its network.
+# A run's name is its strategy, its number of devices and its variant: "dp:2", "ddp:2 cap=1". `model` is its network.
 
-# files_of RUN: its folder.
+# files_of RUN: prints the run's folder.
 files_of() {
     echo "$out/runs/equivalence-$model-${1//[: =]/-}"
 }
 
-# probe RUN OPTION...: a run that the comparisons read. One that failed leaves nothing to compare, which fails them.
+# probe RUN OPTION...: makes a run whose gradients and final state are compared. If it fails, the comparisons fail
+# because its files are missing.
 probe() {
     probe_state "$@" --dump-grads "$(files_of "$1")/{step}.safetensors" --dump-step "${dumped_steps// /,}"
 }
 
-# probe_state RUN OPTION...: a run of which only the state at the end is compared, so that it writes no gradients.
+# probe_state RUN OPTION...: makes a run of which only the final state is compared, so it dumps no gradients.
 probe_state() {
     local files world=${1#*:}
     files=$(files_of "$1")
@@ -32,7 +33,8 @@ probe_state() {
         --save "$files/weights.safetensors" "${@:2}" || rm -f "$files"/{weights,0,1,10}.safetensors
 }
 
-# count_tensors FILE: sets expected: how many tensors the header of a safetensors file names. Many files are compared with one.
+# count_tensors FILE: sets expected to the number of tensors in a safetensors file's header, which is cached: one file
+# is compared with many.
 declare -A tensors_in=()
 count_tensors() {
     expected=${tensors_in[$1]:-}
@@ -62,7 +64,7 @@ compare_files() {
     equivalence_failures=$((equivalence_failures + 1))
 }
 
-# compare_runs A B REQUIRED: compares the gradients of two runs, and their state at the end.
+# compare_runs A B REQUIRED: compares the gradients and the final state of two runs.
 compare_runs() {
     [[ $planning == 0 ]] || return 0
     local step
@@ -73,7 +75,7 @@ compare_runs() {
     compare_states "$@"
 }
 
-# compare_states A B REQUIRED: compares only the state at the end of two runs.
+# compare_states A B REQUIRED: compares only the final state of two runs.
 compare_states() {
     [[ $planning == 0 ]] || return 0
     local tolerance
@@ -84,13 +86,13 @@ compare_states() {
         "$(optimizer_file "$(files_of "$2")")" "$3" "$tolerance"
 }
 
-# beside A B OPTION...: probes B, which adds up the same numbers as A, and compares the two.
+# beside A B OPTION...: makes run B, which computes the same sums as A, and compares the two.
 beside() {
     probe "${@:2}"
     compare_runs "$1" "$2" "$same"
 }
 
-# The same of the state at the end.
+# The same for the final state only.
 beside_state() {
     probe_state "${@:2}"
     compare_states "$1" "$2" "$same"
@@ -101,11 +103,11 @@ optimizer_file() {
     echo "${files[0]}"
 }
 
-# Against one device, and on GPUs, only the order of sums differs. From the same weights (step 0) a sum
-# of a few thousand float terms is good to about 1e-6 of its scale; each step then starts from weights
-# that differ a little, and training amplifies that. In resnet20 nineteen layers of relu amplify it more:
-# an input within rounding of zero that falls on the other side of it moves a gradient by up to 3 % of
-# the largest (seen between two versions of one BLAS), which is still far from any mistake.
+# Against one device, and on GPUs, only the order of additions differs. From equal weights (step 0) a sum of a few
+# thousand float32 terms is accurate to about 1e-6 of its scale; later steps start from slightly different weights, and
+# training amplifies the difference. resnet20's nineteen ReLU layers amplify it more: an input within rounding of zero
+# that changes sign changes a gradient by up to 3 % of the largest (measured between two versions of one BLAS), still
+# far less than any error in the code causes.
 tolerance_at() {
     case $1:$2 in
     resnet20:*) echo 0.1 ;;
@@ -114,14 +116,14 @@ tolerance_at() {
     esac
 }
 
-# Prints what is required of two runs that add up the same numbers, as DP and DDP do, and DDP with other buckets.
+# Prints the required comparison of two runs with the same sums, such as DP and DDP, or DDP with other buckets.
 same_sums() {
     [[ $kind == cpu ]] && echo bitwise || echo tolerance
 }
 
-# has_batch_norm MODEL: true if N devices compute another function than one. With batch norm they normalise N small
-# batches, where one device normalises a large one, so that no tolerance would mean anything (PyTorch differs in the
-# same way).
+# has_batch_norm MODEL: true if N devices compute another function than one device. With batch norm they normalise N
+# small batches, where one device normalises a large one, so that no tolerance is possible (PyTorch differs in the same
+# way).
 has_batch_norm() {
     case $1 in
     toy | mlp | gpt*) return 1 ;;
@@ -129,7 +131,7 @@ has_batch_norm() {
     esac
 }
 
-# equivalence_of MODEL: all runs and comparisons of one model.
+# equivalence_of MODEL: makes all runs and comparisons of one model.
 equivalence_of() {
     local model=$1 batch=60 world cap same
     same=$(same_sums)
@@ -139,7 +141,7 @@ equivalence_of() {
     esac
     set -- --data "$(data_of "$model")" --global-batch $batch
     [[ $model != gpt* ]] || set -- "$@" --drop-last # the last batch does not divide evenly
-    # So that steps do not amplify what is allowed to differ.
+    # A small learning rate, so that training does not amplify the allowed differences.
     [[ $model:$same != resnet20:tolerance ]] || set -- "$@" --lr 1e-5
     probe single:1 "$@"
     for world in 1 $worlds; do
@@ -155,8 +157,9 @@ equivalence_of() {
 
     world=${worlds%% *}
     for cap in 0 0.01 1 25; do beside "ddp:$world" "ddp:$world cap=$cap" --bucket-cap-mb "$cap" "$@"; done
-    # The optimizer divided over the ranks: an option that reads all gradients has them whole; without one the sum,
-    # the step and the new weights are one pass. Then weights and gradients divided as well.
+    # The optimizer's state sharded over the ranks: with an option that reads all gradients, whole gradients are summed
+    # first; without one, the sum, the step and the new weights are one pass. Then weights and gradients sharded as
+    # well.
     for world in $worlds; do
         beside "ddp:$world" "zero1:$world" "$@"
         beside_state "ddp:$world" "zero1:$world fused" "$@"
@@ -175,10 +178,9 @@ equivalence_of() {
     [[ $kind == cpu ]] || equivalence_of_graphs "$world" "$@"
 }
 
-# equivalence_of_adamw OPTION...: as a gpt is trained: the optimizer has two moments, and one
-# norm of all gradients shortens them; without that the divided optimizer does everything in one pass.
-# (Against one device AdamW shows nothing: where a gradient is zero but for rounding, it divides the
-# rounding by itself.)
+# equivalence_of_adamw OPTION...: with the options of a gpt: the optimizer has two moments, and gradients are clipped by
+# their global norm; without clipping the sharded optimizer needs one pass. (AdamW is not compared with one device:
+# where a gradient is zero except for rounding errors, it divides one rounding error by another.)
 equivalence_of_adamw() {
     local world
     set -- "$@" --optimizer adamw --lr 1e-3 --warmup-steps 4
@@ -192,14 +194,14 @@ equivalence_of_adamw() {
     done
 }
 
-# equivalence_of_graphs WORLD OPTION...: a step that was captured computes what it computed
-# before; DDP's has the collectives in it.
+# equivalence_of_graphs WORLD OPTION...: a captured step computes the same bits as before; DDP's graph contains the
+# collectives.
 equivalence_of_graphs() {
     beside single:1 "single:1 graph" --cuda-graph "${@:2}"
     beside "ddp:$1" "ddp:$1 graph" --cuda-graph "${@:2}"
 }
 
-# equivalence.csv, from all models.
+# Writes equivalence.csv for all models.
 check_equivalence() {
     local model
     [[ $planning == 1 ]] || echo "model,a,b,what,step,tensor,count,max_abs,max_rel,max_ulp,bitwise,required,tolerance,held" \

@@ -1,4 +1,4 @@
-# facts.sh: what bench/report reads of a comparison beside its CSV files. Sourced by compare.sh after section.sh.
+# facts.sh: the facts that bench/report needs besides the CSV files. Sourced by compare.sh after section.sh.
 
 machine_lines() {
     local kinds=()
@@ -7,7 +7,7 @@ machine_lines() {
         "$([[ $kind == cpu ]] && echo BLAS || echo GPU): $(json blas "$(a_record)")"
 }
 
-# facts.txt: "key value" lines, what a report must know and no CSV file has.
+# Prints facts.txt: "key value" lines with the facts that no CSV file contains.
 comparison_facts() {
     local model skipped=()
     for model in $models; do ! has_batch_norm "$model" || skipped+=("$model"); done
@@ -41,7 +41,7 @@ END
     machine_lines | sed 's/^- /machine /'
 }
 
-# network_row PART MODEL [OPTION...]: a row of networks.csv, by what the program says of the network.
+# network_row PART MODEL [OPTION...]: prints a row of networks.csv from the program's summary of the network.
 network_row() {
     "$bin/train_single" --model "$2" --data "$(data_of "$2")" "${@:3}" --summary 9<&- | awk -v part="$1" -v model="$2" '
         $2 ~ /^[A-Z]/ {
@@ -53,7 +53,7 @@ network_row() {
         $2 == "parameters" { print part "," model "," (model == "mlp" ? hidden : "") "," layers "," $1 }'
 }
 
-# networks.csv: what each network is made of. The same model is another network in another part.
+# networks.csv: the layers and sizes of each network. The same model may be another network in another part.
 list_networks() {
     local model
     echo part,model,hidden,layers,parameters

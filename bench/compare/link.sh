@@ -1,6 +1,5 @@
-# link.sh: the same comparison over a slower network than the memory of this machine, emulated by --link, and
-# what overlap is worth there. Sourced by compare.sh after measure.sh. CPU devices only.
-#
+# link.sh: the same comparison over an emulated network (--link) slower than this machine's memory, and the time that
+# overlap saves there. Sourced by compare.sh after measure.sh. CPU devices only.
 # The names of its runs:
 #   link-MODEL-STRATEGY-2-REPEAT    a step of DP or DDP over the link
 #   growth-MODEL-STRATEGY-WORLD-REPEAT  the same on more devices, over a link so slow that little else counts
@@ -9,10 +8,10 @@
 #   timeline-[link-]STRATEGY        a traced run, through memory or over the link
 # The last three kinds train the deep network of the timeline.
 
-slow_link= # of all but the growth and the fast one: what --link says
+slow_link= # --link of all runs but the growth and the fast ones
 fast_link=paper-rdma
 growth_link=1,20
-link_text= fast_text= # what the programs call the slow and the fast one (name_links)
+link_text= fast_text= # descriptions of the slow and the fast link (name_links)
 bucket_caps="0 0.1 0.5 1 2 4 25"
 deep="512,512,512,512,512,512,512,512"
 
@@ -34,7 +33,7 @@ name_links() {
     rm -rf "$probe_folder"
 }
 
-# link_run NAME: makes one of these runs. What it trains is read from its name.
+# link_run NAME: makes one of these runs; its name determines its options.
 link_run() {
     local part what strategy world
     local -a options=(--model mlp --hidden $deep --data digits --global-batch 300 --no-eval)
@@ -81,12 +80,12 @@ measure_link() {
     done
 }
 
-# with_link TEXT: a table of CSV, with a column more, in which every row says over which emulated link it was made.
+# with_link TEXT: copies a CSV table and adds a column with the emulated link.
 with_link() {
     awk -v link="${1#an emulated link of }" '{ print $0 "," (NR == 1 ? "emulated_link" : link) }'
 }
 
-# summary-link.csv, difference-link.csv, growth.csv and buckets.csv.
+# Writes summary-link.csv, difference-link.csv, growth.csv and buckets.csv.
 summarize_link() {
     local strategy
     has_link || return 0
@@ -98,14 +97,14 @@ summarize_link() {
     done
 }
 
-# The strategies that are measured over a link: with a fully sharded FILE also the built-in one.
+# Prints the strategies that are measured over a link: fsdp only beside a fully sharded FILE of --mine.
 link_strategies() {
     echo dp ddp
     [[ $mine_like != fsdp ]] || echo fsdp
     [[ -z $mine ]] || echo mine
 }
 
-# first_model WORLDS: "model strategy world" lines of the first model
+# first_model WORLDS: prints "model strategy world" lines of the first model
 first_model() {
     local strategy world
     for strategy in $(link_strategies); do
@@ -113,13 +112,13 @@ first_model() {
     done
 }
 
-# The strategies that have buckets.
+# Prints the strategies that have buckets.
 bucket_strategies() {
     echo ddp
     [[ $mine_like != ddp ]] || echo mine
 }
 
-# summarize_buckets STRATEGY: the rows of buckets.csv.
+# summarize_buckets STRATEGY: prints the rows of buckets.csv.
 summarize_buckets() {
     local cap
     {
@@ -130,7 +129,7 @@ summarize_buckets() {
             of("disturbed") }'
 }
 
-# The profile of the deep network on one device of this machine, from which player.html computes other steps.
+# Keeps the profile of the deep network on one device, from which player.html predicts other steps.
 save_profile() {
     has_link || return 0
     "$bin/bench_profile" --hidden $deep --rows 150 --rounds 10 --save "$out/profile.json" >"$out/profile.txt" 9<&-

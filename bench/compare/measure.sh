@@ -1,12 +1,11 @@
-# measure.sh: the runs whose speed, loss and timeline are shown, and their CSV files.
-# Sourced by compare.sh after runs.sh; uses its models, worlds, repeats, measured_steps,
-# traced_steps and epochs.
+# measure.sh: makes the runs whose speed, loss and timeline are shown, and writes their CSV files. Sourced by compare.sh
+# after runs.sh; uses its models, worlds, repeats, measured_steps, traced_steps and epochs.
 
-warm_up=2 # steps at the start of a run that do not count
+warm_up=2 # first steps of a run, which are not measured
 cores=$(nproc)
 
-# How a model trains when its speed is measured: the batch is divisible by 1 to 6 devices, and so is the
-# epoch by the batch, so that every step is alike.
+# Prints a model's options for speed measurements. The batch is divisible by 1 to 6 devices and divides the epoch, so
+# that all steps are equal.
 speed_options() {
     case $1 in
     mlp) echo --global-batch 300 --hidden 1024,1024 ;;
@@ -16,7 +15,7 @@ speed_options() {
     esac
 }
 
-# configurations: "strategy world" lines, in the order of the figures.
+# configurations: prints "strategy world" lines, in the order of the figures.
 configurations() {
     local world
     echo single 1
@@ -25,8 +24,8 @@ configurations() {
     [[ -z $mine ]] || for world in $worlds; do echo mine "$world"; done
 }
 
-# speed_configurations: "model strategy world" lines of what is measured: also fully sharded training (fsdp) and, where the
-# optimizer has a state that is worth dividing, DDP with the optimizer divided over its ranks (zero1, ZeRO-1).
+# speed_configurations: prints "model strategy world" lines of the measured runs: also fully sharded training (fsdp)
+# and, if the optimizer has state, DDP with the optimizer sharded over its ranks (zero1, ZeRO-1).
 speed_configurations() {
     local model world
     for model in $models; do
@@ -38,8 +37,8 @@ speed_configurations() {
     done
 }
 
-# Repeats are the outer loop, so that a disturbance of the machine meets all strategies alike. A run
-# without times shows its memory only, in a few steps.
+# The repeats are the outer loop, so that a disturbance of the machine affects all strategies alike. A run whose times
+# are not shown takes a few steps, for its memory.
 measure_speed() {
     local repeat model strategy world
     for ((repeat = 1; repeat <= repeats; repeat++)); do
@@ -52,7 +51,7 @@ measure_speed() {
     [[ $kind == cpu ]] || measure_phases
 }
 
-# measure_run NAME: makes one repeat. What it measures is read from its name.
+# measure_run NAME: makes one repeat; its name determines its options.
 measure_run() {
     local part model strategy world steps=$measured_steps
     IFS=- read -r part model strategy world _ <<<"$1"
@@ -62,14 +61,14 @@ measure_run() {
     between_probes "$1" speed_run "$1" "$strategy" "$world" "$model" --steps "$steps"
 }
 
-# speed_run NAME STRATEGY WORLD MODEL OPTION...
+# speed_run NAME STRATEGY WORLD MODEL OPTION...: trains without evaluation for a speed measurement.
 speed_run() {
     # shellcheck disable=SC2046 # the options are words
     train "$1" "$2" "$3" --model "$4" --data "$(data_of "$4")" $(speed_options "$4") "${@:5}" --no-eval --log-every 1 </dev/null
 }
 
-# A GPU works on while the host is in the next phase. With --profile the host waits at the end of each:
-# the step is slower then, and its parts are true.
+# A GPU continues one phase while the host is in the next. With --profile the host waits at the end of each phase: the
+# step is slower, and the times of its phases are correct.
 measure_phases() {
     local model strategy world
     while read -r model strategy world; do
@@ -78,7 +77,7 @@ measure_phases() {
     done < <(speed_configurations)
 }
 
-# summary_row MODEL STRATEGY WORLD KIND: a row of summary.csv, from the runs of that kind.
+# summary_row MODEL STRATEGY WORLD KIND: prints a row of summary.csv from the runs of that kind.
 summary_row() {
     local run=$4-$1-$2-$3 world=$3 first fact facts
     local -a counted=()
@@ -95,7 +94,7 @@ summary_row() {
     awk -v skip=$warm_up -v facts="$facts" -f bench/compare/summarize.awk "$@" </dev/null
 }
 
-# summary_rows KIND: a table like summary.csv of the "model strategy world" lines that are read, but for what has failed.
+# summary_rows KIND: reads "model strategy world" lines and prints a table like summary.csv, without failed runs.
 summary_rows() {
     local model strategy world
     awk -v header=1 -f bench/compare/summarize.awk
@@ -104,20 +103,20 @@ summary_rows() {
     done
 }
 
-# summary.csv and difference.csv from the runs of measure_speed.
+# Writes summary.csv and difference.csv from the runs of measure_speed.
 summarize() {
     speed_configurations | summary_rows speed >"$out/summary.csv"
     [[ -z $(timed_worlds) ]] || write_differences ""
 }
 
-# write_differences PART: difference.csv from summary.csv, or with -link those of the slow link; the reader's own against
-# the strategy that it takes the place of.
+# write_differences PART: writes difference.csv from summary.csv, or with -link that of the slow link; the rows of
+# --mine are compared with the strategy that it replaces.
 write_differences() {
     awk -f bench/compare/difference.awk "$out/summary$1.csv" >"$out/difference$1.csv"
     [[ -z $mine ]] || awk -v a="$mine_like" -v b=mine -f bench/compare/difference.awk "$out/summary$1.csv" >"$out/difference$1-mine.csv"
 }
 
-# repeats.csv: the median step of every run of measure_speed, for bench/regress.sh.
+# Writes repeats.csv: the median step of every run of measure_speed, for bench/regress.sh.
 list_repeats() {
     local model strategy world repeat run
     echo model,strategy,world_size,repeat,step_ms_p50,disturbed
@@ -132,13 +131,13 @@ list_repeats() {
     done < <(speed_configurations)
 }
 
-# The models that learn the digits.
+# Prints the models that are trained on the digits.
 curve_models() {
     local model
     for model in $models; do [[ $(data_of "$model") != digits ]] || echo "$model"; done
 }
 
-# Longer runs on the digits, with evaluation: the loss curves and the test accuracies.
+# Makes longer runs on the digits with evaluation, for the loss curves and the test accuracies.
 train_curves() {
     local model strategy world
     for model in $(curve_models); do
@@ -150,8 +149,8 @@ train_curves() {
     done
 }
 
-# One traced step of DP, of DDP and of FSDP on two devices, through memory and over the slow link, of a network that is so
-# deep that its first buckets are full early in the backward pass.
+# Traces one step of DP, of DDP and of FSDP on two devices, through memory and over the slow link, of a network so deep
+# that its first buckets are full early in the backward pass.
 timeline_model="mlp-8x512, buckets of 1 MB"
 trace_steps() {
     local where strategy

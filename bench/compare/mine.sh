@@ -1,20 +1,19 @@
-# mine.sh: --mine FILE, a wrapper or an all-reduce of the reader's own (ddp/own/README.md), measured and compared as one
-# strategy more, "mine". Sourced by compare.sh after runs.sh. Its runs are those of the built-in strategy that it takes
-# the place of (mine_like), with the option that loads FILE.
-#
-# A run of it that fails is a row of failed.csv, with the first error that it wrote; the comparison continues. Repeats of a
-# run that failed are not made; after one that blocked for mine_patience seconds none is made any more.
+# mine.sh: --mine FILE: a user's wrapper or all-reduce (ddp/own/README.md), measured and compared as an additional
+# strategy, "mine". Sourced by compare.sh after runs.sh. Its runs are those of the built-in strategy that it replaces
+# (mine_like), with the option that loads FILE.
+# A failed run of it is a row of failed.csv with its first error; the comparison continues. Repeats of a failed run are
+# skipped; after a run that blocked for mine_patience seconds all further ones are.
 
 mine=           # FILE; empty without --mine
 mine_symbol=    # own_dp, own_ddp, own_fsdp or own_all_reduce: the table that FILE defines
 mine_like=      # dp, ddp or fsdp
-mine_options=() # by which the program loads FILE
+mine_options=() # with which the program loads FILE
 mine_deadline=120 mine_patience=15 # seconds
-mine_blocked=   # the run that blocked
+mine_blocked= # name of the run that blocked
 mine_comparisons=0 mine_broken=0
-declare -A mine_failed=() # "PART:MODEL:WORLD": why
+declare -A mine_failed=() # "PART:MODEL:WORLD": the error
 
-# check_mine: finds out which table FILE defines, and ends the script with the loader's error if it cannot be loaded.
+# check_mine: determines the table that FILE defines; ends the script with the loader's error if it cannot be loaded.
 check_mine() {
     local said
     [[ -n $mine ]] || return 0
@@ -27,7 +26,7 @@ check_mine() {
     esac
 }
 
-# load_mine PROGRAM OPTION: prints the error with which the program rejects FILE; nothing if it loads it.
+# load_mine PROGRAM OPTION: prints the error with which the program rejects FILE, or nothing if it loads it.
 load_mine() {
     { "$bin/$1" "$2" "$mine" --summary 2>&1 >/dev/null 9<&- || true; } | sed -n 's/^error: //p' | head -n 1
 }
@@ -37,11 +36,11 @@ use_mine() { # SYMBOL LIKE PROGRAM OPTION
     said=$(load_mine "$3" "$4")
     [[ -z $said ]] || fail_usage "--mine $said"
     mine_symbol=$1 mine_like=$2 mine_options=("$4" "$mine")
-    # A collective that a rank never joins ends with an error that names the rank.
+    # A collective that a rank never joins must end with an error that names the rank.
     [[ $2 == dp ]] || mine_options+=(--timeout-s $mine_patience)
 }
 
-# keep_mine: keeps a copy of FILE beside its runs. With --resume and another FILE, its runs count as not finished.
+# keep_mine: copies FILE into the results. With --resume and a changed FILE, its earlier runs are made again.
 keep_mine() {
     [[ -n $mine ]] || return 0
     if ! cmp -s -- "$mine" "$out/runs/mine/file"; then
@@ -51,7 +50,7 @@ keep_mine() {
     cp -- "$mine" "$out/runs/mine/file"
 }
 
-# is_mine_to_run NAME MODEL WORLD: false if this run is not made, because an earlier one failed.
+# is_mine_to_run NAME MODEL WORLD: false if this run is skipped because an earlier one failed.
 is_mine_to_run() {
     local key=${1%%-*}:$2:$3
     [[ -z $mine_blocked || -n ${mine_failed[$key]:-} ]] ||
@@ -61,7 +60,7 @@ is_mine_to_run() {
     return 1
 }
 
-# mine_run_failed NAME MODEL WORLD SECONDS: notes why the run failed, and keeps what it wrote in runs/failed-NAME.
+# mine_run_failed NAME MODEL WORLD SECONDS: records the error of the run, and keeps its output in runs/failed-NAME.
 mine_run_failed() {
     local key=${1%%-*}:$2:$3 folder=$out/runs/$1 kept=runs/failed-$1 why
     why=$(why_failed "$folder")
@@ -74,7 +73,7 @@ mine_run_failed() {
     say "yours: $2 on $3 devices failed (${1%%-*}): $why; all that it wrote: ${out#"$root/"}/$kept"
 }
 
-# why_failed FOLDER: the first error of the program, else what the launcher says of a rank, in one line.
+# why_failed FOLDER: prints the program's first error, else the launcher's report of the rank, in one line.
 why_failed() {
     local why
     why=$(sed -nE 's/^(\[[0-9]+\]: )?error: //p' "$1/log.txt" | head -n 1)
@@ -85,19 +84,19 @@ why_failed() {
     printf '%.300s' "$(tr -d '[:cntrl:]' <<<"$why")"
 }
 
-# has_failed STRATEGY PART MODEL WORLD: true if the strategy is FILE, and such a run of it failed.
+# has_failed STRATEGY PART MODEL WORLD: true if the strategy is FILE's, and this run of it failed.
 has_failed() {
     [[ $1 == mine && -n ${mine_failed[$2:$3:$4]:-} ]]
 }
 
-# Prints what is required of FILE's gradients and weights, compared with the built-in strategy's on so many devices. An
-# all-reduce chooses the order of its additions, which on more than two ranks rounds.
+# Prints the required comparison of FILE's gradients and weights with the built-in strategy's. An all-reduce may add in
+# any order, which with more than two ranks rounds differently.
 mine_sums() { # WORLD
     if [[ $mine_symbol == own_all_reduce && $1 -gt 2 ]]; then echo tolerance; else same_sums; fi
 }
 
-# equivalence_of_mine BATCH OPTION...: FILE beside the built-in strategy, on each number of devices and with a batch that
-# divides unevenly; for what has buckets, with small ones, too.
+# equivalence_of_mine BATCH OPTION...: compares FILE with the built-in strategy, on each number of devices and with a
+# batch that does not divide evenly; if it has buckets, also with small ones.
 equivalence_of_mine() {
     local batch=$1 world
     shift
@@ -108,7 +107,7 @@ equivalence_of_mine() {
     compare_mine "3 uneven" "$@" --global-batch $((batch + 1))
 }
 
-# compare_mine RUN OPTION...: RUN is what is called so of FILE and of the built-in strategy, without the strategy's name.
+# compare_mine RUN OPTION...: compares FILE's run with the built-in strategy's. RUN is the name without the strategy.
 compare_mine() {
     local world=${1%% *} failures=$equivalence_failures all=$comparisons
     probe "mine:$1" "${@:2}"
@@ -123,7 +122,7 @@ compare_mine() {
     comparisons=$all equivalence_failures=$failures
 }
 
-# failed.csv: the runs of FILE that failed.
+# Writes failed.csv: the failed runs of FILE.
 list_failed() {
     local key part model world
     [[ ${#mine_failed[@]} -gt 0 ]] || return 0

@@ -1,14 +1,11 @@
-# options.sh: how bench's commands read their options. Sourced by them after runs.sh; uses here, the folder in which
-# the command was called.
-#
-# The comment with which a command begins, and common_options, are what --help shows, and the list of its options, a line or a
-# bracket for each:
-#
+# options.sh: reads the options of bench's commands. Sourced by them after runs.sh; uses here, the folder in which the
+# command was called.
+# The comment at the top of a command, and common_options, are printed by --help and define its options, one per line or
+# bracket:
 #   --quick      a flag: the variable quick becomes 1
 #   --world N    an option with a value, for the variable world
 #   --out DIR    with DIR or FILE: the variable gets the whole path
-#
-# The variables hold the defaults before. asked becomes the command as it was typed.
+# Before the call, the variables have the defaults. asked becomes the command as typed.
 
 # The options of all commands; $out is the usual folder.
 common_options() {
@@ -23,7 +20,7 @@ options of every command of bench:
 END
 }
 
-# The comment of the command.
+# Prints the comment at the top of the command.
 described() {
     sed '1d; /^[^#]/,$d; s/^# \{0,1\}//' "$script" && common_options
 }
@@ -65,7 +62,7 @@ read_path() { # OPTION PATH
     set_option "$1" "$path"
 }
 
-# What follows ends the command unless the value of the option OPTION is what it should be; before anything is built.
+# The following functions end the command, before anything is built, unless the value of the option OPTION is valid.
 
 need_number() { # OPTION VALUE FROM TO
     [[ $2 =~ ^(0|[1-9][0-9]{0,8})$ && $2 -ge $3 && $2 -le $4 ]] ||
@@ -91,7 +88,7 @@ need_words() { # OPTION VALUES "A|B|C"
     for one in $2; do need_word "$1" "$one" "$3"; done
 }
 
-# need_link OPTION VALUE: an emulated link as the programs take it (common/device/link.c).
+# need_link OPTION VALUE: an emulated link in the programs' syntax (common/device/link.c).
 need_link() {
     local names
     names=$(listed_in common/device/link.c)
@@ -102,7 +99,7 @@ need_link() {
     }' || fail_usage "$1 ${2:0:80}: expected GBIT,LATENCY_US like 10,5 (0.001 to 1e6 Gbit/s, 0 to 1e6 us), or one of ${names//|/, }"
 }
 
-# need_programs NAME...: they are in --bin, if that was given.
+# need_programs NAME...: these programs must be in --bin, if it was given.
 need_programs() {
     local name
     [[ -n $bin ]] || return 0
@@ -111,7 +108,7 @@ need_programs() {
     done
 }
 
-# listed_in FILE: the names "a|b|c" that a source file gives to the programs' own options.
+# listed_in FILE: prints the names "a|b|c" that a source file defines for the programs' options.
 listed_in() {
     sed -n 's/^ *return "\([a-z0-9|-]*|[a-z0-9|-]*\)";.*/\1/p' "$1" | head -n 1
 }
@@ -120,12 +117,12 @@ model_names() {
     listed_in common/nn/models.c
 }
 
-# The most devices that one process of DataParallel takes.
+# Prints the maximum number of devices of DataParallel.
 most_devices() {
     sed -n 's/.*DP_MAX_DEVICES = \([0-9]*\).*/\1/p' dp/data_parallel.h
 }
 
-# fail_usage WHY: ends the command, because it was not called as it should be.
+# fail_usage WHY: ends the command with a usage error.
 fail_usage() {
     setup_say "error: $1"
     setup_say "$command_name --help shows the options"

@@ -1,11 +1,11 @@
-# progress.sh: what is done, how long the rest takes, and what an interrupted command keeps. Sourced before runs.sh; all runs
-# are counted before the first one starts (plan).
+# progress.sh: shows the progress and the estimated time left, and reports the kept runs after an interrupt. Sourced
+# before runs.sh; all runs are counted before the first one starts (plan).
 
 planned_runs=0 finished_runs=0 found_runs=0 spent_ms=0
-planning=0    # 1: runs are counted, and none is started
-live=0        # 1: on a terminal, what a run says on stderr is seen and not kept
+planning=0 # 1: runs are only counted
+live=0 # 1: on a terminal, a run's stderr is shown and not kept
 current_run=  # the name of the current run
-has_said=0    # 1: say_interrupted has
+has_said=0 # 1: say_interrupted has printed its lines
 
 say() {
     [[ $planning == 1 ]] || printf '%s\n' "$*" >&2
@@ -15,28 +15,29 @@ run_has_ended() { # MILLISECONDS
     finished_runs=$((finished_runs + 1)) spent_ms=$((spent_ms + $1))
 }
 
-# A run that an interrupted call left: it takes no time, and says nothing of how long others take.
+# A run kept from an interrupted call: it took no time, and does not count for the estimate of the time left.
 run_was_there() { # NAME
     say "kept from before: $1"
     finished_runs=$((finished_runs + 1)) found_runs=$((found_runs + 1))
 }
 
-# begin_section WHAT: says what begins now; the time that is left is by the mean of the runs so far.
+# begin_section WHAT: prints the section that begins; the time left is estimated from the mean of the runs so far.
 begin_section() {
     local made=$((finished_runs - found_runs)) left=
     ((made == 0)) || left=", about $(setup_minutes $((spent_ms * (planned_runs - finished_runs) / made / 1000))) left"
     say "$1 ($finished_runs of $planned_runs runs done$left)"
 }
 
-# Ctrl-C or SIGTERM. Bash gives itself SIGINT again where that has ended a $(command): it must not end what is said here.
+# Ctrl-C or SIGTERM. Bash sends itself SIGINT again where it has ended a $(command): that must not interrupt these
+# messages.
 interrupted() { # STATUS
     trap '' INT TERM
     say_interrupted
     exit "$1"
 }
 
-# Removes the run that was cut off, and says which stay. The EXIT trap calls it, too: where Ctrl-C ends a $(command), set -e
-# ends this shell before the INT trap has run.
+# Removes the interrupted run, and prints how many are kept. The EXIT trap calls it too: where Ctrl-C ends a $(command),
+# set -e ends this shell before the INT trap has run.
 say_interrupted() {
     local kept
     [[ $has_said == 0 ]] || return 0

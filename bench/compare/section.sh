@@ -1,8 +1,8 @@
-# section.sh: what the commands share that add a section of their own to the report (bench/peers/compare.sh,
-# bench/promises.sh): how their runs are made, the machine's facts, and how bench/report is called. Sourced in
-# the root of the checkout after runs.sh; uses out, the folder, resume, and asked, the command as it was typed.
+# section.sh: functions of the commands that add their own section to the report (bench/peers/compare.sh,
+# bench/promises.sh): they make runs, collect the machine's facts and call bench/report. Sourced in the root of the
+# checkout after runs.sh; uses out, the folder, resume, and asked, the command as typed.
 
-# open_section FILE...: open_results (results.sh), and what Ctrl-C says.
+# open_section FILE...: open_results (results.sh), and the messages of Ctrl-C.
 open_section() {
     open_results facts.txt "$@"
     load=$(cut -d ' ' -f 1-3 /proc/loadavg)
@@ -10,7 +10,7 @@ open_section() {
     trap 'interrupted 143' TERM
 }
 
-# plan FUNCTION...: counts the runs that these functions make, before the first one is made.
+# plan FUNCTION...: counts the runs of these functions before the first one is made.
 plan() {
     local one
     planned_runs=0 finished_runs=0 found_runs=0 spent_ms=0
@@ -19,15 +19,15 @@ plan() {
     planning=0
 }
 
-# make_all FUNCTION: counts the runs that it makes, makes them, and then those once more that were disturbed.
+# make_all FUNCTION: counts its runs, makes them, and then repeats the disturbed ones.
 make_all() {
     plan "$1"
     "$1"
     repeat_disturbed_runs "${patience:-0}"
 }
 
-# each_round FUNCTION WHAT...: calls FUNCTION WHAT ROUND for each WHAT, in turns, in each of $rounds rounds (of ablation.sh's $turns);
-# says how far it is.
+# each_round FUNCTION WHAT...: calls FUNCTION WHAT ROUND for each WHAT, alternately, in each of $rounds rounds
+# (ablation.sh: $turns), and prints its progress.
 each_round() {
     local round what all=${turns:-$rounds}
     for ((round = 1; round <= all; round++)); do
@@ -38,19 +38,19 @@ each_round() {
     done
 }
 
-# timed_run NAME COMMAND...: a run whose times count, between two probes.
+# timed_run NAME COMMAND...: makes a run whose times are measured, between two probes.
 timed_run() {
     between_probes "$1" run_once "$@"
 }
 
-# network_of MODEL: the options of a model; hidden are the layers of its mlp.
+# network_of MODEL: prints the options of a model; hidden are the layers of its mlp.
 network_of() {
     echo --model "$1" $([[ $1 != mlp ]] || echo --hidden "$hidden")
 }
 
-# repeat_disturbed_runs SECONDS [LIST MAKE]: makes what a neighbour has disturbed (disturbed.sh) once more, until there is no such
-# run or the seconds are over. $out/disturbed.txt names those that remain. LIST prints which to make (all of these), and MAKE
-# makes one (by the command that it has left).
+# repeat_disturbed_runs SECONDS [LIST MAKE]: repeats disturbed runs (disturbed.sh) until there is none or the seconds
+# are over. $out/disturbed.txt has the names of the remaining ones. LIST prints the runs to repeat (default: all
+# disturbed ones), and MAKE makes one (default: with its kept command).
 repeat_disturbed_runs() {
     local until=$((SECONDS + $1)) name names
     [[ $kind == cpu ]] || return 0
@@ -74,18 +74,18 @@ make_once_more() { # NAME
     eval "between_probes $1 make_run $1 $(<"$out/runs/$1/command.txt")"
 }
 
-# The cores of this process. (nproc would take OMP_NUM_THREADS for them.)
+# Prints the number of this process's cores. (nproc would print OMP_NUM_THREADS.)
 count_cores() {
     env -u OMP_NUM_THREADS nproc
 }
 
-# a_record: the config.json of one of the runs, if any has one.
+# a_record: prints the config.json of one of the runs, if any has one.
 a_record() {
     find "$out/runs" -name config.json | sort | sed -n 1p
 }
 
-# machine_facts [FACT...]: the machine, what may change on it from one day to the next (clocks, other work, variables
-# that change the libraries), what is said besides, and the command, as a list. load is that of the machine when the command began.
+# machine_facts [FACT...]: prints a list of the machine, its changeable state (clocks, other load, variables that affect
+# the libraries), further facts, and the command. load is the machine's load at the beginning of the command.
 machine_facts() {
     local fact governor=/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor variables
     echo "- Processor: $(lscpu | sed -n 's/^Model name: *//p' | head -n 1), $(count_cores) cores for this run"
@@ -109,8 +109,8 @@ commit_line() {
     echo "$commit$([[ -z $(git status --porcelain) ]] || echo ", with local changes")"
 }
 
-# write_report COMMAND [ARGUMENT...]: what bench/report makes of $out. Measuring, CSV files and exit statuses need no Python: without
-# one that has Jinja2 there is no report.
+# write_report COMMAND [ARGUMENT...]: writes bench/report's pages for $out. Measurements, CSV files and exit statuses
+# need no Python: without a Python that has Jinja2 there is no report.
 write_report() {
     local python
     for python in python3 /usr/bin/python3; do
@@ -122,7 +122,8 @@ write_report() {
     [[ ! -s $out/section.html ]] || setup_say "the section for the report: $out/section.html"
 }
 
-# write_facts "KEY VALUE"... -- FACT...: facts.txt, what a report must know and no CSV file has, and the machine's facts.
+# write_facts "KEY VALUE"... -- FACT...: writes facts.txt with the facts that no CSV file contains, and the machine's
+# facts.
 write_facts() {
     while [[ $1 != -- ]]; do printf '%s\n' "$1" && shift; done >"$out/facts.txt"
     shift

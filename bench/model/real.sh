@@ -21,8 +21,8 @@ open_section real.csv profile.json
 hidden=512,512,512,512,512,512,512,512
 common="--device cpu --model mlp --hidden $hidden --global-batch 128 --steps $steps --no-eval --log-every 1"
 
-# measure SERIES ROUND: one run between two probes. SERIES is STRATEGY-LINK; the link may be none, and the strategy noop, which is
-# DDP without its communication.
+# measure SERIES ROUND: makes one run between two probes. SERIES is STRATEGY-LINK; the link may be none, and the
+# strategy noop, which is DDP without communication.
 measure() {
     local strategy=${1%%-*} link=${1#*-}
     # shellcheck disable=SC2086 # options are words
@@ -38,7 +38,7 @@ measure() {
     timed_run "$1" "${command[@]}" "${@:2}"
 }
 
-rest=1000000,500 # Gbit/s, us: a message takes half a millisecond and its bytes nothing
+rest=1000000,500 # Gbit/s, us: a message takes half a millisecond, independent of its bytes
 series="dp-none ddp-none fsdp-none noop-none dp-$rest"
 for link in $links; do series="$series dp-$link ddp-$link fsdp-$link"; done
 

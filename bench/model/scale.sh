@@ -14,7 +14,7 @@ out=bench/out-scale profile= devices=1,2,4,8,16,32,64,128,256,512,1024,2048,4096
 read_options bench/model/scale.sh "$@"
 [[ $devices =~ ^[1-9][0-9]{0,5}(,[1-9][0-9]{0,5})*$ ]] || fail_usage "--devices ${devices:0:80}: expected numbers with commas"
 [[ -z $profile || (-f $profile && -r $profile) ]] || fail_usage "--profile $profile: cannot be read"
-[[ $(id -u) != 0 && $install != 1 ]] || groups="build scale" # who may not install works without SimGrid
+[[ $(id -u) != 0 && $install != 1 ]] || groups="build scale" # without these rights the command runs without SimGrid
 get_ready bench_profile bench_scale
 open_section scale.csv
 
@@ -23,7 +23,7 @@ if [[ -z $profile ]]; then
     run_once profile taskset -c 0 "$bin/bench_profile" --rows 64 --rounds 60 --save "$profile"
 fi
 
-# Does this build have SimGrid? Only 77 says that it has none.
+# Checks whether this build has SimGrid; only status 77 means that it does not.
 simulate=--simulate without=
 run_status=0
 "$bin/bench_scale" --profile "$profile" --devices 1 --simulate >/dev/null 2>"$out/plots/simgrid.log" || run_status=$?
@@ -36,7 +36,7 @@ esac
 # A case: levels of the network, algorithm, straggler.
 cases="1-ring 1-tree 1-hierarchical 2-hierarchical"
 
-# scale CASE STRAGGLER
+# scale CASE STRAGGLER: computes the steps of one case
 scale() {
     local inside="--inside-gbit 10 --inside-latency-us 10"
     [[ $1 != 2-* ]] || inside="--inside-gbit 200 --inside-latency-us 3"

@@ -31,7 +31,7 @@ programs="train_single train_dp train_ddp ddprun dump_data compare_tensors bench
 need_programs $programs
 unset OPENBLAS_CORETYPE # each side chooses its kernels itself
 
-# A virtual environment outside the tree; nothing of the system's Python changes.
+# Creates a virtual environment outside of the tree; the system's Python is not changed.
 install_peers() {
     setup_require 1 peers
     "${PYTHON:-python3}" -m venv "$venv"
@@ -47,7 +47,7 @@ find_python() {
     exit 77
 }
 
-# Open MPI's program, where its compiler is.
+# Builds Open MPI's program, if its compiler is installed.
 build_mpi() {
     if command -v mpicc >/dev/null && mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
         mpicc -std=c11 -O2 -o "$out/mpi_allreduce" bench/peers/mpi_allreduce.c
@@ -69,9 +69,9 @@ if [[ $device == cuda ]]; then
 fi
 open_section {peers,gradients}.csv mpi_allreduce
 build_mpi
-status=0 deadline=3600 live=1 # a world takes minutes, and shows how far it is
+status=0 deadline=3600 live=1 # one world takes minutes, and shows its progress
 
-# measure_world N: all rounds of N ranks
+# measure_world N: makes all rounds of N ranks
 measure_world() {
     run_once "world-$1" "$python" bench/peers/peers.py world --bin "$bin" --out "$out/runs/world-$1" \
         --mpi "$out/mpi_allreduce" --device "$device" --model "$model" --world "$1" --rounds "$rounds" \

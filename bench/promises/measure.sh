@@ -1,7 +1,7 @@
-# measure.sh: the runs of promises.sh; bench/report/promises.py makes prices.csv and counts.csv of them. Sourced
-# after compare/begin.sh; uses out, bin, models, rounds, steps, batch and hidden.
+# measure.sh: makes the runs of promises.sh, from which bench/report/promises.py makes prices.csv and counts.csv.
+# Sourced after compare/begin.sh; uses out, bin, models, rounds, steps, batch and hidden.
 
-# The promises: a name, and the options that give it. `plain` is DDP as it comes; `fsdp` is train_fsdp.
+# Prints the promises: a name, and its options. `plain` is DDP with its defaults; `fsdp` is train_fsdp.
 promises_of() {
     cat <<END
 plain
@@ -31,8 +31,8 @@ names_of() { # MODEL
 
 data=synthetic:1x28x28:10@2048
 
-# job NAME STRATEGY OPTION...: a run on two devices, with the rows that DP gives. Each step that is logged costs an
-# all-reduce of the loss, so a run whose collectives are counted sets log_every.
+# job NAME STRATEGY OPTION...: makes a run on two devices, with DP's rows. Each logged step adds an all-reduce of the
+# loss, so a run whose collectives are counted sets log_every.
 job() {
     local -a command
     start "$2" 2
@@ -49,8 +49,8 @@ time_promises() { # MODEL ROUND
     done < <(promises_of "$1")
 }
 
-# A step of each promise whose collectives are counted, by its trace; with its gradients, of whose shapes the formulas
-# speak, and the network's summary, of its batch norms.
+# Counts the collectives of one step of each promise, from its trace; keeps its gradients, whose shapes are in the
+# formulas, and the network's summary, for its batch norms.
 # shellcheck disable=SC2046,SC2086
 trace_promises() {
     local model name options folder

@@ -9,7 +9,7 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 to=bench/results/$1
 mkdir -p "$to"
 
-# keep_page FOLDER PAGE NAME: a page as NAME.md, its figures, and its CSV files.
+# keep_page FOLDER PAGE NAME: copies a page as NAME.md, with its figures and CSV files.
 keep_page() {
     local link kept
     cp "$1/$2" "$to/$3.md"
@@ -28,7 +28,7 @@ cp bench/out/{report.html,profile.json,summary.csv,repeats.csv,difference.csv} "
 for file in {summary,difference}-link.csv {growth,buckets,networks}.csv facts.txt player.html; do
     [[ ! -f bench/out/$file ]] || cp bench/out/$file "$to"
 done
-sed -i '/^The reference result (/d' "$to"/report.{md,html} # it compares with the results whose place it takes
+sed -i '/^The reference result (/d' "$to"/report.{md,html} # which compares with the results that these replace
 for folder in bench/out-*/; do
     name=$(basename "$folder")
     name=${name#out-}
