@@ -287,7 +287,7 @@ static void row_65_hook_state_on_other_ranks(void **state) {
 // ---- several tensors --------------------------------------------------------------------------
 
 typedef struct Several {
-    float a[2], b[3];
+    float a, b[3];
     int64_t shared;
 } Several;
 
@@ -314,14 +314,14 @@ static char *restore_changed(Rig *rig, HookState *state, SafeTensors *content, i
     return NULL;
 }
 
-// Two per-rank tensors and a shared one, on a single rank: each tensor is checked.
+// Two per-rank tensors, the first a scalar, and a shared one, on a single rank: each is checked.
 static void check_several(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = {.group = group, .outcome = outcome}, *rig = &self;
     Error *err = &outcome->error;
-    Several now = {{1, 2}, {3, 4, 5}, 6};
+    Several now = {1, {3, 4, 5}, 6};
     HookTensor tensors[] = {
-        {.memory = now.a, .own = true, .entry = {.name = "a", .ndim = 1, .shape = {2}, .bytes = 8}},
+        {.memory = &now.a, .own = true, .entry = {.name = "a", .bytes = 4}},
         {.memory = now.b,
          .own = true,
          .entry = {.name = "b", .ndim = 1, .shape = {3}, .bytes = 12}},
@@ -329,7 +329,7 @@ static void check_several(ProcessGroup *group, const void *argument, Outcome *ou
     HookState state = {"several", group, tensors, 3};
     SafeTensors content;
     EXPECT(hook_state_gather(&state, &content, err) == 0 && content.count == 3);
-    EXPECT(content.entries[0].ndim == 2 && content.entries[0].shape[0] == 1);
+    EXPECT(content.entries[0].ndim == 1 && content.entries[0].shape[0] == 1);
     const int64_t saved = 6; // value of the shared tensor, which is the hook's memory
     content.entries[2].data = (char *)&saved;
     const char *wrong = "has not the shape that several has in this run";
@@ -338,10 +338,10 @@ static void check_several(ProcessGroup *group, const void *argument, Outcome *ou
     restore_changed(rig, &state, &content, 0, 0, 0, wrong); // zero ranks
     restore_changed(rig, &state, &content, 1, 1, 2, wrong);
     restore_changed(rig, &state, &content, 0, -1, 0, wrong);
-    now = (Several){{0}, {0}, 0};
+    now = (Several){0, {0}, 0};
     char *said = restore_changed(rig, &state, &content, 0, 0, 1, NULL);
     EXPECT(said && !*said);
-    EXPECT(now.a[0] == 1 && now.a[1] == 2 && now.b[2] == 5 && now.shared == 6);
+    EXPECT(now.a == 1 && now.b[2] == 5 && now.shared == 6);
     free(said);
     SafeTensors shared = {.entries = &content.entries[2], .count = 1}; // no per-rank tensors
     HookState alone = {"alone", group, &tensors[2], 1};
@@ -353,7 +353,7 @@ static void check_several(ProcessGroup *group, const void *argument, Outcome *ou
     said = restore_changed(rig, &state, &content, 0, 0, 2, NULL);
     EXPECT(said &&
            strstr(said, "2 ranks saved state of their own for several, and this run has 1"));
-    EXPECT(now.a[0] == 0 && now.a[1] == 0 && now.b[2] == 0 && now.shared == 6);
+    EXPECT(now.a == 0 && now.b[2] == 0 && now.shared == 6);
     free(said);
     safetensors_free(&content);
 }
