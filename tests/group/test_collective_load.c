@@ -9,6 +9,7 @@
 
 #include "common/device/link.h"
 #include "ddp/group/collective_load.h"
+#include "ddp/group/shm/shm_internal.h"
 
 enum { COUNT = 60 };                                                    // divisible by 1 to 6
 static const LinkSpeed SPEED = {.bytes_per_s = 1e9, .latency_s = 5e-6}; // 1 byte takes 1 ns
@@ -135,6 +136,25 @@ static void a_gather_played_out_takes_as_long(void **unused) {
 
 enum { MANY = 250000 }; // 1 MB: at least 10 ms on the link
 static const LinkSpeed SLOW = {.bytes_per_s = 1e8, .latency_s = 1e-3};
+
+static _Thread_local uint64_t move_begins_ns; // of this thread's last staged collective
+
+int __real_shm_staged(PgShm *shm, Error *err);
+int __wrap_shm_staged(PgShm *shm, Error *err);
+uint64_t __real_link_reserve_collective(DeviceLink *link, const LinkLoad *load, uint64_t now_ns);
+uint64_t __wrap_link_reserve_collective(DeviceLink *link, const LinkLoad *load, uint64_t now_ns);
+
+int __wrap_shm_staged(PgShm *shm, Error *err) {
+    move_begins_ns = clock_ns();
+    return __real_shm_staged(shm, err);
+}
+
+// The link is reserved from the time at which all ranks had arrived: the sum in memory overlaps it.
+uint64_t __wrap_link_reserve_collective(DeviceLink *link, const LinkLoad *load, uint64_t now_ns) {
+    CHECK(move_begins_ns == 0 || now_ns <= move_begins_ns, "reserved after the sum in memory");
+    move_begins_ns = 0;
+    return __real_link_reserve_collective(link, load, now_ns);
+}
 
 typedef int Collect(ProcessGroup *group, Collective c, Error *err);
 

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
 
@@ -234,6 +235,16 @@ static void row_87_stuck(void **state) {
 
 // ---- pipe -----------------------------------------------------------------------------------
 
+static SyncWord busy; // 1: the thread of a pipe polls with a timeout instead of blocking
+
+int __real_poll(struct pollfd *entries, nfds_t count, int timeout_ms);
+int __wrap_poll(struct pollfd *entries, nfds_t count, int timeout_ms);
+
+int __wrap_poll(struct pollfd *entries, nfds_t count, int timeout_ms) {
+    if (timeout_ms >= 0) sync_store(&busy, 1);
+    return __real_poll(entries, count, timeout_ms);
+}
+
 static void ask_through_pipe(ProcessGroup *group, const void *argument, Outcome *outcome) {
     char *prefix = memory_format("%s/ask", (const char *)argument);
     char *pipe = memory_format("%s%d.pipe", prefix, pg_rank(group)), *text = NULL;
@@ -260,6 +271,7 @@ static void row_87_pipe(void **state) {
     const PgOptions options = {.timeout_s = 60, .flight_folder = *state, .flight_pipe = prefix};
     play_ranks_with(AS_THREADS, 2, &options, ask_through_pipe, *state, NULL);
     assert_int_not_equal(access(pipe, F_OK), 0); // removed with the group
+    assert_int_equal(sync_load(&busy), 0);
     free(pipe);
     free(prefix);
 }
