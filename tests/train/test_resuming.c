@@ -42,6 +42,8 @@ static void run_well(TrainConfig config) {
     CHECK_OK(run(config, &err) == 0, err);
 }
 
+static Precision amp; // of the runs
+
 // Three batches an epoch, the last one incomplete. Without --save and --out.
 static TrainConfig small(size_t steps) {
     TrainConfig config = train_config_default();
@@ -51,6 +53,7 @@ static TrainConfig small(size_t steps) {
     config.steps = steps;
     config.schedule.kind = SCHEDULE_CONSTANT;
     config.no_eval = true;
+    config.amp = amp;
     return config;
 }
 
@@ -151,18 +154,48 @@ static void assert_same_file(const char *one, const char *other) {
 }
 
 // A resume of a resume, from between two epochs and from within: the last checkpoint has the bytes
-// of an uninterrupted run's, its Progress and the optimizer file's checksum included.
+// of an uninterrupted run's, its Progress (of fp16 also the scale and the steps since it grew) and
+// the optimizer file's checksum included.
 static void two_interruptions_leave_no_trace(void **state) {
     static const size_t stops[][2] = {{1, 2}, {2, 4}, {3, 5}, {4, 6}};
     assert_int_equal(chdir(*state), 0);
     assert_int_equal(mkdir("whole", 0700) + mkdir("parts", 0700), 0);
-    run_to(7, "whole/saved.safetensors", NULL, NULL);
-    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) {
-        run_to(stops[i][0], "parts/saved.safetensors", NULL, NULL);
-        run_to(stops[i][1], "parts/saved.safetensors", NULL, "auto");
-        run_to(7, "parts/saved.safetensors", NULL, "parts");
-        assert_same_file("whole/saved.safetensors", "parts/saved.safetensors");
+    for (amp = PRECISION_F32; amp <= PRECISION_F16; amp++) {
+        run_to(7, "whole/saved.safetensors", NULL, NULL);
+        for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) {
+            run_to(stops[i][0], "parts/saved.safetensors", NULL, NULL);
+            run_to(stops[i][1], "parts/saved.safetensors", NULL, "auto");
+            run_to(7, "parts/saved.safetensors", NULL, "parts");
+            assert_same_file("whole/saved.safetensors", "parts/saved.safetensors");
+        }
     }
+    const Progress last = progress_of("parts/saved.safetensors");
+    assert_string_equal(last.amp, "fp16");
+    assert_true(last.scale > 0);
+    assert_true(last.growth_tracker > 0);
+    amp = PRECISION_F32;
+}
+
+// State of a strategy in the checkpoint, of which one device has no use.
+static void unused_state_is_told(void **state) {
+    (void)state;
+    Error err = {0};
+    Strategy strategy = {0};
+    Job *job = job_single(&strategy);
+    RunLog log = log_open(false);
+    SafeEntry entry = {.name = "powersgd.iteration"};
+    for (size_t count = 0; count < 2; count++) {
+        Captured captured = captured_begin();
+        const SafeTensors content = {.entries = &entry, .count = count};
+        assert_int_equal(job->load_state(job, "FILE", &content, &log, &err), 0);
+        char *told = captured_end(&captured);
+        assert_string_equal(told, count == 0
+                                      ? ""
+                                      : "FILE also holds powersgd.iteration, state that this "
+                                        "run does not use: it continues, but not bit for bit\n");
+        free(told);
+    }
+    free(job);
 }
 
 // The checkpoint again, as if so many devices had written it.
@@ -288,9 +321,11 @@ static int leave_folder(void **state) {
 
 int main(void) {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, leave_folder)
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(auto_prefers_save_and_a_folder_has_a_newest), IN_FOLDER(what_cannot_be_resumed),
-        IN_FOLDER(two_interruptions_leave_no_trace), IN_FOLDER(a_resumed_runs_settings_are_its_own),
-        IN_FOLDER(another_runs_checkpoints_go_and_ones_own_stay)};
+    const struct CMUnitTest tests[] = {IN_FOLDER(auto_prefers_save_and_a_folder_has_a_newest),
+                                       IN_FOLDER(what_cannot_be_resumed),
+                                       IN_FOLDER(two_interruptions_leave_no_trace),
+                                       cmocka_unit_test(unused_state_is_told),
+                                       IN_FOLDER(a_resumed_runs_settings_are_its_own),
+                                       IN_FOLDER(another_runs_checkpoints_go_and_ones_own_stay)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
