@@ -64,7 +64,7 @@ Record record_open(const TrainConfig *config, const Job *job, size_t total_steps
                      .step_capacity = total_steps < MOST_STEPS ? total_steps : MOST_STEPS,
                      .final_loss = NAN,
                      .final_score = SCORE_NONE};
-    record.step_ns = memory_zalloc((record.step_capacity + 1) * sizeof *record.step_ns);
+    record.step_ns = memory_zalloc(record.step_capacity * sizeof *record.step_ns);
     return record;
 }
 

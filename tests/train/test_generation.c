@@ -15,7 +15,8 @@ static void parts_of_the_unit_interval(void **state) {
     (void)state;
     // Probabilities 1/6, 2/6, 0, 3/6. Adding a constant to all logits changes nothing.
     for (float shift = -80; shift < 100; shift += 80) {
-        const float logits[] = {shift, shift + logf(2), -INFINITY, shift + logf(3)};
+        const float logits[] = {shift, shift + logf(2), -INFINITY, shift + logf(3),
+                                shift + 300}; // not read
         assert_int_equal(generation_draw(logits, 4, 0), 0);
         assert_int_equal(generation_draw(logits, 4, 0.16), 0);
         assert_int_equal(generation_draw(logits, 4, 0.17), 1);
