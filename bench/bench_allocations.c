@@ -221,7 +221,7 @@ static void check_counter(void) {
     Error err = {0};
     void *aligned = NULL;
     const uint64_t before = allocations();
-    // Volatile, or the compiler leaves out what is only freed.
+    // Volatile, because the compiler removes allocations that are only freed.
     void *volatile memory[] = {malloc(1), calloc(1, 1), realloc(NULL, 1), aligned_alloc(64, 64)};
     CHECK(posix_memalign(&aligned, 64, 64) == 0, "no memory for 64 bytes");
     const uint64_t counted = allocations() - before;

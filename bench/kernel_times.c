@@ -83,8 +83,8 @@ static double added(bool accumulate) { // passes over an output
 // Vector operations of an exponential (cpu/exponential.h, compiled for AVX-512).
 enum { EXPONENTIAL = 32 };
 
-// Floating-point operations that sgemm makes in the time of so many vector operations a number:
-// none of these is fused, and each takes the time of a multiplication and an addition.
+// Counts `each` vector operations per number as the floating-point operations that sgemm does in
+// the same time: they are not fused, and each takes the time of a multiply-add.
 static double operations(double each, size_t count) {
     return 2 * each * (double)count;
 }

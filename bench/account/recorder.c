@@ -52,7 +52,7 @@ static void note(Operation operation) {
     r->operations[r->count++] = operation;
 }
 
-// A kernel that is a loop over count elements: so many operations and bytes for each.
+// A kernel that loops over count elements: fp32 operations and bytes are per element.
 static void note_loop(const char *kernel, size_t count, double fp32, double bytes) {
     note((Operation){.kernel = kernel,
                      .launches = 1,
@@ -115,7 +115,8 @@ static void note_product(const char *kernel, size_t m, size_t n, size_t k, bool 
     note(operation);
 }
 
-// A product with so many operations more for each of its elements, and one matrix more of them.
+// A product with fp32 more operations for each element of its result, and one more matrix to read
+// or write.
 static void note_gelu(const char *kernel, size_t m, size_t n, size_t k, double fp32) {
     Operation operation = product_of(kernel, m, n, k);
     operation.fp32 = fp32 * product(m, n);
@@ -259,8 +260,9 @@ static double pairs(const Attention *of, size_t rows, size_t columns) {
     return count * product(of->batch, of->heads);
 }
 
-// A kernel with so many products of a head's dimensions per pair: those of attention.cu on FP32
-// units, or those of attention/mma.cu, whose other instructions are the compiler's count.
+// A kernel with that many products of a head's dimensions per pair: attention.cu's run on FP32
+// units; attention/mma.cu's use tensor cores, and their other instructions, whose number the
+// compiler determines, are not counted.
 static void note_attention(const char *name, const char *mma, const Attention *of, size_t tile,
                            double products) {
     const bool exact = !recording->tensor_cores || of->size % 8 != 0;

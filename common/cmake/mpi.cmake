@@ -17,7 +17,7 @@ if(WITH_MPI STREQUAL "OFF")
 endif()
 find_package(MPI QUIET COMPONENTS C)
 if(MPI_C_FOUND)
-  # mpi.h says which one it is. What is neither has not been tried.
+  # mpi.h identifies Open MPI and MPICH. Other MPIs are untested.
   include(CheckSymbolExists)
   set(CMAKE_REQUIRED_LIBRARIES MPI::MPI_C)
   check_symbol_exists(OPEN_MPI mpi.h MPI_IS_OPEN_MPI)

@@ -5,7 +5,7 @@
 cmake_minimum_required(VERSION 3.25)
 separate_arguments(headers UNIX_COMMAND "${HEADERS}")
 
-# In the order in which they are read; what is not here comes last, as what only some programs need.
+# The order in which a user reads them. Headers not listed here come last, because few programs need them.
 set(order base/error device/device nn/tensor nn/tape nn/ops nn/module nn/layers nn/models nn/optimizer data/dataset
     data/sampler data/loader tensor_files/safetensors dp/data_parallel rendezvous/init group/process_group group/collective
     ddp/distributed_sampler ddp/distributed_data_parallel ddp/comm_hook)

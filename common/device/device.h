@@ -57,7 +57,8 @@ void device_close(Device *device); // NULL is fine; all its memory must have bee
 // The number of devices of a kind ("cpu", "cuda") on this machine; INT_MAX: no limit. 0 if there
 // are none or this build cannot use them.
 int device_available(const char *kind);
-// As device_available. If the machine has such devices and none is usable, fills why.
+// Like device_available. If the machine has such devices and none is usable, writes the cause to
+// why.
 int device_usable(const char *kind, Error *why);
 
 // ---- properties of a kind of device: on a CPU all are true, on a GPU all are false --------------

@@ -30,7 +30,8 @@ Module *gpt_create(const GptSizes *sizes, size_t vocabulary, Device *device, Err
 // is a pure function of (seed, its parameter, its place).
 void gpt_initialize(Module *gpt, uint64_t seed);
 
-// Returns the elements of a head, and *device, of a module that is an attention; 0: it is none.
+// Returns the elements of a head, and *device, of an attention module; 0: the module is not an
+// attention.
 size_t gpt_attention_size(Module *module, Device **device);
 
 #endif

@@ -37,7 +37,7 @@ typedef enum GradScalerStage { SCALER_READY, SCALER_UNSCALED, SCALER_STEPPED } G
 
 typedef struct GradScaler {
     GradScalerState state;
-    // Of the step that is being taken, until grad_scaler_update:
+    // State of the current step, until grad_scaler_update:
     GradScalerStage stage;
     bool found_inf; // valid once unscaled: some element of some gradient was inf or NaN
 } GradScaler;

@@ -252,7 +252,7 @@ void optimizer_end_step(Optimizer *optimizer) {
 
 // ---- kernel calls -------------------------------------------------------------------------------
 
-// Returns the state s of these elements; NULL: none.
+// Returns the address of state s of these elements; NULL: the optimizer has no such state.
 static float *state_of(const Optimizer *optimizer, int s, size_t i, OptimizerPart elements) {
     float *state = optimizer->state[s][i];
     return state ? state + (elements.first - optimizer_part(optimizer, i).first) : NULL;

@@ -109,8 +109,9 @@ void optimizer_choose_slot(Optimizer *optimizer, int slot);
 void optimizer_begin_step(Optimizer *optimizer, double lr);
 void optimizer_apply(Optimizer *optimizer);
 void optimizer_end_step(Optimizer *optimizer);
-// As optimizer_apply, for some elements of parameter i, within this process's part. gradient:
-// [elements.count]. peer: another process's memory of these elements; NULL: none.
+// Like optimizer_apply, for a range of elements of parameter i, within this process's part.
+// gradient: [elements.count]. peer: the same elements in another process's memory; NULL: no such
+// copy.
 void optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart elements,
                         const float *gradient, const OptimizerPeer *peer);
 // The elements of parameters[i] that this process updates.

@@ -61,7 +61,7 @@ struct Job {
     // Collects the whole gradients of a sharded model on the main process, for
     // safetensors_save_whole; otherwise none. Collective.
     int (*gather_gradients)(Job *self, SafeTensors *gradients, Error *err);
-    // Names the component that prevents capturing a step in a graph; NULL: none.
+    // Names the component that prevents the capture of a step in a graph; NULL: none does.
     const char *(*unrecordable)(const Job *self);
     // Bytes this process moved between devices since the job was opened.
     uint64_t (*moved_bytes)(const Job *self);

@@ -122,7 +122,8 @@ static int train_epoch(Run *run, Error *err) {
 static int end_epoch(Run *run, Evaluation *evaluation, Error *err) {
     const Progress *progress = &run->progress;
     if (!run->config->no_eval) {
-        // Of the last step, from 0: batch 0 follows an epoch's last step.
+        // The epoch of the last step, from 0: after an epoch's last step, batch is 0 and epoch is
+        // the next one.
         uint64_t epoch = progress->batch == 0 ? progress->epoch - 1 : progress->epoch;
         char of[32];
         snprintf(of, sizeof of, "epoch=%llu", (unsigned long long)epoch);

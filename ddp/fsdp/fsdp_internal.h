@@ -32,7 +32,8 @@ typedef struct FsdpParameter {
     size_t padded;             // elements of the shard with padding, the same on all ranks
     bool half;                 // gathered in config.precision
     size_t shard_at, whole_at; // its elements' offsets in unit->shards and in a slot
-    // While a reduction runs. reduced: it is part of it. adds: to the shard's earlier gradient.
+    // During a reduction. reduced: the parameter is part of it. adds: the result is added to the
+    // shard's earlier gradient.
     bool reduced, adds;
     // Tensor.has_grad of the hidden state: of the shard's gradient while the whole one is shown,
     // and the reverse.

@@ -124,7 +124,7 @@ static int verify(Module *module, ProcessGroup *group, Error *err) {
     return status;
 }
 
-// Returns the name of a parameter outside of inner units that is a shard already; NULL: none.
+// Returns the name of a parameter outside of inner units that is sharded already, or NULL.
 static const char *sharded_outside(Module *module) {
     const char *name = NULL;
     for (int i = 0; i < module->parameter_count && !name; i++)

@@ -35,7 +35,7 @@ static void begin_order(Fsdp *fsdp) {
 static int before_forward(UnitForward *self, Error *err) {
     FsdpUnit *unit = self->unit;
     Fsdp *fsdp = unit->fsdp;
-    // After an error other ranks may still read what a gather would write.
+    // After an error other ranks may still read the memory that a gather would write.
     if (tape_error(self->tape, err) != 0 || pg_check_sound(fsdp->group, err) != 0) return -1;
     if (memory_open(fsdp, err) != 0) return -1;
     if (unit == fsdp->root) begin_order(fsdp);
@@ -52,14 +52,14 @@ static bool reshards(const FsdpUnit *unit) {
     return how == FSDP_RESHARD_ALWAYS || (how == FSDP_RESHARD_DEFAULT && unit != unit->fsdp->root);
 }
 
-// The unit that a backward must gather first; NULL: none.
+// Returns the unit that a backward must gather first, or NULL.
 static FsdpUnit *first_in_backward(const FsdpOrder *left) {
     for (size_t i = left->count; i-- > 0;)
         if (!left->units[i]->weights && left->units[i]->count > 0) return left->units[i];
     return NULL;
 }
 
-// A forward that records nothing leaves the unit as it was before.
+// A forward without recording leaves a unit whole only if it was whole before.
 static int after_forward(UnitForward *self, Error *err) {
     FsdpUnit *unit = self->unit;
     Fsdp *fsdp = unit->fsdp;

@@ -40,7 +40,8 @@ typedef struct PgOpener {
     // One word that identifies this rank's device; no two ranks may have the same. NULL: ranks may
     // share a device.
     int (*card)(const Device *device, int rank, char card[PG_CARD_MAX], Error *err);
-    // Whether the backend's own launcher, such as mpirun, started this process. NULL: it has none.
+    // Whether the backend's own launcher, such as mpirun, started this process. NULL: the backend
+    // has no launcher.
     bool (*started)(void);
     // Checks the process before rendezvous. NULL: no requirements.
     int (*prepare)(int rank, int world, double timeout_s, Error *err);
@@ -60,7 +61,7 @@ extern const PgOpener pg_opener_shm, pg_opener_mpi, pg_opener_nccl;
 // device. NULL with err filled: none.
 const PgOpener *pg_backend_find(const char *name, const Device *device, Error *err);
 
-// The backend whose own launcher started this process; NULL: none.
+// Returns the backend whose own launcher started this process, or NULL.
 const PgOpener *pg_backend_of_starter(void);
 
 #endif

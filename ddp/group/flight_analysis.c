@@ -78,7 +78,7 @@ static bool any(const Group *g, Standing standing) {
     return false;
 }
 
-// The least sequence number >= `least` in any dump. False: none.
+// Finds the smallest sequence number >= `least` in any dump. Returns false if there is none.
 static bool next_sequence(const Group *g, size_t *cursors, uint64_t least, uint64_t *sequence) {
     bool found = false;
     for (size_t i = 0; i < g->count; i++) {
@@ -133,7 +133,7 @@ static int print_ranks(FILE *out, const Group *g, Standing standing) {
     return count;
 }
 
-// One line if there are such ranks: WHO WHAT collective N CALL[; WAITING wait in it].
+// Prints one line if there are such ranks: WHO WHAT collective N CALL[; WAITING wait in it].
 static void print_absent(FILE *out, const Group *g, Standing standing, const char *what) {
     if (!any(g, standing)) return;
     fprintf(out, "group %s: ", g->name);

@@ -59,7 +59,7 @@ struct ProcessGroup {
 
 // ---- process_group.c ------------------------------------------------------------------------
 
-// As pg_new, with a recorder that is already open, which it takes.
+// Like pg_new, with a recorder that is open already and that the group owns from now on.
 ProcessGroup *pg_new_around(const PgBackend *backend, void *state, int rank, int size,
                             double timeout_s, FlightRecorder *flight);
 // Adds the group to the list of open groups in which pg_close looks it up, or removes it; false if

@@ -206,7 +206,7 @@ int pg_write_flight(ProcessGroup *group, const char *folder, Error *err) {
     return status;
 }
 
-// As pg_break; returns false if the group was broken already.
+// Like pg_break. Returns false if the group was broken before.
 static bool break_sound(ProcessGroup *group, const Error *cause) {
     pthread_mutex_lock(&group->mutex);
     bool sound = group->error.status == STATUS_OK;

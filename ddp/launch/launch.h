@@ -132,7 +132,7 @@ int guard_open(Guard *guard, Error *err);
 void guard_tell(const Guard *guard, pid_t message);
 void guard_close(Guard *guard); // and reaps the guard
 
-// Forks ranks until STARTS_AT_A_TIME of them are starting; none after a failure.
+// Forks ranks until STARTS_AT_A_TIME of them are starting; forks none after a failure.
 void launch_start_some(Launch *launch);
 // Checks whether local rank r runs its program by now; ends the attempt if it cannot.
 void launch_watch_start(Launch *launch, int r);
@@ -160,7 +160,7 @@ void launch_drain_nodes(Launch *launch);
 // Polls output, signals and starting ranks, at most until `until_ns` or the next health check, and
 // forwards output.
 void launch_wait(Launch *launch, uint64_t until_ns);
-// Dequeues the launcher's pending signals. Returns the last that is not SIGCHLD; 0: none.
+// Dequeues the launcher's pending signals. Returns the last one other than SIGCHLD, or 0.
 int launch_take_signal(Launch *launch);
 // Supervises the ranks of this attempt until all have ended or cannot be killed; sets cause.
 void launch_supervise(Launch *launch);

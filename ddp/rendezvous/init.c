@@ -428,9 +428,9 @@ int init_from_store(Rendezvous *rendezvous, Store *store, int rank, int world_si
     return error_set(err, STATUS_USAGE, "there is no rank %d in a world of %d", rank, world_size);
 }
 
-// The backend whose prepare and tell lead the ranks to the store: this rank's own if it has them;
-// under mpirun mpi, also for a rank with backend shm, so that it meets the ranks with mpi. NULL:
-// none, the store's address must be known.
+// The backend whose prepare and tell connect the ranks to the store: this rank's own backend if it
+// has them; under mpirun mpi, also for a rank with backend shm, so that it finds the ranks with
+// mpi. NULL: no backend; the store's address must be given.
 static const PgOpener *find_starter(const Rendezvous *me, const PgOpener *backend) {
     if (backend->prepare) return backend;
     bool may_meet_others = backend->one_system && me->by_mpirun && me->world_size > 1;

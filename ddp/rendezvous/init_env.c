@@ -13,7 +13,7 @@
 
 enum { DEFAULT_PORT = 29500 };
 
-// The variables of one starter; NULL: it has none.
+// The variable names of one launcher; NULL: it sets no such variable.
 typedef struct Dialect {
     const char *rank, *world_size, *local_rank, *local_world_size;
 } Dialect;

@@ -9,7 +9,8 @@ enum { INIT_PORT_MAX = 65535 };
 // init_from_env, except that rank or world_size may be given (-1: not given).
 int init_from_env_and(Rendezvous *rendezvous, int rank, int world_size, bool alone_is_fine,
                       Error *err);
-// Copies DDPRUN_TOKEN; leaves token as it is if it is not set. -1 with err filled: it is too long.
+// Copies DDPRUN_TOKEN; does not change token if it is unset. Returns 0, or -1 with err filled if it
+// is too long.
 int init_read_token(char token[STORE_TOKEN_MAX + 1], Error *err);
 // Writes the IPv4 address of the first network interface that is up and not loopback: the address
 // under which other hosts reach this one. On a host with several networks set MASTER_ADDR instead.

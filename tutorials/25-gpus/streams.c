@@ -54,7 +54,7 @@ static bool can_go_on(const Gpu *gpu, Stream stream) {
     return next.kind != WAIT || gpu->happened[next.number];
 }
 
-// Takes one call from one of the streams that can go on, whichever chance names. False: none can.
+// Takes one call from a random stream that can continue. Returns false if none can.
 static bool advance(Gpu *gpu) {
     Stream stream = rng_u64(gpu->order, 0, gpu->choices++) % STREAMS;
     if (!can_go_on(gpu, stream)) stream = (stream + 1) % STREAMS;

@@ -42,7 +42,7 @@ static int sum(const Rig *rig, float *values, size_t count, ReduceOp op, Error *
     return work ? pg_work_wait(work, NULL, NULL, err) : -1;
 }
 
-// Powers of two by rank: a sum tells who is missing, and who came twice.
+// Powers of two by rank, so that a wrong sum shows which rank is missing or was added twice.
 static float exact_of(int rank, size_t i) {
     return (float)(1 << (4 * rank)) * (float)(1 + i % 3);
 }

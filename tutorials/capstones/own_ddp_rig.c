@@ -321,7 +321,7 @@ static void check_open(Rig *rig) {
     rig_close(rig);
 }
 
-// As many steps as no table of a fixed size and no small counter holds: the last are checked.
+// More steps than a fixed-size table or a small counter can hold. The last steps are checked.
 static void run_long(Rig *rig) {
     rig_open(rig, 1 << 20);
     for (int step = 0; step < LONG; step++) rig_step(rig, step, 1, step >= LONG - STEPS);

@@ -444,7 +444,7 @@ static void check_errors(Rig *rig) {
     }
 }
 
-// From the second step on, a step allocates nothing.
+// After the first step, no step may allocate memory.
 static void check_memory(Rig *rig) {
     size_t bytes[MOST] = {0};
     rig_open(rig, 3);

@@ -6,7 +6,7 @@
 
 enum { FENCE_BYTES = 64, FENCE = 0xa5, MOST_FENCED = 64 };
 
-// Of this process, which plays one check: the last ones.
+// The last fenced allocations of this process, which runs one check.
 static struct {
     unsigned char *memory; // [FENCE_BYTES + bytes + FENCE_BYTES]; NULL: none yet
     size_t bytes;

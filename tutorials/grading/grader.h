@@ -75,7 +75,7 @@ void seat_miss(struct Seat *seat, const char *sentence) __attribute__((noreturn)
 
 // ---- watching -----------------------------------------------------------------------------------
 
-// From now on the collective number `broken` fails (0: none), in pg_work_wait if `in_wait`.
+// Makes the `broken`-th collective from now on fail (0: none), in pg_work_wait if `in_wait`.
 void watch_break(size_t broken, bool in_wait);
 
 #endif

@@ -9,7 +9,7 @@
 
 #define BROKEN "the connection to the other ranks was lost"
 
-// Per thread, because the student's calls say nothing of who makes them.
+// Thread-local, because the student's calls do not pass the rank that makes them.
 static _Thread_local WatchLog *current_log;
 static _Thread_local size_t until_broken; // collectives, this one included; 0: none fails any more
 static _Thread_local bool fails_in_wait;
@@ -93,8 +93,8 @@ static void note_refusal(const ProcessGroup *group, const Collective *collective
         snprintf(current_log->refused, sizeof current_log->refused, "%.239s", err.message);
 }
 
-// Counts a collective. Returns whether it has to fail: it takes place nevertheless, so
-// that no other rank waits for it, but it says that it has failed.
+// Counts a collective. Returns whether it must fail: it is carried out, so that no other rank waits
+// for it, but returns an error.
 static bool is_next_to_fail(void) {
     return until_broken > 0 && --until_broken == 0;
 }

@@ -43,7 +43,7 @@ static Tensor *own_forward(Module *self, Tape *tape, Tensor *x) {
     return module_forward(module_child(self, "out"), tape, op_sine(tape, x));
 }
 
-// What has an owner is closed when its owner goes.
+// Returns a smart pointer that closes `opened`; ends the program if it is NULL.
 template <typename T> auto owned(T *opened, void (*close)(T *), const Error &err) {
     return std::unique_ptr<T, void (*)(T *)>(must_get(opened, &err), close);
 }

@@ -121,8 +121,8 @@ static double one_value(SymptomRank *me) {
 
 // ---- first-collective, kept-memory: outside of the program --------------------------------------
 
-// The ranks have met, and now a link for data is opened to the address that rank 0 tells. The
-// mistake: it tells that of another interface, on which no server listens.
+// The ranks have rendezvoused; a data connection is opened to the address that rank 0 sends. The
+// mistake: rank 0 sends the address of another interface, on which no server listens.
 static double first_collective(SymptomRank *me) {
     Error err = {0};
     StoreServer *server = NULL;

@@ -30,7 +30,7 @@ def main():
     assert len(text) == 1104330 and len(set(text)) == 76
     folder = os.path.dirname(os.path.abspath(__file__))
     with open(os.path.join(folder, "shakespeare.txt.gz"), "wb") as file:
-        # Time 0: the same text makes the same bytes.
+        # mtime 0, so that the same text compresses to the same bytes.
         file.write(gzip.compress(text, 9, mtime=0))
 
 

@@ -175,7 +175,8 @@ VECTORISED static void score_gradients(float *dp, const float *p, Block block, s
     }
 }
 
-// The last block of a head comes first: it reaches all keys, so it writes where the others add.
+// The last block of a head is computed first: it covers all keys, so it writes gradients to which
+// the other blocks add.
 static void block_backward(const Work *work, Block block, const float *weights, const float *dy,
                            float *dqkv, bool accumulate) {
     size_t length = work->of->length, size = work->of->size, stride = 3 * work->channels;

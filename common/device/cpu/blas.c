@@ -90,8 +90,8 @@ static int blas_int(size_t count) {
     return (int)count;
 }
 
-// OpenBLAS adds up so many products before it adds them to c. In sums that are no longer, it is the
-// same whether the bias is there before or comes after them.
+// OpenBLAS sums up to SUM products before it adds them to c. Sums that are not longer have the same
+// bits whether the bias is added first or last.
 enum { SUM = 256 };
 
 static void blas_multiply(const CpuProduct *of) {

@@ -11,7 +11,8 @@
 // and a thread's stack.
 enum { BUFFER = 128 << 20, STACK = 8 << 20 }; // bytes
 
-// Weak: OpenBLAS's headers declare none of them, and only its pthread build defines the last.
+// Weak symbols: OpenBLAS's headers do not declare these functions, and only its pthread build
+// defines the last one.
 void *blas_memory_alloc(int position) __attribute__((weak));
 void blas_memory_free(void *buffer) __attribute__((weak));
 int blas_thread_shutdown_(void) __attribute__((weak));

@@ -71,7 +71,7 @@ typedef struct ConvInstructions {
     void (*weight_sums)(const ConvWeightSums *of);
 } ConvInstructions;
 
-// From the fastest to "plain", then one without a name.
+// Sorted from the fastest to "plain"; ends with an entry without a name.
 extern const ConvInstructions conv_instructions[];
 // Returns the first one that runs on this processor.
 const ConvInstructions *conv_fastest(void);

@@ -135,7 +135,7 @@ static void describe_product(Plan *plan, const Shape *s) {
     if (relu || gelu) SET_PRODUCT(plan, EPILOGUE_AUX_LD, columns);
 }
 
-// The other operands of a product, device memory; NULL: none.
+// The other operands of a product, in device memory; NULL: absent.
 typedef struct Beside {
     const void *bias; // [n], an input, or [m], the gradient of one; of the result's type
     const void *aux;  // relu's mask, [m, mask_columns(n)] bits; GELU's input [m, n]

@@ -251,8 +251,8 @@ static __global__ void layer_norm_gradient_kernel(LayerNorm norm, const T *dy, N
     if (to.dweight || to.dbias) add_columns(parts, norm.channels, to);
 }
 
-// As many blocks as there are eights of rows, up to TREE groups of TREE: never none, because sums
-// over no rows are 0.
+// One block for WARPS rows, at most TREE groups of TREE blocks; at least one, which writes the zero
+// sums of no rows.
 static unsigned gradient_blocks(size_t rows) {
     const size_t needed = (rows + WARPS - 1) / WARPS, most = TREE * TREE;
     return (unsigned)(needed < 1 ? 1 : needed < most ? needed : most);

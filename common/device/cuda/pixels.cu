@@ -129,7 +129,7 @@ struct Selection {
     bool searching;
 };
 
-// Of all pixels, one block's.
+// One block's share of all pixels.
 struct Part {
     uint64_t count; // of the elements that a step counts
     double sum;
@@ -158,7 +158,7 @@ static __device__ size_t block_end(const Pixels &pixels) {
     return end < pixels.count ? end : pixels.count;
 }
 
-// The pixels of this block, by a thread of it.
+// Loops over this block's pixels, one thread's share of them.
 #define FOR_BLOCK(i, pixels)                                                              \
     for (size_t i = blockIdx.x * (pixels).per_block + threadIdx.x; i < block_end(pixels); \
          i += CUDA_BLOCK)

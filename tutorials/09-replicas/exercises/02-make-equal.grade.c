@@ -20,7 +20,7 @@ typedef struct Scene {
     size_t calls[MOST_RANKS];
 } Scene;
 
-// A counter whose bytes all say who made it.
+// A counter whose bytes all identify the rank.
 static int64_t counter(int rank) {
     return 0x0101010101010101 * (int64_t)(rank + 1);
 }

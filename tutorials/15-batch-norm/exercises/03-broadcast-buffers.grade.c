@@ -18,7 +18,7 @@ typedef struct Scene {
     size_t calls[MOST_RANKS][MOST_FORWARDS]; // before it
 } Scene;
 
-// A counter whose bytes all say who made it, and in which forward.
+// A counter whose bytes all identify the rank and the forward.
 static int64_t counter(int rank, size_t forward) {
     return 0x0101010101010101 * (int64_t)(8 * (int)forward + rank + 1);
 }

@@ -84,7 +84,7 @@ static void divide(double *numbers, size_t count, bool is_squared) {
     for (size_t i = 0; i < count; i++) numbers[i] /= is_squared ? sum : sqrt(sum);
 }
 
-// The column of the ranks from `first` on, `ranks` of them.
+// The mean column of `ranks` ranks, from `first` on.
 static void column_of(const Scene *s, int first, int ranks, const double *row, Slip slip,
                       double *column) {
     double own[MOST];

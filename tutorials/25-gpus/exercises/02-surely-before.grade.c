@@ -59,7 +59,7 @@ static void chains(Grade *grade) {
     ask(grade, CALLS, 0, 5, true, chain);
     ask(grade, CALLS, 2, 5, true, chain);
     ask(grade, CALLS, 5, 8, true, chain);
-    // 2 to the power of 60 ways lead back from the last call, and none of them to the first.
+    // A graph with 2^60 paths back from the last call, of which none reaches the first.
     StreamCall many[STREAM_MOST_CALLS] = {KERNEL(1)};
     for (int i = 1; i < STREAM_MOST_CALLS; i++) many[i] = (StreamCall)KERNEL(0);
     bool got = GRADE_CALL(grade, surely_before, many, STREAM_MOST_CALLS, 0, STREAM_MOST_CALLS - 1);

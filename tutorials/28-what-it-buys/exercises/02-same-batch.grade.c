@@ -1,4 +1,5 @@
-/* 02-same-batch.grade.c: steps that are easy to compute, and the shortest of them. */
+/* 02-same-batch.grade.c: steps whose times are easy to compute, and the fastest number of devices.
+ */
 #include "tutorials/28-what-it-buys/exercises/02-same-batch.h"
 
 #include <math.h>
