@@ -36,12 +36,13 @@ struct MeetingFile {
 
 // ---- Identity of a process
 
-// The 22nd field of /proc/PID/stat, behind the 2nd, a name in parentheses with arbitrary
-// characters. 0 if the process does not exist or is a zombie.
+// The 22nd field of the main thread's stat in /proc, behind the 2nd, a name in parentheses with
+// arbitrary characters. 0 if the process does not exist or is a zombie. Not /proc/PID/stat, which
+// holds the same: qemu-user shows a process an invented one of its own.
 static unsigned long long start_time(int pid) {
     char path[64], line[1024], state = 'X';
     unsigned long long start = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    snprintf(path, sizeof path, "/proc/%d/task/%d/stat", pid, pid);
     machine_read_line(path, line, sizeof line);
     const char *end = strrchr(line, ')');
     if (!end || sscanf(end + 1,

@@ -115,7 +115,7 @@ static void write_joined(char *text, size_t capacity, int rank) {
     unsigned long long start = 0;
     machine_boot_id(boot, sizeof boot);
     machine_name(host, sizeof host);
-    FILE *file = fopen("/proc/self/stat", "re");
+    FILE *file = fopen("/proc/thread-self/stat", "re");
     assert_non_null(file);
     assert_non_null(fgets(stat_line, sizeof stat_line, file));
     fclose(file);
