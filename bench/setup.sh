@@ -3,7 +3,7 @@
 #
 #   . bench/setup.sh
 #   setup_require INSTALL GROUP...           groups: build, tests, emulator, openmpi, mpich, aarch64, clusters, plots,
-#                                            peers, scale, backtraces, nightly, models, ninja
+#                                            peers, scale, backtraces, nightly, models, clang, ninja
 #   setup_build SOURCE BUILD [TARGET...]     by $SETUP_PRESET (release); says how far it is, and no more
 #                                            unless it fails. setup_configure and setup_make are its halves
 #
@@ -37,6 +37,14 @@ setup_has_openblas() {
     case $(pkg-config --variable=libdir openblas) in
     *openblas-serial* | *openblas-openmp*) return 1 ;;
     esac
+}
+
+# tests/device/clang_kernels.sh takes 16 and newer; Debian 12's own is 14.
+setup_has_clang() {
+    for setup_version in 16 17 18 19 20 21 22; do
+        ! command -v "clang++-$setup_version" >/dev/null || return 0
+    done
+    return 1
 }
 
 # Prints the Debian packages that the groups need and this machine lacks. A package
@@ -94,6 +102,7 @@ setup_missing() {
             command -v zip >/dev/null || echo zip
             command -v unzip >/dev/null || echo unzip
             ;;
+        clang) setup_has_clang || echo clang-19 ;;
         peers)
             python3 -c 'import ensurepip' 2>/dev/null || echo python3-venv
             command -v mpicc >/dev/null || echo libopenmpi-dev
