@@ -69,8 +69,8 @@ asan)
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|installed.*|gpu_modules|tutorial_.*)\$"
     ;;
 # Numbers, atomics and processes; not scripts that read the build's files or run tools and compilers.
-# test_launch_processes, test_semantics_init and test_blas_threads: see tests/aarch64/README.md.
-aarch64) set -- "$@" -L 'unit|equivalence|fault|parity' -LE 'slow|gpu|mpi' -E '^test_(cuda|pg_nccl|launch_processes|semantics_init|blas_threads).*' \
+# test_blas_threads: see tests/aarch64/README.md.
+aarch64) set -- "$@" -L 'unit|equivalence|fault|parity' -LE 'slow|gpu|mpi' -E '^test_(cuda|pg_nccl|blas_threads).*' \
     -R '^(test_.*|aarch64_bits|training|bits|resume|checkpoint_kill|zero_optimizer|mixed_precision|segnet|text|dry_run)$' ;;
 # Other tests run the same code as in the release build.
 emulator) set -- "$@" -L 'gpu|emulator' ;;
