@@ -4,8 +4,23 @@
 files=$2
 top=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/../programs/checks.sh"
-TUTORIAL_BUILD=$bin/.. TUTORIAL_WORK=$work/w TUTORIAL_BATCH=16
+TUTORIAL_BUILD=$work/build TUTORIAL_WORK=$work/w TUTORIAL_BATCH=16
 export TUTORIAL_BUILD TUTORIAL_WORK TUTORIAL_BATCH
+
+# A copy of the build. Its train_dp reports given step times to `capstone speed` instead of training: with the student's
+# wrapper a step is 33.5 ms longer over the link, with its own 20.2 ms. The first two steps and a later step are outliers.
+mkdir -p build/bin build/tutorials
+cp "$bin"/../tutorials/settings.sh build/tutorials
+cp "$bin/ddprun" "$bin/train_dp" "$bin/train_ddp" "$bin/compare_tensors" "$bin"/tutorial_* build/bin
+mv build/bin/train_dp build/bin/trained_dp
+cat >build/bin/train_dp <<'END'
+#!/bin/sh
+case " $* " in *' --out run '*) ;; *) exec "${0%/*}/trained_dp" "$@" ;; esac
+ms=10
+case " $* " in *' --wrapper '*' --link 0.5,20 '*) ms=46 ;; *' --wrapper '*) ms=12.5 ;; *' --link 0.5,20 '*) ms=30.2 ;; esac
+mkdir run && printf 'step,step_ms,loss\n0,900,2\n1,800,2\n2,%s,1\n3,%s,1\n4,950,1\n' $ms $ms >run/steps.csv
+END
+chmod +x build/bin/train_dp
 
 # ---- the ranking -------------------------------------------------------------------------------------------
 hand_in() { # STUDENT NAME FILE
@@ -21,7 +36,7 @@ run 'class --table' "$top/tutorials/class" 'hand ins' --table
 checks=$((checks + 3))
 grep -qE '^bo +24/24 +[0-9]+[.][0-9] +[0-9]+[.][0-9] +39$' out.txt || fail "bo: $(cat out.txt)"
 grep -qE '^cy "d" +18/24 +- +- +-$' out.txt || fail "cy: $(cat out.txt)"
-awk '$1 == "an" && $3 < 10 { exit 1 }' out.txt || fail "weights and gradients take no time over a slow link: $(cat out.txt)"
+grep -qE '^an +[0-9]+/[0-9]+ +33[.]5 +20[.]2 +[0-9]+$' out.txt || fail "an: $(cat out.txt)"
 find 'hand ins' | sort | cmp -s before - || fail "something was written into a student's folder"
 rm -rf 'hand ins/an' 'hand ins/bo'
 run 'class --table --json' "$top/tutorials/class" 'hand ins' --table --json
