@@ -258,7 +258,7 @@ static int judge_before_forward(void *self, size_t u, Error *err) {
     (void)self;
     const uint64_t begin = clock_ns();
     if (must("before_forward", rig.file->before_forward(rig.self, u, err), err) != 0) return -1;
-    rig.spent.forward += ms_since(begin);
+    rig.spent[u].forward += ms_since(begin);
     check_unit(u, "before_forward", check_whole);
     check_memory("before_forward", rig.listed[u].name);
     return 0;
@@ -304,7 +304,7 @@ static int judge_before_backward(void *self, size_t u, Error *err) {
     (void)self;
     const uint64_t begin = clock_ns();
     if (must("before_backward", rig.file->before_backward(rig.self, u, err), err) != 0) return -1;
-    rig.spent.backward += ms_since(begin);
+    rig.spent[u].backward += ms_since(begin);
     check_unit(u, "before_backward", check_whole);
     rig.holds = rig.held[u];
     check_unit(u, "before_backward", check_gradient_memory);
@@ -328,7 +328,7 @@ static int judge_after_backward(void *self, size_t u, bool complete, Error *err)
     const uint64_t begin = clock_ns();
     if (must("after_backward", rig.file->after_backward(rig.self, u, complete, err), err) != 0)
         return -1;
-    rig.spent.reduce += ms_since(begin);
+    rig.spent[u].reduce += ms_since(begin);
     rig.held[u] = !complete;
     check_unit(u, "after_backward", check_sharded);
     check_memory("after_backward", rig.listed[u].name);
@@ -339,7 +339,7 @@ static int judge_finish_backward(void *self, Error *err) {
     (void)self;
     const uint64_t begin = clock_ns();
     if (must("finish_backward", rig.file->finish_backward(rig.self, err), err) != 0) return -1;
-    rig.spent.reduce += ms_since(begin);
+    rig.spent[rig.count].reduce += ms_since(begin);
     for (size_t u = 0; u < rig.count; u++) check_unit(u, "finish_backward", check_sharded);
     check_memory("finish_backward", rig.listed[rig.count - 1].name);
     return 0;

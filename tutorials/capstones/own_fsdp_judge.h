@@ -24,8 +24,8 @@ typedef struct Memory {  // bytes
     size_t unit;         // of the largest unit
 } Memory;
 
-typedef struct Spent { // milliseconds in the student's functions in a step; in all of it
-    double forward, backward, reduce, step;
+typedef struct Spent { // milliseconds in the student's functions for one unit in a step
+    double forward, backward, reduce;
 } Spent;
 
 typedef struct Rig {
@@ -50,7 +50,8 @@ typedef struct Rig {
     float *kept[TENSORS]; // the whole gradients of these, as backward left them, by tensor; or NULL
     int step, parts;      // parts: backwards of a step
     Memory memory;
-    Spent spent;
+    Spent spent[BLOCKS + 2]; // by unit, then finish_backward's
+    double step_ms;
 } Rig;
 
 extern Rig rig;
