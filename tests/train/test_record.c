@@ -57,6 +57,7 @@ static void later_rows_are_dropped(void **state) {
     static const char rows[] = "step,loss\n0,a\n5,b\n9,c\n10,d\n";
     assert_kept(state, rows, 10, "step,loss\n0,a\n5,b\n9,c\n");
     assert_kept(state, rows, 9, "step,loss\n0,a\n5,b\n");
+    assert_kept(state, rows, 11, rows);
     assert_kept(state, rows, 99, rows);
     assert_kept(state, "step,loss\n0,a\n5,b", 99, "step,loss\n0,a\n");      // incomplete last row
     assert_kept(state, "step,loss\n\n0,a\n5,b\n", 5, "step,loss\n\n0,a\n"); // a line without a row

@@ -105,8 +105,9 @@ static void count_calls(Job *job, Module *wrapper) {
 
 // ---- runs --------------------------------------------------------------------------------------
 
-static bool collective; // a forward needs all ranks, which have equally many batches
-static int devices = 1; // of the job, at most 4: one device, counted so often
+static bool collective;  // a forward needs all ranks, which have equally many batches
+static bool global_mean; // of the loss
+static int devices = 1;  // of the job, at most 4: one device, counted so often
 
 // Runs the trainer. Returns its status, with the error in message[200].
 static int run(const TrainConfig *config, char *message) {
@@ -126,6 +127,7 @@ static int run(const TrainConfig *config, char *message) {
     job->all = all;
     job->devices = job->all_count = devices;
     job->strategy->collective_forward = collective;
+    job->strategy->global_mean = global_mean;
     Module *wrapper = module_create("FailingWrapper", forward_or_fail);
     count_calls(job, wrapper);
     const int status = trainer_run(&own, &options, data, job, &err);
@@ -284,6 +286,12 @@ static void any_failed_call_ends_the_run(void **state) {
     assert_any_failure_ends(&config);
     config.accumulate_steps = 2;
     assert_any_failure_ends(&config);
+    config.model = "segnet"; // its loss is divided by a sum over the ranks
+    config.data = "shapes:8x8@8";
+    config.global_batch = 4;
+    global_mean = true;
+    assert_any_failure_ends(&config);
+    global_mean = false;
     free(grads);
 }
 
