@@ -17,7 +17,10 @@ typedef struct Captured {
     int stderr_before;
 } Captured;
 
+static int captures; // begun and not ended
+
 static inline Captured captured_begin(void) {
+    captures++;
     fflush(stderr);
     Captured captured = {tmpfile(), dup(STDERR_FILENO)};
     assert_non_null(captured.file);
@@ -30,6 +33,7 @@ static inline Captured captured_begin(void) {
 static inline char *captured_end(Captured *captured) {
     enum { LONGEST = 4096 };
     char *text = memory_zalloc(LONGEST);
+    captures--;
     fflush(stderr);
     assert_true(dup2(captured->stderr_before, STDERR_FILENO) >= 0);
     close(captured->stderr_before);
