@@ -19,7 +19,8 @@ enum { MOST_STEPS = 1 << 20 };
 
 // ---- steps.csv --------------------------------------------------------------------------------
 
-// Removes the rows from first_step on, and an incomplete row at the end. 0, or -1 with err filled.
+// Removes the rows from first_step on, which is not 0, and an incomplete row at the end. 0, or -1
+// with err filled.
 static int drop_rows(const char *path, uint64_t first_step, Error *err) {
     AtomicFile file;
     if (access(path, F_OK) != 0 && errno == ENOENT) return 0;
@@ -29,8 +30,8 @@ static int drop_rows(const char *path, uint64_t first_step, Error *err) {
     char *line = NULL;
     size_t room = 0;
     for (ssize_t n; !failed && (n = getline(&line, &room, old)) > 0;) {
-        bool is_row = line[0] >= '0' && line[0] <= '9';
-        bool keep = line[n - 1] == '\n' && (!is_row || strtoull(line, NULL, 10) < first_step);
+        // The header's number is 0, as of any text without one.
+        bool keep = line[n - 1] == '\n' && strtoull(line, NULL, 10) < first_step;
         if (keep) fwrite(line, 1, (size_t)n, file.file);
     }
     free(line);
