@@ -197,8 +197,8 @@ TIMED(norm, batch_norm, (const BatchNorm *norm, float *y), (norm, y),
 TIMED(norm, batch_norm_gradient, (const BatchNorm *norm, float *dy, const NormGradient *to),
       (norm, dy, to),
       floats(4 + (norm->relu ? 1 : 0) + (to->dx ? added(to->add_dx) : 0), normed(norm)), 0)
-// Of a softmax: the largest, a difference, the exponential, and in double a sum and a factor. A row
-// takes whole vectors.
+// The operations of a softmax per logit: maximum, difference, exponential, and in double a sum and
+// a multiplication. A row is padded to whole vectors.
 enum { SOFTMAX = 1 + 1 + EXPONENTIAL + 4 + 6, WIDEST = 16 };
 
 static size_t row_lanes(const Labels *labels) {

@@ -1,3 +1,4 @@
 #!/usr/bin/env bash
-# regress.sh: has the training step become slower? bench/report/regress.py says by two comparisons of compare.sh.
+# regress.sh: compares two results of compare.sh and reports training steps that became slower
+# (bench/report/regress.py).
 PYTHONPATH=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")") exec python3 -B -m report.regress "$@"

@@ -112,7 +112,7 @@ Tensor *lesson_loss(Tape *tape, Tensor *outputs, Tensor *target, size_t divisor)
 Tensor *lesson_forward(Module *model, Tape *tape, Tensor *samples);
 // Runs backward from the loss, and returns its value. An error, also of forward, ends the program.
 double lesson_backward(Tape *tape, Tensor *loss);
-// The predicted class of a row: that of the largest of its outputs [n, classes].
+// The predicted class of a row: the index of the largest of its outputs [n, classes].
 size_t lesson_answer(const Tensor *outputs, size_t row);
 
 // An array of zeros for each tensor, as large as the tensor, for sums of gradients.

@@ -316,7 +316,8 @@ StepParts model_step(const StepProfile *profile, const Cluster *cluster, ModelSt
 
 // ---- break-even --------------------------------------------------------------------------------
 
-// Do the cluster's devices, on a network of so many Gbit/s, train more rows a second than one?
+// Whether the cluster's devices, over links of `gbit` Gbit/s, train more rows per second than one
+// device.
 static bool pays(const StepProfile *profile, Cluster cluster, double gbit, ModelStrategy strategy) {
     cluster.link.bytes_per_s = gbit * GBIT;
     return model_step(profile, &cluster, strategy).step <

@@ -30,7 +30,7 @@ typedef struct Error {
 // `return error_set(err, STATUS_USAGE, "...")`.
 int error_set(Error *err, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-// As error_set, for functions that return a pointer: always returns NULL.
+// Like error_set, for functions that return a pointer: always returns NULL.
 void *error_null(Error *err, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

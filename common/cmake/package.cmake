@@ -22,7 +22,8 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS OFF)
-# Shared libraries: dpkg tells the loader by a trigger (CMake would write scripts), and other packages what to depend on.
+# Shared libraries: a dpkg trigger runs ldconfig (CMake would write scripts), and shlibs lists the dependency for other
+# packages.
 set(control ${PROJECT_BINARY_DIR}/debian)
 file(WRITE ${control}/triggers "activate-noawait ldconfig\n")
 file(WRITE ${control}/shlibs "libddpc ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} ddpc (>= ${PROJECT_VERSION})\n")

@@ -35,7 +35,7 @@ struct DeviceBackend {
     void (*event_close)(Device *device, void *event);
     void (*event_record)(Device *device, void *event);
     void (*event_wait)(Device *device, void *event); // an event never recorded: returns at once
-    // As copy between two devices, but concurrent with work of `to` after its event `free`.
+    // Like copy between two devices, but concurrent with work of `to` after its event `free`.
     void (*copy_ahead)(Device *to, void *destination, Device *from, const void *source,
                        size_t bytes, void *free_event);
     // The events may be NULL.

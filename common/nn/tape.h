@@ -147,7 +147,7 @@ enum { TAPE_READS_INPUTS = 1, TAPE_READS_OUTPUT = 2 };
 void tape_backward_reads(TapeNode *node, int reads);
 // Whether x is in memory of the tape whose values no backward needs.
 bool tape_may_overwrite(const Tape *tape, const Tensor *x);
-// `op` overwrites x's memory. y: the alias of x that stands for the new contents; or NULL.
+// `op` overwrites x's memory. y: the alias of x that has the new contents, or NULL.
 void tape_overwrite(Tensor *x, Tensor *y, const char *op);
 // Whether the tensors (NULL: absent) still have their values; if not, fails in the name of op.
 // tape_record calls it.

@@ -55,7 +55,8 @@ void safetensors_checksum(const SafeTensors *content, char digits[SAFE_DIGITS + 
 // SAFE_HEADER_MAX bytes or SAFE_TENSORS_MAX tensors. Uses at most 200 MB besides the tensors'
 // bytes.
 int safetensors_read(const char *path, SafeTensors *content, Error *err);
-// As safetensors_read, without the tensors' bytes (data is NULL) and without checking the checksum.
+// Like safetensors_read, without the tensors' bytes (data is NULL) and without verifying the
+// checksum.
 int safetensors_read_header(const char *path, SafeTensors *content, Error *err);
 void safetensors_free(SafeTensors *content); // of a file that was read
 const SafeEntry *safetensors_find(const SafeTensors *content, const char *name); // or NULL

@@ -188,7 +188,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const Span *)a)->entry->name, ((const Span *)b)->entry->name);
 }
 
-// By offset; an empty tensor before another one of the same offset.
+// Orders by offset; an empty tensor comes before another one at the same offset.
 static int by_place(const void *a, const void *b) {
     const Span *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;

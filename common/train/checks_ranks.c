@@ -126,7 +126,7 @@ uint64_t checks_hash_text(const DataSource *data) {
 
 enum { SHAPE_FACTS = 6, SET_FACTS = SHAPE_FACTS + 2 };
 
-// Sets facts[count]: those of the samples' shape, or all.
+// Writes to facts[count] the facts of the samples' shape, or all facts.
 static void describe_set(const Dataset *set, const char *samples, RankFact *facts, size_t count) {
     const RankFact of_set[SET_FACTS] = {
         {"channels of", samples, (double)set->shape[0], false},

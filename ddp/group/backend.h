@@ -59,7 +59,7 @@ typedef struct PgBackend {
     // Makes the other ranks fail with this message at once, unless they have failed already.
     void (*abort)(void *state, const char *message);
     void (*close)(void *state);
-    // From now on all-reduces may add in any order. NULL: there is no faster order.
+    // Allows all-reduces to add in any order from now on. NULL: the backend has no faster order.
     int (*use_fast_sums)(void *state);
 
     // For backends that enqueue; NULL otherwise. issue and join run in the owner's thread and do
@@ -79,7 +79,8 @@ typedef struct PgBackend {
 ProcessGroup *pg_new(const PgBackend *backend, void *state, int rank, int size,
                      const PgOptions *options, Error *err);
 
-// What all ranks must agree on before a call begins. Without padding: compared by memcmp.
+// The properties of a call on which all ranks must agree before it begins. Has no padding, because
+// it is compared by memcmp.
 typedef struct PgFingerprint {
     uint64_t sequence, count;
     int32_t operation, type, op, root;

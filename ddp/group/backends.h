@@ -15,7 +15,7 @@
 
 enum { PG_CARD_MAX = 192, PG_ADDRESS_MAX = 257 };
 
-// What this rank needs to open its end of a group.
+// The arguments with which this rank opens its end of a group.
 typedef struct PgEndpoint {
     Device *device; // of the ranks' tensors; outlives the group; NULL: host memory
     int rank, world;

@@ -298,7 +298,7 @@ static void play_stored(ProcessGroup *group, const void *argument, Outcome *outc
     free(own);
 }
 
-// As under autocast: 16-bit inputs give 16-bit outputs, without a float32 copy of either.
+// As under autocast, 16-bit inputs give 16-bit outputs, without a float32 copy of either.
 static void row_69_layer_in_16_bits(void **state) {
     (void)state;
     for (int p = PRECISION_BF16; p <= PRECISION_F16; p++) {

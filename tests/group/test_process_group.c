@@ -257,7 +257,7 @@ static void test_sum_into_the_first_piece(Mode mode) {
 
 // ---- memory of buffers ----------------------------------------------------------------------
 
-// All ranks must choose the same algorithm, whatever mixture of memory their buffers have.
+// All ranks must choose the same algorithm for any mixture of private and shared buffers.
 static void mixed_memory(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     int rank = pg_rank(group), world = pg_size(group);

@@ -523,7 +523,7 @@ static void test_the_job_ends(void **state) {
     }
 }
 
-// Only a node that has never had a place prints what it waits for.
+// Only a node that has never had a place prints the reason of its wait.
 static void waits_long(int round) {
     if (round == 3) put("over", "ok done");
 }

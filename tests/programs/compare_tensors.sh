@@ -42,7 +42,7 @@ expect 0 '^result: equal bits' infinite infinite
 expect 1 '^result: differ: worst tensor w ' base infinite --tol 1e30 --rtol 1
 expect 1 '^result: differ: worst tensor w ' infinite base --tol 1e30 --rtol 1
 
-# Integers must be equal, whatever the tolerance.
+# Integers must be equal for any tolerance.
 expect 1 '^result: differ: worst tensor step ' base step --tol 100
 expect 1 '^step,1,1,0\.0769230769,1,0,13$' base step --csv
 

@@ -126,7 +126,7 @@ static void starters_that_do_not_help(void **state) {
     expect_refusal(&rank, "the ranks are on several hosts: set MASTER_ADDR to rank 0's host");
     rank.by_mpirun = page->deaf = false; // the starter is not called
     expect_refusal(&rank, "the ranks are on several hosts");
-    // Nor is it called in a world of one rank.
+    // The starter is not called in a world of one rank.
     Outcome outcome;
     page->refuses = true;
     rank = started(0, 1);

@@ -102,7 +102,7 @@ static void compare_three(Rig *rig, bool with_third) {
                     tensor_count(want_x->items[2]));
 }
 
-// Stands for PyTorch's keyword arguments: C has none, so they are further items of the tuple.
+// Tests PyTorch's keyword arguments: C has none, so they are further items of the tuple.
 static void row_03_empty_containers_and_none(void **state) {
     (void)state;
     Rig rig = rig_open(build_three, 3);

@@ -69,7 +69,7 @@ static void row_80_monitored_barrier_one_missing(void **state) {
                  "rank 1 last finished 1 barrier");
 }
 
-// Of several absent ranks the lowest is named.
+// If several ranks are absent, the error names the lowest.
 static void row_80_monitored_barrier_failure_order(void **state) {
     (void)state;
     Absence a = {.absent = 1 << 1 | 1 << 2};

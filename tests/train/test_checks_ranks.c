@@ -175,7 +175,7 @@ static void test_other_data(void **state) {
     }
 }
 
-// Of a large set all labels and some samples are compared.
+// For a large set, all labels and some samples are compared.
 static void test_large_data(void **state) {
     (void)state;
     DataSource *data = make_data(), *other = make_data(), *all[RANKS];

@@ -224,7 +224,7 @@ static void evaluations_of_text_are_no_larger_than_training(void **state) {
     free(path);
 }
 
-// Of a step in three parts only the last one's backward reduces.
+// In a step of three micro-batches only the last backward reduces.
 static void parts_hold_gradients(void **state) {
     (void)state;
     char message[200];

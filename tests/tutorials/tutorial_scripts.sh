@@ -91,7 +91,7 @@ answer 'if (write(1, "Score 10/10\n", 12) < 0) abort();'
 try 1 tutorials/grade 02 3
 [ "$(tail -n 1 "$work/out")" = 'Score 0/10' ] || fail "a printed score counts: $(cat "$work/out")"
 if ! grep -q "sanitize='.*[a-z]" "$TUTORIAL_BUILD/tutorials/settings.sh"; then
-    # Not by malloc, which fills what it returns there: two gigabytes take seconds.
+    # With mmap, because malloc fills the memory that it returns there, and two gigabytes take seconds.
     answer 'for (int i = 0; i < 64; i++) { volatile char *p = mmap(NULL, (size_t)1 << 31, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); p[0] = 1; }'
     try 1 tutorials/grade 02 3
     says 'It crashed (SIGSEGV)'

@@ -226,7 +226,7 @@ static const char *cause_of(const Rig *rig, const Expected *e, float found) {
     return "no number that a reduction of these gradients gives";
 }
 
-// Compares the model's gradients with those of all ranks' twins.
+// Compares the model's gradients with the twins' of all ranks.
 static void check_gradients(const Rig *rig, int step) {
     Error err = {0};
     for (size_t t = 0; t < rig->tensors.count; t++) {
@@ -465,7 +465,7 @@ static void check_lost(Rig *rig) {
     if (rig->rank == rig->size - 1) {
         error_set(&err, STATUS_FAILED, "rank %d is lost", rig->rank);
         (void)pg_abort(rig->group, &err);
-        // It stays until the others have seen that.
+        // The aborting rank stays until all other ranks have seen the error.
         (void)pg_run(rig->apart, pg_barrier(), &(Error){0});
         return;
     }

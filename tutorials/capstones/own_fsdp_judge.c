@@ -1,5 +1,5 @@
-/* own_fsdp_judge.c: see own_fsdp_judge.h. What parameters are to hold is the twin's, a copy of the
- * model that is whole on every rank.
+/* own_fsdp_judge.c: see own_fsdp_judge.h. The reference for the parameters is the twin, a copy of
+ * the model that is whole on every rank.
  */
 #include "tutorials/capstones/own_fsdp_judge.h"
 

@@ -53,7 +53,8 @@ static void drop_capabilities(void) {
 
 // ---- files: Landlock ----------------------------------------------------------------------------
 
-// Of linux/landlock.h, which older distributions lack: its first version, and later rights.
+// Constants of linux/landlock.h, which older distributions lack: those of its first version, and
+// later rights.
 enum { CREATE_RULESET = 444, ADD_RULE = 445, RESTRICT_SELF = 446, ASKS_FOR_VERSION = 1 };
 enum { EXECUTE = 1, WRITE_FILE = 2, READ_FILE = 4, READ_FOLDER = 8, TRUNCATE = 1 << 14 };
 enum { RIGHTS_1 = (1 << 13) - 1, RIGHTS_2 = (1 << 14) - 1, RIGHTS_3 = (1 << 15) - 1 };

@@ -1,7 +1,7 @@
-# limited.sh: what judge, trainee and capstone share. Sourced.
+# limited.sh: functions shared by judge, trainee and capstone. Sourced.
 
-# limited SECONDS COMMAND...: bounds processor time, memory, what it writes, and the time on the clock. timeout puts
-# it into a process group of its own, and ends that; with $keeper, also what left that group.
+# limited SECONDS COMMAND...: limits the command's processor time, memory, written bytes and elapsed time. timeout
+# starts it in its own process group and kills that group; with $keeper, also processes that have left the group.
 limited() (
     seconds=$1
     shift

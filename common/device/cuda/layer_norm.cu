@@ -223,7 +223,7 @@ static __device__ void add_columns(const ColumnParts &columns, size_t channels,
     }
 }
 
-// Columns beyond those of one block take another pass over the rows.
+// A block loops over the rows once for each group of columns that it can hold.
 template <int WIDTH, typename T>
 static __global__ void layer_norm_gradient_kernel(LayerNorm norm, const T *dy, NormGradient to,
                                                   T *dbranch, ColumnParts parts) {

@@ -68,7 +68,7 @@ template <int CHANNELS> struct Tile {
         pixel_end = of.inner - pixel < PIXELS ? (unsigned)(of.inner - pixel) : PIXELS;
     }
     __device__ bool holds(unsigned c, unsigned p) const { return c < channel_end && p < pixel_end; }
-    // Where its element lies in our order, and with the channels last.
+    // The index of an element with the channels first (ours), and with the channels last.
     __device__ size_t ours(const ImageSizes &of, unsigned c, unsigned p) const {
         return (image * of.c + channel + c) * of.inner + pixel + p;
     }

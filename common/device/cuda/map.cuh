@@ -41,7 +41,7 @@ static __device__ Vector<Output, WIDTH> vector_map(const Operation &operation,
     return y;
 }
 
-// How many of so many elements are taken as vectors.
+// The number of vectors in `count` elements: 0 if one of the arrays is not aligned.
 template <typename... Arrays>
 static inline __host__ __device__ size_t wides_of(size_t count, const Arrays *...arrays) {
     return is_wide(arrays...) ? count / WIDE : 0;

@@ -27,7 +27,8 @@ extern "C" {
 
 enum { WARPS = CUDA_BLOCK / CUDA_WARP };
 
-// Blocks for work of which each block takes `each` at a time, and comes back for more.
+// The number of blocks for `count` items, of which a block takes `each` at a time, repeatedly if
+// there are more than the grid covers.
 static inline unsigned grid_of(const CudaDevice *cuda, size_t count, size_t each) {
     size_t needed = (count + each - 1) / each, most = (size_t)cuda->processors * 8;
     return (unsigned)(needed < most ? needed : most);

@@ -263,7 +263,7 @@ static __global__ void end_selection(const Part *parts, size_t part_count, int64
     *sum = (float)total;
 }
 
-// The device's workspace, for so many blocks.
+// The layout of the device's workspace.
 struct HardRoom {
     Selection selection;
     Part equals[HARD_BLOCKS], parts[HARD_BLOCKS];

@@ -118,8 +118,8 @@ typedef struct GridSum {
     unsigned *arrived; // [1], device memory: how many blocks have written their sums; CudaDevice's
 } GridSum;
 
-// For a kernel that adds so many sums, of `blocks` blocks over count items, of which a block takes
-// `each` at least.
+// Workspace for a kernel that computes `sums` sums over count items, of which a block takes at
+// least `each`.
 static inline GridSum grid_sum_room(CudaDevice *cuda, size_t count, size_t each, size_t sums) {
     unsigned blocks = reduce_grid(count, each);
     return {blocks, (double *)cuda_workspace(cuda, sums * blocks * sizeof(double)), cuda->arrived};

@@ -104,7 +104,7 @@ static float rounded(Precision precision, double x) {
                                       : half_from_bf16(half_to_bf16((float)x));
 }
 
-// One head of one text: where its tokens' vectors of `size` elements lie.
+// One head of one text: the location of its tokens' vectors of `size` elements.
 typedef struct Head {
     const float *q, *k, *v;
     size_t stride;      // from token to token, of q, k, v

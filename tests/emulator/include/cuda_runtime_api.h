@@ -1,6 +1,6 @@
 /* cuda_runtime_api.h of the CUDA emulator: the part of CUDA's C interface that the project calls,
- * with the real header's names, signatures and values. What a function does here and not in CUDA
- * (checks, mostly) is said where it is defined. See ../emulator.cpp for what the emulator is.
+ * with the real header's names, signatures and values. Behaviour that differs from CUDA's (mostly
+ * checks) is documented at the definitions. The emulator's purpose: ../emulator.cpp.
  */
 #ifndef CUDA_EMULATOR_RUNTIME_API_H
 #define CUDA_EMULATOR_RUNTIME_API_H

@@ -29,7 +29,7 @@ static float whole(size_t shard, size_t i) {
     return (float)(1 + shard * 7 + i % 13);
 }
 
-// Of very different sizes: each addition rounds.
+// Values of very different magnitudes, so that each addition rounds.
 static float rough(size_t shard, size_t i) {
     return sinf((float)(1 + i * SHARDS + shard)) * ldexpf(1.0f, (int)((shard * 5 + i) % 11));
 }

@@ -63,7 +63,7 @@ static bool overlooks(Grade *grade, Change change) {
     return scene.equal[0];
 }
 
-// All ranks must say the same, and the truth.
+// All ranks must return the same, correct answer.
 static void ask(Grade *grade, int world, Change change, int odd_one, const char *sentence) {
     Scene scene = {.change = change, .odd_one = odd_one};
     bool truth = change == NOTHING || change == ALL_NAN;

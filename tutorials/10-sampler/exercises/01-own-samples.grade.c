@@ -7,7 +7,7 @@ extern const Grader grader_10_01;
 
 enum { MOST = 40, STRANGER = 9999 };
 
-// Sample numbers differ from their positions. Behind the order's end stands STRANGER, no sample.
+// Sample numbers differ from their positions. The order ends with STRANGER, which is no sample.
 static void make_order(size_t *order, size_t samples) {
     for (size_t i = 0; i < MOST; i++) order[i] = i < samples ? 100 + (i * 7) % samples : STRANGER;
 }

@@ -20,7 +20,7 @@ typedef struct Scene {
     bool may_fail; // the connection is lost
 } Scene;
 
-// Stands in front of chunk 0, where a negative remainder leads, and behind data and scratch.
+// Guard values before chunk 0, which a negative remainder reaches, and behind data and scratch.
 static const float FRONT = -0.5f;
 
 static float whole(int rank, size_t place) {

@@ -19,7 +19,7 @@ static float complete(int chunk, size_t i) {
     return (float)(65536 + 1024 * chunk + (int)(i % 1000));
 }
 
-// Stands in front of chunk 0, where a negative remainder leads, and behind data.
+// Guard values before chunk 0, which a negative remainder reaches, and behind the data.
 static const float FRONT = -0.5f;
 
 static float old(int rank) {

@@ -81,7 +81,7 @@ static void check(Grade *grade, size_t count, size_t old, size_t world) {
     GRADE_EXPECT(grade, seen == count, "%zu of %zu numbers went on.", seen, count);
 }
 
-// As many as a small model has, of which no array on the stack is a copy.
+// As many numbers as a small model has: too many for a copy on the stack.
 static void large(Grade *grade) {
     enum { MANY = 3000000 };
     static float first[MANY / 2], second[MANY / 2], mine[MANY];

@@ -74,7 +74,7 @@ static void all_worlds(Grade *grade) {
                      "One rank had an infinite gradient, and no rank skipped the step.");
 }
 
-// As many infinities as a counter of 8 bits forgets, and a scale below 1.
+// 256 infinities, which overflow a counter of 8 bits to 0, and a scale below 1.
 static void run_many(GradeRank *rank) {
     enum { MANY = 256 };
     float gradients[MANY];

@@ -65,8 +65,8 @@ static void chains(Grade *grade) {
     bool got = GRADE_CALL(grade, surely_before, many, STREAM_MOST_CALLS, 0, STREAM_MOST_CALLS - 1);
     GRADE_EXPECT(grade, !got, "%s (64 calls)",
                  "The host issued one before the other; that says nothing of two streams.");
-    // Four streams that wait for each other's events in turn: each WAIT follows all RECORDs so far.
-    // Who goes back all ways needs 15 seconds for each answer.
+    // Four streams that wait for each other's events in turn: each WAIT follows all earlier
+    // RECORDs. A search that visits every path takes 15 seconds for each answer.
     many[0] = (StreamCall)KERNEL(4);
     for (int i = 1; i < STREAM_MOST_CALLS; i++)
         many[i] =

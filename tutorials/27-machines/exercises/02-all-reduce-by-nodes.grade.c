@@ -1,5 +1,5 @@
-/* 02-all-reduce-by-nodes.grade.c: clusters of several shapes; sums of powers of two tell who is
- * missing or counted twice.
+/* 02-all-reduce-by-nodes.grade.c: clusters of several shapes. Values are powers of two, so that a
+ * wrong sum shows which rank is missing or was counted twice.
  */
 #include "tutorials/27-machines/exercises/02-all-reduce-by-nodes.h"
 

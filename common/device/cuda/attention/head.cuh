@@ -1,4 +1,4 @@
-/* head.cuh: one head of one text, and what attention's two implementations say to each other:
+/* head.cuh: one head of one text, and the interface between attention's two implementations:
  * ../attention.cu (exact: on FP32 units, any type and size) and mma.cu (on tensor cores).
  */
 #ifndef COMMON_DEVICE_CUDA_ATTENTION_HEAD_CUH
