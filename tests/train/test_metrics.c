@@ -72,7 +72,7 @@ static void mean_iou_known_answers(void **state) {
 
 // ---- a model, data, a tape --------------------------------------------------------------------
 
-enum { COUNT = 13, SIDE = 8 };
+enum { COUNT = 13, HIGH = 8, WIDE = 12, PLANE = HIGH * WIDE };
 
 typedef struct Rig {
     DataSource *source;
@@ -233,11 +233,11 @@ static BatchLoss train_on(Rig *rig, const Batch *batch, const Loss *loss) {
 
 static void a_batch_of_ignored_pixels_has_loss_and_gradient_0(void **state) {
     (void)state;
-    Rig rig = rig_open("shapes:8x8@13", "segnet");
+    Rig rig = rig_open("shapes:8x12@13", "segnet");
     Batch batch = make_batch(&rig.source->train, 0, 4);
     const Loss all = unmined(&rig);
     assert_true(gradient_size((train_on(&rig, &batch, &all), rig.model)) > 0.1);
-    for (size_t i = 0; i < 4 * SIDE * SIDE; i++) batch.labels[i] = LABEL_IGNORE;
+    for (size_t i = 0; i < 4 * PLANE; i++) batch.labels[i] = LABEL_IGNORE;
     TrainConfig mining = train_config_default();
     mining.ohem_threshold = 0.3;
     mining.ohem_min = 10;
@@ -260,10 +260,10 @@ static void a_batch_of_ignored_pixels_has_loss_and_gradient_0(void **state) {
 // evaluation, because batch norm would mix the images.)
 static void an_ignored_image_changes_neither_loss_nor_metrics(void **state) {
     (void)state;
-    Rig rig = rig_open("shapes:8x8@13", "segnet");
+    Rig rig = rig_open("shapes:8x12@13", "segnet");
     rig.tape->training = false;
     Batch both = make_batch(&rig.source->train, 0, 2), one = make_batch(&rig.source->train, 0, 1);
-    for (size_t i = 0; i < SIDE * SIDE; i++) both.labels[SIDE * SIDE + i] = LABEL_IGNORE;
+    for (size_t i = 0; i < PLANE; i++) both.labels[PLANE + i] = LABEL_IGNORE;
     const Loss all = unmined(&rig);
     double losses[2], accuracies[2];
     size_t counts[2];
@@ -279,7 +279,7 @@ static void an_ignored_image_changes_neither_loss_nor_metrics(void **state) {
     }
     assert_true(losses[0] == losses[1] && losses[0] > 0);
     assert_true(accuracies[0] == accuracies[1]);
-    assert_true(counts[0] == counts[1] && counts[0] < SIDE * SIDE); // outlines are ignored
+    assert_true(counts[0] == counts[1] && counts[0] < PLANE); // outlines are ignored
     batch_free(&both);
     batch_free(&one);
     rig_close(&rig);
@@ -301,7 +301,7 @@ static BatchLoss loss_of_part(Rig *rig, const Batch *batch, const TrainConfig *c
 // number, divided among the parts. Without a threshold all labelled pixels count.
 static void mining_keeps_at_least_its_share(void **state) {
     (void)state;
-    Rig rig = rig_open("shapes:8x8@13", "segnet");
+    Rig rig = rig_open("shapes:8x12@13", "segnet");
     Batch batch = make_batch(&rig.source->train, 0, 4);
     for (size_t parts = 1; parts <= 2; parts++)
         for (size_t least = 0; least <= 10; least += 10)
@@ -310,7 +310,7 @@ static void mining_keeps_at_least_its_share(void **state) {
                 config.ohem_min = least;
                 if (by == 1) config.ohem_threshold = 1000;
                 if (by == 2) config.ohem_probability = 1e-300; // threshold: a loss of 690
-                const size_t pixels = 4 * SIDE * SIDE / parts;
+                const size_t pixels = 4 * PLANE / parts;
                 const BatchLoss loss = loss_of_part(&rig, &batch, &config, parts - 1, parts);
                 if (by == 0)
                     assert_true(loss.count > pixels / 2 && loss.count < pixels); // no outlines
@@ -360,7 +360,7 @@ static void *add_thousand(Strategy *self, double *values, size_t count, Error *e
 
 static void a_global_mean_divides_by_all_ranks_pixels(void **state) {
     (void)state;
-    Rig rig = rig_open("shapes:8x8@13", "segnet");
+    Rig rig = rig_open("shapes:8x12@13", "segnet");
     Batch batch = make_batch(&rig.source->train, 0, 3);
     double values[2];
     size_t count = 0;
@@ -388,11 +388,11 @@ static void predictions_of_a_tape_without_other_work(void **state) {
     Device *device = device_open("cpu:0", &err);
     CHECK_OK(device, err);
     Tape *tape = tape_create(device, NULL);
-    float values[2 * 3 * SIDE * SIDE];
-    int32_t predicted[2 * SIDE * SIDE];
+    float values[2 * 3 * PLANE];
+    int32_t predicted[2 * PLANE];
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         values[i] = rng_normal(5, RNG_STREAM_TEST, i);
-    const size_t shape[] = {2, 3, SIDE, SIDE}, plane = (size_t)SIDE * SIDE;
+    const size_t shape[] = {2, 3, HIGH, WIDE}, plane = (size_t)PLANE;
     hits_predict(tape, tape_input(tape, DTYPE_F32, 4, shape, values), predicted);
     for (size_t i = 0; i < 2 * plane; i++) {
         const float *of = values + i / plane * 3 * plane + i % plane;
@@ -406,14 +406,14 @@ static void predictions_of_a_tape_without_other_work(void **state) {
 
 // ---- pictures ---------------------------------------------------------------------------------
 
-// Reads "P6\n24 8\n255\n" and the pixels.
+// Reads "P6\n36 8\n255\n" and the pixels.
 static void read_picture(const char *path, uint8_t *pixels) {
     FILE *file = fopen(path, "rb");
     if (!file) fail_msg("there is no %s", path);
     char header[12];
     assert_int_equal(fread(header, 1, 12, file), 12);
-    assert_memory_equal(header, "P6\n24 8\n255\n", 12);
-    assert_int_equal(fread(pixels, 1, 3 * 24 * 8, file), 3 * 24 * 8);
+    assert_memory_equal(header, "P6\n36 8\n255\n", 12);
+    assert_int_equal(fread(pixels, 1, 3 * 36 * 8, file), 3 * 36 * 8);
     assert_int_equal(fgetc(file), EOF);
     fclose(file);
 }
@@ -442,7 +442,7 @@ static void draw_weights(Module *model) {
 }
 
 static void pictures_show_input_truth_and_prediction(void **state) {
-    Rig rig = rig_open("shapes:8x8@13", "segnet");
+    Rig rig = rig_open("shapes:8x12@13", "segnet");
     draw_weights(rig.model);
     const Dataset *set = &rig.source->train;
     Error err = {0};
@@ -450,27 +450,26 @@ static void pictures_show_input_truth_and_prediction(void **state) {
     CHECK_OK(images_write(*state, 3, rig.model, rig.tape, set, &err) == 0, err);
     assert_true(rig.tape->recording && rig.tape->training);
     Batch batch = make_batch(set, 0, IMAGES_SAMPLES);
-    int32_t predicted[IMAGES_SAMPLES * SIDE * SIDE];
+    int32_t predicted[IMAGES_SAMPLES * PLANE];
     tape_reset(rig.tape);
     rig.tape->training = false;
-    size_t shape[] = {IMAGES_SAMPLES, 3, SIDE, SIDE};
+    size_t shape[] = {IMAGES_SAMPLES, 3, HIGH, WIDE};
     Tensor *x = tape_input(rig.tape, DTYPE_F32, 4, shape, batch.samples);
     hits_predict(rig.tape, module_forward(rig.model, rig.tape, x), predicted);
-    assert_memory_not_equal(predicted, predicted + (size_t)SIDE * SIDE,
-                            SIDE * SIDE * sizeof *predicted);
+    assert_memory_not_equal(predicted, predicted + (size_t)PLANE, PLANE * sizeof *predicted);
     for (size_t i = 0; i < IMAGES_SAMPLES; i++) {
-        uint8_t pixels[3 * 24 * 8], color[3];
+        uint8_t pixels[3 * 36 * 8], color[3];
         char *path = memory_format("%s/images/epoch_0003_sample_%02zu.ppm", (char *)*state, i);
         read_picture(path, pixels);
         free(path);
-        for (size_t p = 0; p < SIDE * SIDE; p++) {
-            const uint8_t *at = pixels + 3 * (p / SIDE * 24 + p % SIDE);
+        for (size_t p = 0; p < PLANE; p++) {
+            const uint8_t *at = pixels + 3 * (p / WIDE * 3 * WIDE + p % WIDE);
             for (size_t c = 0; c < 3; c++)
-                assert_int_equal(at[c], set->bytes[(i * 3 + c) * SIDE * SIDE + p]);
-            images_color(set->labels[i * SIDE * SIDE + p], color);
-            assert_memory_equal(at + 3 * SIDE, color, 3);
-            images_color(predicted[i * SIDE * SIDE + p], color);
-            assert_memory_equal(at + 6 * SIDE, color, 3);
+                assert_int_equal(at[c], set->bytes[(i * 3 + c) * PLANE + p]);
+            images_color(set->labels[i * PLANE + p], color);
+            assert_memory_equal(at + 3 * WIDE, color, 3);
+            images_color(predicted[i * PLANE + p], color);
+            assert_memory_equal(at + 6 * WIDE, color, 3);
         }
     }
     batch_free(&batch);
