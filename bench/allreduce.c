@@ -30,9 +30,9 @@ enum {
     MOST = 1000,
     BYTES_PER_SIZE = 512 * 1024 * 1024, // over all iterations of a size
     BOUND_FROM = 1024 * 1024,           // below, a sum takes less time than meeting does
-    SMALL = 4096,                       // up to here a time is said in round trips
+    SMALL = 4096,                       // bytes up to which a time is printed in round trips
     ROUND_TRIPS = 200,                  // in a block that is timed,
-    BLOCKS = 51,                        // of which there are so many
+    BLOCKS = 51,                        // number of blocks
     HUGE_PAGE_BYTES = 2 * 1024 * 1024,
     MOST_SIZES = 40, // more than 4 B to 16 GiB are, doubled each time
 };
@@ -41,7 +41,7 @@ enum {
 typedef struct SharedTail {
     SyncWord words[2]; // are sent to and fro between ranks 0 and 1,
     int cores[2];      // which run there
-    int64_t token;     // by which the others know that it is this memory
+    int64_t token;     // identifies the memory to the other ranks
 } SharedTail;
 
 typedef struct SizeResult {

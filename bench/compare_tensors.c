@@ -39,7 +39,7 @@ typedef struct Tally {
     size_t tensors, failed, same_bits;
     const char *worst;      // a failed tensor if there is one
     double worst_abs;       // its max_abs, or infinity where that is NaN
-    const char *worst_note; // why it is NaN; "" if it is not
+    const char *worst_note; // the reason of a NaN; "" otherwise
 } Tally;
 
 // ---- elements -----------------------------------------------------------------------------------

@@ -37,8 +37,8 @@ typedef struct Part {
     ProcessGroup *group; // of all parts; NULL below the rung ALL_REDUCE
     size_t begin, end;   // the device works on the rows begin .. end - 1 of the batch
     Tensor *x, *target, *outputs;
-    float *slab; // [slab_floats], all gradients, in the group's memory; NULL but for PER_PARAMETER
-                 // and FLAT_GRADIENTS
+    float *slab; // [slab_floats], all gradients, in the group's memory. NULL: the rung is neither
+                 // PER_PARAMETER nor FLAT_GRADIENTS
     size_t slab_floats;
 } Part;
 

@@ -8,19 +8,19 @@
 #include "common/train/train_config.h"
 #include "ddp/group/process_group.h"
 
-// The ingredients, from the bottom up. A rung has its own and all that are named before it.
+// The ingredients, from the bottom up. A rung has its own ingredient and all earlier ones.
 typedef enum Ingredient {
     FRESH_THREADS,  // PyTorch's DataParallel: each forward starts a thread per device
     KEPT_THREADS,   // each device keeps its thread: train_dp's step
-    KEPT_WEIGHTS,   // each device keeps its weights, and is sent them after an update
+    KEPT_WEIGHTS,   // each device keeps its weights, which are sent to it after each update
     LOCAL_LOSS,     // each device has the labels of its rows, and computes their part of the loss
-    ALL_REDUCE,     // every device gets the sum of the gradients: the first one makes and sends it
-    OWN_OPTIMIZER,  // so each updates its own weights: none are sent any more
-    PROCESSES,      // and needs no other device but for that sum: each may be a process
-    PER_PARAMETER,  // an all-reduce for each parameter: each process adds up its share of the sum
-    FLAT_GRADIENTS, // one for all of them: one message, not one for each
-    BUCKETS,        // in pieces, which can leave one after the other
-    OVERLAP,        // as soon as backward has filled them: train_ddp's step
+    ALL_REDUCE,     // all devices receive the sum of the gradients, computed by the first device
+    OWN_OPTIMIZER,  // each device updates its own weights, which are no longer sent
+    PROCESSES,      // each device is a process; devices communicate only in the all-reduce
+    PER_PARAMETER,  // an all-reduce for each parameter, in which each process sums a part
+    FLAT_GRADIENTS, // one all-reduce for all parameters
+    BUCKETS,        // the all-reduce is divided into buckets
+    OVERLAP,        // each bucket starts when backward has filled it: train_ddp's step
     RUNGS
 } Ingredient;
 

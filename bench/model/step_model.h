@@ -73,7 +73,7 @@ typedef struct Cluster {
     Algorithm algorithm;
     double rows;          // of each device
     double bucket_cap_mb; // as DDP's option: 0 every tensor alone; negative: 1, then 25 MiB
-    double straggler;     // the slowest device's compute takes so many times as long; 1: none
+    double straggler;     // factor of the slowest device's compute time; 1: no straggler
     bool overlap;         // false: nothing is reduced before backward has ended
     double call_s;        // of each all-reduce besides its messages: launch, bookkeeping
     // The cost of moves for a device's own core, where that core moves the bytes: seconds per byte
@@ -97,7 +97,7 @@ typedef struct BucketTime {
     size_t tensors;
 } BucketTime;
 
-double model_row_time(RowTime time, double rows);              // seconds, for so many rows
+double model_row_time(RowTime time, double rows);              // seconds
 double model_message(ModelLink link, double bytes);            // seconds of one message
 double model_all_reduce(const Cluster *cluster, double bytes); // seconds of one bucket's all-reduce
 

@@ -61,7 +61,7 @@ static int open_locked(const char *path, bool *held) {
         const int cause = errno;
         if (*held ? has_name(fd) : has_no_locks(cause)) return fd;
         close(fd);
-        if (*held) continue; // its holder has removed it meanwhile
+        if (*held) continue; // the previous holder has removed the file
         if (cause != EWOULDBLOCK || clock_ns() >= deadline) {
             errno = cause;
             return -1;

@@ -25,7 +25,7 @@
 enum { ENDING = 4, GRAYS = 256 };                 // ".ppm"
 enum { HEADER_MAX = 4096 };                       // bytes, comments included
 enum { SIDE_MAX = 65536 };                        // pixels
-static const size_t MAX_PIXELS = (size_t)1 << 28; // of a set: 3 GiB, most of it the labels
+static const size_t MAX_PIXELS = (size_t)1 << 28; // of a data set: 3 GiB, mostly labels
 
 typedef struct Split { // DIR/train or DIR/test
     char *folder;

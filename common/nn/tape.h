@@ -85,7 +85,7 @@ struct Tape {
     // reset with it.
     Tape **forks;
     size_t fork_count, forks_in_use;
-    bool forked; // by tape_fork: its inputs may be activations of the tape that it is of
+    bool forked; // by tape_fork: its inputs may be activations of the tape it was forked from
 };
 
 Tape *tape_create(Device *device, Profile *profile);

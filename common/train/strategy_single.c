@@ -10,7 +10,7 @@ int strategy_sum(Strategy *strategy, double *values, size_t count, Error *err) {
 }
 
 int strategy_barrier(Strategy *strategy, Error *err) {
-    double nothing = 0; // its sum completes after every process has started it
+    double nothing = 0; // the sum completes after every process has started it
     return strategy_sum(strategy, &nothing, 1, err);
 }
 

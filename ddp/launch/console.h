@@ -16,7 +16,7 @@ typedef struct Bar {
     char text[BAR_MAX];
     size_t bytes; // 0: no bar
     bool drawn;
-    struct Console *unfinished; // whose writer has not ended the last line; NULL: it is ended
+    struct Console *unfinished; // the stream whose last line has no newline yet; NULL: none
 } Bar;
 
 // A queue of bytes: data[begin] to data[end - 1].

@@ -76,6 +76,6 @@ void guard_tell(const Guard *guard, pid_t message) {
 void guard_close(Guard *guard) {
     if (guard->pid == 0) return;
     close(guard->fd);
-    kill(guard->pid, SIGCONT); // in case it is stopped
+    kill(guard->pid, SIGCONT); // a stopped guard would not end
     while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR) continue;
 }

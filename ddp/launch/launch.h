@@ -73,7 +73,7 @@ typedef enum LaunchEnd {
     END_NONE,    // it has not ended
     END_FAILED,  // a rank failed, or a launcher died: restart, if --max-restarts allows it
     END_CHANGED, // a node left or asks to join: the next generation (elastic.h)
-    END_STOPPED, // a launcher received a signal, or node 0 is gone: no restart
+    END_STOPPED, // a launcher received a signal, or node 0 is lost: no restart
 } LaunchEnd;
 
 // The launcher of another node, as node 0 sees it.

@@ -86,7 +86,7 @@ static void note_failure(Job *job, int rank, int pid, int status) {
 static void reap(Job *job) {
     for (int i = 0; i < job->nproc; i++) {
         pid_t pid = job->pids[i];
-        int status = W_EXITCODE(127, 0); // if the program has reaped it
+        int status = W_EXITCODE(127, 0); // if the caller has reaped the rank
         if (!pid || waitpid(pid, &status, WNOHANG) == 0) continue;
         job->pids[i] = 0; // the number may be reused now
         job->alive--;

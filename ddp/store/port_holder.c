@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TCP_STATE_LISTEN = 0x0A }; // as /proc/net/tcp writes it
+enum { TCP_STATE_LISTEN = 0x0A }; // in /proc/net/tcp
 
 // A line reads "sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode ...";
 // addresses are HEX:PORT.

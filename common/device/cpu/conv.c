@@ -65,7 +65,7 @@ typedef struct Lowered {
     ConvLowered of; // the same data, for the sums
 } Lowered;
 
-enum { LOWERED_ELEMENTS = 1 << 17 }; // of a lowered image; more if one row of outputs needs them
+enum { LOWERED_ELEMENTS = 1 << 17 }; // of a lowered image; more if one row of outputs needs more
 
 static Lowered lowered_of(const View *view) {
     const Axis *rows = &view->rows;

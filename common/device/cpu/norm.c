@@ -253,7 +253,7 @@ static void measure(const Block *block, Statistics *of) {
     add_moments(block, shift, partial);
     for (size_t c = 0; c < block->channels; c++) {
         Sums sums = sums_of(&partial[c]);
-        double offset = sums.first / count; // how far the mean lies from the shift
+        double offset = sums.first / count; // difference of the mean from the shift
         double squares = sums.second - offset * sums.first;
         if (squares < 0) squares = 0; // rounding can do that when all x are equal
         of[c] = (Statistics){(double)shift[c] + offset, squares};

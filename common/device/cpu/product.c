@@ -24,7 +24,7 @@ enum {
     STEP = 8,      // rows of a transposed a that are packed side by side
     TURNED = 256,  // columns of a transposed a in a block
     BLOCK = 512,   // rows of any other a
-    SHARING = 512, // rows so many elements apart share places of the cache
+    SHARING = 512, // rows at a distance of so many elements map to the same cache sets
     MANY = 4,      // panels: a block of a that meets more of them is copied
 };
 

@@ -85,7 +85,7 @@ static int count_cards(Error *err) {
     int cards = 0, driver = 0, runtime = 0;
     cudaError_t status = cudaGetDeviceCount(&cards);
     if (status == cudaSuccess && cards > 0) return cards;
-    (void)cudaGetLastError();            // said here, once
+    (void)cudaGetLastError();            // clears the error, which is reported here
     CUDA(cudaDriverGetVersion(&driver)); // 0: there is none
     CUDA(cudaRuntimeGetVersion(&runtime));
     if (status == cudaErrorInsufficientDriver && driver > 0)

@@ -118,7 +118,7 @@ void cuda_widen_linear(Precision precision, LinearShape shape, const uint16_t *n
 bool cuda_attention_takes_mma(Precision precision, const Attention *of);
 
 // ---- dnn.c, or dnn_absent.c in builds without cuDNN ----
-typedef enum ConvolutionPass {  // of which two tensors a, b it makes a third
+typedef enum ConvolutionPass {  // computes the third tensor from two operands a, b
     CONVOLUTION_FORWARD,        // x, weight: y
     CONVOLUTION_INPUT_GRADIENT, // weight, dy: dx
     CONVOLUTION_WEIGHT_GRADIENT // x, dy: dweight

@@ -56,7 +56,7 @@ enum { EACH = 8, TILE = EACH * CUDA_BLOCK }; // elements of a thread, and of a t
 // CHANNELS x TILE / CHANNELS pixels: which of x[n, c, inner] a block's tile holds.
 template <int CHANNELS> struct Tile {
     static const unsigned PIXELS = TILE / CHANNELS;
-    size_t image, channel, pixel;    // where it begins
+    size_t image, channel, pixel;    // of its first element
     unsigned channel_end, pixel_end; // its end within the image, relative to channel and pixel
 
     __device__ Tile(const ImageSizes &of, unsigned index) {

@@ -120,7 +120,7 @@ static void cuda_count_pixels(PixelLabels labels, const int32_t *predicted, int6
 // many equals there are in the blocks before.
 
 enum { BINS = 256, BIN_BITS = 8 }; // BINS == CUDA_BLOCK: a thread for each
-enum { HARD_BLOCKS = 256 };        // at most: one block goes through the bins of all
+enum { HARD_BLOCKS = 256 };        // maximum, because one block sums the bins of all blocks
 
 struct Selection {
     uint64_t remaining; // how many of the hardest lie at or below the ranks that `cut` begins
