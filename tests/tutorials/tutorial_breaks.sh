@@ -113,7 +113,7 @@ run 'a port of its own' ranks 1 true
 kill $first
 wait $first || true
 # Ctrl-C leaves no process.
-timeout --foreground -s INT 2 "$bin/ddprun" --nproc-per-node 2 "$bin/tutorial_07" --epochs 100000 --save "$work/never" >/dev/null 2>err.txt || true
+timeout --foreground -s INT 1 "$bin/ddprun" --nproc-per-node 2 "$bin/tutorial_07" --epochs 100000 --save "$work/never" >/dev/null 2>err.txt || true
 checks=$((checks + 1))
 grep -q 'received SIGINT: ending all ranks' err.txt || fail "no word of the signal: $(cat err.txt)"
 ! pgrep -f "$work/never" >/dev/null || fail "a rank is left after SIGINT"
