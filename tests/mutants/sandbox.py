@@ -1,7 +1,8 @@
 """sandbox.py: runs tests of a CTest build apart from each other and from the machine.
 
-Each test gets pid, network, IPC and mount namespaces of its own, an empty /dev/shm and an overlay of
-the tree: a mutant that leaves processes, segments or files behind disturbs no other test. Where glibc's
+Each test gets pid, network, IPC and mount namespaces of its own, an empty /dev/shm, a /dev whose entries
+cannot be removed or changed (a mutant removed /dev/null, as root), and an overlay of the tree: a mutant that
+leaves processes, segments or files behind disturbs no other test. Where glibc's
 debugging heap is installed, a write past the end of an allocation ends the process at its free.
 """
 import json
@@ -16,6 +17,7 @@ from pathlib import Path
 # The test is not exec'd: process 1 of a namespace would ignore the signals that a test dies from.
 INSIDE = r'''
 set -e
+mount --rbind /dev /dev && mount -o remount,bind,ro /dev || :
 mount -t tmpfs -o size=2g none /dev/shm
 ip link set lo up
 mount -t tmpfs none "$SCRATCH"
