@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# ablation.sh: the ladder from DataParallel to DistributedDataParallel: what each ingredient is worth, through
-# memory and over an emulated slow link. Needs nothing but a Debian or Ubuntu: it installs (as root or with
-# --install), builds, runs. Some minutes.
+# ablation.sh: the ladder from DataParallel to DistributedDataParallel: the time that each ingredient saves, through
+# memory and over an emulated slow link. Needs only Debian or Ubuntu: it installs packages (as root or with
+# --install), builds and runs. Takes some minutes.
 #
 # usage: bench/ablation.sh [options]
 #   --quick             fewer turns and rounds

@@ -4,7 +4,7 @@
 #
 # Writes allreduce.csv, trips.csv, allreduce.svg, section.md and section.html, which bench/compare.sh's
 # report brings in. The exit status is 0 only if every element of every sum was right; times are measured, not judged.
-# What is said of the numbers: bench/report/allreduce.py.
+# The report's sentences about the numbers: bench/report/allreduce.py.
 #
 # usage: bench/allreduce.sh [options]
 #   --quick        one round of a few sizes: tries the command, and measures no speed

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# compare.sh: the same networks trained by one device, by DataParallel and by DistributedDataParallel, and compared: how fast,
-# what a step is spent on, how much memory, and whether they compute the same bits. Beside DDP stands fully sharded training,
-# in speed, memory and bits. Needs nothing but a Debian or Ubuntu: it installs (as root or with --install), builds, runs.
+# compare.sh: trains the same networks on one device, with DataParallel and with DistributedDataParallel, and compares their
+# speed, the phases of a step, memory, and the bits of their results. Fully sharded training is compared with DDP in speed,
+# memory and bits. Needs only Debian or Ubuntu: it installs packages (as root or with --install), builds and runs.
 #
 # Writes summary.csv, difference.csv, equivalence.csv, figures (SVG for pages, PNG for slides), report.md,
 # report.html and player.html, a step that plays. The exit status is 0 only if every equivalence check held; 1 if
 # one did not or a run failed; 2 for usage or set-up; 77 if --device cuda finds no GPU. Where there are fewer GPUs
-# than devices, these share cards: that shows the same equivalences, and no times.
-# Ctrl-C keeps the runs that were finished, and --resume continues after them. A figure is drawn again by:
+# than devices, several devices share one: the equivalences are the same, and no times are shown.
+# Ctrl-C keeps the finished runs, and --resume continues after them. A figure is drawn again by:
 # cd DIR && gnuplot plots/loss.gp
 #
 # usage: bench/compare.sh [options]

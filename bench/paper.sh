@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # paper.sh: the figures of "PyTorch Distributed: Experiences on Accelerating Data Parallel Training" (Li et al.,
-# PVLDB 13, 2020) drawn from our own runs, beside the paper's points: the parts of a step with and without overlap
+# PVLDB 13, 2020) redrawn from our own runs, with the paper's points: the parts of a step with and without overlap
 # (figure 6), latency by the bucket's size (7), by the number of devices (9), and with synchronisation skipped (10)
 # and its convergence (11). For a model of few gradients (convnet) and one of many (mlp), over a fast and a slow
 # emulated link. The paper's points in bench/paper (figure6.csv for its figure 6) were read from its figures, to about
-# one pixel; of figure 11 only where the curves begin and end, and how far they lie apart (`above` is the most from
-# that iteration on).
+# one pixel; of figure 11 only the ends of the curves and their largest distance (`above`: from that iteration on).
 #
 # Writes a CSV file per figure, five figures, section.md and section.html, which bench/compare.sh's
 # report brings in. Ranks beyond the cores of this machine share them, which the paper's GPUs do not.

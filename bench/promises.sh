@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# promises.sh: what each of DDP's promises and options costs per step, in turns with DDP as it comes; the
-# messages and bytes of a step beside their formulas. Two ranks, on CPU cores. Some minutes.
+# promises.sh: the time per step of each of DDP's promises and options, measured alternately with DDP's defaults, and
+# the messages and bytes of a step compared with their formulas. Two ranks, on CPU cores. Takes some minutes.
 #
 # Writes prices.csv, counts.csv, promises.svg, section.md and section.html, which
 # bench/compare.sh's report brings in. The exit status is 0 only if all counts are those of the formulas; times

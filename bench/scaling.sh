@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# scaling.sh: what DP's and DDP's step takes by the link, by the number of devices and by the batch, in five parts:
+# scaling.sh: the time of DP's and DDP's step by link, by number of devices and by batch, in five parts:
 #
 #   links    a step on two devices over emulated links of 1 to 100 Gbit/s, and DDP's with fp16 or PowerSGD as its
-#            communication hook: each pays below a bandwidth of its own
+#            communication hook; each saves time below some bandwidth
 #   devices  a step on one and more devices over one link, with a constant global batch (strong scaling) and with constant
 #            rows per device (weak scaling); devices beyond the cores share them
 #   batches  the largest batch that fits into --memory-mb on device 0 under DP, DDP and ZeRO-1, found by --dry-run; that
 #            batch and the next are then trained
-#   memory   what a device holds of gpt-small, gpt2 and gpt2-xl on 2, 4 and 8 devices under all five strategies, by
-#            --dry-run, beside formulas; gpt-small is trained, too, and the bytes that DDP and FSDP move are counted
-#   sharded  gpt-small's step on two devices, FSDP's and DDP's in turns, through memory and over a link of 10 Gbit/s, where
-#            the gathers that pass beside computing are counted, without and with --unshard-in-step
+#   memory   a device's memory for gpt-small, gpt2 and gpt2-xl on 2, 4 and 8 devices under all five strategies, by
+#            --dry-run, compared with formulas; gpt-small is also trained, and the bytes that DDP and FSDP send are counted
+#   sharded  gpt-small's step on two devices, FSDP's and DDP's alternately, through memory and over a link of 10 Gbit/s,
+#            where the gathers that overlap with computation are counted, without and with --unshard-in-step
 #
 # Writes scaling.csv, scaling-batches.csv, scaling-memory.csv, scaling-traffic.csv, scaling-sharded.csv, four figures, section.md and
 # section.html, which bench/compare.sh's report brings in. The exit status is 0 only if what was trained took the dry
 # runs' bytes, and memory and traffic are within 3 % of the formulas; times are measured, not judged.
-# What is said of the numbers: bench/report/scaling.py.
+# The report's sentences about the numbers: bench/report/scaling.py.
 #
 # usage: bench/scaling.sh [options]
 #   --quick          one round of a few small steps: tries the command, and measures no speed

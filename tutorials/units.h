@@ -42,11 +42,12 @@ typedef struct Units {
 Units *units_open(ProcessGroup *group, Module *model, const Lesson *lesson);
 void units_close(Units *units); // frees units that are still whole, too
 
-// Allocates the whole unit's weights or gradients, contents undefined. Its tensors lie there from
-// now on. Behind the last tensor are zeros.
+// Allocates the whole unit's weights or gradients, contents undefined, and makes its tensors point
+// there. The padding behind the last tensor is 0.
 typedef enum Whole { WEIGHTS = 1, GRADIENTS = 2 } Whole;
 void unit_alloc(Unit *unit, Whole what);
-// Frees it, if it is there: the tensors lie nowhere. After GRADIENTS the part's gradient counts.
+// Frees that memory, if allocated; the tensors then have none. After GRADIENTS the part's gradient
+// is the valid one.
 void unit_free(Unit *unit, int what);
 
 // The outputs of the unit's layers for x, or NULL after an error, which stays on the tape.

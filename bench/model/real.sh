@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# real.sh: the model of a step beside real steps of train_dp, train_ddp and train_fsdp on the emulated link.
+# real.sh: compares the model of a step with real steps of train_dp, train_ddp and train_fsdp on the emulated link.
 #
 #   bench/model/real.sh [--rounds N] [--links "GBIT,US ..."] [--steps N] [--patience SECONDS]
 #
-# Two devices, mlp with eight hidden layers of 512, 64 rows a device, a bucket cap of 1 MiB. The profile is taken
-# with a neighbour that computes on the other core, as the ranks will have one. Rounds are interleaved, and medians
-# are compared; what the model takes from steps of two devices: bench/report/real.py. A probe before and after each run
-# tells which were disturbed: these are made once more while there is time.
+# Two devices, mlp with eight hidden layers of 512, 64 rows a device, a bucket cap of 1 MiB. The profile is measured
+# while another process computes on the other core, as in the runs with two ranks. Rounds are interleaved, and medians
+# are compared; the model's parameters from steps of two devices: bench/report/real.py. A probe before and after each
+# run shows whether it was disturbed; disturbed runs are repeated while there is time.
 # Prints a table and writes real.csv, profile.json and section.html, which bench/compare.sh's report
 # takes in, to DIR (bench/out-real). Nothing fails by time.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../compare/begin.sh"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# scale.sh: what DP's, DDP's and FSDP's step would take on 1 to 4,096 devices like this machine's, by the model and by SimGrid.
+# scale.sh: predicts DP's, DDP's and FSDP's step on 1 to 4,096 devices like this machine's, by the model and by SimGrid.
 #
 #   bench/model/scale.sh [--profile FILE] [--devices LIST]
 #
-# Takes a profile of one device here (bench_profile; --profile FILE: that one) and works out each step for an all-reduce
+# Measures a profile of one device (bench_profile; --profile FILE reads one) and computes each step for an all-reduce
 # by ring, tree and hierarchical rings, on a network of one level (10 Gbit/s and 10 us for every device) and of two
 # (nodes of 8 with 200 Gbit/s and 3 us inside), with and without one device that computes 1.5 times as long. Where
-# libsimgrid is, each step is simulated message by message, too, but for those of more messages than minutes allow.
+# libsimgrid is installed, each step is also simulated message by message, unless its messages would take minutes.
 # Writes scale.csv, scale.svg and section.html, which bench/compare.sh's report takes in, to DIR (bench/out-scale).
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../compare/begin.sh"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# compare.sh: our programs beside PyTorch's DDP, DataParallel and single process, and our all-reduce beside Open
-# MPI's and Gloo's: the same weights and batches, one thread per rank, in turns. peers.py says what is measured
-# and how, bench/report/peers.py what is said of it.
+# compare.sh: compares our programs with PyTorch's DDP, DataParallel and single process, and our all-reduce with Open
+# MPI's and Gloo's: the same weights and batches, one thread per rank, alternately. The measurements: peers.py; the
+# report's sentences about them: bench/report/peers.py.
 #
 # PyTorch comes from $PYTHON, else from the virtual environment that --install-peers makes, else from python3.
 # Writes peers.csv, gradients.csv, peers.svg, section.md and section.html, which bench/compare.sh's

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# keep.sh DIR: keeps the results of one sitting in bench/results/DIR: what bench/compare.sh left in bench/out, and what the
-# commands with sections of their own left beside it in bench/out-NAME (section.md becomes NAME.md). The CSV files that a page links
-# are kept with its name before theirs; sections that this sitting did not make stay as they are. Tables of every single run,
-# traces and PNGs stay where they are. two-cores is the reference, whose figures README.md has: they are written there, too.
+# keep.sh DIR: copies results into bench/results/DIR: those of bench/compare.sh from bench/out, and those of the commands with
+# their own section from bench/out-NAME (section.md becomes NAME.md). A CSV file that a page links is copied with the page's name
+# before its own; sections that were not measured this time are unchanged. Tables of single runs, traces and PNGs are not copied.
+# two-cores is the reference, whose figures are in README.md: they are updated there, too.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 [[ $# == 1 && $1 =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ && -f bench/out/report.md ]] || { sed -n '2,6s/^# \{0,1\}//p' bench/results/keep.sh >&2 && exit 2; }

@@ -1,10 +1,9 @@
-# mpi.cmake: does this build have MPI, for DDP between the CPUs of several machines? Included once by the
-# top CMakeLists.txt.
+# mpi.cmake: finds MPI, for DDP between the CPUs of several machines. Included once by the top CMakeLists.txt.
 #
-#   -DWITH_MPI=AUTO|ON|OFF         AUTO takes what is there and says so; ON fails when it is not there
-#   -DMPI_C_COMPILER=mpicc.mpich   which one, where there are several: one per build
+#   -DWITH_MPI=AUTO|ON|OFF         AUTO: with MPI if it is installed, which is printed; ON: an error if it is missing
+#   -DMPI_C_COMPILER=mpicc.mpich   selects one of several installed MPIs; one per build
 #
-# Leaves behind HAVE_MPI (TRUE or FALSE), MPI_KIND ("Open MPI" or "MPICH") and the target MPI::MPI_C.
+# Sets HAVE_MPI (TRUE or FALSE), MPI_KIND ("Open MPI" or "MPICH") and the target MPI::MPI_C.
 set(WITH_MPI AUTO CACHE STRING "DDP between machines: AUTO, ON or OFF")
 if(NOT WITH_MPI MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "WITH_MPI=${WITH_MPI}: expected AUTO, ON or OFF")

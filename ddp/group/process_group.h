@@ -73,7 +73,7 @@ typedef struct PgOptions {
     const char *flight_folder, *flight_pipe;
     bool flight_say;
     // The ranks' devices store nothing (--dry-run): collectives of float32 and broadcasts of bytes,
-    // which move tensors, are the identity, and shared memory is not touched: it takes addresses.
+    // which move tensors, are the identity; shared memory is reserved (addresses) and not accessed.
     bool dry;
 } PgOptions;
 

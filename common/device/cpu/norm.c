@@ -362,9 +362,8 @@ static void cpu_batch_norm_statistics(const BatchNorm *norm) {
     }
 }
 
-// Merges the statistics of one channel, rank by rank: those of the first n elements and those that
-// a rank reports of its own elements give those of both together (PyTorch's
-// batch_norm_gather_stats, Chan's algorithm).
+// Merges the ranks' statistics of one channel: adds to the statistics of the first n elements those
+// of one rank after the other (PyTorch's batch_norm_gather_stats, Chan's algorithm).
 static Statistics merge_channel(const float *rows, size_t ranks, size_t c, size_t i, float eps) {
     Statistics all = {0, 0};
     double n = 0;

@@ -141,8 +141,8 @@ struct Pixels {
     size_t count, per_block;
 };
 
-// The order of the bits of floats is theirs if the negative ones are turned around. A NaN is on
-// top, and the two zeros are one. No number's rank is 0, which is for pixels that are ignored.
+// Maps a float to an integer with the same order: the bits of a negative number are inverted. NaN
+// is the largest, and both zeros are equal. 0 is the rank of ignored pixels and of no number.
 static __device__ uint32_t rank_of(float loss) {
     if (loss != loss) return 0xffffffff;
     uint32_t bits = __float_as_uint(loss + 0.0f);

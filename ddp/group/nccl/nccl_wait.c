@@ -178,9 +178,9 @@ int nccl_await_stream(PgNccl *nccl, Error *err) {
 
 // ---- the start of a call -----------------------------------------------------------------------
 
-// Publishes this rank's call and compares it with the others'. Double-buffered, two keys per rank:
-// that of call n is overwritten for call n + 2, after this rank has read all of n + 1, and so all
-// ranks have read those of n.
+// Publishes this rank's call and compares it with the other ranks'. Double-buffered, two keys per
+// rank: call n + 2 overwrites the key of call n. By then this rank has read all keys of n + 1,
+// which their ranks published after they had read all keys of n.
 static int compare(PgNccl *nccl, const PgCall *call, Error *err) {
     PgFingerprint own = pg_fingerprint(call), first = own, other = own;
     char key[NCCL_KEY_MAX], number[24], text[128];

@@ -1,5 +1,5 @@
-/* 02-add-in-turn.grade.c: threads are started in a chosen order, and each has time to come before
- * the next one is started. Numbers whose sum tells the order show who was first.
+/* 02-add-in-turn.grade.c: threads are started in a chosen order, each early enough to arrive before
+ * the next. The sum of the chosen values depends on the order of additions, and so shows it.
  */
 #include "tutorials/03-threads/exercises/02-add-in-turn.h"
 

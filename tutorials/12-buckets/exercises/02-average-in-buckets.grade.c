@@ -1,5 +1,5 @@
-/* 02-average-in-buckets.grade.c: known means on every rank; then messages (at most so many) and
- * bytes (at least so many, for fewer mean that a gradient was left out).
+/* 02-average-in-buckets.grade.c: known means on every rank; then the number of messages (at most
+ * one per bucket) and of bytes (at least those of all gradients).
  */
 #include "tutorials/12-buckets/exercises/02-average-in-buckets.h"
 
