@@ -82,9 +82,9 @@ run "three devices" ladder $small --global-batch 41 --world 3 --link '' --out th
 checks=$((checks + 1))
 [ "$(grep -c ' equal$' three/ladder.txt)" = 13 ] || fail "three devices: $(cat three/ladder.txt)"
 
-# Each gradient in its own bucket; and untrained weights prove nothing.
+# Each gradient in its own bucket, and images that are not square; and untrained weights prove nothing.
 # (The launcher sets a rank's terminal width only if there is a terminal.)
-run "rungs alone" "$bin/ddprun" --nproc-per-node 2 env DDPRUN_COLUMNS=80 "$bin/bench_ladder" --hidden 24,16 --data digits \
+run "rungs alone" "$bin/ddprun" --nproc-per-node 2 env DDPRUN_COLUMNS=80 "$bin/bench_ladder" --hidden 24,16 --data synthetic:1x6x9:10@200 \
     --global-batch 40 --rounds 1 --steps 1 --bucket-cap-mb 0
 checks=$((checks + 1))
 [ "$(grep -c ' equal$' out.txt)" = 11 ] || fail "$(cat out.txt)"

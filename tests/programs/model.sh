@@ -33,8 +33,14 @@ near exposed 8 ddp '1.5 + 4 * 6 * (0.1 + 1.048576) - 6'
 scale --gbit 8 --latency-us 100 --inside-gbit 80 --inside-latency-us 10 --devices 8 --algorithm hierarchical --node-size 4 >out
 near exposed 8 ddp '6 * (0.01 + 0.1048576 / 4) + 2 * (0.1 + 1.048576 / 4 / 2)'
 scale --gbit 8 --latency-us 0 --devices 4 --straggler 2 >out
-near forward 4 ddp 6
 near exposed 4 ddp '6 * 1.048576 / 4'
+for strategy in ddp fsdp; do
+    near forward 4 $strategy 6
+    near loss 4 $strategy 0.2
+    near backward 4 $strategy 12
+done
+near optimizer 4 ddp 2
+near optimizer 4 fsdp '2 / 4'
 scale --bucket-cap-mb 2 --devices 2 --buckets >out
 holds "a cap of 2 MiB makes two buckets" "$(grep -c '^[01],2,2097152,' out) == 2"
 # Fully sharded: a gather before each of four forwards and backwards and a reduction after each backward, each half of a
@@ -79,11 +85,12 @@ near replicate 3 dp 8
 near reduce 3 dp 8
 refuse 2 'knows neither' "$bin/bench_scale" --profile profile.json --simulate --sum-us 1
 
-# The buckets are the Reducer's (ddp/buckets.h): those that train_ddp reduces in its last step, with their bytes.
-run "bench_profile" "$bin/bench_profile" --hidden 300,200,100 --rows 8 --rounds 2 --save network.json
+# The buckets are the Reducer's (ddp/buckets.h): those that train_ddp reduces in its last step, with their bytes. By
+# default there are two: the first is full at 1 MiB, the second holds the other 1.6 MB.
+run "bench_profile" "$bin/bench_profile" --hidden 600,600,600 --rows 8 --rounds 2 --save network.json
 for cap in 0 0.1 0.3 1 -1; do
     run "train_ddp --bucket-cap-mb $cap" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --device cpu --model mlp \
-        --hidden 300,200,100 --global-batch 16 --steps 3 --no-eval --bucket-cap-mb $cap --trace trace.json
+        --hidden 600,600,600 --global-batch 16 --steps 3 --no-eval --bucket-cap-mb $cap --trace trace.json
     "$bin/bench_scale" --profile network.json --devices 2 --bucket-cap-mb $cap --buckets |
         awk -F, '/^bucket,/ { on = 1; next } on && /^[0-9]/ { print $1, $2, $3 }' >planned
     # Transferred bytes: each gradient is padded to a cache line.
