@@ -338,7 +338,7 @@ static void ends_are_said(void **state) {
         {SIGSEGV, "It crashed (SIGSEGV)"},
         {SIGFPE, "A whole number was divided by 0 (SIGFPE)."},
         {SIGKILL, "It was ended by signal 9 ("},
-        {86 << 8, "A sanitizer ended it"}, // as tutorials/grade --asan asks for
+        {86 << 8, "A sanitizer ended it"}, // which tutorials/grade --asan sets
         {3 << 8, "It ended the whole program with status 3; a function returns to its caller."},
         {0, "It ended the whole program with status 0"},
     };

@@ -189,6 +189,42 @@ static void leaks_cost_the_last_check(void **state) {
     expect(outcome_of(play_leaking_ranks), "In 2 calls 2 blocks of memory were allocated");
 }
 
+// A rank's calls leave `leaked` blocks, and where the barrier fails `leaking` more.
+static void leak_after_failure(GradeRank *me) {
+    for (size_t i = 0; i < told->calls; i++) (void)STUDENT(me->grade, fabs)(1);
+    for (size_t k = 0; k < told->leaked; k++) (void)watched_malloc(8);
+    me->status = watched_pg_run(me->group, pg_barrier(), &me->err);
+    for (size_t k = 0; me->status != 0 && k < told->leaking; k++) (void)watched_malloc(8);
+}
+
+static void play_failing_ranks(Grade *grade) {
+    grade_broken_ranks(grade, 2, leak_after_failure, told);
+}
+
+// Memory that is kept where nothing fails is no leak; the blocks of several calls are not compared.
+static void leaks_after_a_failure_are_misses(void **state) {
+    (void)state;
+    static const char miss[] = "The connection was lost, and the call returned without freeing its "
+                               "memory: every return after an allocation needs the free. (rank 0, "
+                               "its collective number 1, ";
+    static const struct {
+        size_t calls, leaked, leaking;
+        const char *sentence, *blocks;
+    } cases[] = {{1, 0, 0, "", ""},
+                 {1, 0, 1, miss, "1 blocks"},
+                 {1, 2, 0, "", ""},
+                 {1, 2, 1, miss, "3 blocks"},
+                 {2, 0, 1, "", ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        told->calls = cases[i].calls;
+        told->leaked = cases[i].leaked;
+        told->leaking = cases[i].leaking;
+        Outcome outcome = outcome_with(play_failing_ranks, "libm.so.6", false);
+        expect(outcome, cases[i].sentence);
+        assert_non_null(strstr(outcome.sentence, cases[i].blocks));
+    }
+}
+
 static void write_behind_one(Grade *grade) {
     const bool plays = grade_plays(grade);
     for (size_t i = 0; i < told->fences; i++) {
@@ -515,6 +551,7 @@ int main(void) {
         cmocka_unit_test(a_transcript_is_not_believed),
         cmocka_unit_test(early_ends_are_misses),
         cmocka_unit_test(leaks_cost_the_last_check),
+        cmocka_unit_test(leaks_after_a_failure_are_misses),
         cmocka_unit_test(the_last_64_fences_are_kept),
         cmocka_unit_test(output_is_said_once),
         cmocka_unit_test(output_is_shown_up_to_a_limit),

@@ -55,6 +55,7 @@ struct Grade {
     bool last;               // of the exercise's checks
     size_t calls;            // of student functions, in this process
     long blocks, blocks_now; // of its memory at the second call; at the latest
+    long kept;               // judge: the most that a rank's call left where nothing failed
     Role role;
     int verdict;       // judge: the pipe to the supervisor
     int transcript;    // judge and player: the pipe between them; -1: no player yet

@@ -153,7 +153,8 @@ void grade_ranks_with(Grade *grade, int world, void (*run)(GradeRank *rank), voi
                       size_t bytes);
 // The same with a lost connection, for each of a rank's first collectives: one that is started
 // fails once in pg_start, and once in pg_work_wait. The check misses unless the status of a rank is
-// -1 whose collective failed, and its err is filled.
+// -1 whose collective failed, its err is filled, and the call has left no more memory allocated
+// than a call without a failure, which is played first.
 #define grade_broken_ranks(grade, world, run, context) \
     grade_broken_ranks_with((grade), (world), (run), (context), sizeof *(context))
 void grade_broken_ranks_with(Grade *grade, int world, void (*run)(GradeRank *rank), void *context,

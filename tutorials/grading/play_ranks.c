@@ -2,6 +2,7 @@
  * The judge forks them, waits, and judges by the results that they wrote to shared memory.
  */
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -22,6 +23,7 @@ typedef struct Seat { // a rank's, in shared memory
     char missed[SENTENCE_MAX]; // "" if no check of its own was missed
     uint64_t missed_ns;        // when
     bool returned;
+    long kept; // blocks of memory that the student's only call has left; 0 if there were several
     int ended; // waitpid's status
 } Seat;
 
@@ -102,6 +104,7 @@ static void run_rank(Grade grade, const Play *play, PgEndpoint *endpoint) {
     watch_break(play->broken, play->in_wait);
     watch_begin(rank.log);
     play->run(&rank);
+    seat->kept = grade.calls == 1 ? watch_blocks() : 0;
     if (grade.last && play->broken == 0) run_again(play, &rank);
     check_fences(&grade);
     check_blocks(&grade);
@@ -204,6 +207,7 @@ static void judge_ranks(Grade *grade, const Play *play) {
                      "Nothing had failed, and it returned %d: the caller takes that for a failure. "
                      "(%d ranks, rank %d)",
                      seat->rank.status, world, r);
+        if (seat->kept > grade->kept) grade->kept = seat->kept;
         size_t starts = watch_events(&seat->log, WATCH_START);
         size_t waits = watch_events(&seat->log, WATCH_WAIT);
         GRADE_EXPECT(grade, waits >= starts,
@@ -237,6 +241,11 @@ static bool judge_broken_ranks(Grade *grade, const Play *play) {
                      "It returned -1, and err says nothing: hand err on to what may fail, so that "
                      "the caller learns why. (rank %d, its collective number %zu)",
                      r, play->broken);
+        GRADE_EXPECT(grade, seat->kept <= grade->kept,
+                     "The connection was lost, and the call returned without freeing its memory: "
+                     "every return after an allocation needs the free. (rank %d, its collective "
+                     "number %zu, %ld blocks)",
+                     r, play->broken, seat->kept);
     }
     return has_failed;
 }
@@ -272,6 +281,11 @@ void grade_ranks_with(Grade *grade, int world, void (*run)(GradeRank *rank), voi
 void grade_broken_ranks_with(Grade *grade, int world, void (*run)(GradeRank *rank), void *context,
                              size_t bytes) {
     Play play = {.world = world, .run = run};
+    void *whole = malloc(bytes); // the context of a play in which nothing fails, for grade->kept
+    CHECK(whole, "no memory for a context");
+    memcpy(whole, context, bytes);
+    grade_play(grade, play, whole, bytes);
+    free(whole);
     while (play.broken < MOST_BROKEN) {
         play.broken++;
         play.in_wait = false;

@@ -32,6 +32,11 @@ static void unequal_shards(Grade *grade) {
                  "The mean has the seven digits of a float: add and divide doubles.");
     GRADE_EXPECT(grade, fabs(mean - 15.0 / 9.0) < 1e-12,
                  "8 rows of mean 1 and one row of 7 have the mean 15/9 = 1.6667, not %g.", mean);
+    mean = GRADE_CALL(grade, batch_mean, (double[]){0.1, 0.7}, (size_t[]){16777217, 2}, 2);
+    GRADE_EXPECT(grade, fabs(mean - (0.1 * 16777217 + 0.7 * 2) / 16777219) < 1e-12,
+                 "16,777,217 rows of mean 0.1 and 2 of mean 0.7 have another mean than %.12f: a "
+                 "float has seven digits.",
+                 mean);
     double many_means[2] = {1.0, 5.0};
     size_t many_rows[2] = {3000000000, 1000000000};
     mean = GRADE_CALL(grade, batch_mean, many_means, many_rows, 2);

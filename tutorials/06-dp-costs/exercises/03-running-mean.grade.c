@@ -33,12 +33,13 @@ static void old_value(Grade *grade) {
     GRADE_EXPECT(grade, got != 1.0,
                  "The old running mean was forgotten: it keeps 1 - momentum of its value.");
     GRADE_EXPECT(grade, got == 7.0, "0.75 * 8 + 0.25 * 4 is 7, not %g.", got);
-    got = student(grade, 1.0, (double[]){0.1, 0.2, 0.4}, 3, 1);
-    const double wanted = 0.75 + 0.25 * (0.1 + 0.2 + 0.4) / 3;
+    const double tenths[3] = {0.1, 0.2, 0.4};
+    got = GRADE_CALL(grade, running_mean_after, 1.1, 0.1, tenths, 3, 1);
+    const double wanted = 0.9 * 1.1 + 0.1 * (0.1 + 0.2 + 0.4) / 3;
     GRADE_EXPECT(grade, fabs(got - wanted) < 1e-12 || fabs(got - wanted) > 1e-6,
                  "The mean has the seven digits of a float: add and divide doubles.");
     GRADE_EXPECT(grade, fabs(got - wanted) < 1e-12,
-                 "0.1, 0.2 and 0.4 make 1 become %.6f, not %.6f.", wanted, got);
+                 "0.1, 0.2 and 0.4 make 1.1 become %.6f, not %.6f.", wanted, got);
 }
 
 static void several_devices(Grade *grade) {

@@ -74,6 +74,7 @@ static void no_number(Grade *grade) {
     refuse(grade, "2", "", "0", "RANK", sentence);
     refuse(grade, "2", "1x", "0", "RANK", sentence);
     refuse(grade, "4", "1", "zero", "LOCAL_RANK", sentence);
+    refuse(grade, "2", "1\n", "0", "RANK", sentence);
     refuse(grade, "2x", "1", "0", "WORLD_SIZE", sentence);
     refuse(grade, "", "1", "0", "WORLD_SIZE", sentence);
     refuse(grade, "4", "1", "1x", "LOCAL_RANK", sentence);

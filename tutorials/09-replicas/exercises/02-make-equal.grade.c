@@ -8,11 +8,12 @@
 
 extern const Grader grader_09_02;
 
-enum { MOST_RANKS = 5, COUNT = 6 };
+enum { MOST_RANKS = 5, COUNT = 6, TENSORS = 5 };
 
 typedef struct Model {
     float weight[COUNT], frozen[COUNT], running_mean[COUNT];
     int64_t batches;
+    uint16_t halves[3]; // BF16: 6 bytes, no whole number of floats
 } Model;
 
 typedef struct Scene {
@@ -32,6 +33,7 @@ static Model model_of(int rank) {
         model.frozen[i] = model.weight[i] + 1000.0f;
         model.running_mean[i] = model.weight[i] + 2000.0f;
     }
+    memcpy(model.halves, &model.batches, sizeof model.halves);
     model.weight[COUNT - 1] = -0.0f; // equal to 0, with other bits
     return model;
 }
@@ -44,10 +46,11 @@ static void run_rank(GradeRank *rank) {
     Tensor tensors[] = {tensor_make(NULL, DTYPE_F32, 1, shape, model->weight),
                         tensor_make(NULL, DTYPE_F32, 1, shape, model->frozen),
                         tensor_make(NULL, DTYPE_F32, 1, shape, model->running_mean),
-                        tensor_make(NULL, DTYPE_I64, 0, NULL, &model->batches)};
+                        tensor_make(NULL, DTYPE_I64, 0, NULL, &model->batches),
+                        tensor_make(NULL, DTYPE_BF16, 1, (size_t[]){3}, model->halves)};
     tensors[0].requires_grad = true;
-    Tensor *list[] = {&tensors[0], &tensors[1], &tensors[2], &tensors[3]};
-    rank->status = STUDENT(rank->grade, make_equal)(rank->group, list, 4, &rank->err);
+    Tensor *list[] = {&tensors[0], &tensors[1], &tensors[2], &tensors[3], &tensors[4]};
+    rank->status = STUDENT(rank->grade, make_equal)(rank->group, list, TENSORS, &rank->err);
     scene->calls[rank->rank] = watch_calls(rank->log);
 }
 
@@ -92,6 +95,9 @@ static void everything(Grade *grade) {
         GRADE_EXPECT(grade, got->batches == wanted.batches,
                      "Only a part of a tensor arrived: an I64 has 8 bytes, and tensor_bytes knows "
                      "that.");
+        GRADE_EXPECT(grade, memcmp(got->halves, wanted.halves, sizeof wanted.halves) == 0,
+                     "Only a part of a tensor arrived: three BF16 have 6 bytes, and those are no "
+                     "whole number of floats.");
         GRADE_EXPECT(grade, got->weight[COUNT - 1] != 0 || signbit(got->weight[COUNT - 1]),
                      "-0 became 0: something was added to it. A broadcast copies bits.");
         GRADE_EXPECT(grade, memcmp(got->weight, wanted.weight, sizeof wanted.weight) == 0,
@@ -103,7 +109,8 @@ static void once_each(Grade *grade) {
     Scene scene = {0};
     grade_ranks(grade, 2, run_rank, &scene);
     GRADE_EXPECT(grade, scene.calls[0] > 0, "Nothing was sent.");
-    GRADE_EXPECT(grade, scene.calls[0] <= 4, "Four tensors, and %zu collectives.", scene.calls[0]);
+    GRADE_EXPECT(grade, scene.calls[0] <= TENSORS, "%d tensors, and %zu collectives.", TENSORS,
+                 scene.calls[0]);
     grade_broken_ranks(grade, 2, run_rank, &scene);
 }
 

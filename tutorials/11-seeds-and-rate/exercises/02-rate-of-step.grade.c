@@ -22,11 +22,10 @@ static double asked(Grade *grade, const Case *c) {
 
 // The rate in the first step, without a warm-up: the linear rule alone.
 static void rule(Grade *grade) {
-    static const Case CASES[] = {{{0.5, 60, 60, 1, 0, 12}, 0, 0.5},
-                                 {{0.5, 60, 60, 4, 0, 12}, 0, 0.5},
-                                 {{0.5, 60, 240, 4, 0, 12}, 0, 2.0},
-                                 {{0.5, 100, 150, 2, 0, 12}, 0, 0.75},
-                                 {{0.5, 100, 75, 3, 0, 12}, 0, 0.375}};
+    static const Case CASES[] = {
+        {{0.5, 60, 60, 1, 0, 12}, 0, 0.5},    {{0.5, 60, 60, 4, 0, 12}, 0, 0.5},
+        {{0.5, 60, 240, 4, 0, 12}, 0, 2.0},   {{0.5, 100, 150, 2, 0, 12}, 0, 0.75},
+        {{0.5, 100, 75, 3, 0, 12}, 0, 0.375}, {{0.1, 60, 240, 4, 0, 12}, 0, 0.4}};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         const RatePlan *plan = &CASES[i].plan;
         double got = asked(grade, &CASES[i]), wanted = CASES[i].wanted;
@@ -43,6 +42,8 @@ static void rule(Grade *grade) {
                      plan->global_batch, plan->base_batch);
         GRADE_EXPECT(grade, right || !half || !near(got, plan->base_lr),
                      "Whole numbers were divided: 150 rows are one and a half times 100.");
+        GRADE_EXPECT(grade, right || got < wanted - 1e-6 || got > wanted + 1e-6,
+                     "The rate has the seven digits of a float: multiply and divide doubles.");
         GRADE_EXPECT(grade, right,
                      "%zu rows instead of %zu: the rate %g becomes %g in the first step, not %g.",
                      plan->global_batch, plan->base_batch, plan->base_lr, wanted, got);

@@ -55,6 +55,11 @@ static void one_after_the_other(Grade *grade) {
                  "From 0.25 to 0.75, 0.75 to 1.5, backward ends at 1.125: 0.375 are exposed, not "
                  "%g. Is a time kept in whole numbers?",
                  got);
+    got = exposed(grade, (double[]){16777217}, (double[]){2}, 1, 16777216);
+    GRADE_EXPECT(grade, got == 3,
+                 "From 16777217 to 16777219, backward ends at 16777216: 3 are exposed, not %g. A "
+                 "float has seven digits.",
+                 got);
 }
 
 const Grader grader_13_02 = {"13-overlap/02-exposed-time",

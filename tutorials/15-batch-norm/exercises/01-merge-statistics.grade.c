@@ -124,6 +124,13 @@ static void unequal_shares(Grade *grade) {
                      "Rank 0 and rank %d differ in their last bits: all ranks are to merge in the "
                      "order of the ranks, and none begins with its own heap.",
                      r);
+    // In the order of the ranks the first two means cancel; in another one the third is lost.
+    Scene apart = {.rows = {{1e17}, {-1e17}, {3}}, .counts = {1, 1, 1}};
+    run(grade, &apart, 3);
+    GRADE_EXPECT(grade, is(apart.mean[0], 1),
+                 "1e17, -1e17 and 3, merged in the order of the ranks, have the mean 1, not %g: "
+                 "another order rounds otherwise, and a run must not depend on it.",
+                 apart.mean[0]);
 }
 
 static void empty_shares(Grade *grade) {

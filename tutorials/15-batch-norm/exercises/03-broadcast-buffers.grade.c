@@ -31,13 +31,14 @@ static void run_rank(GradeRank *rank) {
     Scene *s = rank->context;
     int r = rank->rank;
     float mean[COUNT] = {0};
-    int64_t batches = 0, third = 0;
+    int64_t batches = 0;
+    _Alignas(int64_t) uint16_t third[8] = {0}; // 3 BF16: 6 bytes, no whole number of floats
     Tensor tensors[BUFFERS] = {tensor_make(NULL, DTYPE_F32, 1, (size_t[]){COUNT}, NULL),
                                tensor_make(NULL, DTYPE_I64, 0, NULL, NULL),
-                               tensor_make(NULL, DTYPE_I64, 0, NULL, NULL)};
+                               tensor_make(NULL, DTYPE_BF16, 1, (size_t[]){3}, NULL)};
     tensors[0].data = mean;
     tensors[1].data = &batches;
-    tensors[2].data = &third;
+    tensors[2].data = third;
     Tensor *buffers[BUFFERS] = {&tensors[0], &tensors[1], &tensors[2]};
     bool changed = false;
     for (size_t f = 0; s->modes[f]; f++) {
@@ -45,15 +46,19 @@ static void run_rank(GradeRank *rank) {
         rank->status = STUDENT(rank->grade, before_forward)(
             rank->group, buffers, BUFFERS, s->modes[f] == 't', &changed, &rank->err);
         if (rank->err.status != STATUS_OK) return;
-        GRADE_EXPECT(rank->grade, third == batches,
+        GRADE_EXPECT(rank->grade, third[0] == (uint16_t)batches,
                      "The second buffer arrived, and the third did not: count says how many there "
                      "are.");
+        GRADE_EXPECT(rank->grade, third[1] == third[0] && third[2] == third[0],
+                     "Only a part of a buffer arrived: three BF16 have 6 bytes, and those are no "
+                     "whole number of floats.");
         s->calls[r][f] = watch_calls(rank->log) - before;
         memcpy(s->mean[r][f], mean, sizeof mean);
         s->batches[r][f] = batches;
         if (s->modes[f] == 'e') continue;
         for (size_t i = 0; i < COUNT; i++) mean[i] = number(r, f, i);
-        third = batches = counter(r, f);
+        batches = counter(r, f);
+        for (int i = 0; i < 3; i++) third[i] = (uint16_t)batches;
     }
 }
 

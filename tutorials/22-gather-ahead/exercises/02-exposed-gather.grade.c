@@ -1,4 +1,4 @@
-/* 02-exposed-gather.grade.c: timelines, in whole seconds. */
+/* 02-exposed-gather.grade.c: timelines, most in whole seconds. */
 #include "tutorials/22-gather-ahead/exercises/02-exposed-gather.h"
 
 #include <math.h>
@@ -70,6 +70,8 @@ static void ask(Grade *grade, const Line *line, bool ahead) {
     for (Way way = RIGHT + 1; way < WAYS; way++)
         GRADE_EXPECT(grade, fabs(got - right) < 1e-9 || fabs(got - waits(line, ahead, way)) > 1e-9,
                      "%s", SENTENCES[way]);
+    GRADE_EXPECT(grade, fabs(got - right) < 1e-9 || fabs(got - right) > 1e-5,
+                 "The seconds have the seven digits of a float: add doubles.");
     GRADE_EXPECT(grade, fabs(got - right) < 1e-9,
                  "%zu units, %s: the device waits %g seconds, and not %g.", line->units,
                  ahead ? "gathered ahead" : "not ahead", right, got);
@@ -78,6 +80,7 @@ static void ask(Grade *grade, const Line *line, bool ahead) {
 static const Line ONE = {1, {3}, {6}, {4}};
 static const Line EXAMPLE = {2, {3, 3}, {6, 6}, {4, 4}};
 static const Line THREE = {3, {8, 2, 5}, {7, 3, 11}, {6, 9, 16}};
+static const Line TENTHS = {3, {0.1, 0.2, 0.7}, {0.3, 0.4, 0.2}, {0.9, 1.1, 0.6}};
 static const Line FIVE = {5, {1, 20, 3, 40, 7}, {2, 30, 5, 60, 9}, {10, 4, 33, 8, 21}};
 
 static void not_ahead(Grade *grade) {
@@ -97,6 +100,8 @@ static void ahead(Grade *grade) {
 static void corners(Grade *grade) {
     ask(grade, &(Line){0}, true);
     ask(grade, &(Line){0}, false);
+    ask(grade, &TENTHS, true);
+    ask(grade, &TENTHS, false);
     ask(grade, &(Line){4, {9, 9, 9, 9}, {9, 9, 9, 9}, {1, 2, 3, 4}}, true);
     ask(grade, &(Line){4, {0, 0, 0, 0}, {0, 0, 0, 0}, {1, 2, 4, 8}}, true);
 }

@@ -32,6 +32,10 @@ static void ring(Grade *grade) {
         grade_miss(grade, "61 bytes in a ring of %d devices take %g s, not %g.", devices, wanted,
                    got);
     }
+    double large = GRADE_CALL(grade, ring_s, LINK, 2, 1e10);
+    GRADE_EXPECT(grade, is(large, 2 * (1 + 2.5e9)),
+                 "10,000,000,000 bytes take %g s, not %g: an int ends at 2,147,483,647.",
+                 2 * (1 + 2.5e9), large);
 }
 
 static void tree(Grade *grade) {

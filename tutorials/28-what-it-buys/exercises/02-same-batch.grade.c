@@ -37,6 +37,11 @@ static void step(Grade *grade) {
                      "other.");
         grade_miss(grade, "A step of %d devices takes %g s, not %g.", devices, own + reduce, got);
     }
+    const SameBatch large = {.compute_s = 60, .bytes = 1e10, .latency_s = 1, .bytes_per_s = 2};
+    double got = GRADE_CALL(grade, same_batch_step_s, large, 2);
+    GRADE_EXPECT(grade, is(got, 32 + 5e9),
+                 "10,000,000,000 bytes take %g s, not %g: an int ends at 2,147,483,647.", 32 + 5e9,
+                 got);
 }
 
 static void in_between(Grade *grade) {

@@ -28,6 +28,14 @@ static void no_latency(Grade *grade) {
         grade_miss(grade, "1,000 bytes and %g s need %g bit/s, and not %g.", 1.0 / times, wanted,
                    got);
     }
+    static const double MANY[] = {5000000000, 16777217};
+    for (int i = 0; i < 2; i++) {
+        double got = GRADE_CALL(grade, break_even_bits_per_s, 1.0, MANY[i], 6, 0);
+        GRADE_EXPECT(grade, is(got, 16 * MANY[i]),
+                     "%.0f bytes and 1 s need %.0f bit/s, and not %.0f: an int ends at 2^31, and a "
+                     "float has seven digits.",
+                     MANY[i], 16 * MANY[i], got);
+    }
 }
 
 static void latency(Grade *grade) {
