@@ -6,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "ddp/group/backends.h"
+#include "ddp/rendezvous/heartbeat.h"
 
 // ---- The environment
 
@@ -77,6 +78,9 @@ static void test_alone(void **state) {
     assert_int_equal(init_from_env(&r, true, &err), 0);
     assert_int_equal(r.rank, 0);
     assert_int_equal(r.world_size, 1);
+    assert_int_equal(r.local_rank, 0);
+    assert_int_equal(r.local_world_size, 1);
+    assert_string_equal(r.master_addr, "127.0.0.1");
     assert_int_equal(init_from_env(&r, false, &err), -1);
     assert_non_null(strstr(err.message, "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are not"));
 }
@@ -126,7 +130,7 @@ static void test_ranges(void **state) {
         {"RANK", "1"},       {"MASTER_PORT", "1"},      {"MASTER_PORT", "65535"},
         {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "1"},
         {"WORLD_SIZE", "1"}, {"WORLD_SIZE", "1048576"}, {"TORCHELASTIC_RESTART_COUNT", "0"},
-        {"RANK", "  1"},
+        {"RANK", "  1"},     {"LOCAL_RANK", "0"},
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         ENV("RANK", "0", "WORLD_SIZE", "2", "MASTER_ADDR", "h", "MASTER_PORT", "1");
@@ -230,6 +234,26 @@ static void test_meeting(void **state) {
             if (outcomes[r].status) fail_msg("rank %d: %s", r, outcomes[r].message);
         }
     }
+}
+
+// The launcher no longer reads the phase "init" once the group is open.
+static void test_heartbeat_after_a_meeting(void **state) {
+    (void)state;
+    HeartbeatBoard board;
+    Error err = {0};
+    char text[16];
+    assert_int_equal(heartbeat_board_open(&board, 1, &err), 0);
+    snprintf(text, sizeof text, "%d", board.fd);
+    setenv("DDPRUN_HEARTBEAT", text, 1);
+    Rendezvous me = place(0, 1, free_port());
+    ProcessGroup *group = init_process_group("shm", &me, NULL, LONG_S, &err);
+    assert_non_null(group);
+    HeartbeatView view = heartbeat_board_read(&board, 0);
+    assert_string_equal(view.phase, "");
+    assert_true(view.beat_ns > 0);
+    pg_close(group);
+    unsetenv("DDPRUN_HEARTBEAT");
+    heartbeat_board_close(&board);
 }
 
 static void test_launchers_store_and_restart(void **state) {
@@ -457,6 +481,7 @@ int main(void) {
         cmocka_unit_test_setup(test_open_mpi_and_pmi, clean),
         cmocka_unit_test_setup(test_slurm, clean),
         cmocka_unit_test(test_meeting),
+        cmocka_unit_test(test_heartbeat_after_a_meeting),
         cmocka_unit_test(test_launchers_store_and_restart),
         cmocka_unit_test(test_callers_store),
         cmocka_unit_test(test_callers_store_twice),

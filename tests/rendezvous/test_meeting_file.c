@@ -276,6 +276,12 @@ static void test_lock_is_released(void **state) {
         if (i == 1) assert_int_equal(meeting_file_publish(f, 1, "t", soon(), &err), 0);
         assert_int_equal(locks, i < 2);
     }
+    // The store's address is read under the lock only.
+    assert_int_equal(__real_flock(fd, LOCK_EX), 0);
+    assert_int_equal(meeting_file_await(f, &port, token, clock_ns(), &err), -1);
+    assert_int_equal(__real_flock(fd, LOCK_UN), 0);
+    err = (Error){0};
+    assert_int_equal(meeting_file_await(f, &port, token, clock_ns(), &err), 0);
     meeting_file_leave(f);
     close(fd);
     free(path);

@@ -324,7 +324,9 @@ static void row_89_file_is_something_else(void **state) {
     refuse_meeting(&me, LONG_S, "cannot open it: Too many levels of symbolic links");
     snprintf(me.file_path, sizeof me.file_path, "%s/no/folder", (const char *)*state);
     refuse_meeting(&me, LONG_S, "cannot open it: No such file or directory");
-    snprintf(me.file_path, sizeof me.file_path, "/dev/null");
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(mkfifo(link, 0600), 0);
+    snprintf(me.file_path, sizeof me.file_path, "%s", link);
     refuse_meeting(&me, LONG_S, "this is no plain file");
     free(link);
     free(path);
