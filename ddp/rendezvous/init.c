@@ -39,8 +39,8 @@ enum { CARD_MAX = 340 + PG_CARD_MAX + INIT_ALIKE_MAX, VERDICT_MAX = 1200, MISSIN
 #define STORE_S   10.0 // time-out of a group's calls to the store
 #define LOOK_UP_S 0.1  // interval at which rank 0 checks for other ranks' errors
 
-// A rank's card. As text: "world host boot_id pid_namespace pid stamp backend device
-// " and the lines of alike.
+// A rank's card. As text: "world host boot_id pid_namespace pid stamp backend device\n" and the
+// lines of alike.
 typedef struct Card {
     int world_size, pid;
     unsigned long long stamp; // time of creation: distinguishes two groups of one process
