@@ -19,7 +19,7 @@ echo "![b](paper-b.svg) [summary.csv](summary.csv)" >bench/out-paper/section.md
 echo paper >bench/out-paper/summary.csv && echo picture >bench/out-paper/paper-b.svg
 echo "The reference result (bench/results/here) was made on another machine." >>bench/out/report.html
 checks=1
-! bench/results/keep.sh >out.txt 2>err.txt && grep -q '^keep.sh DIR: keeps' err.txt || fail "keep.sh without a folder: $(cat err.txt)"
+! bench/results/keep.sh >out.txt 2>err.txt && grep -q '^keep.sh DIR: copies' err.txt || fail "keep.sh without a folder: $(cat err.txt)"
 run "keep.sh" bench/results/keep.sh here
 cd bench/results/here || exit 1
 for expected in "peers.md:old peers" "timeline.csv:plots/timeline.csv" "summary.csv:summary.csv" "paper-summary.csv:paper" "real.csv:real" \
