@@ -89,7 +89,7 @@ static void set_trace(Job *self, Trace *trace) {
 static void close_ranks(Job *self) {
     Strategy *strategy = self->strategy;
     ProcessGroup *group = strategy_ranks_group(strategy);
-    module_close(strategy->module); // and with it the model
+    module_close(strategy->module); // closes the model, too
     pg_close(group);
     sampler_close(strategy->sampler);
     device_close(strategy->device);

@@ -66,7 +66,7 @@ static void set_trace(Job *self, Trace *trace) {
 }
 
 static void close_dp(Job *self) {
-    module_close(self->strategy->module); // and with it the model
+    module_close(self->strategy->module); // closes the model, too
     sampler_close(self->strategy->sampler);
     for (int i = 0; i < self->all_count; i++) device_close(self->all[i]);
     free(self->all);

@@ -19,7 +19,7 @@ typedef struct Trainer {
     const Lesson *lesson;
     NamedTensors tensors; // the model's parameters and buffers
     float **sums; // [tensors.count], each as large as its tensor: the shards' gradients added up
-    Shard shards[64]; // lesson->shards of them
+    Shard shards[64]; // [lesson->shards]
 } Trainer;
 
 // ANCHOR: threads

@@ -18,7 +18,7 @@ typedef struct Trainer {
     Tape *tape;
     const Lesson *lesson;
     NamedTensors tensors; // the model's parameters and buffers
-    Shard shards[64];     // lesson->devices of them
+    Shard shards[64];     // [lesson->devices]
     size_t running;       // shards with at least one row
 } Trainer;
 

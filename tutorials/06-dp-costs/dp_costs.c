@@ -40,7 +40,7 @@ static void trainer_open(Trainer *t, const Lesson *lesson) {
 
 static void trainer_close(Trainer *t, const Lesson *lesson) {
     tape_close(t->tape);
-    module_close(t->wrapper); // and with it the model
+    module_close(t->wrapper); // closes the model, too
     for (size_t i = 0; i < lesson->devices; i++) device_close(t->devices[i]);
 }
 

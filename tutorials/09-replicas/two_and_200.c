@@ -82,7 +82,7 @@ int main(void) {
 
     optimizer_close(e.optimizer);
     tape_close(e.tape);
-    module_close(e.wrapper); // and with it the model
+    module_close(e.wrapper); // closes the model, too
     device_close(device);
     pg_close(e.group);
     return STATUS_OK;

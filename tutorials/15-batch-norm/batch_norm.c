@@ -62,7 +62,7 @@ static double compute_gradients(Trainer *t, const Batch *batch) {
     module_zero_grad(t->model);
     Rows rows = lesson_rows(t->tape, batch, begin, end);
     Tensor *outputs = wrapper_forward(t, rows.samples);
-    Tensor *loss = lesson_loss(t->tape, outputs, rows.target, rows.count); // of its own rows
+    Tensor *loss = lesson_loss(t->tape, outputs, rows.target, rows.count); // this rank's mean
     double value = lesson_backward(t->tape, loss);
     average_gradients(t);
     tape_reset(t->tape);

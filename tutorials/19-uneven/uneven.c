@@ -66,7 +66,7 @@ static double compute_gradients(Trainer *t, const Batch *batch) {
     return value / t->active;
 }
 
-// How many ranks have a batch? All of them must know, before they do anything else together.
+// Counts the ranks with a batch, and returns whether any rank has one. Collective.
 static bool anyone_trains(Trainer *t, bool has_batch) {
     t->active = has_batch;
     ranks_run(t->group, pg_all_reduce(&t->active, 1, PG_F64, PG_SUM));

@@ -59,7 +59,7 @@ static double compute_gradients(Trainer *t, const Batch *batch) {
     module_zero_grad(t->model);
     Rows rows = lesson_rows(t->tape, batch, begin, end);
     Tensor *outputs = module_forward(t->model, t->tape, rows.samples);
-    Tensor *loss = lesson_loss(t->tape, outputs, rows.target, rows.count); // of its own rows
+    Tensor *loss = lesson_loss(t->tape, outputs, rows.target, rows.count); // this rank's mean
     double value = lesson_backward(t->tape, loss);
     tape_reset(t->tape);
     ranks_run(t->group, pg_all_reduce(&value, 1, PG_F64, PG_AVG));

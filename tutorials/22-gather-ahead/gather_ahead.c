@@ -62,7 +62,7 @@ static Tensor *forward(Unit *unit, Tape *tape, Tensor *x) {
     x = unit_on_backward(unit, tape, x, end_backward);
     gather(unit, unit->next);
     x = unit_compute(unit, tape, x);
-    if (unit->next) unit_free(unit, WEIGHTS); // backward begins with the last one
+    if (unit->next) unit_free(unit, WEIGHTS); // backward begins with the last unit
     return unit_on_backward(unit, tape, x, begin_backward);
 }
 // ANCHOR_END: ahead
@@ -78,7 +78,7 @@ static double compute_gradients(Trainer *t, const Batch *batch) {
     Tensor *outputs = rows.samples;
     for (size_t i = 0; i < t->sharded_layers->count; i++)
         outputs = forward(&units[i], t->tape, outputs);
-    Tensor *loss = lesson_loss(t->tape, outputs, rows.target, rows.count); // of its own rows
+    Tensor *loss = lesson_loss(t->tape, outputs, rows.target, rows.count); // this rank's mean
     double value = lesson_backward(t->tape, loss);
     end_backward(&units[0]); // the input of the first needs no gradient: backward did not pass it
     finish_reduce(&units[0]);

@@ -4,9 +4,9 @@
  * continues at once. The calls of one stream run in order; between two streams there is no order,
  * unless an event says so: a mark in one of them, for which another one waits.
  *
- * This program plays a GPU with two streams, one that computes and one that communicates, and runs
- * a training step in very many of the orders that are allowed. A program is right if all of them
- * give the same weights.
+ * This program simulates a GPU with two streams, one that computes and one that communicates, and
+ * runs a training step in many of the allowed orders. A program is right if all orders give the
+ * same weights.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "common/base/options.h"
 #include "common/base/rng.h"
 
-static const char SUMMARY[] = "Step 25: plays the streams of a GPU, in many orders.\n"
+static const char SUMMARY[] = "Step 25: simulates the streams of a GPU, in many orders.\n"
                               "Example: tutorial_25 --break=no-ready";
 
 enum { LAYERS = 4, MOST_CALLS = 32, MOST_RESULTS = 64 };

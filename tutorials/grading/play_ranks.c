@@ -17,13 +17,13 @@ enum { MOST_BROKEN = 8, MOST_RANKS = 8, RUNS = 4 };
 #define RANKS_TIMEOUT_S  3.0
 #define BROKEN_TIMEOUT_S 0.5 // with a broken version: other ranks may wait for a failed one
 
-typedef struct Seat { // a rank's, in shared memory
-    GradeRank rank;   // as it was at its end: err, status
+typedef struct Seat { // a rank's results, in shared memory
+    GradeRank rank;   // copied when run has returned: err, status
     WatchLog log;
-    char missed[SENTENCE_MAX]; // "" if no check of its own was missed
-    uint64_t missed_ns;        // when
+    char missed[SENTENCE_MAX]; // of a check that failed in the rank itself, or ""
+    uint64_t missed_ns;        // time of that check
     bool returned;
-    long kept; // blocks of memory that the student's only call has left; 0 if there were several
+    long kept; // blocks of memory that the student's call did not free; 0 after several calls
     int ended; // waitpid's status
 } Seat;
 
@@ -31,12 +31,12 @@ typedef struct Play {
     int world;
     void (*run)(GradeRank *rank);
     void *context;     // shared
-    const void *given; // what it was, [bytes]
+    const void *given; // the context before the run, [bytes]
     size_t bytes;
-    size_t broken;           // which of a rank's collectives fails, from 1; 0: none
-    bool in_wait;            // one that is started: in pg_work_wait, and not in pg_start
+    size_t broken;           // number of the rank's collective that fails, from 1; 0: none
+    bool in_wait;            // a started collective fails in pg_work_wait, not in pg_start
     Seat *seats;             // [world]
-    pthread_barrier_t *came; // a loaded machine may take long to start a process
+    pthread_barrier_t *came; // completes when all processes have started, before any deadline runs
 } Play;
 
 const int GRADE_WORLDS[4] = {1, 2, 3, 5};
@@ -66,8 +66,8 @@ void seat_miss(Seat *seat, const char *sentence) {
     _exit(0);
 }
 
-// Runs it more often from the same context, in the same process: whether the result differs, and
-// for check_blocks. A rank that has ended, or has failed, is seen by the group's deadline.
+// Calls the student's function again from the same context, in the same process: its result must
+// not differ, and check_blocks compares its memory. After another rank's end a barrier times out.
 static void run_again(const Play *play, GradeRank *rank) {
     void *first = rank->rank == 0 ? malloc(play->bytes) : NULL;
     Error err = {0};
@@ -161,7 +161,7 @@ static void judge_ends(Grade *grade, const Play *play) {
     }
 }
 
-// The kind of the call that a rank made last.
+// Whether the rank's last call was a collective of this kind.
 static bool is_last_call(const WatchLog *log, CollectiveKind kind) {
     size_t i = log->count;
     while (i > 0 && log->events[i - 1].kind != WATCH_RUN) i--;
@@ -198,8 +198,8 @@ static void judge_ranks(Grade *grade, const Play *play) {
     for (int r = 0; r < world; r++)
         if (play->seats[r].rank.err.status != STATUS_OK)
             grade_miss(grade,
-                       "Not all ranks took part in the same collectives, so the others waited in "
-                       "vain. (%d ranks; rank %d was told: %.400s)",
+                       "Not all ranks took part in the same collectives, so the other ranks' "
+                       "collectives failed. (%d ranks; rank %d was told: %.400s)",
                        world, r, play->seats[r].rank.err.message);
     for (int r = 0; r < world; r++) {
         const Seat *seat = &play->seats[r];
@@ -217,7 +217,7 @@ static void judge_ranks(Grade *grade, const Play *play) {
     }
 }
 
-// Returns whether there was a rank that came as far as the collective that fails.
+// Returns whether any rank called the collective that fails.
 static bool judge_broken_ranks(Grade *grade, const Play *play) {
     bool has_failed = false;
     for (int r = 0; r < play->world; r++) {
@@ -250,8 +250,8 @@ static bool judge_broken_ranks(Grade *grade, const Play *play) {
     return has_failed;
 }
 
-// Plays once with a copy of the context that all ranks share, and judges. Returns whether a
-// collective has failed that was to fail.
+// Runs the ranks once with a shared copy of the context, and judges. Returns whether any rank
+// called the collective that fails.
 static bool grade_play(Grade *grade, Play play, void *context, size_t bytes) {
     const size_t seats_bytes = (size_t)play.world * sizeof *play.seats;
     bool has_failed = false;

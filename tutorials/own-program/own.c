@@ -91,7 +91,7 @@ int main(void) {
     tape_close(tape);
     loader_close(loader);
     sampler_close(rows);
-    module_close(wrapper); // and with it the model
+    module_close(wrapper); // closes the model, too
     pg_close(group);
     for (int i = 0; i < DEVICES; i++) device_close(devices[i]);
     return STATUS_OK;

@@ -94,7 +94,7 @@ int main(int argc, char **argv) {
     loader_close(test_loader);
     sampler_close(sampler);
     sampler_close(test_sampler);
-    module_close(wrapper); // and with it the model
+    module_close(wrapper); // closes the model, too
     pg_close(group);
     device_close(device);
     dataset_close(data);

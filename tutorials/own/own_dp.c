@@ -82,7 +82,7 @@ int main(int argc, char **argv) {
     loader_close(test_loader);
     sampler_close(sampler);
     sampler_close(test_sampler);
-    module_close(wrapper); // and with it the model
+    module_close(wrapper); // closes the model, too
     for (int i = 0; i < count; i++) device_close(devices[i]);
     dataset_close(data);
     return STATUS_OK;

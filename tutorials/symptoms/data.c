@@ -10,7 +10,7 @@
 
 enum { TRAIN = 1500, TEST = 297, BATCH = 60 };
 
-// The mistake: the sampler is not told which epoch it is.
+// The mistake: sampler_set_epoch is never called with the next epoch.
 static double no_set_epoch(SymptomRank *me) {
     Sampler *sampler = must_get(
         distributed_sampler(TRAIN, BATCH, me->world, me->rank, true, false, 0, &me->err), &me->err);

@@ -1,4 +1,4 @@
-/* state.c: symptoms that are about weights in files and in memory. */
+/* state.c: symptoms of wrong weights, in files and in memory. */
 #include "tutorials/symptoms/symptoms.h"
 
 #include <stdlib.h>

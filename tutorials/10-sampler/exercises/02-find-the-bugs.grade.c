@@ -20,7 +20,7 @@ typedef struct Scene {
 } Scene;
 
 static Scene scene;
-static Scene *played; // the ranks' common one: is_right is not told of it
+static Scene *played; // in the ranks' shared memory; is_right has no argument for it
 
 // Right about every third sample.
 static bool is_right(const Script *script, size_t sample) {

@@ -100,7 +100,7 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
                      "Gradients of one bucket lie over one another: each begins behind the one "
                      "before it.");
     GRADE_EXPECT(grade, got == mean || fabsf(got - mean) > 1e-5f * mean,
-                 "The mean is right but for its last bits: PG_AVG adds all ranks and then "
+                 "The mean is right except for its last bits: PG_AVG adds all ranks and then "
                  "multiplies by 1 / W, once. To divide by W, or each rank before, rounds "
                  "differently.");
     GRADE_EXPECT(grade, got == mean,

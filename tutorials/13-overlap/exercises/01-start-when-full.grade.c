@@ -171,7 +171,7 @@ static void check(Grade *grade, int world, bool mixed, int steps, size_t buckets
                              "long as there are ranks.");
                 GRADE_EXPECT(
                     grade, got == mean || fabsf(got - mean) > 1e-5f * mean,
-                    "The mean is right but for its last bits: PG_AVG adds all ranks and then "
+                    "The mean is right except for its last bits: PG_AVG adds all ranks and then "
                     "multiplies by 1 / W, once. To divide by W, or each rank before, rounds "
                     "differently.");
                 GRADE_EXPECT(grade, got == mean,

@@ -85,7 +85,7 @@ static void check_number(Grade *grade, const Scene *s, int world, int r, int k, 
                  "that reduction, and get its result.",
                  r, k);
     GRADE_EXPECT(grade, got == mean || fabsf(got - mean) > 1e-5f * mean,
-                 "The mean is right but for its last bits: PG_AVG multiplies the sum by 1 / W.");
+                 "The mean is right except for its last bits: PG_AVG multiplies the sum by 1 / W.");
     GRADE_EXPECT(grade, got == mean,
                  "%d ranks: the mean of parameter %d at %zu is %g, rank %d has %g.", world, k, i,
                  (double)mean, r, (double)got);

@@ -14,7 +14,7 @@ enum { MOST_RANKS = 5, STEPS = 8, COUNT = 5 };
 #define UNIT 0.5f
 
 typedef struct Scene {
-    float gradients[MOST_RANKS][STEPS][COUNT]; // as they came back
+    float gradients[MOST_RANKS][STEPS][COUNT]; // the student's results
     float errors[MOST_RANKS][STEPS][COUNT];
     size_t calls[MOST_RANKS], bytes[MOST_RANKS];
 } Scene;

@@ -47,7 +47,7 @@ static const char *const SENTENCES[SLIPS] = {
 typedef struct Scene {
     size_t n, m;
     int zero_step;                           // in this step all gradients are 0; -1: in none
-    float products[MOST_RANKS][STEPS][MOST]; // as they came back
+    float products[MOST_RANKS][STEPS][MOST]; // the student's results
     float rows[MOST_RANKS][STEPS][MOST];
     size_t calls[MOST_RANKS], bytes[MOST_RANKS];
 } Scene;
