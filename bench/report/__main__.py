@@ -1,4 +1,4 @@
-"""PYTHONPATH=bench python3 -B -m report COMMAND DIR: reads the results in DIR and writes what is made of them."""
+"""PYTHONPATH=bench python3 -B -m report COMMAND DIR: reads the results in DIR and writes their tables, figures and pages."""
 
 import importlib
 import sys

@@ -23,7 +23,7 @@ def size(count):
 
 
 def printed(backend, turn, lines):
-    """What bench_allreduce has printed: rows of allreduce.csv, and the round trips of a cache line. A size without a bound has NaN."""
+    """(rows of allreduce.csv, round trips of a cache line in us) from the output of bench_allreduce. A size without a bound has NaN."""
     rows, trips, world, names = [], [], "", []
     for line in lines:
         found = re.match(r"# all_reduce .* world=(\d+)", line)
@@ -40,8 +40,8 @@ def printed(backend, turn, lines):
 
 
 def collect(results):
-    """allreduce.csv and trips.csv of the runs that were not disturbed; of a backend of which these are fewer than half, of all. Gives
-    the backends of which most runs stayed disturbed."""
+    """Writes allreduce.csv and trips.csv, and returns the disturbed backends: those with more than half of their runs disturbed. Their rows
+    are of all runs, the other backends' of the undisturbed runs."""
     rows, trips, lost = [], [], []
     for backend in results.words("backends"):
         for sweep in results.words("sweeps"):
@@ -57,7 +57,7 @@ def collect(results):
 
 
 def sizes(rows):
-    """A row for each backend (shm before mpi) and size, made of medians over the rounds. Without a bound it and the share are NaN."""
+    """A row of medians over the rounds for each backend (shm before mpi) and size. `bound` and `of` are NaN where no bound was measured."""
     table = []
     for backend in sorted({row["backend"] for row in rows}, reverse=True):
         for count in sorted({row.whole("bytes") for row in rows if row["backend"] == backend}):
@@ -79,12 +79,12 @@ def table(found):
 
 
 def known(found, lost):
-    """By backend the sizes, of those that did not stay disturbed."""
+    """The rows of sizes() by backend, without the disturbed backends."""
     return {backend: sizes_of for (backend,), sizes_of in grouped(found, "backend").items() if backend not in lost}
 
 
 def trip_sentence(found, trips, lost=()):
-    """The largest small message beside a cache line's round trip; "" without one."""
+    """The time of the largest small message in round trips of a cache line; "" if no round trip was measured."""
     trip, takes, least = median([row.number("us") for row in trips]), [], 0
     for backend, sizes_of in known(found, lost).items():
         small = [one for one in sizes_of if one["bytes"] <= SMALL]
@@ -96,7 +96,7 @@ def trip_sentence(found, trips, lost=()):
 
 
 def share_sentence(found, lost=()):
-    """What the figure shows: large messages beside the memory bound."""
+    """The figure's sentence: the share of the memory bound that large messages reach."""
     shares, least = [], []
     for backend, sizes_of in known(found, lost).items():
         bound = [one for one in sizes_of if not math.isnan(one["of"])]
@@ -109,7 +109,7 @@ def share_sentence(found, lost=()):
 
 
 def drawn(found):
-    """The bus bandwidth by size, of the bound that was measured beside the first backend and of each backend."""
+    """(head, rows) of the figure's data: by size, the bus bandwidth of the first backend's bound and of each backend."""
     backends = unique(one["backend"] for one in found)
     by = {(one["backend"], one["bytes"]): one for one in found}
     rows = []

@@ -1,10 +1,10 @@
-"""Which is faster, and why: sentences from difference.csv and summary.csv. Rows that were disturbed take part in none."""
+"""Which is faster, and why: sentences from difference.csv and summary.csv. Disturbed rows are in no sentence."""
 
 from .look import DEVICE_0, NAMES, SHARDED
 from .results import ReportError
 from .text import plural, short_number, signed
 
-# The reason by the strategy whose phase is longer. Phases without one explain nothing: both strategies compute as much.
+# The reason, by the strategy whose phase is longer. Phases that are not listed have no reason: both strategies compute as much.
 BECAUSE = {
     ("DP", "scatter"): "DP's device 0 hands the inputs out",
     ("DP", "replicate"): "DP sends the weights to every device in every step",
@@ -20,15 +20,15 @@ BECAUSE = {
 
 
 class Pair:
-    """Two strategies' steps of a network on so many devices: the rows of difference.csv, DP's and DDP's, or of
-    difference-mine.csv, a built-in strategy's and the reader's own."""
+    """Two strategies' steps of one network on one number of devices: DP and DDP from difference.csv, or, from
+    difference-mine.csv, a built-in strategy and the reader's own."""
 
     def __init__(self, model, world, strategies=("dp", "ddp")):
         self.model, self.world, self.verdict, self.parts = model, world, "", {}
         self.columns = [f"{strategy}_ms" for strategy in strategies]
         self.first, self.second = (NAMES[strategy] for strategy in strategies)
         self.owner = "your" if self.second == "yours" else f"{self.second}'s"
-        self.dp = self.ddp = self.change = 0.0  # the first's step, the second's, and the second's less the first's
+        self.dp = self.ddp = self.change = 0.0  # ms: the first strategy's step, the second's, second minus first
 
     def add(self, row):
         self.verdict = row["verdict"]
@@ -49,20 +49,20 @@ class Pair:
         return {name: ms for name, ms in self.parts.items() if name != "all else"}
 
     def shown(self):
-        """(name, milliseconds as they are printed), the largest first: with "all else" they add up to the printed step."""
+        """(phase, difference rounded as it is printed, in ms), largest first, "all else" last. They add up to the printed difference."""
         rounded = [(name, round(ms, self.digits)) for name, ms in
                    sorted(self.named().items(), key=lambda part: -abs(part[1]))]
         left = round(self.change, self.digits) - sum(ms for _, ms in rounded)
         return [*rounded, ("all else", round(left, self.digits))]
 
     def largest(self):
-        """The phase that weighs most in the direction of the step; "" if none does."""
+        """The phase with the largest difference of the same sign as the step's; "" if no phase has that sign."""
         with_step = {name: ms for name, ms in self.named().items() if ms * self.change > 0}
         return max(with_step, key=lambda name: abs(with_step[name]), default="")
 
 
 def pairs(rows):
-    """The pairs of difference.csv, in its order."""
+    """The pairs of these rows, in the order of the file."""
     found = {}
     for row in rows:
         key = row["model"], row.whole("world_size")
@@ -76,7 +76,7 @@ def pairs(rows):
 
 
 def pairs_here(results, name="difference"):
-    """The pairs on the number of devices that the figures speak of."""
+    """The pairs on results.world devices."""
     return [pair for pair in pairs(results.rows(f"{name}.csv")) if pair.world == results.world]
 
 
@@ -121,22 +121,22 @@ def network_text(network):
 
 
 def place_text(link):
-    """"10 Gbit/s" of "an emulated link of 10 Gbit/s and 20 us"; memory where there is no link."""
+    """"10 Gbit/s" of "an emulated link of 10 Gbit/s and 20 us"; "" without a link."""
     return link.removeprefix("an emulated link of ").split(" and ")[0] if link else ""
 
 
 def moving_ms(row):
-    """What DP's device 0 does for the others while no device computes."""
+    """Milliseconds in which DP's device 0 sends and sums while no device computes."""
     return row.total(*(f"{phase}_ms" for phase in DEVICE_0))
 
 
 def waiting_ms(row):
-    """What a step of DDP waits for: gradients that backward did not hide, and buffers."""
+    """Milliseconds in which a rank of DDP waits: for all-reduces that backward did not hide, and for the broadcast of buffers."""
     return row.total("exposed_ms", "replicate_ms")
 
 
 def verdict_text(pair, place):
-    """What line one says of a place, without its network."""
+    """The first line's clause for one place ("through memory", "over 10 Gbit/s"), without the network."""
     if pair.verdict == "disturbed":
         return f"disturbed by other work {place}: no conclusion"
     if pair.verdict == "ties" or pair.change == 0:
@@ -149,8 +149,9 @@ def verdict_text(pair, place):
 
 
 def reason(pair, dp, ddp, where=""):
-    """Why DDP is faster or slower, by the rows of summary.csv; "" where moving and waiting explain less than half of it. where: the place
-    of which the numbers are, where the sentence names several."""
+    """", because ...": why DDP is faster or slower, from DP's and DDP's rows of summary.csv. Names moving_ms and waiting_ms where they
+    explain at least half of the difference, else the largest phase that does; "" without either. where: the place of these numbers, for
+    a sentence about two places."""
     if pair.verdict in ("disturbed", "ties") or dp is None or ddp is None:
         return ""
     moving, waiting = moving_ms(dp), waiting_ms(ddp)
@@ -164,7 +165,7 @@ def reason(pair, dp, ddp, where=""):
 
 
 def headline(results):
-    """Line one: the first network, through memory and over the link, and why."""
+    """The first line: the first network's verdict through memory and over the link, with the reason."""
     model = results.models[0] if results.models else ""
     there = next(iter(pairs(results.rows("difference-link.csv"))), None)
     world = there.world if there else results.world
@@ -193,7 +194,8 @@ def headline(results):
 
 
 def limit_line(results):
-    """What keeps DDP's step above one device's divided by the devices; "" where nothing does, or the machine was disturbed."""
+    """Why DDP's step is longer than one device's step divided by the number of devices; "" after a disturbed run, or with more devices
+    than cores."""
     model, world = (results.models or [""])[0], results.world
     one, ddp = results.row_of("single", model, 1), results.row_of("ddp", model, world)
     if not one or not ddp or one.is_true("disturbed") or ddp.is_true("disturbed") or world > results.cores:
@@ -216,7 +218,7 @@ def limit_line(results):
 
 
 def answer_lines(results):
-    """A line for the first network here and over the link, then one for each other network and number of devices."""
+    """Sentences: the first network through memory, each network over the link, then the other networks and numbers of devices."""
     here = pairs(results.rows("difference.csv"))
     place = "through memory" if results.is_cpu else "on this machine"
     lines = [difference_sentence(pair, results.name(pair.model), place, results.cores, results.fact("units", "cores"))
@@ -228,7 +230,7 @@ def answer_lines(results):
 
 
 def held_text(row, ddp):
-    """What a rank holds and moves beside DDP's."""
+    """A sharded strategy's memory and traffic per rank, compared with DDP's."""
     held, whole = (round(one.number("peak_bytes_device0") / 1e6, 2) for one in (row, ddp))
     change = f"{abs(whole - held):.2f} MB {'less' if held < whole else 'more'}" if held != whole else "as much"
     text = f"a rank holds {held:.2f} MB and DDP's {whole:.2f}, {change}"
@@ -239,7 +241,7 @@ def held_text(row, ddp):
 
 
 def step_text(row, ddp):
-    """A step beside DDP's."""
+    """A sharded strategy's step, compared with DDP's."""
     text = f"a step takes {row.number('step_ms_p50'):.2f} ms and DDP's {ddp.number('step_ms_p50'):.2f}"
     if row["strategy"] == "fsdp":
         return text + f", of which waiting for weights and gradients {row.number('exposed_ms'):.2f} and {ddp.number('exposed_ms'):.2f}"
@@ -249,7 +251,7 @@ def step_text(row, ddp):
 
 
 def sharded_lines(results):
-    """What dividing the optimizer, or everything, over DDP's ranks saves, a line for each network and number of devices."""
+    """ZeRO-1 and FSDP compared with DDP: a line for each strategy, network and number of devices."""
     lines = []
     for row in results.rows("summary.csv"):
         ddp = results.row_of("ddp", row["model"], row["world_size"])

@@ -1,4 +1,4 @@
-"""The sentence of each figure of a comparison, computed from what the figure shows; and the sentences about the slow link."""
+"""The sentence of each figure of a comparison, computed from the figure's data; and the sentences about the slow link."""
 
 from .answer import change_text, moving_ms, pairs_here, waiting_ms
 from .look import DEVICE_0, NAMES, SHARDED
@@ -10,7 +10,7 @@ DISTURBED = "disturbed"
 
 
 def of_world(results, model, but=SHARDED):
-    """The rows of DP and DDP on as many devices as the figures speak of."""
+    """summary.csv's rows of a network on results.world devices by strategy, without the strategies `but`."""
     return {row["strategy"]: row for row in results.summary(model, but) if row.whole("world_size") == results.world}
 
 
@@ -45,7 +45,7 @@ def configuration(row):
 
 
 def phases(results):
-    """The share of a step that is not computing."""
+    """The share of a step in which bytes move or ranks wait."""
     said = []
     for model in results.models:
         name, rows = results.name(model), of_world(results, model)
@@ -74,13 +74,13 @@ def memory(results):
 
 
 def heavy_on_device_0(results):
-    """The networks of which DP's device 0 holds half as much again as the others, or more."""
+    """The networks for which DP's device 0 holds at least 1.5 times the other devices' memory."""
     rows = [(results.name(model), of_world(results, model).get("dp")) for model in results.models]
     return [name for name, row in rows if row and row.number("peak_bytes_device0") >= 1.5 * row.number("peak_bytes_other")]
 
 
 def loss(name, rows):
-    """Of a network: how far the loss is from one device's at most. rows: the step, one device's loss, the others'."""
+    """The largest difference of a network's losses from one device's. rows: [step, one device's loss, the other runs' losses]."""
     most, at = max(((max((abs(other - row[1]) for other in row[2:]), default=0.0), int(row[0])) for row in rows),
                    key=lambda one: one[0])
     return f"{name}: the loss differs from one device's by at most {most:.1e}, at step {at} of {int(rows[-1][0])}"
@@ -91,7 +91,7 @@ def end_of(spans):
 
 
 def timeline(steps, where, network, is_disturbed=False):
-    """What the picture of a step of the network shows. steps: tracks, spans and arrows of "dp" and "ddp"; DP's first row drives."""
+    """The sentence of the timeline. steps: (tracks, spans, arrows) of "dp", "ddp" and perhaps "mine"; row 1 of DP is its main thread."""
     if not {"dp", "ddp"} <= set(steps):
         return ""
     if is_disturbed:
@@ -109,7 +109,7 @@ def timeline(steps, where, network, is_disturbed=False):
 
 
 def first_bucket(spans, arrows):
-    """The first rank's step, whose rows come first: when its first bucket was ready."""
+    """When rank 0's first bucket was ready, as a share of its backward pass; "" without arrows. Rank 0 has the first rows."""
     if not arrows:
         return ""
     row = min(arrow[0] for arrow in arrows)
@@ -138,7 +138,7 @@ def buckets(results):
     for row in known:
         text += f"; with {row['cap_mb']} MB it takes {100 * (row.number('step_ms_p50') / ms - 1):.0f} % more"
     lost = len(every) - len(rows)
-    apart = [row.number("step_ms_p25") > best.number("step_ms_p75") for row in known]  # by quartiles
+    apart = [row.number("step_ms_p25") > best.number("step_ms_p75") for row in known]  # quartiles do not overlap
     if lost and len(known) < len(ends):
         text += ". Whether the curve is a U is not known"
     elif len(ends) == 2 and all(apart):
@@ -154,12 +154,13 @@ def buckets(results):
 
 
 def growth(results):
-    """Do the steps grow with the devices as their bytes say? A sentence for each strategy."""
+    """For each strategy, whether its bytes predict how its step grows with the number of devices."""
     return [line for line in (grown(results, strategy) for strategy in results.strategies) if line]
 
 
 def grown(results, strategy):
-    """Every device more costs DP the same bytes through device 0's link; DDP's ring divides its bytes among all links."""
+    """One strategy's sentence of growth(). Each additional device adds the same bytes to device 0's link under DP; DDP's ring divides its
+    bytes among all links."""
     rows, name = [row for row in results.rows("growth.csv") if row["strategy"] == strategy], NAMES[strategy]
     through_device_0 = results.runs_like(strategy) == "dp"
     if len(rows) < 2:
@@ -185,20 +186,20 @@ def grown(results, strategy):
 
 
 def overlaps(results, traced):
-    """(network, what hidden_of found, or None if it was disturbed) for each. traced: overlap_of by "memory-serial", ..."""
+    """[(link, hidden_of its runs, or None if these were disturbed)]. traced: overlap_of by "memory-serial", "memory-overlapped", ..."""
     found = []
     for label, where in (("shared memory", "memory"), (results.fact("fast_link"), "fast"), (results.link, "slow")):
         runs = [f"{where}-{how}" for how in ("serial", "overlapped")]
         if all(run in traced for run in runs):
             one = hidden_of(*(traced[run] for run in runs))
-            # A backward pass that is faster beside communication than alone was disturbed alone, though no probe says it.
+            # A backward pass that is slower alone than beside communication was disturbed, even if no probe noticed it.
             disturbed = one["inflated"] < 0.9 or results.is_disturbed(*(f"overlap-{run}" for run in runs))
             found.append((label.removeprefix("an "), None if disturbed else one))
     return found
 
 
 def short_ms(ms):
-    """With three digits or more, so that shares can be computed from it."""
+    """At least three significant digits from 0.1 ms on, so that a reader can compute shares."""
     return f"{ms:.{2 if ms >= 1 else 3}f}"
 
 
@@ -207,7 +208,7 @@ def percent(part, whole):
 
 
 def overlap_sentences(found):
-    """Does overlap hide 90 % of what could be hidden? A sentence for each network."""
+    """For each link, whether overlap hides at least 90 % of the communication that backward could hide."""
     said = []
     for label, one in found:
         where = "Through shared memory" if label == "shared memory" else f"Over an {label}"
@@ -223,7 +224,7 @@ def overlap_sentences(found):
 
 
 def cause_rows(results, traced, probe):
-    """Why is it slow? A row for each cause, with this machine's figure for the first network. probe: (GFLOP/s, GB/s) or None."""
+    """The table "Why is it slow?": a row for each cause with the first network's figures. probe: (GFLOP/s, GB/s) or None."""
     model, world = results.models[0], results.world
     head = ["cause", f"what was measured ({results.name(model)}, {world} devices)", "here"]
     rows = of_world(results, model)
@@ -258,10 +259,10 @@ def cause_rows(results, traced, probe):
 
 
 def traced_network(results):
-    """The network of the timeline, in words."""
+    """The timeline's network and its batch, as the sentences name them."""
     return results.fact("traced") or results.name("mlp", "timeline")
 
 
 def deep_network(results):
-    """Its name alone."""
+    """The name of the timeline's network, without its batch."""
     return traced_network(results).partition(",")[0]

@@ -12,7 +12,7 @@ REFERENCE = Path(__file__).resolve().parent.parent / "results" / "two-cores"
 
 
 class Comparison:
-    """The results, and what several parts of the report are made of."""
+    """The results, and the data that several sections share: overlaps, one step of each strategy, losses."""
 
     def __init__(self, folder):
         self.results = Results(folder)
@@ -39,13 +39,13 @@ class Comparison:
         return [("single", "1")] + [(strategy, world) for strategy in self.results.strategies for world in worlds]
 
     def curves(self, model):
-        """Rows of a step and the loss of each run."""
+        """Rows [step, the loss of each drawn run], of the steps that all runs have."""
         runs = [{row["step"]: row.number("loss") for row in self.results.steps(f"curve-{model}-{strategy}-{world}")}
                 for strategy, world in self.drawn_curves(model)]
         return [[step, *(run[step] for run in runs)] for step in runs[0] if all(step in run for run in runs)]
 
     def drawn_curves(self, model):
-        """The configurations that were trained: a run of the reader's own may have failed."""
+        """The configurations, without those of the reader's own that failed."""
         return [(strategy, world) for strategy, world in self.configurations()
                 if strategy != "mine" or self.results.has(f"runs/curve-{model}-{strategy}-{world}/steps.csv")]
 
@@ -77,8 +77,8 @@ class Comparison:
             self.lay_out_timeline()
 
     def lay_out_timeline(self):
-        """DP's rows above DDP's and those above the reader's own, with gaps. The longer spans of a row come first, so that shorter ones
-        are drawn over them."""
+        """Writes the timeline's data: DP's rows on top, then DDP's, then the reader's own, with gaps. In a row longer spans precede the
+        shorter spans that are drawn over them."""
         tracks, spans, arrows, row = [], [], [], 0.0
         for label in self.steps:
             below, here, ready = self.steps[label]
@@ -117,7 +117,7 @@ class Comparison:
                if label == "mine" or not self.is_step_disturbed()})  # without ends the timeline has no bracket of what DDP saves
 
     def figures(self):
-        """By name: the sentence and the files of numbers of each figure that there are data for."""
+        """{name: (sentence, [file of numbers])} of the figures whose data were measured."""
         results, found = self.results, {}
         if self.losses:
             names = {model: results.name(model, "curves") for model in self.losses}
@@ -152,13 +152,13 @@ class Comparison:
         return figures.shown(self.results, name, *self.figures().get(name, ("", [])))
 
     def sections(self):
-        """What other commands found, whose results lie beside these: of DIR those in DIR-ladder, DIR-peers and so on."""
+        """Paths of other commands' section.md: for results in DIR, those in DIR-ladder, DIR-peers and so on; the ladder first."""
         folder = self.results.folder.resolve()
         found = [path for path in sorted(folder.parent.glob(f"{folder.name}-*/section.md")) if path.stat().st_size]
         return sorted((f"../{path.parent.name}/section.md" for path in found), key=lambda name: "-ladder/" not in name)
 
     def tell(self):
-        """What the terminal shows."""
+        """Prints the tables and sentences on the terminal."""
         results = self.results
         speed, curves, bits = tables.speed(results), tables.curves(self), tables.equivalence(results)
         parts = [columns(speed, *range(1, 8)), columns(speed, 1, 2, 3, 8, 9, 10), columns(curves, *range(1, 8)),
@@ -174,7 +174,7 @@ class Comparison:
             print(folded(results.fact("untimed")))
 
     def reference_line(self):
-        """This machine beside the one of the results that are kept."""
+        """The sentence that compares this machine with the one of the kept results; "" without a probe on both."""
         kept = Results(REFERENCE)
         here, there = (results.row_of("single", "mlp", 1) for results in (self.results, kept))
         if not kept.probe or not self.results.probe or kept.facts == self.results.facts:
@@ -204,7 +204,7 @@ def processor(results):
 
 
 def lay_out_difference(path, pair):
-    """A bar's number is the sentence's, so that both add up to the step."""
+    """Writes the data of a pair's bars. A bar's number is rounded as in the sentence: the numbers add up to the step's difference."""
     printed = dict(pair.shown())
     rows = [(name, ms, printed[name]) for name, ms in pair.named().items()]
     rows += [("all else", pair.parts.get("all else", 0.0), printed["all else"]), ("step", pair.change, pair.change)]
@@ -226,7 +226,7 @@ def lay_out_phases(path, rows):
 
 
 def seen_phases(width, files):
-    """The phases that can be seen in a figure of so many pixels: these are in its key."""
+    """The phases for a figure's key: those with a span wider than 1.5 of the figure's `width` pixels."""
     seen = set()
     for rows in files:
         longest = max((row.number("end_ms") for row in rows), default=1.0) or 1.0

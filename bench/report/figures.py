@@ -21,8 +21,8 @@ def escape(words):
 
 
 def finish(svg, title, text):
-    """An SVG with a title and a description for those who cannot see it, colours for a dark page, and answers to the mouse: a
-    value's text shows where it stands, and a click on a series fades it or brings it back. Numbers and lines stay."""
+    """Returns gnuplot's SVG with a title and a description for screen readers, colours for a dark page, and reactions to the mouse: a
+    value shows its text as a tooltip, and a click on a series fades it or restores it. Coordinates are unchanged."""
     lines = []
     for line in svg.splitlines():
         if re.fullmatch(r"<svg *", line):
@@ -57,9 +57,9 @@ def prepare(folder):
 
 
 def draw(folder, name, text):
-    """Draws folder/NAME.svg by folder/plots/NAME.gp, and NAME.png where gnuplot can. It is run inside the folder, so that no path
-    is ever read by gnuplot, which would take some for commands. text tells those who cannot see the figure what it shows. Whatever
-    gnuplot complains about, such as a column that is not there, is a failure."""
+    """Draws folder/NAME.svg by folder/plots/NAME.gp, and NAME.png where gnuplot can. text: the figure's description for screen readers.
+    Any warning of gnuplot, such as a missing column, is an error. gnuplot runs inside the folder, because it would interpret some
+    characters of a path."""
     program = f"plots/{name}.gp"
     run = subprocess.run(["gnuplot", program], cwd=folder, capture_output=True, text=True, check=False)
     if run.stdout or run.stderr or run.returncode:

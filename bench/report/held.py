@@ -36,7 +36,7 @@ def parameters_of(lines):
 
 
 def kinds_of(lines):
-    """The kinds' bytes of a dry run's first device, and its peak."""
+    """{kind: bytes} on the first device of a dry run, with "peak"."""
     found = {}
     for name, count in re.findall(r"^([a-z]+)_bytes=(\d+)", "\n".join(lines), re.M):
         found.setdefault(name, int(count))
@@ -59,7 +59,7 @@ def is_near(counted, formula):
 
 
 def memory_rows(results):
-    """Rows of scaling-memory.csv. What was trained must have taken the dry run's bytes."""
+    """Rows of scaling-memory.csv. `held` is 1 if the dry run's bytes are near the formula's and equal those of the training run, if any."""
     rows = []
     for model in results.words("sizes"):
         parameters = parameters_of(results.lines(f"runs/summary-{model}/output.txt"))
@@ -89,8 +89,8 @@ def moved_rows(results):
 
 
 def gathers_of(events, first):
-    """Medians over the steps, in ms, of rank 0: computing; gathering; of that the first two, the root's and the first block's; waiting for
-    the first two; and waiting for the others. A step begins with the optimizer, in which the next forward's gathers may be started."""
+    """Rank 0's medians over the steps, in ms: computing; all gathers; the first two gathers (the root's and the first block's); waiting for
+    these two; waiting for the others. A step begins with the optimizer, which may enqueue gathers of the next forward."""
     spans = [(e["name"], e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X" and e["pid"] == 0]
     begins, steps = sorted(begin for name, begin, _ in spans if name == "optimizer")[first - 1:], []
     for begin, end in zip(begins, begins[1:]):
@@ -104,8 +104,8 @@ def gathers_of(events, first):
 
 
 def sharded_rows(results, first=FIRST):
-    """Rows of scaling-sharded.csv. hidden: the share of all gathers; hidden_later: of those but the first two; hidden_early: of all, with
-    --unshard-in-step."""
+    """Rows of scaling-sharded.csv, with hidden shares: hidden, of all gathers; hidden_later, of all but the first two; hidden_early, of all
+    with --unshard-in-step."""
     rows = []
     for turn in range(1, int(results.number("sharded")) + 1):
         runs = [f"shard-{name}-{turn}" for name in ("ddp", "fsdp", "link", "early")]
@@ -168,7 +168,7 @@ def moved_table(rows):
 
 
 def sharded_sentence(rows, gbit):
-    """The medians over the rounds that nothing disturbed; over all, and said so, where these are fewer than half."""
+    """The sentence of medians over the undisturbed rounds, or, with a remark, over all rounds if fewer than half are undisturbed."""
     counted, lost = settled(rows, lambda row: row.is_true("disturbed"))
     ratio, hidden, later, gathers, first, computing, early = (
         median([row.number(name) for row in counted])

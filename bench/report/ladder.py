@@ -1,8 +1,8 @@
 """The section of bench/ablation.sh: from DP to DDP, one ingredient at a time.
 
-A network is named by its place in the fact `networks`. Rounds of a turn that was disturbed do not count. A rung is disturbed if most of
-its rounds were, or if the quartiles of its step lie more than a quarter of it apart; so is what it saves, and what the next one saves
-over it. No sentence speaks of these.
+A link is named by its index in the fact `networks`. Rounds of a disturbed turn do not count. A rung is disturbed if most of its rounds are,
+or if the quartiles of its step are more than a quarter of its median apart; then its saving and the next rung's are disturbed, too, and
+in no sentence.
 """
 
 from . import section
@@ -25,7 +25,7 @@ def called(network):
 
 
 class Rung:
-    """A rung's step and what it saves over the one above, over the rounds that count."""
+    """A rung's step and its saving over the rung above, over the rounds that count."""
 
     def __init__(self, first, times, above, weights, disturbed):
         self.first, self.name, self.weights, self.rounds = first, first["rung"], weights, len(times)
@@ -35,7 +35,7 @@ class Rung:
 
 
 class Ladder:
-    """All rungs over a network, and the trainers beside theirs."""
+    """All rungs over one link, and the trainers' steps with those of the corresponding rungs."""
 
     def __init__(self, results, n):
         self.results, self.n, self.network = results, n, called(results.words("networks")[n])
@@ -84,7 +84,7 @@ class Ladder:
         return f"{self.good} of {self.count} rounds count; the others were disturbed."
 
     def trainer_sentence(self, program):
-        """Whether its step is that of its rung, by the median of the ratios within turns."""
+        """Whether a trainer's step is within 5 % of its rung's, by the median of the turns' ratios."""
         mine = [one for one in self.trainers if one[1] == program]
         ratios = [rung_ms / step_ms for disturbed, _, step_ms, rung_ms in mine if not disturbed]
         weights = f"weights {self.results.fact(f'weights-{self.n}-{program}', 'equal')}"
@@ -95,7 +95,7 @@ class Ladder:
                 f"{'yes' if 0.95 <= times <= 1.05 else 'no'}; {weights}")
 
     def sentence(self):
-        """Which rungs save or cost more than a fiftieth of DP's step over the network."""
+        """The rungs that save or cost more than 2 % of DP's step over this link."""
         names = [rung.name for rung in self.rungs]
         head = f"**{self.network}**: "
         dp, last = self.rungs[names.index("kept threads")], self.rungs[-1]
@@ -111,7 +111,7 @@ class Ladder:
                 + (f" Disturbed: {untold}." if untold else ""))
 
     def bars(self):
-        """What the figure draws: a rung saves or takes above or below what it takes itself."""
+        """Rows of the figure: each bar spans from a rung's step to the step of the rung above."""
         bars = []
         for rung in self.rungs:
             ms, saved = round(rung.ms[1], 6), round(rung.saved[1], 6) if rung.saved else 0.0  # as in ladder.csv

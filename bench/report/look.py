@@ -1,6 +1,6 @@
-"""Palette, dashes, fonts and the phases' names: gnuplot's style, the page's CSS and player.html are made of these.
+"""Palette, dashes, fonts and the phases' names: the source of gnuplot's style, the page's CSS and player.html's colours.
 
-The colours are Okabe and Ito's, which people with any colour vision tell apart; the ones that Okabe and Ito lack are Paul Tol's.
+The colours are Okabe and Ito's, which are distinct for all kinds of colour vision; the others are Paul Tol's.
 """
 
 FONT = "sans-serif"
@@ -16,34 +16,34 @@ COLOURS = {
 LONG_DASH = "set dashtype 6 (24, 8)"
 STRATEGIES = {"single": ("black", 3, 9), "dp": ("orange", 2, 7), "ddp": ("blue", 1, 5), "mine": ("green", 4, 13),
               "zero1": ("sky", 5, 11), "fsdp": ("purple", 6, 15)}
-# mine: what compare.sh --mine loads.
+# mine: the wrapper or all-reduce that compare.sh --mine loads.
 NAMES = {"single": "one device", "dp": "DP", "ddp": "DDP", "mine": "yours", "zero1": "ZeRO-1", "fsdp": "FSDP"}
-SHARDED = ("zero1", "fsdp")  # compared with DDP in what a rank holds
+SHARDED = ("zero1", "fsdp")  # compared with DDP by a rank's memory
 # The phases of a step in the order in which they are stacked. Neighbours differ in lightness as well.
 PHASES = {
     "data": "grey", "scatter": "yellow", "replicate": "vermilion", "forward": "sky", "gather": "purple", "loss": "indigo",
     "backward": "blue", "reduce": "orange", "exposed": "pink", "optimizer": "forest", "other": "pale",
 }
-# gnuplot's pattern over a phase's colour, where a grey print would not tell it from its neighbours; none over the others.
+# gnuplot's pattern over the colour of a phase that looks like its neighbours in a grey print.
 HATCHES = {"data": 6, "scatter": 7, "replicate": 5, "gather": 7, "reduce": 4, "exposed": 1, "optimizer": 2}
 MOVING = "slate"  # a communicator's thread while bytes move
 ON_DARK = ("loss", "backward", "optimizer", "moving")  # text on these is white
-# What DP's device 0 does for the others while they wait.
+# Phases in which DP's device 0 works while the other devices wait.
 DEVICE_0 = ("scatter", "replicate", "gather", "reduce")
 
 # The page: colours by day and by night.
 PAGE = {"ink": ("#222", "#ddd"), "paper": ("#fff", "#16181c"), "faint": ("#f5f5f5", "#24272d"), "line": ("#ddd", "#444"),
         "grey": ("#767676", "#8c8c8c"), "link": ("#0058a3", "#7cc0f0")}
 
-# CSS for what gnuplot wrote in a colour that a dark page would swallow: selector: declaration.
+# {selector: declaration} for gnuplot's colours that have too little contrast on a dark page.
 DARK_FIGURE = {
     'rect[fill="#ffffff"]': "fill: #16181c",
     '[fill="black"], [fill="rgb(0,0,0)"], [fill="rgb(68,68,68)"], [fill="rgb(102,102,102)"]': "fill: #ddd",
     'polygon[fill="rgb( 68,  68,  68)"], polygon[fill="rgb(  0,   0,   0)"]': "fill: #7d838c",
-    'polygon[fill="rgb(255, 255, 255)"]': "fill: #16181c",  # under the hatch of what waits
+    'polygon[fill="rgb(255, 255, 255)"]': "fill: #16181c",  # the ground of the hatch of waiting spans
     '[color="black"], [color="rgb(  0,   0,   0)"]': "color: #ddd",
     '[color="#FFFFFF"]': "color: #16181c",
-    '[fill="rgb(187, 187, 187)"]': "fill: #6c727b",  # what was disturbed stands back here, too
+    '[fill="rgb(187, 187, 187)"]': "fill: #6c727b",  # disturbed data, grey here, too
     '[stroke="rgb(187, 187, 187)"]': "stroke: #6c727b",
     '[color="rgb(187, 187, 187)"]': "color: #6c727b",
     '[stroke="rgb(  0,   0,   0)"], [stroke="rgb( 68,  68,  68)"]': "stroke: #bbb",
@@ -76,7 +76,7 @@ def hatch_colour(phase):
 
 
 def chosen(values, otherwise):
-    """A value by the strategy's name, in gnuplot's words."""
+    """A gnuplot expression: the value of `values` for the strategy's name."""
     return "".join(f'strategy eq "{name}" ? {value} : ' for name, value in values.items() if name != otherwise) + values[otherwise]
 
 

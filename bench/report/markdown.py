@@ -1,7 +1,7 @@
 """The reports' Markdown as HTML: headings with anchors, paragraphs, lists, tables, fenced code, details, `code`, **bold**,
 *italics*, links, and images that stand alone on a line, which are SVGs and become part of the page.
 
-A line that is nothing but [section](FILE) brings in what another command left.
+A line with only [section](FILE) includes another command's section.md.
 """
 
 import base64
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .text import slug
 
-CSV_LIMIT = 300_000  # bytes of a CSV that the page carries itself
+CSV_LIMIT = 300_000  # bytes: a CSV up to this size is embedded in the page
 
 
 def span(text, folder):
@@ -29,7 +29,7 @@ def span(text, folder):
 
 
 def anchor(text, target, folder):
-    """A link. A CSV of the results is carried by the page, so that it is there wherever the page goes."""
+    """A link. A CSV of the results up to CSV_LIMIT is embedded, so that the page needs no other file."""
     path = folder / target
     if target.endswith(".csv") and path.is_file() and path.stat().st_size <= CSV_LIMIT:
         data = base64.b64encode(path.read_bytes()).decode()
@@ -38,7 +38,7 @@ def anchor(text, target, folder):
 
 
 def figure(path, prefix):
-    """An SVG, whose ids get a prefix: in one page those of two figures would collide."""
+    """An SVG whose ids have a prefix, because ids of two figures in one page would collide."""
     name = prefix + path.stem
     lines = []
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -50,7 +50,7 @@ def figure(path, prefix):
 
 
 class Page:
-    """What has been converted so far."""
+    """A conversion in progress: the HTML so far, and the element that is open."""
 
     def __init__(self, folder, prefix=""):
         self.folder, self.prefix = Path(folder), prefix
@@ -68,7 +68,7 @@ class Page:
         self.open = kind
 
     def table(self):
-        """The first row is the head; the second says which columns stand to the right."""
+        """Converts a table: the first row is the head, the second has the columns' alignment."""
         cells = [[cell.strip() for cell in row.strip().strip("|").split("|")] for row in self.rows]
         right = ["-:" in cell for cell in cells[1]] if len(cells) > 1 else []
         self.lines.append('<div class="wide"><table>')
@@ -90,7 +90,7 @@ class Page:
         self.lines.append(f'<h{level} id="{name}">{span(text, self.folder)}</h{level}>')
 
     def section(self, name):
-        """Another command's results. Its machine facts that are this page's are left out: they are said once."""
+        """Includes another command's section, without the machine facts that this page already has."""
         path = self.folder / name
         known = set(self.facts)
         text = [line for line in path.read_text(encoding="utf-8").splitlines() if line not in known]
@@ -123,7 +123,7 @@ class Page:
         elif not line:
             self.block("")
         else:
-            if self.open != "ul":  # an item may go on over several lines
+            if self.open != "ul":  # an item may have several lines
                 self.block("p")
             self.lines.append(span(line, self.folder))
 

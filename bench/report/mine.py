@@ -1,10 +1,10 @@
-"""What is said of the reader's own wrapper or all-reduce (compare.sh --mine): speed beside the strategy that it takes the place of,
-bits, and the runs that failed."""
+"""Sentences about the reader's own wrapper or all-reduce (compare.sh --mine): its speed beside the strategy that it replaces, its bits,
+and its failed runs."""
 
 from .answer import difference_sentence, pairs, place_text, verdict_text
 from .text import listed, plural
 
-# The reason by the phase that is longer; a phase of the built-in strategy has none here.
+# The reason, by the phase that is longer under yours. There are no reasons for a longer phase of the built-in strategy.
 BECAUSE = {
     "exposed": "it waits for gradients when the backward pass is over",
     "replicate": "it sends weights or buffers longer",
@@ -16,7 +16,7 @@ BECAUSE = {
 
 
 def because(pair):
-    """The phase that explains half of what yours takes more; "" where none does."""
+    """The phase that explains more than half of the time that yours adds; "" without such a phase."""
     largest = pair.largest()
     why = BECAUSE.get(largest, "") if (pair.first, largest) != ("FSDP", "exposed") else "it waits for weights and gradients longer"
     explains = pair.verdict not in ("disturbed", "ties") and pair.change > 0 and pair.parts.get(largest, 0) > pair.change / 2
@@ -24,7 +24,7 @@ def because(pair):
 
 
 def headline(results):
-    """Yours beside the built-in strategy, here and over the link, and whether the numbers are the same; "" without --mine."""
+    """Yours compared with the built-in strategy, through memory and over the link, and whether the bits are equal; "" without --mine."""
     if not results.mine:
         return ""
     first = next(iter(results.models), "")
@@ -38,7 +38,7 @@ def headline(results):
 
 
 def bits(results):
-    """What became of the comparisons with the built-in strategy."""
+    """The result of the comparisons of bits with the built-in strategy."""
     broken, all_pairs = (int(results.number(key)) for key in ("mine_broken", "mine_comparisons"))
     program = f"train_{results.mine['like']}"
     if not all_pairs:
@@ -66,7 +66,7 @@ def failure(results, row):
 
 
 def not_the_same(results):
-    """The comparisons that broke, for a sentence below the table."""
+    """The comparisons of bits that failed, for the sentence below the table."""
     broken = sorted({(results.name(row["model"], "equivalence"), row["b"].removeprefix("mine:")) for row in results.rows("equivalence.csv")
                      if row["b"].startswith("mine:") and not row.is_true("held")})
     return f"Yours differs: {listed(f'{model} on {run}' for model, run in broken)}." if broken else ""

@@ -1,4 +1,4 @@
-"""Pages: a Jinja template filled in, contents, and Markdown as an HTML page that needs no other file."""
+"""Pages: rendering of a Jinja template, a table of contents, and Markdown as an HTML page that needs no other file."""
 
 import re
 from pathlib import Path

@@ -1,6 +1,6 @@
 """The section of bench/paper.sh: the DDP paper's figures, ours over emulated links beside the paper's digitised points.
 
-What stays disturbed says so in its row and takes part in no sentence.
+A row that is disturbed in most of its rounds is marked, and is in no sentence.
 """
 
 from pathlib import Path
@@ -17,21 +17,21 @@ ABOUT = "`at first` and `at the end` are the means of the first and of the last 
 
 
 FIRST = 3  # the first step that counts
-BATCHES, EVERY = (8, 256), (1, 2, 4, 8)  # of convergence, and the iterations between two synchronisations
-WINDOW = 40  # iterations whose losses have one mean
+BATCHES, EVERY = (8, 256), (1, 2, 4, 8)  # of the convergence runs: batch sizes; iterations from one synchronisation to the next
+WINDOW = 40  # iterations per mean loss
 
 
 # ---- what was measured: a row for each run ----------------------------------------------------------------------------
 
 
 def rounds_of(results, *values):
-    """(model, link, value, round) of all runs that are timed."""
+    """(model, link, value, round) of all timed runs."""
     return [(model, link, value, turn) for model in results.words("models") for link in results.words("links") for value in values
             for turn in results.rounds]
 
 
 def seconds_rows(results, kind, values):
-    """Rows of the runs KIND-MODEL-LINK-VALUE-ROUND: the median of an iteration, of which a step of a run that skips has several."""
+    """Rows of the runs KIND-MODEL-LINK-VALUE-ROUND with the median of an iteration, in seconds. A step of a `skip` run has VALUE iterations."""
     rows = []
     for model, link, value, turn in rounds_of(results, *values):
         run = f"{kind}-{model}-{link}-{value}-{turn}"
@@ -41,7 +41,8 @@ def seconds_rows(results, kind, values):
 
 
 def mean_parts(rows):
-    """The means over the middle half of a run's steps, so that they add up: forward, backward, communication, optimizer, rest, in ms."""
+    """Means over the middle half of a run's steps, in ms: forward, backward, communication, optimizer, rest. They add up to the mean step,
+    as medians would not."""
     low, _, high = quartiles([row.number("step_ms") for row in rows])
     middle = [row for row in rows if low <= row.number("step_ms") <= high]
     parts = [mean([row.total(*names) for row in middle])
@@ -50,7 +51,7 @@ def mean_parts(rows):
 
 
 def breakdown_rows(results):
-    """Of figure 6: each row is made of a run without overlap and one with it."""
+    """Rows of figure 6, each of a run without overlap and a run with overlap."""
     rows = []
     for model, link, _, turn in rounds_of(results, ""):
         serial, overlapped = (f"{how}-{model}-{link}-{turn}" for how in ("serial", "overlapped"))
@@ -60,7 +61,7 @@ def breakdown_rows(results):
 
 
 def convergence_rows(results):
-    """Of figure 11: the mean loss of each window of iterations."""
+    """Rows of figure 11: the mean loss of each window of iterations."""
     rows = []
     for model in results.words("models"):
         for batch in BATCHES:
@@ -87,8 +88,8 @@ def collect(results):
 
 
 def settled_by(rows, *key):
-    """The rows that count by their key, and whether most of these are disturbed. The word "emulated" goes from the link's name: the
-    rows' reader says it for all."""
+    """Yields (key, the rows that count, whether most of the key's rows are disturbed). Removes "(emulated)" from the links' names, because
+    the text above each table says it."""
     for row in rows:
         row["link"] = row["link"].replace(" (emulated)", "")
     for name, mine in grouped(rows, *key).items():
@@ -96,7 +97,7 @@ def settled_by(rows, *key):
 
 
 def medians(rows):
-    """(run, key, median over the rounds of the seconds, disturbed) in the order of first sight."""
+    """(run, key, median seconds over the rounds, disturbed) in the order of the rows."""
     if not rows:
         return []
     key = list(rows[0])[2]
@@ -108,21 +109,21 @@ def medians(rows):
 
 
 def undisturbed(found):
-    """By run the seconds by key, without the runs of which a value is disturbed."""
+    """{run: {key: seconds}}, without runs that have a disturbed value."""
     lost = {run for run, _, _, bad in found if bad}
     return {run: {key: seconds for one, key, seconds, _ in found if one == run} for run in unique(one[0] for one in found) if run not in lost}
 
 
 def median_table(found, head):
-    """A row per run and a column per value of the key."""
+    """The table with a row per run and a column per value of the key."""
     keys = unique(one[1] for one in found)
     cells = {(run, key): "disturbed" if lost else f"{seconds:.5f}" for run, key, seconds, lost in found}
     return [[head, *keys]] + [[run, *(cells.get((run, key), "") for key in keys)] for run in unique(one[0] for one in found)]
 
 
 def breakdown_table(rows):
-    """Figure 6: the run, its parts as shares of the step without overlap, the overlapped step as such a share, and how much of what
-    could be hidden was hidden, or "disturbed"."""
+    """Figure 6: the run; its parts and the overlapped step as shares of the step without overlap; the hidden share of the communication
+    that could be hidden, or "disturbed"."""
     runs = [(f"{model} {link} (emulated)", [[row.number(part) for part in (*PARTS, "overlapped_ms")] for row in mine], lost)
             for (model, link), mine, lost in settled_by(rows, "model", "link")]
     runs += [(f"{row['run']} (paper)", [[*(row.number(part) for part in ("forward", "backward", "communication", "optimizer")), 0.0,
@@ -170,8 +171,8 @@ def skip_sentence(found):
 
 
 def convergence_table(rows):
-    """Figure 11: the loss at first and at the end, how far that is above the loss of those that never skip, and the same in the paper,
-    where "at most" is what its figure lets see."""
+    """Figure 11: the first and the last loss, the last one's distance above the run that synchronises in each iteration, and the paper's
+    distance ("at most": the limit of what its figure shows)."""
     paper = {(row["batch"], row["every"]): row.number("above") for row in read_csv(PAPER / "figure11.csv")}
     losses = {run: [row.number("loss") for row in mine] for run, mine in grouped(rows, "model", "batch", "every").items()}
     return [["model", "batch", "every", "loss at first", "at the end", "above every 1", "in the paper"]] + [
@@ -189,12 +190,13 @@ def convergence_sentence(table):
     return f"At the end the loss of training that skips synchronisations lies at most {listed(said)} above that of training that skips none; in the paper{paper}."
 
 
-# ---- what is drawn -------------------------------------------------------------------------------------------------
+# ---- the figures' data ---------------------------------------------------------------------------------------------
 
 def lines(points, ranked, gap):
-    """Of points (panel, run, x, y, disturbed), those of a run together and by rising x, what a figure of lines reads: also where x
-    stands, its rank in its panel or x itself; and at the end of each line its label and the height at which that is written. Labels
-    that end at the same x are gap, a share of the panel's largest y, apart at least: all move out of the way, none down to the axis."""
+    """The points with the data that a figure of lines needs: [panel, run, x, y, disturbed, position, label, label_y]. points: (panel, run,
+    x, y, disturbed), each run's together and by rising x. position: x, or if `ranked` its rank in the panel. A line's last point has
+    its label and the label's height. Labels at the same x are moved until they are `gap` (a share of the panel's largest y) apart,
+    and stay above the axis."""
     last = {(panel, run): i for i, (panel, run, *_) in enumerate(points)}
     top = {panel: max(one[3] for one in points if one[0] == panel) for panel, *_ in points}
     ends, groups = {i: points[i][3] for i in last.values()}, {}
@@ -216,14 +218,14 @@ def lines(points, ranked, gap):
 
 
 def paper_points(number):
-    """The paper's points of a figure of lines; of figure 10 those of its largest number of GPUs."""
+    """The paper's points of a figure of lines; of figure 10, those with 256 GPUs, its largest number."""
     rows = read_csv(PAPER / f"figure{number}.csv")
     return [("paper", row["run"], list(row.values())[1], row.number("seconds"), False) for row in rows
             if number != 10 or row["gpus"] == "256"]
 
 
 def write_plots(results, found, breakdown):
-    """plots/paper-FIGURE.csv, and plots/paper-runs.gp: which lines each panel has, and what stands at its positions."""
+    """Writes plots/paper-FIGURE.csv, and plots/paper-runs.gp with each panel's lines and the labels of its x axis."""
     write_csv(results.plots / "paper-breakdown.csv",
               ["row", "run", "forward", "backward", "communication", "optimizer", "rest", "overlapped", "disturbed"],
               [[i, *row[:7], int(row[7] == "disturbed")] for i, row in enumerate(breakdown) if i])

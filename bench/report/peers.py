@@ -1,14 +1,14 @@
 """The section of bench/peers/compare.sh: ours beside PyTorch, Open MPI and Gloo.
 
-A ratio is the peer's time by ours in the same round, above 1 where we are faster; shown are its median and quartiles over the rounds
-that were undisturbed. Where more were disturbed than not, nothing is claimed.
+A ratio is the peer's time divided by ours in the same round: above 1, ours is faster. The tables have its median and quartiles over the
+undisturbed rounds. If most rounds were disturbed, there is no sentence.
 """
 
 from . import section
 from .results import Results, grouped, median, network_name, quartiles, unique, write_csv
 from .text import QUICK, folded, markdown_table, plural, terminal_table
 
-# What is aimed at, the least ratio: with two ranks, on one CPU device and on one GPU.
+# The aims, as least ratios: with two ranks, on one CPU device and on one GPU.
 WITH_TWO = {("all-reduce", "Open MPI"): 4, ("all-reduce", "Gloo"): 8, ("mlp", "PyTorch DDP"): 2, ("convnet", "PyTorch DDP"): 2.7,
             ("resnet20", "PyTorch DDP"): 1.35}
 ON_ONE_CPU = {("mlp", "PyTorch"): 1.3, ("convnet", "PyTorch"): 2, ("resnet20", "PyTorch"): 1.35}
@@ -20,7 +20,7 @@ Our step includes its loader, PyTorch's does not. An aim is the least ratio want
 
 
 class Pair:
-    """Ours and a peer's times of one thing."""
+    """Our times and a peer's of one measurement."""
 
     def __init__(self, key, rows, hidden, device="cpu"):
         self.kind, self.what, self.world, self.peer = key
@@ -51,7 +51,7 @@ def pairs(results):
 
 
 def table(found):
-    """For people: fewer digits. In a row that is named after a size in MiB an all-reduce was timed."""
+    """The pairs with fewer digits, as a table. A row named by a size in MiB is an all-reduce."""
     def short(ratio):
         return f"{ratio:.2f}" if ratio < 100 else f"{ratio:.0f}"
     rows = [["what", "peer", "ranks", "ours ms", "theirs", "ratio", "quartiles", "aim", "rounds"]]
@@ -63,7 +63,7 @@ def table(found):
 
 
 def sentences(found):
-    """One for each peer with two ranks or with an aim, from the undisturbed rows; and what became of the aims, which rows missed them."""
+    """A sentence for each peer with two ranks or with an aim, from the undisturbed rows; and the rows that missed the aims."""
     lines = []
     known = [pair for pair in found if pair.known and (pair.world == "2" or pair.aim)]
     for peer, world in unique((pair.peer, pair.world) for pair in known):
@@ -82,7 +82,7 @@ def sentences(found):
 
 
 def gradient_sentence(rows):
-    """How far the gradients lie apart."""
+    """The largest distance of our gradients from PyTorch's."""
     shares = [(row.number("max_abs") / row.number("max_magnitude"), row) for row in rows if row.number("max_magnitude") > 0]
     worst, where = max(shares, key=lambda one: one[0], default=(0.0, None))
     named = f" ({where['model']}, {where['tensor']})" if worst > 0 else ""

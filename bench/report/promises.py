@@ -1,8 +1,8 @@
-"""The section of bench/promises.sh: what each of DDP's promises costs, and the messages and bytes of a step beside their
+"""The section of bench/promises.sh: the price of each of DDP's promises, and the messages and bytes of a step beside their
 formulas.
 
-A price is the difference to `plain` within a round, then the median over the rounds; by it stand the quartiles. What is disturbed is
-marked so in its row and takes part in no sentence.
+A price is the median over the rounds of the difference to `plain` in the same round, with its quartiles. A disturbed row is marked, and
+is in no sentence.
 """
 
 import json
@@ -44,20 +44,20 @@ def of_last_step(events):
 
 
 def tensor_shapes(path):
-    """Of the tensors in a safetensors file."""
+    """The shapes of the tensors in a safetensors file."""
     with open(path, "rb") as file:
         head = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     return [tensor["shape"] for name, tensor in head.items() if name != "__metadata__"]
 
 
 def formula(name, shapes, buckets, channels):
-    """(messages, bytes) of a step of a promise, by the gradients' shapes and the channels of each batch norm.
+    """(messages, bytes) of a promise's step, from the gradients' shapes and the channels of each batch norm.
 
-    A gradient begins on a cache line, so that its bytes are those of whole lines. PowerSGD (rank 1) sends of an n x m matrix n + m numbers
-    if these are less than half of it, and the rest as it is. Rank 0 broadcasts a batch norm's statistics: of each channel a mean and a
-    variance, and an int64 counter. Synchronized, a layer of C channels gathers mean, deviation and count forward (2 C + 1 numbers) and adds
-    up two sums backward (2 C). fsdp gathers a unit's weights twice and reduces its gradients once; a message is a rank's piece, half of
-    the rows, rounded up. (An all-reduce moves its bytes twice: two gathers and a reduction of all weights are 1.5 times DDP's.)"""
+    A gradient is padded to whole cache lines. PowerSGD (rank 1) sends n + m numbers for an n x m matrix if these are less than half of
+    it, and other gradients unchanged. Rank 0 broadcasts the statistics of each batch norm: mean and variance per channel, and an int64
+    counter. A synchronized layer of C channels gathers mean, deviation and count in forward (2 C + 1 numbers) and reduces two sums in
+    backward (2 C). fsdp gathers a unit's weights twice and reduces its gradients once; a message is a rank's shard, half of the rows,
+    rounded up. (An all-reduce moves its bytes twice: two gathers and a reduction of all weights are 1.5 times DDP's.)"""
     messages, size = buckets, sum((4 * math.prod(shape) + 63) // 64 * 64 for shape in shapes)
     if name == "fsdp":
         return 3 * buckets, 3 * sum(4 * ((shape[0] + 1) // 2) * math.prod(shape[1:]) for shape in shapes)
@@ -106,8 +106,8 @@ class Prices:
         self.runs, self.rounds = unique(run for run, _ in self.ms), unique(turn for _, turn in self.ms)
 
     def counted(self, *runs):
-        """The rounds that count for a row made of these runs, and whether the row is disturbed: most rounds are, and then all are
-        there; or the times of one of the runs lie so far apart that something disturbed them, though no probe says it."""
+        """(rounds that count for a row of these runs, whether the row is disturbed). A row is disturbed if most of its rounds are (then all
+        rounds are returned), or if one run's times are far apart."""
         here, lost = settled(self.rounds, lambda turn: any((run, turn) in self.bad for run in runs))
         return here, lost or any(are_far_apart([self.ms.get((run, turn), 0.0) for turn in here]) for run in runs)
 
@@ -115,7 +115,7 @@ class Prices:
         return [self.ms[run, turn] for turn in rounds]
 
     def price(self, name):
-        """Of each run of a set: name, median ms, the price (low, median, high), disturbed."""
+        """(name, median ms, price (low, median, high), disturbed) of each run of a set."""
         runs, rows = [run for run in self.runs if run.startswith(name + "/")], []
         for run in runs:
             rounds, lost = self.counted(runs[0], run)
@@ -125,7 +125,7 @@ class Prices:
 
 
 def noop_sentence(prices):
-    """DDP beside itself without communication, which is the bound of any network."""
+    """The ratio of DDP's step to its step without communication, which an infinitely fast network would reach."""
     runs = "mlp/plain", "mlp/noop"
     rounds, lost = prices.counted(*runs)
     if lost:
@@ -135,7 +135,7 @@ def noop_sentence(prices):
 
 
 def promise_table(prices, counts, model):
-    """The price of each promise, and what was counted beside the formula."""
+    """The table of each promise's price, and of its counted messages and bytes beside the formula's."""
     table = [["promise", "step ms", "price ms", "quartiles", "messages", "bytes", "formula"]]
     for i, (name, ms, (low, price, high), lost) in enumerate(prices.price(model)):
         count = next((row for row in counts if (row["model"], row["promise"]) == (model, name)), None)
@@ -147,7 +147,7 @@ def promise_table(prices, counts, model):
 
 
 def bars(prices, names):
-    """What the figure draws: label, price, low, high, disturbed. names: the networks' by model."""
+    """(label, price, low, high, disturbed) of each bar of the figure. names: {model: the network's name}."""
     return [(f"{names[model]}: {name}", price, low, high, lost) for model in names
             for name, _, (low, price, high), lost in prices.price(model)[1:]]
 
@@ -173,7 +173,7 @@ def write(folder):
 
 
 def show(results):
-    """The figures, the tables and the section, of the CSV files."""
+    """Draws the figures, and writes the tables and the section, from the CSV files."""
     models = results.words("models")
     prices, counts = Prices(results.rows("prices.csv")), results.rows("counts.csv")
     names = {model: network_name(model, results.fact("hidden")) for model in models}

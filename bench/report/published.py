@@ -1,8 +1,7 @@
 """The section of bench/model/published.sh: the model beside the steps that the DDP paper published.
 
-A fit of a run's points has an error at each of them: of the step that it gives, as a share of the published one. Held out, a point is
-predicted from the others. With the cost "message" an all-reduce takes so long for each of its messages besides their bytes, with "call"
-so long for itself, with "both" for either.
+The error of a fit at a point is that of the step, as a share of the published step. A held-out point is predicted by a fit to the others.
+Besides the time of its bytes, an all-reduce has a fixed cost: with "message" per message, with "call" per call, with "both" both.
 """
 
 import json
@@ -54,7 +53,7 @@ def resnet50():
 
 
 def bert():
-    """The same of BERT-large: 24 layers of 1024, 30,522 words."""
+    """(count, work) of each tensor of BERT-large: 24 layers of 1024, a vocabulary of 30,522."""
     def linear(outputs, inputs):
         return [(outputs * inputs, outputs * inputs), (outputs, 0)]
 
@@ -64,7 +63,7 @@ def bert():
 
 
 def profile(name, tensors, seconds, parts):
-    """A step of so many seconds, divided in that proportion. A gradient is ready when the work from the last layer to its own is done."""
+    """A profile of a step of `seconds`, divided in the proportion `parts`. A gradient is ready when backward's work down to its layer is done."""
     forward, backward, optimizer = (seconds * part / sum(parts) for part in parts)
     done, all_work, ready = 0, sum(work for _, work in tensors), []
     for count, work in reversed(tensors):
@@ -75,7 +74,7 @@ def profile(name, tensors, seconds, parts):
 
 
 def fit(programs, stem, figure, cost):
-    """bench_fit of the run's points of a figure: the numbers of fitted.csv, and rows of a point, fitted and held out."""
+    """Runs bench_fit on a run's points of a figure: (the numbers of fitted.csv, a row for each point, fitted and held out)."""
     lines = subprocess.run([f"{programs}/bench_fit", "--profile", f"{stem}.json", "--points", f"{stem}-{figure}.points", "--cost", cost],
                            check=True, capture_output=True, text=True).stdout.splitlines()
     numbers = [word.partition("=") for word in lines[0].split()]
@@ -85,7 +84,7 @@ def fit(programs, stem, figure, cost):
 
 
 def predict(programs, stem, numbers, mib):
-    """DDP's step on 32 GPUs in seconds, with the numbers of a fit."""
+    """DDP's step on 32 GPUs in seconds, by the numbers of a fit."""
     gbit, latency, call, slowdown = numbers[:4]
     rows = scaled(programs, f"{stem}.json", "--rows", 1, "--algorithm", "hierarchical", "--node-size", 8, "--gbit", gbit, "--inside-gbit", gbit,
                   "--latency-us", latency, "--inside-latency-us", latency, "--call-us", call, "--straggler", slowdown, "--devices", 32,
@@ -145,7 +144,7 @@ class Fit:
 
 
 def place(row):
-    """What tells the points of a figure apart."""
+    """The name of a row's point in its figure."""
     return f"{row['gpus']} GPUs" if row["figure"] == "9" else f"buckets of {float(row['bucket_mb']):g} MB"
 
 
@@ -162,7 +161,7 @@ def fit_sentence(fit):
 
 
 def call_sentence(found):
-    """What a cost of each call adds in figure 9, judged by the points that are held out."""
+    """How much a cost per call improves the fit of figure 9, judged by held-out points."""
     before = {fit.run: fit.worst("held_out_s") for fit in found if fit.cost == "message"}
     after = {fit.run: fit.worst("held_out_s") for fit in found if fit.cost == "both"}
     better = [run for run in after if after[run] < before[run] - 1]
@@ -173,7 +172,7 @@ def call_sentence(found):
 
 
 def sweep_sentence(found):
-    """Figure 7 has one number of GPUs, on which a cost for each message and one for each call may be the same."""
+    """The fits of figure 7. With its one number of GPUs, a cost per message and a cost per call may give the same fit."""
     apart = {}
     for fit in found:
         apart.setdefault(fit.run, []).append(fit.worst("fitted_s"))
@@ -201,7 +200,7 @@ def tables(found, predicted):
 
 
 def fitted_table(found):
-    """The numbers of each fit; one that lies where plausible values end is not determined by the points."""
+    """The numbers of each fit. A number at the end of its plausible range is not determined by the points."""
     return [["run", "figure", "cost", "Gbit/s", "us a message", "us a call", "computing, times", "not determined"]] + [
         [fit.run, fit.figure, COSTS[fit.cost], *(f"{fit.numbers.number(name):.{digits}f}" for name, digits in
          (("gbit", 1), ("latency_us", 0), ("call_us", 0), ("slowdown", 2))), fit.numbers["at_its_limit"] or "-"] for fit in found]

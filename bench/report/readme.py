@@ -1,4 +1,4 @@
-"""The figures in README.md, which are those of bench/results/two-cores: bench/results/keep.sh two-cores writes them."""
+"""Writes the figures of bench/results/two-cores into README.md, for bench/results/keep.sh two-cores."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ SHOWN = [(network, strategy) for network in ("mlp-1024", "resnet20") for strateg
 
 
 def figures(results):
-    """By the pattern of a figure's place in README.md: what stands there."""
+    """{pattern of a figure in README.md: its text}."""
     dp, ddp = (results.row_of(strategy, "mlp", 2, "summary-link.csv") for strategy in ("dp", "ddp"))
     table = columns(speed(results), *range(1, 8))
     rows = [row for row in table if (row[0], row[1]) in SHOWN and row[2] in ("1", "2")]

@@ -1,8 +1,8 @@
 """The section of bench/model/real.sh: the model's steps beside real ones over emulated links.
 
-The algebra of one device knows nothing of what two share. So some numbers are measured without a link, and one over a link whose messages
-cost half a millisecond and their bytes nothing; the steps over the other links are then predicted, each strategy's by two of them.
-What is disturbed takes part in no sentence.
+The profile of one device has no costs of sharing a machine. These are measured on two devices without a link, and one number over a link
+whose messages cost half a millisecond and their bytes nothing; the steps over the other links are then predicted, each strategy's by
+two of these numbers. Disturbed rows are in no sentence.
 """
 
 import re
@@ -23,7 +23,7 @@ link on which each message takes half a millisecond and its bytes nothing."""
 
 
 class Measured:
-    """The runs, and what the model says of them."""
+    """The numbers that the runs give the model, and the model's steps."""
 
     def __init__(self, results, programs):
         self.results, self.programs, self.lost = results, programs, set()
@@ -39,21 +39,22 @@ class Measured:
         self.is_known = not self.lost and not results.is_disturbed("profile")
 
     def step(self, series, *columns):
-        """The median over the rounds that count of a run's median step, or of these columns together, in ms; lost has a series of which
-        most rounds were disturbed."""
+        """The median over the rounds that count of a run's median step, or of the sum of these columns, in ms. Adds the series to self.lost
+        if most of its rounds were disturbed."""
         runs, lost = self.results.counted(series)
         if lost:
             self.lost.add(series)
         return median([self.results.median_ms(run, FIRST, *columns) for run in runs])
 
     def model(self, strategy, gbit, latency_us, *options):
-        """A step by the algebra, in ms."""
+        """The model's step, in ms."""
         rows = scaled(self.programs, self.results.folder / "profile.json", "--devices", 2, "--bucket-cap-mb", 1, "--gbit", gbit, "--latency-us",
                       latency_us, *options)
         return next(row.number("step") for row in rows if (row["devices"], row["strategy"]) == ("2", strategy))
 
     def rows(self):
-        """Rows of real.csv. Each of DP's messages wakes a thread late, and each half of a ring; of an all-reduce's two only the last does."""
+        """Rows of real.csv. A sleep ends wake_us late: in each message of DP, in each gather or reduction of FSDP, and in the second half
+        only of an all-reduce."""
         rows = []
         for strategy, times, late in (("dp", self.rested_slowdown, self.wake_us), ("ddp", self.slowdown, self.wake_us / 2),
                                       ("fsdp", self.slowdown, self.wake_us)):
@@ -68,7 +69,8 @@ class Measured:
 
 
 def sentence(rows, is_known=True):
-    """How many steps the model predicts, and which least. is_known: neither the profile nor the steps without a link were disturbed."""
+    """How many steps are within 10 % of the model, and the one with the largest error. is_known: neither the profile nor the steps without
+    a link were disturbed."""
     if not is_known:
         return "The profile or the steps without a link were **disturbed**, and the model needs them: nothing is said of these."
     known = [(abs(row.number("real_over_model") - 1), row) for row in rows if not row.is_true("disturbed")]

@@ -3,9 +3,9 @@
     bench/regress.sh BEFORE AFTER [--tolerance PERCENT]
 
 BEFORE and AFTER are folders with a repeats.csv, the median step of every run. For each configuration that both
-have it prints the ratio of the medians of these, and an interval that holds 95 % of the ratios of 4000
-bootstrap samples of the repeats. Slower is what lies above 1 with the whole interval, by more than PERCENT (2);
-disturbed repeats do not count, and a configuration needs three on both sides.
+have it prints the ratio AFTER / BEFORE of the medians of these, and the interval that holds 95 % of the ratios of
+4000 bootstrap samples of the repeats. A configuration is slower if its ratio exceeds 1 by more than PERCENT (2) and
+the whole interval is above 1. Disturbed repeats do not count; a configuration needs three repeats on both sides.
 Exit status: 0, 1 if something is slower, 2 for usage and when there is nothing to compare.
 """
 
@@ -37,7 +37,7 @@ def repeats_of(folder):
 
 
 def interval(before, after):
-    draw = random.Random(1)  # the same answer every time
+    draw = random.Random(1)  # a fixed seed: equal results for equal files
     ratios = sorted(median(draw.choices(after, k=len(after))) / median(draw.choices(before, k=len(before))) for _ in range(SAMPLES))
     return ratios[SAMPLES // 40], ratios[-SAMPLES // 40]
 

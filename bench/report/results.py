@@ -11,11 +11,11 @@ from .look import NAMES, SHARDED
 
 
 class ReportError(Exception):
-    """The results contradict each other, or a file of them is not as it should be."""
+    """The results contradict each other, or one of their files is invalid."""
 
 
 def finite(text, what):
-    """The number that a field holds, 0 if it is empty. No sentence can be made of what is not a finite number."""
+    """The number of a field, 0 if it is empty. Raises ReportError if it is no finite number; `what` names the field."""
     try:
         value = float(text or 0)
     except ValueError:
@@ -34,7 +34,7 @@ class Row(dict):
         raise ReportError(f"{self.place}there is no column {column}")
 
     def number(self, column):
-        """0 where the field is empty."""
+        """The field's finite number, 0 if the field is empty."""
         return finite(self[column], f"{self.place}{column}")
 
     def whole(self, column):
@@ -53,7 +53,7 @@ def ties(mine, other):
 
 
 def quantile(values, q):
-    """Between two values by their distance; NaN of none."""
+    """Interpolated linearly between neighbours, as NumPy's quantile; NaN without values."""
     values = sorted(values)
     if not values:
         return math.nan
@@ -77,7 +77,7 @@ def quartiles(values):
 
 
 def are_far_apart(times):
-    """Half of them are not within a quarter of each other: something disturbed them, though no probe says it."""
+    """Whether the upper quartile exceeds 1.25 times the lower one: then something disturbed the runs, even if no probe noticed it."""
     return quantile(times, 0.75) > 1.25 * quantile(times, 0.25)
 
 
@@ -93,7 +93,7 @@ def unique(values):
 
 
 def grouped(rows, *columns):
-    """Lists of rows by their fields in these columns, in the order of first sight."""
+    """{fields in these columns: rows with these fields}, in the order of the rows."""
     found = {}
     for row in rows:
         found.setdefault(tuple(row[column] for column in columns), []).append(row)
@@ -128,7 +128,7 @@ def write_csv(path, header, rows):
 
 
 def read_facts(path):
-    """"key value" lines; a key that stands in several has its values in a line each."""
+    """{key: value} of "key value" lines; the values of a repeated key are joined by newlines."""
     facts = {}
     if Path(path).is_file():
         for line in text_of(path).splitlines():
@@ -150,13 +150,13 @@ def read_scaled(lines):
 
 
 def scaled(programs, profile, *options):
-    """The same, of a profile and options."""
+    """Runs bench_scale with a profile and options; returns read_scaled of its output."""
     run = subprocess.run([f"{programs}/bench_scale", "--profile", profile, *map(str, options)], check=True, capture_output=True, text=True)
     return read_scaled(run.stdout.splitlines())
 
 
 def network_name(model, hidden):
-    """mlp-1024 has two hidden layers of 1024, mlp-8x512 eight of 512; other models have the name of the model."""
+    """"mlp-1024" for two hidden layers of 1024, "mlp-8x512" for eight of 512; for other models the model's name."""
     sizes = hidden.replace(";", ",").split(",") if hidden else []
     if model != "mlp" or not sizes:
         return model
@@ -166,7 +166,7 @@ def network_name(model, hidden):
 
 
 class Results:
-    """A folder of results. What is not there reads as empty: a report is made of what there is."""
+    """A folder of results. A missing file reads as empty: the report covers the parts that were measured."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -181,7 +181,7 @@ class Results:
         return rows
 
     def named(self, name, column="model"):
-        """The rows of a section's file with its networks' names; facts.txt has the hidden layers of its mlp."""
+        """The rows of a section's file, with models replaced by network_name (facts.txt has the hidden layers of the mlp)."""
         rows = self.rows(name)
         for row in rows:
             row[column] = network_name(row[column], self.fact("hidden"))
@@ -219,7 +219,7 @@ class Results:
         return [row for row in rows if row.number("step") >= first] if first else rows
 
     def median_ms(self, run, first, *columns):
-        """The median over these steps, of the whole step or of columns together."""
+        """The median over the steps from `first` on, in ms, of the whole step or of the sum of these columns."""
         return median([row.total(*columns or ("step_ms",)) for row in self.steps(run, first)])
 
     @property
@@ -236,10 +236,10 @@ class Results:
         return any(run in noted for run in runs)
 
     def counted(self, series):
-        """The runs of a series, SERIES-1 and so on, that count, whether most were disturbed."""
+        """(runs that count of a series, SERIES-1 and so on; whether most runs were disturbed)."""
         return settled([f"{series}-{turn}" for turn in self.rounds], self.is_disturbed)
 
-    # ---- what is the same in all parts of a comparison --------------------------------------------------
+    # ---- facts that all parts of a comparison share -----------------------------------------------------
 
     @property
     def is_cpu(self):
@@ -255,17 +255,17 @@ class Results:
 
     @property
     def mine(self):
-        """What compare.sh --mine loaded: {file, symbol, like: the strategy that it takes the place of}; None without."""
+        """The object that compare.sh --mine loaded: {file, symbol, like: the strategy that it replaces}; None without --mine."""
         keys = {"file": "mine", "symbol": "mine_symbol", "like": "mine_like"}
         return {name: self.fact(key) for name, key in keys.items()} if self.fact("mine") else None
 
     @property
     def strategies(self):
-        """Those that share a batch among devices."""
+        """The strategies that share a batch among devices."""
         return ["dp", "ddp"] + ["mine"] * bool(self.mine)
 
     def runs_like(self, strategy):
-        """The built-in strategy by whose program a strategy trains."""
+        """The built-in strategy whose program trains this strategy."""
         return self.mine["like"] if strategy == "mine" else strategy
 
     @property
@@ -277,19 +277,19 @@ class Results:
 
     @property
     def world(self):
-        """The number of devices that the figures speak of: the largest that the cores can serve, or the smallest."""
+        """The number of devices of the figures: the largest timed number with a core for each device, or the first timed number."""
         worlds = self.timed_worlds
         return max((world for world in worlds if world <= self.cores), default=worlds[0] if worlds else 0)
 
     @property
     def link(self):
-        """The emulated link, as the programs call it: "an emulated link of 10 Gbit/s and 20 us"; "" if none was measured."""
+        """The emulated link as the programs print it: "an emulated link of 10 Gbit/s and 20 us"; "" if none was measured."""
         rows = self.rows("summary-link.csv")
         return self.fact("link") or (f"an emulated link of {rows[0]['emulated_link']}" if rows else "")
 
     @property
     def probe(self):
-        """(GFLOP/s, GB/s): what most probes of all cores found; None where there were none."""
+        """(GFLOP/s, GB/s) of all cores, from the fact `probe`; None without a probe."""
         rates = self.numbers("probe")
         return tuple(rates) if len(rates) == 2 else None
 
@@ -303,7 +303,7 @@ class Results:
         return self.words("curve_models")
 
     def network(self, model, part="speed"):
-        """The network's row of networks.csv, with its name; of the model alone where the file does not have it."""
+        """The network's row of networks.csv, with its `name`; a row with only the model's name if the file has none."""
         for row in self.rows("networks.csv"):
             if row["model"] == model and row["part"] == part:
                 row["name"] = network_name(model, row["hidden"])
@@ -314,7 +314,7 @@ class Results:
         return self.network(model, part)["name"]
 
     def summary(self, model, but=SHARDED):
-        """The rows of DP, DDP and one device that are timed; of all strategies but these."""
+        """The timed rows of a model, without the strategies `but`."""
         return [row for row in self.rows("summary.csv") if row["model"] == model and row.is_true("timed") and row["strategy"] not in but]
 
     def row_of(self, strategy, model, world, file="summary.csv"):

@@ -8,7 +8,7 @@ from .results import Results, read_scaled, unique, write_csv
 from .text import folded, listed, markdown_table
 
 HEAD = ["levels", "algorithm", "straggler", "devices", "strategy", "step_ms", "efficiency", "simulated_ms"]
-# The lines of the figure: strategy, levels of the network, algorithm, and how the strategy communicates.
+# The lines of the figure: (strategy, levels of the network, algorithm, words for how the strategy communicates).
 LINES = {
     "dp": ("dp", "1", "none", ""), "ring": ("ddp", "1", "ring", "by a ring"), "tree": ("ddp", "1", "tree", "by a tree"),
     "hierarchical": ("ddp", "1", "hierarchical", "by rings of rings"), "two": ("ddp", "2", "hierarchical", "with fast nodes of 8"),
@@ -21,7 +21,7 @@ rings."""
 
 
 def collect(results):
-    """Rows of scale.csv. DP's step depends on no algorithm and is the same on both networks: it waits for device 0's link."""
+    """Rows of scale.csv. DP's step is independent of the algorithm and of the network's levels, because it waits for device 0's link."""
     wanted, rows = {line[:3] for line in LINES.values()}, []
     for straggler in results.words("stragglers"):
         for levels, algorithm in (case.split("-") for case in results.words("cases")):
@@ -63,7 +63,7 @@ class Panel:
         return self.row[line, max(self.devices, key=int)].number("step_ms")
 
     def half(self, line):
-        """The most devices of which one is at least half as fast as alone."""
+        """The largest number of devices at which each is at least half as fast as one alone."""
         return max((int(devices) for devices in self.devices if self.row[line, devices].number("efficiency") >= 0.5), default=0)
 
 
@@ -73,13 +73,13 @@ def called(line):
 
 
 def by_strategy(panel, number):
-    """"DP 9; DDP 3 by a ring and 2 by a tree": a number of each line."""
+    """"DP 9; DDP 3 by a ring and 2 by a tree", where number(line) gives each line's number."""
     return "; ".join(f"{NAMES[strategy]} " + listed(f"{number(line)} {LINES[line][3]}".strip() for line in panel.lines if LINES[line][0] == strategy)
                      for strategy in unique(LINES[line][0] for line in panel.lines))
 
 
 def sentence(rows):
-    """The steps of the most devices, how far each strategy goes, and where the model and SimGrid part."""
+    """The steps on the most devices, the limit of each strategy, and the largest distance of the model from SimGrid."""
     panel = Panel(rows, "1")
     text = (f"On {max(panel.devices, key=int)} devices a step takes, in ms: {by_strategy(panel, lambda line: f'{panel.ms(line):.1f}')}. The most devices "
             f"of which each keeps half of its speed or more: {by_strategy(panel, panel.half)}.")

@@ -1,6 +1,6 @@
 """The section of bench/scaling.sh: DP's and DDP's step by the link, by the number of devices and by the batch.
 
-Two steps tie if each median lies within the other's quartiles. What is disturbed or was not measured takes part in no sentence.
+Two steps tie if each median lies within the other's quartiles. Rows that are disturbed or were not measured are in no sentence.
 """
 
 import math
@@ -29,8 +29,8 @@ ABOUT = {
 
 
 def step_rows(results):
-    """The rows of scaling.csv: quartiles over the steps of the runs that count; of all runs, and disturbed, where these are fewer than
-    half, or where their medians lie more than a quarter apart."""
+    """Rows of scaling.csv: quartiles over the steps of the runs that count. A row is disturbed if most of its runs are (then it is of all
+    runs), or if the runs' medians differ by more than a quarter."""
     rows = []
     for one in results.words("configurations"):
         counted, lost = results.counted(f"step-{one}")
@@ -43,12 +43,12 @@ def step_rows(results):
 
 
 def pick(rows, *values):
-    """The row of a strategy, a number of devices, a batch and a link; None if there is none or it is disturbed."""
+    """The row of (strategy, number of devices, batch, link); None if it is missing or disturbed."""
     return next((row for row in rows if [row[name] for name in HEAD[:4]] == list(map(str, values)) and not row.is_true("disturbed")), None)
 
 
 def change(mine, other):
-    """mine's step over other's, less 1; 0 if they tie; None if one of them is not known."""
+    """mine's step / other's step - 1; 0 if they tie; None if a row is missing."""
     if not mine or not other:
         return None
     ms, other_ms = (row.number("step_ms_p50") for row in (mine, other))
@@ -68,7 +68,7 @@ def times(longer):
 
 
 class Links:
-    """The steps on two devices by their link."""
+    """The steps on two devices, by link."""
 
     def __init__(self, rows, batch):
         self.links = unique(row["gbit"] for row in rows if row["strategy"] == "fp16")
@@ -82,7 +82,7 @@ class Links:
         return self.row[strategy, gbit].number("step_ms_p50")
 
     def sentence(self):
-        """DDP beside DP on the slowest and on the fastest link, and by how much each grows between them."""
+        """DDP's step beside DP's on the slowest and the fastest link, and how much each step grows from the fastest to the slowest."""
         known = self.changes("ddp", "dp")
         if not known:
             return "DP and DDP: disturbed; no conclusion."
@@ -94,7 +94,7 @@ class Links:
         return text[0].upper() + text[1:] + "."
 
     def crossing(self, hook, known):
-        """(Gbit/s, ms) where a hook's step becomes as long as DDP's, by straight lines in logarithms, as the figure draws them."""
+        """(Gbit/s, ms) where a hook's step and DDP's are equal, interpolated linearly in logarithms, as in the figure; None without one."""
         for low, high in zip(known, known[1:]):
             (a, b), (c, d) = ([math.log(self.ms(strategy, gbit)) for gbit in (low, high)] for strategy in (hook, "ddp"))
             if a < c and b >= d:
@@ -103,7 +103,7 @@ class Links:
         return None
 
     def pays(self, hook):
-        """(The sentence, the crossing or None): below which bandwidth does a communication hook pay?"""
+        """(sentence, crossing or None): the bandwidth below which a communication hook makes the step shorter."""
         name, known, at = NAMES[hook], self.changes(hook, "ddp"), None
         if not known:
             return f"{name}: disturbed; no conclusion.", None

@@ -6,7 +6,7 @@ from .text import plural, short_number
 
 
 def networks(results):
-    """One name for each network, everywhere: what it is made of, and where it is used."""
+    """The table of networks: name, layers, size, and the parts of the report that use it."""
     used = {"speed": "speed, phases, memory", "curves": "loss", "equivalence": "bits", "timeline": "the step, overlap, buckets, the model"}
     found = {}
     for row in results.rows("networks.csv"):
@@ -35,7 +35,7 @@ def speed(results):
     table = [["network", "strategy", "devices", "samples/s", "step ms", "p25-p75", "speed-up", "device 0 MB", "others MB", "moved MB/step"]]
     for row in results.rows("summary.csv"):
         one = results.row_of("single", row["model"], 1)
-        times = ["-"] * 4  # of a row that is not timed
+        times = ["-"] * 4  # the row is not timed
         if row.is_true("timed"):
             speed_up = "disturbed" if row.is_true("disturbed") else "-"
             if speed_up == "-" and one and not one.is_true("disturbed"):
@@ -56,7 +56,7 @@ def far_from(losses, reference):
 
 
 def curves(comparison):
-    """The longer runs: accuracy, and the largest distance of the loss from one device's and from DP's."""
+    """The table of the longer runs: accuracy, and the largest distance of the loss from one device's and from DP's."""
     results = comparison.results
     table = [["network", "strategy", "devices", "epochs", "last loss", "test accuracy", "best", "most from one device's loss", "most from DP's"]]
     for model in results.curve_models:
@@ -72,7 +72,7 @@ def curves(comparison):
 
 
 def equivalence(results):
-    """A row for each pair of runs."""
+    """The table of compared pairs of runs."""
     table = [["network", "a", "b", "required", "tensors", "gradients ULP", "weights ULP", "optimizer ULP", "buffers ULP", "held"]]
     pairs = grouped(results.rows("equivalence.csv"), "model", "a", "b", "required")
     for (model, a, b, required), mine in pairs.items():
@@ -84,10 +84,10 @@ def equivalence(results):
     return table
 
 
-# ---- the runs that a row is made of --------------------------------------------------------------------------------
+# ---- disturbed runs ------------------------------------------------------------------------------------------------
 
 def dropped(results):
-    """The rows some of whose runs were disturbed and dropped."""
+    """The rows that were computed without some of their runs, because these were disturbed."""
     made = results.repeats
     return [f"{results.name(row['model'])}, {NAMES[row['strategy']]}"
             + (": " if row["strategy"] == "single" else f", {plural(row.whole('world_size'), 'device')}: ") +
@@ -108,13 +108,13 @@ def why_disturbed(row):
 
 
 def disturbed(results):
-    """Configurations that something else disturbed, and how one knows."""
+    """A line for each disturbed configuration, with the evidence."""
     return [f"{results.name(row['model'])} {shown(row['strategy'])}:{row['world_size']} ({why_disturbed(row)})"
             for row in results.rows("summary.csv") if row.is_true("disturbed")]
 
 
 def disturbed_lines(results):
-    """The disturbances that a reader weighs before believing the speed-ups."""
+    """The report's lines about disturbed configurations and dropped runs."""
     unsteady = disturbed(results)
     if unsteady:
         return [f"- **Disturbed.** Something else used the machine during these, and they take part in no conclusion: {', '.join(unsteady)}."]

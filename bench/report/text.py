@@ -48,7 +48,7 @@ def short_number(value):
 
 
 def markdown_table(rows):
-    """The first row is the head. A column in which every field begins with a number stands to the right."""
+    """Rows as a Markdown table; the first row is the head. A column is aligned right if every field begins with a number."""
     rows = [[str(cell) for cell in row] for row in rows]
     words = [any(not NUMBER.match(row[i]) for row in rows[1:] if row[i]) for i in range(len(rows[0]))]
     lines = ["| " + " | ".join(row) + " |" for row in rows]
@@ -72,5 +72,5 @@ def folded(line):
 
 
 def slug(heading):
-    """A heading's anchor, as GitHub makes it."""
+    """A heading's anchor, by GitHub's rule."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")

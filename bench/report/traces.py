@@ -1,4 +1,4 @@
-"""What a Chrome trace of a run (--trace) says: the shortest step's spans, and when buckets were ready and moved."""
+"""Reads a Chrome trace of a run (--trace): the shortest step's spans, and the times at which buckets were ready and moved."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def spans_of(events):
 
 
 def shortest_step(spans):
-    """(step, begin, end) of the step that was disturbed least: from the first rank's begin to the last one's end."""
+    """(step, begin, end) of the shortest step, which was disturbed least, from the first rank's begin to the last rank's end."""
     main = {track for track, name, *_ in spans if name == "optimizer"}
     if not main:
         raise ReportError("no optimizer step in the trace")
@@ -39,13 +39,13 @@ def shortest_step(spans):
 
 
 def is_of_another(step, name, number):
-    """Is a span a phase of another step, which a rank that is late still ends, or an early one begins? Collectives count otherwise."""
+    """Whether a span is a phase of another step, of a rank that is behind or ahead. False for a collective, whose number counts collectives."""
     return name in PHASES and number not in (step, -1)
 
 
 def phases_of(span, last_begin):
-    """The parts (begin, end, phase) of a span. A collective waits until the last rank has begun it, then moves; a unit's has a phase
-    of its name."""
+    """The parts [(begin, end, phase)] of a span. A collective is "waiting" until the last rank has begun it, then "moving", or, for a unit
+    of FSDP, "all_gather" or "reduce_scatter"."""
     begin, end = span["ts"], span["ts"] + span["dur"]
     if span["name"] in PHASES:
         return [(begin, end, span["name"])]
@@ -104,8 +104,8 @@ def read_step(events):
 
 
 def step_of(path, label, like=None):
-    """The shortest step of a run of DP, DDP or the reader's own, as it is drawn: tracks (row, label), spans (row, begin_ms, end_ms, phase,
-    bucket) and arrows (from_row, from_ms, to_row, to_ms) from where a bucket was ready to its all-reduce; rows from 1."""
+    """The shortest step of a run for the timeline: tracks (row, label), spans (row, begin_ms, end_ms, phase, bucket) and arrows (from_row,
+    from_ms, to_row, to_ms), each from the time at which a bucket was ready to its all-reduce. Rows count from 1."""
     step = read_step(read_events(path))
     owner, of_ranks = "rank" if label == "DDP" else label, (like or label.lower()) in ("ddp", "fsdp")
     tracks = [(i + 1, f"{owner} {track['thread'] if of_ranks else track['thread'].partition(' ')[2]}") for i, track in enumerate(step["tracks"])]
@@ -122,7 +122,7 @@ def step_of(path, label, like=None):
 
 
 def with_waiting(tracks, spans):
-    """DP's spans, and where its devices' threads have none: there they wait for device 0 and the thread that drives."""
+    """DP's spans, with a "waiting" span in each gap of a device's thread: there it waits for device 0 and the main thread."""
     end = max(span[2] for span in spans)
     waiting = []
     for row, name in tracks:
@@ -136,12 +136,17 @@ def with_waiting(tracks, spans):
 
 
 def overlap_of(path):
-    """Medians over a DDP run's steps but the first two, in milliseconds: ready and moving, a list by bucket of the first rank;
-    backward; exposed, from the end of the last rank's backward pass to the end of the last all-reduce; skew, how far the ranks'
-    ends of backward lie apart. Times count from the begin of the step's backward pass; moving begins when the last rank has come."""
+    """Medians over a DDP run's steps after WARM_UP, in milliseconds:
+
+    ready     rank 0's list by bucket, counted from the begin of the step's backward pass
+    moving    rank 0's list by bucket, from the last rank's begin of the all-reduce to its end
+    backward  rank 0's backward pass
+    exposed   from the end of the last rank's backward pass to the end of the last all-reduce
+    skew      from the first rank's end of backward to the last rank's
+    """
     events = read_events(path)
     spans = spans_of(events)
-    passes, last = {}, {}  # a step's backward pass by rank: begin and end; when the last rank has begun a collective
+    passes, last = {}, {}  # {(step, rank): (begin, end) of backward}, {collective: the last rank's begin}
     for (rank, _), name, begin, end, number, bucket in spans:
         if name == "backward":
             first, final = passes.get((number, rank), (begin, end))
@@ -152,7 +157,7 @@ def overlap_of(path):
     if not begins:
         raise ReportError(f"no steps in the trace {path.name}")
 
-    def step_at(time):  # the step whose backward pass began last before that time; None before those that count
+    def step_at(time):  # the step whose backward began last before this time; None during the warm-up
         return max((step for step, begin in begins.items() if begin <= time), key=begins.get, default=None)
 
     ready, moving, reduced = {}, {}, {}
@@ -178,13 +183,13 @@ def overlap_of(path):
 
 
 def hidden_of(serial, overlapped):
-    """How much of the all-reduces overlap could hide, and what it hid, in milliseconds. The serial run tells each bucket's time
-    to move, and the backward pass when nothing else runs; the overlapped run when buckets were ready, as a share of its backward
-    pass, and what was exposed."""
+    """{all, can_hide, hidden: ms of all-reduces; inflated: backward's slowdown beside communication}, from overlap_of of two runs. The
+    serial run has each bucket's time to move and the backward pass alone; the overlapped run has the times at which buckets were ready,
+    scaled to the serial backward pass, and the exposed time."""
     alone, beside = serial["backward"], overlapped["backward"]
     total, done = sum(serial["moving"]), 0.0
     for ready, moving in zip(overlapped["ready"], serial["moving"]):
-        done = max(done, ready * alone / beside) + moving  # a bucket moves when it is ready and the one before has moved
+        done = max(done, ready * alone / beside) + moving  # a bucket moves after the bucket before it
     can_hide = total - max(done - alone, 0.0)
-    hidden = min(max(total - overlapped["exposed"], 0.0), can_hide)  # what is measured twice differs a little
+    hidden = min(max(total - overlapped["exposed"], 0.0), can_hide)  # two runs differ slightly
     return {"all": total, "can_hide": can_hide, "hidden": hidden, "inflated": beside / alone}
