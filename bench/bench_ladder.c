@@ -275,6 +275,10 @@ static void check(const TrainConfig *config, const Rendezvous *me, Error *err) {
         must_do(error_set(err, STATUS_USAGE,
                           "one device has no ladder: ddprun --nproc-per-node 2 bench_ladder"),
                 err);
+    if (me->world_size > LADDER_DEVICES_MAX)
+        must_do(error_set(err, STATUS_USAGE, "%d devices: a ladder has at most %d", me->world_size,
+                          LADDER_DEVICES_MAX),
+                err);
     if (config->global_batch < (size_t)me->world_size)
         must_do(error_set(err, STATUS_USAGE, "--global-batch %zu: %d devices need a row each",
                           config->global_batch, me->world_size),

@@ -152,7 +152,7 @@ static void fill_tensors(StepProfile *p, const ReadyWatch *watch, double backwar
     for (size_t i = 0; i < watch->count; i++) {
         size_t k = watch->order[i];
         double ready = watch->seconds[k] / (double)rounds / backward;
-        ready = ready > 1 ? 1 : ready < before ? before : ready;
+        if (ready < before) ready = before;
         size_t bytes = tensor_bytes(watch->parameters.items[k].tensor);
         p->tensors[i] = (ModelTensor){(double)bytes, before = ready, watch->unit[k]};
         if (bytes > BUNDLED_BYTES) p->messages++;

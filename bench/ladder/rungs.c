@@ -23,7 +23,7 @@
 #include "ddp/rendezvous/init.h"
 #include "dp/data_parallel.h"
 
-enum { DEVICES_MAX = 64, LINE = 16 }; // LINE: how many floats a cache line has
+enum { LINE = 16 }; // LINE: how many floats a cache line has
 static const double TIMEOUT_S = 300;
 
 typedef struct Part {
@@ -48,7 +48,7 @@ struct Rung {
     size_t steps; // how many were taken
     Tape *head;   // the main thread's tape on the first device; NULL if the devices are processes
     int count;
-    Part parts[DEVICES_MAX]; // [count]: those of all devices, or this rank's alone
+    Part parts[LADDER_DEVICES_MAX]; // [count]: those of all devices, or this rank's alone
 };
 
 static const struct {
@@ -339,8 +339,8 @@ static void bind_to_share(void *argument) {
 
 static void open_threads(Rung *rung) {
     Error err = {0};
-    Device *devices[DEVICES_MAX];
-    ProcessGroup *groups[DEVICES_MAX];
+    Device *devices[LADDER_DEVICES_MAX];
+    ProcessGroup *groups[LADDER_DEVICES_MAX];
     rung->count = rung->course->devices;
     for (int i = 0; i < rung->count; i++) {
         devices[i] = must_get(train_open_device(rung->course->config, i, &err), &err);

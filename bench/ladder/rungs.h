@@ -8,6 +8,8 @@
 #include "common/train/train_config.h"
 #include "ddp/group/process_group.h"
 
+enum { LADDER_DEVICES_MAX = 64 };
+
 // The ingredients, from the bottom up. A rung has its own ingredient and all earlier ones.
 typedef enum Ingredient {
     FRESH_THREADS,  // PyTorch's DataParallel: each forward starts a thread per device

@@ -144,8 +144,13 @@ done
 checks=$((checks + 1))
 [ "$(cat other/file)" = mine ] || fail "a folder with other files was touched"
 refuse 2 "one device has no ladder" "$bin/bench_ladder"
-alone() { env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "$bin/bench_ladder" "$@"; } # for invalid options
+world=2
+alone() { env RANK=0 WORLD_SIZE=$world LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "$bin/bench_ladder" "$@"; } # for invalid options
 refuse 2 "--global-batch 1: 2 devices need a row each" alone --global-batch 1
 refuse 2 "samples with a class each are needed" alone --data shapes:8x8@40 --model segnet --global-batch 10
 refuse 2 "samples with a class each are needed" alone --data 'synthetic:3->2@8' --global-batch 2
+world=64
+refuse 2 "--global-batch 63: 64 devices need a row each" alone --global-batch 63
+world=65
+refuse 2 "65 devices: a ladder has at most 64" alone --global-batch 63
 tally ladder

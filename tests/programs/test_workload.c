@@ -193,7 +193,7 @@ static void rounds_count_with_their_median(void **state) {
 
 // Kernels that no step of bench_step's models calls (for those: tests/programs/by_op.py): outputs
 // that are accumulated, or not; an activation that is not GELU or saves nothing; SGD without
-// momentum. The device computes nothing.
+// momentum. Convolutions and Adam, too. The device computes nothing.
 static void call_other_kernels(const Kernels *kernels) {
     const Compute how = {PRECISION_F32, NULL};
     const Window window = {.n = 2, .c = 3, .h = 4, .w = 4, .k = 3, .kernel = 2, .oh = 2, .ow = 2};
@@ -202,12 +202,19 @@ static void call_other_kernels(const Kernels *kernels) {
     const Attention attention = {.batch = 2, .length = 3, .heads = 2, .size = 5};
     const SgdConfig sgd = {0};
     const SgdTensor weights[] = {{.count = 10}, {.count = 7}};
+    const AdamConfig adam = {0};
+    const AdamTensor moments[] = {{.count = 10}, {.count = 7}};
     const float upstream = 1;
     kernels->elementwise->accumulate(NULL, NULL, 10);
     kernels->elementwise->activation(ACTIVATION_GELU, NULL, NULL, 10, false);
     kernels->elementwise->activation(ACTIVATION_RELU, NULL, NULL, 10, true);
     kernels->elementwise->activation_gradient(ACTIVATION_RELU, NULL, NULL, NULL, 10, false);
     kernels->matrix->matmul(how, (MatmulShape){false, false, 2, 3, 4}, NULL, NULL, NULL, true);
+    kernels->convolution->conv2d(how, &window, NULL, NULL, NULL, NULL);
+    for (int added = 0; added < 2; added++) {
+        kernels->convolution->conv2d_input_gradient(how, &window, NULL, NULL, NULL, added);
+        kernels->convolution->conv2d_weight_gradient(how, &window, NULL, NULL, NULL, added);
+    }
     kernels->convolution->shortcut_gradient(&window, NULL, NULL, true);
     kernels->convolution->avg_pool_gradient(&window, NULL, NULL, true);
     kernels->norm->batch_norm_gradient(&norm, NULL, &(NormGradient){0});
@@ -219,6 +226,7 @@ static void call_other_kernels(const Kernels *kernels) {
     kernels->transformer->embedding_gradient(&embedding, NULL, NULL, false, NULL);
     kernels->transformer->attention_gradient(how, &attention, NULL, NULL, NULL, NULL, NULL, true);
     kernels->optimizer->sgd(&sgd, weights, 2, NULL);
+    kernels->optimizer->adam(&adam, moments, 2, NULL);
 }
 
 static void other_costs(void **state) {
@@ -230,6 +238,9 @@ static void other_costs(void **state) {
                   {"activation", 2, 2 * 10 + 2 * 10, 2 * (32 + 8) * 10},
                   {"activation_gradient", 1, 3 * 10, 0},
                   {"matmul", 1, 2 * 4 + 4 * 3 + 2 * 2 * 3, 2 * 2 * 3 * 4},
+                  {"conv2d", 1, 96 + 36 + 24, 2 * 24 * 12},
+                  {"conv2d_input_gradient", 2, 2 * (96 + 36 + 24) + 96, 2 * 2 * 24 * 12},
+                  {"conv2d_weight_gradient", 2, 2 * (96 + 36 + 24), 2 * 2 * 24 * 12},
                   {"shortcut_gradient", 1, 24 + 2 * 24, 0},
                   {"avg_pool_gradient", 1, 24 + 2 * 96, 0},
                   {"batch_norm_gradient", 1, 4 * 24, 0},
@@ -238,7 +249,8 @@ static void other_costs(void **state) {
                   {"pixel_cross_entropy_gradient", 1, 3 * 24 + 18, 0}, // 2.25 of 8 pixels
                   {"embedding_gradient", 1, 24 + 44, 0},
                   {"attention_gradient", 1, 10 * 60 + 18, 4 * 2 * 24 * 5 + 2 * 5 * 24},
-                  {"sgd", 1, 3 * 17, 0}};
+                  {"sgd", 1, 3 * 17, 0},
+                  {"adam", 1, 7 * 17, 0}};
     Error err = {0};
     Device *device = must_get(device_open("dry-cpu:0", &err), &err);
     KernelTimes *times = kernel_times_open(device, 1);
