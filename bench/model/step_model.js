@@ -1,13 +1,20 @@
-// step_model.js: bench/model/step_model.c in a browser, line by line, in the same order of operations, so that both
-// print the same digits (tests/programs/model_page.sh). player.html brings it in.
+// step_model.js: bench/model/step_model.c in JavaScript, in the same order of operations, so that both print the same
+// digits (tests/programs/model_page.sh). player.html includes it.
 //
-// stepModel(PROFILE): the functions of one network, whose profile `bench_profile --save` has written. A cluster is
-//   {devices, rows, link: {bytes_per_s, latency_s}, bucket_cap_mb, algorithm: "ring" | "tree", call_s, copy_s, sum_s,
-//   shard_s}
-// with rows for each device, a cap below 0 for PyTorch's 1 and 25 MiB, call_s for each collective, and copy_s, sum_s and
-// shard_s in seconds for a byte (call_s and shard_s are 0 if they are not given). All times are seconds. Parts of a step
-// are {scatter, replicate, ..., optimizer, step}; a bucket is {bytes, ready, begin, end}, counted from the begin of
-// backward; what walk returns is said there.
+// stepModel(PROFILE) returns {single, dp, ddp, fsdp, makeBuckets, walk, breakEven} for one network, whose profile
+// `bench_profile --save` wrote. All times are seconds.
+//
+//   cluster  {devices, rows, link: {bytes_per_s, latency_s}, bucket_cap_mb, algorithm: "ring" | "tree", call_s, copy_s,
+//            sum_s, shard_s}: rows per device; a cap below 0 is PyTorch's 1 and 25 MiB; call_s per collective (default
+//            0); copy_s, sum_s, shard_s per byte (default of shard_s: 0)
+//   single(rows), dp(cluster), ddp(cluster), fsdp(cluster)
+//            a step's phases {scatter, replicate, ..., optimizer} and their sum, step
+//   makeBuckets(cluster)
+//            [{bytes, ready, begin, end}], times since the begin of backward
+//   walk(cluster)
+//            FSDP's step: see there
+//   breakEven(cluster, strategy)
+//            the least Gbit/s at which `strategy` trains more rows per second than one device; 0 or Infinity
 "use strict";
 const MEBIBYTE = 1048576, GBIT = 1e9 / 8; // bytes; bytes a second
 const PARTS = ["scatter", "replicate", "forward", "gather", "loss", "backward", "reduce", "exposed", "optimizer"];
@@ -60,9 +67,9 @@ function stepModel(profile) {
     return units;
   }
 
-  // A rank's way through forward, loss and backward (step_model.c's model_fsdp_exposed): {exposed, moves, spans}, in seconds
-  // since the step began. moves: {kind, unit, bytes, start, begin, end}, enqueued at start; spans: {phase, begin, end, unit},
-  // the unit of a forward or a backward.
+  // Simulates a rank's forward, loss and backward under FSDP (step_model.c's model_fsdp_exposed). Returns {exposed, moves,
+  // spans}, times since the begin of the step. moves: {kind, unit, bytes, start, begin, end}, enqueued at start; spans:
+  // {phase, begin, end, unit}, with a unit in forward and backward.
   function walk(cluster) {
     const units = listUnits(), moves = [], spans = [], several = cluster.devices > 1;
     const rootBytes = units.reduce((sum, unit) => sum + (unit.root ? unit.bytes : 0), 0);

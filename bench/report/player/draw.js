@@ -1,10 +1,10 @@
-// draw.js: the pictures of player.html, of one part at one time: two devices with a link between them, and the rows of
-// spans. All colours are attributes, so that a still needs no style sheet.
+// draw.js: the pictures of player.html for one part (a strategy's step) at one time: two devices with the link between
+// them, and the rows of spans. All colours are attributes, so that a still image needs no style sheet.
 
 // ---- colours and patterns -------------------------------------------------------------------------------------------
 
-// The colour of a phase is the report's. In grey its pattern tells it apart: a path in a tile of 8 by 8, drawn as lines
-// or (areas) filled.
+// Phases have the report's colours, and patterns for grey prints: a path in a tile of 8 by 8 pixels, drawn as lines or
+// (areas) filled.
 const UP = "M-2 2L2 -2M0 8L8 0M6 10L10 6", DOWN = "M-2 6L2 10M0 0L8 8M6 -2L10 2";
 const PATTERNS = {data: "M2 2h2v2h-2z", scatter: "M1 1h2M5 5h2", replicate: UP, forward: "", gather: "M0 4h8M4 0v8",
   loss: "M4 0v8", backward: "M0 4h8", reduce: DOWN, exposed: UP + DOWN, optimizer: "M0 0h4v4h-4zM4 4h4v4h-4z", other: "",
@@ -116,7 +116,7 @@ function drawAxis(parent, end, scale, y) {
   write(parent, LEFT - 6, y + 16, "ms", {...TO_THE_LEFT, ...small()});
 }
 
-// A bracket over the time that this step takes less than the other.
+// A bracket over the time by which this step is shorter than the other part's.
 function drawLess(parent, from, to, less) {
   const y = TOP - 5, tip = x => "M" + x + " " + (y - 4) + "v8";
   put(parent, "path", {d: tip(from) + tip(to) + "M" + from + " " + y + "H" + to, stroke: theme.ink, fill: "none"});
@@ -130,8 +130,8 @@ const STATE = {idle: "waits", exposed: "waits for gradients", data: "takes the b
   replicate: "sends weights", gather: "moves outputs", reduce: "adds up gradients", optimizer: "updates weights",
   other: "between phases"};
 
-// The phase of a device: of its own track, or, of device 0 under DP, of the main thread. DP's devices wait outside their spans;
-// a rank is between two phases there.
+// Returns a device's phase: of its own track, or, for device 0 under DP, of the main thread. Outside its spans a device
+// of DP waits, and a rank is between two phases.
 function phaseOf(part, time, device) {
   const at = spansAt(part, time), own = at[trackOf(part, "device", device)], main = device === 0 && at[drivenBy(part)];
   if (!own && drivenBy(part) < 0) return "other";
@@ -153,8 +153,8 @@ function drawMachine(parent, part, time, width) {
   drawLink(parent, over ? null : transferAt(part, time), wide + 10, width - wide - 10);
 }
 
-// A device's gradients: a box for each bucket, of DP one for all. It fills as its gradients become ready, and once more
-// as their sum comes. A full one that has not moved has a thick frame.
+// Draws a device's gradients: a box for each bucket (DP: one box). A box fills as its gradients become ready, and a second
+// time as their sum arrives. A ready bucket that has not moved yet has a thick frame.
 function drawGradients(parent, part, device, time, left, wide) {
   const gradients = part.gradients[device], none = [Infinity, Infinity];
   const all = {number: -1, bytes: allBytes, ready: none, ...reduceOf(part, device)};
@@ -178,20 +178,20 @@ function drawGradients(parent, part, device, time, left, wide) {
   if (boxes[0].number < 0 && boxes[0].end <= time) write(parent, left, y + high + 14, "summed, only here", small());
 }
 
-// When DP sums all gradients: {moves, end}; only device 0 has the sum.
+// DP's reduction of all gradients: {moves, end}, its begin and end. Only device 0 has the sum.
 function reduceOf(part, device) {
   const reduce = part.spans.filter(span => span[PHASE] === "reduce");
   if (device !== 0 || !reduce.length) return {moves: Infinity, end: Infinity};
   return {moves: reduce[0][BEGIN], end: reduce[reduce.length - 1][END]};
 }
 
-// The share of these gradients' bytes that is computed, 0 to 1.
+// The computed share of these gradients' bytes, 0 to 1.
 function filled(gradients, time) {
   const total = gradients.reduce((sum, one) => sum + one.bytes, 0);
   return total && gradients.reduce((sum, one) => sum + one.bytes * passed(one.from, one.at, time), 0) / total;
 }
 
-// The link from x to x. Packets lie where the share of the bytes puts them, so that each time has its own picture.
+// Draws the link. A packet's place depends only on the moved share of the bytes: the same time always has the same picture.
 function drawLink(parent, transfer, from, to) {
   const middle = (from + to) / 2, y = 56, below = 78;
   if (!transfer) {

@@ -1,5 +1,5 @@
-// more.js: on player.html, the model's steps on other numbers of devices: the last section, a bar for each strategy, and what
-// the model says of them. Times are seconds here, as the model has them.
+// more.js: the last section of player.html, the model's steps on other numbers of devices: a bar and a sentence for each
+// strategy. All times are seconds, as in the model.
 const BAR = 46; // pixels of a bar and its gap
 const asMs = seconds => short(1e3 * seconds) + " ms";
 const total = moves => moves.reduce((sum, move) => sum + move.end - move.begin, 0);
@@ -20,7 +20,7 @@ function saySteps({devices, link}, {dp, ddp, fsdp}, even) {
     [["DP", even.dp], ["DDP", even.ddp], ["FSDP", even.fsdp]].map(sayBreakEven).join("; ") + ".";
 }
 
-// Computes the settings' steps and shows them; the section keeps the numbers, for a test.
+// Computes and shows the steps for the current settings. data-numbers holds the numbers for a test.
 function showMore() {
   const cluster = clusterOf(page.settings), buckets = model.makeBuckets(cluster), moves = model.walk(cluster).moves;
   const steps = {dp: model.dp(cluster), ddp: model.ddp(cluster), fsdp: model.fsdp(cluster)}, even = {};

@@ -1,13 +1,14 @@
-// page.js: what a reader does on player.html, and what the page then shows. Read steps.js for the numbers and draw.js for
-// the pictures, and more.js for other numbers of devices; the last section here connects buttons, sliders and keys.
+// page.js: the state of player.html, its display, and its event handlers (last section). steps.js computes the numbers,
+// draw.js draws the pictures, more.js shows other numbers of devices.
 const find = id => document.getElementById(id);
 const night = matchMedia("(prefers-color-scheme: dark)"), calm = matchMedia("(prefers-reduced-motion: reduce)");
 const TITLES = {dp: "DataParallel", ddp: "DistributedDataParallel", fsdp: "Fully sharded training", mine: "Yours" + (data.mine ? " (" + data.mine + ")" : "")};
 const page = {whole: null, scene: null, below: "ddp", time: 0, event: -1, settings: {}, playing: false, drawnAt: 0, showTime: []};
-// whole: a scene with both strategies below DP, of which `scene` has one; time: microseconds of the step; event: the event that the time was set by, or -1;
-// settings: what the sliders set, and the algorithm; drawnAt: when, while it plays
+// whole: a scene with both DDP and FSDP; scene: the shown scene, with one of the two; time: microseconds since the begin of the
+// step; event: index of the event that set the time, or -1; settings: the sliders' values and the algorithm; drawnAt: time of
+// the last frame while playing
 
-// ---- what is shown --------------------------------------------------------------------------------------------------
+// ---- display --------------------------------------------------------------------------------------------------------
 
 function showScene(whole) {
   const {[whole.fsdp && page.below === "fsdp" ? "ddp" : "fsdp"]: left, ...shown} = whole, scene = prepare(shown);
@@ -36,7 +37,7 @@ function showScene(whole) {
   showAll();
 }
 
-// The list of all events; each leads to its time.
+// Fills the list of events; a click on an event sets its time.
 function showEvents() {
   find("events").replaceChildren(...page.scene.events.map((event, k) => {
     const item = document.createElement("li"), button = document.createElement("button");
@@ -50,7 +51,7 @@ function showEvents() {
   }));
 }
 
-// Draws everything anew: for a scene, a width or a theme.
+// Redraws everything: after a change of scene, width or theme.
 function showAll() {
   theme = night.matches ? THEMES.dark : THEMES.light;
   makePatterns(find("patterns"));
@@ -64,7 +65,7 @@ function showAll() {
   showTime();
 }
 
-// An empty picture in its place on the page, and its width.
+// Replaces a place's content by an empty picture; returns [svg, its width].
 function picture(name, place, height, label) {
   const holder = document.querySelector("#" + name + " ." + place);
   const svg = put(holder, "svg", {height, role: "img", "aria-label": label});
@@ -95,8 +96,8 @@ function showTime() {
   say();
 }
 
-// What happens now: the event if there is one, and a sentence for each part. While it plays, a screen reader is not told:
-// it would never end.
+// Writes the current event, if any, and a sentence for each part. While playing, the text is not announced to screen
+// readers, which would read without end.
 function say() {
   const texts = partsOf(page.scene).map(name => sentence(page.scene[name], page.time)), now = find("now");
   if (page.event >= 0) texts.unshift(page.scene.events[page.event].text);
@@ -114,7 +115,7 @@ function goTo(time, event = -1) {
   if (!page.playing) keepAddress();
 }
 
-// To the event after this time (1) or before it (-1); events of one time come one after the other.
+// Goes to the next event (1) or the previous one (-1), also among events of the same time.
 function goToEvent(direction) {
   const events = page.scene.events;
   let to = page.event + direction;
@@ -135,7 +136,7 @@ function play(on) {
   requestAnimationFrame(nextPicture);
 }
 
-// The next picture while it plays. Readers who asked for less motion see one event after the other, two seconds each.
+// Draws the next frame while playing. With prefers-reduced-motion: the next event, every two seconds.
 function nextPicture(now) {
   if (!page.playing) return;
   const seconds = (now - page.drawnAt) / 1000;
@@ -207,7 +208,7 @@ function savePNG() {
   image.src = "data:image/svg+xml," + encodeURIComponent(stillPicture());
 }
 
-// ---- what a reader does ---------------------------------------------------------------------------------------------
+// ---- event handlers -------------------------------------------------------------------------------------------------
 
 function addScene(id, name, make) {
   const label = document.createElement("label"), radio = document.createElement("input");
@@ -223,7 +224,7 @@ function change(scene) {
   keepAddress();
 }
 
-// A control that ends the playing before it acts.
+// Connects a control that stops playing before it acts.
 function stops(id, event, act) {
   find(id).addEventListener(event, happened => {
     if (page.playing) play(false);
@@ -233,7 +234,7 @@ function stops(id, event, act) {
 
 function pressKey(event) {
   if (event.ctrlKey || event.altKey || event.metaKey || event.target.matches("select")) return;
-  const pressesIt = event.target.closest("button, summary, input[type=radio]"); // then the space bar is its own
+  const pressesIt = event.target.closest("button, summary, input[type=radio]"); // these use the space bar themselves
   const button = {n: "next", p: "previous", " ": pressesIt ? null : "play"}[event.key.toLowerCase()];
   if (!button) return;
   event.preventDefault();
@@ -247,7 +248,7 @@ for (const radio of document.querySelectorAll("[name=below]")) radio.addEventLis
   change(page.whole);
 });
 find("cap").max = Math.log10(allBytes / 1048576); // all gradients
-// Of the sliders, those for link and buckets switch to what is computed; the others set what is computed, or the bars alone.
+// The sliders of link and buckets switch to the computed scene; the others change the computed scene, or only the bars.
 for (const id of [...Object.keys(SETTINGS), "algorithm"]) stops(id, "input", () => {
   page.settings[id] = id === "algorithm" ? find(id).value : SETTINGS[id].of(Number(find(id).value));
   change(["gbit", "cap"].includes(id) || page.scene.id === "model" ? computed(page.settings) : page.whole);

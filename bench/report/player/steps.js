@@ -1,9 +1,9 @@
 // steps.js: the numbers of player.html: steps from traces or from the model, their gradients, buckets and events.
 //
-// A scene is {id, name, dp, ddp, fsdp, mine}, with ddp or fsdp when it is prepared. These and mine (the reader's own, or none)
-// are parts, each of one step:
-// {step, tracks, spans, ready}, as player.py's read_step describes them, with times in microseconds since the step began. prepare adds what follows from these:
-// buckets, gradients, the times at which a device is idle, and the events at which "next event" stops.
+// A scene is {id, name, dp, ddp, fsdp, mine}; a prepared scene has only one of ddp and fsdp; mine is the reader's own
+// strategy, if any. dp, ddp, fsdp and mine are parts, one step of a strategy each: {step, tracks, spans, ready} as
+// returned by read_step of report/traces.py, times in microseconds since the begin of the step. prepare adds buckets,
+// gradients, idle spans, and the events at which "next event" stops.
 const data = JSON.parse(document.getElementById("data").textContent);
 const TRACK = 0, BEGIN = 1, END = 2, PHASE = 3, BUCKET = 4, BYTES = 5; // the columns of a span
 const DEVICES = [0, 1];
@@ -17,7 +17,7 @@ const trackOf = (part, kind, device) => part.tracks.findIndex(track => track.kin
 const drivenBy = part => trackOf(part, "drives", 0); // DP's main thread; -1 in DDP
 const passed = (begin, end, time) => time <= begin ? 0 : time >= end ? 1 : (time - begin) / (end - begin); // 0 to 1
 
-// The spans that hold this time, by track; of nested ones the inner, which comes later.
+// Returns the spans at this time, by track: of nested spans the innermost, which is the last in the list.
 function spansAt(part, time) {
   const at = [];
   for (const span of part.spans) if (span[BEGIN] <= time && time < span[END]) at[span[TRACK]] = span;
@@ -26,7 +26,7 @@ function spansAt(part, time) {
 
 // ---- a step that the model computes ---------------------------------------------------------------------------------
 
-// A part whose tracks have these phases [name, seconds], one after the other; "" is a pause.
+// Returns a part whose tracks have these phases [name, seconds] in sequence; "" is a pause.
 function layOut(seconds, tracks, phases) {
   const part = {step: seconds * 1e6, tracks, spans: [], ready: []};
   phases.forEach((list, track) => {
@@ -55,7 +55,7 @@ function layOutDDP(b, buckets) {
   const tracks = DEVICES.flatMap(k => [{kind: "device", device: k, label: "rank " + k},
     {kind: "link", device: k, label: "rank " + k + ", link"}]);
   const part = layOut(b.step, tracks, [rank, [], rank, []]);
-  const from = b.forward + b.loss; // the model counts a bucket's times from the begin of backward
+  const from = b.forward + b.loss; // a bucket's times count from the begin of backward
   buckets.forEach((bucket, number) => DEVICES.forEach(k => {
     const at = seconds => (from + seconds) * 1e6;
     part.ready.push([k, number, at(bucket.ready)]);
@@ -64,22 +64,22 @@ function layOutDDP(b, buckets) {
   return part;
 }
 
-// What the sliders set: the limits and the usual value, and a value by its slider's place (of) and back (at).
+// The sliders' settings: limits, default (usual), and the conversion of a slider's position to a value (of) and back (at).
 const power = base => ({of: x => Math.round(100 * Math.pow(base, x)) / 100, at: y => Math.log(Math.max(y, 0.001)) / Math.log(base)});
 const SETTINGS = {
   gbit: {least: 0.001, most: 10000, usual: data.gbit, ...power(10)},
   cap: {least: 0, most: 1000, usual: 1, ...power(10)}, // MiB
   devices: {least: 1, most: 4096, usual: 8, whole: true, of: x => Math.pow(2, x), at: Math.log2},
-  latency: {least: 0, most: 1e6, usual: data.latency_us, ...power(10)}, // microseconds, as that of a collective (call)
+  latency: {least: 0, most: 1e6, usual: data.latency_us, ...power(10)}, // microseconds, as `call`, the cost of a collective
   call: {least: 0, most: 1e6, usual: 0, of: x => x, at: y => y},
   rows: {least: 1, most: 1e6, usual: data.profile.rows[1], whole: true, of: x => Math.round(Math.pow(2, x)), at: Math.log2},
 };
 
-// The model's cluster of these settings and an algorithm.
+// The model's cluster for these settings.
 const clusterOf = ({gbit, cap, devices, latency, call, rows, algorithm}) => ({devices, rows, bucket_cap_mb: cap, algorithm,
   call_s: call * 1e-6, copy_s: 0, sum_s: 0, link: {bytes_per_s: gbit * GBIT, latency_s: latency * 1e-6}});
 
-// The scene that the model computes of the settings, on two devices.
+// The scene that the model computes for the settings, on two devices.
 function computed(settings) {
   const cluster = clusterOf({...settings, devices: 2});
   return {id: "model", name: "over " + short(settings.gbit) + " Gbit/s, computed",
@@ -87,10 +87,10 @@ function computed(settings) {
     fsdp: layOutFSDP(model.fsdp(cluster), model.walk(cluster))};
 }
 
-// ---- what follows from a part ---------------------------------------------------------------------------------------
+// ---- data derived from a part ---------------------------------------------------------------------------------------
 
-// DDP's buckets, in order: {number, bytes, ready: [by rank], moves, end}; it moves when the last rank has come. A rank
-// that is late may still move a bucket of the step before, which is none of these.
+// Returns DDP's buckets in order: {number, bytes, ready: [by rank], moves, end}. A bucket moves from the last rank's begin
+// of its all-reduce on. Buckets of the step before, which a late rank may still move, are skipped.
 function bucketsOf(part) {
   const found = new Map();
   for (const [rank, number, at] of part.ready) {
@@ -107,8 +107,8 @@ function bucketsOf(part) {
   return [...found.values()].filter(bucket => bucket.bytes).sort((a, b) => a.number - b.number);
 }
 
-// When each gradient of a device is computed: {bytes, bucket, from, at}, at being when it is ready. The last one of a
-// bucket is ready when the trace says that the bucket is; those before it lie where the profile has them on that way.
+// Returns the times at which a device's gradients are computed: {bytes, bucket, from, at}, ready at `at`. A bucket's last
+// gradient is ready when the bucket is, as traced; the others are interpolated in proportion to the profile's times.
 function gradientsOf(part, device) {
   const track = trackOf(part, "device", device), all = [];
   const backward = part.spans.filter(span => span[TRACK] === track && span[PHASE] === "backward");
@@ -136,7 +136,7 @@ function gradientsOf(part, device) {
   return all;
 }
 
-// The times at which a device of DP but device 0 has no span: it waits for the main thread, which works for device 0.
+// Returns idle spans for DP's devices except device 0: in a gap a device waits for the main thread, which works for device 0.
 function idleSpans(part) {
   const gaps = [];
   part.tracks.forEach((track, k) => {
@@ -150,7 +150,8 @@ function idleSpans(part) {
   return gaps;
 }
 
-// What "next event" stops at: {at, text}. Spans of less than 20 microseconds are none, nor are those that began before.
+// Returns the events at which "next event" stops: {at, text}. Spans shorter than 20 microseconds, and spans that began in the
+// step before, are not events.
 function eventsOf(part) {
   const events = [], last = [];
   const add = (at, text) => events.push({at, text: part.name + ": " + text + "."});
@@ -190,7 +191,8 @@ function prepare(scene) {
   return scene;
 }
 
-// What moves between the devices at this time: {what, bytes, done: 0 to 1, right, left: from and to device 0}, or null.
+// Returns the transfer between the devices at this time: {what, bytes, done: 0 to 1, right: from device 0, left: to device 0},
+// or null.
 function transferAt(part, time) {
   const move = part.units && part.moves.find(one => one.moves <= time && time < one.end);
   if (move) return {what: (move.kind === "all_gather" ? "weights" : "gradients") + " of unit " + move.unit, bytes: move.bytes,
@@ -211,7 +213,7 @@ function transferAt(part, time) {
   }[main[PHASE]] || null;
 }
 
-// What moves in collectives that name no bucket, as a wrapper's own may: what the last rank to begin has begun.
+// Returns the transfer of collectives without a bucket, as in a reader's own wrapper: it begins with the last rank's span.
 function unnumbered(spans, time) {
   if (!spans.length) return null;
   const span = spans.reduce((last, one) => one[BEGIN] > last[BEGIN] ? one : last);
@@ -226,7 +228,7 @@ const megabytes = bytes => (bytes / 1e6).toFixed(bytes < 95e3 ? 3 : 1);
 const ofBytes = moved => "(" + megabytes(moved.done * moved.bytes) + " of " + megabytes(moved.bytes) + " MB)";
 
 const NOUNS = {exposed: "to wait for gradients", data: "to take the batch", loss: "the loss", optimizer: "the optimizer"};
-// What a rank does, and what all do.
+// Verb phrases for one rank and for all ranks.
 const SAYS = {data: ["takes the batch", "take their batch"], forward: ["runs forward", "run forward"],
   loss: ["computes the loss", "compute the loss"], backward: ["runs backward", "run backward"],
   optimizer: ["updates its weights", "update their weights"], replicate: ["sends buffers", "exchange buffers"],
@@ -269,7 +271,7 @@ function sayDDP(part, at, phases, moved, time) {
     (queued && moved ? ", " + queued + (queued === 1 ? " more waits" : " more wait") : "");
 }
 
-// What a part does at this time.
+// The sentence about a part at this time.
 function sentence(part, time) {
   if (time >= part.step) return part.name + ": the step is over after " + ms(part.step) + ".";
   const at = spansAt(part, time), moved = transferAt(part, time);

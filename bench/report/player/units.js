@@ -1,5 +1,5 @@
-// units.js: the units of fully sharded training (FSDP) on player.html: when each is gathered, computes, is freed and is
-// reduced; what is said of it, and the picture of a rank's units.
+// units.js: the units of fully sharded training (FSDP) on player.html: the times at which each is gathered, used, freed
+// and reduced; their sentences; the picture of a rank's units.
 //
 // A part of FSDP also has
 //   moves  {kind: "all_gather" | "reduce_scatter", unit, bytes, ready: [by rank], moves, end}, in the order of the link
@@ -11,7 +11,7 @@
 const holds = (span, at) => span[BEGIN] < at && at <= span[END];
 const isUnitMove = span => span[PHASE] === "all_gather" || span[PHASE] === "reduce_scatter";
 
-// A rank's moves: {span, ready}, ready being when it enqueued it. One that it enqueued in the step before is none.
+// Returns a rank's moves: {span, ready}, enqueued at `ready`. Moves that were enqueued in the step before are skipped.
 function movesOfRank(part, rank) {
   const marks = part.ready.filter(mark => mark[0] === rank), link = trackOf(part, "link", rank);
   return part.spans.filter(span => isUnitMove(span) && span[TRACK] === link).flatMap(span => {
@@ -20,17 +20,21 @@ function movesOfRank(part, rank) {
   });
 }
 
-// The moves: both ranks make the same ones in the same order.
+// Returns the moves of both ranks, which enqueue the same moves in the same order.
 function movesOf(part) {
   const [own, other] = DEVICES.map(rank => movesOfRank(part, rank));
   return own.slice(0, other.length).map(({span, ready}, k) => ({kind: span[PHASE], unit: span[BUCKET], bytes: span[BYTES],
     ready: [ready, other[k].ready], moves: Math.min(span[BEGIN], other[k].span[BEGIN]), end: Math.max(span[END], other[k].span[END])}));
 }
 
-// The uses of a rank's units. In an exposed span a rank waits for a unit's weights and then enqueues the next gather, so
-// a unit computes from the end of the span after the one in which its gather was enqueued; the root, which is not gathered
-// ahead, from the end of that one. Backward's first gather is enqueued in no such span, but as forward ends: its unit
-// computes from the end of the span in which the next gather is. A unit is in use until the next exposed span, or the loss.
+// Returns the uses of a rank's units. In an exposed span a rank waits for a unit's weights and then enqueues the next
+// gather. A unit's use begins at the end of an exposed span, and ends with the next exposed span or the loss:
+//
+//   unit                        its use begins at the end of the exposed span
+//   root, not gathered ahead    in which its own gather is enqueued
+//   backward's first, enqueued  in which the next gather is enqueued
+//     at the end of forward
+//   others                      after the one in which its own gather is enqueued
 function usesOf(part, rank) {
   const spans = part.spans.filter(span => span[TRACK] === trackOf(part, "device", rank));
   const stops = spans.filter(span => ["exposed", "loss"].includes(span[PHASE])), gathers = part.moves.filter(move => move.kind === "all_gather");
@@ -47,7 +51,7 @@ function usesOf(part, rank) {
   }).filter(Boolean);
 }
 
-// Adds moves, uses and units. A unit that is gathered once is the root: it stays whole until its gradients are reduced.
+// Adds moves, uses and units to a part. A unit with a single gather is the root: it stays whole until its gradients are reduced.
 function addUnits(part) {
   part.moves = movesOf(part);
   part.uses = part.uses || DEVICES.map(rank => usesOf(part, rank));
@@ -87,20 +91,20 @@ const useAt = (part, rank, time) => part.uses[rank].find(use => use.phase !== "r
 // Is a unit whole on a rank? From the end of its gather until its use ends.
 const isWhole = (part, unit, rank, time) => unit.gathers.some((gather, k) => gather.end <= time && time < freedAt(part, unit, rank, k));
 
-// When a rank frees the unit after its k-th gather.
+// The time at which a rank frees the unit after its k-th gather.
 function freedAt(part, unit, rank, k) {
   const uses = part.uses[rank].filter(use => use.unit === unit.number);
   return uses[k] ? uses[k].end : Infinity;
 }
 
-// The unit whose gradients a rank hands over in this exposed span; undefined where it waits for weights.
+// The unit whose gradients a rank enqueues for reduction in this exposed span; undefined if the rank waits for weights.
 const givenIn = (part, rank, span) => part.moves.find(move =>
   move.kind === "reduce_scatter" && holds(span, move.ready[rank]));
 
 const waitState = (part, rank, time) =>
   givenIn(part, rank, spansAt(part, time)[trackOf(part, "device", rank)]) ? "hands over gradients" : "waits for weights";
 
-// What a rank does: of one, of all.
+// Verb phrases for one rank and for all ranks.
 function sayRank(part, rank, span, time) {
   const phase = span ? span[PHASE] : "other", use = useAt(part, rank, time);
   if (use && (phase === "forward" || phase === "backward"))
@@ -120,7 +124,7 @@ function sayFSDP(part, at, moved, time) {
     [...new Set(counts)].join(" and ") + " of " + part.units.length + " units whole";
 }
 
-// What "next event" stops at: the moves, and when the last rank computes with a unit and has freed it.
+// Returns the events at which "next event" stops: moves, and the times at which the last rank begins to use a unit and has freed it.
 function addUnitEvents(part, add) {
   for (const {kind, unit, moves, end} of part.moves) {
     const gathers = kind === "all_gather";
@@ -136,14 +140,14 @@ function addUnitEvents(part, add) {
 
 // ---- the picture of a rank's units ----------------------------------------------------------------------------------
 
-// The label of a span of a rank that computes: its unit.
+// The label of a computing span: its unit.
 function unitLabel(part, span) {
   const use = part.tracks[span[TRACK]].kind === "device" && useAt(part, part.tracks[span[TRACK]].device, span[BEGIN]);
   return use ? String(use.unit) : "";
 }
 
-// Two rows of boxes, one for each unit, as wide as its bytes: its weights, of which a rank keeps its half and the other one
-// comes and goes; its gradients, which fill in backward and leave a half that is summed.
+// Draws two rows of boxes, a box per unit, its width proportional to the unit's bytes. Weights: a rank keeps its half; the other
+// half is gathered and freed. Gradients: they fill in backward; the reduction leaves the rank's summed half.
 function drawUnits(parent, part, rank, time, left, wide) {
   const gap = part.units.length > 12 ? 0 : 3, high = 24, rows = {weights: 72, gradients: 116};
   const total = part.units.reduce((sum, unit) => sum + unit.gathers[0].bytes, 0), room = wide - gap * (part.units.length - 1);
@@ -172,7 +176,7 @@ function drawUnits(parent, part, rank, time, left, wide) {
   }
 }
 
-// How much of the other half of a unit's weights has come, 0 to 1; 0 when it is freed.
+// The gathered share of the other half of a unit's weights, 0 to 1; 0 after it is freed.
 function gatheredShare(part, unit, rank, time) {
   const k = unit.gathers.findLastIndex(gather => gather.moves <= time);
   if (k < 0 || time >= freedAt(part, unit, rank, k)) return 0;
