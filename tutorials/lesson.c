@@ -81,7 +81,7 @@ void lesson_report(Lesson *lesson, double loss) {
     fflush(stdout);
 }
 
-// Over the whole test set. Regression has no accuracy: then nothing is printed.
+// Prints the accuracy on the whole test set; nothing for regression.
 static void print_accuracy(const Lesson *lesson, Module *model) {
     const Dataset *set = &lesson->data->test;
     if (!set->labels || set->count == 0) return;
@@ -229,7 +229,7 @@ void lesson_unpack_gradients(Tensor *const *tensors, size_t count, const float *
 void lesson_zero_gradients(const NamedTensors *tensors) {
     for (size_t k = 0; k < tensors->count; k++) {
         Tensor *tensor = tensors->items[k].tensor;
-        if (!tensor->requires_grad) continue; // it is a buffer
+        if (!tensor->requires_grad) continue; // a buffer
         memset(tensor->grad, 0, tensor_bytes(tensor));
         tensor->has_grad = true;
     }
@@ -250,7 +250,7 @@ float *lesson_flat_create(const NamedTensors *tensors) {
 void lesson_flatten(const NamedTensors *tensors, Flatten what, float *flat) {
     for (size_t k = 0; k < tensors->count; k++) {
         Tensor *tensor = tensors->items[k].tensor;
-        if (!tensor->requires_grad) continue; // it is a buffer
+        if (!tensor->requires_grad) continue; // a buffer
         if (what == WEIGHTS_OUT)
             memcpy(tensor->data, flat, tensor_bytes(tensor));
         else

@@ -52,8 +52,8 @@ typedef struct Lesson {
     const char *checkpoint;         // a file; NULL: none is written
     size_t kill_at;                 // the step in whose checkpoint the process dies
     size_t micro_batches;           // in a step
-    double max_norm;                // of the gradients; 0: any
-    size_t uneven;                  // rank r has r times this number of steps fewer
+    double max_norm;                // of the gradients; 0: no clipping
+    size_t uneven;                  // rank r trains r times this many steps fewer
     int wire;                       // the format's index in the option's words
     double scale;                   // of gradients in fp16
     double timeout_s;               // the deadline of a rank's waits for the others
@@ -64,8 +64,8 @@ typedef struct Lesson {
 // Parses the options of the step of this name ("one-device"), opens the data and begins. Any error
 // ends the program with one line.
 void lesson_begin(Lesson *lesson, const char *step, int argc, char **argv);
-// The options, before they are parsed: those of train_single that make sense here, --break, and the
-// step's own.
+// Declares the step's options for lesson_begin to parse: shared ones of train_single, --break, and
+// the step's own.
 void lesson_options(Lesson *lesson, const char *step);
 // Returns the number of parts with rows when chunk_bounds cuts `rows` rows into `parts` parts.
 int lesson_parts(size_t rows, int parts);
@@ -122,7 +122,7 @@ void lesson_sums_close(float **sums, const NamedTensors *tensors);
 void lesson_pack_gradients(Tensor *const *tensors, size_t count, float *buffer);
 void lesson_unpack_gradients(Tensor *const *tensors, size_t count, const float *buffer);
 
-// The gradients of all parameters become zeros.
+// Sets the gradients of all parameters to 0.
 void lesson_zero_gradients(const NamedTensors *tensors);
 size_t lesson_count(const NamedTensors *tensors); // elements of all parameters
 // Allocates memory for the gradients of all parameters; the caller frees it with free().
@@ -146,7 +146,7 @@ typedef struct Replica {
 void lesson_replica_open(Replica *replica, const Module *model,
                          Device *device); // takes over the device
 void lesson_replica_close(Replica *replica);
-// Lets the replica read the model's own weights, without a copy; it has no gradients. The buffers,
+// Makes the replica's weights aliases of the model's, and its gradients NULL. The buffers,
 // which batch norm writes in forward, are the model's for the first replica, copies for the others.
 void lesson_share_weights(Replica *replica, const NamedTensors *weights, bool first);
 

@@ -5,8 +5,8 @@
 
 #include "tutorials/lesson.h"
 
-// Those of the trainers' shared options that the programs here know. The others, as those for
-// precision, GPUs or schedules of checkpoints, are left to the trainers.
+// The trainers' shared options that these programs support: none for precision, GPUs or checkpoint
+// schedules.
 static const char *const KNOWN[] = {
     "model", "hidden",       "data",         "no-shuffle", "global-batch", "seed",     "epochs",
     "steps", "optimizer",    "lr",           "momentum",   "nesterov",     "schedule", "log-every",
@@ -103,7 +103,7 @@ static void keep_known(Options *options) {
     options->count = kept;
 }
 
-// Adds those of the options that some steps have which this step has.
+// Adds the options of this step: `names`, separated by |.
 static void add_own(Lesson *l, const char *names) {
     const Option all[] = {
         {"shards", OPTION_SIZE, &l->shards, "N", 1, 64, "parts that a batch is cut into"},

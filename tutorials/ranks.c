@@ -8,7 +8,7 @@
 
 ProcessGroup *ranks_join(Rendezvous *me, Lesson *lesson) {
     Error err = {0};
-    if (init_from_env(me, true, &err) != 0) error_exit(&err); // without a launcher: alone
+    if (init_from_env(me, true, &err) != 0) error_exit(&err); // no launcher: a single rank
     ProcessGroup *group = init_process_group("shm", me, NULL, lesson->timeout_s, &err);
     if (!group) error_exit(&err);
     const size_t fewer = lesson->uneven * (size_t)me->rank;
@@ -40,7 +40,7 @@ static bool is_different(ProcessGroup *group, const Tensor *mine) {
     size_t bytes = tensor_bytes(mine);
     void *other = memory_zalloc(bytes);
     memcpy(other, mine->data, bytes);
-    ranks_run(group, pg_broadcast(other, bytes, PG_U8, 0)); // now it is rank 0's
+    ranks_run(group, pg_broadcast(other, bytes, PG_U8, 0)); // other = rank 0's parameter
     bool different = memcmp(other, mine->data, bytes) != 0;
     free(other);
     return different;
@@ -51,7 +51,7 @@ void ranks_print_whether_equal(ProcessGroup *group, Module *model) {
     size_t different = 0;
     for (size_t k = 0; k < parameters.count; k++) {
         int32_t differs = is_different(group, parameters.items[k].tensor);
-        ranks_run(group, pg_all_reduce(&differs, 1, PG_I32, PG_MAX)); // on any rank?
+        ranks_run(group, pg_all_reduce(&differs, 1, PG_I32, PG_MAX)); // 1: on some rank
         different += differs != 0;
     }
     if (pg_rank(group) == 0 && different == 0) printf("replicas: equal\n");
@@ -128,7 +128,7 @@ static size_t count_seen(ProcessGroup *group, const Sampler *sampler) {
     int32_t *seen = memory_zalloc(sampler->samples * sizeof *seen);
     size_t count = 0;
     for (size_t i = 0; i < sampler->start[sampler->batch_count]; i++) seen[sampler->indices[i]] = 1;
-    ranks_run(group, pg_all_reduce(seen, sampler->samples, PG_I32, PG_MAX)); // by any rank?
+    ranks_run(group, pg_all_reduce(seen, sampler->samples, PG_I32, PG_MAX)); // 1: by some rank
     for (size_t i = 0; i < sampler->samples; i++) count += seen[i] != 0;
     free(seen);
     return count;

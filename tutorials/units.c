@@ -91,7 +91,7 @@ void units_close(Units *units) {
 
 // ---- whole for a while --------------------------------------------------------------------------
 
-// Memory of the unit has come or gone.
+// Records and prints an allocation or a free of the unit's memory.
 static void show(Unit *unit, const char *event, const char *what, size_t more, size_t less) {
     Units *all = unit->all;
     all->whole = all->whole + more - less;

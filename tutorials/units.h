@@ -9,7 +9,7 @@
 #include "ddp/group/process_group.h"
 #include "tutorials/lesson.h"
 
-typedef struct Unit { // some layers in a row, which are gathered together
+typedef struct Unit { // consecutive layers, which are gathered together
     ProcessGroup *group;
     Module **layers;
     size_t layer_count;
@@ -18,7 +18,7 @@ typedef struct Unit { // some layers in a row, which are gathered together
     Tensor *part;                 // [share]: the weights and the gradient that this rank keeps
     float *weights, *gradients;   // [W, share], one tensor after another; NULL: not whole
     struct Unit *previous, *next; // NULL: it is the first, the last
-    PgWork *arriving, *leaving;   // of step 22
+    PgWork *arriving, *leaving;   // step 22: all-gather, reduce-scatter in flight, or NULL
     struct Units *all;
 } Unit;
 
@@ -29,7 +29,7 @@ typedef struct Units {
     Unit *items;
     size_t count;
     Module *parts;  // the parts of all units: the parameters of an optimizer
-    size_t whole;   // bytes that are whole now
+    size_t whole;   // bytes of whole units now
     size_t kept;    // bytes on the device before the first step
     size_t steps;   // that have begun
     uint64_t moved; // bytes moved before the first counted step
@@ -46,18 +46,18 @@ void units_close(Units *units); // frees units that are still whole, too
 // there. The padding behind the last tensor is 0.
 typedef enum Whole { WEIGHTS = 1, GRADIENTS = 2 } Whole;
 void unit_alloc(Unit *unit, Whole what);
-// Frees that memory, if allocated; the tensors then have none. After GRADIENTS the part's gradient
-// is the valid one.
+// Frees that memory, if allocated; its tensors then have none. After GRADIENTS the part's gradient
+// is valid.
 void unit_free(Unit *unit, int what);
 
 // The outputs of the unit's layers for x, or NULL after an error, which stays on the tape.
 Tensor *unit_compute(const Unit *unit, Tape *tape, Tensor *x);
-// Returns a tensor with the numbers of x. When backward reaches it, it calls the function, and
-// continues with x. Backward never reaches it if x needs no gradient.
+// Returns an alias of x. When backward reaches the alias, it calls the function and continues with
+// x. Backward never reaches it if x needs no gradient.
 Tensor *unit_on_backward(Unit *unit, Tape *tape, Tensor *x, void (*function)(Unit *unit));
 
-// To be called before each step: counts. From the fourth step on the tape takes no more memory, so
-// that only whole units are allocated and freed.
+// To be called before each step, which it counts. From the fourth step on the tape allocates no
+// memory, so only whole units are allocated and freed.
 void units_count(Units *units);
 // Rank 0 prints "rank 0 keeps 203360 bytes, and at most 263168 more within a step; a step moves
 // 457476". Nothing after fewer than four steps.

@@ -1,8 +1,8 @@
 /* one_device.c: step 1: training on one device, with nothing hidden.
  *
  * A step is: take a batch, run the model forward, compute the loss, run backward, let the optimizer
- * change the weights. All later steps of the tutorial change how the gradients of the batch come
- * about (compute_gradients), and leave the rest as it is.
+ * change the weights. All later steps of the tutorial change how the batch's gradients are
+ * computed (compute_gradients); the rest stays the same.
  */
 #include "tutorials/lesson.h"
 

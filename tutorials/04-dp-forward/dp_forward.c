@@ -1,6 +1,6 @@
 /* dp_forward.c: step 4: DataParallel's forward: every shard has a device with memory of its own.
- * Nothing but device_copy crosses from one device to another, and it counts the bytes. The program
- * predicts, and does not train: the weights stay as they are.
+ * Only device_copy moves data between devices, and it counts the bytes. The program predicts, and
+ * does not train: the weights are constant.
  */
 #include <pthread.h>
 
@@ -14,7 +14,7 @@ typedef struct Shard { // some rows of the batch, and the device that works on t
 } Shard;
 
 typedef struct Trainer {
-    Device *device; // the first one: here are the model and the loss
+    Device *device; // the first device: holds the model and the loss
     Module *model;
     Tape *tape;
     const Lesson *lesson;
@@ -38,7 +38,7 @@ static void scatter(Trainer *t, const Tensor *x) {
     }
 }
 
-// Copies the weights to the other devices, in every step anew. Replica 0 is the model itself.
+// Copies the weights to the other devices, in every step. Replica 0 is the model itself.
 static void replicate(Trainer *t) {
     for (size_t i = 0; i < t->running; i++) {
         Replica *r = &t->shards[i].own;
@@ -58,7 +58,7 @@ static void *run_forward(void *argument) {
     return NULL;
 }
 
-// Lets every replica run at once, each in its own thread.
+// Runs all replicas in parallel, each in its own thread.
 static void parallel_apply(Trainer *t, void *(*run)(void *shard)) {
     Error err = {0};
     for (size_t i = 0; i < t->running; i++)
@@ -69,7 +69,7 @@ static void parallel_apply(Trainer *t, void *(*run)(void *shard)) {
     }
 }
 
-// Copies the outputs to the first device, one below the other.
+// Copies the outputs to the first device, concatenated in the order of their rows.
 static Tensor *gather(Trainer *t) {
     size_t shape[] = {t->shards[t->running - 1].end, t->shards[0].y->shape[1]};
     Tensor *outputs = tape_tensor(t->tape, DTYPE_F32, 2, shape);

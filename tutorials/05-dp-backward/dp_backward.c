@@ -1,5 +1,5 @@
 /* dp_backward.c: step 5: DataParallel, whole: backward copies in the opposite direction.
- * Nothing but device_copy crosses from one device to another, and it counts the bytes.
+ * Only device_copy moves data between devices, and it counts the bytes.
  */
 #include <pthread.h>
 
@@ -13,7 +13,7 @@ typedef struct Shard { // some rows of the batch, and the device that works on t
 } Shard;
 
 typedef struct Trainer {
-    Device *device; // the first one: here are the model, the loss and the optimizer
+    Device *device; // the first device: holds the model, the loss and the optimizer
     Module *model;
     Tape *tape;
     const Lesson *lesson;
@@ -37,7 +37,7 @@ static void scatter(Trainer *t, const Tensor *x) {
     }
 }
 
-// Copies the weights to the other devices, in every step anew. Replica 0 is the model itself.
+// Copies the weights to the other devices, in every step. Replica 0 is the model itself.
 static void replicate(Trainer *t) {
     for (size_t i = 0; i < t->running; i++) {
         Replica *r = &t->shards[i].own;
@@ -45,7 +45,7 @@ static void replicate(Trainer *t) {
             const Tensor *original = t->tensors.items[k].tensor;
             Tensor *copy = r->tensors.items[k].tensor;
             copy->data = i == 0 ? original->data : tape_memory(r->tape, tensor_bytes(original));
-            copy->grad = i == 0 ? original->grad : NULL; // NULL: the tape takes memory for it
+            copy->grad = i == 0 ? original->grad : NULL; // NULL: the tape allocates it
             copy->has_grad = false;
             if (i == 0) continue;
             device_copy(r->device, copy->data, t->device, original->data, tensor_bytes(copy));
@@ -59,7 +59,7 @@ static void *run_forward(void *argument) {
     return NULL;
 }
 
-// Lets every replica run at once, each in its own thread.
+// Runs all replicas in parallel, each in its own thread.
 static void parallel_apply(Trainer *t, void *(*run)(void *shard)) {
     Error err = {0};
     for (size_t i = 0; i < t->running; i++)
@@ -70,7 +70,7 @@ static void parallel_apply(Trainer *t, void *(*run)(void *shard)) {
     }
 }
 
-// Copies the outputs to the first device, one below the other.
+// Copies the outputs to the first device, concatenated in the order of their rows.
 static Tensor *gather(Trainer *t) {
     size_t shape[] = {t->shards[t->running - 1].end, t->shards[0].y->shape[1]};
     Tensor *outputs = tape_tensor(t->tape, DTYPE_F32, 2, shape);
@@ -85,7 +85,7 @@ static Tensor *gather(Trainer *t) {
 // ANCHOR_END: forward
 
 // ANCHOR: backward
-// The other way round: each device gets the gradient of its own rows of the outputs.
+// The reverse of gather: copies to each device the gradient of its rows of the outputs.
 static void gather_backward(Trainer *t, const Tensor *outputs) {
     for (size_t i = 0; i < t->running; i++) {
         const Shard *s = &t->shards[i];

@@ -1,15 +1,15 @@
-/* processes.c: step 7: a launcher starts W processes, which meet; each still computes all rows. */
+/* processes.c: step 7: W processes of a launcher join a group; each computes all rows. */
 #include <time.h>
 #include <unistd.h>
 
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"
 
-#define TIMEOUT_S 60.0 // how long a rank waits for the others before it gives up
+#define TIMEOUT_S 60.0 // the deadline of a rank's wait for the others
 
 // ANCHOR: trainer
 typedef struct Trainer {
-    Rendezvous me; // which rank this is, and of how many
+    Rendezvous me; // rank, local rank, world size
     ProcessGroup *group;
     Device *device;
     Module *model;
@@ -18,10 +18,10 @@ typedef struct Trainer {
 // ANCHOR_END: trainer
 
 // ANCHOR: ranks
-// Learns from the environment which rank this is, and meets the others.
+// Reads this rank's number from the environment, and joins the group of all ranks.
 static void join(Trainer *t) {
     Error err = {0};
-    if (init_from_env(&t->me, true, &err) != 0) error_exit(&err); // without a launcher: alone
+    if (init_from_env(&t->me, true, &err) != 0) error_exit(&err); // no launcher: a single rank
     t->group = init_process_group("shm", &t->me, NULL, TIMEOUT_S, &err);
     if (!t->group) error_exit(&err);
     printf("I am rank %d of %d, process %d; we meet at %s:%d\n", t->me.rank, t->me.world_size,

@@ -8,13 +8,13 @@
 #include "tutorials/ranks.h"
 
 typedef struct Trainer {
-    Rendezvous me; // which rank this is, and of how many
+    Rendezvous me; // rank, local rank, world size
     ProcessGroup *group;
     Device *device;
     Module *model;
     Tape *tape;
     NamedTensors tensors;   // the model's parameters and buffers
-    size_t messages, bytes; // that this rank sent
+    size_t messages, bytes; // sent by this rank
 } Trainer;
 
 // ANCHOR: collectives
@@ -58,7 +58,7 @@ static void reduce(Trainer *t, float *numbers, size_t count, int ranks) {
 static double compute_gradients(Trainer *t, const Batch *batch) {
     double losses[64], value = 0;
     size_t begin, end;
-    int ranks = lesson_parts(batch->count, t->me.world_size); // that have rows
+    int ranks = lesson_parts(batch->count, t->me.world_size); // ranks with rows
     for (size_t k = 0; k < t->tensors.count; k++)
         broadcast(t, t->tensors.items[k].tensor->data, tensor_bytes(t->tensors.items[k].tensor));
     if (t->me.rank >= ranks) return 0;

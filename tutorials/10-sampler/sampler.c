@@ -4,7 +4,7 @@
 #include "tutorials/ranks.h"
 
 typedef struct Trainer {
-    Rendezvous me; // which rank this is, and of how many
+    Rendezvous me; // rank, local rank, world size
     ProcessGroup *group;
     Device *device;
     Module *model;
@@ -14,13 +14,13 @@ typedef struct Trainer {
 } Trainer;
 
 // ANCHOR: sampler
-// This rank's samples: those at r, r + W, r + 2W, ... of an order that is the same on all ranks.
+// This rank's samples: positions r, r + W, r + 2W, ... of an order that is the same on all ranks.
 static void lay_out(Sampler *self, size_t epoch) {
     const size_t world = (size_t)self->world, batch = self->global_batch / world;
     const size_t count = (self->samples + world - 1) / world; // of each rank
     sampler_order(self, epoch, self->indices);                // shuffled with seed + epoch
     for (size_t i = self->samples; i < count * world; i++)
-        self->indices[i] = self->indices[i - self->samples]; // the first ones once more
+        self->indices[i] = self->indices[i - self->samples]; // padding: the first samples again
     for (size_t i = 0; i < count; i++)
         self->indices[i] = self->indices[(size_t)self->rank + i * world];
     for (size_t b = 0; b < self->batch_count; b++) {
@@ -29,7 +29,7 @@ static void lay_out(Sampler *self, size_t epoch) {
     }
 }
 
-// Which samples come is decided above; the sizes are the library's.
+// lay_out chooses the samples; the library's sampler computes the sizes.
 static Sampler *open_sampler(const Trainer *t, const Lesson *lesson) {
     Error err = {0};
     const TrainConfig *c = &lesson->config;
@@ -50,7 +50,7 @@ static void wrap(const Trainer *t) {
     }
 }
 
-// The wrapper's forward: notes that the gradients of this one are to be averaged.
+// The wrapper's forward: records that the gradients of its backward must be averaged.
 static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
     t->expects_backward = true;
     return module_forward(t->model, t->tape, x);
@@ -60,7 +60,7 @@ static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
 static void average_gradients(Trainer *t) {
     for (size_t k = 0; t->expects_backward && k < t->tensors.count; k++) {
         Tensor *tensor = t->tensors.items[k].tensor;
-        if (tensor->requires_grad) // else it is a buffer
+        if (tensor->requires_grad) // a buffer has no gradient
             ranks_run(t->group, pg_all_reduce(tensor->grad, tensor_count(tensor), PG_F32, PG_AVG));
     }
     t->expects_backward = false;

@@ -1,5 +1,5 @@
-/* sixteen.c: sixteen numbers times ten: which rank sees which samples, and in which order they
- * come together again.
+/* sixteen.c: sixteen numbers times ten: which rank gets which samples, and the order of the
+ * gathered outputs.
  *
  * The data are the numbers 0 to 15, the model multiplies by ten, two ranks take batches of four.
  */

@@ -7,7 +7,7 @@
 #define PI 3.14159265358979323846
 
 typedef struct Trainer {
-    Rendezvous me; // which rank this is, and of how many
+    Rendezvous me; // rank, local rank, world size
     ProcessGroup *group;
     Device *device;
     Module *model;
@@ -17,7 +17,7 @@ typedef struct Trainer {
 } Trainer;
 
 // ANCHOR: noise
-// Noise is data: other numbers on every rank, or the batch sees the same ones W times.
+// Noise is data: each rank draws its own, or the batch contains the same noise W times.
 static void add_noise(const Trainer *t, const Lesson *lesson, const Batch *batch) {
     uint64_t seed = lesson->config.seed + (uint64_t)t->me.rank;
     double first = lesson_add_noise(lesson, batch, lesson->noise, seed);
@@ -26,8 +26,8 @@ static void add_noise(const Trainer *t, const Lesson *lesson, const Batch *batch
 // ANCHOR_END: noise
 
 // ANCHOR: rate
-// The rate of a step of the optimizer: it grows in the warm-up, and then falls to 0, in the form of
-// half a cosine. All ranks take a step together, so it counts once.
+// The learning rate of a step: it rises linearly in the warm-up, and then falls to 0 as half a
+// cosine. All ranks step together, so a step counts once.
 static double learning_rate(const Schedule *s, size_t step) {
     if (s->kind != SCHEDULE_COSINE) return schedule_lr(s, step); // another --schedule
     if (step < s->warmup_steps) return s->lr * (double)(step + 1) / (double)s->warmup_steps;
@@ -45,7 +45,7 @@ static void wrap(const Trainer *t) {
     }
 }
 
-// The wrapper's forward: notes that the gradients of this one are to be averaged.
+// The wrapper's forward: records that the gradients of its backward must be averaged.
 static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
     t->expects_backward = true;
     return module_forward(t->model, t->tape, x);
@@ -55,7 +55,7 @@ static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
 static void average_gradients(Trainer *t) {
     for (size_t k = 0; t->expects_backward && k < t->tensors.count; k++) {
         Tensor *tensor = t->tensors.items[k].tensor;
-        if (tensor->requires_grad) // else it is a buffer
+        if (tensor->requires_grad) // a buffer has no gradient
             ranks_run(t->group, pg_all_reduce(tensor->grad, tensor_count(tensor), PG_F32, PG_AVG));
     }
     t->expects_backward = false;

@@ -1,4 +1,4 @@
-/* buckets.c: step 12: gradients are put together into buckets; each bucket is reduced at once. */
+/* buckets.c: step 12: gradients are packed into buckets; each bucket is one all-reduce. */
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"
 
@@ -6,14 +6,14 @@ enum { MOST_PARAMETERS = 128 };
 
 // ANCHOR: bucket
 typedef struct Bucket { // gradients that are reduced together
-    Tensor **members;   // parameters, some of the trainer's
+    Tensor **members;   // [member_count], parameters: a range of the trainer's
     size_t member_count;
-    size_t count;  // of floats
-    float *buffer; // the gradients, one after another
+    size_t count;  // floats in the buffer
+    float *buffer; // [count], the members' gradients, concatenated
 } Bucket;
 
 typedef struct Trainer {
-    Rendezvous me; // which rank this is, and of how many
+    Rendezvous me; // rank, local rank, world size
     ProcessGroup *group;
     Device *device;
     Module *model;
@@ -22,7 +22,7 @@ typedef struct Trainer {
     bool expects_backward; // the last forward went through the wrapper
     const Lesson *lesson;
     Tensor *parameters[MOST_PARAMETERS]; // trainable parameters, in reverse order
-    float *flat;                         // the memory of the buckets
+    float *flat;                         // memory of all buckets
     Bucket buckets[MOST_PARAMETERS];
     size_t bucket_count;
     size_t messages, bytes; // all-reduces of buckets so far
@@ -30,7 +30,7 @@ typedef struct Trainer {
 // ANCHOR_END: bucket
 
 // ANCHOR: buckets
-// Cuts the gradients into buckets, beginning with the last one: backward has it first.
+// Assigns the gradients to buckets, the last gradient first: backward completes it first.
 static void make_buckets(Trainer *t) {
     Bucket *bucket = NULL;
     size_t count = 0, floats = 0;
@@ -60,7 +60,7 @@ static void wrap(const Trainer *t) {
     }
 }
 
-// The wrapper's forward: notes that the gradients of this one are to be averaged.
+// The wrapper's forward: records that the gradients of its backward must be averaged.
 static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
     t->expects_backward = true;
     return module_forward(t->model, t->tape, x);

@@ -5,17 +5,17 @@
 enum { MOST_PARAMETERS = 128 };
 
 typedef struct Bucket { // gradients that are reduced together
-    Tensor **members;   // parameters, some of the trainer's
+    Tensor **members;   // [member_count], parameters: a range of the trainer's
     size_t member_count;
-    size_t count;  // of floats
-    float *buffer; // the gradients, one after another
+    size_t count;  // floats in the buffer
+    float *buffer; // [count], the members' gradients, concatenated
     struct Trainer *trainer;
     size_t pending; // gradients that are not complete
-    PgWork *work;   // the all-reduce, once it is started
+    PgWork *work;   // the all-reduce, after its start
 } Bucket;
 
 typedef struct Trainer {
-    Rendezvous me; // which rank this is, and of how many
+    Rendezvous me; // rank, local rank, world size
     ProcessGroup *group;
     Device *device;
     Module *model;
@@ -24,13 +24,13 @@ typedef struct Trainer {
     bool expects_backward; // the last forward went through the wrapper
     const Lesson *lesson;
     Tensor *parameters[MOST_PARAMETERS]; // trainable parameters, in reverse order
-    float *flat;                         // the memory of the buckets
+    float *flat;                         // memory of all buckets
     Bucket buckets[MOST_PARAMETERS];
     size_t bucket_count;
-    size_t started; // buckets, in this step
+    size_t started; // buckets started in this step
 } Trainer;
 
-// Cuts the gradients into buckets, beginning with the last one: backward has it first.
+// Assigns the gradients to buckets, the last gradient first: backward completes it first.
 static void make_buckets(Trainer *t) {
     Bucket *bucket = NULL;
     size_t count = 0, floats = 0;
@@ -52,7 +52,7 @@ static void make_buckets(Trainer *t) {
 }
 
 // ANCHOR: overlap
-// Starts full buckets in the order of their numbers, which is the same on all ranks.
+// Starts the all-reduces of full buckets by ascending number, the same order on all ranks.
 static int start_full_buckets(Trainer *t, Error *err) {
     for (; t->started < t->bucket_count; t->started++) {
         Bucket *bucket = &t->buckets[t->started];
@@ -66,7 +66,7 @@ static int start_full_buckets(Trainer *t, Error *err) {
     return 0;
 }
 
-// The hook: a gradient is complete. Backward continues with the next when this returns.
+// The hook: the tensor's gradient is complete. Backward continues when the hook returns.
 static int gradient_ready(void *context, Tensor *tensor, Error *err) {
     Bucket *bucket = context;
     Trainer *t = bucket->trainer;
@@ -87,7 +87,7 @@ static void wrap(Trainer *t) {
                     &t->buckets[b]);
 }
 
-// The wrapper's forward: notes that the gradients of this one are to be averaged.
+// The wrapper's forward: records that the gradients of its backward must be averaged.
 static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
     t->expects_backward = true;
     t->started = 0;

@@ -1,18 +1,18 @@
-/* ring.c: step 14: the all-reduce itself, as a ring in which no rank is in the middle. */
+/* ring.c: step 14: the all-reduce itself, as a ring, in which all ranks do the same work. */
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"
 
 enum { MOST_PARAMETERS = 128 };
 
 typedef struct Bucket { // gradients that are reduced together
-    Tensor **members;   // parameters, some of the trainer's
+    Tensor **members;   // [member_count], parameters: a range of the trainer's
     size_t member_count;
-    size_t count;  // of floats
-    float *buffer; // the gradients, one after another
+    size_t count;  // floats in the buffer
+    float *buffer; // [count], the members' gradients, concatenated
 } Bucket;
 
 typedef struct Trainer {
-    Rendezvous me; // which rank this is, and of how many
+    Rendezvous me; // rank, local rank, world size
     ProcessGroup *group;
     Device *device;
     Module *model;
@@ -21,13 +21,13 @@ typedef struct Trainer {
     bool expects_backward; // the last forward went through the wrapper
     const Lesson *lesson;
     Tensor *parameters[MOST_PARAMETERS]; // trainable parameters, in reverse order
-    float *flat;                         // the memory of the buckets
+    float *flat;                         // memory of all buckets
     Bucket buckets[MOST_PARAMETERS];
     size_t bucket_count;
-    size_t messages, bytes; // that this rank has sent
+    size_t messages, bytes; // sent by this rank
 } Trainer;
 
-// Cuts the gradients into buckets, beginning with the last one: backward has it first.
+// Assigns the gradients to buckets, the last gradient first: backward completes it first.
 static void make_buckets(Trainer *t) {
     Bucket *bucket = NULL;
     size_t count = 0, floats = 0;
@@ -55,14 +55,14 @@ static void wrap(const Trainer *t) {
     }
 }
 
-// The wrapper's forward: notes that the gradients of this one are to be averaged.
+// The wrapper's forward: records that the gradients of its backward must be averaged.
 static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
     t->expects_backward = true;
     return module_forward(t->model, t->tape, x);
 }
 
 // ANCHOR: ring
-typedef struct Chunk { // of a bucket
+typedef struct Chunk { // a part of a bucket
     float *begin;
     size_t count;
 } Chunk;
@@ -74,8 +74,8 @@ static Chunk chunk_of(const Trainer *t, float *data, size_t count, int number) {
     return (Chunk){data + begin, end - begin};
 }
 
-// Every rank sends to the right and receives from the left. Even ranks speak first, odd ones listen
-// first: if all spoke at once, none would listen.
+// Sends `out` to the right and receives `in` from the left neighbour. Even ranks send first, odd
+// ranks receive first: if all ranks sent first, each would wait for a receiver.
 static void pass_on(Trainer *t, Chunk out, Chunk in) {
     const int world = t->me.world_size, rank = t->me.rank;
     const bool speaks = rank % 2 == 0;
@@ -91,12 +91,12 @@ static void pass_on(Trainer *t, Chunk out, Chunk in) {
 static void ring_all_reduce(Trainer *t, float *data, size_t count) {
     const int me = t->me.rank, rounds = t->me.world_size - 1;
     float *arrived = tape_memory(t->tape, count * sizeof *arrived);
-    for (int r = 0; r < rounds; r++) { // reduce-scatter: sums grow as they go around
+    for (int r = 0; r < rounds; r++) { // reduce-scatter: partial sums travel around
         Chunk mine = chunk_of(t, data, count, me - r - 1), in = {arrived, mine.count};
         pass_on(t, chunk_of(t, data, count, me - r), in);
         for (size_t i = 0; i < in.count; i++) mine.begin[i] += in.begin[i];
     }
-    for (int r = 0; r < rounds; r++) // all-gather: each complete sum goes around once
+    for (int r = 0; r < rounds; r++) // all-gather: each complete sum travels around once
         pass_on(t, chunk_of(t, data, count, me + 1 - r), chunk_of(t, data, count, me - r));
 }
 // ANCHOR_END: ring

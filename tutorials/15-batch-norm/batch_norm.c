@@ -10,7 +10,7 @@
 #include "tutorials/ranks.h"
 
 typedef struct Trainer {
-    Rendezvous me; // which rank this is, and of how many
+    Rendezvous me; // rank, local rank, world size
     ProcessGroup *group;
     Device *device;
     Module *model;
@@ -37,7 +37,7 @@ static void broadcast_buffers(const Trainer *t) {
     }
 }
 
-// The wrapper's forward. In it, layers that were made synchronised wait for all ranks.
+// The wrapper's forward. Synchronised batch norms wait in it for all ranks.
 static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
     t->expects_backward = true;
     broadcast_buffers(t);
@@ -49,7 +49,7 @@ static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
 static void average_gradients(Trainer *t) {
     for (size_t k = 0; t->expects_backward && k < t->tensors.count; k++) {
         Tensor *tensor = t->tensors.items[k].tensor;
-        if (tensor->requires_grad) // else it is a buffer
+        if (tensor->requires_grad) // a buffer has no gradient
             ranks_run(t->group, pg_all_reduce(tensor->grad, tensor_count(tensor), PG_F32, PG_AVG));
     }
     t->expects_backward = false;
@@ -108,7 +108,7 @@ int main(int argc, char **argv) {
 
     ranks_print_collectives(trainer.group, before, lesson.steps);
     // ANCHOR: evaluation
-    broadcast_buffers(&trainer); // the last forward has changed them; evaluation wants equal ones
+    broadcast_buffers(&trainer); // the last forward changed them; evaluation needs equal buffers
     ranks_print_running_mean(trainer.group, trainer.model);
     // ANCHOR_END: evaluation
     ranks_print_whether_equal(trainer.group, trainer.model);

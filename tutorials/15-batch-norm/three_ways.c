@@ -29,7 +29,7 @@ static void tell(const Experiment *e, const char *way, const double *mine) {
                way, rank, all[rank][0], all[rank][1], all[rank][2], all[rank][3], all[rank][4]);
 }
 
-// One forward through the layer with rows[count], of which this rank's begin at `own`.
+// One forward through the layer with rows[count]; this rank's rows begin at index `own`.
 static void forward(const Experiment *e, const char *way, Module *layer, const float *rows,
                     size_t count, size_t own) {
     Error err = {0};

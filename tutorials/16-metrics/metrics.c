@@ -4,7 +4,7 @@
 #include "tutorials/ranks.h"
 
 typedef struct Trainer {
-    Rendezvous me; // which rank this is, and of how many
+    Rendezvous me; // rank, local rank, world size
     ProcessGroup *group;
     Device *device;
     Module *model;
@@ -21,7 +21,7 @@ static void wrap(const Trainer *t) {
     }
 }
 
-// The wrapper's forward: notes that the gradients of this one are to be averaged.
+// The wrapper's forward: records that the gradients of its backward must be averaged.
 static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
     t->expects_backward = true;
     return module_forward(t->model, t->tape, x);
@@ -31,7 +31,7 @@ static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
 static void average_gradients(Trainer *t) {
     for (size_t k = 0; t->expects_backward && k < t->tensors.count; k++) {
         Tensor *tensor = t->tensors.items[k].tensor;
-        if (tensor->requires_grad) // else it is a buffer
+        if (tensor->requires_grad) // a buffer has no gradient
             ranks_run(t->group, pg_all_reduce(tensor->grad, tensor_count(tensor), PG_F32, PG_AVG));
     }
     t->expects_backward = false;
@@ -109,7 +109,7 @@ int main(int argc, char **argv) {
     Lesson lesson;
     Trainer trainer = {0};
     lesson_begin(&lesson, "metrics", argc, argv);
-    lesson.config.no_eval = true; // rank 0 alone; here all do
+    lesson.config.no_eval = true; // lesson_end would evaluate on rank 0 alone
     trainer.group = ranks_join(&trainer.me, &lesson);
     trainer_open(&trainer, &lesson);
     Optimizer *optimizer = lesson_optimizer(&lesson, trainer.model);

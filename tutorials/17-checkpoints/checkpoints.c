@@ -1,11 +1,11 @@
-/* checkpoints.c: step 17: stopping, and going on as if nothing had happened. */
+/* checkpoints.c: step 17: stop, and resume with the same bits. */
 #include <unistd.h>
 
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"
 
 typedef struct Trainer {
-    Rendezvous me; // which rank this is, and of how many
+    Rendezvous me; // rank, local rank, world size
     ProcessGroup *group;
     Device *device;
     Module *model;
@@ -25,7 +25,7 @@ static void wrap(const Trainer *t) {
     }
 }
 
-// The wrapper's forward: notes that the gradients of this one are to be averaged.
+// The wrapper's forward: records that the gradients of its backward must be averaged.
 static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
     t->expects_backward = true;
     return module_forward(t->model, t->tape, x);
@@ -35,7 +35,7 @@ static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
 static void average_gradients(Trainer *t) {
     for (size_t k = 0; t->expects_backward && k < t->tensors.count; k++) {
         Tensor *tensor = t->tensors.items[k].tensor;
-        if (tensor->requires_grad) // else it is a buffer
+        if (tensor->requires_grad) // a buffer has no gradient
             ranks_run(t->group, pg_all_reduce(tensor->grad, tensor_count(tensor), PG_F32, PG_AVG));
     }
     t->expects_backward = false;
@@ -62,7 +62,7 @@ static void transfer(Trainer *t, FILE *file, bool saves, void *data, size_t byte
     lesson_need(done == bytes, t->lesson->checkpoint, "is not a whole checkpoint");
 }
 
-// All that the next step depends on.
+// Transfers the whole state on which the next step depends.
 static void transfer_all(Trainer *t, FILE *file, bool saves) {
     const Optimizer *optimizer = t->optimizer;
     size_t count = optimizer->parameters.count;
@@ -71,7 +71,7 @@ static void transfer_all(Trainer *t, FILE *file, bool saves) {
         Tensor *tensor = t->tensors.items[k].tensor;
         transfer(t, file, saves, tensor->data, tensor_bytes(tensor));
     }
-    if (saves && t->steps == t->lesson->kill_at) _exit(137); // in the middle, as if killed
+    if (saves && t->steps == t->lesson->kill_at) _exit(137); // amid the file, as if killed
     for (size_t i = 0; i < 2 * count; i++) {                 // momentum, or Adam's two averages
         float *state = optimizer->state[i / count][i % count];
         size_t bytes = tensor_bytes(optimizer->parameters.items[i % count].tensor);
@@ -80,7 +80,7 @@ static void transfer_all(Trainer *t, FILE *file, bool saves) {
     transfer(t, file, saves, optimizer->steps, count * sizeof *optimizer->steps);
 }
 
-// Rank 0 writes a new file, and gives it the name when it is whole. The others wait.
+// Rank 0 writes FILE.new, and renames it to FILE when it is complete. The others wait.
 static void save(Trainer *t) {
     char name[1024];
     snprintf(name, sizeof name, "%s.new", t->lesson->checkpoint);
@@ -95,7 +95,7 @@ static void save(Trainer *t) {
     ranks_run(t->group, pg_barrier());
 }
 
-// Every rank reads the file by itself, if there is one.
+// Every rank reads the file itself, if it exists.
 static void load(Trainer *t) {
     FILE *file = t->lesson->checkpoint ? fopen(t->lesson->checkpoint, "rb") : NULL;
     if (!file) return;

@@ -1,10 +1,10 @@
-/* accumulate_and_clip.c: step 18: several backwards before a step, and a limit for its size. */
+/* accumulate_and_clip.c: step 18: gradients of several backwards, clipped, for one step. */
 #include "common/nn/clip.h"
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"
 
 typedef struct Trainer {
-    Rendezvous me; // which rank this is, and of how many
+    Rendezvous me; // rank, local rank, world size
     ProcessGroup *group;
     Device *device;
     Module *model;
@@ -24,7 +24,7 @@ static void wrap(const Trainer *t) {
     }
 }
 
-// The wrapper's forward: notes that the gradients of this one are to be averaged.
+// The wrapper's forward: records that the gradients of its backward must be averaged.
 static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
     t->expects_backward = true;
     return module_forward(t->model, t->tape, x);
@@ -34,7 +34,7 @@ static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
 static void average_gradients(Trainer *t) {
     for (size_t k = 0; t->expects_backward && k < t->tensors.count; k++) {
         Tensor *tensor = t->tensors.items[k].tensor;
-        if (tensor->requires_grad) // else it is a buffer
+        if (tensor->requires_grad) // a buffer has no gradient
             ranks_run(t->group, pg_all_reduce(tensor->grad, tensor_count(tensor), PG_F32, PG_AVG));
     }
     t->expects_backward = false;

@@ -3,7 +3,7 @@
 #include "tutorials/ranks.h"
 
 typedef struct Trainer {
-    Rendezvous me; // which rank this is, and of how many
+    Rendezvous me; // rank, local rank, world size
     ProcessGroup *group;
     Device *device;
     Module *model;
@@ -21,7 +21,7 @@ static void wrap(const Trainer *t) {
     }
 }
 
-// The wrapper's forward: notes that the gradients of this one are to be averaged.
+// The wrapper's forward: records that the gradients of its backward must be averaged.
 static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
     t->expects_backward = true;
     return module_forward(t->model, t->tape, x);
@@ -31,7 +31,7 @@ static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
 static void average_gradients(Trainer *t) {
     for (size_t k = 0; t->expects_backward && k < t->tensors.count; k++) {
         Tensor *tensor = t->tensors.items[k].tensor;
-        if (tensor->requires_grad) // else it is a buffer
+        if (tensor->requires_grad) // a buffer has no gradient
             ranks_run(t->group, pg_all_reduce(tensor->grad, tensor_count(tensor), PG_F32, PG_AVG));
     }
     t->expects_backward = false;
@@ -47,7 +47,7 @@ static double run_rows(Trainer *t, const Batch *batch, size_t begin, size_t end)
 }
 
 // Leaves the mean gradients of all ranks in the model, and returns the mean of their losses. A rank
-// without a batch (NULL) gives zeros.
+// without a batch (NULL) contributes zeros.
 static double compute_gradients(Trainer *t, const Batch *batch) {
     size_t begin = 0, end = 0;
     double value = 0;
@@ -58,7 +58,7 @@ static double compute_gradients(Trainer *t, const Batch *batch) {
         value = run_rows(t, batch, begin, end);
     } else {
         lesson_zero_gradients(&t->tensors);
-        t->expects_backward = true; // it takes part in the other ranks' all-reduces
+        t->expects_backward = true; // this rank takes part in the all-reduces
     }
     average_gradients(t);
     tape_reset(t->tape);
@@ -108,7 +108,7 @@ int main(int argc, char **argv) {
     }
 
     ranks_print_all_collectives(trainer.group, before);
-    if (lesson.uneven > 0) wrap(&trainer); // rank 0 trained longest
+    if (lesson.uneven > 0) wrap(&trainer); // rank 0 took the most steps
     // ANCHOR_END: join
     ranks_print_whether_equal(trainer.group, trainer.model);
     lesson_end(&lesson, trainer.model);

@@ -1,4 +1,4 @@
-/* unused.c: a parameter that a rank does not use, by numbers that fit in the head.
+/* unused.c: a parameter that a rank does not use, with numbers for mental arithmetic.
  *
  * The model has two heads, y = a x and y = b x, and each forward goes through one of them: on even
  * ranks a, on odd ranks b. The input is 1 and the target 0, so the loss is y^2; a and b begin at 1,
@@ -17,7 +17,7 @@
 
 enum { MOST_RANKS = 64, STEPS = 2 };
 
-// Goes through the child whose number is in config[0].
+// Runs the child whose number is config[0].
 static Tensor *one_head(Module *self, Tape *tape, Tensor *x) {
     return module_forward(self->children[self->config[0]], tape, x);
 }
@@ -33,7 +33,7 @@ static Module *two_heads(Device *device, size_t used) {
     return model;
 }
 
-// Rank 0 prints a number of each rank, in their order.
+// Rank 0 prints one number per rank, in the order of the ranks.
 static void tell(ProcessGroup *group, const char *what, double number) {
     double numbers[MOST_RANKS];
     ranks_run(group, pg_all_gather(&number, numbers, 1, PG_F64));

@@ -6,7 +6,7 @@
 #include "tutorials/ranks.h"
 
 typedef struct Trainer {
-    Rendezvous me; // which rank this is, and of how many
+    Rendezvous me; // rank, local rank, world size
     ProcessGroup *group;
     Device *device;
     Module *model;
@@ -15,7 +15,7 @@ typedef struct Trainer {
     // ANCHOR: part
     size_t count, share; // elements of all parameters; of a rank's part of them
     float *flat;         // [world, share] all gradients, then all weights
-    Module *part;        // one parameter [share]: all that this rank's optimizer knows
+    Module *part;        // one parameter [share], which this rank's optimizer steps
     // ANCHOR_END: part
 } Trainer;
 
@@ -28,7 +28,7 @@ static void wrap(const Trainer *t) {
 }
 
 // ANCHOR: step
-// After backward: from each rank's gradients to the same new weights on all ranks.
+// After backward: averages the gradients, steps this rank's part, gathers all parts' new weights.
 static void sharded_step(const Trainer *t, Optimizer *optimizer, double lr) {
     Tensor *part = module_parameter(t->part, 0);
     lesson_flatten(&t->tensors, GRADIENTS_IN, t->flat);
@@ -39,7 +39,7 @@ static void sharded_step(const Trainer *t, Optimizer *optimizer, double lr) {
     lesson_flatten(&t->tensors, WEIGHTS_OUT, t->flat);
 }
 
-// This rank's part, as a model of its own. Its elements behind the last parameter are padding: 0.
+// Creates this rank's part as a module. Its elements behind the last parameter are padding: 0.
 static void open_part(Trainer *t) {
     const size_t world = (size_t)t->me.world_size;
     t->count = lesson_count(&t->tensors);

@@ -1,16 +1,16 @@
-/* gather_compute_free.c: step 21: a rank keeps a part of each unit, which is whole to compute. */
+/* gather_compute_free.c: step 21: a rank keeps a part of each unit, and gathers it to compute. */
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"
 #include "tutorials/units.h"
 
 typedef struct Trainer {
-    Rendezvous me; // which rank this is, and of how many
+    Rendezvous me; // rank, local rank, world size
     ProcessGroup *group;
     Device *device;
     Module *model;
     Tape *tape;
     NamedTensors tensors;  // the model's parameters and buffers
-    Units *sharded_layers; // all layers: of each this rank keeps a part
+    Units *sharded_layers; // all layers; this rank keeps a part of each
 } Trainer;
 
 // Wrapping: the weights and buffers of all ranks become rank 0's. Once.
@@ -22,19 +22,19 @@ static void wrap(const Trainer *t) {
 }
 
 // ANCHOR: unit
-// All ranks' parts make the whole unit.
+// Gathers all ranks' parts into the whole unit.
 static void gather(Unit *unit) {
     unit_alloc(unit, WEIGHTS);
     ranks_run(unit->group, pg_all_gather(unit->part->data, unit->weights, unit->share, PG_F32));
 }
 
-// Backward is about to compute the unit.
+// Called before the unit's backward.
 static void begin_backward(Unit *unit) {
     gather(unit);
     unit_alloc(unit, GRADIENTS);
 }
 
-// Backward has computed the unit. A rank needs the mean of all ranks' gradients of its part.
+// Called after the unit's backward: its part's gradient becomes the mean over the ranks.
 static void end_backward(Unit *unit) {
     Collective mean =
         pg_reduce_scatter(unit->gradients, unit->part->grad, unit->share, PG_F32, PG_AVG);
@@ -64,7 +64,7 @@ static double compute_gradients(Trainer *t, const Batch *batch) {
         outputs = forward(&units[i], t->tape, outputs);
     Tensor *loss = lesson_loss(t->tape, outputs, rows.target, rows.count); // this rank's mean
     double value = lesson_backward(t->tape, loss);
-    end_backward(&units[0]); // the input of the first needs no gradient: backward did not pass it
+    end_backward(&units[0]); // its input needs no gradient, so backward did not call this
     // ANCHOR_END: step
     tape_reset(t->tape);
     ranks_run(t->group, pg_all_reduce(&value, 1, PG_F64, PG_AVG));
@@ -105,7 +105,7 @@ int main(int argc, char **argv) {
     }
 
     units_print(trainer.sharded_layers);
-    for (size_t i = 0; i < trainer.sharded_layers->count; i++) // for the test and the file
+    for (size_t i = 0; i < trainer.sharded_layers->count; i++) // for lesson_end's test and file
         gather(&trainer.sharded_layers->items[i]);
     ranks_print_whether_equal(trainer.group, trainer.model);
     lesson_end(&lesson, trainer.model);

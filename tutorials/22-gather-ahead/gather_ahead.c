@@ -1,16 +1,16 @@
-/* gather_ahead.c: step 22: while a unit computes, the next is gathered and the last is reduced. */
+/* gather_ahead.c: step 22: while a unit computes, others are gathered and reduced. */
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"
 #include "tutorials/units.h"
 
 typedef struct Trainer {
-    Rendezvous me; // which rank this is, and of how many
+    Rendezvous me; // rank, local rank, world size
     ProcessGroup *group;
     Device *device;
     Module *model;
     Tape *tape;
     NamedTensors tensors;  // the model's parameters and buffers
-    Units *sharded_layers; // all layers: of each this rank keeps a part
+    Units *sharded_layers; // all layers; this rank keeps a part of each
 } Trainer;
 
 // Wrapping: the weights and buffers of all ranks become rank 0's. Once.
@@ -22,34 +22,34 @@ static void wrap(const Trainer *t) {
 }
 
 // ANCHOR: ahead
-// All ranks' parts start to be gathered.
+// Starts the all-gather of the unit's parts.
 static void start_gather(Unit *unit) {
-    if (unit->weights) return; // it is whole, or arriving
+    if (unit->weights) return; // whole, or its all-gather is in flight
     unit_alloc(unit, WEIGHTS);
     Collective parts = pg_all_gather(unit->part->data, unit->weights, unit->share, PG_F32);
     unit->arriving = ranks_start(unit->group, parts);
 }
 
-// On return the unit is whole, and the unit that is needed after it is arriving.
+// On return the unit is whole, and the all-gather of `after` is in flight.
 static void gather(Unit *unit, Unit *after) {
     start_gather(unit);
     ranks_wait(&unit->arriving);
     if (after) start_gather(after);
 }
 
-// Backward is about to compute the unit.
+// Called before the unit's backward.
 static void begin_backward(Unit *unit) {
     gather(unit, unit->previous);
     unit_alloc(unit, GRADIENTS);
 }
 
-// On return the mean of this rank's part is complete.
+// Waits for the mean gradient of this rank's part.
 static void finish_reduce(Unit *unit) {
     ranks_wait(&unit->leaving);
     unit_free(unit, GRADIENTS);
 }
 
-// Backward has computed the unit. Its gradients are reduced while the previous unit computes.
+// Called after the unit's backward. Its gradients are reduced while the previous unit computes.
 static void end_backward(Unit *unit) {
     Collective mean =
         pg_reduce_scatter(unit->gradients, unit->part->grad, unit->share, PG_F32, PG_AVG);
@@ -80,7 +80,7 @@ static double compute_gradients(Trainer *t, const Batch *batch) {
         outputs = forward(&units[i], t->tape, outputs);
     Tensor *loss = lesson_loss(t->tape, outputs, rows.target, rows.count); // this rank's mean
     double value = lesson_backward(t->tape, loss);
-    end_backward(&units[0]); // the input of the first needs no gradient: backward did not pass it
+    end_backward(&units[0]); // its input needs no gradient, so backward did not call this
     finish_reduce(&units[0]);
     // ANCHOR_END: step
     tape_reset(t->tape);
@@ -122,7 +122,7 @@ int main(int argc, char **argv) {
     }
 
     units_print(trainer.sharded_layers);
-    for (size_t i = 0; i < trainer.sharded_layers->count; i++) // for the test and the file
+    for (size_t i = 0; i < trainer.sharded_layers->count; i++) // for lesson_end's test and file
         gather(&trainer.sharded_layers->items[i], NULL);
     ranks_print_whether_equal(trainer.group, trainer.model);
     lesson_end(&lesson, trainer.model);

@@ -8,7 +8,7 @@
 enum { WIRE_F32, WIRE_BF16, WIRE_FP16 }; // the words of --wire
 
 typedef struct Trainer {
-    Rendezvous me; // which rank this is, and of how many
+    Rendezvous me; // rank, local rank, world size
     ProcessGroup *group;
     Device *device;
     Module *model;
@@ -29,7 +29,7 @@ static void wrap(const Trainer *t) {
     }
 }
 
-// The wrapper's forward: notes that the gradients of this one are to be averaged.
+// The wrapper's forward: records that the gradients of its backward must be averaged.
 static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
     t->expects_backward = true;
     return module_forward(t->model, t->tape, x);
@@ -41,7 +41,7 @@ static void average(Trainer *t, float *numbers, size_t count) {
     t->bytes += count * sizeof *numbers;
 }
 
-// The same in 16 bits. Each rank divides by W before the all-reduce: the sum of W numbers in range
+// The mean in 16 bits. Each rank divides by W before the all-reduce: the sum of W numbers in range
 // could overflow.
 static void average_in_16_bits(Trainer *t, float *numbers, size_t count) {
     bool fp16 = t->lesson->wire == WIRE_FP16;
@@ -65,7 +65,7 @@ static void average_gradients(Trainer *t) {
     for (size_t k = 0; t->expects_backward && k < t->tensors.count; k++) {
         Tensor *tensor = t->tensors.items[k].tensor;
         size_t count = tensor_count(tensor);
-        if (!tensor->requires_grad) continue; // it is a buffer
+        if (!tensor->requires_grad) continue; // a buffer
         if (t->lesson->wire == WIRE_F32)
             average(t, tensor->grad, count);
         else
@@ -74,7 +74,7 @@ static void average_gradients(Trainer *t) {
     t->expects_backward = false;
 }
 
-// Whether to take the step. If not, the next one is tried with half of the scale.
+// Returns whether to take the step; otherwise halves the scale for the next step.
 static bool is_finite(Trainer *t, const Lesson *lesson) {
     if (!t->infinite) return true;
     printf("rank %d skips step %zu: scale %g\n", t->me.rank, lesson->step - 1, t->scale);

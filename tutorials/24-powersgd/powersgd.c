@@ -5,7 +5,7 @@
 #include "tutorials/ranks.h"
 
 typedef struct Trainer {
-    Rendezvous me; // which rank this is, and of how many
+    Rendezvous me; // rank, local rank, world size
     ProcessGroup *group;
     Device *device;
     Module *model;
@@ -24,7 +24,7 @@ static void wrap(const Trainer *t) {
     }
 }
 
-// The wrapper's forward: notes that the gradients of this one are to be averaged.
+// The wrapper's forward: records that the gradients of its backward must be averaged.
 static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
     t->expects_backward = true;
     return module_forward(t->model, t->tape, x);
@@ -61,7 +61,7 @@ static void average_gradients(Trainer *t) {
     for (size_t k = 0; t->expects_backward && k < t->tensors.count; k++) {
         Tensor *tensor = t->tensors.items[k].tensor;
         size_t count = tensor_count(tensor), n = tensor->shape[0];
-        if (!tensor->requires_grad) continue; // it is a buffer
+        if (!tensor->requires_grad) continue; // a buffer
         if (tensor->ndim > 1)
             average_as_product(t, tensor->grad, n, count / n, t->errors[k], t->rows[k]);
         else

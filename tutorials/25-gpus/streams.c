@@ -1,8 +1,8 @@
 /* streams.c: step 25: a GPU executes the host's calls later, in one of many orders.
  *
- * A GPU works off queues, which are called streams. The host enqueues a call in a stream and
- * continues at once. The calls of one stream run in order; between two streams there is no order,
- * unless an event says so: a mark in one of them, for which another one waits.
+ * A GPU executes calls from queues, which are called streams. The host enqueues a call in a stream
+ * and continues at once. The calls of one stream run in order. Between two streams only an event
+ * imposes an order: a mark in one stream, for which the other waits.
  *
  * This program simulates a GPU with two streams, one that computes and one that communicates, and
  * runs a training step in many of the allowed orders. A program is right if all orders give the
@@ -30,10 +30,10 @@ typedef struct Call { // an entry of a stream
 typedef struct Gpu {
     Call queues[STREAMS][MOST_CALLS];
     int issued[STREAMS], done[STREAMS];    // of each queue
-    bool happened[MOST_CALLS];             // events
+    bool happened[MOST_CALLS];             // of each event
     double weights[LAYERS], grads[LAYERS]; // the GPU's memory
     double host[LAYERS];                   // the host's: a copy of the weights
-    uint64_t order, choices;               // which order; how many choices were made
+    uint64_t order, choices;               // seed of the order; random choices so far
 } Gpu;
 
 // ---- the GPU ------------------------------------------------------------------------------------
@@ -65,13 +65,13 @@ static bool advance(Gpu *gpu) {
 
 // ---- the calls of a program --------------------------------------------------------------------
 
-// Puts a call into a stream, and returns at once. The GPU does as much as it likes in the meantime.
+// Enqueues a call in a stream, and returns at once. Meanwhile the GPU executes any number of calls.
 static void launch(Gpu *gpu, Stream stream, Kind kind, int number) {
     gpu->queues[stream][gpu->issued[stream]++] = (Call){kind, number};
     while (rng_u64(gpu->order, 1, gpu->choices++) % 4 == 0) advance(gpu);
 }
 
-static void synchronize(Gpu *gpu) { // the host waits until all is done
+static void synchronize(Gpu *gpu) { // waits until all streams are empty
     while (advance(gpu)) continue;
 }
 
@@ -93,7 +93,7 @@ static void issue_step(Gpu *gpu, const char *broken) {
 }
 // ANCHOR_END: step
 
-// Runs a step in this order, and leaves the weights that the host sees.
+// Runs a step in this order, and returns the host's copy of the weights in `weights`.
 static void run_step(uint64_t order, const char *broken, double weights[LAYERS]) {
     Gpu gpu = {.order = order};
     issue_step(&gpu, broken);

@@ -3,7 +3,7 @@
 #include "tutorials/ranks.h"
 
 typedef struct Trainer {
-    Rendezvous me; // which rank this is, and of how many
+    Rendezvous me; // rank, local rank, world size
     ProcessGroup *group;
     Device *device;
     Module *model;
@@ -20,7 +20,7 @@ static void wrap(const Trainer *t) {
     }
 }
 
-// The wrapper's forward: notes that the gradients of this one are to be averaged.
+// The wrapper's forward: records that the gradients of its backward must be averaged.
 static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
     t->expects_backward = true;
     return module_forward(t->model, t->tape, x);
@@ -30,7 +30,7 @@ static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
 static void average_gradients(Trainer *t) {
     for (size_t k = 0; t->expects_backward && k < t->tensors.count; k++) {
         Tensor *tensor = t->tensors.items[k].tensor;
-        if (tensor->requires_grad) // else it is a buffer
+        if (tensor->requires_grad) // a buffer has no gradient
             ranks_run(t->group, pg_all_reduce(tensor->grad, tensor_count(tensor), PG_F32, PG_AVG));
     }
     t->expects_backward = false;
@@ -51,15 +51,15 @@ static double compute_gradients(Trainer *t, const Batch *batch) {
 }
 
 // ANCHOR: decisions
-// Prints the mean of the ranks' losses in the steps that are logged. All ranks know which those
-// are, and only one of them prints; but all are needed for the mean.
+// In a logged step, the same on all ranks, all take part in the all-reduce of the mean loss, and
+// rank 0 prints it.
 static void report(const Trainer *t, Lesson *lesson, double loss) {
     if (!lesson_is_logged(lesson)) return;
     ranks_run(t->group, pg_all_reduce(&loss, 1, PG_F64, PG_AVG));
     lesson_report(lesson, loss);
 }
 
-// Each rank decides by the loss of its own rows; all stop as soon as one rank decides so.
+// Each rank decides by the loss of its own rows; all stop as soon as any rank decides to stop.
 static bool agree_to_stop(const Trainer *t, const Lesson *lesson, double own_loss) {
     int32_t stop = own_loss < lesson->stop_below;
     ranks_run(t->group, pg_all_reduce(&stop, 1, PG_I32, PG_MAX));

@@ -1,9 +1,9 @@
 /* what_it_buys.c: step 28: how long a step takes on W devices, before there are W devices.
  *
- * A message of n bytes takes alpha + n / bandwidth seconds: the latency, and the time on the line
+ * A message of n bytes takes alpha + n / bandwidth seconds: the latency, and the transfer time
  * (Hockney's model). With that, and the time that one device computes, the steps of DataParallel
- * and DistributedDataParallel are a few lines of algebra. Each device has the same rows, for any
- * their number: W devices do W times as much in a step.
+ * and DistributedDataParallel are a few lines of algebra. Each device has the same number of rows,
+ * so W devices compute W times as many in a step (weak scaling).
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,10 +17,10 @@ enum { MOST_DEVICES = 4096, MOST_BUCKETS = 1024 };
 
 typedef struct Job {
     double bytes;       // of all parameters, and so of all gradients
-    int tensors;        // that they are made of: DataParallel's messages
+    int tensors;        // parameters: DataParallel sends each as a message
     int buckets;        // DDP's messages, all of one size
     double forward_s;   // on one device, of its rows
-    double backward_s;  // likewise; a third of the buckets is ready after a third of it
+    double backward_s;  // on one device; after a third of it a third of the buckets is ready
     double alpha_s;     // of a message
     double bytes_per_s; // of a device's link, in each direction
 } Job;
@@ -30,8 +30,8 @@ static double message(const Job *job, double bytes) {
     return job->alpha_s + bytes / job->bytes_per_s;
 }
 
-// Device 0 sends all weights to each of the others, and takes all gradients from each: one after
-// the other, as it has one link.
+// Device 0 sends all weights to each other device, and receives all gradients from each, in
+// sequence over its one link.
 static double dp_step(const Job *job, int devices) {
     double each = job->tensors * message(job, job->bytes / job->tensors);
     return (devices - 1) * 2 * each + job->forward_s + job->backward_s;
