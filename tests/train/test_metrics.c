@@ -82,10 +82,10 @@ typedef struct Rig {
     BatchInput *input;
 } Rig;
 
-static Rig rig_open(const char *data, const char *model) {
+// Takes the source, of which the model has the shapes.
+static Rig rig_of(DataSource *source, const char *model) {
     Error err = {0};
-    Rig rig = {.source = dataset_open(data, 2, &err), .device = device_open("cpu:0", &err)};
-    CHECK_OK(rig.source, err);
+    Rig rig = {.source = source, .device = device_open("cpu:0", &err)};
     const Dataset *set = &rig.source->train;
     ModelConfig config = {
         model, "5", {set->shape[0], set->shape[1], set->shape[2]}, set->classes, .seed = 1};
@@ -94,6 +94,13 @@ static Rig rig_open(const char *data, const char *model) {
     rig.tape = tape_create(rig.device, NULL);
     rig.input = batch_input_create(rig.device, set, set->count);
     return rig;
+}
+
+static Rig rig_open(const char *data, const char *model) {
+    Error err = {0};
+    DataSource *source = dataset_open(data, 2, &err);
+    CHECK_OK(source, err);
+    return rig_of(source, model);
 }
 
 static void rig_close(Rig *rig) {
@@ -441,31 +448,31 @@ static void draw_weights(Module *model) {
     named_tensors_free(&parameters);
 }
 
-static void pictures_show_input_truth_and_prediction(void **state) {
-    Rig rig = rig_open("shapes:8x12@13", "segnet");
+static void check_pictures(Rig rig, const char *folder) {
     draw_weights(rig.model);
     const Dataset *set = &rig.source->train;
+    const size_t channels = set->shape[0];
     Error err = {0};
     CHECK_OK(images_write(NULL, 3, rig.model, rig.tape, set, &err) == 0, err); // another rank
-    CHECK_OK(images_write(*state, 3, rig.model, rig.tape, set, &err) == 0, err);
+    CHECK_OK(images_write(folder, 3, rig.model, rig.tape, set, &err) == 0, err);
     assert_true(rig.tape->recording && rig.tape->training);
     Batch batch = make_batch(set, 0, IMAGES_SAMPLES);
     int32_t predicted[IMAGES_SAMPLES * PLANE];
     tape_reset(rig.tape);
     rig.tape->training = false;
-    size_t shape[] = {IMAGES_SAMPLES, 3, HIGH, WIDE};
+    size_t shape[] = {IMAGES_SAMPLES, channels, HIGH, WIDE};
     Tensor *x = tape_input(rig.tape, DTYPE_F32, 4, shape, batch.samples);
     hits_predict(rig.tape, module_forward(rig.model, rig.tape, x), predicted);
     assert_memory_not_equal(predicted, predicted + (size_t)PLANE, PLANE * sizeof *predicted);
     for (size_t i = 0; i < IMAGES_SAMPLES; i++) {
         uint8_t pixels[3 * 36 * 8], color[3];
-        char *path = memory_format("%s/images/epoch_0003_sample_%02zu.ppm", (char *)*state, i);
+        char *path = memory_format("%s/images/epoch_0003_sample_%02zu.ppm", folder, i);
         read_picture(path, pixels);
         free(path);
         for (size_t p = 0; p < PLANE; p++) {
             const uint8_t *at = pixels + 3 * (p / WIDE * 3 * WIDE + p % WIDE);
             for (size_t c = 0; c < 3; c++)
-                assert_int_equal(at[c], set->bytes[(i * 3 + c) * PLANE + p]);
+                assert_int_equal(at[c], set->bytes[(i * channels + c % channels) * PLANE + p]);
             images_color(set->labels[i * PLANE + p], color);
             assert_memory_equal(at + 3 * WIDE, color, 3);
             images_color(predicted[i * PLANE + p], color);
@@ -474,6 +481,17 @@ static void pictures_show_input_truth_and_prediction(void **state) {
     }
     batch_free(&batch);
     rig_close(&rig);
+}
+
+// With three channels, and gray.
+static void pictures_show_input_truth_and_prediction(void **state) {
+    Error err = {0};
+    for (size_t channels = 1; channels <= 3; channels += 2) {
+        DataSource *source = dataset_open("shapes:8x12@13", 2, &err);
+        CHECK_OK(source, err);
+        source->train.shape[0] = channels;
+        check_pictures(rig_of(source, "segnet"), *state);
+    }
 }
 
 int main(void) {

@@ -104,7 +104,9 @@ static void auto_prefers_save_and_a_folder_has_a_newest(void **state) {
 static void what_cannot_be_resumed(void **state) {
     Error err;
     assert_int_equal(chdir(*state), 0);
-    assert_int_equal(mkdir("empty", 0700), 0);
+    assert_int_equal(mkdir("empty", 0700) + mkdir("damaged", 0700), 0);
+    FILE *file = fopen("damaged/cut.safetensors", "w");
+    assert_true(file && fputs("cut", file) >= 0 && fclose(file) == 0);
     TrainConfig config = small(3);
     config.out = "out";
     config.save_every = 3; // the checkpoint of the epoch's last batch is then the previous one
@@ -115,6 +117,8 @@ static void what_cannot_be_resumed(void **state) {
         bool drop_last;
     } cases[] = {
         {"empty", "empty: holds no checkpoint", 4, false},
+        {"damaged", "damaged: no whole checkpoint; 1 damaged", 4, false},
+        {"auto", "damaged: no whole checkpoint; 1 damaged", 4, false},
         {"missing", "missing", 4, false},
         {"out/last.safetensors",
          "out/last.safetensors: stands at step 3, and this run ends at step 2", 2, false},
@@ -127,6 +131,7 @@ static void what_cannot_be_resumed(void **state) {
         config = small(cases[i].steps);
         config.resume = cases[i].resume;
         config.drop_last = cases[i].drop_last;
+        if (strcmp(config.resume, "auto") == 0) config.out = "damaged";
         const int status = run(config, &err);
         if ((status != 0) != (cases[i].says != NULL)) fail_msg("case %zu: %s", i, err.message);
         if (!cases[i].says) continue;
@@ -313,6 +318,14 @@ static void another_runs_checkpoints_go_and_ones_own_stay(void **state) {
     assert_holds("out", "best 5, last 5");
 }
 
+static void an_equal_score_is_not_the_best(void **state) {
+    assert_int_equal(chdir(*state), 0);
+    TrainConfig config = keeping(6, NULL);
+    config.schedule.lr = 0;
+    run_well(config);
+    assert_holds("out", "best 3, last 6, previous 3, model_00001 3, model_00002 6");
+}
+
 static int leave_folder(void **state) {
     free(said);
     said = NULL;
@@ -326,6 +339,7 @@ int main(void) {
                                        IN_FOLDER(two_interruptions_leave_no_trace),
                                        cmocka_unit_test(unused_state_is_told),
                                        IN_FOLDER(a_resumed_runs_settings_are_its_own),
-                                       IN_FOLDER(another_runs_checkpoints_go_and_ones_own_stay)};
+                                       IN_FOLDER(another_runs_checkpoints_go_and_ones_own_stay),
+                                       IN_FOLDER(an_equal_score_is_not_the_best)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

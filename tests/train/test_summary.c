@@ -19,7 +19,7 @@
 enum { DEVICES = 3, OF_A_STEP = 7, OF_AN_EVALUATION = 1000, OF_OTHER_RANKS = 30 };
 
 static uint64_t moved;
-static int steps_done;
+static int steps_done, elsewhere; // elsewhere: devices of another process: 0 or 1
 
 static int finish_backward(Strategy *self, Tape *tape, Error *err) {
     (void)self, (void)tape, (void)err;
@@ -34,10 +34,15 @@ static int sync_buffers(Strategy *self, Error *err) { // before each evaluation
     return 0;
 }
 
-// Another rank moved as many bytes as OF_OTHER_RANKS, on none of the devices.
+// Another rank moved as many bytes as OF_OTHER_RANKS, on none of the devices. A device elsewhere
+// sees the same data as this process's first one.
 static void *sum_start(Strategy *self, double *values, size_t count, Error *err) {
     (void)self, (void)err;
-    if (count == DEVICES + 1) values[DEVICES] += OF_OTHER_RANKS;
+    const size_t facts = count / (DEVICES + 1);
+    if (elsewhere)
+        memcpy(values + DEVICES * facts, values, facts * sizeof *values);
+    else if (count == DEVICES + 1)
+        values[DEVICES] += OF_OTHER_RANKS;
     return values;
 }
 
@@ -88,7 +93,8 @@ static char *run(TrainConfig config, const size_t others[2], size_t *first) {
         must_get(sampler_whole(data->train.count, config.global_batch, true, false, 0, &err), &err);
     Job *job = job_single(strategy_single(model, devices[0], sampler));
     job->all = devices;
-    job->devices = job->all_count = DEVICES;
+    job->all_count = DEVICES;
+    job->devices = DEVICES + elsewhere;
     job->moved_bytes = moved_bytes;
     job->strategy->finish_backward = finish_backward;
     job->strategy->sync_buffers = sync_buffers;
@@ -181,18 +187,20 @@ static void copies_are_noticed(void **state) {
                                         "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"};
     static const struct {
         const char *set[6];
-        int copies; // 0: nothing is said
+        int copies;    // 0: nothing is said
+        int elsewhere; // devices of another process, which trains the same model
     } cases[] = {
-        {{NULL}, 0},
-        {{"RANK", "0", "WORLD_SIZE", "2"}, 2},
-        {{"RANK", "1", "WORLD_SIZE", "2"}, 0},
-        {{"RANK", "0", "WORLD_SIZE", "1"}, 0},
-        {{"RANK", "0"}, 0},
-        {{"WORLD_SIZE", "2"}, 0},
-        {{"OMPI_COMM_WORLD_RANK", "0", "OMPI_COMM_WORLD_SIZE", "3"}, 3},
-        {{"PMI_RANK", "0", "PMI_SIZE", "12"}, 12},
-        {{"SLURM_PROCID", "0", "SLURM_NTASKS", "4", "SLURM_STEP_ID", "0"}, 4},
-        {{"SLURM_PROCID", "0", "SLURM_NTASKS", "4"}, 0}, // a batch script's
+        {{NULL}, 0, 0},
+        {{"RANK", "0", "WORLD_SIZE", "2"}, 2, 0},
+        {{"RANK", "0", "WORLD_SIZE", "2"}, 0, 1},
+        {{"RANK", "1", "WORLD_SIZE", "2"}, 0, 0},
+        {{"RANK", "0", "WORLD_SIZE", "1"}, 0, 0},
+        {{"RANK", "0"}, 0, 0},
+        {{"WORLD_SIZE", "2"}, 0, 0},
+        {{"OMPI_COMM_WORLD_RANK", "0", "OMPI_COMM_WORLD_SIZE", "3"}, 3, 0},
+        {{"PMI_RANK", "0", "PMI_SIZE", "12"}, 12, 0},
+        {{"SLURM_PROCID", "0", "SLURM_NTASKS", "4", "SLURM_STEP_ID", "0"}, 4, 0},
+        {{"SLURM_PROCID", "0", "SLURM_NTASKS", "4"}, 0, 0}, // a batch script's
     };
     TrainConfig config = train_config_default();
     config.model = "toy";
@@ -204,6 +212,7 @@ static void copies_are_noticed(void **state) {
         for (size_t k = 0; k < sizeof names / sizeof *names; k++) unsetenv(names[k]);
         for (int k = 0; k < 6 && cases[i].set[k]; k += 2)
             setenv(cases[i].set[k], cases[i].set[k + 1], 1);
+        elsewhere = cases[i].elsewhere;
         char *said = run(config, (const size_t[]){64, 64}, &first);
         char *note = strstr(said, "note: "), wanted[40];
         snprintf(wanted, sizeof wanted, "note: %d processes were started", cases[i].copies);
@@ -212,6 +221,7 @@ static void copies_are_noticed(void **state) {
         free(said);
     }
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) unsetenv(names[k]);
+    elsewhere = 0;
 }
 
 // What the run writes to stdout of its evaluations: "epoch=0 epoch=1 ".

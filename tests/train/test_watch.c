@@ -290,7 +290,8 @@ static void any_failed_call_ends_the_run(void **state) {
     config.data = "shapes:8x8@8";
     config.global_batch = 4;
     global_mean = true;
-    assert_any_failure_ends(&config);
+    for (config.accumulate_steps = 1; config.accumulate_steps <= 2; config.accumulate_steps++)
+        assert_any_failure_ends(&config);
     global_mean = false;
     free(grads);
 }
