@@ -10,13 +10,13 @@
 #include "common/nn/ops.h"
 #include "common/nn/tuple.h"
 
-enum { GPT_TRANSFORMER, GPT_HEAD };                            // children of a GPT,
-enum { BODY_WTE, BODY_WPE, BODY_BLOCKS, BODY_NORM };           // of its transformer,
-enum { BLOCK_NORM1, BLOCK_ATTENTION, BLOCK_NORM2, BLOCK_MLP }; // of a block
-enum { ATTENTION_QKV, ATTENTION_OUT };                         // of its attention
-enum { MLP_IN, MLP_GELU, MLP_OUT };                            // and of its MLP
-enum { CONFIG_HEADS, CONFIG_HEAD_SIZE, CONFIG_LAYERS = 0 };    // an attention's; a GPT's
-enum { VOCABULARY_MULTIPLE = 128 }; // of the logits' rows in 16 bits: a tile of cuBLASLt's products
+enum { GPT_TRANSFORMER, GPT_HEAD };                            // children of a GPT
+enum { BODY_WTE, BODY_WPE, BODY_BLOCKS, BODY_NORM };           // children of its transformer
+enum { BLOCK_NORM1, BLOCK_ATTENTION, BLOCK_NORM2, BLOCK_MLP }; // children of a block
+enum { ATTENTION_QKV, ATTENTION_OUT };                         // children of its attention
+enum { MLP_IN, MLP_GELU, MLP_OUT };                            // children of its MLP
+enum { CONFIG_HEADS, CONFIG_HEAD_SIZE, CONFIG_LAYERS = 0 };    // config of an attention; of a GPT
+enum { VOCABULARY_MULTIPLE = 128 }; // pads the logits' rows in 16 bits: cuBLASLt's tile size
 
 // The residual stream between blocks: a tensor x, or {x, branch}, whose sum the next layer norm
 // computes.

@@ -25,7 +25,7 @@
 
 #include "common/nn/optimizer.h"
 
-// The state in a checkpoint, PyTorch's state_dict. Plain numbers; saving is copying scaler.state.
+// The state in a checkpoint, PyTorch's state_dict. A copy of scaler.state saves it: no pointers.
 typedef struct GradScalerState {
     float scale;
     double growth_factor, backoff_factor; // over 1, under 1
@@ -45,8 +45,8 @@ typedef struct GradScaler {
 // PyTorch's defaults: 65536, 2, 0.5, 2000.
 GradScalerState grad_scaler_default(void);
 
-// Starts a scaler, or takes it back to a saved state. If no scaler can have that state, returns -1
-// with err filled and leaves the scaler as it was.
+// Starts a scaler, or restores a saved state. If the state is invalid, returns -1 with err filled
+// and leaves the scaler unchanged.
 int grad_scaler_load(GradScaler *scaler, const GradScalerState *state, Error *err);
 
 // Returns loss (a scalar) times the scale, on the tape.

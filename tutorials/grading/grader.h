@@ -3,13 +3,13 @@
  * | file         | content                                                                |
  * |--------------|------------------------------------------------------------------------|
  * | grading.c    | a whole exercise: its checks in order, and the result                  |
- * | supervise.c  | one check as a process that is timed, listened to, and ended           |
+ * | supervise.c  | one check as a process with a time limit, and its captured output      |
  * | player.c     | the judge's process and the student's, and the transcript between them |
  * | play_ranks.c | several ranks, each a process                                          |
  * | watch.c      | the watched calls                                                      |
  * | fence.c      | memory with fences                                                     |
  * | box.c        | the confinement of a student's process                                 |
- * | leftovers.c  | ends the processes that it has started                                 |
+ * | leftovers.c  | ends the processes that the student's code has started                 |
  */
 #ifndef TUTORIALS_GRADING_GRADER_H
 #define TUTORIALS_GRADING_GRADER_H
@@ -19,10 +19,10 @@
 #include "tutorials/grading/grading.h"
 
 enum { CHECK_SECONDS = 10, SENTENCE_MAX = 600 };
-enum { SANITIZER_STATUS = 86 }; // of a process that a sanitizer ended, as grade --asan asks for
+enum { SANITIZER_STATUS = 86 }; // exit status of a process that a sanitizer ended (grade --asan)
 
 int grader_points(const Grader *grader);
-// Judges the student's compiled file and prints the result. Returns whether all points were given.
+// Judges the student's compiled file and prints the result. Returns whether it gets all points.
 bool grader_run(const Grader *grader, const char *file, bool as_json);
 
 // ---- one check ----------------------------------------------------------------------------------
@@ -34,8 +34,8 @@ typedef struct Outcome {
     char sentence[SENTENCE_MAX];
 } Outcome;
 
-// Runs the check in a process of its own, with at most CHECK_SECONDS, and ends all that it started.
-// last: the last check of the exercise, which a leak costs.
+// Runs the check in a process of its own, for at most CHECK_SECONDS, and ends all its descendants.
+// last: the exercise's last check, which misses after a leak.
 Outcome supervise_check(const GradeCheck *check, const char *file, const char *room, bool last);
 // How a process ended, as a sentence: by a signal, or by exit.
 void say_how_it_ended(char sentence[SENTENCE_MAX], int status);
@@ -43,7 +43,7 @@ void say_how_it_ended(char sentence[SENTENCE_MAX], int status);
 // ---- inside a check -----------------------------------------------------------------------------
 
 typedef enum Role {
-    ROLE_JUDGE,  // never holds the student's code, alone can give the verdict
+    ROLE_JUDGE,  // never loads the student's code; the only role that gives the verdict
     ROLE_PLAYER, // the student's process of a check without ranks
     ROLE_RANK,   // the student's process of one rank
 } Role;
@@ -54,8 +54,8 @@ struct Grade {
     void *library;
     bool last;               // of the exercise's checks
     size_t calls;            // of student functions, in this process
-    long blocks, blocks_now; // of its memory at the second call; at the latest
-    long kept;               // judge: the most that a rank's call left where nothing failed
+    long blocks, blocks_now; // of its memory after the second call; after the latest
+    long kept;               // judge: most blocks that a rank's call kept without a failure
     Role role;
     int verdict;       // judge: the pipe to the supervisor
     int transcript;    // judge and player: the pipe between them; -1: no player yet
@@ -65,18 +65,18 @@ struct Grade {
 
 // The check is over: END in a player, the verdict in a judge.
 void grade_end(Grade *grade) __attribute__((noreturn));
-// Makes this process, a fork of the judge, one that may load the student's code.
+// Gives this process, a fork of the judge, a role that may load the student's code.
 void grade_become(Grade *grade, Role role);
 // Misses the check if a fence was written (grade_fenced): in a player or a rank, after a call.
 void check_fences(Grade *grade);
 // Misses the exercise's last check if every call left memory allocated.
 void check_blocks(Grade *grade);
-// A rank's miss is written down for the judge, then the rank ends.
+// Records a rank's miss for the judge, then ends the rank.
 void seat_miss(struct Seat *seat, const char *sentence) __attribute__((noreturn));
 
 // ---- watching -----------------------------------------------------------------------------------
 
-// Makes the `broken`-th collective from now on fail (0: none), in pg_work_wait if `in_wait`.
+// Makes the `broken`-th collective after this call fail (0: none), in pg_work_wait if `in_wait`.
 void watch_break(size_t broken, bool in_wait);
 
 #endif

@@ -21,7 +21,7 @@ int grader_points(const Grader *grader) {
     return points;
 }
 
-// Whether the check that this one needs has passed.
+// Whether the check named by `needs` has passed.
 static bool may_run(const Grader *grader, const Outcome *outcomes, size_t i) {
     const char *needs = grader->checks[i].needs;
     if (!needs) return true;
@@ -67,7 +67,7 @@ bool grader_run(const Grader *grader, const char *file, bool as_json) {
     Outcome outcomes[GRADE_MOST_CHECKS];
     int score = 0;
     char room[] = "/tmp/grade-XXXXXX"; // where the student's file may write
-    prctl(PR_SET_CHILD_SUBREAPER, 1);  // processes that a check leaves become children of this one
+    prctl(PR_SET_CHILD_SUBREAPER, 1);  // this process adopts processes that a check leaves
     prctl(PR_SET_DUMPABLE, 0);         // no process of this user may look into the judge's memory
     CHECK(mkdtemp(room), "no folder can be made in /tmp");
     for (size_t i = 0; i < count_checks(grader); i++) {

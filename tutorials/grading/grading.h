@@ -25,7 +25,7 @@
 #include "common/device/device.h"
 #include "ddp/group/process_group.h"
 
-typedef struct Grade Grade; // a check under way
+typedef struct Grade Grade; // a running check
 
 typedef struct GradeCheck {
     const char *name; // of the judged property: "shards of unequal length"
@@ -38,13 +38,13 @@ enum { GRADE_MOST_CHECKS = 12 };
 
 typedef struct Grader {
     const char *exercise;                 // "02-shards/01-weighted-mean"
-    GradeCheck checks[GRADE_MOST_CHECKS]; // the first without a name ends them
+    GradeCheck checks[GRADE_MOST_CHECKS]; // ends at the first without a name
 } Grader;
 
 // Ends the check without points. The sentence teaches: the observation, and its cause.
 void grade_miss(Grade *grade, const char *format, ...)
     __attribute__((noreturn, format(printf, 2, 3)));
-// The same unless the condition holds.
+// Ends the check likewise unless the condition holds.
 #define GRADE_EXPECT(grade, condition, ...)                 \
     do {                                                    \
         if (!(condition)) grade_miss((grade), __VA_ARGS__); \
@@ -89,7 +89,7 @@ typedef enum WatchKind { WATCH_RUN, WATCH_START, WATCH_WAIT, WATCH_COPY } WatchK
 typedef struct WatchEvent {
     WatchKind kind;
     Collective collective;   // of run and start
-    const Device *from, *to; // of a copy; NULL: the host
+    const Device *from, *to; // of a device_copy; NULL: the host
     size_t bytes;            // of the buffer, or of the copy
 } WatchEvent;
 
@@ -98,9 +98,9 @@ enum { WATCH_MOST = 4096 };
 typedef struct WatchLog { // of one thread
     size_t count;
     WatchEvent events[WATCH_MOST];
-    bool waited_for_null; // pg_work_wait was
-    char refused[240];    // the group's own words on a collective that no group runs; "": none
-    bool misaligned;      // a collective had a buffer at an address that none of its type has
+    bool waited_for_null; // pg_work_wait was called with NULL
+    char refused[240];    // the group's error for an invalid collective; "": none
+    bool misaligned;      // a collective's buffer was not aligned for its type
 } WatchLog;
 
 // The targets of the student's renamed calls (tutorials/grade passes the names to the compiler).
@@ -115,12 +115,14 @@ void *watched_realloc(void *memory, size_t bytes) __asm__("__wrap_realloc");
 void *watched_memory_zalloc(size_t bytes) __asm__("__wrap_memory_zalloc");
 void watched_free(void *memory) __asm__("__wrap_free");
 
-// How many blocks of memory the student's code has allocated and not freed, in all threads.
+// Returns the number of memory blocks that the student's code has allocated and not freed, in all
+// threads.
 long watch_blocks(void);
 
-// Logs the calls of this thread from now on. NULL: ends the logging.
+// Logs this thread's later calls. NULL: ends the logging.
 void watch_begin(WatchLog *log);
-// How many collectives (or sends, receives) were run or started: all, those of a kind, their bytes.
+// Collectives (or sends, receives) that were run or started: their number, the number of a kind,
+// their bytes.
 size_t watch_events(const WatchLog *log, WatchKind kind); // of any kind
 size_t watch_calls(const WatchLog *log);
 size_t watch_count(const WatchLog *log, CollectiveKind kind);
@@ -138,30 +140,30 @@ typedef struct GradeRank {
     int status;    // that function's return value, set by `run`; 0 otherwise
 } GradeRank;
 
-// Runs `run` on `world` ranks at once, each a process with its own end of one group, whose deadline
-// is 3 seconds. They share a copy of *context, which is copied back afterwards; nothing else that
-// they write is seen by the judge. If a rank's err was filled, the check misses: not all took part
-// in the same. So it does if a status is not 0, or if a rank started a collective that it never
-// waited for.
-// In an exercise's last check it runs four times in the same processes, each time from the context
-// that was given: the check misses if the context differs afterwards, or if each call has left
-// memory allocated. What `run` opens itself, it keeps from its first time: a rank's process that
-// has loaded the student's file opens no files.
+// Runs `run` on `world` ranks in parallel, each a process with its own end of one group, whose
+// deadline is 3 seconds. They share a copy of *context, which is copied back afterwards; the judge
+// sees no other memory of theirs. The check misses if a rank's err was filled (not all ranks took
+// part in the same collectives), if a status is not 0, or if a rank did not wait for a collective
+// that it started.
+// In an exercise's last check `run` is called four times in the same processes, each time from the
+// given context: the check misses if the resulting contexts differ, or if each call has left memory
+// allocated. `run` must keep the files that it opens in its first call: a process that has loaded
+// the student's file can open no others.
 #define grade_ranks(grade, world, run, context) \
     grade_ranks_with((grade), (world), (run), (context), sizeof *(context))
 void grade_ranks_with(Grade *grade, int world, void (*run)(GradeRank *rank), void *context,
                       size_t bytes);
-// The same with a lost connection, for each of a rank's first collectives: one that is started
-// fails once in pg_start, and once in pg_work_wait. The check misses unless the status of a rank is
-// -1 whose collective failed, its err is filled, and the call has left no more memory allocated
-// than a call without a failure, which is played first.
+// As grade_ranks, with a lost connection in each of a rank's first collectives in turn: a started
+// collective fails once in pg_start, and once in pg_work_wait. The check misses unless each rank
+// whose collective failed has status -1 and a filled err, and its call left no more memory
+// allocated than a call without a failure, which runs first.
 #define grade_broken_ranks(grade, world, run, context) \
     grade_broken_ranks_with((grade), (world), (run), (context), sizeof *(context))
 void grade_broken_ranks_with(Grade *grade, int world, void (*run)(GradeRank *rank), void *context,
                              size_t bytes);
 // Zeroed memory, shared by the ranks, for pointers in *context. Freed at the check's end.
 void *grade_shared(size_t bytes);
-pthread_mutex_t grade_mutex(void); // one for a context, which ranks can lock
+pthread_mutex_t grade_mutex(void); // a mutex for a context, shared by the ranks' processes
 // The worlds that collectives are tried with.
 extern const int GRADE_WORLDS[4]; // 1, 2, 3, 5
 

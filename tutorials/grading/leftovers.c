@@ -1,4 +1,4 @@
-/* leftovers.c: the end of all that a student's code has started and left behind. The processes are
+/* leftovers.c: ends the processes that a student's code has left behind. The processes are
  * this process's children, because it adopts the orphans below it (PR_SET_CHILD_SUBREAPER).
  */
 #include <signal.h>
@@ -9,9 +9,9 @@
 #include "common/base/clock.h"
 #include "tutorials/grading/leftovers.h"
 
-#define LEFTOVERS_S 2.0 // how long they are chased
+#define LEFTOVERS_S 2.0 // time limit for ending them
 
-// Signals all children of this process. Returns how many there are.
+// Signals all children of this process. Returns their number.
 static int signal_children(int signal) {
     char path[64];
     int pid, found = 0;

@@ -1,4 +1,4 @@
-/* leftovers.h: the end of all that a student's code has started and left behind. */
+/* leftovers.h: ends the processes that a student's code has left behind. */
 #ifndef TUTORIALS_GRADING_LEFTOVERS_H
 #define TUTORIALS_GRADING_LEFTOVERS_H
 

@@ -59,7 +59,7 @@ static void put(const Grade *grade, const void *data, size_t bytes) {
     }
 }
 
-// Returns whether there were so many.
+// Reads bytes from the transcript. Returns whether all were read.
 static bool take(const Grade *grade, void *to, size_t bytes) {
     char *next = to;
     while (bytes > 0) {
@@ -148,17 +148,17 @@ void grade_out(Grade *grade, void *output, size_t bytes) {
     if (grade->role == ROLE_JUDGE) take_frame(grade, FRAME_OUTPUT, output, bytes);
 }
 
-// Everything that this process could reach is given up before the student's code is loaded.
+// Confines this process (box_enter), then loads the student's file.
 static void load(Grade *grade) {
     CHECK(grade->role != ROLE_JUDGE, "the judge must not load a student's file");
     box_enter(grade->file, grade->room, 2 * CHECK_SECONDS);
-    signal(SIGSEGV, SIG_DFL); // a sanitizer, if there is one, would turn it into an exit
+    signal(SIGSEGV, SIG_DFL); // a sanitizer's handler would turn it into an exit
     grade->library = dlopen(grade->file, RTLD_NOW | RTLD_LOCAL);
     if (!grade->library) grade_miss(grade, "Your file cannot be loaded: %.400s", dlerror());
 }
 
 GradeFunction *grade_function(Grade *grade, const char *name) {
-    // POSIX's way around C's rule that functions and data have different pointers.
+    // POSIX allows this copy; C forbids a cast between function and object pointers.
     union {
         void *data;
         GradeFunction *function;
@@ -171,7 +171,7 @@ GradeFunction *grade_function(Grade *grade, const char *name) {
     return symbol.function;
 }
 
-// Memory kept from the first call for later ones is no leak; a block more with each call is.
+// Memory kept from the first call is no leak; an additional block with each call is.
 void check_blocks(Grade *grade) {
     const long more = grade->blocks_now - grade->blocks;
     GRADE_EXPECT(grade, !grade->last || grade->calls < 4 || more < (long)grade->calls - 2,

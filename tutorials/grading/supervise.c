@@ -82,7 +82,8 @@ static void hear_verdict(Supervised *check) {
         check->length += (size_t)length;
 }
 
-// Until the verdict's pipe is closed: by the judge's end, as no other process has it.
+// Listens until the judge's end closes the verdict's pipe (no other process holds its writing end),
+// or until the deadline.
 static void listen_to(Supervised *check) {
     const uint64_t deadline = clock_ns_after(CHECK_SECONDS);
     while (check->verdict >= 0) {
@@ -128,7 +129,7 @@ Outcome supervise_check(const GradeCheck *check, const char *file, const char *r
     Supervised supervised = {0};
     int failed = pipe2(verdict, O_CLOEXEC) || pipe2(output, O_CLOEXEC | O_NONBLOCK);
     CHECK(failed == 0, "no pipes for a check");
-    fcntl(output[WRITE_END], F_SETFL, 0); // a full pipe makes its writer wait
+    fcntl(output[WRITE_END], F_SETFL, 0); // a full pipe blocks its writer
     fflush(NULL);
     supervised.judge = fork();
     CHECK(supervised.judge >= 0, "no process for a check");

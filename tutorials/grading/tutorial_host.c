@@ -29,10 +29,10 @@ enum { MOST_FUNCTIONS = 16, LINE_MAX_BYTES = 160, ALTERNATE_STACK_BYTES = 64 << 
 typedef struct OwnFunction {
     const char *name;
     void *address;
-    SyncWord calls, inside; // entered so often; entered and not left
+    SyncWord calls, inside; // number of entries; entries without an exit
 } OwnFunction;
 
-// One for the process, because the compiler's calls and a signal handler carry no context.
+// Per process, because the compiler's calls and a signal handler carry no context.
 static struct {
     OwnFunction functions[MOST_FUNCTIONS];
     int count;

@@ -1,5 +1,5 @@
-/* tutorial_keeper.c: runs a command, and when that has ended, ends all that it has left behind.
- * tutorials/run and tutorials/capstone use it where bubblewrap, which does so too, does not work.
+/* tutorial_keeper.c: runs a command, and after its end kills the processes that it has left behind.
+ * tutorials/run and tutorials/capstone use it where bubblewrap, which does the same, does not work.
  *
  *   tutorial_keeper COMMAND...     exit status: the command's; 128 + a signal
  */

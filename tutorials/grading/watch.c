@@ -11,9 +11,9 @@
 
 // Thread-local, because the student's calls do not pass the rank that makes them.
 static _Thread_local WatchLog *current_log;
-static _Thread_local size_t until_broken; // collectives, this one included; 0: none fails any more
+static _Thread_local size_t until_broken; // number of collectives to the failure; 0: none
 static _Thread_local bool fails_in_wait;
-static _Thread_local const PgWork *broken_work; // was started and is to fail
+static _Thread_local const PgWork *broken_work; // in flight; its pg_work_wait must fail
 
 void watch_begin(WatchLog *log) {
     current_log = log;
@@ -40,7 +40,7 @@ static size_t collective_bytes(const Collective *collective) {
     return collective->count * pg_type_bytes(collective->type);
 }
 
-// ---- memory: in the student's file, malloc and free are these -----------------------------------
+// ---- memory: the student's file's malloc and free -----------------------------------------------
 
 static pthread_mutex_t blocks_mutex = PTHREAD_MUTEX_INITIALIZER; // protects blocks
 static long blocks;
@@ -85,7 +85,7 @@ void watched_free(void *memory) {
 
 // ---- collectives --------------------------------------------------------------------------------
 
-// Logs the group's message if it will refuse the collective, which concerns this rank alone.
+// Logs the group's message if it will reject the collective, an error of this rank alone.
 static void note_refusal(const ProcessGroup *group, const Collective *collective) {
     Error err = {0};
     if (!current_log || current_log->refused[0]) return;
@@ -93,8 +93,8 @@ static void note_refusal(const ProcessGroup *group, const Collective *collective
         snprintf(current_log->refused, sizeof current_log->refused, "%.239s", err.message);
 }
 
-// Counts a collective. Returns whether it must fail: it is carried out, so that no other rank waits
-// for it, but returns an error.
+// Counts a collective. Returns whether it must fail: it runs, so that no other rank waits for it,
+// but returns an error.
 static bool is_next_to_fail(void) {
     return until_broken > 0 && --until_broken == 0;
 }
@@ -128,7 +128,7 @@ int watched_pg_work_wait(PgWork *work, uint64_t *begin_ns, uint64_t *end_ns, Err
         if (current_log) current_log->waited_for_null = true;
         return error_set(err, STATUS_FAILED, BROKEN);
     }
-    if (!work->outstanding) return 0; // waited for before: the grader says so, the group aborts
+    if (!work->outstanding) return 0; // a second wait: the grader reports it, a group would abort
     bool fails = work == broken_work;
     int status = pg_work_wait(work, begin_ns, end_ns, err);
     if (!fails) return status;

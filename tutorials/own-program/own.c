@@ -10,7 +10,7 @@
 
 enum { SAMPLES = 1200, BATCH = 60, EPOCHS = 30, HIDDEN = 32, DEVICES = 2 };
 
-// Own data: points on three spirals; the label says on which.
+// Own data: points on three spirals; the label is the spiral's number.
 static Dataset make_spirals(void) {
     static float points[SAMPLES][2];
     static int64_t labels[SAMPLES];
@@ -72,7 +72,7 @@ int main(void) {
         double sum = 0; // of the losses of this rank's samples
         loader_start(loader, epoch, 0);
         for (const Batch *batch; (batch = loader_next(loader)); tape_reset(tape)) {
-            pg_enter(group, "train", step++); // if a rank fails, ddprun says at which step
+            pg_enter(group, "train", step++); // for ddprun's report of a failed rank
             Tensor *x = tape_input(tape, DTYPE_F32, 2, (size_t[]){batch->count, 2}, batch->samples);
             Tensor *target = tape_input(tape, DTYPE_I64, 1, &batch->count, batch->labels);
             Tensor *y = module_forward(wrapper, tape, x);

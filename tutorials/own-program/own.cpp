@@ -9,7 +9,7 @@
 
 constexpr int SAMPLES = 1200, BATCH = 60, EPOCHS = 30, HIDDEN = 32, DEVICES = 2;
 
-// Own data: points on three spirals; the label says on which.
+// Own data: points on three spirals; the label is the spiral's number.
 static Dataset make_spirals() {
     static float xy[SAMPLES][2];
     static int64_t labels[SAMPLES];
@@ -66,7 +66,7 @@ int main() {
         group = owned(init_process_group("auto", &me, devices[0], 60, &err), pg_close, err);
     Module *made = group ? distributed_data_parallel(net, group.get(), &config, &err)
                          : data_parallel(net, devices, DEVICES, &err);
-    auto wrapper = owned(made, module_close, err); // and with it the net
+    auto wrapper = owned(made, module_close, err); // closes the net, too
     Sampler *mine = sampler_blocked(SAMPLES, BATCH, me.world_size, me.rank, true, false, 0, &err);
     auto rows = owned(mine, sampler_close, err);
     auto loader = owned(loader_create(&set, rows.get(), nullptr, 2, devices[0]), loader_close, err);
@@ -78,14 +78,14 @@ int main() {
         double sum = 0; // of the losses of this rank's samples
         loader_start(loader.get(), epoch, 0);
         for (const Batch *batch; (batch = loader_next(loader.get())); tape_reset(tape.get())) {
-            pg_enter(group.get(), "train", step++); // if a rank fails, ddprun says at which step
+            pg_enter(group.get(), "train", step++); // for ddprun's report of a failed rank
             size_t shape[] = {batch->count, 2};
             Tensor *x = tape_input(tape.get(), DTYPE_F32, 2, shape, batch->samples);
             Tensor *target = tape_input(tape.get(), DTYPE_I64, 1, shape, batch->labels);
             Tensor *y = module_forward(wrapper.get(), tape.get(), x);
             Tensor *loss = op_cross_entropy(tape.get(), y, target, double(batch->count));
             module_zero_grad(wrapper.get());
-            must_do(tape_backward(tape.get(), loss, &err), &err); // or what failed in the forward
+            must_do(tape_backward(tape.get(), loss, &err), &err); // or the forward's error
             if (group) must_do(ddp_finish_backward(wrapper.get(), nullptr, &err), &err);
             optimizer_step(sgd.get(), 0.1);
             sum += double(tensor_item(loss)) * double(batch->count);

@@ -1,4 +1,4 @@
-/* own_ddp.c: a user's own training program, with DistributedDataParallel. It was own_dp.c.
+/* own_ddp.c: a user's own training program, with DistributedDataParallel: own_dp.c converted.
  *
  *     ddprun --nproc-per-node N tutorial_own_ddp FILE [blocked]     writes the weights to FILE
  */
@@ -20,7 +20,7 @@ static Tensor *forward(Module *model, Tape *tape, const Batch *batch) {
     return module_forward(model, tape, tape_input(tape, DTYPE_F32, 2, shape, batch->samples));
 }
 
-// One epoch of this rank's part of the test set: how many of its samples are recognised.
+// Runs this rank's part of the test set. Returns the number of samples recognised.
 static int evaluate(Module *model, Tape *tape, Loader *loader) {
     int correct = 0;
     tape->recording = tape->training = false;
@@ -64,7 +64,7 @@ int main(int argc, char **argv) {
         optimizer_create(model, &(OptimizerConfig){.kind = OPTIMIZER_SGD, .momentum = 0.9});
 
     for (size_t epoch = 0; epoch < EPOCHS; epoch++) {
-        double sums[3] = {0}; // losses of all samples, samples, samples recognised: of this rank
+        double sums[3] = {0}; // this rank's total loss, samples, samples recognised
         loader_start(loader, epoch, 0);
         for (const Batch *batch; (batch = loader_next(loader)); tape_reset(tape)) {
             module_zero_grad(wrapper);
@@ -86,7 +86,7 @@ int main(int argc, char **argv) {
                    data->test.count);
     }
     if (me.rank == 0) must_do(safetensors_save_module(argv[1], model, NULL, 0, &err), &err);
-    must_do(pg_run(group, pg_barrier(), &err), &err); // now it is there for all
+    must_do(pg_run(group, pg_barrier(), &err), &err); // the file is complete for all ranks
 
     optimizer_close(optimizer);
     tape_close(tape);

@@ -16,7 +16,7 @@ static Tensor *forward(Module *model, Tape *tape, const Batch *batch) {
     return module_forward(model, tape, tape_input(tape, DTYPE_F32, 2, shape, batch->samples));
 }
 
-// One epoch of the test set: how many of its samples are recognised.
+// Runs the test set. Returns the number of samples recognised.
 static int evaluate(Module *model, Tape *tape, Loader *loader) {
     int correct = 0;
     tape->recording = tape->training = false;

@@ -45,7 +45,7 @@ static double same_noise(SymptomRank *me) {
     return equal;
 }
 
-// The mistake: every rank prints, and reports the loss of its own rows.
+// The mistake: every rank prints the loss of its own rows.
 static double prints(SymptomRank *me) {
     double loss = me->rank + 1.0, sum = symptom_sum(me, loss); // 1, 2, 3 and 4
     bool speaks = me->broken || me->rank == 0;

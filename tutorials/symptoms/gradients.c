@@ -60,7 +60,7 @@ static double spread(SymptomRank *me, double number) {
     return largest - smallest;
 }
 
-// Three micro-batches. The mistake: all but the first are under no_sync, and not all but the last.
+// Three micro-batches. The mistake: no_sync around all but the first, instead of all but the last.
 static double accumulation(SymptomRank *me) {
     Toy toy = toy_open(me, false);
     for (int micro = 0; micro < 3; micro++) {
@@ -86,7 +86,7 @@ static double mean_of_means(SymptomRank *me) {
     return gradient;
 }
 
-// The mistake: the model is called, and not its wrapper.
+// The mistake: forward calls the model, not its wrapper.
 static double bypass(SymptomRank *me) {
     Toy toy = toy_open(me, false);
     float row = (float)(me->rank + 1);
@@ -97,7 +97,7 @@ static double bypass(SymptomRank *me) {
 }
 
 // Two ranks have the gradients 6 and -2 and clip to a length of 1: their mean, 2, becomes 1. The
-// mistake: each clips its own first, and the mean of 1 and -1 is 0.
+// mistake: each rank clips its own gradient first, and the mean of 1 and -1 is 0.
 static double clip(SymptomRank *me) {
     Module *model = layer_linear(me->device, 1, 1);
     NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);

@@ -1,5 +1,5 @@
-/* messages.c: symptoms that begin with a message, or with none at all, and whose cause is elsewhere
- * than the message says: in the wrapper, the devices, the first connection, an earlier job.
+/* messages.c: symptoms with a misleading error message, or with none: the cause is in the wrapper,
+ * the devices, the first connection, an earlier job.
  */
 #include "tutorials/symptoms/symptoms.h"
 
@@ -33,7 +33,7 @@ static int count_named(const Module *module, const char *name) {
     return found;
 }
 
-// The mistake: a part of the model is asked of the wrapper, which has one child, the model.
+// The mistake: a layer is looked up in the wrapper, whose only child is the model.
 static double attribute(SymptomRank *me) {
     Module *model = layer_sequential("Model");
     module_add(model, "head", layer_linear(me->device, 1, 1));
@@ -84,7 +84,7 @@ static double in_place(SymptomRank *me) {
     return gradient;
 }
 
-// ---- same-device, wrong-device, one-value: who is where -----------------------------------------
+// ---- same-device, wrong-device, one-value: ranks, devices and rows ------------------------------
 
 // The mistake: every rank opens the first device, as a program for one GPU does.
 static double same_device(SymptomRank *me) {
@@ -141,8 +141,8 @@ static double first_collective(SymptomRank *me) {
     return opened;
 }
 
-// A job of a launcher and a worker, whose launcher is killed (kill -9). The mistake: the worker is
-// not told, and keeps its memory. The cure: it asks the system to end with its parent.
+// A job of a launcher and a worker, whose launcher is killed (kill -9). The mistake: the worker
+// gets no signal, and keeps its memory. The cure: prctl makes the system end it with its parent.
 static double kept_memory(SymptomRank *me) {
     int alive[2]; // the worker holds the writing end as long as it lives
     CHECK(pipe(alive) == 0, "no pipe");

@@ -1,4 +1,4 @@
-/* sharded.c: symptoms of fully sharded data parallel (steps 21 and 22): of the units. */
+/* sharded.c: symptoms of wrong units in fully sharded data parallel (steps 21 and 22). */
 #include <stdio.h>
 
 #include "common/nn/layers.h"
@@ -9,7 +9,7 @@ enum { LAYERS = 8, WIDTH = 32 };
 
 typedef struct ShardedModel {
     Module *model; // LAYERS equal layers
-    Lesson lesson; // of which units_open reads the size of a unit
+    Lesson lesson; // for units_open, with its unit_layers
     Units *units;
 } ShardedModel;
 

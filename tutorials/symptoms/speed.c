@@ -1,4 +1,4 @@
-/* speed.c: symptoms that are about how much there is to do. */
+/* speed.c: symptoms of too little or too much work per rank. */
 #include "tutorials/symptoms/symptoms.h"
 
 #include <dirent.h>
@@ -67,7 +67,7 @@ static int count_threads(void) {
 }
 
 // Threads that the numerical libraries of all ranks start beside the ranks' own, for each core. The
-// mistake: each library takes the machine for its rank's own.
+// mistake: each library starts a thread per core of the machine.
 static double threads(SymptomRank *me) {
     int cores = count_cores(), mine = me->broken ? cores : cores / me->world;
     pthread_t *helpers = memory_zalloc((size_t)cores * sizeof *helpers);

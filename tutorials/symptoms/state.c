@@ -29,8 +29,8 @@ static Tensor *with_loss(Module *self, Tape *tape, Tensor *x) {
     return op_mean(tape, module_forward(self->children[0], tape, x));
 }
 
-// DataParallel on two devices, 5,000 outputs a row. The mistake: outputs are gathered, and the loss
-// is computed from them. Inside the wrapped module it makes one number of them on each device.
+// DataParallel on two devices, 5,000 outputs a row. The mistake: the loss is computed from
+// gathered outputs. The cure: the wrapped module computes it, one number on each device.
 static double device_0(SymptomRank *me) {
     enum { ROWS = 8, OUTPUTS = 5000 };
     static const float ROW[ROWS];

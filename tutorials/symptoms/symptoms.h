@@ -1,4 +1,4 @@
-/* symptoms.h: the troubles of symptoms.md, each in few lines, as a number that shows it.
+/* symptoms.h: the symptoms of symptoms.md, each reproduced in few lines and measured as a number.
  *
  * A symptom is a function that every rank runs. me->broken: make the mistake. Rank 0 prints its
  * return value. Ranks are threads of this process, each with its own end of one group.
@@ -23,7 +23,7 @@ typedef struct SymptomRank {
 typedef struct Symptom {
     const char *name;   // of --break
     const char *what;   // the number is: "rows in a step of all ranks"
-    double least, most; // where it is right
+    double least, most; // of a right number
     int world;
     double (*run)(SymptomRank *me);
     double timeout_s; // of collectives when broken; 0: TIMEOUT_S

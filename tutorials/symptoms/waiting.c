@@ -1,5 +1,5 @@
-/* waiting.c: symptoms that are about ranks that wait for others. No rank waits forever: a rank
- * that has left is detected, ranks in different collectives get an error, all else times out.
+/* waiting.c: symptoms of ranks that wait for others. No rank waits forever: a departed rank is
+ * detected, ranks in different collectives get an error, every other wait times out.
  */
 #include "tutorials/symptoms/symptoms.h"
 
@@ -12,14 +12,14 @@
 
 #define SHORT_TIMEOUT_S 2.0
 
-// A collective that may fail: true if it was done.
+// Runs a collective that may fail. Returns whether it succeeded.
 static bool meets(SymptomRank *me) {
     double one = 1;
     return pg_run(me->group, pg_all_reduce(&one, 1, PG_F64, PG_SUM), &me->err) == 0;
 }
 
-// Rank 0 has three batches and rank 1 has two. The mistake: each rank continues while it has one.
-// The cure sums in every round over the ranks that have one, as Join does for
+// Rank 0 has three batches and rank 1 has two. The mistake: each rank continues while it has a
+// batch. The cure counts in every round the ranks with a batch, as Join does for
 // DistributedDataParallel.
 static double uneven(SymptomRank *me) {
     int batches = me->rank == 0 ? 3 : 2, done = 0;
@@ -30,8 +30,8 @@ static double uneven(SymptomRank *me) {
     }
 }
 
-// Between two steps the model is tested. The mistake: the test has a collective in it, and only
-// rank 0 is there; the others are at the next barrier.
+// Between two steps the model is tested. The mistake: the test runs a collective on rank 0
+// only; the other ranks are in the next barrier.
 static double rank_0_test(SymptomRank *me) {
     double correct = 150; // on each rank
     bool tests = me->rank == 0 || !me->broken;
@@ -73,8 +73,8 @@ static double unused(SymptomRank *me) {
 
 // ---- dead-rank, timeout: a rank does not arrive -------------------------------------------------
 
-// Rank 1 fails before the collective. The mistake: it leaves without a word, and the others wait as
-// long as they may. (A launcher sees the end of a process and ends the others.)
+// Rank 1 fails before the collective. The mistake: it leaves without an error message, and the
+// others wait until their deadline. (A launcher detects the process's end and ends the others.)
 static double dead_rank(SymptomRank *me) {
     Error cause = {0};
     if (me->rank == 1) {
@@ -86,16 +86,16 @@ static double dead_rank(SymptomRank *me) {
     return strstr(me->err.message, "my disk is full") != NULL;
 }
 
-// Rank 0 prepares data for three times as long as the others may wait. The mistake: they wait for
-// it in a collective, whose deadline runs. The cure is a deadline that fits, or to prepare before
-// the ranks meet.
+// Rank 0 prepares data for three times the others' deadline. The mistake: they wait for rank 0 in a
+// collective, whose deadline expires. The cure is a longer deadline, or to prepare before the
+// rendezvous.
 static double timeout(SymptomRank *me) {
     struct timespec preparation = {.tv_sec = (time_t)(3 * SHORT_TIMEOUT_S)};
     if (me->rank == 0 && me->broken) nanosleep(&preparation, NULL);
     return meets(me);
 }
 
-// ---- port, localhost: ranks that do not find each other -----------------------------------------
+// ---- port, localhost: ranks that do not connect -------------------------------------------------
 
 // Two jobs on one machine. The mistake: both were given the same port.
 static double port(SymptomRank *me) {
@@ -110,7 +110,7 @@ static double port(SymptomRank *me) {
 }
 
 // Two machines, on which localhost is 127.0.0.1 and 127.0.0.2. Rank 0 serves on the first. The
-// mistake: rank 1 looks for it on its own.
+// mistake: rank 1 connects to its own localhost.
 static double localhost(SymptomRank *me) {
     Error err = {0};
     StoreServer *server = must_get(store_serve("127.0.0.1", 0, "", &err), &err);

@@ -7,8 +7,8 @@
 #include "ddp/group/backends.h"
 #include "ddp/group/group_internal.h"
 
-// By default NCCL (2.22 or later) connects the ranks in the first collective of each algorithm, for
-// which the first steps would wait, also those of each subgroup. 0: when the group is opened.
+// By default NCCL (2.22 or later) connects the ranks in the first collective of each algorithm,
+// which delays each group's first steps. 0 connects them when the group is opened.
 static void ask_for_connections(void) {
     setenv("NCCL_RUNTIME_CONNECT", "0", 0);
 }
