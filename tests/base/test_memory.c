@@ -157,8 +157,10 @@ static void test_objects(void **state) {
     close_zeroed(third, LARGE);
     assert_ptr_equal(open_filled(large, LARGE), third);
     assert_ptr_equal(open_filled(small, SMALL), last);
+    for (size_t i = 0; i < 3; i++) close_zeroed((void *[]){first, second, third}[i], LARGE);
+    for (size_t i = 0; i < 2; i++) close_zeroed((void *[]){other, last}[i], SMALL);
     assert_int_equal(held, 0);
-    assert_int_equal(taken, 4 + 3 + 4 + 2 + 2);
+    assert_int_equal(taken, 4 + 3 + 4 + 2 + 2 + 5);
 }
 
 int main(void) {
