@@ -23,12 +23,12 @@ static void run_step(Grade *grade, Step step, const SgdSettings *sgd, bool first
     grade_out(grade, step.gradients, step.room * sizeof(float));
 }
 
-// A step of two equal weights; returns the first. buffer: where its momentum is kept.
+// Runs a step of two equal weights; returns the first. *buffer: its momentum, updated.
 static float step_once(Grade *grade, float weight, float gradient, float *buffer, SgdSettings sgd,
                        bool first) {
     float gradients[3] = {gradient, gradient, 77}, *weights = grade_fenced(grade, sizeof gradients);
     weights[0] = weights[1] = weight, weights[2] = 77;
-    float buffers[3] = {*buffer, *buffer, 77}; // the last of each is not to be touched
+    float buffers[3] = {*buffer, *buffer, 77}; // the last of each must not change
     run_step(grade, (Step){weights, buffers, gradients, 2, 3}, &sgd, first);
     GRADE_EXPECT(grade, weights[2] == 77 && buffers[2] == 77,
                  "Something was written behind the last weight: the loop must end at count - 1.");
@@ -48,7 +48,7 @@ static void plain(Grade *grade) {
                  (double)weight);
 }
 
-// None, and as many as a small model has.
+// No weights, and the number of a small model's weights.
 static void many_weights(Grade *grade) {
     enum { MANY = 100003 };
     static float weights[MANY], buffers[MANY], gradients[MANY];
@@ -126,7 +126,7 @@ static void decay(Grade *grade) {
                  (double)buffer, (double)weight);
 }
 
-// Three weights of which each has another gradient and another buffer.
+// Three weights with different gradients and buffers.
 static void each_its_own(Grade *grade) {
     enum { COUNT = 3 };
     const SgdSettings sgd = {.lr = 0.25f, .momentum = 0.5f, .weight_decay = 0.5f};

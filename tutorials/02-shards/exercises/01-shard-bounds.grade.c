@@ -1,5 +1,5 @@
-/* 01-shard-bounds.grade.c: every number of rows up to 40 and of shards up to 9, against PyTorch's
- * rule as the library has it.
+/* 01-shard-bounds.grade.c: every number of rows up to 40 and of shards up to 9, compared with the
+ * library's chunk_bounds, PyTorch's rule.
  */
 #include "tutorials/02-shards/exercises/01-shard-bounds.h"
 

@@ -1,4 +1,4 @@
-/* 02-sum-shards.grade.c: first numbers whose sums are exact, then numbers whose sums tell the order
+/* 02-sum-shards.grade.c: first numbers with exact sums, then numbers whose sum depends on the order
  * of the additions.
  */
 #include "tutorials/02-shards/exercises/02-sum-shards.h"

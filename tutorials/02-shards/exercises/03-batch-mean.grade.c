@@ -1,4 +1,4 @@
-/* 03-batch-mean.grade.c: means that can be checked in the head. */
+/* 03-batch-mean.grade.c: means that can be checked by hand. */
 #include "tutorials/02-shards/exercises/03-batch-mean.h"
 
 #include <math.h>

@@ -15,12 +15,12 @@ typedef struct Meeting {
     pthread_mutex_t mutex; // protects the fields below
     pthread_cond_t changed;
     int expected, came, left;
-    int slow; // the shard that lingers
+    int slow; // the shard that sleeps
     int runs[MOST_SHARDS];
     bool in_vain;  // a thread waited two seconds
-    bool outside;  // a number that is no shard's
+    bool outside;  // a call with an invalid shard number
     bool caller;   // a shard ran in the thread that called run_shards
-    pthread_t who; // that one
+    pthread_t who; // the thread that called run_shards
 } Meeting;
 
 static Meeting meeting_of(int expected) {
@@ -30,7 +30,7 @@ static Meeting meeting_of(int expected) {
                      .who = pthread_self()};
 }
 
-// Notes that a shard has come; only with `meet` does it wait for the others.
+// Counts an arrived shard; with `meet`, also waits for the others.
 static void come(Meeting *m, int shard, bool meet) {
     struct timespec deadline = clock_deadline(2.0);
     pthread_mutex_lock(&m->mutex);
@@ -48,7 +48,7 @@ static void come(Meeting *m, int shard, bool meet) {
 }
 
 static void leave(Meeting *m) {
-    // A caller that does not join has returned after this time.
+    // After this time a caller that does not join has returned.
     struct timespec moment = {.tv_nsec = 20 * 1000 * 1000};
     clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
     pthread_mutex_lock(&m->mutex);

@@ -24,7 +24,7 @@ static const float SUM[COUNT] = {0.0f, 111.0f, 222.0f, 333.0f, 444.0f};
 typedef struct Scene {
     Grade *grade;
     Turn turn;
-    float sum[COUNT + 1];  // the last one is not to be written
+    float sum[COUNT + 1];  // the last must not change
     pthread_mutex_t mutex; // protects returned
     pthread_cond_t changed;
     bool returned[SHARDS];
@@ -71,7 +71,7 @@ static bool wait_for_return(Scene *scene, int shard, double seconds) {
     return returned;
 }
 
-// Whether the shard's call has returned, or does within that time.
+// Whether the shard's call returns within this time.
 static bool has_returned(Scene *scene, int shard, double seconds) {
     bool returned = grade_plays(scene->grade) && wait_for_return(scene, shard, seconds);
     GRADE_OUT(scene->grade, returned);
@@ -80,7 +80,7 @@ static bool has_returned(Scene *scene, int shard, double seconds) {
     return returned;
 }
 
-// The actor's gradients may be set; else they are those of GRADIENTS.
+// Uses the actor's gradients if set, otherwise GRADIENTS.
 static void enter(Scene *scene, Actor *actor, int shard) {
     pthread_t thread;
     if (!grade_plays(scene->grade)) return;
@@ -91,7 +91,7 @@ static void enter(Scene *scene, Actor *actor, int shard) {
     int failed = pthread_create(&thread, NULL, act, actor);
     CHECK(failed == 0, "no thread");
     pthread_getcpuclockid(thread, &actor->clock);
-    pthread_detach(thread); // one that hangs ends with the check's process
+    pthread_detach(thread); // a hanging thread ends with the check's process
 }
 
 // Another thread that waits for the turn, as the task says.
@@ -176,7 +176,7 @@ static void in_order(Grade *grade) {
     check_sum(grade, &scene);
 }
 
-// Returns whether shard 0 never passed the turn on; the last of its many numbers then.
+// Returns whether shard 0 timed out before passing the turn on. *last: its last sum at that time.
 static int wait_for_many(Grade *grade, float *last) {
     enum { MANY = 1 << 24 };
     static Scene scene;
@@ -214,7 +214,7 @@ static void added_first(Grade *grade) {
 
 enum { LISTENERS = 2 };
 
-// Returns how many threads that waited for the turn were woken.
+// Returns the number of woken threads that waited for the turn.
 static int count_woken(Grade *grade) {
     static Scene scene;
     Listener listeners[LISTENERS];

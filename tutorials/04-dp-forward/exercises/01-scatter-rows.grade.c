@@ -1,5 +1,4 @@
-/* 01-scatter-rows.grade.c: each part's rows, the memory they lie in, and the copies that
- * were made.
+/* 01-scatter-rows.grade.c: each part's rows, their memory's device, and the copies.
  */
 #include "tutorials/04-dp-forward/exercises/01-scatter-rows.h"
 
@@ -12,8 +11,8 @@ enum { MOST_PARTS = 5, MOST_ROWS = 12, ROW = 3, LONG_ROW = 7 };
 
 typedef struct Scene {
     Device *devices[MOST_PARTS];
-    size_t before[MOST_PARTS], after[MOST_PARTS]; // bytes that were allocated
-    Device *from;                                 // the last of them
+    size_t before[MOST_PARTS], after[MOST_PARTS]; // bytes allocated on each device
+    Device *from;                                 // the last device
     float *batch;                                 // [MOST_ROWS, row] on `from`
     size_t row;                                   // floats of a row
     Part parts[MOST_PARTS];

@@ -1,4 +1,4 @@
-/* 02-gather-rows.grade.c: every row of every part, where it belongs, and how it came there. */
+/* 02-gather-rows.grade.c: every row's position in the outputs, and the copies. */
 #include "tutorials/04-dp-forward/exercises/02-gather-rows.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ enum { MOST_PARTS = 5, ROW = 3, LONG_ROW = 7, MOST_ROWS = 18 };
 
 typedef struct Scene {
     Device *devices[MOST_PARTS];
-    Device *to; // the last one that has rows
+    Device *to; // the last device that has rows
     OutputPart parts[MOST_PARTS];
     float *outputs, got[MOST_ROWS * LONG_ROW]; // the contents of outputs
     size_t rows, returned;
@@ -19,7 +19,7 @@ typedef struct Scene {
     WatchLog log;
 } Scene;
 
-// counts: of each part's rows, ended by -1. Row r of the batch is r*row + 1, r*row + 2, ...
+// counts: rows of each part, ended by -1. Row r of the batch is r*row + 1, r*row + 2, ...
 static void run(Grade *grade, Scene *scene, const int *counts, size_t row) {
     *scene = (Scene){0};
     for (int i = 0; counts[i] >= 0; i++) {

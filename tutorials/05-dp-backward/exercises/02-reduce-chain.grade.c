@@ -49,7 +49,7 @@ static void run(Grade *grade, Scene *scene, int device_count, float (*value)(int
     GRADE_OUT(grade, *scene); // the player's pointers are values here
 }
 
-// The number of the device, or -1.
+// Returns the device's number, or -1.
 static int number_of(const Scene *scene, const Device *device) {
     for (int i = 0; i < MOST; i++)
         if (device && scene->devices[i] == device) return i;

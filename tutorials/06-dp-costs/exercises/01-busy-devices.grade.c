@@ -1,4 +1,4 @@
-/* 01-busy-devices.grade.c: known cases first, then every small one against the cut itself. */
+/* 01-busy-devices.grade.c: known cases first, then all small ones, compared with chunk_bounds. */
 #include "tutorials/06-dp-costs/exercises/01-busy-devices.h"
 
 #include "common/data/sampler.h"

@@ -7,8 +7,8 @@
 
 extern const Grader grader_07_01;
 
-// The environment that lookup answers from: WORLD_SIZE, RANK, LOCAL_RANK. Each check has a process
-// of its own, and sets it before it calls the student's function, which takes no context.
+// The environment for lookup: WORLD_SIZE, RANK, LOCAL_RANK. A check sets it, in a process of its
+// own, before it calls the student's function, which takes no context.
 static const char *environment[3];
 
 static const char *lookup(const char *name) {

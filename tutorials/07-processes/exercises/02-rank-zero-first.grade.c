@@ -1,4 +1,4 @@
-/* 02-rank-zero-first.grade.c: preparing is slow, so that a rank that does not wait is seen. */
+/* 02-rank-zero-first.grade.c: a slow preparation detects a rank that does not wait. */
 #include "tutorials/07-processes/exercises/02-rank-zero-first.h"
 
 #include <pthread.h>
@@ -10,18 +10,18 @@ extern const Grader grader_07_02;
 
 typedef struct Scene {
     pthread_mutex_t mutex; // protects the fields below
-    int prepared, used;    // how often
+    int prepared, used;    // number of times
     bool too_early;        // used before it was prepared
     bool by_other;         // prepared by another rank than 0
-    bool silent;           // a rank has used it without a word to the others
-    bool in_vain;          // a rank that has not prepared it has used it though its barrier failed
+    bool silent;           // a rank has used it without any collective
+    bool in_vain;          // a rank other than 0 has used it after its barrier failed
 } Scene;
 
-typedef struct Seat { // the argument that a rank passes on
+typedef struct Seat { // context of a rank's jobs
     Scene *scene;
     int rank;
-    const Error *err; // is filled by a barrier that has failed
-    bool is_lost;     // it has used it after that
+    const Error *err; // filled by a failed barrier
+    bool is_lost;     // the rank used the result after its barrier failed
 } Seat;
 
 static void prepare(void *context) {

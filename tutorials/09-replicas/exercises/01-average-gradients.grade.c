@@ -116,7 +116,7 @@ static void check(Grade *grade, Scene *scene, int world, Kind kind) {
             }
 }
 
-// More parameters than a student may think of, and the last one is the first.
+// More parameters than a fixed array may hold; the last one is the first.
 static void run_large_model(GradeRank *rank) {
     enum { MANY = 1000 };
     static float gradients[2][MANY];

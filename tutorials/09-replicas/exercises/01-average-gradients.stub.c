@@ -1,4 +1,4 @@
-/* Your part: an all-reduce for each gradient that there is. */
+/* Your part: one all-reduce for each gradient. */
 int average_gradients(ProcessGroup *group, Tensor *const *parameters, size_t count, Error *err) {
     (void)group, (void)parameters, (void)count, (void)err;
     return 0;

@@ -13,7 +13,7 @@ enum { MOST_RANKS = 5, COUNT = 6, TENSORS = 5 };
 typedef struct Model {
     float weight[COUNT], frozen[COUNT], running_mean[COUNT];
     int64_t batches;
-    uint16_t halves[3]; // BF16: 6 bytes, no whole number of floats
+    uint16_t halves[3]; // BF16: 6 bytes, not a multiple of a float's size
 } Model;
 
 typedef struct Scene {

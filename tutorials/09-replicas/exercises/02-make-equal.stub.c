@@ -1,4 +1,4 @@
-/* Your part: every tensor of rank 0, for all. */
+/* Your part: broadcast every tensor from rank 0. */
 int make_equal(ProcessGroup *group, Tensor *const *tensors, size_t count, Error *err) {
     (void)group, (void)tensors, (void)count, (void)err;
     return 0;

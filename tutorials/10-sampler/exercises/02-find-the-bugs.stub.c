@@ -1,4 +1,4 @@
-/* The script. It is yours to put right. */
+/* The script. Your part: find and correct its mistakes. */
 int script_begin(Script *script, Error *err) {
     (void)err;
     script->seed = script->clock;

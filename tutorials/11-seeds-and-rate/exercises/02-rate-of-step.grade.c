@@ -103,7 +103,7 @@ static void cosine(Grade *grade) {
     }
 }
 
-// Several ranks share the steps: the rates are those of one.
+// Several ranks step together: the rates equal one rank's.
 static void ranks(Grade *grade) {
     static const int WORLDS[] = {2, 3, 5};
     for (int w = 0; w < 3; w++) {

@@ -1,5 +1,5 @@
 /* 02-average-in-buckets.grade.c: known means on every rank; then the number of messages (at most
- * one per bucket) and of bytes (at least those of all gradients).
+ * one per bucket) and of bytes (at least all gradients' bytes).
  */
 #include "tutorials/12-buckets/exercises/02-average-in-buckets.h"
 
@@ -18,12 +18,12 @@ typedef enum Kind { PLAIN, FROZEN, SHARED } Kind; // of one parameter (SHARED: w
 
 typedef struct Scene {
     Kind kind;
-    int odd_one; // the parameter that is of this kind
+    int odd_one; // the parameter of this kind
     size_t cap;
     float gradients[MOST_RANKS][PARAMETERS][MOST];
     size_t calls[MOST_RANKS], bytes[MOST_RANKS];
     bool behind[MOST_RANKS];   // something was written behind memory
-    size_t floats[MOST_CALLS]; // of rank 0's collectives, one after the other
+    size_t floats[MOST_CALLS]; // of rank 0's collectives, in order
 } Scene;
 
 // Sums of powers of two: exact, also when divided by the number of ranks after adding.
@@ -137,7 +137,7 @@ static void check_buckets(Grade *grade, const Scene *scene, const size_t *wanted
                      scene->cap, b, scene->floats[b], wanted[b]);
 }
 
-// More parameters than a student may think of, and the first one is the last.
+// More parameters than a fixed array may hold; the first one is the last.
 static void run_large_model(GradeRank *rank) {
     enum { MANY = 5000 };
     static float gradients[2][MANY], memories[2][MANY];
@@ -161,7 +161,7 @@ static void run_large_model(GradeRank *rank) {
                      (double)gradients[rank->rank][k], 2 * k + 1);
 }
 
-// A training calls it in every step.
+// Several calls, as in a training's steps.
 static void run_steps(GradeRank *rank) {
     enum { STEPS = 4 };
     float gradients[2] = {1, 2}, memory[2];

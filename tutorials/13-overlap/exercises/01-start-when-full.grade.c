@@ -1,5 +1,5 @@
 /* 01-start-when-full.grade.c: the order of the calls made while gradients became complete, one by
- * one. Times are not looked at, and means only in the end: a program that does not overlap has
+ * one. Times are not judged; means are checked at the end, as a program without overlap computes
  * them, too.
  */
 #include "tutorials/13-overlap/exercises/01-start-when-full.h"
@@ -25,7 +25,7 @@ static const size_t MIXED[MOST_RANKS][GRADIENTS] = {{1, 2, 0, 2, 0, 2},
 typedef struct Scene {
     bool mixed;
     int steps;
-    size_t buckets; // the first so many
+    size_t buckets; // number of buckets in use
     float buffers[MOST_RANKS][BUCKETS][MOST_FLOATS];
 } Scene;
 

@@ -9,7 +9,7 @@ enum { MOST_RANKS = 5 };
 
 static char yours[64]; // the student's last answer
 
-// Whether the order at this place is that of the chunk.
+// Whether the student's order at this position is the chunk's order.
 static bool is_order(Grade *grade, size_t place, size_t count, int world, const int *wanted) {
     int got[MOST_RANKS + 1] = {-1, -1, -1, -1, -1, -1};
     bool same = true;

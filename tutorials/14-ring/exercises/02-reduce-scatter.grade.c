@@ -1,5 +1,5 @@
-/* 02-reduce-scatter.grade.c: known sums in the chunk that is complete, who spoke with whom, the
- * order of the sum, and messages that are longer than the memory between two ranks.
+/* 02-reduce-scatter.grade.c: known sums in the complete chunk, each message's sender and receiver,
+ * the order of the sum, and messages larger than the buffer between two ranks.
  */
 #include "tutorials/14-ring/exercises/02-reduce-scatter.h"
 
@@ -9,7 +9,7 @@
 
 extern const Grader grader_14_02;
 
-enum { LENGTH = 4, LONG = 60000, MOST_RANKS = 5 }; // 240,000 bytes do not fit between two ranks
+enum { LENGTH = 4, LONG = 60000, MOST_RANKS = 5 }; // 240,000 bytes exceed a pair's buffer
 
 typedef struct Scene {
     size_t length;
@@ -65,7 +65,7 @@ static void run_rank(GradeRank *rank) {
                  rank->world, rank->rank, rank->err.message);
 }
 
-// Room that the ranks share.
+// Memory shared by the ranks.
 static void scene_open(Scene *scene, int world, size_t length) {
     scene->length = length;
     for (int r = 0; r < world; r++) {
@@ -81,7 +81,7 @@ static Scene play(Grade *grade, int world, size_t length, float (*number)(int, s
     return scene;
 }
 
-// The number at place i of the chunk that rank holds in the end.
+// Element i of the chunk that rank holds at the end.
 static void check_number(Grade *grade, const Scene *scene, int world, int rank, size_t i) {
     const int left = (rank + world - 1) % world, chunk = (rank + 1) % world;
     const size_t place = (size_t)chunk * scene->length + i;

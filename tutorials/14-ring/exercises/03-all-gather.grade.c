@@ -5,7 +5,7 @@
 
 extern const Grader grader_14_03;
 
-enum { LENGTH = 3, LONG = 60000, MOST_RANKS = 5 }; // 240,000 bytes do not fit between two ranks
+enum { LENGTH = 3, LONG = 60000, MOST_RANKS = 5 }; // 240,000 bytes exceed a pair's buffer
 
 typedef struct Scene {
     size_t length;
@@ -114,7 +114,7 @@ static void check_log(Grade *grade, const WatchLog *log, int world, int rank) {
                  watch_bytes(log, PG_SEND), sends);
 }
 
-// Room that the ranks share.
+// Memory shared by the ranks.
 static void scene_open(Scene *scene, int world, size_t length) {
     scene->length = length;
     for (int r = 0; r < world; r++) {

@@ -1,4 +1,4 @@
-/* 02-norm-gradient.grade.c: sums that are known, so that each mistake gives another number. */
+/* 02-norm-gradient.grade.c: known sums; each mistake gives a different number. */
 #include "tutorials/15-batch-norm/exercises/02-norm-gradient.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 extern const Grader grader_15_02;
 
-enum { MOST_RANKS = 5, MOST_ROWS = 5 }; // no rank has so many rows
+enum { MOST_RANKS = 5, MOST_ROWS = 5 }; // more than any rank's rows
 
 static const double WEIGHT = 2, INVSTD = 0.25;
 static const double OLD = 1000; // contents of the outputs before the call
@@ -39,7 +39,7 @@ static void run_rank(GradeRank *rank) {
                  "Something was written behind dx: rank %d has %zu rows.", r, rows.count);
 }
 
-// Rank r has counts[r] rows; every number is another.
+// Rank r has counts[r] rows, with different numbers.
 static void run(Grade *grade, Scene *s, int world) {
     s->all_rows = 0;
     for (int r = 0; r < world; r++) {

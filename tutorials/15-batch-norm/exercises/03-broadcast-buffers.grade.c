@@ -1,5 +1,4 @@
-/* 03-broadcast-buffers.grade.c: a sequence of forwards: the buffers when each begins, and the
- * calls.
+/* 03-broadcast-buffers.grade.c: a sequence of forwards: the buffers before each, and the calls.
  */
 #include "tutorials/15-batch-norm/exercises/03-broadcast-buffers.h"
 
@@ -32,7 +31,7 @@ static void run_rank(GradeRank *rank) {
     int r = rank->rank;
     float mean[COUNT] = {0};
     int64_t batches = 0;
-    _Alignas(int64_t) uint16_t third[8] = {0}; // 3 BF16: 6 bytes, no whole number of floats
+    _Alignas(int64_t) uint16_t third[8] = {0}; // 3 BF16: 6 bytes, not a multiple of a float's size
     Tensor tensors[BUFFERS] = {tensor_make(NULL, DTYPE_F32, 1, (size_t[]){COUNT}, NULL),
                                tensor_make(NULL, DTYPE_I64, 0, NULL, NULL),
                                tensor_make(NULL, DTYPE_BF16, 1, (size_t[]){3}, NULL)};
@@ -71,7 +70,7 @@ static bool is_of(const Scene *s, int who, int rank, size_t forward, size_t i) {
 
 static void check_values(Grade *grade, const Scene *s, int world, size_t f) {
     const float *first = s->mean[0][f];
-    size_t last = f; // the training forward before this one, from 1; 0: there is none
+    size_t last = f; // number of the last training forward, from 1; 0: none
     while (last > 0 && s->modes[last - 1] != 't') last--;
     GRADE_EXPECT(grade, world == 1 || last == 0 || first[0] != number(world - 1, last - 1, 0),
                  "These are the last rank's buffers; they must be rank 0's.");

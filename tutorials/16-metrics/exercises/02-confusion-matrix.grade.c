@@ -9,12 +9,12 @@ enum { MOST_RANKS = 5, CLASSES = 3, COUNT = CLASSES * CLASSES, MOST_ROWS = 40 };
 
 typedef struct Scene {
     size_t rows[MOST_RANKS];
-    double counts[MOST_RANKS][COUNT + 1]; // the last one is not to be written
+    double counts[MOST_RANKS][COUNT + 1]; // the last must not change
     size_t calls[MOST_RANKS];
-    bool as_floats[MOST_RANKS]; // a collective was of floats
+    bool as_floats[MOST_RANKS]; // a collective had type PG_F32
 } Scene;
 
-// The row's place in the table: truth * CLASSES + answer.
+// The row's index in the table: truth * CLASSES + answer.
 static size_t place(int rank, size_t row) {
     return ((size_t)rank * 4 + row * row + row / 3) % COUNT;
 }
@@ -126,7 +126,7 @@ static void run_two_classes(GradeRank *rank) {
                  counts[1], counts[2], counts[3]);
 }
 
-// More classes than an array of a fixed length has room for.
+// More classes than a fixed array may hold.
 static void run_many_classes(GradeRank *rank) {
     enum { MANY = 60 };
     static double counts[MANY * MANY];

@@ -1,5 +1,5 @@
-/* 01-save-load-remove.grade.c: each rank's calls, and how many collectives came before each. A
- * call of one rank is before a call of another for certain only if a barrier is between them.
+/* 01-save-load-remove.grade.c: each rank's calls, and the number of collectives before each. A
+ * call of one rank happens before a call of another only if a barrier is between them.
  */
 #include "tutorials/17-checkpoints/exercises/01-save-load-remove.h"
 
@@ -11,13 +11,13 @@ enum { MOST_RANKS = 5 };
 
 typedef struct Calls { // of one kind, by one rank
     size_t count, barriers_before;
-    int place; // among this rank's calls of all kinds, from 1
+    int place; // index among this rank's calls of all kinds, from 1
 } Calls;
 
 typedef struct Scene {
     Calls saves[MOST_RANKS], loads[MOST_RANKS], removes[MOST_RANKS];
     size_t barriers[MOST_RANKS];
-    bool after_failure[MOST_RANKS]; // something was called when a barrier had failed
+    bool after_failure[MOST_RANKS]; // the rank made a call after a barrier had failed
 } Scene;
 
 typedef struct Player {
@@ -26,7 +26,7 @@ typedef struct Player {
     int calls; // so far
 } Player;
 
-// One that was started is over when it was waited for.
+// A started collective counts when it was waited for.
 static size_t barriers_over(const WatchLog *log) {
     size_t count = 0;
     for (size_t i = 0; i < log->count; i++) {

@@ -1,7 +1,7 @@
 /* 02-atomic-write.grade.c: the file at the path before, while and after the content is written;
  * when writing fails; when the disk is full; when one of the calls fails. fflush, fsync, fclose and
- * rename are this file's, so that their order is seen and they can fail: a program's own functions
- * come before the C library's.
+ * rename are defined in this file, which logs their order and makes them fail: a program's own
+ * functions take precedence over the C library's.
  */
 #include "tutorials/17-checkpoints/exercises/02-atomic-write.h"
 
@@ -25,8 +25,8 @@ enum { LONG = 1000, LIMIT = 100, LONGEST = 199 };
 
 static struct {
     int syncs, renames, syncs_before_rename;
-    off_t synced;        // how many bytes the file had at its last fsync
-    int flushes, closes; // how many of them have failed
+    off_t synced;        // the file's bytes at its last fsync
+    int flushes, closes; // failed calls
     char renamed_from[512];
 } seen;
 static bool fflush_fails, fsync_fails, fclose_fails, rename_fails;
@@ -38,7 +38,7 @@ int fflush(FILE *file) {
 }
 
 int fclose(FILE *file) {
-    union { // POSIX's way around C's rule that functions and data have different pointers
+    union { // POSIX allows this copy; C forbids a cast between function and object pointers
         void *data;
         int (*function)(FILE *);
     } library = {.data = dlsym(RTLD_NEXT, "fclose")};
@@ -67,7 +67,7 @@ int rename(const char *from, const char *to) {
 typedef struct Scene {
     bool old_file, fails, disk_is_full; // the case
     bool long_path;                     // as long as a path may be
-    const char *left;                   // a file that lies in the folder, or NULL
+    const char *left;                   // a file left in the folder, or NULL
     char folder[256], path[512];
     char during[16];   // the file at the path while the content was written
     char after[16];    // and at the end
@@ -95,14 +95,14 @@ static int write_content(FILE *file, void *context) {
     return s->fails ? -1 : 0;
 }
 
-// How many files this process has open.
+// Returns the number of files that this process has open.
 static size_t count_open(void) {
     size_t count = 0;
     for (int file = 0; file < 256; file++) count += fcntl(file, F_GETFD) != -1;
     return count;
 }
 
-// How many files there are; they are removed.
+// Removes the folder's files, and returns their number.
 static size_t empty_folder(const char *folder) {
     size_t count = 0;
     DIR *open = opendir(folder);
@@ -234,7 +234,7 @@ static void check_call(Grade *grade, const char *name, bool *fails, const int *f
     *fails = true;
     Scene s = play(grade, (Scene){.old_file = true});
     *fails = false;
-    if (failed && *failed == 0) return; // it was not called: there are other ways
+    if (failed && *failed == 0) return; // the student's function does not use this call
     GRADE_EXPECT(grade, s.status == -1, "%s failed, and it returned %d, not -1.", name, s.status);
     GRADE_EXPECT(grade, strcmp(s.after, "old") == 0 && s.files == 1,
                  "%s failed, and the folder is not as it was: the temporary file goes, the old one "

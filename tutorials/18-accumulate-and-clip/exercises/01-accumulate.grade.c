@@ -11,7 +11,7 @@ enum { MOST_RANKS = 5, MOST_BATCHES = 4, COUNT = 6 };
 
 typedef struct Scene {
     size_t batches[MOST_RANKS], rows[MOST_RANKS][MOST_BATCHES];
-    float gradients[MOST_RANKS][COUNT + 1]; // one more, which is to stay
+    float gradients[MOST_RANKS][COUNT + 1]; // the last must not change
     size_t calls[MOST_RANKS], bytes[MOST_RANKS];
 } Scene;
 

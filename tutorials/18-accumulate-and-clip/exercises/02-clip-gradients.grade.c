@@ -22,7 +22,7 @@ typedef struct Scene {
     size_t bytes[MOST_RANKS];
 } Scene;
 
-// Rank r's part: the means' W-fold, shared out unequally: 1, 2, ... of 1 + 2 + ... + W.
+// Rank r's gradients: (r + 1) / (1 + 2 + ... + W) of W times the means.
 static float own(int rank, int world, int k) {
     return MEANS[k] * (float)world * (float)(rank + 1) / ((float)(world * (world + 1)) / 2.0f);
 }
@@ -37,7 +37,7 @@ static void run_rank(GradeRank *rank) {
         gradient[COUNTS[k] - 1] = own(r, rank->world, k);
         tensors[k] = tensor_make(NULL, DTYPE_F32, 1, (size_t[]){COUNTS[k]}, NULL);
         tensors[k].requires_grad = !(s->frozen && k == 1);
-        tensors[k].has_grad = true; // a frozen one has its old gradient
+        tensors[k].has_grad = true; // a frozen parameter keeps its old gradient
         tensors[k].grad = gradient;
         list[k] = &tensors[k];
     }
@@ -99,7 +99,7 @@ static void check_gradients(Grade *grade, const Scene *s, int world, int r, doub
     }
 }
 
-// Every rank's gradients must be the means times `scale`, and the norm as told.
+// Every rank's gradients must be the means times `scale`, and the norm must be the given one.
 static void check(Grade *grade, Scene *s, int world, double norm, double scale) {
     grade_ranks(grade, world, run_rank, s);
     for (int r = 0; r < world; r++) {
@@ -114,7 +114,7 @@ static void check(Grade *grade, Scene *s, int world, double norm, double scale) 
 }
 
 // One number whose square is 2^24, and many whose squares a float's sum of that size loses; in more
-// parameters than a student may think of.
+// parameters than a fixed array may hold.
 static void run_long(GradeRank *rank) {
     enum { MANY = 1000, EACH = 101, LONG = MANY * EACH };
     static float gradient[LONG];

@@ -14,7 +14,7 @@ static const size_t COUNTS[PARAMETERS] = {2, 3, 4, 5, MOST};
 // Parameter 0 is used by all ranks, 1 by rank 0, 2 by the last one, 3 by none, 4 by all but rank 0.
 
 typedef struct Scene {
-    bool everybody; // all parameters are used by all ranks
+    bool everybody; // all ranks use all parameters
     float gradients[MOST_RANKS][PARAMETERS][MOST];
     bool has_grad[MOST_RANKS][PARAMETERS];
     size_t calls[MOST_RANKS], reduced[MOST_RANKS]; // collectives; bytes of PG_F32

@@ -21,7 +21,7 @@ static float weight_of(size_t i) {
     return 1000 + (float)(i * 8);
 }
 
-// No rank's own is the mean of all.
+// No rank's own number equals the mean of all.
 static float gradient_of(int rank, int step, size_t i) {
     return (float)(15 * ((1 << rank) * (int)(i % 5 + 1) + step));
 }
@@ -53,7 +53,7 @@ static void run_rank(GradeRank *rank) {
     scene->gathers[rank->rank] = watch_count(rank->log, PG_ALL_GATHER);
 }
 
-// Element i after so many steps, if `scale` times the sum of ranks [first, end) is the gradient.
+// Element i after `steps` steps, if `scale` times the sum of ranks [first, end) is the gradient.
 static float expected(size_t i, int steps, int first, int end, float scale, float momentum) {
     float weight = weight_of(i), velocity = FIRST;
     for (int step = 0; step < steps; step++) {
@@ -94,7 +94,7 @@ static void check(Grade *grade, int world, int steps) {
     for (int r = 0; r < world; r++)
         for (int i = 0; i < GUARD; i++) scene.velocity[r][SHARE + i] = BEHIND;
     grade_ranks(grade, world, run_rank, &scene);
-    for (int rank = world - 1; rank >= 0; rank--) { // the last one has most room to go wrong
+    for (int rank = world - 1; rank >= 0; rank--) { // the last offset is the largest
         for (int i = 0; i < GUARD; i++)
             GRADE_EXPECT(grade, scene.velocity[rank][SHARE + i] == BEHIND,
                          "Something was written behind velocity's %d elements: a rank keeps state "
@@ -116,7 +116,7 @@ static void several_ranks(Grade *grade) {
     check(grade, 5, 1);
 }
 
-// Parts of an odd length, longer than a student may think of.
+// Parts of an odd length, longer than a fixed array.
 static void run_long(GradeRank *rank) {
     enum { LONG = 5001 };
     static float weights[2 * LONG], gradients[2 * LONG], velocity[LONG];

@@ -1,4 +1,4 @@
-/* 03-take-part.grade.c: from every number of ranks to every other. */
+/* 03-take-part.grade.c: every number of old ranks with every number of new ranks. */
 #include "tutorials/20-sharding/exercises/03-take-part.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ typedef struct Taken {
     float mine[MOST + 1];
 } Taken;
 
-// Behind the numbers that each old rank had, a part is filled with -1.
+// An old rank's part is padded with -1 behind its numbers.
 static Taken take(Grade *grade, size_t count, size_t old, size_t world, size_t rank) {
     float memory[MOST_RANKS][MOST + 1];
     const float *parts[MOST_RANKS];
@@ -81,7 +81,7 @@ static void check(Grade *grade, size_t count, size_t old, size_t world) {
     GRADE_EXPECT(grade, seen == count, "%zu of %zu numbers went on.", seen, count);
 }
 
-// As many numbers as a small model has: too many for a copy on the stack.
+// A small model's number of weights: too many for a copy on the stack.
 static void large(Grade *grade) {
     enum { MANY = 3000000 };
     static float first[MANY / 2], second[MANY / 2], mine[MANY];

@@ -1,4 +1,4 @@
-/* 01-peak-bytes.grade.c: models whose parts have a rest, and of which some units are kept. */
+/* 01-peak-bytes.grade.c: models whose parts have padding, with some units kept whole. */
 #include "tutorials/21-gather-compute-free/exercises/01-peak-bytes.h"
 
 #include "tutorials/grading/grading.h"

@@ -10,7 +10,7 @@ extern const Grader grader_21_02;
 enum { UNITS = 2, SHARE = 17, MOST_RANKS = 5, STEPS = 2, OLD_BYTES = 4 * SHARE * MOST_RANKS };
 static const size_t SHARES[UNITS] = {SHARE, 6};
 
-typedef struct Seen { // of a rank
+typedef struct Seen { // observations of a rank
     float gradient[UNITS][SHARE];
     size_t weights_wrong, bytes[UNITS][4]; // in each unit: in forward, after; in backward, after
     bool whole[UNITS][4], no_weights, not_zero;
@@ -26,7 +26,7 @@ static float weight_of(int unit, size_t i, int step) {
     return (float)(1000 * (unit + 1) + (int)i + 500 * step);
 }
 
-// No rank's own is the mean of all.
+// No rank's own number equals the mean of all.
 static float gradient_of(int rank, int unit, size_t i, int step) {
     return (float)(15 * ((1 << rank) * (int)(i % 5 + 1) + 7 * step + unit));
 }
@@ -36,7 +36,7 @@ static void note(Seen *seen, const WholeUnit *unit, int u, int moment, size_t be
     seen->whole[u][moment] = unit->weights != NULL || unit->gradients != NULL;
 }
 
-// Leaves numbers in the memory that is allocated next.
+// Fills the memory that is allocated next with numbers.
 static void spoil(Device *device) {
     float *old = device_alloc(device, OLD_BYTES);
     for (size_t i = 0; i < OLD_BYTES / sizeof *old; i++) old[i] = 3000;

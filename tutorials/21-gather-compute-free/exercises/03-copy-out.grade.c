@@ -1,4 +1,4 @@
-/* 03-copy-out.grade.c: parameters with a rest, and with fewer rows than ranks. */
+/* 03-copy-out.grade.c: parameters whose rows do not divide by the ranks, or are fewer. */
 #include "tutorials/21-gather-compute-free/exercises/03-copy-out.h"
 
 #include "tutorials/grading/grading.h"

@@ -12,7 +12,7 @@ enum { MOST_RANKS = 5, MOST_UNITS = 5, SHARE = 6 };
 typedef struct Scene {
     size_t units;
     int steps;
-    bool backward; // also
+    bool backward; // runs backward, too
 } Scene;
 
 typedef struct Watch { // of one rank
@@ -20,7 +20,7 @@ typedef struct Watch { // of one rank
     size_t units;
     AheadUnit unit[MOST_UNITS];
     float part[MOST_UNITS][SHARE], whole[MOST_UNITS][SHARE * MOST_RANKS];
-    bool started[MOST_UNITS]; // since it was dropped
+    bool started[MOST_UNITS]; // its all-gather was started after its last drop
     size_t seen, starts, waits;
 } Watch;
 

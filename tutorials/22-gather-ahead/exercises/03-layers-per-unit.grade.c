@@ -1,4 +1,4 @@
-/* 03-layers-per-unit.grade.c: links and limits at which each mistake chooses another unit. */
+/* 03-layers-per-unit.grade.c: links and limits at which each mistake chooses a different unit. */
 #include "tutorials/22-gather-ahead/exercises/03-layers-per-unit.h"
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* 01-to-bf16.grade.c: bits that are known. */
+/* 01-to-bf16.grade.c: known bits. */
 #include "tutorials/23-sixteen-bits/exercises/01-to-bf16.h"
 
 #include <string.h>

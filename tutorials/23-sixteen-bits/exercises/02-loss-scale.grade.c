@@ -1,4 +1,4 @@
-/* 02-loss-scale.grade.c: steps in which one rank, or none, has a number that is not finite. */
+/* 02-loss-scale.grade.c: steps in which one rank, or none, has an inf or NaN. */
 #include "tutorials/23-sixteen-bits/exercises/02-loss-scale.h"
 
 #include <math.h>
@@ -10,9 +10,9 @@ extern const Grader grader_23_02;
 enum { MOST_RANKS = 5, STEPS = 14, COUNT = 6, INTERVAL = 3, NOBODY = -1, EVERYBODY = -2 };
 
 typedef struct Scene {
-    int odd_one[STEPS]; // the rank that has such a number; negative: none, or all
-    float number;       // which
-    size_t place;       // where
+    int odd_one[STEPS]; // the rank with an inf or NaN; negative: none, or all
+    float number;       // inf or NaN
+    size_t place;       // its index
     LossScale first;    // before the first step
     bool skip[MOST_RANKS][STEPS];
     float scale[MOST_RANKS][STEPS];
@@ -104,7 +104,7 @@ static void every_kind(Grade *grade) {
     one_rank(grade, 2, 1, INFINITY, COUNT - 1, "The last number was not checked.");
 }
 
-// After a checkpoint: the counting has begun already.
+// After a checkpoint: the count of good steps is not 0.
 static void went_on(Grade *grade) {
     Scene scene = {.first = {.scale = 8, .good_steps = 3, .interval = 4}};
     for (int step = 0; step < STEPS; step++) scene.odd_one[step] = NOBODY;

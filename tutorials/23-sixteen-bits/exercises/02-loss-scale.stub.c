@@ -1,4 +1,4 @@
-/* Your part: look, agree, and change the scale. */
+/* Your part: test for inf and NaN, agree by a collective, and change the scale. */
 int update_scale(ProcessGroup *group, LossScale *scale, const float *gradients, size_t count,
                  bool *skip, Error *err) {
     (void)group, (void)scale, (void)gradients, (void)count, (void)err;

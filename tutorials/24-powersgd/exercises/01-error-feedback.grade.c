@@ -122,7 +122,7 @@ static void run_many(GradeRank *rank) {
     }
 }
 
-// After some steps, all that was wanted was sent, but for the error.
+// In every step the error is the part of gradient + old error that rounding loses.
 static void nothing_lost(Grade *grade) {
     Scene scene = {0};
     grade_ranks(grade, 2, run_rank, &scene);

@@ -1,5 +1,5 @@
-/* 02-column-and-row.grade.c: small matrices whose column and row are computed here in doubles, as
- * they should be, and with each of the usual mistakes.
+/* 02-column-and-row.grade.c: small matrices whose column and row are computed here in doubles,
+ * correctly, and with each common mistake.
  */
 #include "tutorials/24-powersgd/exercises/02-column-and-row.h"
 
@@ -184,7 +184,7 @@ static void two_ranks(Grade *grade) {
     first_steps(grade, &high, 2, 1);
 }
 
-// Larger than an array that a student may think of: all ones on rank 0 and threes on rank 1.
+// Larger than a fixed array may be: all ones on rank 0 and threes on rank 1.
 static void run_large(GradeRank *rank) {
     enum { N = 70, M = 3000 };
     float *g = grade_fenced(rank->grade, sizeof(float) * N * M);

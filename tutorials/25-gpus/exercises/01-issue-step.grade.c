@@ -1,5 +1,5 @@
-/* 01-issue-step.grade.c: the issued calls become a graph of which call must come after which; the
- * graph is judged, and so all orders at once. Overlap is that an order is not forced.
+/* 01-issue-step.grade.c: the issued calls become a happens-before graph, which stands for all
+ * orders. Two calls overlap if the graph does not order them.
  */
 #include "tutorials/25-gpus/exercises/01-issue-step.h"
 
@@ -61,11 +61,11 @@ static Plan *issue(Grade *grade, int layers) {
     Streams gpu = {&plan, launch, record, wait_for, synchronize};
     GRADE_RUN(grade, issue_step, &gpu, layers);
     GRADE_OUT(grade, plan);
-    plan.grade = grade; // the player's is at the same place
+    plan.grade = grade; // the player's grade has the same address
     return &plan;
 }
 
-// The place of a call; it must be there once.
+// Returns the index of a call, which must occur once.
 static int find(const Plan *plan, Operation operation, int layer, const char *name) {
     int found = -1;
     for (int i = 0; i < plan->count; i++) {
@@ -77,7 +77,7 @@ static int find(const Plan *plan, Operation operation, int layer, const char *na
     return found;
 }
 
-// Must call b wait for call a, in every order that the streams allow?
+// Returns whether call a happens before call b.
 static bool is_after(const Plan *plan, int a, int b) {
     bool after[MOST_CALLS] = {false};
     after[a] = true;

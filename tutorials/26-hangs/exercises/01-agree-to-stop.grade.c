@@ -1,5 +1,5 @@
 /* 01-agree-to-stop.grade.c: some epochs of validation, and the expected decisions. The ranks' own
- * losses go up and down against each other, so that opinions of their own would differ.
+ * losses rise and fall in opposition, so decisions by own losses would differ.
  */
 #include "tutorials/26-hangs/exercises/01-agree-to-stop.h"
 
@@ -60,7 +60,7 @@ static void run_rank(GradeRank *rank) {
     if (rank->rank == 0) scene->barriers = watch_count(rank->log, PG_BARRIER);
 }
 
-// The number used as the mean in the first epoch, which any number improves.
+// The best after the first epoch is that epoch's mean: any mean improves on INFINITY.
 static void check_mean(Grade *grade, const Scene *scene, int world, int rank) {
     double got = scene->best[rank][0], wanted = mean_of_all(scene, world, 0);
     GRADE_EXPECT(grade, !isinf(got), "The first mean is better than none: best is still infinite.");
@@ -142,7 +142,7 @@ static void run_again(GradeRank *rank) {
                  "better mean is too many.");
 }
 
-// A mean that is better by little, in a second training of the same process.
+// A mean that improves by little, in a second training of the same process.
 static void run_another(GradeRank *rank) {
     EarlyStop early = {.best = 0.5, .patience = 2}, late = {.best = 0.75, .patience = 2};
     const double less = 0.75 - 1e-9;

@@ -1,4 +1,4 @@
-/* 02-who-departed.grade.c: hangs as the flight recorder shows them. */
+/* 02-who-departed.grade.c: hangs in the form of the flight recorder. */
 #include "tutorials/26-hangs/exercises/02-who-departed.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@ typedef struct Hang {
     int world;
     LastSeen ranks[MOST_RANKS];
     Verdict verdict;
-    const char *sentence; // for another trouble or rank
+    const char *sentence; // for a wrong trouble or rank
 } Hang;
 
 #define IN(finished, kind, count) \
@@ -92,7 +92,7 @@ static void one_is_ahead_and_one_differs(Grade *grade) {
     judge(grade, HANGS, sizeof HANGS / sizeof *HANGS);
 }
 
-// More ranks than a small array has room for.
+// More ranks than a small array may hold.
 static void many_ranks(Grade *grade, LastSeen odd_one, Trouble trouble) {
     enum { MANY = 200, WHICH = 171 };
     LastSeen ranks[MANY];

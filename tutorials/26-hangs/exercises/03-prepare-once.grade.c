@@ -1,4 +1,4 @@
-/* 03-prepare-once.grade.c: a preparation that takes a moment, and succeeds or fails. */
+/* 03-prepare-once.grade.c: a slow preparation that succeeds or fails. */
 #include "tutorials/26-hangs/exercises/03-prepare-once.h"
 
 #include <pthread.h>
@@ -12,13 +12,13 @@ enum { MOST_RANKS = 5 };
 
 typedef struct Scene {
     bool succeeds;
-    pthread_mutex_t mutex;                      // guards the next two
-    int calls, over;                            // of prepare
-    bool prepared[MOST_RANKS][sizeof(int64_t)]; // the first of each; the others are not to change
+    pthread_mutex_t mutex;                      // protects calls, over
+    int calls, over;                            // calls and returns of prepare
+    bool prepared[MOST_RANKS][sizeof(int64_t)]; // byte 0: the result; others unchanged
     bool called[MOST_RANKS], early[MOST_RANKS];
 } Scene;
 
-typedef struct Preparation { // a rank's
+typedef struct Preparation { // context of a rank
     Scene *scene;
     int rank;
 } Preparation;

@@ -24,7 +24,7 @@ static void run_rank(GradeRank *rank) {
     float *numbers = scene->sums[me];
     size_t count = scene->count > 0 ? scene->count : COUNT;
     for (int i = 0; i < COUNT; i++) numbers[i] = (float)((1 << me) * (i + 1));
-    static ProcessGroup *node, *firsts; // of this process, which opens none once it is confined
+    static ProcessGroup *node, *firsts; // of this process, opened before it is confined
     if (!node) {
         node = pg_split(rank->group, scene->node_of[me], &rank->err);
         firsts = pg_split(rank->group, first ? 0 : -1, &rank->err);

@@ -14,7 +14,7 @@ static bool is(double got, double wanted) {
 
 static void step(Grade *grade) {
     const SameBatch job = {.compute_s = 60, .bytes = 31, .latency_s = 1, .bytes_per_s = 2};
-    for (int w = 3; w >= 0; w--) { // the largest first, which tells a half from a W-th
+    for (int w = 3; w >= 0; w--) { // the largest first: detects a half in place of 1 / W
         const int devices = GRADE_WORLDS[w], rounds = 2 * (devices - 1);
         double got = GRADE_CALL(grade, same_batch_step_s, job, devices);
         double own = 60.0 / devices, reduce = rounds * (1 + 15.5 / devices);
