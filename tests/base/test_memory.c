@@ -36,7 +36,12 @@ static void test_memory(void **state) {
     for (int i = 0; i < 3; i++) assert_int_equal(items[i], i);
     items = memory_grow(items, 0, sizeof *items);
     assert_non_null(items);
+    items = memory_grow(items, 3, 0);
+    assert_non_null(items);
     free(items);
+    char *text = memory_format("%s", "");
+    assert_string_equal(text, "");
+    free(text);
 }
 
 // Returns whether writing the byte after memory_zalloc(bytes) ends the process.

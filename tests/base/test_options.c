@@ -111,6 +111,7 @@ static const BadLine bad_lines[] = {
     {{"--noshuffle"}, "unknown option --noshuffle; did you mean --no-shuffle?"},
     {{"--zebra"}, "unknown option --zebra (--help lists them)"},
     {{"-x"}, "unknown option -x (--help lists them)"},
+    {{"-" A79}, "unknown option -" A79 " (--help lists them)"},
     {{"extra"}, "unexpected argument 'extra' (--help lists the options)"},
     {{"--", "--steps"}, "unexpected argument '--steps' (--help lists the options)"},
     {{"--steps"}, "--steps needs a value (N)"},
@@ -194,6 +195,8 @@ static void test_other_names_are_known(void **state) {
          "unknown option --global-batch-size; did you mean --global-batch?"},
         {{"--beta2"}, "unknown option --beta2; did you mean --betas F,F?"},
         {{"--cpu"}, "unknown option --cpu; did you mean --device cpu?"},
+        {{"--gpu"},
+         "unknown option --gpu; did you mean --device cuda?"}, // not --gpus, which is near
         {{"--learning_rat"}, "unknown option --learning_rat; did you mean --lr?"}, // inexact
         {{"--sync-btchnrm"}, "unknown option --sync-btchnrm; did you mean --sync-batch-norm?"},
         {{"--lt"}, "unknown option --lt; did you mean --lr?"},
@@ -208,10 +211,15 @@ static void test_other_names_are_known(void **state) {
         {{"--workers"}, "unknown option --workers; did you mean --nproc-per-node?"},
         {{"--shuffle"},
          "unknown option --shuffle: samples are shuffled unless --no-shuffle is given"},
+        {{"--pin_memory"},
+         "unknown option --pin_memory: it is done wherever it helps: leave it out"},
+        {{"--pin-memry"}, // advice needs the exact name
+         "unknown option --pin-memry (--help lists them; the program's own follow its name)"},
         {{"--rank"},
          "unknown option --rank: ddprun tells each rank by RANK in its environment: leave it out"},
         {{"--wd"}, "unknown option --wd (--help lists them; the program's own follow its name)"},
         {{"--device", "gpu"}, "--device: 'gpu' is none of cpu, cuda; did you mean cuda?"},
+        {{"--device", "ids"}, "--device: 'ids' is none of cpu, cuda"}, // --device-ids has a row
         {{"--amp", "half"}, "--amp: 'half' is none of none, bf16, fp16; did you mean fp16?"},
         {{"--amp", "no"}, "--amp: 'no' is none of none, bf16, fp16; did you mean none?"},
         {{"--amp", "gpu"}, "--amp: 'gpu' is none of none, bf16, fp16"},
