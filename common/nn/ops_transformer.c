@@ -126,7 +126,7 @@ static void half_layer_norm(Tape *tape, Tensor **x, LayerNormSaved *saved, const
 Tensor *op_add_layer_norm(Tape *tape, Tensor **sum, Tensor *branch, Tensor *weight, Tensor *bias) {
     const bool narrows = tape_stores_halves(tape);
     Tensor *x = op_float32(tape, *sum);
-    const bool fused = narrows && x && branch && tensor_is_half(branch);
+    const bool fused = narrows && branch && tensor_is_half(branch);
     if (branch && !fused) x = op_add(tape, x, branch);
     *sum = x;
     if (!x) return NULL;

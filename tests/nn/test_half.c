@@ -158,6 +158,10 @@ static void types(void **state) {
         expect(op_add_layer_norm(tape, &sum, z, ones(tape, 8), ones(tape, 8)), half,
                "layer_norm of a sum");
         expect(sum, DTYPE_F32, "the sum");
+        Tensor *wide = op_float32(tape, z);
+        expect(op_add_layer_norm(tape, &sum, wide, ones(tape, 8), ones(tape, 8)), half,
+               "layer_norm of a sum with float32");
+        expect(sum, DTYPE_F32, "the sum with float32");
         expect(tuple_keep(tape, &z, 1)->items[0], half, "a kept item of a tuple");
         Tensor *qkv = rows_of_ones(tape, 6, 12);
         expect(op_attention(tape, qkv, 3, 2), half, "attention of float32");
@@ -312,6 +316,22 @@ static void a_branch_of_a_stream(void **state) {
     device_close(device);
 }
 
+static void a_branch_has_the_shape_of_its_stream(void **state) {
+    (void)state;
+    Error err = {0};
+    Device *device = open_device(name);
+    Tape *tape = tape_create(device, NULL);
+    tape->precision = (Precision)first_half(device);
+    Tensor *sum = random_tensor(tape, 2, (size_t[]){3, WIDTH}, 1, 1);
+    Tensor *branch = op_half(tape, random_tensor(tape, 2, (size_t[]){2, WIDTH}, 2, 1));
+    Tensor *weight = random_tensor(tape, 1, (size_t[]){WIDTH}, 3, 1);
+    assert_null(op_add_layer_norm(tape, &sum, branch, weight, weight));
+    assert_int_equal(tape_error(tape, &err), -1);
+    assert_non_null(strstr(err.message, ": a branch [2, 24] does not fit [3, 24]"));
+    tape_close(tape);
+    device_close(device);
+}
+
 // ---- an output layer with padded rows, and its loss -------------------------------------------
 
 enum { ROWS = 6, IN = 8, CLASSES = 11, MULTIPLE = 16 };
@@ -448,6 +468,7 @@ int main(int argc, char **argv) {
                                        cmocka_unit_test(gradients_meet),
                                        cmocka_unit_test(attention_and_another_reader),
                                        cmocka_unit_test(a_branch_of_a_stream),
+                                       cmocka_unit_test(a_branch_has_the_shape_of_its_stream),
                                        cmocka_unit_test(a_padded_head_is_a_head),
                                        cmocka_unit_test(padded_logits_have_other_readers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
