@@ -176,6 +176,21 @@ static void types(void **state) {
     device_close(device);
 }
 
+// A layer's bias begins at the first multiple of 8 elements behind its padded weight.
+static void parameters_are_contiguous(void **state) {
+    (void)state;
+    static const struct {
+        size_t in, out, padding, bias;
+    } cases[] = {{3, 3, 0, 16}, {1, 1, 0, 8},  {4, 2, 0, 8},
+                 {5, 3, 0, 16}, {5, 3, 5, 40}, {9, 7, 2, 88}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const LinearShape shape = {
+            .in = cases[i].in, .out = cases[i].out, .padding = cases[i].padding};
+        assert_int_equal(linear_narrow_bias(shape), cases[i].bias);
+        assert_int_equal(linear_narrow_count(shape), cases[i].bias + shape.out);
+    }
+}
+
 // ---- gradients with several consumers ---------------------------------------------------------
 
 // Gradients of part[0]'s weight and of x in a graph where every pair of 16-bit paths joins: sums of
@@ -469,6 +484,7 @@ int main(int argc, char **argv) {
                                        cmocka_unit_test(attention_and_another_reader),
                                        cmocka_unit_test(a_branch_of_a_stream),
                                        cmocka_unit_test(a_branch_has_the_shape_of_its_stream),
+                                       cmocka_unit_test(parameters_are_contiguous),
                                        cmocka_unit_test(a_padded_head_is_a_head),
                                        cmocka_unit_test(padded_logits_have_other_readers)};
     return cmocka_run_group_tests(tests, NULL, NULL);

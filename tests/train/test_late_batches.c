@@ -60,6 +60,34 @@ static void a_batch_is_sent_while_another_is_used(void **state) {
     }
 }
 
+// The device memory of a batch: one slot on a CPU, two on a device that copies asynchronously.
+static void a_cpu_has_one_slot(void **state) {
+    (void)state;
+    static int64_t labels[1];
+    static uint16_t tokens[1];
+    static const struct {
+        Dataset set;
+        size_t bytes; // of a sample with its target
+    } cases[] = {
+        {{.shape = {FLOATS, 1, 1}, .target_size = TARGETS}, 4 * FLOATS + 4 * TARGETS},
+        {{.shape = {3, 8, 4}, .classes = 2, .labels = labels}, 4 * 3 * 8 * 4 + 8},
+        {{.shape = {3, 8, 4}, .classes = 2, .labels = labels, .dense = true},
+         4 * 3 * 8 * 4 + 8 * 8 * 4},
+        {{.shape = {FLOATS, 1, 1}, .classes = 2, .tokens = tokens}, 2 * 8 * FLOATS},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int late = 0; late < 2; late++) {
+            Error err = {0};
+            Device *device = late ? late_open(LATE_LAZY) : device_open("cpu:0", &err);
+            const size_t before = device->bytes;
+            BatchInput *input = batch_input_create(device, &cases[i].set, CAPACITY);
+            assert_int_equal(device->bytes - before, (late ? 2U : 1U) * CAPACITY * cases[i].bytes);
+            batch_input_close(input);
+            assert_int_equal(device->bytes, before);
+            device_close(device);
+        }
+}
+
 // ---- rows ---------------------------------------------------------------------------------------
 
 // Two processes; the other one's loss is always 3. A started sum completes when it is waited for.
@@ -251,6 +279,7 @@ static void a_loss_that_is_no_number_ends_its_run(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_is_sent_while_another_is_used),
+        cmocka_unit_test(a_cpu_has_one_slot),
         cmocka_unit_test(rows_come_with_their_own_loss),
         cmocka_unit_test(a_loss_that_is_no_number_ends_its_run),
     };
