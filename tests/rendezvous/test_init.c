@@ -256,6 +256,25 @@ static void test_heartbeat_after_a_meeting(void **state) {
     heartbeat_board_close(&board);
 }
 
+// Tensors of a dry run's device are not stored, so its group's collectives copy nothing.
+static void test_group_of_a_dry_device(void **state) {
+    (void)state;
+    static const char *const names[] = {"cpu:0", "dry-cpu:0"};
+    for (int dry = 0; dry < 2; dry++) {
+        Error err = {0};
+        Rendezvous me = place(0, 1, free_port());
+        Device *device = device_open(names[dry], &err);
+        assert_non_null(device);
+        ProcessGroup *group = init_process_group("shm", &me, device, LONG_S, &err);
+        assert_non_null(group);
+        float from = 3, to = 0;
+        assert_int_equal(pg_run(group, pg_all_gather(&from, &to, 1, PG_F32), &err), 0);
+        assert_true(to == (dry ? 0 : 3));
+        pg_close(group);
+        device_close(device);
+    }
+}
+
 static void test_launchers_store_and_restart(void **state) {
     (void)state;
     int port = 0;
@@ -482,6 +501,7 @@ int main(void) {
         cmocka_unit_test_setup(test_slurm, clean),
         cmocka_unit_test(test_meeting),
         cmocka_unit_test(test_heartbeat_after_a_meeting),
+        cmocka_unit_test(test_group_of_a_dry_device),
         cmocka_unit_test(test_launchers_store_and_restart),
         cmocka_unit_test(test_callers_store),
         cmocka_unit_test(test_callers_store_twice),
