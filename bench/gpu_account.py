@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""What a training step should take on a GPU, by counting: no GPU is needed.
+"""Predicts the time of a training step on a GPU by counting operations and bytes; needs no GPU.
 
     bench/gpu_account.py BIN_DIR [--card h100|h200|a100|t4|rtx3060] [--batch N]   GPT-2 124M in bf16, from its own step
     bench/gpu_account.py --list FILE [--card ...]                            another program's step: bench/account/*.csv
-    bench/gpu_account.py BIN_DIR --measure DEVICE [--card ...]               beside the times that this GPU takes
+    bench/gpu_account.py BIN_DIR --measure DEVICE [--card ...]               with this GPU's measured times
 
 BIN_DIR/bench_operations runs a step on a device that computes nothing, and lists each kernel with its launches, operations by
 unit and bytes. A kernel's time is
 
     max(bytes / bandwidth, tensor + fp32 + fp64 + shared loads, each over its unit's rate) + a constant of a launch
 
-and a step's the larger of their sum and of what the host takes for the launches. A product's tiles fill the processors in whole
-waves. Shared loads, registers and shared memory are the compiler's (account/kernels.csv, which account/sass.py writes). The rates
-are account/cards.csv's. Columns: milliseconds of a step, and what limits the kernel.
+and a step's time is the larger of the kernels' sum and the host's time for the launches. A product's tiles fill the processors in
+whole waves. Shared loads, registers and shared memory are counted in compiled code (account/kernels.csv, written by
+account/sass.py). The rates are in account/cards.csv. Columns: milliseconds of a step, and the unit that limits the kernel.
 
 --measure runs BIN_DIR/bench_kernels. A row has all kernels of one entry of the kernel tables, which are timed together; the
 card is by the device's name, else the first that has its capability (h100 if none has).
@@ -36,7 +36,7 @@ OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mu
 ARCHITECTURES = dict(h100="90", h200="90", a100="80", t4="75", rtx3060="86")
 
 
-# Kernels that another kernel's entry launches, too, or that have another name than their entry.
+# Kernels that are launched by the entry of another kernel, or have another name than their entry.
 ENTRIES = dict(widen_linear="linear_weight_gradient", cross_entropy_in_place_kernel="half_cross_entropy",
                attention_kernel="attention", attention_mma_kernel="attention", attention_means_kernel="attention_gradient",
                attention_gradient_kernel="attention_gradient", attention_mma_gradient_kernel="attention_gradient")
@@ -92,19 +92,19 @@ def compiled(card):
 # ---- the time of a kernel --------------------------------------------------------------------------------
 
 def product_seconds(m, n, k, card):
-    """The best of some tiles: whole waves of tiles over the processors."""
+    """Seconds of a product with the best of TILES, in whole waves of tiles over the processors."""
     rate = card["tensor"] * 1e12 * card["tensor_fp32_sum"] * card["tensor_reached"] / card["processors"]
     rate *= card["unaligned"] if any(size % 8 for size in (m, n, k)) else 1
     def seconds(tile):
         tiles = math.ceil(m / tile[0]) * math.ceil(n / tile[1])
-        splits = max(1, min(8, int(card["processors"] // tiles)))  # of k, where tiles are too few
+        splits = max(1, min(8, int(card["processors"] // tiles)))  # of k, if there are too few tiles
         waves = math.ceil(tiles * splits / card["processors"])
         return waves * 2 * tile[0] * tile[1] * k / splits / (rate * SMALL_TILE[tile])
     return min(map(seconds, TILES))
 
 
 def occupancy(kernel, card):
-    """Warps of a processor that the kernel's registers and shared memory allow."""
+    """The kernel's resident warps per processor, by its registers and shared memory."""
     threads = int(kernel["threads"])
     registers = math.ceil(int(kernel["registers"]) / 8) * 8 * threads
     blocks = min(card["registers"] // registers, card["threads"] // threads,
@@ -113,7 +113,7 @@ def occupancy(kernel, card):
 
 
 def at_occupancy(units, kernel, card):
-    """The same where there are too few warps to hide latencies."""
+    """The units' seconds, longer if there are too few resident warps to hide latencies."""
     full = min(1, occupancy(kernel, card) / card["warps"])
     return {name: seconds / full for name, seconds in units.items()}
 
@@ -138,7 +138,7 @@ def unit_seconds(row, card, kernel):
 
 
 def kernel_seconds(row, card, kernel):
-    """Seconds of one call, and what limits it."""
+    """(seconds of one call, the unit that limits it)."""
     memory = row["bytes"] / (card["memory"] * 1e9 * card["memory_reached"])
     if row["m"]:
         units = dict(tensor=product_seconds(row["m"], row["n"], row["k"], card),
@@ -207,7 +207,7 @@ def measured_times(command):
 
 
 def card_of(device, capability):
-    """The card that the description names, or the first of this capability; None."""
+    """The card whose name is in the device's description, else the first of this capability, else None."""
     named = [name for name in ARCHITECTURES if name in device.partition(",")[0].lower().replace(" ", "")]
     return next(iter(named + [name for name, of in ARCHITECTURES.items() if of == capability]), None)
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes account/kernels.csv: what the compiler made, in bfloat16, of attention's kernels for heads of
-64 and of the loss of a vocabulary.
+"""Writes account/kernels.csv: registers, memory and instructions of compiled kernels in bfloat16, attention for heads
+of 64 and the loss of a vocabulary.
 
     bench/account/sass.py NVCC CUOBJDUMP [ARCHITECTURE...]        default: 75 80 86 90
 
-Registers, shared memory, spilled bytes, and instructions by kind in the machine code: of kernels with products on tensor cores
-those of the loops that have them, of others all, where a loop's body counts once. So only ratios mean something. shared_words
-counts a load of 16 bytes as four.
+Instructions are counted by kind in the machine code: for kernels with products on tensor cores, in the loops that have these
+products; for others, in the whole kernel, a loop's body once. So only ratios are meaningful. shared_words counts a load of 16
+bytes as four.
 """
 
 import collections
@@ -48,7 +48,7 @@ def listing(text):
 
 
 def main_loops(code):
-    """The smallest loops that have all products of tensor cores; all of a kernel that has none."""
+    """The smallest loops that contain all products on tensor cores; the whole kernel if it has none."""
     products = {address for address, name, _ in code if name.startswith("HMMA")}
     loops, chosen, found = [], [], set()
     for address, name, operands in code:

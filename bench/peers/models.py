@@ -140,8 +140,8 @@ def build(name, shape, outputs, hidden=()):
 
 
 def autocast(amp, kind="cpu"):
-    """PyTorch's context of `--amp bf16` or `fp16`; of anything else one that does nothing. The loss
-    belongs outside, on output.float(): where autocast on CPUs and on GPUs agree."""
+    """PyTorch's autocast for `--amp bf16` or `fp16`; otherwise a context without effect. Compute the loss outside,
+    on output.float(): inside, autocast on CPUs and GPUs differ."""
     dtype = dict(bf16=torch.bfloat16, fp16=torch.float16).get(amp)
     return torch.autocast(kind, dtype, enabled=dtype is not None)
 

@@ -4,9 +4,8 @@
     bench/peers/peers.py world --bin DIR ...        all pairs of one world size, as compare.sh calls it
     bench/peers/peers.py gpt BIN_DIR [--size small|wide|gpt2] [--ranks N [--sharded]] [--device cuda [--amp bf16|fp16]] [--rounds N]
 
-Each round runs ours and the peer one after the other, the order changing from round to round, so that what
-disturbs the machine meets both; what counts is the ratio within the round. Both have one thread per rank on the same cores.
-The first steps of a run do not count.
+Each round runs ours and the peer one after the other, in alternating order, so that a disturbance affects both; the result is
+the ratio within the round. Both have one thread per rank on the same cores. The first steps of a run do not count.
 
 gpt: a step of forward, cross-entropy, backward and AdamW with nanoGPT's groups, beside PyTorch's (scaled_dot_product_attention,
 fused AdamW). On one CPU rank ours is bench_step --model gpt, on a GPU train_single with its steps replayed from a graph. On several
@@ -15,12 +14,12 @@ with its share of the texts; --sharded takes train_fsdp and PyTorch's fully_shar
 is bf16 (fp16 below capability 8.0), and PyTorch waits for the device once in a run of steps. The ratio is ours over theirs; printed
 last is the median over the rounds. 77: there is no torch, or no GPU for --device cuda.
 
-world: both begin from the same weights on the same batches, and the gradients of the first step are
-compared tensor by tensor in the very runs that are timed. On one GPU ours is
-replayed from a CUDA graph, PyTorch waits for the device once in BLOCK steps, and train_ddp's single rank stands beside train_single.
+world: both start with the same weights and batches, and the gradients of the first step of the timed runs are compared tensor by
+tensor. On one GPU ours is replayed from a CUDA graph, PyTorch waits for the device once in BLOCK steps, and train_ddp with a
+single rank is compared with train_single.
 
-A round is disturbed if a probe before or after it (a matrix product on the cores of the ranks) ran slower
-than UNDISTURBED times the probes' median. Disturbed rounds are repeated, as many as there were rounds.
+A round is disturbed if a probe before or after it (a matrix product on the cores of the ranks) was slower than UNDISTURBED times
+the probes' median. Disturbed rounds are repeated, at most as often as there were rounds.
 
     peers.csv       a row per round: the peer's and our median in ms, and whether it was disturbed
     gradients.csv   a row per tensor and round, from compare_tensors
@@ -52,8 +51,8 @@ MODELS = {  # shape of a sample, hidden layers, global batch, steps; the first W
 ON_ONE_GPU = {"mlp": dict(batch=64, steps=1000), "resnet20": dict(batch=256, steps=200, amp="bf16")}
 WARM_UP, BLOCK = 3, 10
 BUCKET = 25 * 1024 * 1024  # bytes: DDP's default bucket
-# The largest difference in a tensor, of its largest magnitude: only the order of sums differs. In resnet20 an
-# input within rounding of 0 can fall on the other side of a relu, and moves a gradient by more.
+# The largest difference in a tensor, relative to its largest magnitude: only the order of sums differs. In resnet20
+# rounding can change the sign of a relu's input near 0, which changes a gradient by more.
 TOLERANCE = {"mlp": 1e-4, "convnet": 1e-4, "resnet20": 0.1}
 BF16_TOLERANCE = 0.5  # products of 8 bits, through relu and batch norm: 0.33 was seen
 SIZES = dict(small=(4, 4, 128, 64, 12), wide=(6, 6, 384, 256, 8), gpt2=(12, 12, 768, 1024, 8))  # of a GPT: those of GPT_NAMES, and texts
@@ -65,7 +64,7 @@ def say(text):
 
 
 def environment():
-    """For ours and theirs: one thread per rank, and each library chooses its own kernels."""
+    """The environment of our programs and the peers': one thread per rank; each library chooses its kernels."""
     result = {k: v for k, v in os.environ.items() if k not in ("OPENBLAS_CORETYPE", "RANK", "WORLD_SIZE")}
     result.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo",
                   PYTHONDONTWRITEBYTECODE="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
@@ -74,7 +73,7 @@ def environment():
 
 
 def on_first_core(device):
-    """Before a command that computes on one CPU device: it keeps to the first core, as torch_rank.py then does."""
+    """The prefix of a command on one CPU device that binds it to the first core, as torch_rank.py does."""
     known = device == "cpu" and shutil.which("taskset")
     return ["taskset", "-c", min(os.sched_getaffinity(0))] if known else []
 
@@ -88,7 +87,7 @@ def run(command, timeout=300):
 
 
 def run_ours(arguments, world, program, out, *options):
-    """One of our trainers on so many devices, which logs every step in the folder out."""
+    """Runs one of our trainers on `world` devices; it logs every step in the folder `out`."""
     start = on_first_core(arguments.device) if world == 1 else []
     if world > 1 and program != "train_dp":
         bind = ["--bind", "cores"] if arguments.device == "cpu" else []
@@ -102,14 +101,14 @@ def median_ms(out, warm_up):
 
 
 def time_both(pair, number):
-    """The milliseconds of ours and of theirs; which of them is first changes from round to round."""
+    """(our milliseconds, the peer's); the order of the two runs alternates between rounds."""
     sides = [("ours", pair.time_ours), ("theirs", pair.time_theirs)]
     times = {side: measure() for side, measure in (sides if number % 2 == 0 else reversed(sides))}
     return times["ours"], times["theirs"]
 
 
 class TorchRanks:
-    """The ranks of PyTorch for one world size; `with` ends them."""
+    """PyTorch's ranks of one world size, a context manager that ends them."""
 
     def __init__(self, arguments, world, strategy):
         count = 1 if strategy == "dp" else world
@@ -148,7 +147,7 @@ class TorchRanks:
 
 
 class Training:
-    """One model on so many devices, by PyTorch and by us."""
+    """The training of one model on `world` devices, ours and PyTorch's."""
 
     kind = "train"
 
@@ -210,7 +209,7 @@ class Training:
 
 
 class OneRank(Training):
-    """What the wrapper costs on one GPU: train_ddp with a single rank, and train_single as its peer."""
+    """The wrapper's cost on one GPU: train_ddp with a single rank, with train_single as its peer."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -263,7 +262,7 @@ class AllReduce:
 
 
 class Rounds:
-    """The rounds of one world size, and which of them were disturbed."""
+    """The rounds of one world size, with their probes."""
 
     def __init__(self, arguments, torch, pairs):
         self.arguments, self.torch, self.pairs = arguments, torch, pairs

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""One rank of PyTorch, which does what peers.py asks of it: a line of JSON in, a line of JSON out.
+"""One rank of PyTorch: executes the requests of peers.py, each a line of JSON, and answers each by a line of JSON.
 
     torch_rank.py RANK WORLD STRATEGY DEVICE FOLDER     strategy: ddp, fsdp, or dp (one process for all devices)
 
-It lives as long as all rounds of a world size: importing torch takes longer than what is measured. Between
-two requests it sleeps. Every rank has one thread and the cores that `ddprun --bind cores` would give it.
+It lives for all rounds of a world size, because importing torch takes longer than a round. Between two requests it
+sleeps. Every rank has one thread and the cores that `ddprun --bind cores` would give it.
 """
 
 import json
@@ -39,7 +39,7 @@ class Rank:
             torch.cuda.synchronize()
 
     def timed(self, step, steps, block):
-        """Steps that wait for the device once in a block; the milliseconds of each, which are their mean in its block."""
+        """Milliseconds of each step: the mean of its block of steps. Waits for the device once per block."""
         times = []
         for first in range(0, steps, block):
             begin = time.perf_counter()
@@ -50,7 +50,7 @@ class Rank:
         return times
 
     def batches(self, path, batch):
-        """This rank's rows of each global batch, which DataParallel's one process has whole."""
+        """This rank's rows of each global batch; for DataParallel, whose process has all devices, all rows."""
         from safetensors.torch import load_file  # here and in train, because a GPT needs none
         data = load_file(path)
         x, y = data["x"].to(self.device), data["target"].to(self.device)
@@ -60,7 +60,7 @@ class Rank:
         return [(x[s:s + share], y[s:s + share]) for s in starts]
 
     def wrapped(self, module):
-        """The module as its strategy calls it."""
+        """The module in the strategy's wrapper."""
         if self.strategy == "dp":
             return torch.nn.DataParallel(module, device_ids=list(range(self.world)))
         if self.strategy == "fsdp":
@@ -113,12 +113,12 @@ class Rank:
         self.scaler.update()
 
     def gpt_steps(self, steps, warm_up):
-        """The median milliseconds of a step; on a GPU, which works on its own, the mean of all."""
+        """The median milliseconds of a step; on a GPU, which is asynchronous, the mean of all steps."""
         self.timed(self.gpt_step, warm_up, warm_up)
         return {"ms": statistics.median(self.timed(self.gpt_step, steps, steps if self.device.type == "cuda" else 1))}
 
     def allreduce(self, count, iterations):
-        """As bench_allreduce: fill, meet, time, check every element; the slowest rank's microseconds."""
+        """The slowest rank's microseconds per all-reduce, as in bench_allreduce: fill, barrier, time, check every element."""
         pattern = torch.arange(count).mul(7).remainder(1024).float().to(self.device)
         wanted, buffer = pattern * (self.world * (self.world + 1) / 2), torch.empty_like(pattern)
         times, wrong = [], 0
@@ -136,7 +136,7 @@ class Rank:
         return {"us": slowest.tolist(), "wrong": wrong}
 
     def probe(self, size, repeats):
-        """Matrix products per second: what this rank's core gives at this moment."""
+        """Matrix products per second on this rank's core."""
         a = torch.ones(size, size)
         torch.mm(a, a)
         begin = time.perf_counter()
@@ -146,7 +146,7 @@ class Rank:
 
 
 def cores_of(rank, world):
-    """As ddprun --bind cores shares them out; one process alone has the first."""
+    """The cores that ddprun --bind cores would give the rank; the first core for a single process."""
     cores = sorted(os.sched_getaffinity(0))
     if world == 1:
         return {cores[0]}

@@ -1,5 +1,5 @@
-# allreduce.gp: the bus bandwidth of all-reduces by their size, a line for each backend, and the memory bound where there
-# is one. Reads plots/allreduce.csv (bytes, bound, and a column for each backend: GB/s); plots/settings.gp names the
+# allreduce.gp: the bus bandwidth of all-reduces by their size, a line for each backend, and the memory bound, for sizes that
+# have one. Reads plots/allreduce.csv (bytes, bound, and a column for each backend: GB/s); plots/settings.gp names the
 # backends, and bound_from, the smallest size that has a bound, or 0.
 
 load "plots/settings.gp"
@@ -17,15 +17,14 @@ file = "plots/allreduce.csv"
 stats file using "bytes" name "bytes" nooutput
 set logscale x 2
 set logscale y 10
-set xrange [*:1.1 * bytes_max] # or rounding leaves the last point's texts outside
+set xrange [*:1.1 * bytes_max] # otherwise rounding excludes the last point's texts
 if (drawing) {
     set format y "%g"
     set xtics ("4 B" 4, "64 B" 64, "1 KiB" 1024, "16 KiB" 16384, "256 KiB" 262144, "4 MiB" 4194304, "64 MiB" 67108864)
 }
 colour(line) = line eq "shm" ? blue : orange
 mark(line) = line eq "shm" ? 5 : 9
-# A backend is named at its third point, since large messages take as long through all of them; the bound above the
-# place where it begins.
+# A backend has its name at its third point, because the lines coincide for large messages; the bound above its first point.
 third(line) = column(0) == 2 ? column(line) : NaN
 begins(line) = column("bytes") == bound_from ? column(line) : NaN
 told(line) = sprintf("%s at %d bytes: %.3g GB/s", line, column("bytes"), column(line))

@@ -1,7 +1,7 @@
 # buckets.gp: the time of DDP's step against the size of its buckets, over an emulated slow link. Small buckets pay the
-# latency often, large ones start late; with has_mine_buckets there is the reader's own step, too. What was disturbed is
-# grey and has a ring. Reads plots/buckets.csv and plots/buckets-mine.csv (position:
-# the cap, or for 0 a place left of all; cap_mb, step_ms_p25, step_ms_p50, step_ms_p75, disturbed).
+# latency often, large ones start late; with has_mine_buckets there is the reader's own step, too. Disturbed points are
+# grey and have a ring. Reads plots/buckets.csv and plots/buckets-mine.csv (position:
+# the cap, or for 0 a position left of all others; cap_mb, step_ms_p25, step_ms_p50, step_ms_p75, disturbed).
 
 load "plots/settings.gp"
 name = "buckets"
@@ -31,7 +31,7 @@ told(unused) = sprintf("cap %s MB: %.2f ms", strcol("cap_mb"), column("step_ms_p
 values = at_mouse('file using "position":"step_ms_p50":(told(0))')
 yours = has_mine_buckets ? ', mine using "position":"step_ms_p50":(or_grey(colour_of("mine"))) with linespoints linewidth 2.5 '. \
     'dashtype dash_of("mine") pointtype mark_of("mine") pointsize 0.9 linecolor rgb variable title "yours"' : ''
-# What was not disturbed has a ring too small to be seen: of no size at all, it would be no valid SVG.
+# Undisturbed points have an invisibly small ring: a ring of size 0 would be invalid SVG.
 plot file using "position":"step_ms_p50":"step_ms_p25":"step_ms_p75":(or_grey(blue)):xtic(strcol("cap_mb")) \
         with yerrorbars pointtype 0 linewidth 1.5 linecolor rgb variable notitle, \
     file using "position":"step_ms_p50":(or_grey(blue)) \

@@ -1,4 +1,4 @@
-# difference-mine.gp: the same (difference.gp) of the reader's own and the strategy that it takes the place of.
+# difference-mine.gp: difference.gp for the reader's own strategy and the built-in one that it replaces.
 
 load "plots/settings.gp"
 figure_title = "What yours takes more or less, phase by phase"

@@ -1,6 +1,6 @@
-# difference.gp: what DDP's step takes more or less than DP's, phase by phase: a bar to the left is time that
-# DDP saves. A panel per model, on as many devices as answer_world says. Reads plots/difference-MODEL.csv (row,
-# phase, difference_ms, shown_ms, disturbed, tie): what was disturbed is grey. difference-mine.gp sets another pair.
+# difference.gp: the difference of DDP's step and DP's, phase by phase: a bar to the left is time that DDP saves. A
+# panel per model, on answer_world devices. Reads plots/difference-MODEL.csv (row, phase, difference_ms, shown_ms,
+# disturbed, tie): disturbed bars are grey. difference-mine.gp sets another pair.
 
 load "plots/settings.gp"
 if (!exists("name")) { name = "difference"; subject = "DDP takes"; object = "DP"; shown_models = models }
@@ -32,7 +32,7 @@ do for [model in shown_models] {
     stats file using "difference_ms" name "ms" nooutput
     stats file using "tie" name "tie" nooutput
     reach = 1.25 * (abs(ms_min) > abs(ms_max) ? abs(ms_min) : abs(ms_max))
-    if (reach < 1e-3) { reach = 1e-3 } # a tie to the digit
+    if (reach < 1e-3) { reach = 1e-3 } # an exact tie
     set xrange [-reach:reach]
     set yrange [n + 0.6:0.4]
     set tmargin at screen panel_at(75 + 25 * drawn_rows)

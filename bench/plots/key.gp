@@ -1,5 +1,5 @@
-# key.gp: the key of a figure of phases, as colour and hatch are in its bars: the words of key_names in rows of five, from key_top
-# pixels above the figure's lower edge on. A figure sets these and loads this file before its last plot.
+# key.gp: the key of a figure of phases, with the colours and hatches of its bars: the words of key_names in rows of five, the first
+# row key_top pixels above the figure's lower edge. A figure sets both and loads this file before its last plot.
 
 do for [k = 1:words(key_names)] {
     p = 1

@@ -1,5 +1,5 @@
 # ladder.gp: the ladder from DataParallel to DistributedDataParallel as a waterfall, a panel per network: a
-# whole bar for the first and the last rung, between them what each ingredient saves or takes. Reads
+# whole bar for the first and the last rung, between them the time that each ingredient saves or adds. Reads
 # plots/bars-N.csv (row, rung, low_ms, high_ms, saved_ms, kind; kind is first, saves, takes, last or disturbed).
 # bench/ablation.sh writes them, and plots/settings.gp.
 

@@ -1,6 +1,6 @@
-# loss.gp: the training loss of every strategy, drawn on top of each other, and beside it how far each
-# is from one device's. Reads plots/loss-MODEL.csv: a row for each step and a column for each run, such as
-# "single:1" or "dp:2". Batches differ in difficulty, so that a point is the mean of several steps.
+# loss.gp: the training losses of all strategies in one panel, and below them each one's distance from one
+# device's. Reads plots/loss-MODEL.csv: a row for each step and a column for each run, such as "single:1" or
+# "dp:2". Batches differ in difficulty, so a point is the mean of several steps.
 
 load "plots/settings.gp"
 models = curve_models
@@ -24,9 +24,9 @@ steps = step_max + 1
 per_point = int(ceil(steps / 60.0))
 middle(unused) = (floor(column("step") / per_point) + 0.5) * per_point
 of_run(i) = column(word(runs, i))
-distance(a, b) = abs(a - b) < 1e-9 ? 1e-9 : abs(a - b) # a logarithm knows no zero
+distance(a, b) = abs(a - b) < 1e-9 ? 1e-9 : abs(a - b) # 0 has no logarithm
 
-# Where the mouse is: one device's loss, and how far the others are from it, at every third point of the curves.
+# Text at the mouse: one device's loss, and the distances of the others from it, at every third point of the curves.
 told_loss(unused) = sprintf("one device at step %d: %.4g loss", column("step"), of_run(1))
 far(i) = distance(of_run(1), of_run(i))
 told_distance(i) = sprintf("%s at step %d: %.1e from one device", title_of(word(runs, i)), column("step"), far(i))

@@ -1,6 +1,6 @@
 # paper-breakdown.gp: the DDP paper's figure 6 beside ours: a step's parts without overlap, as shares of that step,
 # and a tick where the step with overlap ends. The parts have their names above the first bar, and in each bar where
-# there is room. What was disturbed is grey. Reads plots/paper-breakdown.csv (row, run, forward, backward,
+# there is room. Disturbed bars are grey. Reads plots/paper-breakdown.csv (row, run, forward, backward,
 # communication, optimizer, rest, overlapped, disturbed).
 
 name = "paper-breakdown"
@@ -25,7 +25,7 @@ set tmargin at screen panel_at(75)
 set bmargin at screen panel_at(115 + 32 * n)
 set xlabel "share of the step without overlap"
 
-# Each has a phase's colour and hatch; communication those of what is exposed.
+# Each part has a phase's colour and hatch; communication has those of the phase "exposed".
 parts = "forward backward communication optimizer rest"
 like = "forward backward exposed optimizer other"
 kind_of(p) = sum [k = 1:words(kinds)] (word(kinds, k) eq word(like, p) ? k : 0)
@@ -39,7 +39,7 @@ room(p) = (7 * strlen(word(parts, p)) + 6) * per_pixel
 name_in(p) = column("disturbed") == 0 && end_of(p) - begin_of(p) > room(p) && \
     abs(column("overlapped") - middle_of(p)) > room(p) / 2 ? word(parts, p) : ""
 
-# The names above: each over its part, but to the right of the one before, and none beyond the bars.
+# The names above the bars: each over its part, right of the previous name, and within the bars' width.
 array over[5]
 array at[5]
 do for [p = 1:5] {

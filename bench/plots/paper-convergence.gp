@@ -1,5 +1,5 @@
 # paper-convergence.gp: the DDP paper's figure 11: the loss when gradients are sent only every so many iterations, a row
-# for each of our models and one for what was read of the paper's curves: where they begin and end. Reads
+# for each of our models and one for the ends of the paper's curves (first and last points). Reads
 # plots/paper-convergence.csv (bench/report/paper.py writes it) and plots/paper-runs.gp, which names the models.
 
 load "plots/paper-runs.gp"
@@ -13,7 +13,7 @@ unset key
 file = "plots/paper-convergence.csv"
 # Early lines are wide and pale, late ones narrow and dark, so that all are seen where they coincide, also in grey.
 array shade[4] = [pale, sky, blue, black]
-array mark[4] = [6, 4, 8, 7] # the paper's few points: large, and each of another shape
+array mark[4] = [6, 4, 8, 7] # the paper's few points: large, with distinct shapes
 every(i) = 2 ** (i - 1)
 here(unused) = strcol("panel") eq panel ? column("position") : NaN
 of(i) = strcol("run") eq sprintf("every %d", every(i)) ? here(0) : NaN

@@ -1,8 +1,8 @@
 # paper-lines.gp: seconds per iteration, ours above, the DDP paper's digitised points below. Each line has its name at
 # its end; it is blue for the model of many gradients, orange for the one of few, and dashed over the slower network.
-# What was disturbed has a ring. The file that loads this sets name, data, xlabel_here, xlabel_paper and figure_title.
+# Disturbed points have a ring. The file that loads this one sets name, data, xlabel_here, xlabel_paper and figure_title.
 # Reads plots/paper-DATA.csv (bench/report/paper.py writes it) and plots/paper-runs.gp, which names the lines (DATA_here,
-# DATA_paper) and what stands below them (DATA_here_x, DATA_paper_x).
+# DATA_paper) and has the labels of the x axes (DATA_here_x, DATA_paper_x).
 
 width = 680
 height = 720
@@ -38,7 +38,7 @@ do for [side in "here paper"] {
     places = value(data."_".side."_x")
     set xtics (word(places, 1) 1)
     do for [i = 2:words(places)] { set xtics add (word(places, i) i) }
-    # What was not disturbed has a ring too small to be seen: of no size at all, it would be no valid SVG.
+    # Undisturbed points have an invisibly small ring: a ring of size 0 would be invalid SVG.
     plot for [i = 1:words(lines)] file using (of(word(lines, i))):"y" with linespoints linewidth 2.5 \
             dashtype dash_of(word(lines, i)) pointtype (is_small(word(lines, i)) ? 5 : 7) pointsize 0.7 \
             linecolor rgb (is_small(word(lines, i)) ? orange : blue), \

@@ -1,5 +1,5 @@
-# peers.gp: how many times as fast as the peers ours are: a bar per pair, its quartiles, and a red tick where the
-# aim is. Reads plots/peers.csv (row, label, ratio, low, high, target).
+# peers.gp: the ratio of the peer's time to ours: a bar per pair, its quartiles, and a red tick at the aim.
+# Reads plots/peers.csv (row, label, ratio, low, high, target).
 
 name = "peers"
 set datafile separator ","
@@ -20,7 +20,7 @@ set xrange [0:1.1 * (high_max > 1 ? high_max : 1)]
 set yrange [n + 0.6:0.4]
 set arrow 1 from 1, 0.4 to 1, n + 0.6 nohead linecolor rgb "#444444" front
 file = "plots/peers.csv"
-aim(target) = target > 0 ? target : -1 # out of sight where there is none: gnuplot warns of a column without numbers
+aim(target) = target > 0 ? target : -1 # no aim: outside the axis, because gnuplot warns of a column without numbers
 plot file using (column("ratio") / 2):"row":(0):"ratio":(column("row") - 0.36):(column("row") + 0.36) \
         with boxxyerror linecolor rgb blue, \
     file using "ratio":"row":"low":"high" with xerrorbars pointtype -1 linecolor rgb black, \

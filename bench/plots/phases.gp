@@ -1,5 +1,5 @@
-# phases.gp: where a step's time goes: one bar per strategy and number of devices, one panel per model, each phase a
-# part of the bar; what was disturbed is grey. Reads plots/phases-MODEL.csv (row, label, phase, begin_ms, end_ms,
+# phases.gp: a step's time by phase: one bar per strategy and number of devices, one panel per model, each phase a
+# part of the bar; disturbed bars are grey. Reads plots/phases-MODEL.csv (row, label, phase, begin_ms, end_ms,
 # disturbed). key_phases, all phases that can be seen, are in the key (key.gp).
 
 load "plots/settings.gp"
@@ -24,7 +24,7 @@ middle(unused) = (column("begin_ms") + column("end_ms")) / 2
 # A letter takes 7 pixels.
 has_name(unused) = (column("end_ms") - column("begin_ms")) / end_max * 450 > 7 * strlen(strcol("phase")) + 6
 name_in(dark) = has_name(0) && (is_on_dark(strcol("phase")) && !(column("disturbed") > 0)) == dark ? strcol("phase") : ""
-hatched_end(unused) = column("disturbed") > 0 ? column("begin_ms") : column("end_ms") # nothing of what is grey
+hatched_end(unused) = column("disturbed") > 0 ? column("begin_ms") : column("end_ms") # no hatch on grey
 length(unused) = column("end_ms") - column("begin_ms")
 told(unused) = sprintf("%s: %.3f ms", strcol("phase"), length(0))
 values = at_mouse('file using (length(0) > 0 ? middle(0) : NaN):"row":(told(0))')

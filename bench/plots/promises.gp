@@ -1,5 +1,5 @@
-# promises.gp: what each promise costs per step, beside DDP as it comes: bars and quartiles over the rounds.
-# Reads plots/promises.csv (row, label, price, low, high, disturbed): what was disturbed is grey.
+# promises.gp: each promise's price per step, the difference to DDP's defaults: bars and quartiles over the rounds.
+# Reads plots/promises.csv (row, label, price, low, high, disturbed): disturbed bars are grey.
 
 name = "promises"
 set datafile separator ","

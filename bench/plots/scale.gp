@@ -28,12 +28,12 @@ place(run) = sum [k = 1:7] (word(lines, k) eq run ? k : 0)
 colour(run) = value(of[place(run)])
 dash(run) = dashes[place(run)]
 says(run) = words_of[place(run)]
-# Neighbours end close together: from top to bottom their names move apart.
+# Lines that end close together: their names move apart, from top to bottom.
 apart(run) = run eq "fsdp" ? 0.15 : run eq "tree" ? 0.95 : run eq "fsdp_two" ? 0.1 : run eq "hierarchical" ? -0.4 : run eq "two" ? -1.15 : 0
 told(run) = sprintf("%s on %d: %g ms", says(run), column("devices"), column(run))
 values = at_mouse('for [run in lines] file using "devices":(column(run)):(told(run))')
 ring = 'file using "devices":(column(run."_simulated")) with points pointtype 6 pointsize 1 linecolor rgb colour(run)'
-rings = simulated eq "" ? "" : "for [run in simulated] ".ring.", " # a loop over no words runs once
+rings = simulated eq "" ? "" : "for [run in simulated] ".ring.", " # a loop over an empty list runs once
 do for [n = 1:2] {
     file = "plots/scale-".n.".csv"
     set tmargin at screen 1 - (80.0 + 370 * (n - 1)) / height

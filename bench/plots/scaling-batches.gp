@@ -1,4 +1,4 @@
-# scaling-batches.gp: what device 0 holds with the largest batch that fits into a memory, by kind. Reads
+# scaling-batches.gp: device 0's memory by kind, with the largest batch that fits. Reads
 # scaling-batches.csv (strategy, batch, fits, and each kind's bytes).
 
 load "plots/settings.gp"

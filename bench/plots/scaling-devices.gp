@@ -1,5 +1,5 @@
 # scaling-devices.gp: a step by the number of devices, a panel with a constant batch and one with constant rows per device.
-# On more devices than cores lines are thin and marks open. What was disturbed is grey and has a ring. Reads scaling.csv.
+# On more devices than cores lines are thin and marks open. Disturbed points are grey and have a ring. Reads scaling.csv.
 
 load "plots/settings.gp"
 name = "scaling-devices"

@@ -1,6 +1,6 @@
 # scaling-links.gp: a step on two devices by the link's bandwidth: DP, DDP, and DDP with its gradients compressed. A circle
-# is where compressing ceases to pay. What was disturbed is grey and has a ring. Reads scaling.csv and plots/crossings.csv
-# (hook, gbit, step_ms).
+# is the bandwidth above which compression does not pay. Disturbed points are grey and have a ring. Reads scaling.csv and
+# plots/crossings.csv (hook, gbit, step_ms).
 
 load "plots/settings.gp"
 name = "scaling-links"

@@ -1,4 +1,4 @@
-# scaling-memory.gp: what device 0 holds against the number of devices, a panel for each model, a line for each strategy;
+# scaling-memory.gp: device 0's memory against the number of devices, a panel for each model, a line for each strategy;
 # FSDP's formula as crosses. Reads scaling-memory.csv.
 
 load "plots/settings.gp"

@@ -1,5 +1,5 @@
-# style.gp: one look for all figures. A figure sets name, width and height and then loads this file. It is
-# read in the folder of the results, like plots/settings.gp, which compare.sh writes.
+# style.gp: the common settings of all figures. A figure sets name, width and height and then loads this file. gnuplot
+# runs in the folder of the results, which has plots/settings.gp from compare.sh.
 #
 # Data are read by the names of their columns. With numbers_only set, the numbers that would be drawn
 # go to plots/NAME.drawn instead (gnuplot -e numbers_only=1 plots/loss.gp).
@@ -7,7 +7,7 @@
 # Colours, dashes, marks, the font and the phases' names are in plots/palette.gp, which bench/report/look.py writes.
 
 load "plots/palette.gp"
-# What was disturbed is grey, whatever colour it would have; in a row of data that says so in its column "disturbed".
+# The colour, or grey for a row whose column "disturbed" is set.
 or_grey(colour) = column("disturbed") > 0 ? 0xBBBBBB : int("0x".colour[2:7])
 
 # Of a row of summary.csv. (The argument does nothing, but gnuplot's functions have one.)
@@ -22,8 +22,8 @@ if (exists("as_png")) {
     set terminal svg size width, height fixed enhanced font figure_font background "white"
 }
 drawing = !exists("numbers_only")
-# A figure may end its plot with @values, a layer of points that are not seen, whose texts show when the mouse is over
-# them: at_mouse(DATA) says which. Numbers alone have no such layer.
+# A figure may end its plot with @values, a layer of invisible points with texts for the mouse: at_mouse(DATA) sets them.
+# With numbers_only there is no such layer.
 at_mouse(data) = drawing ? ', '.data.' with labels hypertext point pointtype 7 pointsize 1.6 linecolor rgb "#FFFFFFFF" notitle' : ''
 if (drawing) { set output name.(exists("as_png") ? ".png" : ".svg") } else { set output "/dev/null"; set table "plots/".name.".drawn" }
 shown(format) = drawing ? format : "%.9g" # for axes with a format of their own
@@ -36,17 +36,17 @@ set tics nomirror
 set grid ytics linecolor rgb "#E4E4E4" linewidth 1 linetype 1
 set style fill solid noborder
 
-# Panels lie below each other, in a picture that a narrow page need not shrink much. Where they begin and end is
-# said in pixels from the top.
+# Panels are stacked vertically, so that a narrow page need not shrink the picture much. Their begins and ends are in
+# pixels from the top.
 panel_at(pixels) = 1 - pixels / real(height)
 
-# stats leaves out what is out of range: eval unbounded before it.
+# stats ignores points out of range: eval unbounded before it.
 unbounded = "set xrange [*:*]; set yrange [*:*]"
 
 # Bars across a figure have their names to the left: eval across.
 across = "set border 1; set grid xtics noytics; unset ytics; unset key"
 
-# Figures of several panels end with a panel that holds nothing but the key they share:
+# Figures of several panels end with a panel that has only their common key:
 # eval key_panel, then plot keyentries.
 key_panel = "unset title; unset xlabel; unset ylabel; unset tics; unset border; unset grid; unset logscale;".\
     "set yrange [0:1]; set xrange [0:1]; set key center center horizontal reverse Left;".\

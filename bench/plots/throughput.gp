@@ -1,5 +1,5 @@
 # throughput.gp: samples per second against the number of devices, a panel for each model.
-# Reads plots/MODEL.csv: rows of summary.csv. What was disturbed is grey and has a ring.
+# Reads plots/MODEL.csv: rows of summary.csv. Disturbed points are grey and have a ring.
 
 load "plots/settings.gp"
 name = "throughput"
@@ -33,7 +33,7 @@ do for [m = 1:words(models)] {
     stats file using (last("dp") ? column("samples_per_s_p50") : NaN) name "dp" nooutput
     stats file using (last("ddp") ? column("samples_per_s_p50") : NaN) name "ddp" nooutput
     stats file using (last("mine") ? column("samples_per_s_p50") : 0) name "mine" nooutput
-    # The ideal line may leave the picture: what was measured should fill it.
+    # The y range is that of the measured points; the ideal line may exceed it.
     possible = one_max * (world_max < 1.25 * cores ? world_max : 1.25 * cores)
     top = 1.05 * (speed_max > possible ? speed_max : possible)
     set tmargin at screen panel_at(75 + 280 * (m - 1))
@@ -55,7 +55,7 @@ do for [m = 1:words(models)] {
     unset label 6
     if (mine_max > 0) { set label 6 "yours" at world_max, mine_max offset 5.5, 0 textcolor rgb "#00664B" }
     set label 5 "one device" at 1, one_max offset 1, -0.9
-    # What was not disturbed has a ring too small to be seen: of no size at all, it would be no valid SVG.
+    # Undisturbed points have an invisibly small ring: a ring of size 0 would be invalid SVG.
     plot one_max * x with lines dashtype 2 linewidth 1.5 linecolor rgb grey, \
         one_max * (x < cores ? x : cores) with lines dashtype 3 linewidth 2 linecolor rgb "#666666", \
         for [strategy in strategies] file using (world_in(strategy)):"samples_per_s_p50": \

@@ -1,7 +1,7 @@
 # timeline.gp: one DP step above one DDP step (with mine_end the reader's own below), a row per track, spans coloured
-# by phase. What a communicator's thread does is solid while data move (with the bucket's number in it or beside it) and
-# hatched while it waits for other ranks; devices of DP are hatched where they wait for device 0; a bracket is what DDP saves;
-# arrows lead from where a bucket was ready to its all-reduce. Reads plots/timeline.csv (row, begin_ms, end_ms,
+# by phase. A communication thread's spans are solid while data move (with the bucket's number in or beside them) and hatched
+# while it waits for other ranks; devices of DP are hatched while they wait for device 0; a bracket is the time that DDP saves;
+# arrows lead from the time at which a bucket was ready to its all-reduce. Reads plots/timeline.csv (row, begin_ms, end_ms,
 # phase, bucket), plots/tracks.csv (row, label) and plots/arrows.csv (from_row, from_ms, to_row, to_ms).
 
 load "plots/settings.gp"

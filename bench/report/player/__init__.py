@@ -1,7 +1,7 @@
 """player.html: one step of DataParallel above one of DistributedDataParallel or of fully sharded training, played from their traces.
 
-The page has everything inside and loads nothing: its data, the model (bench/model/step_model.js), which computes steps over
-other links and of other numbers of devices from the network's profile, and its script. Without traces it has what is computed.
+The page needs no other file: it contains its data, its script, and the model (bench/model/step_model.js), which computes steps over
+other links and of other numbers of devices from the network's profile. Without traces it has computed steps only.
 """
 
 import json
@@ -18,7 +18,7 @@ SCRIPTS = ("steps", "units", "draw", "more", "page")
 
 
 def read_scene(results, name, text, files):
-    """{id, name, dp, ddp, fsdp, mine} of the traces; None where DP or DDP was not traced. mine: where a run of it did not fail."""
+    """{id, name, dp, ddp, fsdp, mine} from the traces; None if DP or DDP has no trace. fsdp and mine only if they have one."""
     scene = {"id": name, "name": text}
     for strategy in (*results.strategies, "fsdp"):
         file = files.format(strategy)
@@ -34,7 +34,7 @@ def read_scene(results, name, text, files):
 
 
 def fill(data):
-    """The page: its template with the style, the data and one script of all files."""
+    """The page's HTML: its template with the style, the data, and all scripts as one."""
     script = "".join(path.read_text(encoding="utf-8") for path in (MODEL, *(HERE / f"{name}.js" for name in SCRIPTS)))
     return page.render("player/player.html", {
         "parts": ("dp", "ddp", "fsdp", "mine"), "style": look.css() + (HERE / "player.css").read_text(encoding="utf-8"), "script": script,
@@ -42,7 +42,7 @@ def fill(data):
 
 
 def write(folder):
-    """player.html of the results in the folder."""
+    """Writes player.html of the results in the folder, if they have a profile."""
     results = Results(folder)
     if not results.has("profile.json"):
         return
