@@ -38,6 +38,11 @@ host 7 $both -- 0 x --
 [ "$(paste -sd ' ' out.txt)" = "$bin/tutorial_host 0 x --" ] || fail "arguments: $(cat out.txt)"
 printf 'called second 0\ncalled first 0\n' >wanted.txt
 host 7 $both --
+checks=$((checks + 1))
+umask 0
+host 7 $both --
+umask 022
+[ "$(stat -c %a calls)" = 666 ] || fail "the calls have mode $(stat -c %a calls)"
 # A signal in first after second has returned. The record has the signal in two digits, and the rank.
 for signal in 4 6 7 8 11 15; do
     printf 'inside first %02d 0\n' $signal >wanted.txt
