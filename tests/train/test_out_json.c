@@ -1,11 +1,16 @@
-/* test_out_json.c: the text of summary.json, for runs whose times, scores and bytes are given. */
+/* test_out_json.c: the text of summary.json and of --profile's table, for runs whose times, scores
+ * and bytes are given.
+ */
 #include "tests/rigs/check.h"
 
 #include "common/base/format.h"
 #include "common/base/memory.h"
 #include "common/nn/models.h"
 #include "common/train/run.h"
+#include "tests/rigs/captured.h"
 #include "tests/rigs/temp_folder.h"
+
+// ---- summary.json -------------------------------------------------------------------------------
 
 typedef struct Case {
     Dataset test;
@@ -133,8 +138,81 @@ static void a_summary_is_written(void **state) {
     device_close(device);
 }
 
+// ---- --profile ----------------------------------------------------------------------------------
+
+static void *sum_start(Strategy *self, double *values, size_t count, Error *err) {
+    (void)self, (void)count, (void)err;
+    return values;
+}
+
+static int sum_wait(Strategy *self, void *sum, Error *err) {
+    (void)self, (void)sum, (void)err;
+    return 0;
+}
+
+// The table of four steps with 10 ms of forward, 30 ms of optimizer, and exposed_ms of collectives.
+// wanted NULL: of no step, which prints nothing.
+static void assert_profiled(uint64_t exposed_ms, uint64_t collective_ms, bool gathers,
+                            const char *wanted) {
+    Error err = {0};
+    Device *device = must_get(device_open("cpu:0", &err), &err);
+    const TrainConfig config = {.profile = true, .link = gathers ? "10gbe" : NULL};
+    Sampler sampler = {.world = 1};
+    Strategy strategy = {.device = device,
+                         .sampler = &sampler,
+                         .collective_forward = gathers,
+                         .sum_start = sum_start,
+                         .sum_wait = sum_wait};
+    Job job = {.strategy = &strategy,
+               .devices = 1,
+               .all = &device,
+               .all_count = 1,
+               .watch = &job_watch_none};
+    Run run = {.config = &config,
+               .job = &job,
+               .strategy = &strategy,
+               .record = record_open(&config, &job, 4),
+               .profile = {.steps = 4, .total_communication = 1000000 * collective_ms}};
+    run.profile.total[PHASE_FORWARD] = 10000000;
+    run.profile.total[PHASE_EXPOSED] = 1000000 * exposed_ms;
+    run.profile.total[PHASE_OPTIMIZER] = 30000000;
+    if (!wanted) run.profile = (Profile){0};
+    Captured captured = captured_begin();
+    CHECK_OK(run_end(&run, &(Evaluation){0}, &err) == 0, err);
+    char *said = captured_end(&captured);
+    assert_string_equal(said, wanted ? wanted : "");
+    free(said);
+    record_close(&run.record);
+    device_close(device);
+}
+
+static void a_profile_is_a_table(void **state) {
+    (void)state;
+    assert_profiled(0, 0, false,
+                    "phase         ms per step    share\n"
+                    "forward            2.5000    25.0%\n"
+                    "optimizer          7.5000    75.0%\n"
+                    "step              10.0000   100.0%\n");
+    assert_profiled(10, 40, false,
+                    "phase         ms per step    share\n"
+                    "forward            2.5000    20.0%\n"
+                    "exposed            2.5000    20.0%\n"
+                    "optimizer          7.5000    60.0%\n"
+                    "step              12.5000   100.0%\n"
+                    "all-reduces       10.0000    75.0% of it hidden behind backward\n");
+    assert_profiled(20, 10, true,
+                    "phase         ms per step    share  (over an emulated link)\n"
+                    "forward            2.5000    16.7%\n"
+                    "exposed            5.0000    33.3%\n"
+                    "optimizer          7.5000    50.0%\n"
+                    "step              15.0000   100.0%\n"
+                    "collectives        2.5000     0.0% of it hidden behind compute\n");
+    assert_profiled(0, 0, false, NULL);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(
-        a_summary_is_written, temp_folder_make, temp_folder_remove)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_summary_is_written, temp_folder_make, temp_folder_remove),
+        cmocka_unit_test(a_profile_is_a_table)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
