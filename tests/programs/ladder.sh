@@ -85,10 +85,27 @@ checks=$((checks + 1))
 # Each gradient in its own bucket, and images that are not square; and untrained weights prove nothing.
 # (The launcher sets a rank's terminal width only if there is a terminal.)
 run "rungs alone" "$bin/ddprun" --nproc-per-node 2 env DDPRUN_COLUMNS=80 "$bin/bench_ladder" --hidden 24,16 --data synthetic:1x6x9:10@200 \
-    --global-batch 40 --rounds 1 --steps 1 --bucket-cap-mb 0
-checks=$((checks + 1))
+    --global-batch 40 --rounds 3 --steps 1 --bucket-cap-mb 0 --csv rounds.csv
+checks=$((checks + 2))
 [ "$(grep -c ' equal$' out.txt)" = 11 ] || fail "$(cat out.txt)"
-grep -q 'rounds 1/1 \[=*\] 100%' err.txt || fail "no bar of rounds: $(cat err.txt)"
+grep -q 'rounds 3/3 \[=*\] 100%' err.txt || fail "no bar of rounds: $(cat err.txt)"
+[ "$(sed -n '1,2p' out.txt | paste -sd ' ' -)" = "mlp on synthetic, global batch 40, 2 devices over memory" ] || fail "$(cat out.txt)"
+# The printed medians are those of the rounds in the CSV file, and of what a rung saves in each of them.
+awk -F, 'function off(a, b) { return a - b > 0.000502 || b - a > 0.000502 }
+    function median(a, b, c) { return a < b ? (b < c ? b : a < c ? c : a) : (a < c ? a : b < c ? c : b) }
+    FNR == NR { if (FNR > 1) { ms[$1, $5] = $6; rows++; if ($4 != "memory" || $7 != "equal") print "row " $0 }; next }
+    / equal$/ {
+        name = substr($0, 1, 14)
+        sub(/ *$/, "", name)
+        printed = substr($0, 57, 7)
+        saved = substr($0, 65, 9)
+        if (off(printed, median(ms[name, 1], ms[name, 2], ms[name, 3]))) print name " takes " printed
+        if (last != "" && off(saved, median(ms[last, 1] - ms[name, 1], ms[last, 2] - ms[name, 2], ms[last, 3] - ms[name, 3])))
+            print name " saves " saved
+        last = name
+    }
+    END { if (rows != 33) print rows " rows" }' rounds.csv out.txt >wrong.txt
+[ ! -s wrong.txt ] || fail "the ladder: $(cat wrong.txt rounds.csv out.txt)"
 status=0
 "$bin/ddprun" --nproc-per-node 2 "$bin/bench_ladder" --hidden 24,16 --data digits --global-batch 40 --rounds 1 \
     --steps 1 --lr 0 >out.txt 2>err.txt || status=$?
