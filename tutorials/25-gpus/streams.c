@@ -106,7 +106,7 @@ int main(int argc, char **argv) {
     double results[MOST_RESULTS][LAYERS], weights[LAYERS];
     const char *broken = "none";
     Options options = {.program = "tutorial_25", .summary = SUMMARY};
-    options_add(&options, (Option){"orders", OPTION_SIZE, &orders, "N", 1, 1e7, "to be tried"});
+    options_add(&options, (Option){"orders", OPTION_SIZE, &orders, "N", 1, 1e7, "orders to try"});
     options_add(&options,
                 (Option){"break", OPTION_CHOICE, &broken, "none|no-ready|no-done|early-read", 0, 0,
                          "make this mistake, to see what it does"});

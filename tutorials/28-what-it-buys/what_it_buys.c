@@ -70,12 +70,12 @@ int main(int argc, char **argv) {
     Options options = {.program = "tutorial_28", .summary = SUMMARY};
     const Option table[] = {
         {"bytes", OPTION_FLOAT, &job.bytes, "N", 1, 1e13, "of all parameters"},
-        {"tensors", OPTION_INT, &job.tensors, "N", 1, 100000, "that they are made of"},
-        {"buckets", OPTION_INT, &job.buckets, "N", 1, MOST_BUCKETS, "that DDP sends them in"},
+        {"tensors", OPTION_INT, &job.tensors, "N", 1, 100000, "number of parameter tensors"},
+        {"buckets", OPTION_INT, &job.buckets, "N", 1, MOST_BUCKETS, "number of DDP's buckets"},
         {"compute-ms", OPTION_FLOAT, &compute_ms, "MS", 0, 1e7, "forward and backward, one device"},
         {"gbit", OPTION_FLOAT, &gbit, "N", 1e-6, 1e6, "Gbit/s of each device's link"},
         {"latency-us", OPTION_FLOAT, &latency_us, "US", 0, 1e7, "of a message"},
-        {"devices", OPTION_INT, &only, "N", 0, MOST_DEVICES, "so many only (0: 1, 2, 4, ... 4096)"},
+        {"devices", OPTION_INT, &only, "N", 0, MOST_DEVICES, "only N (0: 1, 2, 4, ... 4096)"},
         {"break", OPTION_CHOICE, &broken, "none|no-latency", 0, 0, "make this mistake"}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) options_add(&options, table[i]);
     if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);

@@ -3,7 +3,7 @@
  *
  *     ddprun --nproc-per-node 3 tutorial_capstone_all_reduce CHECK FILE
  *
- * A rank that sees a mistake prints "MISS " and a sentence, and the job ends with status 1.
+ * A rank that detects a mistake prints "MISS " and a sentence, and the job ends with status 1.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -89,7 +89,7 @@ static void check_few(Rig *rig) {
     for (size_t count = 1; count <= 9; count++) check_count(rig, count);
 }
 
-// The mean is made once, by the caller of the sum.
+// The caller of the sum computes the mean, once.
 static void check_mean(Rig *rig) {
     Error err = {0};
     float values[24];
@@ -103,7 +103,7 @@ static void check_mean(Rig *rig) {
                  rig->size, (double)values[i], (double)wanted);
 }
 
-// Numbers that round: all ranks have the same bits, near the sum in double.
+// Sums that round: all ranks must have the same bits, close to the sum in double.
 static void check_bits(Rig *rig) {
     enum { COUNT = 1003 };
     static float values[COUNT], root[COUNT], own[COUNT];
@@ -175,7 +175,7 @@ static void check_lost(Rig *rig) {
     Error err = {0};
     float values[100] = {0};
     if (sum(rig, values, 100, PG_SUM, &err) != 0) miss("The sum failed: %s", err.message);
-    must_do(pg_run(rig->apart, pg_barrier(), &err), &err); // all have that sum
+    must_do(pg_run(rig->apart, pg_barrier(), &err), &err); // all ranks have completed the sum
     if (rig->rank == rig->size - 1) {
         error_set(&err, STATUS_FAILED, "rank %d is lost", rig->rank);
         (void)pg_abort(rig->group, &err);
@@ -189,7 +189,7 @@ static void check_lost(Rig *rig) {
     (void)pg_run(rig->apart, pg_barrier(), &(Error){0});
 }
 
-// The function sees an error of pg_run, and returns it; called directly, on a group that is broken.
+// The function must return an error of pg_run. Called directly, on a broken group.
 static int (*direct)(ProcessGroup *group, float *values, size_t count, Error *err);
 
 static void check_errors(Rig *rig) {

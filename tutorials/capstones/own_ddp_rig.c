@@ -3,7 +3,7 @@
  *
  *     ddprun --nproc-per-node 3 tutorial_capstone_ddp CHECK FILE
  *
- * A rank that sees a mistake prints "MISS " and a sentence, and the job ends with status 1.
+ * A rank that detects a mistake prints "MISS " and a sentence, and the job ends with status 1.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -43,7 +43,7 @@ typedef struct Rig {
 
 static bool on_root; // this is rank 0
 
-// On rank 0 a little later: the others' sentences can tell its gradient from their own.
+// Delayed on rank 0: the job reports another rank's sentence, which names rank 0's gradient so.
 __attribute__((noreturn, format(printf, 1, 2))) static void miss(const char *format, ...) {
     va_list args;
     va_start(args, format);
@@ -55,7 +55,7 @@ __attribute__((noreturn, format(printf, 1, 2))) static void miss(const char *for
     process_end(STATUS_FAILED);
 }
 
-// An error of the student's function, where none was to be expected.
+// Misses after an error of the student's function.
 static void must(const char *function, int status, const Error *err) {
     if (status == 0) return;
     miss("%s failed: %s", function, err->message[0] ? err->message : "and did not say why");
@@ -64,7 +64,7 @@ static void must(const char *function, int status, const Error *err) {
 // ---- the model ----------------------------------------------------------------------------------
 
 // Two branches, added; a turned model runs the second first. The buffers, floats and an integer,
-// count, by other numbers on each rank.
+// grow by different numbers on each rank.
 static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
     const bool turned = self->config[0] != 0;
     float *seen = self->buffers[0].tensor.data;
@@ -99,7 +99,7 @@ static Module *build(const Rig *rig) {
     return model;
 }
 
-// Numbers that differ by rank, tensor and place, and round in a sum.
+// Numbers that differ by rank, tensor and index, and whose sums round.
 static float number_of(int rank, size_t tensor, size_t i) {
     return 0.1f + 0.37f * (float)rank + 0.011f * (float)((tensor * 31 + i * 7) % 41);
 }
@@ -360,8 +360,8 @@ static void check_tied(Rig *rig) {
     run_steps(rig, 100, 2);
 }
 
-// A parameter that the loss does not depend on: finish_backward says its name, on every rank. Where
-// it is in the last bucket, the first ones are in flight, and close is called in that state.
+// finish_backward must name a parameter that the loss does not depend on, on every rank. If it is
+// in the last bucket, close is called while the first buckets are in flight.
 static void run_unused(Rig *rig, Unused unused) {
     Error err = {0};
     rig->unused = unused;

@@ -3,7 +3,7 @@
  *
  *     tutorial_capstone_dp CHECK FILE
  *
- * A mistake is a line "MISS " and a sentence, and status 1.
+ * A mistake prints a line "MISS " with a sentence, and ends with status 1.
  */
 #include <pthread.h>
 #include <stdarg.h>
@@ -154,7 +154,7 @@ static void run_twin(Rig *rig, const float *x, const float *dy, size_t begin, si
     Tape *tape = rig->apart;
     tape_reset(tape);
     tape->recording = dy != NULL;
-    tape->training = false; // its buffer stays
+    tape->training = false; // the buffer stays unchanged
     const size_t shape[] = {end - begin, WIDTH};
     Tensor *input = tape_input(tape, DTYPE_F32, 2, shape, x + begin * WIDTH);
     Tensor *y = must_get(module_forward(rig->twin, tape, input), &tape->error);
@@ -385,8 +385,8 @@ static double copied(const Rig *rig) {
     return bytes;
 }
 
-// Prints how many bytes a step of 9 rows copies between devices, as a multiple of the least: state
-// to each other device and gradients back; the rows, the output's, and its gradient's.
+// Prints the bytes that a step of 9 rows copies between devices, divided by the minimum: state to
+// each other device and gradients back; rows of the input, the output, and its gradient.
 static void tell_traffic(Rig *rig) {
     const double rows = 9 * WIDTH * sizeof(float), others = rig->count - 1;
     double state = 0, gradients = 0;

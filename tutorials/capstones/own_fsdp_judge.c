@@ -16,7 +16,7 @@
 
 Rig rig = {.op = PG_AVG, .parts = 1};
 
-// On rank 0 a little later: the others' sentences can tell its rows from their own.
+// Delayed on rank 0: the job reports another rank's sentence, which names rank 0's rows as such.
 void miss(const char *format, ...) {
     va_list args;
     va_start(args, format);
@@ -28,7 +28,7 @@ void miss(const char *format, ...) {
     process_end(STATUS_FAILED);
 }
 
-// An error of the student's function, where none was to be expected.
+// Misses after an error of the student's function.
 int must(const char *function, int status, const Error *err) {
     if (status != 0 && !rig.may_fail)
         miss("%s failed: %s", function, err->message[0] ? err->message : "and did not say why");
@@ -100,7 +100,7 @@ Module *judged_model(void) {
     return model;
 }
 
-// Numbers that differ by rank, tensor and place, and round in a sum; so small that no block
+// Numbers that differ by rank, tensor and index, and whose sums round; so small that no block
 // amplifies.
 float judged_number(int rank, size_t tensor, size_t i) {
     return 0.3f * (0.013f * (float)((tensor * 31 + i * 7) % 41) - 0.21f + 0.037f * (float)rank);

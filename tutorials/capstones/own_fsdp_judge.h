@@ -1,6 +1,6 @@
 /* own_fsdp_judge.h: the judge of a fully sharded data parallel of a student's own: a model made for
  * it, and functions between the model's units and the student's. They call each of the
- * student's functions and look at the parameters afterwards.
+ * student's functions and check the parameters afterwards.
  */
 #ifndef TUTORIALS_CAPSTONES_OWN_FSDP_JUDGE_H
 #define TUTORIALS_CAPSTONES_OWN_FSDP_JUDGE_H
@@ -19,7 +19,7 @@ enum {
 };
 
 typedef struct Memory {  // bytes
-    size_t device, host; // of all but the student: the device's, and the C library's without it
+    size_t device, host; // without the student's: of the device; of malloc without the device
     size_t limit;        // of the student's device and shared memory; 0: not judged
     size_t unit;         // of the largest unit
 } Memory;
@@ -44,26 +44,26 @@ typedef struct Rig {
     Tape *tape;
     ReduceOp op;
     bool frozen, unused, tied, twice, sleeps; // the model's kind
-    bool may_fail;                            // an error of a function is returned, not missed
-    // Units whose gradients are not complete; whether that in before_backward is one.
+    bool may_fail;                            // a function's error is no miss
+    // Units with incomplete gradients; whether before_backward's unit is one of them.
     bool held[BLOCKS + 1], holds;
-    float *kept[TENSORS]; // the whole gradients of these, as backward left them, by tensor; or NULL
+    float *kept[TENSORS]; // whole gradients of held units after backward, by tensor; or NULL
     int step, parts;      // parts: backwards of a step
     Memory memory;
-    Spent spent[BLOCKS + 2]; // by unit, then finish_backward's
+    Spent spent[BLOCKS + 2]; // by unit; the last: in finish_backward
     double step_ms;
 } Rig;
 
 extern Rig rig;
 
-// Ends the job with this sentence.
+// Prints MISS and the sentence, and ends the job.
 __attribute__((noreturn, format(printf, 1, 2))) void miss(const char *format, ...);
 // Misses after an error of the student's function, unless it may fail. Returns the status.
 int must(const char *function, int status, const Error *err);
 
 // Returns the model of the rig's kind, without units.
 Module *judged_model(void);
-// The weights that a rank begins with.
+// Returns element i of a rank's initial weights.
 float judged_number(int rank, size_t tensor, size_t i);
 
 // This rank's shard of a whole tensor: rows [first, first + count) of `all`, of `length` floats.
@@ -71,9 +71,9 @@ typedef struct Rows {
     size_t all, chunk, first, count, length;
 } Rows;
 Rows rows_of(const Tensor *whole);
-// Bytes of the unit's weights, of c rows each for so many ranks.
+// Returns the bytes of the unit's weights, each padded to c rows for each of `ranks` ranks.
 size_t padded_bytes(const OwnFsdpUnit *unit, size_t ranks);
-// Of malloc, without the device's.
+// Returns malloc's bytes in use, without the device's.
 size_t host_bytes(void);
 
 extern const OwnFsdp JUDGE;

@@ -3,7 +3,7 @@
  *
  *     ddprun --nproc-per-node 3 tutorial_capstone_fsdp CHECK FILE
  *
- * A rank that sees a mistake prints "MISS " and a sentence, and the job ends with status 1.
+ * A rank that detects a mistake prints "MISS " and a sentence, and the job ends with status 1.
  */
 #include <math.h>
 #include <string.h>
@@ -283,7 +283,7 @@ static void check_traffic(void) {
     rig_close();
 }
 
-// A step of several backwards, as --accumulate-steps makes it.
+// A step of several backwards, as with --accumulate-steps.
 static void check_accumulated(void) {
     rig.parts = 3;
     run_steps();
@@ -312,7 +312,7 @@ static void check_lost(void) {
     if (rig.rank == rig.size - 1) {
         error_set(&err, STATUS_FAILED, "rank %d is lost", rig.rank);
         (void)pg_abort(rig.group, &err);
-        (void)pg_run(rig.apart, pg_barrier(), &(Error){0}); // the others have seen that
+        (void)pg_run(rig.apart, pg_barrier(), &(Error){0}); // the others have the error
         return;
     }
     rig.may_fail = true;
@@ -356,7 +356,7 @@ static Spent add_best(Spent best[BLOCKS + 2]) {
     return sum;
 }
 
-// times: of a step that computes nothing, in collectives of whole units.
+// times: the time of a step without computation, divided by one collective per unit.
 static void check_share(const char *where, double ms, double all, double times,
                         const char *advice) {
     char slow[160] = "";
@@ -370,7 +370,7 @@ static void check_share(const char *where, double ms, double all, double times,
          100 * ms / all, where, advice, slow);
 }
 
-// Over a link on which a unit's collective takes a third of its computation.
+// Uses a link on which a unit's collective takes a third of its computation.
 static void check_overlap(void) {
     Spent best[BLOCKS + 2], sum = {0};
     double step_ms = 1e9;

@@ -1,5 +1,5 @@
-/* rig.h: how a capstone's judge shows that it came to its own end. A student's file runs in the
- * judge's process and may end it: status 0 alone proves nothing.
+/* rig.h: how a capstone's judge proves that its last check was reached. A student's file runs in
+ * the judge's process and may end it, so status 0 alone proves nothing.
  */
 #ifndef TUTORIALS_CAPSTONES_RIG_H
 #define TUTORIALS_CAPSTONES_RIG_H
@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Takes the word that tutorials/capstone waits for out of the environment, before the student's
-// file is loaded. The caller frees it; NULL: none is waited for.
+// Returns the word that tutorials/capstone expects, and removes it from the environment, before the
+// student's file is loaded. The caller frees it; NULL: no word is expected.
 static inline char *rig_take_word(void) {
     const char *word = getenv("CAPSTONE_WORD");
     char *own = word ? strdup(word) : NULL;
@@ -17,7 +17,7 @@ static inline char *rig_take_word(void) {
     return own;
 }
 
-// After the last check of this rank.
+// Prints the word after this rank's last check, and frees it.
 static inline void rig_end(char *word, int rank) {
     if (word) printf("END %s %d\n", word, rank);
     free(word);

@@ -179,7 +179,7 @@ static void judge_deadlock(Grade *grade, const Play *play) {
     }
     GRADE_EXPECT(grade, lost < 2 || receive < lost,
                  "%d ranks wait in a receive, and none of them sends: if all receive first, no "
-                 "rank is left to send. (rank 0 was told: %.300s)",
+                 "rank is left to send. (rank 0's error: %.300s)",
                  lost, play->seats[0].rank.err.message);
 }
 
@@ -199,7 +199,7 @@ static void judge_ranks(Grade *grade, const Play *play) {
         if (play->seats[r].rank.err.status != STATUS_OK)
             grade_miss(grade,
                        "Not all ranks took part in the same collectives, so the other ranks' "
-                       "collectives failed. (%d ranks; rank %d was told: %.400s)",
+                       "collectives failed. (%d ranks; rank %d's error: %.400s)",
                        world, r, play->seats[r].rank.err.message);
     for (int r = 0; r < world; r++) {
         const Seat *seat = &play->seats[r];
@@ -238,8 +238,8 @@ static bool judge_broken_ranks(Grade *grade, const Play *play) {
                      "number %zu)",
                      seat->rank.status, r, play->broken);
         GRADE_EXPECT(grade, seat->rank.err.status != STATUS_OK,
-                     "It returned -1, and err says nothing: hand err on to what may fail, so that "
-                     "the caller learns why. (rank %d, its collective number %zu)",
+                     "It returned -1 with an empty err: pass err to every call that may fail, so "
+                     "that the caller learns the reason. (rank %d, its collective number %zu)",
                      r, play->broken);
         GRADE_EXPECT(grade, seat->kept <= grade->kept,
                      "The connection was lost, and the call returned without freeing its memory: "

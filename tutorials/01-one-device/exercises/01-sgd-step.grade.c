@@ -139,8 +139,8 @@ static void each_its_own(Grade *grade) {
                      "written: first_step holds for every weight.",
                      i);
         GRADE_EXPECT(grade, buffers[i] == (float)(10 << i),
-                     "Weight %d took something of another weight: each has its own weight decay "
-                     "and its own buffer. (m is %g, and should be %d)",
+                     "Weight %d depends on another weight: each has its own weight decay and its "
+                     "own buffer. (m is %g, and should be %d)",
                      i, (double)buffers[i], 10 << i);
     }
     run_step(grade, (Step){weights, buffers, gradients, COUNT, COUNT}, &sgd, false);

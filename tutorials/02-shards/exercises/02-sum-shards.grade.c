@@ -57,7 +57,7 @@ static void one_shard(Grade *grade) {
     GRADE_EXPECT(grade, n.sum[3] != 1000.0f || isnan(n.sum[2]),
                  "The last number was not summed: the loop ends at count - 1, and not before it.");
     GRADE_EXPECT(grade, !isnan(n.sum[2]),
-                 "A NaN stood in sum before, and it is still one: 0 times NaN is NaN, too.");
+                 "sum contained a NaN before the call, and still does: 0 times NaN is NaN, too.");
     for (size_t i = 0; i < 4; i++)
         GRADE_EXPECT(grade, n.sum[i] == whole(0, i),
                      "The sum of one shard is that shard: sum[%zu] should be %g, not %g.", i,
@@ -136,8 +136,8 @@ static void same_bits(Grade *grade) {
                  "The additions were not rounded to float one by one, as those of the devices "
                  "are.");
     GRADE_EXPECT(grade, different == 0,
-                 "The sum is right, but its last bits are those of another order: first shard "
-                 "first. (%zu of %d numbers differ)",
+                 "The sum is right except for its last bits, which depend on the order: first "
+                 "shard first. (%zu of %d numbers differ)",
                  different, COUNT);
 }
 

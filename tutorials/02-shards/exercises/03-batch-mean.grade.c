@@ -55,8 +55,8 @@ static void empty_shards(Grade *grade) {
                  mean);
     mean = GRADE_CALL(grade, batch_mean, (double[]){1.0, NAN}, (size_t[]){3, 2}, 2);
     GRADE_EXPECT(grade, isnan(mean),
-                 "A shard with rows had the mean NaN, and the result is %g: whom to leave out is "
-                 "told by rows, or a training that has failed looks well.",
+                 "A shard with rows had the mean NaN, and the result is %g: leave a shard out by "
+                 "its rows, not by a NaN, which reveals a failed training.",
                  mean);
 }
 

@@ -193,8 +193,8 @@ static void often(Grade *grade) {
                  "that is not joined is never freed, though it has ended.",
                  ROUNDS - 1);
     GRADE_EXPECT(grade, blocks <= 0,
-                 "In 19 rounds %ld blocks of memory were allocated and never freed: what a thread "
-                 "is given has to be freed after it was joined.",
+                 "In 19 rounds %ld blocks of memory were allocated and never freed: free a "
+                 "thread's argument after joining the thread.",
                  blocks);
 }
 

@@ -133,8 +133,9 @@ static void shard_zero(Grade *grade) {
     GRADE_EXPECT(grade, scene.sum[1] == 1.0f && scene.sum[COUNT - 1] == 4.0f,
                  "After shard 0 the sum is its gradients, 1 to 4 at the end; yours has %g and %g.",
                  (double)scene.sum[1], (double)scene.sum[COUNT - 1]);
-    GRADE_EXPECT(grade, !isnan(scene.sum[2]),
-                 "A NaN stood in the sum before, and it is still one: 0 times NaN is NaN, too.");
+    GRADE_EXPECT(
+        grade, !isnan(scene.sum[2]),
+        "The sum contained a NaN before the call, and still does: 0 times NaN is NaN, too.");
     GRADE_EXPECT(grade, scene.sum[COUNT] == 1000.0f,
                  "Something was written behind the end of the sum, which has turn->count numbers.");
     bool is_free = grade_plays(grade) && pthread_mutex_trylock(&scene.turn.mutex) == 0;
@@ -155,13 +156,13 @@ static void locked(Grade *grade) {
     scene.turn.count = 2;
     pthread_mutex_lock(&scene.turn.mutex);
     enter(&scene, &actor, 0);
-    GRADE_EXPECT(grade, !has_returned(&scene, 0, 0.05),
-                 "It looked at the turn without the mutex, which another thread had locked: lock "
-                 "it first.");
+    GRADE_EXPECT(
+        grade, !has_returned(&scene, 0, 0.05),
+        "It read the turn without the mutex, which another thread had locked: lock it first.");
     pthread_mutex_unlock(&scene.turn.mutex);
     GRADE_EXPECT(grade, has_returned(&scene, 0, 2.0), "Shard 0, whose turn it was, never added.");
     GRADE_EXPECT(grade, scene.sum[1] == 1.0f && scene.sum[3] == 1000.0f,
-                 "turn->count was 2, and so many numbers are to be added; yours were others.");
+                 "turn->count was 2: exactly 2 numbers must be added.");
 }
 
 static void in_order(Grade *grade) {

@@ -87,17 +87,15 @@ static void check_rows(Grade *grade, size_t rows, size_t row, int part_count) {
                      "Every part got the first rows: row begin of the batch is at batch + begin * "
                      "row_size.");
         for (size_t k = 0; k < (end - begin) * row; k++)
-            GRADE_EXPECT(
-                grade, scene.rows[i][k] == (float)(begin * row + k + 1),
-                row != ROW ? "A row has row_size floats: yours were right while that was "
-                             "3, and are not with another length."
-                : k == end - begin
-                    ? "A part has end - begin rows of row_size floats: only so many floats "
-                      "arrived as there are rows."
-                : k * sizeof(float) >= (end - begin) * row
-                    ? "device_copy counts bytes, and a float has four: the ends of the "
-                      "rows did not arrive."
-                    : "The rows of a part are not those of the batch.");
+            GRADE_EXPECT(grade, scene.rows[i][k] == (float)(begin * row + k + 1),
+                         row != ROW ? "A row has row_size floats: yours were right while that was "
+                                      "3, and are not with another length."
+                         : k == end - begin ? "A part has end - begin rows of row_size floats: "
+                                              "only end - begin floats arrived."
+                         : k * sizeof(float) >= (end - begin) * row
+                             ? "device_copy counts bytes, and a float has four: the ends of the "
+                               "rows did not arrive."
+                             : "The rows of a part are not those of the batch.");
     }
 }
 
@@ -155,9 +153,9 @@ static void copies(Grade *grade) {
         GRADE_EXPECT(grade, event->from == scene.from,
                      "A copy came from another device than the batch's.");
     }
-    GRADE_EXPECT(grade, count > 0,
-                 "The rows came by another way than device_copy: between two GPUs there is no "
-                 "memcpy.");
+    GRADE_EXPECT(
+        grade, count > 0,
+        "The rows were copied without device_copy: memcpy does not work between two GPUs.");
     GRADE_EXPECT(grade, bytes <= 9 * ROW * sizeof(float),
                  "A part got more than its rows: scatter sends each row to one device only. (%zu "
                  "bytes were copied, the batch has %zu)",
@@ -173,8 +171,8 @@ static void copies(Grade *grade) {
     for (int i = 0; i < MOST_PARTS; i++) {
         size_t wanted = (scene.parts[i].end - scene.parts[i].begin) * ROW * sizeof(float);
         GRADE_EXPECT(grade, received[i] == wanted,
-                     "device_copy was told another device than the one whose memory it writes. "
-                     "(device %d was to receive %zu bytes, and %zu were said to go there)",
+                     "device_copy's `to` is not the device whose memory it writes. (device %d has "
+                     "memory for %zu bytes, and %zu were copied to it)",
                      i, wanted, received[i]);
     }
 }

@@ -73,7 +73,7 @@ static void check(Grade *grade, const int *counts, const char *sentence) {
     GRADE_EXPECT(grade, scene.got[0] == 1.0f || scene.got[last] != (float)ROW,
                  "The outputs are in the order of the devices from the last to the first.");
     GRADE_EXPECT(grade, scene.got[first] != (float)(first * ROW + 1),
-                 "A part was copied over the one before it: row r of the outputs begins at outputs "
+                 "A part was copied over the previous part: row r of the outputs begins at outputs "
                  "+ r * row_size.");
     GRADE_EXPECT(grade, scene.got[0] != 1.0f || scene.got[1] != -1.0f,
                  "Only one float of each row arrived: a row has row_size of them.");
@@ -100,7 +100,7 @@ static void two_parts(Grade *grade) {
 
 static void unequal_parts(Grade *grade) {
     const char *sentence =
-        "A short part landed in the wrong place: a part begins where the one before it ends.";
+        "A short part is in the wrong place: a part begins where the previous part ends.";
     check(grade, (int[]){4, 4, 3, -1}, sentence);
     check(grade, (int[]){2, 2, 2, 2, 1, -1}, sentence);
 }
@@ -120,9 +120,9 @@ static void copies(Grade *grade) {
         GRADE_EXPECT(grade, event->to == scene.to,
                      "A copy went to another device than the outputs'.");
     }
-    GRADE_EXPECT(grade, count > 0,
-                 "The rows came by another way than device_copy: between two GPUs there is no "
-                 "memcpy.");
+    GRADE_EXPECT(
+        grade, count > 0,
+        "The rows were copied without device_copy: memcpy does not work between two GPUs.");
     GRADE_EXPECT(grade, count == 3,
                  "Three parts have rows, but there were %zu copies by device_copy; the rows of the "
                  "outputs' own device need one, too.",
@@ -130,8 +130,8 @@ static void copies(Grade *grade) {
     for (int i = 0; i < MOST_PARTS; i++) {
         size_t wanted = scene.parts[i].count * ROW * sizeof(float);
         GRADE_EXPECT(grade, sent[i] == wanted,
-                     "device_copy was told another device than the one whose memory it reads. "
-                     "(device %d has %zu bytes, and %zu were said to come from it)",
+                     "device_copy's `from` is not the device whose memory it reads. (device %d has "
+                     "%zu bytes, and %zu were copied from it)",
                      i, wanted, sent[i]);
     }
 }

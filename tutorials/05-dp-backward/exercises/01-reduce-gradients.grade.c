@@ -94,8 +94,8 @@ static void same_bits(Grade *grade) {
         float sum = rough(0, k);
         for (int i = 1; i < MOST; i++) sum += rough(i, k);
         GRADE_EXPECT(grade, scene.got[0][k] == sum,
-                     "The sum is right, but its last bits are those of another order: device 1 "
-                     "before device 2.");
+                     "The sum is right except for its last bits, which depend on the order: device "
+                     "1 before device 2.");
     }
 }
 
@@ -113,8 +113,7 @@ static void copies(Grade *grade) {
                      "A copy had %zu bytes, and %d floats have %zu.", event->bytes, COUNT,
                      COUNT * sizeof(float));
     }
-    GRADE_EXPECT(grade, count > 0,
-                 "A device read the memory of another one: what lies there must be copied first.");
+    GRADE_EXPECT(grade, count > 0, "A device read another device's memory: copy the data first.");
     GRADE_EXPECT(grade, count == 2, "Two other devices, but %zu copies from them.", count);
     GRADE_EXPECT(grade, scene.peak >= scene.before + COUNT * sizeof(float),
                  "What was copied went into memory that the first device did not give: take it "
@@ -127,7 +126,7 @@ static void memory(Grade *grade) {
         run(grade, &scene, count, whole);
         const size_t bytes = scene.after; // modulo 2^64 if too many were given back
         GRADE_EXPECT(grade, (bytes - scene.before) % (COUNT * sizeof(float)) == 0,
-                     "device_free was told another number of bytes than device_alloc.");
+                     "device_free's number of bytes differs from device_alloc's.");
         GRADE_EXPECT(grade, bytes <= scene.before,
                      "The memory that was taken on the first device was not given back: "
                      "device_free. (%d devices)",

@@ -75,8 +75,8 @@ static void check_sum(Grade *grade, int device_count) {
         GRADE_EXPECT(grade, device_count == 1 || got != sum / (float)device_count,
                      "This is the mean of the gradients; their sum is wanted.");
         GRADE_EXPECT(grade, device_count < 3 || got != whole(0, k) + whole(1, k),
-                     "Only the first two devices are in the sum: device 1 sends on its own "
-                     "gradients, without what it received.");
+                     "Only the first two devices are in the sum: device 1 sends its own gradients "
+                     "without the sum that it received.");
         for (int i = 0; i < device_count; i++)
             GRADE_EXPECT(grade, got != sum - whole(i, k),
                          "Device %d's gradients are missing from the sum of %d devices.", i,
@@ -112,7 +112,7 @@ static void neighbours(Grade *grade) {
         if (to >= 0) received[to]++;
     }
     GRADE_EXPECT(grade, received[0] > 0,
-                 "A device read the memory of another one: what lies there must be copied first.");
+                 "A device read another device's memory: copy the data first.");
     for (int i = 0; i + 1 < MOST; i++)
         GRADE_EXPECT(grade, received[i] == 1,
                      "Device %d received %zu times. Every device but the last receives once: its "
@@ -127,8 +127,8 @@ static void order(Grade *grade) {
         float sum = rough(MOST - 1, k);
         for (int i = MOST - 2; i >= 0; i--) sum = rough(i, k) + sum;
         GRADE_EXPECT(grade, scene.got[0][k] == sum,
-                     "The sum is right, but its last bits are those of another order: the last "
-                     "device's gradients come first.");
+                     "The sum is right except for its last bits, which depend on the order: the "
+                     "last device's gradients come first.");
     }
 }
 
@@ -140,7 +140,7 @@ static void memory(Grade *grade) {
         for (int i = 0; i < count; i++) {
             const size_t more = scene.after[i] - scene.before[i]; // modulo 2^64
             GRADE_EXPECT(grade, more % bytes == 0,
-                         "device_free was told another number of bytes than device_alloc.");
+                         "device_free's number of bytes differs from device_alloc's.");
             GRADE_EXPECT(grade, more == 0,
                          "Device %d of %d has %zu bytes more than before: memory is given back to "
                          "the device that it was taken from.",

@@ -49,8 +49,8 @@ static void one_device(Grade *grade) {
     DpJob job;
     DpTraffic real = measure(8, 1, &job), got = GRADE_CALL(grade, dp_traffic, &job);
     GRADE_EXPECT(grade, real.to_first == 0 && got.to_first == 0 && got.to_others == 0,
-                 "The first device was counted among those that receive: its rows and weights are "
-                 "there already.");
+                 "The first device was counted as a receiver, though it already holds its rows and "
+                 "weights.");
 }
 
 static void two_devices(Grade *grade) {

@@ -46,7 +46,7 @@ static void several_devices(Grade *grade) {
     const double values[4] = {4.0, 4.0, 12.0, 12.0};
     double got = student(grade, 0.0, values, 4, 2);
     GRADE_EXPECT(grade, got != 2.0,
-                 "All rows were counted, but those of the other devices are lost.");
+                 "All rows were counted, but the other devices' updates are lost.");
     GRADE_EXPECT(grade, got != 3.0,
                  "These are the rows of the last device; the model is on the first.");
     GRADE_EXPECT(grade, got == 1.0, "Device 0 has seen 4 and 4: 0.25 * 4 is 1, not %g.", got);

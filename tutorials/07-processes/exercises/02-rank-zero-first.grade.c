@@ -70,10 +70,10 @@ static void alone(Grade *grade) {
 static void once(Grade *grade) {
     for (int i = 1; i < 4; i++) {
         Scene scene = play(grade, GRADE_WORLDS[i]);
-        GRADE_EXPECT(grade, scene.prepared < 2,
-                     "It was prepared more than once: only rank 0 is to do that. (%d ranks, %d "
-                     "times)",
-                     GRADE_WORLDS[i], scene.prepared);
+        GRADE_EXPECT(
+            grade, scene.prepared < 2,
+            "prepare was called more than once: only rank 0 may call it. (%d ranks, %d times)",
+            GRADE_WORLDS[i], scene.prepared);
         GRADE_EXPECT(grade, scene.prepared == 1 && !scene.by_other,
                      "It was prepared by another rank than 0, or not at all.");
     }
@@ -83,10 +83,10 @@ static void in_order(Grade *grade) {
     for (int i = 1; i < 4; i++) {
         Scene scene = play(grade, GRADE_WORLDS[i]);
         GRADE_EXPECT(grade, !scene.too_early,
-                     "A rank used what was not prepared yet: let all ranks meet in between.");
+                     "A rank called use before prepare had ended: a barrier belongs between them.");
         GRADE_EXPECT(grade, !scene.silent,
-                     "A rank went on without hearing from rank 0: whatever time it gives, rank 0 "
-                     "may take longer.");
+                     "A rank continued without a message from rank 0: a fixed sleep does not "
+                     "suffice, as rank 0 may take longer.");
     }
 }
 
@@ -94,16 +94,17 @@ static void broken(Grade *grade) {
     Scene scene = {.mutex = grade_mutex()};
     grade_broken_ranks(grade, 2, run_rank, &scene);
     GRADE_EXPECT(grade, !scene.in_vain,
-                 "The barrier failed, and a rank used what may not be there: return -1 instead.");
+                 "The barrier failed, and a rank called use, though prepare may not have ended: "
+                 "return -1 instead.");
 }
 
 static void by_all(Grade *grade) {
     for (int i = 0; i < 4; i++) {
         Scene scene = play(grade, GRADE_WORLDS[i]);
-        GRADE_EXPECT(grade, scene.used >= GRADE_WORLDS[i],
-                     "A rank did not use what was prepared; rank 0 is one of those that do. (%d of "
-                     "%d did)",
-                     scene.used, GRADE_WORLDS[i]);
+        GRADE_EXPECT(
+            grade, scene.used >= GRADE_WORLDS[i],
+            "A rank did not call use: every rank must call it, rank 0, too. (%d of %d did)",
+            scene.used, GRADE_WORLDS[i]);
         GRADE_EXPECT(grade, scene.used == GRADE_WORLDS[i], "%d ranks used it %d times.",
                      GRADE_WORLDS[i], scene.used);
     }

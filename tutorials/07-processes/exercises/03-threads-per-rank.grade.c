@@ -47,11 +47,11 @@ static void uneven(Grade *grade) {
                          "(%d cores, %d ranks: %d threads)",
                          cores, ranks, sum);
             GRADE_EXPECT(grade, most - least <= 1,
-                         "One rank got all that was left over; the shares may differ by one at "
-                         "most. (%d cores, %d ranks: from %d to %d)",
+                         "One rank got all remaining cores; the shares may differ by one at most. "
+                         "(%d cores, %d ranks: from %d to %d)",
                          cores, ranks, least, most);
             GRADE_EXPECT(grade, falls,
-                         "What is left over goes to the first ranks. (%d cores, %d ranks)", cores,
+                         "The remaining cores go to the first ranks. (%d cores, %d ranks)", cores,
                          ranks);
         }
 }

@@ -120,8 +120,8 @@ static void same_bits(Grade *grade) {
                 float sum = rough(0, i);
                 for (int r = 1; r < world; r++) sum += rough(r, i);
                 GRADE_EXPECT(grade, scene.data[rank][i] == sum,
-                             "The sum is right, but its last bits are those of another order: "
-                             "rank 0, 1, 2. (on rank %d of %d)",
+                             "The sum is right except for its last bits, which depend on the "
+                             "order: rank 0, 1, 2. (on rank %d of %d)",
                              rank, world);
             }
     }

@@ -32,8 +32,7 @@ static void check(Grade *grade, Scene scene, int world, double wanted, double mi
         double got = scene.means[r];
         bool first_is_right = fabs(scene.means[0] - wanted) < 1e-12;
         GRADE_EXPECT(grade, scene.rows[r] > 0 || got != 0 || !first_is_right || wanted == 0,
-                     "A rank without rows says 0: whether there are any rows is told by the number "
-                     "of all, and not by its own.");
+                     "A rank without rows returns 0: the result is 0 only if no rank has rows.");
         GRADE_EXPECT(grade, world == 1 || got != local || local == wanted || !first_is_right,
                      "Only rank 0 knows the mean; a reduce leaves the others with nothing.");
         GRADE_EXPECT(grade, world == 1 || got != local || local == wanted,

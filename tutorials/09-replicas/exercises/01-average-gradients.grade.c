@@ -91,8 +91,8 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
                  "Only the first numbers of a gradient were averaged: it has "
                  "tensor_count(parameter).");
     GRADE_EXPECT(grade, rank == 0 || got != number(0, k, i),
-                 "All ranks have rank 0's gradients: they are equal, and what the others computed "
-                 "is lost.");
+                 "All ranks have rank 0's gradients: they are equal, and the other ranks' "
+                 "gradients are lost.");
     GRADE_EXPECT(grade, got == mean || fabsf(got - mean) > 1e-5f * mean,
                  "The mean is right except for its last bits: PG_AVG adds all ranks and then "
                  "multiplies by 1 / W, once. To divide by W, or each rank before, rounds "

@@ -65,7 +65,7 @@ static void weights(Grade *grade) {
             for (int k = 0; k < world; k++) mean += model_of(k).weight[1];
             mean *= 1.0f / (float)world;
             GRADE_EXPECT(grade, world == 1 || got != mean,
-                         "The weights were averaged; they are to be those of rank 0.");
+                         "The weights were averaged: copy rank 0's weights instead.");
             GRADE_EXPECT(grade, world == 1 || r > 0 || got != last,
                          "These are the last rank's weights; they must be rank 0's.");
             GRADE_EXPECT(grade,
@@ -96,8 +96,8 @@ static void everything(Grade *grade) {
                      "Only a part of a tensor arrived: an I64 has 8 bytes, and tensor_bytes knows "
                      "that.");
         GRADE_EXPECT(grade, memcmp(got->halves, wanted.halves, sizeof wanted.halves) == 0,
-                     "Only a part of a tensor arrived: three BF16 have 6 bytes, and those are no "
-                     "whole number of floats.");
+                     "Only a part of a tensor arrived: three BF16 have 6 bytes, not a multiple of "
+                     "a float's 4.");
         GRADE_EXPECT(grade, got->weight[COUNT - 1] != 0 || signbit(got->weight[COUNT - 1]),
                      "-0 became 0: something was added to it. A broadcast copies bits.");
         GRADE_EXPECT(grade, memcmp(got->weight, wanted.weight, sizeof wanted.weight) == 0,

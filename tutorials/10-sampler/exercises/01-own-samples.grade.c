@@ -87,7 +87,7 @@ static void large(Grade *grade) {
     }
     for (size_t i = 0; i <= SAMPLES; i++)
         GRADE_EXPECT(grade, order[i] == SAMPLES - i,
-                     "The order, or what lies behind it, was written to; only own is yours.");
+                     "The order, or memory behind it, was written: write only to own.");
 }
 
 static void even(Grade *grade) {

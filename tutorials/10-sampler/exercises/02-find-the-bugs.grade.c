@@ -79,8 +79,8 @@ static void search(Grade *grade) {
     play(grade, 3, false, 0);
     for (int r = 0; r < 3; r++)
         GRADE_EXPECT(grade, !scene.scripts[r].find_unused_parameters,
-                     "The search for unused parameters is on, and no parameter rests: it is work "
-                     "for nothing.");
+                     "The search for unused parameters is on, though every parameter is used: it "
+                     "only costs time.");
     play(grade, 3, true, 0);
     for (int r = 0; r < 3; r++)
         GRADE_EXPECT(
@@ -136,8 +136,8 @@ static void check_shares(Grade *grade, int world, size_t samples) {
         int times = 0;
         for (int r = 0; r < world; r++) times += scene.tested[r][i];
         GRADE_EXPECT(grade, times < 2,
-                     "A sample was tested twice: what fills up the shares in training has no place "
-                     "in a test. (%zu samples, %d ranks)",
+                     "A sample was tested twice: the padding of shares in training must not be in "
+                     "a test. (%zu samples, %d ranks)",
                      samples, world);
         GRADE_EXPECT(grade, times == 1, "Sample %zu of %zu was tested by no rank. (%d ranks)", i,
                      samples, world);

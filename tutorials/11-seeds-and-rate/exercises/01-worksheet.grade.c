@@ -30,7 +30,7 @@ static void batches(Grade *grade) {
     for (int i = 0; i < CASE_COUNT; i++) {
         size_t got = filled(grade, &CASES[i]).global_batch, wanted = CASES[i].wanted.global_batch;
         GRADE_EXPECT(grade, got == wanted || got != CASES[i].job.batch_per_rank,
-                     "batch_per_rank is what one rank takes; a step has the rows of all ranks.");
+                     "batch_per_rank is the rows of one rank; a step has the rows of all ranks.");
         GRADE_EXPECT(grade, got == wanted, "%d ranks with %zu rows each are %zu rows, not %zu.",
                      CASES[i].job.world, CASES[i].job.batch_per_rank, wanted, got);
     }
@@ -64,9 +64,8 @@ static void schedule(Grade *grade) {
     for (int i = 0; i < CASE_COUNT; i++) {
         const Job *job = &CASES[i].job;
         size_t got = filled(grade, &CASES[i]).total_steps, wanted = CASES[i].wanted.total_steps;
-        GRADE_EXPECT(
-            grade, got == wanted || got != wanted * (size_t)job->world,
-            "The schedule is told of W times too many steps: all ranks take them together.");
+        GRADE_EXPECT(grade, got == wanted || got != wanted * (size_t)job->world,
+                     "The schedule has W times too many steps: all ranks step together.");
         GRADE_EXPECT(grade, got == wanted, "%zu epochs are %zu steps, not %zu.", job->epochs,
                      wanted, got);
     }

@@ -70,8 +70,7 @@ static void several(Grade *grade) {
     check(grade, &none, "", "Without parameters there is no bucket.");
     check(grade, &large, "Bytes were counted in a type that 3000 million do not fit into.",
           "The number of buckets is wrong.");
-    check(grade, &again,
-          "A new bucket holds nothing: what the one before it held was counted again.",
+    check(grade, &again, "A new bucket is empty: the previous bucket's bytes were counted again.",
           "The number of buckets is wrong.");
     check(grade, &eight, "As many buckets are opened as it takes.",
           "The number of buckets is wrong.");

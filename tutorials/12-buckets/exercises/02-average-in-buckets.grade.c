@@ -94,11 +94,11 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
     GRADE_EXPECT(grade, world == 1 || got != number(rank, k, i) || k > 0 || nothing,
                  "The last bucket was not reduced: it need not be full.");
     GRADE_EXPECT(grade, rank == 0 || got != number(0, k, i),
-                 "All ranks have the gradients of rank 0: what the others computed is lost.");
+                 "All ranks have the gradients of rank 0: the other ranks' gradients are lost.");
     for (int other = 0; other < PARAMETERS; other++)
         GRADE_EXPECT(grade, other == k || got != mean + 32.0f * (float)(other - k),
-                     "Gradients of one bucket lie over one another: each begins behind the one "
-                     "before it.");
+                     "Gradients of one bucket overlap in memory: each begins where the previous "
+                     "gradient ends.");
     GRADE_EXPECT(grade, got == mean || fabsf(got - mean) > 1e-5f * mean,
                  "The mean is right except for its last bits: PG_AVG adds all ranks and then "
                  "multiplies by 1 / W, once. To divide by W, or each rank before, rounds "
@@ -215,8 +215,8 @@ static void messages(Grade *grade) {
                      "%zu bytes were sent; the gradients have %zu.", scene.bytes[0],
                      53 * sizeof(float));
         GRADE_EXPECT(grade, scene.bytes[0] > 53 * sizeof(float) || !has_empty(&scene),
-                     "A bucket without gradients was reduced: the one before it was full, and "
-                     "nothing was left. (cap %zu)",
+                     "A bucket without gradients was reduced: the previous bucket was full, and no "
+                     "gradient was left. (cap %zu)",
                      CAPS[i][0]);
         GRADE_EXPECT(grade, scene.calls[0] <= CAPS[i][1],
                      "Each gradient travels alone: these are too many messages. (cap %zu: %zu, and "
@@ -225,8 +225,8 @@ static void messages(Grade *grade) {
         GRADE_EXPECT(grade, scene.calls[0] == CAPS[i][1] || CAPS[i][0] != 40,
                      "A bucket that holds exactly `cap` bytes is full.");
         GRADE_EXPECT(grade, scene.calls[0] == CAPS[i][1],
-                     "Everything travels in one bucket, and `cap` says that it is to be several. "
-                     "(cap %zu: %zu buckets)",
+                     "All gradients are in one bucket, though `cap` requires several. (cap %zu: "
+                     "%zu buckets)",
                      CAPS[i][0], CAPS[i][1]);
     }
     const char *sentence = "The buckets are cut from the last parameter to the first.";

@@ -66,7 +66,7 @@ static void look_at_hook(Watch *watch) {
                      "%zu, of which %zu are missing)",
                      b, watch->missing[b]);
         GRADE_EXPECT(grade, b == watch->started,
-                     "A bucket was started before one that stands in front of it: other ranks have "
+                     "A bucket was started before a bucket with a lower number: other ranks have "
                      "another order. (bucket %zu, after %zu buckets)",
                      b, watch->started);
         watch->started++;
@@ -102,9 +102,9 @@ static void run_step(GradeRank *rank, Watch *watch, Overlap *overlap, const size
         look_at_hook(watch);
         if (i + 1 < gradients) most = full_in_line(watch);
         bool behind = watch->started < full_in_line(watch);
-        GRADE_EXPECT(rank->grade, !behind || watch->step == 0,
-                     "In the second step nothing was started anew: overlap_begin sets the "
-                     "counters.");
+        GRADE_EXPECT(
+            rank->grade, !behind || watch->step == 0,
+            "In the second step no bucket was started: overlap_begin must reset the counters.");
         GRADE_EXPECT(rank->grade, !behind || watch->started == 0 || most == 0,
                      "A full bucket was left behind: one call may have to start several. (after "
                      "%zu gradients %zu buckets can start, and %zu have)",
@@ -119,7 +119,7 @@ static void run_step(GradeRank *rank, Watch *watch, Overlap *overlap, const size
     for (; watch->seen < watch->log->count; watch->seen++)
         waits += watch->log->events[watch->seen].kind == WATCH_WAIT;
     GRADE_EXPECT(rank->grade, waits <= overlap->count,
-                 "overlap_finish waited for a bucket twice: what was waited for is gone. (%zu "
+                 "overlap_finish waited for a bucket twice: pg_work_wait frees the work. (%zu "
                  "waits, %zu buckets)",
                  waits, overlap->count);
     GRADE_EXPECT(rank->grade, waits == overlap->count,

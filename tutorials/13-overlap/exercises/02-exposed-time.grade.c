@@ -15,7 +15,7 @@ static void one_bucket(Grade *grade) {
     GRADE_EXPECT(grade, got != 11,
                  "This is when the last bucket arrives; count from the end of backward.");
     GRADE_EXPECT(grade, got != 1,
-                 "This is the time that is hidden behind backward; exposed is what is left of it.");
+                 "This is the time hidden behind backward; the exposed time is the rest.");
     GRADE_EXPECT(grade, got != 3,
                  "This is the time of all messages; a part of it is hidden behind backward.");
     GRADE_EXPECT(grade, got != 0, "A bucket travelled before it was full.");
@@ -43,7 +43,8 @@ static void one_after_the_other(Grade *grade) {
     // From 1 to 7, 7 to 11, 11 to 12; backward ends at 8.
     double got = exposed(grade, (double[]){1, 3, 8}, (double[]){6, 4, 1}, 3, 8);
     GRADE_EXPECT(grade, got != 1 || exposed(grade, (double[]){1, 2}, (double[]){9, 1}, 2, 4) != 6,
-                 "Two buckets travelled at once: each begins when the one before it has arrived.");
+                 "Two buckets were reduced at the same time: each begins when the previous bucket "
+                 "has completed.");
     GRADE_EXPECT(
         grade, got != 1,
         "Only the last bucket was counted; others may still be in flight when backward ends.");

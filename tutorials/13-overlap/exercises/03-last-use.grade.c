@@ -62,7 +62,7 @@ static void once_each(Grade *grade) {
     const Case layers = {3, {0}, 3, {2, 1, 0}, 3, {2, 1, 0}};
     const Case crossed = {4, {0}, 4, {3, 1, 2, 0}, 4, {3, 1, 2, 0}};
     const char *sentence =
-        "This is the order of registration, backwards; what counts is what backward does.";
+        "This is the reverse order of registration; the order of backward's additions counts.";
     check(grade, &layers, "One layer after the other.");
     check(grade, &crossed, sentence);
 }

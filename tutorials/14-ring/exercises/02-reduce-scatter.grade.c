@@ -57,11 +57,11 @@ static void run_rank(GradeRank *rank) {
                  rank->err.status == STATUS_OK || watch_count(rank->log, PG_SEND) > 0 ||
                      watch_count(rank->log, PG_RECV) == 0 || scene->may_fail,
                  "A rank waits for a message before it has sent one, and none comes: if all ranks "
-                 "receive first, none ever sends. (%d ranks; rank %d was told: %s)",
+                 "receive first, none ever sends. (%d ranks; rank %d's error: %s)",
                  rank->world, rank->rank, rank->err.message);
     GRADE_EXPECT(rank->grade, scene->length < LONG || rank->err.status == STATUS_OK,
-                 "All ranks send and none listens: with long messages they wait forever. (%d "
-                 "ranks; rank %d was told: %s)",
+                 "All ranks send and none receives: with long messages they wait forever. (%d "
+                 "ranks; rank %d's error: %s)",
                  rank->world, rank->rank, rank->err.message);
 }
 
@@ -93,7 +93,7 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
     GRADE_EXPECT(grade, !is_first || got != sum / (float)world,
                  "This is the mean of the ranks; their sum is wanted, and nothing is divided.");
     GRADE_EXPECT(grade, !is_first || got != whole(left, place),
-                 "What arrived took the place of the own numbers; it is to be added to them.");
+                 "The received numbers replaced the rank's own: add them instead.");
     GRADE_EXPECT(grade, !is_first || got != own + whole(left, (size_t)left * scene->length + i),
                  "Rank r sent chunk r in every round; the chunk that has just grown is sent next.");
     GRADE_EXPECT(grade, !is_first || !has_rounds,
@@ -142,8 +142,8 @@ static void check_log(Grade *grade, const WatchLog *log, int world, int rank) {
                      "This is a collective of the library; the exercise is to make one of sends "
                      "and receives.");
         GRADE_EXPECT(grade, collective->root == (collective->kind == PG_SEND ? right : left),
-                     "A rank spoke with one that is not its neighbour: there is no middle in a "
-                     "ring. (rank %d of %d, with rank %d)",
+                     "A rank exchanged a message with a rank that is not its neighbour: a ring has "
+                     "no central rank. (rank %d of %d, with rank %d)",
                      rank, world, collective->root);
     }
     GRADE_EXPECT(grade, sends < (size_t)world && receives < (size_t)world,
@@ -176,8 +176,8 @@ static void order(Grade *grade) {
                 float sum = rough(chunk, place);
                 for (int k = 1; k < world; k++) sum += rough((chunk + k) % world, place);
                 GRADE_EXPECT(grade, scene.data[rank][place] == sum,
-                             "The sum is right, but its last bits are those of another order: "
-                             "chunk c begins at rank c and goes to the right. (%d ranks)",
+                             "The sum is right except for its last bits, which depend on the "
+                             "order: chunk c begins at rank c and goes to the right. (%d ranks)",
                              world);
             }
     }

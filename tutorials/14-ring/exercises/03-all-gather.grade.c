@@ -52,11 +52,11 @@ static void run_rank(GradeRank *rank) {
                  rank->err.status == STATUS_OK || watch_count(rank->log, PG_SEND) > 0 ||
                      watch_count(rank->log, PG_RECV) == 0 || scene->may_fail,
                  "A rank waits for a message before it has sent one, and none comes: if all ranks "
-                 "receive first, none ever sends. (%d ranks; rank %d was told: %s)",
+                 "receive first, none ever sends. (%d ranks; rank %d's error: %s)",
                  rank->world, rank->rank, rank->err.message);
     GRADE_EXPECT(rank->grade, length < LONG || rank->err.status == STATUS_OK,
-                 "All ranks send and none listens: with long messages they wait forever. (%d "
-                 "ranks; rank %d was told: %s)",
+                 "All ranks send and none receives: with long messages they wait forever. (%d "
+                 "ranks; rank %d's error: %s)",
                  rank->world, rank->rank, rank->err.message);
 }
 
@@ -66,8 +66,8 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
     const float wanted = complete(chunk, i);
     for (int other = 0; other < world; other++) {
         GRADE_EXPECT(grade, other == rank || got != old(other),
-                     "Rank r holds chunk r + 1, and sent another one: what is not complete was "
-                     "spread. (%d ranks, rank %d, chunk %d)",
+                     "Rank r holds chunk r + 1, and sent another chunk, which is not complete. (%d "
+                     "ranks, rank %d, chunk %d)",
                      world, rank, chunk);
         GRADE_EXPECT(grade, other == chunk || got != complete(other, i),
                      "A rank sent the same chunk in every round; the chunk that has just arrived "
@@ -75,8 +75,7 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
                      world, rank, chunk);
     }
     GRADE_EXPECT(grade, got != wanted + old(rank),
-                 "What arrived was added; it is complete, and takes the place of what stands "
-                 "there.");
+                 "The received chunk was added: it is complete, and must replace the old numbers.");
     GRADE_EXPECT(grade,
                  got != old(rank) || watch_count(scene->logs[rank], PG_SEND) + 1 < (size_t)world,
                  "There were W - 1 rounds, and in one of them the wrong chunk was sent or received "
@@ -101,8 +100,8 @@ static void check_log(Grade *grade, const WatchLog *log, int world, int rank) {
                      "This is a collective of the library; the exercise is to make one of sends "
                      "and receives.");
         GRADE_EXPECT(grade, collective->root == (collective->kind == PG_SEND ? right : left),
-                     "A rank spoke with one that is not its neighbour: there is no middle in a "
-                     "ring. (rank %d of %d, with rank %d)",
+                     "A rank exchanged a message with a rank that is not its neighbour: a ring has "
+                     "no central rank. (rank %d of %d, with rank %d)",
                      rank, world, collective->root);
     }
     GRADE_EXPECT(grade, sends < (size_t)world,

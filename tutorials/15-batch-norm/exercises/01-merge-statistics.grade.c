@@ -121,8 +121,8 @@ static void unequal_shares(Grade *grade) {
     run(grade, &thirds, 5);
     for (int r = 1; r < 5; r++)
         GRADE_EXPECT(grade, thirds.mean[r] == thirds.mean[0] && thirds.var[r] == thirds.var[0],
-                     "Rank 0 and rank %d differ in their last bits: all ranks are to merge in the "
-                     "order of the ranks, and none begins with its own heap.",
+                     "Rank 0 and rank %d differ in their last bits: all ranks must merge in the "
+                     "order of the ranks, and none may begin with its own statistics.",
                      r);
     // In the order of the ranks the first two means cancel; in another one the third is lost.
     Scene apart = {.rows = {{1e17}, {-1e17}, {3}}, .counts = {1, 1, 1}};

@@ -115,7 +115,7 @@ static void alone(Grade *grade) {
     GRADE_EXPECT(grade,
                  !is(scene.dbias[0], OLD + sums_of(&scene, 0).dy) &&
                      !is(scene.dweight[0], OLD + sums_of(&scene, 0).dy_xhat),
-                 "What stood in dweight or dbias before was added, too: they are to be set.");
+                 "The old values of dweight or dbias were added, too: set them instead.");
     check_dx(grade, &scene, 1);
     GRADE_EXPECT(grade, !is(scene.dbias[0], sums_of(&scene, 0).dy_xhat),
                  "The gradients of weight and bias are exchanged.");

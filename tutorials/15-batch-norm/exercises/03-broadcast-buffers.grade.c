@@ -49,8 +49,8 @@ static void run_rank(GradeRank *rank) {
                      "The second buffer arrived, and the third did not: count says how many there "
                      "are.");
         GRADE_EXPECT(rank->grade, third[1] == third[0] && third[2] == third[0],
-                     "Only a part of a buffer arrived: three BF16 have 6 bytes, and those are no "
-                     "whole number of floats.");
+                     "Only a part of a buffer arrived: three BF16 have 6 bytes, not a multiple of "
+                     "a float's 4.");
         s->calls[r][f] = watch_calls(rank->log) - before;
         memcpy(s->mean[r][f], mean, sizeof mean);
         s->batches[r][f] = batches;

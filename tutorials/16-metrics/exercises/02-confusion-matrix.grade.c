@@ -100,8 +100,7 @@ static void check(Grade *grade, Scene *s, int world) {
         GRADE_EXPECT(grade, !equals(got, all, 1.0 / world, 0),
                      "The tables were averaged; these are counts of rows, and to be added.");
         GRADE_EXPECT(grade, !is_transposed(got, all),
-                     "The table is the other way round: a row of it is a truth, a column an "
-                     "answer.");
+                     "The table is transposed: a row is a truth, a column an answer.");
         grade_miss(grade, "%d ranks: rank %d has %g rows of class 0 that were taken for 1, not %g.",
                    world, r, got[1], all[1]);
     }

@@ -80,9 +80,9 @@ static void with_padding(Grade *grade) {
     check(grade, 5, 2);
     check(grade, 7, 3);
     check(grade, 11, 5);
-    check_answers(grade, 7, 3, 3,
-                  "Two rows may have the same answer: what is left out is a row that came before, "
-                  "and not an answer that did.");
+    check_answers(
+        grade, 7, 3, 3,
+        "Two rows may have the same answer: leave out repeated rows, not repeated answers.");
     check_answers(
         grade, 7, 3, 5,
         "The ranks had 5 answers each, more than 7 rows need: where a rank's answers begin "

@@ -184,10 +184,9 @@ static void was_killed(Grade *grade) {
     GRADE_EXPECT(grade, s.status == 0,
                  "A program that was killed has left its temporary file, and since then none is "
                  "written any more.");
-    GRADE_EXPECT(
-        grade, strcmp(s.after, "new") == 0,
-        "A program that was killed has left its temporary file, and what stood in it is in "
-        "the new file.");
+    GRADE_EXPECT(grade, strcmp(s.after, "new") == 0,
+                 "A program that was killed has left its temporary file, and its contents are in "
+                 "the new file.");
 }
 
 static void replaces(Grade *grade) {
@@ -271,8 +270,8 @@ static void on_the_disk(Grade *grade) {
                  "There is no fsync before the rename: after a power failure, the name may be "
                  "there and the content not.");
     GRADE_EXPECT(grade, seen.synced > 0,
-                 "fsync came when the file was still empty: what was written lay in the program's "
-                 "own buffer, and fflush comes first.");
+                 "fsync came when the file was still empty: the content was in the program's own "
+                 "buffer, so fflush comes first.");
 }
 
 const Grader grader_17_02 = {"17-checkpoints/02-atomic-write",

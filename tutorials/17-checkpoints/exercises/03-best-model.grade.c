@@ -51,10 +51,10 @@ static void check(Grade *grade, Scene s, int world, const double *wanted, const 
                          r);
         GRADE_EXPECT(grade, s.best[e][0] == wanted[e] || s.best[e][0] != (double)(float)wanted[e],
                      "The best accuracy has the few digits of a float; it is a double.");
-        GRADE_EXPECT(grade, s.best[e][0] != 0 || wanted[e] <= 0,
-                     "An accuracy of %g became 0: two whole numbers were divided, and C leaves out "
-                     "what is behind the point.",
-                     wanted[e]);
+        GRADE_EXPECT(
+            grade, s.best[e][0] != 0 || wanted[e] <= 0,
+            "An accuracy of %g became 0: two integers were divided, and C truncates the result.",
+            wanted[e]);
         GRADE_EXPECT(grade, s.is_best[e][0] == is_new, "%s (%d ranks, epoch %d)", sentence, world,
                      e);
         GRADE_EXPECT(grade, fabs(s.best[e][0] - wanted[e]) < 1e-12,

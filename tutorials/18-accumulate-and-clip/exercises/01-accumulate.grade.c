@@ -127,11 +127,10 @@ static void empty_rank(Grade *grade) {
 static void once(Grade *grade) {
     Scene s = {.batches = {4, 4}, .rows = {{2, 2, 2, 2}, {2, 2, 2, 2}}};
     check(grade, &s, 2);
-    GRADE_EXPECT(
-        grade, s.bytes[0] <= COUNT * sizeof(float) + 8 && s.calls[0] <= 2,
-        "Gradients were sent for every micro-batch: that is what no_sync is to avoid. (%zu "
-        "bytes; one gradient has %zu)",
-        s.bytes[0], COUNT * sizeof(float));
+    GRADE_EXPECT(grade, s.bytes[0] <= COUNT * sizeof(float) + 8 && s.calls[0] <= 2,
+                 "Gradients were sent for every micro-batch, which no_sync must avoid. (%zu bytes; "
+                 "one gradient has %zu)",
+                 s.bytes[0], COUNT * sizeof(float));
     grade_broken_ranks(grade, 2, run_rank, &s);
 }
 

@@ -63,8 +63,8 @@ static void check_norm(Grade *grade, const Scene *s, int world, int r, double no
                  "its own.",
                  s->bytes[r], bytes);
     GRADE_EXPECT(grade, world == 1 || !is(got, own_norm) || is(own_norm, norm),
-                 "This is the length of the rank's own gradients. Clip after the reduction: "
-                 "the ranks' lengths differ, and so would what they shorten.");
+                 "This is the length of the rank's own gradients. Clip after the reduction: the "
+                 "ranks' own lengths differ, and so would their scales.");
     GRADE_EXPECT(grade, world == 1 || s->bytes[r] != bytes || !is(got, norm * world),
                  "This is the length of the ranks' gradients added up; their mean is wanted.");
     GRADE_EXPECT(grade, world == 1 || (!is(got, norm * world) && !is(got, norm * root)),
@@ -76,7 +76,7 @@ static void check_norm(Grade *grade, const Scene *s, int world, int r, double no
                  "The shared parameter was counted twice: it stands in the list under both of "
                  "its names.");
     GRADE_EXPECT(grade, !s->frozen || got < 80,
-                 "The frozen parameter was counted: what stands in its gradient is old.");
+                 "The frozen parameter was counted, though its gradient is outdated.");
     GRADE_EXPECT(grade, world == 1 || !is(got, norm) || s->bytes[r] <= bytes,
                  "%zu bytes were sent, and the gradients have %zu: nothing else is needed, "
                  "and a frozen or shared parameter is not sent once more.",
@@ -89,7 +89,7 @@ static void check_gradients(Grade *grade, const Scene *s, int world, int r, doub
     for (int k = 0; k < PARAMETERS; k++) {
         double got = (double)s->gradients[r][k][COUNTS[k] - 1], mean = (double)MEANS[k];
         GRADE_EXPECT(grade, !s->frozen || k != 1 || got == OLD,
-                     "The frozen parameter's gradient was changed; it is to stay as it is.");
+                     "The frozen parameter's gradient was changed; it must stay unchanged.");
         if (s->frozen && k == 1) continue;
         GRADE_EXPECT(grade, !s->shared || k != 1 || !is(got, mean * scale * scale),
                      "The shared parameter was shortened twice.");

@@ -112,8 +112,8 @@ static void check(Grade *grade, Scene *s, int world) {
     for (int k = 0; k < PARAMETERS; k++)
         if (users(s, world, k) > 0) used++, bytes += COUNTS[k] * sizeof(float);
     GRADE_EXPECT(grade, s->reduced[0] == 0 || s->reduced[0] >= bytes,
-                 "Only %zu bytes of gradients were reduced, and those that a rank has are %zu: a "
-                 "gradient that a single rank has is reduced, too.",
+                 "Only %zu bytes of gradients were reduced, though some rank has used parameters "
+                 "of %zu bytes: a gradient of a single rank must be reduced, too.",
                  s->reduced[0], bytes);
     for (int r = 0; r < world; r++)
         for (int k = 0; k < PARAMETERS; k++) {
@@ -128,13 +128,15 @@ static void check(Grade *grade, Scene *s, int world) {
                          "diverge.",
                          r, k);
         }
-    GRADE_EXPECT(grade, s->reduced[0] <= bytes,
-                 "%zu bytes of gradients were sent, and those that a rank has are %zu.",
-                 s->reduced[0], bytes);
-    GRADE_EXPECT(grade, world == 1 || s->calls[0] != used,
-                 "%zu collectives for %zu gradients: no rank has asked what the others have used, "
-                 "so they call different collectives as soon as they differ in that.",
-                 s->calls[0], used);
+    GRADE_EXPECT(
+        grade, s->reduced[0] <= bytes,
+        "%zu bytes of gradients were sent, though ranks have used parameters of only %zu bytes.",
+        s->reduced[0], bytes);
+    GRADE_EXPECT(
+        grade, world == 1 || s->calls[0] != used,
+        "%zu collectives for %zu gradients: no rank has asked which parameters the others have "
+        "used, so ranks that have used different parameters call different collectives.",
+        s->calls[0], used);
     GRADE_EXPECT(grade, world == 1 || s->calls[0] == used + 1,
                  "%zu collectives for %zu gradients: one collective asks for all parameters "
                  "together, and each gradient is one more.",

@@ -78,8 +78,8 @@ static void check_element(Grade *grade, const Scene *scene, int world, int rank,
                  "The gradient is the sum of the ranks', and their mean is wanted.");
     GRADE_EXPECT(grade,
                  world == 1 || got != expected(i, scene->steps, owner, owner + 1, 1, MOMENTUM),
-                 "A rank has stepped its part by its own gradients: those of the others' rows are "
-                 "missing.");
+                 "A rank has stepped its part by its own gradients: the gradients of the other "
+                 "ranks' rows are missing.");
     GRADE_EXPECT(grade, owner == 0 || got != weight_of(i % SHARE) - (weight_of(i) - wanted),
                  "All ranks have stepped part 0: rank r's part begins at r times share.");
     GRADE_EXPECT(grade, got != expected(i, scene->steps, 0, world, mean, 0),

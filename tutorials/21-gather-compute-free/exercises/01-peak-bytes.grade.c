@@ -38,7 +38,8 @@ static const char *const SENTENCES[WAYS] = {
     [NO_STATE] = "AdamW keeps two floats for each weight of the part, besides weight and gradient: "
                  "16 bytes.",
     [NOT_KEPT] = "A kept unit's whole weights are there until its own backward is over.",
-    [KEPT_FOR_EVER] = "In the backward of a unit those behind it have had theirs, and are freed.",
+    [KEPT_FOR_EVER] =
+        "In the backward of a unit, the later units have completed theirs, and are freed.",
     [COUNTED_TWICE] = "A kept unit's weights are counted twice in its own backward."};
 
 static size_t bytes_of_parts(const Model *m, Way way) {

@@ -33,8 +33,8 @@ static const char *const SENTENCES[WAYS] = {
     [FIRST_HIDDEN] = "The first all-gather has nothing to hide behind: the device waits for all of "
                      "it.",
     [ALWAYS_AHEAD] = "Without `ahead` every all-gather is waited for.",
-    [TOGETHER] = "Time that one unit has left over hides nothing of another unit's all-gather, "
-                 "which begins no earlier for it.",
+    [TOGETHER] = "The surplus time of one unit hides no part of a later all-gather, which begins "
+                 "no earlier.",
     [NEGATIVE] = "A computation that is longer than the all-gather does not make up for others: "
                  "the device waits 0 seconds, and not less.",
     [OWN] = "An all-gather hides behind the unit before it, not behind its own.",

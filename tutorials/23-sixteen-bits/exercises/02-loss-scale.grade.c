@@ -133,14 +133,14 @@ static void scale_changes(Grade *grade) {
             float got = scene.scale[r][step];
             GRADE_EXPECT(grade, got == WANTED[step] || step != 2 || got != 1024,
                          "The step was skipped, and the scale is as large as before.");
-            GRADE_EXPECT(grade, got == WANTED[step] || step != 3 || got != 1024,
-                         "A skipped step was counted as a good one, or the counting did not begin "
-                         "anew after it.");
+            GRADE_EXPECT(
+                grade, got == WANTED[step] || step != 3 || got != 1024,
+                "A skipped step was counted as a good one, or the count did not restart after it.");
             GRADE_EXPECT(grade, got == WANTED[step] || step != 5 || got != 512,
                          "%d good steps in a row, and the scale has not grown.", INTERVAL);
             GRADE_EXPECT(grade, got == WANTED[step] || step < 11,
-                         "After the scale was doubled, counting begins anew: it is doubled every "
-                         "%d good steps, and not after each one more, nor never again.",
+                         "After the scale was doubled, the count must restart: the scale is "
+                         "doubled every %d good steps, neither in each later step nor never again.",
                          INTERVAL);
             GRADE_EXPECT(grade, got == WANTED[step],
                          "After step %d the scale is %g, and should "

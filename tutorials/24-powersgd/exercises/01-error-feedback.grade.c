@@ -58,7 +58,7 @@ static void first_step(Grade *grade, int world, Scene *scene) {
             GRADE_EXPECT(grade, world != 3 || got == mean || got != mean / UNIT,
                          "This is the mean of the numbers of units; each is a unit large.");
             GRADE_EXPECT(grade, got == mean || got != sum,
-                         "This is the sum of what was sent; the gradient is the mean.");
+                         "This is the sum of the sent values; the gradient is their mean.");
             GRADE_EXPECT(grade, i > 0 || got == mean || got != number(r, i),
                          "The gradients are as they were: nothing was averaged.");
             GRADE_EXPECT(grade, got == mean || got != exact / (float)world,
@@ -66,7 +66,7 @@ static void first_step(Grade *grade, int world, Scene *scene) {
             GRADE_EXPECT(grade, got == mean || got != up / (float)world,
                          "A number in the middle of two was rounded away from 0; nearbyint takes "
                          "the even one.");
-            GRADE_EXPECT(grade, got == mean, "%d ranks: what was sent has the mean %g, not %g.",
+            GRADE_EXPECT(grade, got == mean, "%d ranks: the sent values have the mean %g, not %g.",
                          world, (double)mean, (double)got);
         }
 }
@@ -86,12 +86,12 @@ static void check_error(Grade *grade, const Scene *scene, int world, int r, int 
     float first = number(r, i) - rounded(number(r, i)), got = scene->errors[r][0][i], mean = 0;
     for (int k = 0; k < world; k++) mean += rounded(number(k, i)) / (float)world;
     GRADE_EXPECT(grade, got == first || got != 0.0f,
-                 "The error stayed 0: what was rounded away is lost forever.");
+                 "The error stayed 0: the rounded part is lost forever.");
     GRADE_EXPECT(grade, got == first || got != -first,
-                 "The error has the wrong sign: it is what was wanted less what was sent.");
+                 "The error has the wrong sign: it is the wanted value minus the sent value.");
     GRADE_EXPECT(grade, got == first || got != number(r, i) - mean,
-                 "The error was taken from the mean of all ranks; each rank owes what it did not "
-                 "send itself.");
+                 "The error was taken from the mean of all ranks; each rank keeps the error of its "
+                 "own rounding.");
     GRADE_EXPECT(grade, got == first, "Rank %d wanted %g and sent %g, and its error is %g.", r,
                  (double)number(r, i), (double)rounded(number(r, i)), (double)got);
 }
@@ -133,9 +133,9 @@ static void nothing_lost(Grade *grade) {
                 float wanted = number(r, i) + error, old = error, got = scene.errors[r][step][i];
                 error = wanted - rounded(wanted);
                 GRADE_EXPECT(grade, got == error || got != number(r, i) - rounded(number(r, i)),
-                             "What was owed was not added to the next gradient.");
+                             "The error was not added to the next gradient.");
                 GRADE_EXPECT(grade, got == error || got != old + error,
-                             "The old error was counted twice: it is in what was wanted already.");
+                             "The old error was counted twice: the wanted value contains it.");
                 GRADE_EXPECT(grade, got == error, "Step %d: the error is %g, and should be %g.",
                              step, (double)got, (double)error);
             }

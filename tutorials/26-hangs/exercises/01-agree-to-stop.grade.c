@@ -69,7 +69,7 @@ static void check_mean(Grade *grade, const Scene *scene, int world, int rank) {
                  "A barrier lines the ranks up in time and tells them nothing: each decided by its "
                  "own rows.");
     GRADE_EXPECT(grade, rank == 0 || got != own_mean(0, 0),
-                 "Rank 0 decided for all: they agree, and what the others saw is lost.");
+                 "Rank 0 decided for all: they agree, but ignore the other ranks' rows.");
     GRADE_EXPECT(grade, got != own_mean(rank, 0) || (rank == 0 && scene->best[1][0] == got),
                  "Each rank decided by its own rows: one stops, and the others wait for it.");
     GRADE_EXPECT(grade, got != mean_of_means(world, 0),

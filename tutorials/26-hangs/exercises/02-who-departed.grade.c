@@ -77,8 +77,8 @@ static void some_are_ahead(Grade *grade) {
 }
 
 static void one_is_ahead_and_one_differs(Grade *grade) {
-    static const char AHEAD[] = "Rank 0 has finished the collective, and its call now is another "
-                                "one: only those that are in it can be compared.";
+    static const char AHEAD[] = "Rank 0 has finished the collective, and is in a later call: only "
+                                "ranks in the collective can be compared.";
     static const Hang HANGS[] = {
         {4,
          {IN(4, BROADCAST, 1), IN(3, REDUCE, 8), IN(3, BROADCAST, 1), IN(3, REDUCE, 8)},

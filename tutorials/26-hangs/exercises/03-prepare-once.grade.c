@@ -57,8 +57,8 @@ static void check(Grade *grade, int world, bool succeeds) {
     int callers = 0;
     for (int r = 0; r < world; r++) callers += scene.called[r];
     GRADE_EXPECT(grade, callers > 1 || scene.calls == 1,
-                 "One rank has called prepare %d times: what has failed is not tried again, the "
-                 "others are told.",
+                 "One rank has called prepare %d times: a failure is reported to the other ranks, "
+                 "not retried.",
                  scene.calls);
     GRADE_EXPECT(grade, scene.calls == 1, "%d ranks have called prepare; rank 0 alone is to.",
                  scene.calls);

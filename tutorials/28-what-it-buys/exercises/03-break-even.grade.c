@@ -55,7 +55,7 @@ static void latency(Grade *grade) {
 static void hopeless(Grade *grade) {
     double got = GRADE_CALL(grade, break_even_bits_per_s, 1.0, 1000, 20, 0.05);
     GRADE_EXPECT(grade, !(got < 0),
-                 "A negative bandwidth: the latency alone takes longer than what is gained.");
+                 "A negative bandwidth: the latency alone takes longer than the saved time.");
     GRADE_EXPECT(grade, isinf(got),
                  "40 messages of 0.05 s take 2 s, and only 1 s can be gained: "
                  "no network is fast enough.");
