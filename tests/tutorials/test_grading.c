@@ -306,7 +306,7 @@ static void every_collective_fails_once(void **state) {
     expect(outcome_of(check_broken, say_nothing_failed, -1),
            "and it returned 0, not -1: the caller continues with numbers that never arrived. "
            "(rank 0, its collective number 1)");
-    expect(outcome_of(check_broken, give_no_reason, -1), "It returned -1, and err says nothing");
+    expect(outcome_of(check_broken, give_no_reason, -1), "It returned -1 with an empty err");
     expect(outcome_of(check_broken, wait_for_null, -1), "NULL was waited for");
     expect(outcome_of(check_broken, ignore_the_wait, -1), "and it returned 0, not -1");
     world = 3;
