@@ -155,6 +155,19 @@ sed 's/,.*/,0.01/' points.csv >flat.csv
 run "bench_fit of equal steps" "$bin/bench_fit" --profile profile.json --points flat.csv
 fitted flat.csv
 holds "a number at its limit" "$(grep -c 'at_its_limit=' out.txt) == 1"
+# Steps that no numbers make so short, or so long: each number is at the same end of its range.
+bounds() { # SECONDS COST NUMBERS
+    sed "s/,.*/,$1/" points.csv >far.csv
+    run "steps of $1 s" "$bin/bench_fit" --profile profile.json --points far.csv --cost "$2"
+    fitted far.csv
+    checks=$((checks + 1))
+    [ "$(sed -n '1s/ largest_error=[0-9.]*//p' out.txt)" = "$3" ] || fail "steps of $1 s: $(cat out.txt), not $3"
+}
+at=at_its_limit
+bounds 0.0001 message "gbit=400 latency_us=1 call_us=0 slowdown=0.25 $at=latency_us $at=slowdown $at=gbit"
+bounds 0.0001 call "gbit=400 latency_us=0 call_us=1 slowdown=0.25 $at=call_us $at=slowdown $at=gbit"
+bounds 30 message "gbit=0.1 latency_us=5000 call_us=0 slowdown=2 $at=latency_us $at=slowdown $at=gbit"
+bounds 30 call "gbit=0.1 latency_us=0 call_us=2e+04 slowdown=2 $at=call_us $at=slowdown $at=gbit"
 # The same with a cost per call, and enough buckets to determine it.
 for mib in 0 2; do
     "$bin/bench_scale" --profile profile.json --rows 1 --devices 2,8,64 --gbit 5 --inside-gbit 5 --latency-us 0 \
