@@ -75,8 +75,8 @@ static void in_any_order(Grade *grade) {
         size_t begin, end;
         ask(grade, (Question){10, SHARDS, shard}, &begin, &end);
         GRADE_EXPECT(grade, begin == begins[shard] && end == ends[shard],
-                     "Shard %zu is another one when the shards are asked for from the last to the "
-                     "first: something was kept from one call to the next.",
+                     "Shard %zu differs when the shards are computed from the last to the first: a "
+                     "static or global variable keeps state between calls.",
                      shard);
     }
 }

@@ -47,7 +47,7 @@ static void one_shard(Grade *grade) {
     add(grade, &n, 1, 4);
     GRADE_EXPECT(grade, n.sum[0] != 1000.0f, "Nothing was written into sum.");
     GRADE_EXPECT(grade, n.sum[0] < 1000.0f,
-                 "What stood in sum before was added, too: begin with the first shard's number.");
+                 "The old contents of sum were added, too: begin with the first shard's number.");
     GRADE_EXPECT(grade, n.sum[1] != 1000.0f + whole(0, 1),
                  "The old contents were cleared in part only: memset counts bytes, and a float has "
                  "four.");

@@ -123,8 +123,7 @@ static void own_threads(Grade *grade) {
     m = meeting_of(3);
     run(grade, 3, note, &m);
     GRADE_EXPECT(grade, !m.caller,
-                 "A shard ran in the caller's own thread: each shard is to have a thread of its "
-                 "own.");
+                 "A shard ran in the caller's own thread: each shard needs a thread of its own.");
 }
 
 static void at_once(Grade *grade) {

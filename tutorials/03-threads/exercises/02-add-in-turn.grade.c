@@ -129,7 +129,7 @@ static void shard_zero(Grade *grade) {
     enter(&scene, &actor, 0);
     GRADE_EXPECT(grade, has_returned(&scene, 0, 2.0), "Shard 0, whose turn it was, never added.");
     GRADE_EXPECT(grade, scene.sum[1] != 1001.0f,
-                 "What stood in the sum before was added, too: shard 0 sets it.");
+                 "The sum's old contents were added, too: shard 0 sets it.");
     GRADE_EXPECT(grade, scene.sum[1] == 1.0f && scene.sum[COUNT - 1] == 4.0f,
                  "After shard 0 the sum is its gradients, 1 to 4 at the end; yours has %g and %g.",
                  (double)scene.sum[1], (double)scene.sum[COUNT - 1]);

@@ -63,13 +63,13 @@ static void check(Grade *grade, const int *counts, const char *sentence) {
     const float last_part =
         (float)((scene.rows - scene.parts[scene.part_count - 1].count) * ROW + 1);
     GRADE_EXPECT(grade, scene.got[0] != last_part || scene.got[last] != -1.0f,
-                 "Every part was copied to the beginning of the outputs: the place has to move on "
-                 "by the rows of each part.");
-    GRADE_EXPECT(grade,
-                 4 * first * ROW >= MOST_ROWS * ROW ||
-                     scene.got[4 * first * ROW] != (float)(first * ROW + 1),
-                 "A part lies four times as far behind as it should: a float pointer counts "
-                 "floats, and not bytes.");
+                 "Every part was copied to the beginning of the outputs: the destination must "
+                 "advance by the rows of each part.");
+    GRADE_EXPECT(
+        grade,
+        4 * first * ROW >= MOST_ROWS * ROW ||
+            scene.got[4 * first * ROW] != (float)(first * ROW + 1),
+        "A part's offset is four times too large: a float pointer counts floats, and not bytes.");
     GRADE_EXPECT(grade, scene.got[0] == 1.0f || scene.got[last] != (float)ROW,
                  "The outputs are in the order of the devices from the last to the first.");
     GRADE_EXPECT(grade, scene.got[first] != (float)(first * ROW + 1),

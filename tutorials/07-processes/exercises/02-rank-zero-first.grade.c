@@ -63,8 +63,7 @@ static void alone(Grade *grade) {
     Scene scene = play(grade, 1);
     GRADE_EXPECT(grade, scene.prepared == 1, "A rank alone prepares once, and not %d times.",
                  scene.prepared);
-    GRADE_EXPECT(grade, !scene.too_early,
-                 "It was used before it was prepared, even by rank 0 itself.");
+    GRADE_EXPECT(grade, !scene.too_early, "use was called before prepare, even on rank 0.");
 }
 
 static void once(Grade *grade) {
@@ -75,7 +74,7 @@ static void once(Grade *grade) {
             "prepare was called more than once: only rank 0 may call it. (%d ranks, %d times)",
             GRADE_WORLDS[i], scene.prepared);
         GRADE_EXPECT(grade, scene.prepared == 1 && !scene.by_other,
-                     "It was prepared by another rank than 0, or not at all.");
+                     "prepare was called on another rank than 0, or not at all.");
     }
 }
 

@@ -39,8 +39,8 @@ static void check(Grade *grade, Scene scene, int world, double wanted, double mi
                      "Each rank has the mean of its own rows: nothing was exchanged.");
         GRADE_EXPECT(grade, got != mistake && !(isnan(got) && isnan(mistake)), "%s", sentence);
         GRADE_EXPECT(grade, fabs(got - wanted) < 1e-13 || fabs(got - wanted) > 1e-10,
-                     "The mean is off by %g: nothing is to be added to the number of rows. That "
-                     "there may be none is asked with an if.",
+                     "The mean is off by %g: add nothing to the number of rows, and test for 0 "
+                     "rows with an if.",
                      got - wanted);
         GRADE_EXPECT(grade, fabs(got - wanted) < 1e-12 || fabs(got - wanted) > 1e-6,
                      "The mean has the seven digits of a float: add doubles, with PG_F64. (%.9g "

@@ -167,8 +167,8 @@ static void shared(Grade *grade) {
     check(grade, &scene, 3, SHARED);
     const size_t needed = (15 + 3 + 28) * sizeof(float); // of three of them
     GRADE_EXPECT(grade, scene.bytes[0] <= needed,
-                 "The shared parameter was sent twice: it stands in the list under both of its "
-                 "names. (%zu bytes, and %zu are needed)",
+                 "The shared parameter was sent twice: it is in the list twice. (%zu bytes, and "
+                 "%zu are needed)",
                  scene.bytes[0], needed);
     grade_ranks(grade, 2, run_large_model, &(char){0});
 }

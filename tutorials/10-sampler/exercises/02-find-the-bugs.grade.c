@@ -97,8 +97,8 @@ static void resume(Grade *grade) {
             GRADE_EXPECT(grade,
                          first->epoch != EPOCH || first->weight != WEIGHT ||
                              script->epoch == EPOCH || script->weight == WEIGHT,
-                         "Only rank 0 resumes from the checkpoint; the others begin anew. (rank "
-                         "%d of %d)",
+                         "Only rank 0 resumes from the checkpoint; the other ranks start from "
+                         "epoch 0. (rank %d of %d)",
                          r, GRADE_WORLDS[w]);
             GRADE_EXPECT(grade, script->weight != WEIGHT || script->epoch == EPOCH,
                          "The epoch is not the saved one: the sampler deals out old orders once "

@@ -255,8 +255,8 @@ static void shared(Grade *grade) {
     scene = (Scene){.kind = SHARED, .odd_one = 1, .cap = 10000};
     check_means(grade, &scene, 3);
     GRADE_EXPECT(grade, scene.bytes[0] <= 49 * sizeof(float),
-                 "The shared parameter was sent twice: it stands in the list under both of its "
-                 "names. (%zu bytes, and %zu are needed)",
+                 "The shared parameter was sent twice: it is in the list twice. (%zu bytes, and "
+                 "%zu are needed)",
                  scene.bytes[0], 49 * sizeof(float));
     scene = (Scene){.kind = SHARED, .odd_one = 1, .cap = 30};
     check_means(grade, &scene, 2);

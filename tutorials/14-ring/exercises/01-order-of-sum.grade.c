@@ -36,8 +36,9 @@ static void two_ranks(Grade *grade) {
                  "W-th number.");
     GRADE_EXPECT(grade, is_order(grade, 1, 4, 2, zero),
                  "At place 1 of 4, two ranks: 0 1 is right, yours is%s.", yours);
-    GRADE_EXPECT(grade, !is_order(grade, 2, 4, 2, zero) || !is_order(grade, 3, 4, 2, zero),
-                 "This is the order of the ranks everywhere; a ring adds chunk 1 in another one.");
+    GRADE_EXPECT(
+        grade, !is_order(grade, 2, 4, 2, zero) || !is_order(grade, 3, 4, 2, zero),
+        "This is the order of the ranks everywhere; a ring adds chunk 1 in another order.");
     GRADE_EXPECT(grade, !is_order(grade, 2, 4, 2, zero),
                  "4 numbers on 2 ranks are chunks of 2: to round up is not to add one always.");
     GRADE_EXPECT(grade, is_order(grade, 3, 4, 2, one),

@@ -52,7 +52,7 @@ static void expect(Grade *grade, const Scene *scene, int world, double mean, dou
 }
 
 static const char N_TOO_EARLY[] =
-    "n1 is the number of rows before the merge: in m2, that of both heaps stood in its place.";
+    "n1 is the number of rows before the merge: m2 used the number of rows after it.";
 
 static void alone(Grade *grade) {
     Scene scene = {.rows = {{1, 3, 5, 7}}, .counts = {4}};
@@ -75,8 +75,8 @@ static void equal_shares(Grade *grade) {
                  "missing.");
     GRADE_EXPECT(grade, !is(scene.var[0], 9), "%s", N_TOO_EARLY);
     GRADE_EXPECT(grade, !is(scene.var[0], 2),
-                 "d is the distance between the two means before the merge; in m2, the new mean "
-                 "stood in the place of one of them.");
+                 "d is the distance between the two means before the merge; m2 used the new mean "
+                 "in place of one of them.");
     expect(grade, &scene, 2, 4, 5);
     Scene odd = {.rows = {{1.0 / 3, 0.1}, {7.0 / 3, 0.7}}, .counts = {2, 2}};
     const double mean = (1.0 / 3 + 0.1 + 7.0 / 3 + 0.7) / 4;

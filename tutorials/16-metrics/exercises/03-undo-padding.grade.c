@@ -40,13 +40,12 @@ static void check(Grade *grade, size_t rows, size_t world) {
                  world);
     for (size_t i = 0; i < rows; i++) {
         size_t row = row_of(answers[i]);
-        GRADE_EXPECT(
-            grade, row < rows,
-            "%zu rows on %zu ranks: in the place of row %zu stands %d, which is no row's answer.",
-            rows, world, i, answers[i]);
+        GRADE_EXPECT(grade, row < rows,
+                     "%zu rows on %zu ranks: position %zu has %d, which is no row's answer.", rows,
+                     world, i, answers[i]);
         GRADE_EXPECT(grade, row == i,
-                     "%zu rows on %zu ranks: in the place of row %zu stands the answer to row %zu.",
-                     rows, world, i, row);
+                     "%zu rows on %zu ranks: position %zu has the answer to row %zu.", rows, world,
+                     i, row);
     }
     for (size_t i = rows; i < MOST + 16; i++)
         GRADE_EXPECT(grade, answers[i] == BEHIND,

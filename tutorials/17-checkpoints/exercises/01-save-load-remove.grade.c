@@ -86,10 +86,10 @@ static void who(Grade *grade) {
         for (int r = 0; r < world; r++) {
             GRADE_EXPECT(grade, s.saves[r].count == (r == 0),
                          "Rank %d saved: all ranks write into one file at the same time. Only rank "
-                         "0 is to.",
+                         "0 may save.",
                          r);
             GRADE_EXPECT(grade, s.removes[r].count == (r == 0),
-                         "Rank %d removed the file %zu times; only rank 0 is to, once.", r,
+                         "Rank %d removed the file %zu times; only rank 0 may, once.", r,
                          s.removes[r].count);
             GRADE_EXPECT(grade, s.loads[r].count == 1,
                          "Rank %d loaded %zu times: every rank needs the weights, rank 0 too.", r,

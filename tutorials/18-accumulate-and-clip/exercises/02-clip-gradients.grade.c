@@ -73,8 +73,7 @@ static void check_norm(Grade *grade, const Scene *s, int world, int r, double no
     GRADE_EXPECT(grade, !is(got, norm * norm),
                  "This is the sum of the squares; the length is its root.");
     GRADE_EXPECT(grade, !s->shared || !is(got, sqrt(norm * norm + 16)),
-                 "The shared parameter was counted twice: it stands in the list under both of "
-                 "its names.");
+                 "The shared parameter was counted twice: it is in the list twice.");
     GRADE_EXPECT(grade, !s->frozen || got < 80,
                  "The frozen parameter was counted, though its gradient is outdated.");
     GRADE_EXPECT(grade, world == 1 || !is(got, norm) || s->bytes[r] <= bytes,

@@ -49,8 +49,8 @@ static void check_number(Grade *grade, Shape shape, size_t world, size_t p, size
     GRADE_EXPECT(grade, got != 0, "Rows of other ranks are missing, such as row %zu of %zu.", row,
                  shape.rows);
     GRADE_EXPECT(grade, (size_t)got / 100000 == p + 1,
-                 "Parameter %zu has numbers of another one. What arrives is everything of rank 0, "
-                 "then everything of rank 1, and so on.",
+                 "Parameter %zu has another parameter's numbers. The result has all chunks of rank "
+                 "0, then all chunks of rank 1, and so on.",
                  p);
 }
 

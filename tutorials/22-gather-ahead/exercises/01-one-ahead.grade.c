@@ -75,7 +75,7 @@ static void check_use(Watch *watch, size_t used, int direction) {
                  "runs beside the computation.",
                  used);
     GRADE_EXPECT(grade, watch->starts - watch->waits <= (size_t)has_next,
-                 "use_unit is to return when unit %zu is whole: it returned before the unit's "
+                 "use_unit must return when unit %zu is whole: it returned before the unit's "
                  "all-gather was waited for.",
                  used);
     GRADE_EXPECT(grade, !has_next || watch->starts - watch->waits == 1,

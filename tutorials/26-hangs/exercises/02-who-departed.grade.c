@@ -147,7 +147,7 @@ static void one_differs(Grade *grade) {
 }
 
 static void nobody(Grade *grade) {
-    static const char SENTENCE[] = "All ranks stand at the same place, and no rank is at fault.";
+    static const char SENTENCE[] = "All ranks are in the same collective, and no rank is at fault.";
     static const Hang HANGS[] = {
         {1, {IDLE(0)}, {TROUBLE_NONE, -1, 1}, SENTENCE},
         {3, {IDLE(5), IDLE(5), IDLE(5)}, {TROUBLE_NONE, -1, 6}, SENTENCE},

@@ -60,7 +60,7 @@ static void check(Grade *grade, int world, bool succeeds) {
                  "One rank has called prepare %d times: a failure is reported to the other ranks, "
                  "not retried.",
                  scene.calls);
-    GRADE_EXPECT(grade, scene.calls == 1, "%d ranks have called prepare; rank 0 alone is to.",
+    GRADE_EXPECT(grade, scene.calls == 1, "%d ranks have called prepare; only rank 0 may call it.",
                  scene.calls);
     GRADE_EXPECT(grade, scene.called[0], "Another rank than 0 has called prepare.");
     for (int r = 0; r < world; r++)
