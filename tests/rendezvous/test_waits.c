@@ -130,6 +130,13 @@ static void assert_waits(int rank, const Wait wanted[WAITS_MAX]) {
 
 // ---- Tests ------------------------------------------------------------------------------------
 
+static void live_as_two(double timeout_s, Outcome outcomes[2]) {
+    const int port = free_port();
+    const Rendezvous ranks[2] = {place(0, 2, port), place(1, 2, port)};
+    forget();
+    run_lives(ranks, 2, timeout_s, live_stopped, outcomes);
+}
+
 // Rank 0, which serves the store, waits for the others to part until its deadline; the others wait
 // for at most 2 s until it closes the connection.
 static void two_ranks_meet(void **state) {
@@ -137,11 +144,8 @@ static void two_ranks_meet(void **state) {
     static const double times_s[] = {20, 1.5};
     for (int i = 0; i < 2; i++) {
         const double s = times_s[i];
-        const int port = free_port();
-        const Rendezvous ranks[2] = {place(0, 2, port), place(1, 2, port)};
         Outcome outcomes[2];
-        forget();
-        run_lives(ranks, 2, s, live_stopped, outcomes);
+        live_as_two(s, outcomes);
         for (int r = 0; r < 2; r++) assert_string_equal(outcomes[r].message, "");
         WAITS(0, {"rank/1", 0.1}, {"attached/1", 0.1}, {"parted", s + 0.1});
         WAITS(1, {"plan", s + 1}, {"go", s + 1}, {"never set", fmin(s + 0.1, 2)});
@@ -155,11 +159,8 @@ static void a_group_keeps_the_store(void **state) {
     keeps_store = true;
     for (int i = 0; i < 2; i++) {
         const double s = times_s[i];
-        const int port = free_port();
-        const Rendezvous ranks[2] = {place(0, 2, port), place(1, 2, port)};
         Outcome outcomes[2];
-        forget();
-        run_lives(ranks, 2, s, live_stopped, outcomes);
+        live_as_two(s, outcomes);
         WAITS(0, {"rank/1", 0.1}, {"attached/1", 0.1}, {"parted", 2});
         WAITS(1, {"plan", s + 1}, {"go", s + 1}, {"never set", 2});
         for (int r = 0; r < 2; r++) assert_true(records[r].clone_s == fmin(s, 10));
