@@ -264,7 +264,9 @@ static void take_state(ProcessGroup *group, const void *argument, Outcome *outco
     SafeTensors content;
     EXPECT(safetensors_read(path, &content, &outcome->error) == 0);
     const SafeEntry *q = safetensors_find(&content, "powersgd.q.weight");
-    EXPECT(q->bytes <= sizeof carried_q);
+    EXPECT(q->bytes <= sizeof carried_q && q->ndim == 2);
+    EXPECT(safetensors_find(&content, "powersgd.iteration")->ndim == 0);
+    EXPECT(safetensors_find(&content, "powersgd.compressed")->ndim == 0);
     carried(rig, "powersgd.q.weight", false, carried_q, q->bytes / sizeof *carried_q);
     EXPECT(memcmp(carried_q, q->data, q->bytes) == 0);
     EXPECT(!all_equal(q->data, COLUMNS, 0));
