@@ -200,8 +200,8 @@ static void bad_models_get_one_line(void **state) {
         assert_int_equal(err.status, STATUS_USAGE);
         check_message(&err, cases[i].message);
     }
-    static const char *const smallest[] = {"convnet", "resnet20", "segnet"};
-    for (size_t i = 0; i < 3; i++) {
+    static const char *const smallest[] = {"mlp", "convnet", "resnet20", "segnet"};
+    for (size_t i = 0; i < 4; i++) {
         Error err = {0};
         ModelConfig config = {smallest[i], "", {3, 4, 4}, 10, .seed = 0};
         Module *model = model_create(&config, device, &err);
