@@ -210,6 +210,16 @@ static void bad_models_get_one_line(void **state) {
     }
 }
 
+static void an_mlp_reads_images_that_are_not_square(void **state) {
+    (void)state;
+    Error err = {0};
+    ModelConfig config = {"mlp", "", {2, 3, 5}, 7, .seed = 0};
+    Module *model = model_create(&config, device, &err);
+    CHECK_OK(model, err);
+    assert_int_equal(elements(module_tensors(model, MODULE_PARAMETERS)), (2 * 3 * 5 + 1) * 7);
+    module_close(model);
+}
+
 static void a_parameter_without_gradient_is_left_alone(void **state) {
     (void)state;
     Module *model = create("mlp", 4, 0);
@@ -337,6 +347,7 @@ int main(void) {
         WITH_DEVICE(pools_have_their_windows),
         WITH_DEVICE(a_replica_has_the_shape_and_no_memory),
         WITH_DEVICE(bad_models_get_one_line),
+        WITH_DEVICE(an_mlp_reads_images_that_are_not_square),
         WITH_DEVICE(a_parameter_without_gradient_is_left_alone),
         WITH_DEVICE(adams_factors_are_rounded_once),
         WITH_DEVICE(clipping_leaves_out_parameters_without_gradient),
