@@ -112,7 +112,7 @@ static void add_own(Lesson *l, const char *names) {
         {"show", OPTION_FLAG, &l->show, NULL, 0, 0, "print what happens in the first step"},
         {"show-update", OPTION_FLAG, &l->show_update, NULL, 0, 0, "print how a weight changes"},
         {"sampler", OPTION_ENUM, &l->blocked, "interleaved|blocked", 0, 0,
-         "a rank has every W-th row, or a contiguous part of each batch"},
+         "a rank's rows: every W-th row, or a contiguous part of each batch"},
         {"noise", OPTION_FLOAT, &l->noise, "F", 0, 10, "add normal noise to the samples"},
         {"bucket-bytes", OPTION_SIZE, &l->bucket_bytes, "N", 0, 1e12,
          "a bucket of this size is full; 0: one gradient per bucket"},

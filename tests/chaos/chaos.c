@@ -372,7 +372,7 @@ int main(int argc, char **argv) {
                        "cases whose 'POINT FAULT VICTIM RANK WORLD' contains this");
     Error err = {0};
     if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
-    setenv("OMP_NUM_THREADS", "1", 1); // avoids ddprun's notice, which would be its first line
+    setenv("OMP_NUM_THREADS", "1", 1); // else ddprun prints a notice first
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
     suite->ddprun = job_program("ddprun");
     suite->train = job_program("chaos_rank");

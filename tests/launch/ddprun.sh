@@ -541,7 +541,7 @@ terminal() {
 run_lane() {
     for group in $1; do
         mkdir "$folder/$group" && cd "$folder/$group" || exit 1
-        [ "$group" = told ] || export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # avoids ddprun's notice about OMP_NUM_THREADS
+        [ "$group" = told ] || export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # else ddprun prints a notice about OMP_NUM_THREADS
         ("$group") >said 2>&1 && continue
         echo "FAILED: $group"
         cat said

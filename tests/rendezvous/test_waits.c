@@ -13,7 +13,7 @@
 enum { WAITS_MAX = 8 };
 
 typedef struct Wait {
-    char key[24]; // "": behind the last
+    char key[24]; // "": end of the list
     double seconds;
 } Wait;
 
@@ -27,7 +27,7 @@ static Record *records;                  // [RANKS_MAX], shared with the ranks' 
 static Record *mine;                     // NULL: this process is no rank
 static uint64_t begin_ns;                // of the frozen clock
 static _Thread_local uint64_t waited_ns; // by waits that timed out
-static bool in_vain;                     // a wait for a missing key times out
+static bool times_out;                   // a wait for a missing key times out
 
 uint64_t __real_clock_ns(void), __wrap_clock_ns(void);
 uint64_t __real_clock_ns_after(double seconds), __wrap_clock_ns_after(double seconds);
@@ -53,7 +53,7 @@ int __wrap_store_wait(Store *store, const char *key, double timeout_s, Error *er
     Wait *wait = &mine->waits[mine->count++];
     snprintf(wait->key, sizeof wait->key, "%s", key);
     wait->seconds = timeout_s;
-    if (!in_vain && strcmp(key, "never set") != 0)
+    if (!times_out && strcmp(key, "never set") != 0)
         return __real_store_wait(store, key, timeout_s, err);
     if (__real_store_wait(store, key, 0, err) == 0) return 0;
     waited_ns += (uint64_t)(timeout_s * 1e9 + 0.5);
@@ -103,7 +103,7 @@ static int setup(void **state) {
     (void)state;
     const size_t bytes = RANKS_MAX * sizeof *records;
     records = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    in_vain = keeps_store = false;
+    times_out = keeps_store = false;
     return records == MAP_FAILED ? -1 : 0;
 }
 
@@ -172,7 +172,7 @@ static void rank_1_is_missing(void **state) {
     (void)state;
     Rendezvous rank = place(0, 2, free_port());
     Outcome outcome;
-    in_vain = true;
+    times_out = true;
     run_lives(&rank, 1, 0.25, live_stopped, &outcome);
     assert_outcome(&outcome, "rank 1 of 2 has not come within 0.25 s");
     WAITS(0, {"rank/1", 0.1}, {"rank/1", 0.1}, {"rank/1", 0.05}, {"rank/1", 0}, {"rank/1", 0},
@@ -211,7 +211,7 @@ static void rank_0_has_failed(void **state) {
         snprintf(rank.token, sizeof rank.token, "secret");
         publish_error(port);
         forget();
-        in_vain = true;
+        times_out = true;
         run_lives(&rank, 1, 3, live_stopped, &outcome);
         assert_outcome(&outcome, "it broke");
         if (world < 4)

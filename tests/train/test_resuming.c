@@ -203,7 +203,7 @@ static void unused_state_is_told(void **state) {
     free(job);
 }
 
-// The checkpoint again, as if so many devices had written it.
+// Changes the checkpoint's number of devices.
 static void rewrite(const char *path, const TrainConfig *config, uint64_t devices) {
     Error err = {0};
     const OptimizerConfig of = train_optimizer(config);

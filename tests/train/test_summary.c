@@ -78,7 +78,7 @@ void __wrap_log_progress(RunLog *log, size_t done, size_t total, const char *wha
 }
 
 // Runs the trainer in a process with three devices, of which the others' peaks are others[0] and
-// others[1] bytes. Returns what it wrote to stderr.
+// others[1] bytes. Returns its output on stderr.
 static char *run(TrainConfig config, const size_t others[2], size_t *first) {
     Options options = {.program = "test_summary"};
     Error err = {0};
@@ -99,7 +99,7 @@ static char *run(TrainConfig config, const size_t others[2], size_t *first) {
     job->strategy->finish_backward = finish_backward;
     job->strategy->sync_buffers = sync_buffers;
     job->strategy->sum_start = sum_start;
-    moved = 500; // by what was before the run
+    moved = 500; // before the run
     steps_done = 0;
     shown = 0;
     Captured captured = captured_begin();
@@ -224,7 +224,7 @@ static void copies_are_noticed(void **state) {
     elsewhere = 0;
 }
 
-// What the run writes to stdout of its evaluations: "epoch=0 epoch=1 ".
+// The epochs of evaluations in the run's output: "epoch=0 epoch=1 ".
 static void assert_evaluated(const TrainConfig *config, const char *wanted) {
     size_t first;
     char text[4096] = "", epochs[200] = "";

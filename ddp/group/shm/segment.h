@@ -31,9 +31,10 @@ PgShmSegment *segment_open(int pid, int fd, size_t bytes, Error *err);
 PgShmSegment *segment_share(PgShmSegment *segment);
 // Closes the descriptor, so that no other process can open the segment any more.
 void segment_seal(PgShmSegment *segment);
-// Announces a segment to the threads that share `group`, in place of the one before (NULL: none).
-// It stays mapped until then or until the end of `group`, even if the caller releases it: a slow
-// thread may still call segment_share. One thread announces at a time.
+// Announces a segment to the threads that share `group`, and releases the previous announcement.
+// NULL: only releases it. An announced segment stays mapped until the next announcement or the end
+// of `group`, even if the caller releases it, because a slow thread may still call segment_share.
+// One thread announces at a time.
 void segment_announce(PgShmSegment *group, PgShmSegment *announced);
 // Removes a user; the last one unmaps. NULL: no effect.
 void segment_release(PgShmSegment *segment);

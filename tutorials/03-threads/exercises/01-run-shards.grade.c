@@ -17,10 +17,10 @@ typedef struct Meeting {
     int expected, came, left;
     int slow; // the shard that sleeps
     int runs[MOST_SHARDS];
-    bool in_vain;  // a thread waited two seconds
-    bool outside;  // a call with an invalid shard number
-    bool caller;   // a shard ran in the thread that called run_shards
-    pthread_t who; // the thread that called run_shards
+    bool timed_out; // a thread waited two seconds
+    bool outside;   // a call with an invalid shard number
+    bool caller;    // a shard ran in the thread that called run_shards
+    pthread_t who;  // the thread that called run_shards
 } Meeting;
 
 static Meeting meeting_of(int expected) {
@@ -41,9 +41,9 @@ static void come(Meeting *m, int shard, bool meet) {
     m->caller = m->caller || pthread_equal(pthread_self(), m->who);
     m->came++;
     pthread_cond_broadcast(&m->changed);
-    while (meet && m->came < m->expected && !m->in_vain && !m->caller)
+    while (meet && m->came < m->expected && !m->timed_out && !m->caller)
         if (pthread_cond_clockwait(&m->changed, &m->mutex, CLOCK_MONOTONIC, &deadline) != 0)
-            m->in_vain = true;
+            m->timed_out = true;
     pthread_mutex_unlock(&m->mutex);
 }
 
@@ -131,7 +131,7 @@ static void at_once(Grade *grade) {
     for (int count = 2; count <= 8; count += 3) {
         m = meeting_of(count);
         run(grade, count, meet, &m);
-        GRADE_EXPECT(grade, !m.in_vain,
+        GRADE_EXPECT(grade, !m.timed_out,
                      "The shards did not run at the same time: start all threads before you wait "
                      "for the first. (one of %d timed out waiting for the others)",
                      count);
@@ -162,7 +162,7 @@ static void often(Grade *grade) {
     run(grade, MOST_SHARDS, meet, &m);
     GRADE_EXPECT(grade, m.came == MOST_SHARDS,
                  "Of %d shards %d ran: count may be as large as MOST_SHARDS.", MOST_SHARDS, m.came);
-    GRADE_EXPECT(grade, !m.in_vain,
+    GRADE_EXPECT(grade, !m.timed_out,
                  "Of %d shards only some ran at the same time: each has a thread of its own, and "
                  "none waits until another's thread is free.",
                  MOST_SHARDS);

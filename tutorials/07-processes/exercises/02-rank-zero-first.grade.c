@@ -9,12 +9,12 @@
 extern const Grader grader_07_02;
 
 typedef struct Scene {
-    pthread_mutex_t mutex; // protects the fields below
-    int prepared, used;    // number of times
-    bool too_early;        // used before it was prepared
-    bool by_other;         // prepared by another rank than 0
-    bool silent;           // a rank has used it without any collective
-    bool in_vain;          // a rank other than 0 has used it after its barrier failed
+    pthread_mutex_t mutex;   // protects the fields below
+    int prepared, used;      // number of times
+    bool too_early;          // used before it was prepared
+    bool by_other;           // prepared by another rank than 0
+    bool silent;             // a rank has used it without any collective
+    bool used_after_failure; // a rank other than 0 has used it after its barrier failed
 } Scene;
 
 typedef struct Seat { // context of a rank's jobs
@@ -49,7 +49,8 @@ static void run_rank(GradeRank *rank) {
         STUDENT(rank->grade, rank_zero_first)(rank->group, prepare, use, &seat, &rank->err);
     pthread_mutex_lock(&seat.scene->mutex);
     seat.scene->silent = seat.scene->silent || watch_calls(rank->log) == 0;
-    seat.scene->in_vain = seat.scene->in_vain || (rank->rank != 0 && seat.is_lost);
+    seat.scene->used_after_failure =
+        seat.scene->used_after_failure || (rank->rank != 0 && seat.is_lost);
     pthread_mutex_unlock(&seat.scene->mutex);
 }
 
@@ -92,7 +93,7 @@ static void in_order(Grade *grade) {
 static void broken(Grade *grade) {
     Scene scene = {.mutex = grade_mutex()};
     grade_broken_ranks(grade, 2, run_rank, &scene);
-    GRADE_EXPECT(grade, !scene.in_vain,
+    GRADE_EXPECT(grade, !scene.used_after_failure,
                  "The barrier failed, and a rank called use, though prepare may not have ended: "
                  "return -1 instead.");
 }
