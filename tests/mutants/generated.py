@@ -19,6 +19,7 @@
   --keep          appends each room's result to samples.csv; --samples prints these, and runs nothing
   --jobs N        tests that run at once (default: one for each core)
   --budget S      seconds of tests for one mutant; then it counts as survived (default: 180)
+  --again S       a mutant whose budget ends before its tests is judged by the others at the end, for S seconds
   --slack S       a test hangs after S seconds and three times what it took without a mutant (10)
 
 Needs a build in build/ (tests/run.sh makes one) and works on a copy, mounted over the tree in a
@@ -323,21 +324,25 @@ class Judge:
         mirror = f'/tests/{os.path.basename(room_of(file))}'
         return 100 if stem in name or name in stem else 10 if self.tests[name]['folder'].endswith(mirror) else 1
 
-    def judge(self, m, may_run=lambda test: True):
-        begin, number = time.monotonic(), str(m['id']) if m['kind'] == 'switched' else '0'
-        reaching = [n for n, t in self.tests.items()
-                    if (m['id'] in t['reached'] or m['kind'] == 'single' and not m['probes'])
-                    and (not t['grades'] or m['file'].startswith(GRADERS))]
+    def reaching(self, m):
+        """The tests that execute the mutant's line, in the order in which they judge it."""
         noticed = self.noticed[m['file']]
-        reaching.sort(key=lambda n: self.tests[n]['seconds'] / (1 + noticed[n]) / self.nearness(n, m['file']))
-        queue, late, hung = [(name, 1) for name in reaching], False, 0
+        names = [n for n, t in self.tests.items()
+                 if (m['id'] in t['reached'] or m['kind'] == 'single' and not m['probes'])
+                 and (not t['grades'] or m['file'].startswith(GRADERS))]
+        return sorted(names, key=lambda n: self.tests[n]['seconds'] / (1 + noticed[n]) / self.nearness(n, m['file']))
+
+    def judge(self, m, names, budget, may_run=lambda test: True):
+        """Returns the verdict of the tests `names`, what is said of it, and the tests for which no time was left."""
+        begin, number = time.monotonic(), str(m['id']) if m['kind'] == 'switched' else '0'
+        queue, left, hung = [(name, 1) for name in names], [], 0
         while queue:
             name, times = queue.pop(0)
-            late = time.monotonic() - begin > self.a.budget
-            if late and times == 1:
+            if times == 1 and time.monotonic() - begin > budget:
+                left.append(name)
                 continue
             if not may_run(self.tests[name]):
-                return 'does not compile', ''
+                return 'does not compile', '', []
             shown = self.notices(name, number, times)
             if shown is None:
                 hung += 1
@@ -345,14 +350,14 @@ class Judge:
                     shown = f'{name} (hangs, the second)'
                 queue.insert(BETWEEN, (name, 2))
             if shown:
-                noticed[name] += 1
-                return 'caught', shown
-        return 'survived', f'(after {self.a.budget:.0f} s of tests)' if late else \
-            '' if reaching else '(no test executes it)'
+                self.noticed[m['file']][name] += 1
+                return 'caught', shown, []
+        return 'survived', f'(tests that had no time: {len(left)})' if left else \
+            '' if names else '(no test executes it)', left
 
     def judge_single(self, m):
         self.tree.plant(m, m['original'])
-        verdict = self.judge(m, self.tree.need)
+        verdict = self.judge(m, self.reaching(m), self.a.budget + self.a.again, self.tree.need)
         self.tree.restore(m['file'], m['original'])
         return verdict
 
@@ -417,25 +422,39 @@ def judge_all(a, tree, drawn, spare, phases):
     judge.cover(len(every) + 1)
     phases.end('tests without a mutant')
 
-    def note(m, one):
-        known = known_as(entries, m)
-        verdict, by = known or one(m)
+    def note(m, verdict, by):
         if verdict != 'does not compile':
             judge.say(m, verdict, by)
             results.append((m, verdict, by))
         return verdict
 
-    def note_switched(m):
+    def judge_switched(m):
         if not judge.ended:
-            note(m, judge.judge)
+            verdict, by, left = judge.judge(m, judge.reaching(m), a.budget)
+            if left and a.again:
+                unsure.append((m, left))
+            else:
+                note(m, verdict, by)
+
+    def judge_again(both):
+        m, left = both
+        note(m, *judge.judge(m, left, 0 if judge.ended else a.again)[:2])
 
     signal.signal(signal.SIGINT, lambda *_: judge.end())
+    unknown, unsure = [], []
+    for m in drawn:
+        known = known_as(entries, m)
+        if known:
+            note(m, *known)
+        else:
+            unknown.append(m)
     with ThreadPoolExecutor(a.jobs) as pool:
-        list(pool.map(note_switched, [m for m in drawn if m['kind'] == 'switched']))
-    singles = [m for m in drawn if m['kind'] == 'single']
+        list(pool.map(judge_switched, [m for m in unknown if m['kind'] == 'switched']))
+        list(pool.map(judge_again, unsure))
+    singles = [m for m in unknown if m['kind'] == 'single']
     while singles and not judge.ended:
         m = singles.pop(0)
-        if note(m, judge.judge_single) == 'does not compile':
+        if note(m, *judge.judge_single(m)[:2]) == 'does not compile':
             other = next((x for x in spare if room_of(x['file']) == room_of(m['file'])), None)
             if other:
                 spare.remove(other)
@@ -491,6 +510,7 @@ def read_arguments():
     p.add_argument('--at-least', type=float, default=0)
     p.add_argument('--jobs', type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument('--budget', type=float, default=180)
+    p.add_argument('--again', type=float, default=0)
     p.add_argument('--slack', type=float, default=10)
     p.add_argument('--tests', default='')
     p.add_argument('--longest', type=float)

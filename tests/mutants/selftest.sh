@@ -49,6 +49,13 @@ generated --count 3 --slack 1 --seed 5
 grep -E '^(caught|survived|equivalent) ' "$work/log" | sort | cmp - "$work/first" || problems=$((problems + 1))
 [ "$(wc -l <"$work/first")" = 3 ] || problems=$((problems + 1))
 
+# Without time nothing is judged; what had no time at first is judged at the end.
+generated --count 8 --slack 1 --seed 1 --budget 0
+expect '(tests that had no time: 1)'
+! grep -q '^caught' "$work/log" || { cat "$work/log" && problems=$((problems + 1)); }
+generated --count all --slack 1 --seed 1 --budget 0 --again 60
+expect '26 of 31 caught (83.9 %)'
+
 # By room: tiny has an aim, its samples are drawn as above, and less than the aim is status 1.
 mkdir "$work/tool"
 cp "$here"/*.py "$work/tool"
