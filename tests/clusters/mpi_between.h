@@ -39,7 +39,7 @@ static Rendezvous me;
 static struct {
     const char *name; // of the intercepted function; NULL: none
     int at, calls;    // the number of the intercepted call; calls so far
-    bool stops;       // the call blocks until the other ranks are done, and succeeds
+    int stops;        // the call blocks until the other ranks have met this often, and succeeds
     bool slow;        // the call is slow, and succeeds
 } fault;
 
@@ -68,7 +68,7 @@ static inline void all_are_here(void) {
 static inline bool fails(const char *name) {
     if (strncmp(name, "Test", 4) == 0) seen.last = name;
     if (!fault.name || strcmp(fault.name, name) != 0 || ++fault.calls != fault.at) return false;
-    if (fault.stops) all_are_here();
+    for (int i = 0; i < fault.stops; i++) all_are_here();
     if (fault.slow) usleep(50000);
     return !fault.stops && !fault.slow;
 }
@@ -161,7 +161,8 @@ static inline void set_fault(int rank, const char *name, int at) {
     fault.name = me.rank == rank ? name : NULL;
     fault.at = at;
     fault.calls = 0;
-    fault.stops = fault.slow = false;
+    fault.stops = 0;
+    fault.slow = false;
 }
 
 // ---- groups -------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ static void a_rank_that_stops_has_begun_it(void **state) {
                        "collective 1 all_gather(F32, 1): rank 1 did not arrive within 0.3 s; "
                        "rank 1 had begun it");
     set_fault(1, "Isend", 2);
-    fault.stops = true;
+    fault.stops = 1;
     Error err = {0};
     if (me.rank == 1)
         (void)pg_run(group, pg_all_gather(&mine, both, 1, PG_F32), &err); // blocks
@@ -164,6 +164,32 @@ static void a_rank_that_gives_up_is_heard(void **state) {
         all_are_here();
         if (group && me.rank == 2)
             expect_failure(group, pg_recv(&own, 1, PG_U8, 0), "rank 0: the loss is nan");
+        close_group(group);
+        all_are_here();
+    }
+}
+
+// Rank 1 polls MPI before rank 0 arrives. Before it checks for errors, rank 0 completes the barrier
+// and then aborts, or the deadline passes: the barrier is complete on rank 1, too.
+static void a_complete_collective_outlives_an_abort(void **state) {
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        ProcessGroup *group = open_first(2, late ? 1 : -1);
+        Error own = {0};
+        error_set(&own, STATUS_FAILED, "the loss is nan");
+        set_fault(1, "Iprobe", 1);
+        fault.stops = 2;
+        if (me.rank == 1) {
+            expect_success(group, pg_barrier());
+        } else {
+            all_are_here(); // rank 1 has polled
+            if (me.rank == 0) expect_success(group, pg_barrier());
+            if (me.rank == 0 && late) usleep(PATIENCE_S * 1e6);
+            if (me.rank == 0 && !late) assert_true(pg_abort(group, &own));
+            all_are_here();
+        }
+        fault.name = NULL;
+        if (me.rank == 1 && !late) expect_failure(group, pg_barrier(), "rank 0: the loss is nan");
         close_group(group);
         all_are_here();
     }
@@ -338,6 +364,20 @@ static void every_failure_of_mpi_opens_no_group(void **state) {
     all_are_here();
 }
 
+// A subgroup whose only member cannot open it breaks the member's group.
+static void a_subgroup_that_cannot_be_opened(void **state) {
+    (void)state;
+    Error err = {0};
+    ProcessGroup *group = open_first(WORLD, -1);
+    set_fault(2, "Comm_group", 1);
+    assert_null(pg_new_subgroup(group, (int[]){2}, 1, &err));
+    fault.name = NULL;
+    if (me.rank == 2) check_words(group, &err, "MPI_Comm_group: ");
+    all_are_here();
+    close_group(group);
+    all_are_here();
+}
+
 // A group whose flight records' folder has too long a path is closed again.
 static void a_group_without_records_is_not_opened(void **state) {
     (void)state;
@@ -364,6 +404,7 @@ static void every_broken_group_ends_the_process(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_failure_of_mpi_opens_no_group),
+        cmocka_unit_test(a_subgroup_that_cannot_be_opened),
         cmocka_unit_test(a_group_without_records_is_not_opened),
         cmocka_unit_test(a_rank_that_is_away_is_named),
         cmocka_unit_test(a_monitored_barrier_names_the_first_or_all),
@@ -372,6 +413,7 @@ int main(void) {
         cmocka_unit_test(ranks_that_disagree),
         cmocka_unit_test(a_message_of_another_size),
         cmocka_unit_test(a_rank_that_gives_up_is_heard),
+        cmocka_unit_test(a_complete_collective_outlives_an_abort),
         cmocka_unit_test(a_rank_that_cannot_be_told),
         cmocka_unit_test(every_failure_of_mpi_ends_the_call),
         cmocka_unit_test(fast_sums_are_those_that_mpi_has),

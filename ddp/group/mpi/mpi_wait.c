@@ -187,14 +187,18 @@ int mpi_post_receive(PgMpi *mpi, void *data, size_t bytes, int peer, int tag, Er
     return 0;
 }
 
+// After a failed check MPI is polled once more: the messages may have completed between the poll
+// before and the check, sent by a peer that has left the collective and then failed.
 int mpi_wait(PgMpi *mpi, Error *err) {
+    Error failure = {0};
     for (;;) {
         int done = 0;
         if (MPI(MPI_Testall(mpi->count, mpi->requests, &done, MPI_STATUSES_IGNORE), err) != 0)
             return -1;
         if (done) break;
-        if (mpi_check(mpi, err) != 0) return -1;
-        mpi_nap();
+        if (failure.status != STATUS_OK)
+            return error_set(err, failure.status, "%s", failure.message);
+        if (mpi_check(mpi, &failure) == 0) mpi_nap();
     }
     mpi->count = 0;
     return 0;
