@@ -11,8 +11,8 @@ SMALL = 4096  # the largest size that counts as small
 TIMES = ("min_us", "p50_us", "p99_us", "bound_us")
 ABOUT = """All-reduces of F32 sums, checked element by element as they are timed; an iteration's time is the slowest
 of {world} ranks'. Medians over rounds ({rounds}). *algbw* is the bytes by the median time in GB/s, *busbw* is that times
-2(W-1)/W: what each rank's link carries at least. *bound* is the plain sum of the same bytes by the same cores,
-of which none waits for another, and *of* is the share of it that the all-reduce reaches."""
+2(W-1)/W: what each rank's link carries at least. *bound* is the time of a plain sum of the same bytes by the same cores
+without synchronisation, and *of* its ratio to the all-reduce's."""
 
 
 def size(count):
@@ -90,9 +90,9 @@ def trip_sentence(found, trips, lost=()):
         small = [one for one in sizes_of if one["bytes"] <= SMALL]
         if small and not math.isnan(trip):
             least = least or small[-1]["bytes"]
-            takes.append(f"through {backend} {small[-1]['p50'] / trip:.1f}" + (" (aim: at most 2)" if backend == "shm" else ""))
-    return (f"A cache line goes from one core to another and back in {trip:.3f} us. {size(least)} takes so many of these round "
-            f"trips: {', '.join(takes)}." if takes else "")
+            takes.append(f"{small[-1]['p50'] / trip:.1f} through {backend}" + (" (aim: at most 2)" if backend == "shm" else ""))
+    return (f"A cache line goes from one core to another and back in {trip:.3f} us. An all-reduce of {size(least)} takes, in such "
+            f"round trips, {', '.join(takes)}." if takes else "")
 
 
 def share_sentence(found, lost=()):
@@ -105,7 +105,7 @@ def share_sentence(found, lost=()):
         if bound:
             of = [one["of"] for one in bound]
             shares.append(f"through {backend} {min(of):.2f} to {max(of):.2f}{bucket}" + (" (aim: at least 0.90)" if backend == "shm" else ""))
-    return f"The share of the memory bound that is reached from {size(min(least))} on: {'; '.join(shares)}." if shares else NOTHING
+    return f"Share of the memory bound from {size(min(least))} on: {'; '.join(shares)}." if shares else NOTHING
 
 
 def drawn(found):

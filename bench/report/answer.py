@@ -6,12 +6,12 @@ from .text import plural, short_number, signed
 
 # The reason, by the strategy whose phase is longer. Phases that are not listed have no reason: both strategies compute as much.
 BECAUSE = {
-    ("DP", "scatter"): "DP's device 0 hands the inputs out",
+    ("DP", "scatter"): "DP's device 0 sends the inputs to all devices",
     ("DP", "replicate"): "DP sends the weights to every device in every step",
-    ("DP", "gather"): "DP brings the outputs back to device 0",
+    ("DP", "gather"): "DP copies the outputs to device 0",
     ("DP", "loss"): "DP's device 0 computes the loss alone",
-    ("DP", "reduce"): "DP adds all gradients up on device 0",
-    ("DP", "data"): "DP takes the batch for all devices, a rank its own part",
+    ("DP", "reduce"): "DP sums all gradients on device 0",
+    ("DP", "data"): "DP loads the batch of all devices, a rank of DDP only its own rows",
     ("DDP", "replicate"): "DDP broadcasts rank 0's buffers (batch norm's statistics) before each forward, and waits there for a "
                           "slower rank",
     ("DDP", "optimizer"): "on DDP every rank runs an optimizer, on DP device 0 alone",
@@ -27,7 +27,6 @@ class Pair:
         self.model, self.world, self.verdict, self.parts = model, world, "", {}
         self.columns = [f"{strategy}_ms" for strategy in strategies]
         self.first, self.second = (NAMES[strategy] for strategy in strategies)
-        self.owner = "your" if self.second == "yours" else f"{self.second}'s"
         self.dp = self.ddp = self.change = 0.0  # ms: the first strategy's step, the second's, second minus first
 
     def add(self, row):
@@ -98,14 +97,14 @@ def difference_sentence(pair, name, where, cores=0, units="cores"):
         return text + "."
     parts = ", ".join(f"{part} {signed(ms, pair.digits)}" for part, ms in pair.shown())
     if pair.verdict == "ties":
-        return text + f". What {pair.owner} phases take more or less, in ms: {parts}."
+        return text + f". Per phase, {pair.second} minus {pair.first}, in ms: {parts}."
     text += f": {parts}."
     largest = pair.largest()
     why = BECAUSE.get((pair.first if pair.parts.get(largest, 0) < 0 else pair.second, largest)) if pair.second == "DDP" else None
     if why:
-        text += f" What {'saves' if pair.change < 0 else 'costs'} most is {largest}: {why}."
+        text += f" The largest {'saving' if pair.change < 0 else 'cost'} is {largest}: {why}."
     if cores and pair.world > cores:
-        text += f" With {pair.world} devices on {cores} {units} they take turns, and each phase holds waits."
+        text += f" {pair.world} devices share {cores} {units}, so each phase includes waits."
     return text
 
 
@@ -194,7 +193,7 @@ def headline(results):
 
 
 def limit_line(results):
-    """Why DDP's step is longer than one device's step divided by the number of devices; "" after a disturbed run, or with more devices
+    """DDP's step compared with perfect scaling (one device's step divided by the number of devices), by causes; "" after a disturbed run, or with more devices
     than cores."""
     model, world = (results.models or [""])[0], results.world
     one, ddp = results.row_of("single", model, 1), results.row_of("ddp", model, world)
@@ -202,18 +201,18 @@ def limit_line(results):
         return ""
     ideal, step = one.number("step_ms_p50") / world, ddp.number("step_ms_p50")
     if step <= 1.05 * ideal:
-        what = "Nothing limits DDP's step further" if step <= ideal else "What limits DDP further is less than 5 % of its step"
-        return f"{what}: it takes {step:.2f} ms, and one device's, shared by {world}, {ideal:.2f}."
+        what = "DDP scales perfectly" if step <= ideal else "DDP is within 5 % of perfect scaling"
+        return f"{what}: its step takes {step:.2f} ms, and 1/{world} of one device's step is {ideal:.2f}."
     computing = ("forward_ms", "loss_ms", "backward_ms")
     parts = {
-        f"computing takes longer than 1/{world} of one device's": ddp.total(*computing) - one.total(*computing) / world,
-        "every rank runs the whole optimizer": ddp.number("optimizer_ms") - one.number("optimizer_ms") / world,
+        f"computing beyond 1/{world} of one device's": ddp.total(*computing) - one.total(*computing) / world,
+        "the optimizer, which every rank runs whole": ddp.number("optimizer_ms") - one.number("optimizer_ms") / world,
         "waiting for gradients": waiting_ms(ddp),
-        "taking the batch, and between the phases": ddp.total("data_ms", "other_ms") - one.total("data_ms", "other_ms") / world,
+        "loading the batch, and host time between phases": ddp.total("data_ms", "other_ms") - one.total("data_ms", "other_ms") / world,
     }
-    parts["what belongs to no phase"] = step - ideal - sum(parts.values())
+    parts["time in no phase"] = step - ideal - sum(parts.values())
     known = [f"{what} ({ms:+.2f} ms)" for what, ms in sorted(parts.items(), key=lambda part: -part[1]) if ms >= 0.1 * (step - ideal)]
-    return (f"What limits DDP further: its step takes {step:.2f} ms, and one device's, shared by {world}, {ideal:.2f}: "
+    return (f"DDP's distance to perfect scaling: its step takes {step:.2f} ms, and 1/{world} of one device's step is {ideal:.2f}: "
             f"{'; '.join(known)}." if known else "")
 
 

@@ -31,8 +31,8 @@ def throughput(results):
         speed = best.number("samples_per_s_p50")
         others = [configuration(row) for row in rows if row is not best and ties(row, best)]
         faster = [row for row in rows if row.number("samples_per_s_p50") > one.number("samples_per_s_p50") and not ties(row, one)]
-        drawn = "the drawn lines" if len(rows) == len(results.summary(model)) else "what was not disturbed"
-        said.append(f"{name}: of {drawn} nothing is faster than one device" if not faster else
+        drawn = "the drawn lines" if len(rows) == len(results.summary(model)) else "the undisturbed lines"
+        said.append(f"{name}: of {drawn} none is faster than one device" if not faster else
                     f"{name}: of {drawn} the fastest is {configuration(best)} with {speed:.0f} samples per second, "
                     f"{speed / one.number('samples_per_s_p50'):.2f} times one device" +
                     (f" ({listed(others)} {'ties' if len(others) == 1 else 'tie'} with it)" if others else ""))
@@ -95,7 +95,7 @@ def timeline(steps, where, network, is_disturbed=False):
     if not {"dp", "ddp"} <= set(steps):
         return ""
     if is_disturbed:
-        return "**Disturbed**: something else used the machine during these runs, so that the lengths of their steps say nothing."
+        return "**Disturbed**: something else used the machine during these runs, so that their steps' lengths allow no conclusion."
     (tracks, spans, _), (_, ddp_spans, arrows) = steps["dp"], steps["ddp"]
     dp, ddp = end_of(spans), end_of(ddp_spans)
     devices = len({span[0] for span in spans if span[3] == "waiting"}) or 1
@@ -218,19 +218,19 @@ def overlap_sentences(found):
         reached = one["hidden"] >= 0.9 * one["can_hide"]
         said.append(f"{where} overlap hides {short_ms(one['hidden'])} of {short_ms(one['all'])} ms of all-reduces, "
                     f"{percent(one['hidden'], one['all'])}. At most {percent(one['can_hide'], one['all'])} could be hidden, and the "
-                    f"aim, 90 % of that, is {'' if reached else 'not '}reached. Meanwhile the backward pass takes "
-                    f"{one['inflated']:.2f} times as long as alone.")
+                    f"aim, 90 % of that, is {'' if reached else 'not '}reached. The backward pass takes "
+                    f"{one['inflated']:.2f} times as long as without overlap.")
     return said
 
 
 def cause_rows(results, traced, probe):
     """The table "Why is it slow?": a row for each cause with the first network's figures. probe: (GFLOP/s, GB/s) or None."""
     model, world = results.models[0], results.world
-    head = ["cause", f"what was measured ({results.name(model)}, {world} devices)", "here"]
+    head = ["cause", f"measured ({results.name(model)}, {world} devices)", "here"]
     rows = of_world(results, model)
     one = next((row for row in results.summary(model) if row["strategy"] == "single"), None)
     if one is None or {"dp", "ddp"} - set(rows) or any(row.is_true("disturbed") for row in (one, *rows.values())):
-        table = [head, ["all", "the runs of this network", DISTURBED]]
+        table = [head, ["all", "this network's runs", DISTURBED]]
     else:
         dp, ddp = rows["dp"], rows["ddp"]
         compute = {name: row.total("forward_ms", "loss_ms", "backward_ms") for name, row in (("one", one), ("dp", dp), ("ddp", ddp))}
@@ -240,20 +240,20 @@ def cause_rows(results, traced, probe):
         table = [
             head,
             ["compute", f"forward, loss and backward: one device's, shared by {world}", f"{ideal:.2f} ms"],
-            ["compute", "the same of DP, and its ratio to that", f"{compute['dp']:.2f} ms, {compute['dp'] / ideal:.2f}"],
-            ["compute", "the same of DDP, and its ratio to that", f"{compute['ddp']:.2f} ms, {compute['ddp'] / ideal:.2f}"],
+            ["compute", "the same under DP, and its ratio to one device's share", f"{compute['dp']:.2f} ms, {compute['dp'] / ideal:.2f}"],
+            ["compute", "the same under DDP, and its ratio to one device's share", f"{compute['ddp']:.2f} ms, {compute['ddp'] / ideal:.2f}"],
             ["exposed communication", "DP: scatter, replicate, gather, reduce", f"{moving_ms(dp):.2f} ms"],
-            ["exposed communication", "DDP: what backward did not hide, and waits for buffers", f"{waiting_ms(ddp):.2f} ms"],
-            ["host", "taking the batch, and between the phases: of one device, of DP, of DDP", "{:.2f}, {:.2f}, {:.2f} ms".format(*hosts)],
-            ["replicated work", "the optimizer, which steps all weights on a device: of one device, of DP, of DDP",
+            ["exposed communication", "DDP: all-reduce that backward did not hide, and waits for buffers", f"{waiting_ms(ddp):.2f} ms"],
+            ["host", "loading the batch, and time between phases: one device, DP, DDP", "{:.2f}, {:.2f}, {:.2f} ms".format(*hosts)],
+            ["replicated work", "the optimizer, which steps all weights on a device: one device, DP, DDP",
              "{:.2f}, {:.2f}, {:.2f} ms".format(*updates)],
-            ["memory bandwidth", "bytes that DDP's ranks move together in a step, and how fast while they do",
+            ["memory bandwidth", "bytes that all ranks of DDP move in a step, and their rate",
              f"{moved:.2f} MB, {moved / busy:.1f} GB/s" if busy > 0 else "-"],
         ]
     if probe:
         table.append(["memory bandwidth", "a pass through memory by all cores (the probe)", f"{probe[1]:.1f} GB/s"])
     if "memory-overlapped" in traced and not results.is_disturbed("overlap-memory-overlapped"):
-        table.append(["imbalance", f"how far apart two ranks end their backward passes (median; {traced_network(results)})",
+        table.append(["imbalance", f"difference of two ranks' ends of backward (median; {traced_network(results)})",
                       f"{traced['memory-overlapped']['skew']:.2f} ms"])
     return table
 

@@ -135,8 +135,8 @@ def memory_sentence(rows):
     held = {row["strategy"]: row.number("dry_bytes") for row in rows if row["model"] == model and row["world_size"] in ("1", world)}
     said = listed([f"{NAMES[strategy]} {amount(count)}" for strategy, count in held.items()])
     near = sum(row.is_true("held") for row in rows)
-    return (f"{model} on {world} devices, as device 0 holds it: {said}. {near} of {len(rows)} rows are within 3 % of the formula "
-            f"and took the dry run's bytes where they were trained; the farthest is {furthest(rows, 'dry_bytes'):.2f} % off.")
+    return (f"Device 0's memory for {model} on {world} devices: {said}. {near} of {len(rows)} rows are within 3 % of the formula "
+            f"and took the dry run's bytes where they were trained; the largest error is {furthest(rows, 'dry_bytes'):.2f} %.")
 
 
 def moved_sentence(rows):

@@ -15,9 +15,9 @@ LADDER = ["network", "link", "rung", "says", "devices", "ms_p25", "ms_p50", "ms_
 ABOUT = """Each ingredient is added to those above it. *saves* is the median, over the rounds that count, of the rung above minus
 this one; a round takes all rungs in turn. The first rung starts new threads in each forward, as PyTorch's DataParallel
 does; train_dp keeps its threads, so that its step is the second rung's. All rungs are compared with the first by their
-weights' bytes. A turn is {rounds} rounds and both trainers, each run between two probes of what all cores reach; where
-a probe found another speed than usual, the run was made once more, for up to {patience} seconds, and its rounds do not
-count if that did not help."""
+weights' bytes. A turn is {rounds} rounds and both trainers, each run between two probes of all cores' rate; a run
+beside which a probe measured another rate than usual was repeated for up to {patience} seconds, and its rounds do not
+count if the rate did not return."""
 
 
 def called(network):
@@ -78,7 +78,7 @@ class Ladder:
 
     def rounds_sentence(self):
         if self.lost:
-            return f"{self.count - self.good} of {self.count} rounds were disturbed: nothing is concluded."
+            return f"{self.count - self.good} of {self.count} rounds were disturbed: no conclusion."
         if self.good == self.count:
             return f"All {self.count} rounds count."
         return f"{self.good} of {self.count} rounds count; the others were disturbed."

@@ -6,11 +6,11 @@ from .text import listed, plural
 
 # The reason, by the phase that is longer under yours. There are no reasons for a longer phase of the built-in strategy.
 BECAUSE = {
-    "exposed": "it waits for gradients when the backward pass is over",
+    "exposed": "it waits for gradients after the backward pass",
     "replicate": "it sends weights or buffers longer",
-    "reduce": "it adds gradients up longer",
-    "scatter": "it hands inputs out longer",
-    "gather": "it brings outputs back longer",
+    "reduce": "it sums gradients longer",
+    "scatter": "it sends inputs longer",
+    "gather": "it copies outputs longer",
     "optimizer": "its optimizer runs longer",
 }
 

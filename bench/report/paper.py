@@ -143,14 +143,14 @@ def breakdown_sentence(table):
     paper = sorted(100 * (1 - float(row[6])) for row in table[1:] if row[0].endswith(" (paper)"))
     said = [f"{saved(1 - float(row[6]))} for {row[0].removesuffix(' (emulated)')}" for row in table[1:]
             if row[0].endswith(" (emulated)") and row[7] != "disturbed"]
-    return f"Over emulated links overlapping saves of the step {listed(said)} (in the paper {paper[0]:.1f} to {paper[-1]:.1f} %)." if said else NOTHING
+    return f"Over emulated links overlap shortens the step by {listed(said)} (in the paper {paper[0]:.1f} to {paper[-1]:.1f} %)." if said else NOTHING
 
 
 def buckets_sentence(found):
     said = []
     for run, seconds in undisturbed(found).items():
         best = min(seconds, key=seconds.get)
-        alone = f" (every gradient alone takes {100 * (seconds['0'] / seconds[best] - 1):.0f} % more)" if "0" in seconds and best != "0" else ""
+        alone = f" (a bucket per gradient takes {100 * (seconds['0'] / seconds[best] - 1):.0f} % more)" if "0" in seconds and best != "0" else ""
         said.append(f"{best} MB for {run}{alone}")
     return f"Over emulated links the fastest bucket is {listed(said)}; in the paper 25 and 50 MB with NCCL, 5 MB with Gloo." if said else NOTHING
 
@@ -187,7 +187,7 @@ def convergence_sentence(table):
         most = max((row[5] for row in rows if row[:2] == [model, batch]), key=float)
         said.append(f"{most} ({model}, batch {batch})")
     paper = " and".join(f" {max((row[6] for row in rows if row[1] == batch), key=float)} (batch {batch})" for batch in unique(row[1] for row in rows))
-    return f"At the end the loss of training that skips synchronisations lies at most {listed(said)} above that of training that skips none; in the paper{paper}."
+    return f"The final loss with skipped synchronisations is at most {listed(said)} above the final loss without; in the paper{paper}."
 
 
 # ---- the figures' data ---------------------------------------------------------------------------------------------

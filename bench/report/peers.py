@@ -6,7 +6,7 @@ undisturbed rounds. If most rounds were disturbed, there is no sentence.
 
 from . import section
 from .results import Results, grouped, median, network_name, quartiles, unique, write_csv
-from .text import QUICK, folded, markdown_table, plural, terminal_table
+from .text import QUICK, folded, listed, markdown_table, plural, terminal_table
 
 # The aims, as least ratios: with two ranks, on one CPU device and on one GPU.
 WITH_TWO = {("all-reduce", "Open MPI"): 4, ("all-reduce", "Gloo"): 8, ("mlp", "PyTorch DDP"): 2, ("convnet", "PyTorch DDP"): 2.7,
@@ -67,16 +67,17 @@ def sentences(found):
     lines = []
     known = [pair for pair in found if pair.known and (pair.world == "2" or pair.aim)]
     for peer, world in unique((pair.peer, pair.world) for pair in known):
-        said = ", ".join(f"{'adds up' if pair.kind == 'all-reduce' else 'trains'} {pair.what} {pair.ratio:.2f} times"
-                         for pair in known if (pair.peer, pair.world) == (peer, world))
-        lines.append(f"Beside {peer}, ours {said} as fast {RANKS[world]}.")
+        mine = [pair for pair in known if (pair.peer, pair.world) == (peer, world)]
+        verb = "all-reduces" if mine[0].kind == "all-reduce" else "trains"  # a peer has one kind of rows
+        said = listed(f"{pair.what} {pair.ratio:.2f} times" for pair in mine)
+        lines.append(f"{RANKS[world].capitalize()}, ours {verb} {said} as fast as {peer}.")
     aims = [pair for pair in found if pair.aim]
     if aims:
         count = {verdict: sum(pair.verdict == verdict for pair in aims) for verdict in ("reached", "disturbed")}
         text = f"Of {plural(len(aims), 'aim')} {count['reached']} {'was' if count['reached'] == 1 else 'were'} reached"
         if count["disturbed"]:
-            text += f", and {count['disturbed']} cannot be told, because the machine was disturbed"
-        missed = ", ".join(f"{pair.what} beside {pair.peer} ({pair.ratio:.3g} of {pair.aim})" for pair in aims if pair.verdict == "missed")
+            text += f", and {count['disturbed']} could not be judged, because the machine was disturbed"
+        missed = ", ".join(f"{pair.what} with {pair.peer} ({pair.ratio:.3g} of {pair.aim})" for pair in aims if pair.verdict == "missed")
         lines.append(text + (f"; missed: {missed}." if missed else "."))
     return lines
 

@@ -15,11 +15,11 @@ from .text import NOTHING, QUICK, folded, markdown_table, terminal_table
 from .traces import argument, read_events
 
 FIRST = 5  # the first step that counts
-ABOUT = """Two ranks, each on its own cores. A price is the difference to `plain` in the same round, then its median.
-no_sync-4 works on the batch in four parts and communicates once. Before and after each run a probe measured
-what the cores reach: runs beside which it found another speed than most were made once more for up to
-{patience} seconds, and what stayed so is left out. A row in which such runs are more than half, or times lie
-more than 25 % apart, is disturbed."""
+ABOUT = """Two ranks, each on its own cores. A price is the median over the rounds of the difference to `plain` in the same
+round. no_sync-4 accumulates the gradients of four parts of the batch and communicates once. A probe before and after
+each run measured the cores' rate: runs beside another rate than usual were repeated for up to {patience} seconds,
+and left out if the rate did not return. A row is disturbed if more than half of its runs are, or if its times lie
+more than 25 % apart."""
 
 
 # ---- what was measured and counted ------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def noop_sentence(prices):
     if lost:
         return NOTHING
     ratio = median([plain / noop for plain, noop in zip(*(prices.times(run, rounds) for run in runs))])
-    return f"DDP's step takes {ratio:.3f} times the same without communication (at most 1.06 is aimed at)."
+    return f"DDP's step takes {ratio:.3f} times as long as without communication (aim: at most 1.06)."
 
 
 def promise_table(prices, counts, model):
@@ -157,11 +157,11 @@ def promise_sentence(drawn):
     if not known:
         return NOTHING
     top, low = max(known, key=lambda one: one[1]), min(known, key=lambda one: one[1])
-    return f"The dearest is {top[0]} with {top[1]:+.2f} ms per step, the cheapest {low[0]} with {low[1]:+.2f} ms."
+    return f"The highest price is {top[0]}'s, {top[1]:+.2f} ms per step, the lowest {low[0]}'s, {low[1]:+.2f} ms."
 
 
 def count_sentence(counts):
-    return f"Messages and bytes of a step are those of the formula in {sum(row.is_true('held') for row in counts)} of {len(counts)} rows."
+    return f"A step's messages and bytes equal the formula's in {sum(row.is_true('held') for row in counts)} of {len(counts)} rows."
 
 
 def write(folder):

@@ -18,13 +18,12 @@ PAPER = Path(__file__).resolve().parent.parent / "paper"
 RUNS = {"ResNet50 NCCL": ("resnet50", 0.15, 0.39, 0.02), "ResNet50 Gloo": ("resnet50", 0.12, 0.28, 0.01),
         "BERT NCCL": ("bert", 0.09, 0.41, 0.02), "BERT Gloo": ("bert", 0.06, 0.25, 0.01)}
 NEAR = 15  # percent
-COSTS = {"message": "for each message", "call": "for each call", "both": "for both"}
-ABOUT = """Fitted are the width of a GPU's link, what an all-reduce costs besides its bytes, and how many times as long a GPU computes
-beside others. *Held out* is what the fit to a run's other points says of a point. The paper's cluster was shared, and its points are
-medians of single runs: BERT over NCCL took longer on 16 GPUs than on 32, which no such model does. Figure 7 was measured apart from
-figure 9, and its steps are shorter: where computing takes less than once as long, it computed less than the profile of figure 9.
-The points do not determine a number that lies where plausible values end.
-Points that are farther than 15 % off are **bold**."""
+COSTS = {"message": "per message", "call": "per call", "both": "both"}
+ABOUT = """Fitted are the bandwidth of a GPU's link, an all-reduce's fixed cost, and the slowdown of a GPU's computation beside other GPUs.
+*Held out* is a point's prediction by the fit to the run's other points. The paper's cluster was shared, and its points are medians of
+single runs: BERT over NCCL took longer on 16 GPUs than on 32, which no such model predicts. Figure 7 was measured separately from
+figure 9, and its steps are shorter: a slowdown below 1 means less computation than in the profile of figure 9. A parameter at the end
+of its plausible range is not determined by the points. Errors above 15 % are **bold**."""
 
 
 # ---- profiles, and fits to them -----------------------------------------------------------------------------------
@@ -155,9 +154,9 @@ def fits(results):
 
 def fit_sentence(fit):
     far, near, held = fit.farthest("held_out_s"), fit.near("fitted_s"), fit.near("held_out_s")
-    return (f"{fit.run}, figure {fit.figure}: fitted, {near} of {plural(len(fit.points), 'point')} {are(near)} within {NEAR} % (the farthest "
-            f"{fit.worst('fitted_s'):.0f} % off); held out, {held} {are(held)} (the farthest, {place(far)}, "
-            f"{fit.worst('held_out_s'):.0f} % off).")
+    return (f"{fit.run}, figure {fit.figure}: fitted, {near} of {plural(len(fit.points), 'point')} {are(near)} within {NEAR} % (largest error "
+            f"{fit.worst('fitted_s'):.0f} %); held out, {held} {are(held)} (largest error, {place(far)}: "
+            f"{fit.worst('held_out_s'):.0f} %).")
 
 
 def call_sentence(found):
@@ -167,8 +166,8 @@ def call_sentence(found):
     better = [run for run in after if after[run] < before[run] - 1]
     worse = [run for run in after if after[run] > before[run] + 1]
     changes = ", ".join(f"{run} {before[run]:.1f} -> {after[run]:.1f} %" for run in after)
-    return (f"With a cost of each call besides, held out in figure 9, the farthest point of {plural(len(better), 'run')} is predicted better by "
-            f"more than one percentage point, of {len(worse)} worse: {changes}.")
+    return (f"With a cost per call as well, the largest held-out error of figure 9 falls by more than one percentage point in "
+            f"{plural(len(better), 'run')} and rises in {len(worse)}: {changes}.")
 
 
 def sweep_sentence(found):
@@ -178,9 +177,9 @@ def sweep_sentence(found):
         apart.setdefault(fit.run, []).append(fit.worst("fitted_s"))
     same = [run for run, errors in apart.items() if max(errors) - min(errors) < 1]
     which = "all runs" if len(same) == len(apart) else "no run" if not same else ", ".join(same)
-    why = ": there one number of GPUs cannot tell them apart" if same else ""
+    why = ": one number of GPUs does not distinguish them" if same else ""
     return (f"In figure 7 (16 GPUs) the two costs fit {which} equally well, within one percentage point{why}. "
-            "The second table is what they predict for 32.")
+            "The second table has their predictions for 32.")
 
 
 def tables(found, predicted):
@@ -193,7 +192,7 @@ def tables(found, predicted):
             rows.append([fit.run, fit.figure, row["gpus"], mib, row["paper_s"], COSTS[fit.cost], f"{row.number('fitted_s'):.3f}", bold[0],
                          f"{row.number('held_out_s'):.3f}", bold[1]])
     seconds = {(row["run"], row["bucket_mb"], row["cost"]): row.number("seconds") for row in predicted}
-    ahead = [["run", "MB", "for each message, s", "for each call, s"]]
+    ahead = [["run", "MB", "per message, s", "per call, s"]]
     ahead += [[run, mib, f"{seconds[run, mib, 'message']:.3f}", f"{seconds[run, mib, 'call']:.3f}"]
               for run, mib in unique((row["run"], row["bucket_mb"]) for row in predicted)]
     return rows, ahead
@@ -201,7 +200,7 @@ def tables(found, predicted):
 
 def fitted_table(found):
     """The numbers of each fit. A number at the end of its plausible range is not determined by the points."""
-    return [["run", "figure", "cost", "Gbit/s", "us a message", "us a call", "computing, times", "not determined"]] + [
+    return [["run", "figure", "cost", "Gbit/s", "us per message", "us per call", "slowdown", "not determined"]] + [
         [fit.run, fit.figure, COSTS[fit.cost], *(f"{fit.numbers.number(name):.{digits}f}" for name, digits in
          (("gbit", 1), ("latency_us", 0), ("call_us", 0), ("slowdown", 2))), fit.numbers["at_its_limit"] or "-"] for fit in found]
 
@@ -215,7 +214,7 @@ def write(folder, programs):
     said = [fit_sentence(fit) for fit in found if fit.cost == "message"]
     said += [call_sentence(worlds), sweep_sentence(sweeps)]
     section.finish(results, "published", "## The model beside published steps", *said, ABOUT, markdown_table(rows),
-                   "What the fits of figure 7 predict for the same buckets on 32 GPUs:", markdown_table(ahead),
+                   "Predictions of figure 7's fits for the same buckets on 32 GPUs:", markdown_table(ahead),
                    "The fitted numbers:", markdown_table(fitted_table(found)),
                    section.numbers(results, "published.csv", "fitted.csv", "predicted.csv"))
     print("\n".join(said))

@@ -18,8 +18,8 @@ HEAD = ["link", "strategy", "model_ms", "real_ms", "real_over_model", "disturbed
 ABOUT = """Four numbers are measured without a link: two devices that do not communicate compute {slowdown:.4f} times as long
 as one did; DDP's sums take a core {sum_us:.3f} us for a million bytes, DP's copies {copy_us:.3f} us, a gather or a reduction of FSDP
 {shard_us:.3f} us. A sleep ends {wake_us:g} us late.
-DP's devices sleep between their parts of a step, and compute {rested_slowdown:.4f} times as long then: that is measured over a
-link on which each message takes half a millisecond and its bytes nothing."""
+DP's devices sleep between their parts of a step, and then compute {rested_slowdown:.4f} times as long, measured over a link with
+a latency of half a millisecond and unlimited bandwidth."""
 
 
 class Measured:
@@ -69,16 +69,16 @@ class Measured:
 
 
 def sentence(rows, is_known=True):
-    """How many steps are within 10 % of the model, and the one with the largest error. is_known: neither the profile nor the steps without
+    """How many steps are within 10 % of the model, and the largest error. is_known: neither the profile nor the steps without
     a link were disturbed."""
     if not is_known:
-        return "The profile or the steps without a link were **disturbed**, and the model needs them: nothing is said of these."
+        return "The profile or the steps without a link were **disturbed**, and the model needs them: no conclusion."
     known = [(abs(row.number("real_over_model") - 1), row) for row in rows if not row.is_true("disturbed")]
     text = []
     if known:
         off, far = max(known, key=lambda one: one[0])
         text.append(f"Two devices on emulated links: of {len(known)} median steps {sum(one[0] <= 0.1 for one in known)} are within 10 % of the model; "
-                    f"the one farthest from it is {far['strategy'].upper()} over {far['link']}, {100 * off:.0f} % off.")
+                    f"the largest error is {100 * off:.0f} %, of {far['strategy'].upper()} over {far['link']}.")
     if len(known) < len(rows):
         text.append(f"{len(rows) - len(known)} of {len(rows)} were **disturbed** and are not counted.")
     return " ".join(text)

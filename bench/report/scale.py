@@ -16,8 +16,7 @@ LINES = {
 }
 ABOUT = """These steps are computed, not measured: from one device of this machine by the algebra of bench/model/README.md. Every device
 has a link of 10 Gbit/s and 10 us; *two levels* have 200 Gbit/s and 3 us inside nodes of 8."""
-SIMULATED = """SimGrid sends the same messages one by one (rings in the figure), but for steps of more than five million of them, as those of large
-rings."""
+SIMULATED = """SimGrid simulates every message (rings in the figure) of steps of up to five million messages; those of large rings have more."""
 
 
 def collect(results):
@@ -81,8 +80,8 @@ def by_strategy(panel, number):
 def sentence(rows):
     """The steps on the most devices, the limit of each strategy, and the largest distance of the model from SimGrid."""
     panel = Panel(rows, "1")
-    text = (f"On {max(panel.devices, key=int)} devices a step takes, in ms: {by_strategy(panel, lambda line: f'{panel.ms(line):.1f}')}. The most devices "
-            f"of which each keeps half of its speed or more: {by_strategy(panel, panel.half)}.")
+    text = (f"On {max(panel.devices, key=int)} devices a step takes, in ms: {by_strategy(panel, lambda line: f'{panel.ms(line):.1f}')}. The largest "
+            f"number of devices with an efficiency of at least one half: {by_strategy(panel, panel.half)}.")
     off = [abs(row.number("step_ms") / row.number("simulated_ms") - 1) for row in rows if row["simulated_ms"] != "not simulated"]
     if off:
         text += f" SimGrid simulates {len(off)} of these {len(rows)} steps, and the algebra is within {math.ceil(1e4 * max(off)) / 100 or 0.01:.2f} % of it."

@@ -19,7 +19,7 @@ ABOUT = {
              "weights and later receives the gradients; in DDP's ring both directions of a link carry bytes at once, so that by its bytes DP's "
              "step grows by twice as much. fp16 halves the bytes of DDP's gradients, PowerSGD (rank 1) sends two thin matrices for each large one.",
     "devices": "The same network over an emulated link of {middle} Gbit/s and 20 us; one device needs no link.",
-    "batches": "A gpt with AdamW on two devices. `--dry-run` says what device 0 holds; the largest batch is searched for by halves, in steps of "
+    "batches": "A gpt with AdamW on two devices. `--dry-run` prints device 0's memory; the largest batch is found by bisection, in steps of "
                "one row per device. ZeRO-1 is DDP with the optimizer's state divided over the ranks.",
     "sharded": "gpt-small on two devices, {texts} texts a step, in turns. A gather is hidden while its rank computes; the first block's cannot be, "
                "as the forward pass begins with it, unless the step before starts it (`--unshard-in-step`).",
@@ -140,7 +140,7 @@ def device_sentences(rows, batch, worlds, gbit, cores):
     if more:
         less = change(*(pick(rows, strategy, more[-1], share * more[-1], gbit) for strategy in ("ddp", "dp")))
         than = ": disturbed" if less is None else f": on {more[-1]}, with {share} rows each, {beside_dp(less)}"
-        said.append(f"{listed(map(str, more))} devices share {plural(cores, 'core')} (thin lines, open marks), which shows no speed-up, but DDP beside "
+        said.append(f"{listed(map(str, more))} devices share {plural(cores, 'core')} (thin lines, open marks), which shows no speed-up, but DDP compared with "
                     f"DP{than}.")
     return said
 
@@ -148,8 +148,8 @@ def device_sentences(rows, batch, worlds, gbit, cores):
 def batch_sentence(rows, memory):
     fits = listed(f"{row['batch']} rows under {NAMES[row['strategy']]}" for row in rows if row.is_true("fits"))
     held = sum(row["peak_bytes"] == row["computed_bytes"] and (row.number("computed_bytes") <= memory * 1e6) == row.is_true("fits") for row in rows)
-    return (f"Into {memory:g} MB on device 0 fit {fits}. Of these batches and those of a row more per device, which must exceed it, {held} of "
-            f"{len(rows)} took what their dry runs say when they were trained, to the byte.")
+    return (f"Into {memory:g} MB on device 0 fit {fits}. Of these batches, and of batches with one row more per device, which must exceed it, "
+            f"{held} of {len(rows)} took exactly the bytes of their dry runs when they were trained.")
 
 
 def table(rows):
@@ -172,7 +172,7 @@ def sections_of(results, rows, links, hooks):
     if batches:
         found.append(("batches", "The largest batch", [batch_sentence(batches, results.number("memory"))]))
     if holds:
-        found.append(("memory", "What a device holds, and what a step moves", [held.memory_sentence(holds), held.moved_sentence(moved)]))
+        found.append(("memory", "A device's memory, and a step's bytes", [held.memory_sentence(holds), held.moved_sentence(moved)]))
     if sharded:
         found.append(("sharded", "FSDP's step beside DDP's", [held.sharded_sentence(sharded, gbit)]))
     return found

@@ -58,7 +58,7 @@ def far_from(losses, reference):
 def curves(comparison):
     """The table of the longer runs: accuracy, and the largest distance of the loss from one device's and from DP's."""
     results = comparison.results
-    table = [["network", "strategy", "devices", "epochs", "last loss", "test accuracy", "best", "most from one device's loss", "most from DP's"]]
+    table = [["network", "strategy", "devices", "epochs", "last loss", "test accuracy", "best", "largest loss difference to one device", "to DP"]]
     for model in results.curve_models:
         losses = {run: [row[k + 1] for row in comparison.losses[model]] for k, run in enumerate(comparison.drawn_curves(model))}
         for (strategy, world), mine in losses.items():
@@ -104,7 +104,7 @@ def runs_text(results):
 def why_disturbed(row):
     """By the medians of its runs, or by the probes beside most of them (bench/compare/summarize.awk)."""
     spread = row.number("spread")
-    return f"its runs lie {100 * spread:.0f} % apart" if spread > 0.25 else "the probes beside most of its runs found another speed"
+    return f"its runs lie {100 * spread:.0f} % apart" if spread > 0.25 else "the probes beside most of its runs measured another speed"
 
 
 def disturbed(results):
@@ -117,7 +117,7 @@ def disturbed_lines(results):
     """The report's lines about disturbed configurations and dropped runs."""
     unsteady = disturbed(results)
     if unsteady:
-        return [f"- **Disturbed.** Something else used the machine during these, and they take part in no conclusion: {', '.join(unsteady)}."]
+        return [f"- **Disturbed.** Other work used the machine during these runs; no conclusion uses them: {', '.join(unsteady)}."]
     return [] if dropped(results) or results.lines("disturbed.txt") else ["- Nothing disturbed the machine noticeably."]
 
 

@@ -4,7 +4,7 @@ import re
 import textwrap
 
 QUICK = "A quick run: its times mean nothing."
-NOTHING = "Too many of these runs were **disturbed** by other work: nothing is said of their times."
+NOTHING = "Too many of these runs were **disturbed** by other work: no conclusion about their times."
 NUMBER = re.compile(r"[-+]?[0-9]|-$|disturbed$")
 
 

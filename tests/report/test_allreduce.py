@@ -41,9 +41,9 @@ class AllReduce(unittest.TestCase):
         self.assertEqual(allreduce.table(found)[1:], [["shm", "4 KiB", "0.30", "0.50", "0.90", "8.19", "12.29", "-", "-"],
                                                       ["shm", "25 MiB", "900.00", "2500.00", "5000.00", "10.49", "15.73", "2300.0", "0.92"]])
         self.assertEqual(lost, [])
-        self.assertEqual(allreduce.trip_sentence(found, trips), "A cache line goes from one core to another and back in 0.250 us. 4 KiB takes so many "
-                         "of these round trips: through shm 2.0 (aim: at most 2).")
-        self.assertEqual(allreduce.share_sentence(found), "The share of the memory bound that is reached from 25 MiB on: through shm 0.92 to 0.92, 0.92 at "
+        self.assertEqual(allreduce.trip_sentence(found, trips), "A cache line goes from one core to another and back in 0.250 us. An all-reduce of "
+                         "4 KiB takes, in such round trips, 2.0 through shm (aim: at most 2).")
+        self.assertEqual(allreduce.share_sentence(found), "Share of the memory bound from 25 MiB on: through shm 0.92 to 0.92, 0.92 at "
                          "25 MiB (aim: at least 0.90).")
 
     def test_two_backends(self):
@@ -55,13 +55,13 @@ class AllReduce(unittest.TestCase):
             one["of"] = {"shm": 0.5, "mpi": 0.25}[one["backend"]] if one["bytes"] > 4096 else one["of"]
         self.assertTrue(allreduce.share_sentence(found).endswith("through shm 0.50 to 0.50, 0.50 at 25 MiB (aim: at least 0.90); through mpi 0.25 to 0.25, 0.25 "
                                                                  "at 25 MiB."))
-        self.assertIn("through shm 2.0 (aim: at most 2), through mpi 20.0.", allreduce.trip_sentence(found, trips))
+        self.assertIn("2.0 through shm (aim: at most 2), 20.0 through mpi.", allreduce.trip_sentence(found, trips))
 
     def test_small(self):
         """The largest of the small sizes is printed beside the round trip."""
         lines = output(2, [f"{count} 0.10 {us} 9.00 1.00 1.00 - - 0" for count, us in ((4, 0.2), (4096, 1.0), (8192, 4.0))], "0.500")
         found, trips, _ = collected(shm=[lines])
-        self.assertIn(" 4 KiB takes so many of these round trips: through shm 2.0 ", allreduce.trip_sentence(found, trips))
+        self.assertIn(" An all-reduce of 4 KiB takes, in such round trips, 2.0 through shm ", allreduce.trip_sentence(found, trips))
 
     def test_disturbed(self):
         """One disturbed round of three is left out. With two, none is left out, and no sentence is printed."""

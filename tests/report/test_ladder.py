@@ -94,7 +94,7 @@ class Ladders(unittest.TestCase):
     def test_most_was_disturbed(self):
         one = ladder([(40, 20, 40, 30, 20)] * 4, *(f"ladder-0-{turn}" for turn in (1, 2, 4)))
         self.assertEqual(row(one, "flat gradients"), (30, 10, 8, True))
-        self.assertEqual(one.rounds_sentence(), "6 of 8 rounds were disturbed: nothing is concluded.")
+        self.assertEqual(one.rounds_sentence(), "6 of 8 rounds were disturbed: no conclusion.")
         self.assertEqual(one.sentence(), GONE)
         self.assertEqual(sum("disturbed equal" in line for line in one.lines().splitlines()), 4)
         self.assertEqual([line[3] for line in one.table()[1:]], ["disturbed"] * 4)

@@ -22,7 +22,7 @@ class Yours(unittest.TestCase):
     def test_slower(self):
         headline, line = self.said((10, {"backward": 10}), (15, {"backward": 10.5, "exposed": 4.5}))
         self.assertEqual(headline, "Yours (my ddp.c) with mlp on 2 devices: its step is 50 % longer than DDP's through memory, because it waits for gradients "
-                         "when the backward pass is over (+4.50 ms of exposed). Its numbers are train_ddp's in all 9 comparisons.")
+                         "after the backward pass (+4.50 ms of exposed). Its numbers are train_ddp's in all 9 comparisons.")
         self.assertIn("yours takes 5.00 ms more than DDP's 10.00 per step (50.0 %): exposed +4.50, backward +0.50", line)
 
     def test_faster(self):
@@ -40,7 +40,7 @@ class Yours(unittest.TestCase):
         headline, line = self.said((10, {"backward": 10}), (10.1, {"backward": 10.1}))
         self.assertIn(": DDP and yours tie through memory. Its", headline)
         self.assertIn("DDP and yours tie: their steps take 10.00 and 10.10 ms", line)
-        self.assertIn("What your phases take more or less, in ms: ", line)
+        self.assertIn("Per phase, yours minus DDP, in ms: ", line)
 
     def test_disturbed(self):
         headline, line = self.said((10, {"backward": 10}), (15, {"backward": 15}), disturbed=1)
@@ -49,7 +49,7 @@ class Yours(unittest.TestCase):
 
     def test_of_dp(self):
         headline, line = self.said((10, {"backward": 10}), (20, {"backward": 10, "reduce": 10}), like="dp")
-        self.assertIn("its step is 43 % longer than DP's through memory, because it adds gradients up longer (+8.00 ms of reduce). Its numbers are train_dp's",
+        self.assertIn("its step is 43 % longer than DP's through memory, because it sums gradients longer (+8.00 ms of reduce). Its numbers are train_dp's",
                       headline)
         self.assertIn("more than DP's 14.00", line)
 

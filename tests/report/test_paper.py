@@ -80,10 +80,10 @@ class Paper(unittest.TestCase):
         self.assertEqual(table[2], ["mlp 10gbe (emulated)", "0.200", "0.400", "0.300", "0.100", "0.000", "0.800", "0.667"])
         self.assertIn(["ResNet50 NCCL (paper)", "0.150", "0.390", "0.440", "0.020", "0.000", "0.620", "0.974"], table)
         self.assertEqual((table[3][0], table[3][7]), ("convnet 10gbe (emulated)", "disturbed"))
-        self.assertEqual(paper.breakdown_sentence(table), "Over emulated links overlapping saves of the step 30 % for mlp paper-rdma and 20 % for "
+        self.assertEqual(paper.breakdown_sentence(table), "Over emulated links overlap shortens the step by 30 % for mlp paper-rdma and 20 % for "
                          "mlp 10gbe (in the paper 21.5 to 38.0 %).")
         slower = [row[:6] + ["1.033", row[7]] if row[0].startswith("mlp paper") else row for row in table]
-        self.assertIn(" saves of the step -3 % (it takes longer) for mlp paper-rdma and 20 % for mlp 10gbe", paper.breakdown_sentence(slower))
+        self.assertIn(" shortens the step by -3 % (it takes longer) for mlp paper-rdma and 20 % for mlp 10gbe", paper.breakdown_sentence(slower))
         self.assertEqual(paper.breakdown_sentence([row for row in table if "mlp" not in row[0]]), paper.NOTHING)
 
     def test_no_communication(self):
@@ -115,7 +115,7 @@ class Paper(unittest.TestCase):
                                  ("mlp paper-rdma", "25", 1.5, True), ("convnet 10gbe", "25", 7, True)])
         self.assertEqual(["|".join(row) for row in paper.median_table(found, "link")],
                          ["link|0|1|25", "mlp 10gbe|4.00000|1.50000|2.00000", "mlp paper-rdma|||disturbed", "convnet 10gbe|||disturbed"])
-        self.assertEqual(paper.buckets_sentence(found), "Over emulated links the fastest bucket is 1 MB for mlp 10gbe (every gradient alone takes "
+        self.assertEqual(paper.buckets_sentence(found), "Over emulated links the fastest bucket is 1 MB for mlp 10gbe (a bucket per gradient takes "
                          "167 % more); in the paper 25 and 50 MB with NCCL, 5 MB with Gloo.")
         for caps, said in ((("0", 1.0), "0 MB for run;"), (("4", 2.0), "4 MB for run;")):  # gradients without a bucket are not mentioned
             self.assertIn(f"is {said} in the paper", paper.buckets_sentence([("run", *caps, False), ("run", "25", 3.0, False)]))
@@ -142,10 +142,10 @@ class Paper(unittest.TestCase):
     def test_convergence(self):
         table = paper.convergence_table(rows("""model,batch,every,iteration,loss
             mlp,256,1,40,2 mlp,256,1,80,1 mlp,256,4,40,2 mlp,256,4,80,1.05 mlp,256,8,40,2 mlp,256,8,80,0.9"""))
-        self.assertEqual(paper.convergence_sentence(table), "At the end the loss of training that skips synchronisations lies at most +0.050 "
-                         "(mlp, batch 256) above that of training that skips none; in the paper +0.02 (batch 256).")
+        self.assertEqual(paper.convergence_sentence(table), "The final loss with skipped synchronisations is at most +0.050 "
+                         "(mlp, batch 256) above the final loss without; in the paper +0.02 (batch 256).")
         both = [*table, ["mlp", "8", "1", "", "", "+0.000", "+0.00"], ["mlp", "8", "4", "", "", "+0.300", "+0.01"], ["mlp", "8", "8", "", "", "+0.400", "+0.02"]]
-        self.assertTrue(paper.convergence_sentence(both).endswith("+0.050 (mlp, batch 256) and +0.400 (mlp, batch 8) above that of training that skips none; "
+        self.assertTrue(paper.convergence_sentence(both).endswith("+0.050 (mlp, batch 256) and +0.400 (mlp, batch 8) above the final loss without; "
                                                                   "in the paper +0.02 (batch 256) and +0.02 (batch 8)."))
         table[-1][6] = "+0.03"  # the paper's largest, too
         self.assertTrue(paper.convergence_sentence(table).endswith("in the paper +0.03 (batch 256)."))

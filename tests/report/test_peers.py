@@ -51,11 +51,11 @@ class Peers(unittest.TestCase):
 
     def test_sentences(self):
         self.assertEqual(peers.sentences(found()), [
-            "Beside PyTorch DDP, ours trains mlp-1024 2.10 times, trains convnet 1.48 times as fast with two ranks.",
-            "Beside PyTorch, ours trains mlp-1024 0.50 times as fast on one device.",
-            "Beside Gloo, ours adds up 25 MiB 7.25 times as fast with two ranks.",
-            "Of 5 aims 1 was reached, and 1 cannot be told, because the machine was disturbed; missed: convnet beside PyTorch DDP (1.48 of "
-            "2.7), mlp-1024 beside PyTorch (0.5 of 1.3), 25 MiB beside Gloo (7.25 of 8)."])
+            "With two ranks, ours trains mlp-1024 2.10 times and convnet 1.48 times as fast as PyTorch DDP.",
+            "On one device, ours trains mlp-1024 0.50 times as fast as PyTorch.",
+            "With two ranks, ours all-reduces 25 MiB 7.25 times as fast as Gloo.",
+            "Of 5 aims 1 was reached, and 1 could not be judged, because the machine was disturbed; missed: convnet with PyTorch DDP (1.48 of "
+            "2.7), mlp-1024 with PyTorch (0.5 of 1.3), 25 MiB with Gloo (7.25 of 8)."])
 
     def test_one_gpu(self):
         """PyTorch's aim differs between a GPU and a CPU, and train_single has its own; other numbers of ranks have
@@ -63,8 +63,8 @@ class Peers(unittest.TestCase):
         single = ["1", "train", "mlp", "train_single", 0, "100", "98.9", "0"]
         pairs = found(single, device="cuda")
         self.assertEqual([row(pairs, "mlp-1024", "1", peer)[-2:] for peer in ("PyTorch", "train_single")], [[5, "missed"], [0.99, "missed"]])
-        self.assertIn("Beside PyTorch, ours trains mlp-1024 0.50 times as fast on one device.", peers.sentences(pairs))
-        self.assertIn("mlp-1024 beside train_single (0.989 of 0.99)", peers.sentences(pairs)[-1])
+        self.assertIn("On one device, ours trains mlp-1024 0.50 times as fast as PyTorch.", peers.sentences(pairs))
+        self.assertIn("mlp-1024 with train_single (0.989 of 0.99)", peers.sentences(pairs)[-1])
         self.assertEqual(row(found(single, device="cpu"), "mlp-1024", "1", "train_single")[-2:], [None, "-"])
         self.assertEqual(peers.sentences(found(single, device="cpu")), peers.sentences(found()))
 

@@ -77,13 +77,13 @@ class Promises(unittest.TestCase):
 
     def test_noop(self):
         """The ratios 10 / 9 and 12 / 11.5, or their inverses."""
-        self.assertEqual(promises.noop_sentence(prices()), "DDP's step takes 1.077 times the same without communication (at most 1.06 is aimed at).")
+        self.assertEqual(promises.noop_sentence(prices()), "DDP's step takes 1.077 times as long as without communication (aim: at most 1.06).")
         swapped = [line.replace("plain", "x").replace("noop", "plain").replace("x", "noop") for line in PRICES.splitlines()]
         self.assertIn(" takes 0.929 times ", promises.noop_sentence(prices(swapped)))
 
-    def test_dearest(self):
+    def test_highest_price(self):
         self.assertEqual(promises.promise_sentence(promises.bars(prices(), {"mlp": "mlp-1024"})),
-                         "The dearest is mlp-1024: noop with -0.75 ms per step, the cheapest mlp-1024: noop with -0.75 ms.")
+                         "The highest price is mlp-1024: noop's, -0.75 ms per step, the lowest mlp-1024: noop's, -0.75 ms.")
 
     def test_disturbed(self):
         """Costs of which more than half of the rounds do not count, or whose times differ too much."""
@@ -99,7 +99,7 @@ class Promises(unittest.TestCase):
             made.csv("counts.csv", "model,promise,messages,bytes,formula_messages,formula_bytes,held".split(","), ["mlp", "plain", 2, 10, 2, 10, 1],
                      ["mlp", "noop", 1, 9, 0, 0, 0])
             counts = made.results.rows("counts.csv")
-            self.assertEqual(promises.count_sentence(counts), "Messages and bytes of a step are those of the formula in 1 of 2 rows.")
+            self.assertEqual(promises.count_sentence(counts), "A step's messages and bytes equal the formula's in 1 of 2 rows.")
             self.assertEqual([row[4:] for row in promises.promise_table(prices(), counts, "mlp")[1:]], [["2", "10", "same"], ["1", "9", "0/0"]])
 
 

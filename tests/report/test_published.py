@@ -48,23 +48,23 @@ class Profiles(unittest.TestCase):
 class Published(unittest.TestCase):
     def test_errors(self):
         fit = fits(0.14, 0.14)[0]
-        self.assertEqual(published.fit_sentence(fit), "A, figure 9: fitted, 2 of 2 points are within 15 % (the farthest 10 % off); held out, "
-                         "1 is (the farthest, 4 GPUs, 30 % off).")
+        self.assertEqual(published.fit_sentence(fit), "A, figure 9: fitted, 2 of 2 points are within 15 % (largest error 10 %); held out, "
+                         "1 is (largest error, 4 GPUs: 30 %).")
         self.assertEqual(published.place(fits(1, 1)[2].points[0]), "buckets of 25 MB")
 
     def test_numbers(self):
         rows = published.fitted_table(fits(0.2, 0.2))
-        self.assertEqual(rows[1:3], [["A", "9", "for each message", "10.0", "20", "0", "1.50", "-"], ["A", "9", "for both", "10.0", "20", "300", "1.50", "gbit"]])
+        self.assertEqual(rows[1:3], [["A", "9", "per message", "10.0", "20", "0", "1.50", "-"], ["A", "9", "both", "10.0", "20", "300", "1.50", "gbit"]])
         self.assertEqual({len(row) for row in rows}, {8})
 
     def test_call(self):
         for held, better, worse in ((0.19, "1 run", 0), (0.139, "0 runs", 0), (0.1, "0 runs", 1)):
-            self.assertEqual(published.call_sentence(fits(0.14, held)[:2]), f"With a cost of each call besides, held out in figure 9, the farthest "
-                             f"point of {better} is predicted better by more than one percentage point, of {worse} worse: A 30.0 -> {100 * (1 - held / 0.2):.1f} %.")
+            self.assertEqual(published.call_sentence(fits(0.14, held)[:2]), f"With a cost per call as well, the largest held-out error of figure "
+                             f"9 falls by more than one percentage point in {better} and rises in {worse}: A 30.0 -> {100 * (1 - held / 0.2):.1f} %.")
 
     def test_sweep(self):
-        said = "In figure 7 (16 GPUs) the two costs fit {} equally well, within one percentage point{}. The second table is what they predict for 32."
-        self.assertEqual(published.sweep_sentence(fits(1, 1)[2:]), said.format("all runs", ": there one number of GPUs cannot tell them apart"))
+        said = "In figure 7 (16 GPUs) the two costs fit {} equally well, within one percentage point{}. The second table has their predictions for 32."
+        self.assertEqual(published.sweep_sentence(fits(1, 1)[2:]), said.format("all runs", ": one number of GPUs does not distinguish them"))
         self.assertEqual(published.sweep_sentence(fits(1, 1, sweep=(0.1, 0.12))[2:]), said.format("no run", ""))
 
     def test_bold(self):
@@ -74,9 +74,9 @@ class Published(unittest.TestCase):
                      ["A", 32, 25, "call", 0.3], ["A", 32, 1, "call", 0.5])
             predicted = made.results.rows("predicted.csv")
         rows, ahead = published.tables(found, predicted)
-        self.assertEqual(rows[2], ["A", "9", "4", "", "0.2", "for each message", "0.180", "-10.0", "0.140", "**-30.0**"])
+        self.assertEqual(rows[2], ["A", "9", "4", "", "0.2", "per message", "0.180", "-10.0", "0.140", "**-30.0**"])
         self.assertEqual(rows[5][1:4], ["7", "16", "25"])
-        self.assertEqual(ahead, [["run", "MB", "for each message, s", "for each call, s"], ["A", "25", "0.200", "0.300"], ["A", "1", "0.400", "0.500"]])
+        self.assertEqual(ahead, [["run", "MB", "per message, s", "per call, s"], ["A", "25", "0.200", "0.300"], ["A", "1", "0.400", "0.500"]])
 
 
 unittest.main()

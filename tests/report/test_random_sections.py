@@ -64,10 +64,10 @@ class Sections(unittest.TestCase):
             if aim:
                 aims[what, peer] = ratio, aim
             if ratio and (world == 2 or aim):
-                ratios[peer, world, "trains" if kind == "train" else "adds up", what] = ratio
-        said = {(line[1], 2 if line[3] == "with two ranks" else 1, verb, what): ratio
-                for line in (re.fullmatch(r"Beside (.*?), ours (.*) as fast (.*)\.", line) for line in lines) if line
-                for verb, what, ratio in re.findall(r"(trains|adds up) (.*?) ([0-9.]+) times", line[2])}
+                ratios[peer, world, "trains" if kind == "train" else "all-reduces", what] = ratio
+        said = {(line[4], 2 if line[1] == "With two ranks" else 1, line[2], what): ratio
+                for line in (re.fullmatch(r"(.*?), ours (trains|all-reduces) (.*) as fast as (.*)\.", line) for line in lines) if line
+                for what, ratio in re.findall(r"(?:, | and |^)(.*?) ([0-9.]+) times", line[3])}
         self.assertEqual(set(said), set(ratios), lines)
         for key, ratio in said.items():
             self.near(ratio, ratios[key], 2, lines)
@@ -76,8 +76,8 @@ class Sections(unittest.TestCase):
         if aims:
             reached, lost = (sum(holds(*one) for one in aims.values()) for holds in (lambda r, aim: r is not None and r >= aim, lambda r, _: r is None))
             self.assertIn(f"Of {len(aims)} aim{'s' * (len(aims) > 1)} {reached} {'was' if reached == 1 else 'were'} reached", last[0])
-            self.assertEqual(f"and {lost} cannot be told" in last[0], lost > 0, last)
-            missed = set(re.findall(r"(\w+(?: MiB)?) beside (.*?) \(", last[0]))
+            self.assertEqual(f"and {lost} could not be judged" in last[0], lost > 0, last)
+            missed = set(re.findall(r"(\w+(?: MiB)?) with (.*?) \(", last[0]))
             self.assertEqual(missed, {key for key, (ratio, aim) in aims.items() if ratio is not None and ratio < aim}, last)
 
     # ---- promises -------------------------------------------------------------------------------------------------
@@ -96,8 +96,8 @@ class Sections(unittest.TestCase):
                      *([group, name, turn, int(bad), value] for (group, name, turn), (value, bad) in ms.items()))
             made.csv("counts.csv", ["model", "promise", "held"], *(["mlp", name, k % 2] for k, name in enumerate(names)))
             prices, counts = promises.Prices(made.results.rows("prices.csv")), made.results.rows("counts.csv")
-        self.assertEqual(promises.count_sentence(counts), "Messages and bytes of a step are those of the formula in 2 of 4 rows.")
-        self.dearest(promises.promise_sentence(promises.bars(prices, {"mlp": "mlp"})), ms, names, turns)
+        self.assertEqual(promises.count_sentence(counts), "A step's messages and bytes equal the formula's in 2 of 4 rows.")
+        self.highest_price(promises.promise_sentence(promises.bars(prices, {"mlp": "mlp"})), ms, names, turns)
         self.without_communication(promises.noop_sentence(prices), ms, turns)
 
     def rounds_of(self, ms, turns, *runs):
@@ -105,13 +105,13 @@ class Sections(unittest.TestCase):
         rounds, lost = counted(list(turns), lambda turn: any(ms[(*run, turn)][1] for run in runs))
         return rounds, lost or any(are_apart([ms[(*run, turn)][0] for turn in rounds]) for run in runs)
 
-    def dearest(self, text, ms, names, turns):
+    def highest_price(self, text, ms, names, turns):
         known = {}
         for name in names[1:]:
             rounds, lost = self.rounds_of(ms, turns, ("mlp", "plain"), ("mlp", name))
             if not lost:
                 known[name] = median([ms["mlp", name, turn][0] - ms["mlp", "plain", turn][0] for turn in rounds])
-        said = re.fullmatch(r"The dearest is mlp: (.*) with (.*) ms per step, the cheapest mlp: (.*) with (.*) ms\.", text)
+        said = re.fullmatch(r"The highest price is mlp: (.*)'s, (.*) ms per step, the lowest mlp: (.*)'s, (.*) ms\.", text)
         self.assertEqual(said is None, not known, text)
         if said:
             for name, price, most in ((said[1], said[2], max), (said[3], said[4], min)):
@@ -120,7 +120,7 @@ class Sections(unittest.TestCase):
 
     def without_communication(self, text, ms, turns):
         rounds, lost = self.rounds_of(ms, turns, ("mlp", "plain"), ("mlp", "noop"))
-        self.assertEqual("is said of their times" in text, lost, text)
+        self.assertEqual("no conclusion about their times" in text, lost, text)
         if not lost:
             wanted = median([ms["mlp", "plain", turn][0] / ms["mlp", "noop", turn][0] for turn in rounds])
             self.near(re.search(r"takes ([0-9.]+) times", text)[1], wanted, 3, text)
@@ -145,7 +145,7 @@ class Sections(unittest.TestCase):
             one = ladder.Ladder(made.results, 0)
         good = [turn for turn, (_, bad) in turns.items() if not bad]
         lost = 2 * len(good) < len(turns)
-        self.assertEqual(one.rounds_sentence(), f"{2 * (len(turns) - len(good))} of {2 * len(turns)} rounds were disturbed: nothing is concluded." if lost else
+        self.assertEqual(one.rounds_sentence(), f"{2 * (len(turns) - len(good))} of {2 * len(turns)} rounds were disturbed: no conclusion." if lost else
                          f"All {2 * len(turns)} rounds count." if len(good) == len(turns) else
                          f"{2 * len(good)} of {2 * len(turns)} rounds count; the others were disturbed.")
         of = list(zip(*(ms for turn in (turns if lost else good) for ms in turns[turn][0])))  # each rung's times
@@ -202,7 +202,7 @@ class Sections(unittest.TestCase):
     def said_of(self, text, pattern, known):
         """A sentence's claim for each run, by its name; it must name exactly these runs."""
         if not known:
-            self.assertIn("nothing is said of their times", text)
+            self.assertIn("no conclusion about their times", text)
             return {}
         said = {found[-1]: found[:-1] for found in re.findall(pattern + r" for ((?:mlp|convnet) [\w-]+)", text)}
         self.assertEqual(list(said), list(known), text)
@@ -213,7 +213,7 @@ class Sections(unittest.TestCase):
         for run, (best,) in self.said_of(text, r"([0-9.]+) MB", known).items():
             of = known[run]
             self.assertEqual(of[int(best)], min(of.values()), text)
-            alone = re.search(re.escape(f"{best} MB for {run}") + r" \(every gradient alone takes ([0-9]+) % more\)", text)
+            alone = re.search(re.escape(f"{best} MB for {run}") + r" \(a bucket per gradient takes ([0-9]+) % more\)", text)
             self.assertEqual(alone is None, best == "0", text)
             if alone:
                 self.near(alone[1], 100 * (of[0] / min(of.values()) - 1), 0, text)
@@ -276,7 +276,7 @@ class Sections(unittest.TestCase):
         for fit in found:
             text, key = published.fit_sentence(fit), (fit.run, fit.figure, fit.cost)
             near, off, held, verb, where, held_off = re.search(
-                r"fitted, ([0-9]) of 3 points (?:is|are) within 15 % \(the farthest ([0-9]+) % off\); held out, ([0-9]) (is|are) \(the farthest, (.*), ([0-9]+) % off\)", text).groups()
+                r"fitted, ([0-9]) of 3 points (?:is|are) within 15 % \(largest error ([0-9]+) %\); held out, ([0-9]) (is|are) \(largest error, (.*): ([0-9]+) %\)", text).groups()
             self.assertEqual([int(near), int(held)], [sum(abs(one[k] - 1) <= 0.15 for one in points[key]) for k in (1, 2)], text)
             self.assertEqual(verb == "is", held == "1", text)
             for number, value in zip((off, held_off), worst[key]):
@@ -287,7 +287,7 @@ class Sections(unittest.TestCase):
 
     def costs(self, calls, sweep, worst):
         better, worse = (sum(sign * (worst[run, "9", "message"][1] - worst[run, "9", "both"][1]) > 0.01 for run in "AB") for sign in (1, -1))
-        self.assertIn(f"of {better} run{'' if better == 1 else 's'} is predicted better by more than one percentage point, of {worse} worse", calls)
+        self.assertIn(f"falls by more than one percentage point in {better} run{'' if better == 1 else 's'} and rises in {worse}: ", calls)
         changes = re.findall(r"([AB]) ([0-9.]+) -> ([0-9.]+) %", calls)
         self.assertEqual([run for run, _, _ in changes], ["A", "B"], calls)
         for run, before, after in changes:

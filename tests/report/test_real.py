@@ -31,12 +31,12 @@ class Fake(real.Measured):
 class Real(unittest.TestCase):
     def test_sentence(self):
         self.assertEqual(said(row("dp", 10.5), row("ddp", 8.8)), "Two devices on emulated links: of 2 median steps 1 are within 10 % of the model; "
-                         "the one farthest from it is DDP over emulated 10 Gbit/s + 10 us, 12 % off.")
-        self.assertTrue(said(row("dp", 11.2), row("ddp", 9.5)).endswith("is DP over emulated 10 Gbit/s + 10 us, 12 % off."))
+                         "the largest error is 12 %, of DDP over emulated 10 Gbit/s + 10 us.")
+        self.assertTrue(said(row("dp", 11.2), row("ddp", 9.5)).endswith("12 %, of DP over emulated 10 Gbit/s + 10 us."))
         self.assertEqual(said(row("dp", 20, 1), row("ddp", 10)), "Two devices on emulated links: of 1 median steps 1 are within 10 % of the model; "
-                         "the one farthest from it is DDP over emulated 10 Gbit/s + 10 us, 0 % off. 1 of 2 were **disturbed** and are not counted.")
+                         "the largest error is 0 %, of DDP over emulated 10 Gbit/s + 10 us. 1 of 2 were **disturbed** and are not counted.")
         self.assertEqual(said(row("dp", 20, 1)), "1 of 1 were **disturbed** and are not counted.")
-        self.assertIn("nothing is said", said(row("dp", 10), is_known=False))
+        self.assertIn("no conclusion", said(row("dp", 10), is_known=False))
 
     def measured(self, *disturbed, faster=0):
         made = Made(rounds=1, rest="1000000,500", links="20,5")
@@ -100,8 +100,8 @@ class Scale(unittest.TestCase):
         rows = self.rows(30, 20, 15, 12)
         self.assertEqual(len(rows), 14)
         self.assertEqual(scale.sentence(rows), "On 8 devices a step takes, in ms: DP 40.0; DDP 30.0 by a ring, 20.0 by a tree, 15.0 by rings of rings and "
-                         "12.0 with fast nodes of 8; FSDP 36.0 by rings and 18.0 with fast nodes of 8. The most devices of which each keeps half of its "
-                         "speed or more: DP 1; DDP 1 by a ring, 8 by a tree, 8 by rings of rings and 8 with fast nodes of 8; FSDP 1 by rings and 8 "
+                         "12.0 with fast nodes of 8; FSDP 36.0 by rings and 18.0 with fast nodes of 8. The largest number of devices with an efficiency of at "
+                         "least one half: DP 1; DDP 1 by a ring, 8 by a tree, 8 by rings of rings and 8 with fast nodes of 8; FSDP 1 by rings and 8 "
                          "with fast nodes of 8.")
 
     def test_simulated(self):

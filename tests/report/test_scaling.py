@@ -85,7 +85,7 @@ class ByDevices(unittest.TestCase):
                          "long under DDP (perfect: 0.50).")
         self.assertEqual(weak, "Weak scaling, 150 rows per device: beside one device's, a step on 2 takes 2.50 times as long under DP and 1.50 "
                          "times as long under DDP (perfect: 1.00).")
-        self.assertEqual(more, "3 and 4 devices share 2 cores (thin lines, open marks), which shows no speed-up, but DDP beside DP: on 4, with 150 "
+        self.assertEqual(more, "3 and 4 devices share 2 cores (thin lines, open marks), which shows no speed-up, but DDP compared with DP: on 4, with 150 "
                          "rows each, DDP's step takes 50 % less than DP's.")
 
     def test_ties_and_signs(self):
@@ -100,7 +100,7 @@ class ByDevices(unittest.TestCase):
 
     def test_disturbed(self):
         self.assertIn("takes (disturbed) under DP and (disturbed) under DDP", self.said(lost=1)[1])
-        self.assertTrue(self.said(worlds=(2, 5))[2].endswith("but DDP beside DP: disturbed."))
+        self.assertTrue(self.said(worlds=(2, 5))[2].endswith("but DDP compared with DP: disturbed."))
 
 
 class ByBatch(unittest.TestCase):
@@ -111,7 +111,7 @@ class ByBatch(unittest.TestCase):
             return scaling.batch_sentence(made.results.rows("scaling-batches.csv"), 100.0)
 
     def test_largest(self):
-        text = "Into 100 MB on device 0 fit 48 rows under DP. Of these batches and those of a row more per device, which must exceed it, {} of 2"
+        text = "Into 100 MB on device 0 fit 48 rows under DP. Of these batches, and of batches with one row more per device, which must exceed it, {} of 2"
         self.assertTrue(self.said().startswith(text.format(2)))
         self.assertTrue(self.said(computed=90e6 + 1).startswith(text.format(1)))
         self.assertTrue(self.said(computed=90e6 + 1, more=99e6).startswith(text.format(0)))
@@ -179,9 +179,9 @@ class Held(unittest.TestCase):
         with self.results(peak=1950) as made:
             made.csv("memory.csv", held.HEAD, *held.memory_rows(made.results)).csv("moved.csv", held.MOVED, *held.moved_rows(made.results))
             rows, moved = made.results.rows("memory.csv"), made.results.rows("moved.csv")
-            self.assertEqual(held.memory_sentence(rows), "gpt-small on 2 devices, as device 0 holds it: one device 0.00 MB, DP 0.00 MB, DDP 0.00 MB, "
+            self.assertEqual(held.memory_sentence(rows), "Device 0's memory for gpt-small on 2 devices: one device 0.00 MB, DP 0.00 MB, DDP 0.00 MB, "
                              "ZeRO-1 0.00 MB and FSDP 0.00 MB. 4 of 5 rows are within 3 % of the formula and took the dry run's bytes "
-                             "where they were trained; the farthest is 2.85 % off.")
+                             "where they were trained; the largest error is 2.85 %.")
             self.assertEqual(held.moved_sentence(moved), "gpt-small: FSDP moves 1.000 to 1.000 times DDP's bytes (formula 1.286), without reshard 1.000 "
                              "to 1.000 times DDP's bytes (formula 1.000); at most 47.92 % from the formulas.")
             self.assertEqual(held.memory_table(rows)[1], ["gpt-small", "one device", "0.00 MB", "-", "1.0000 to 1.0000"])

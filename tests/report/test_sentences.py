@@ -47,17 +47,17 @@ class Answers(unittest.TestCase):
 
     def test_ddp_wins(self):
         self.assertEqual(self.lines()[0], "mlp, 2 devices: through memory, DDP saves 2.80 ms of DP's 17.90 per step (15.6 %): reduce "
-                         "-1.90, backward -0.80, replicate -0.40, exposed +0.30, all else 0.00. What saves most is reduce: DP adds all "
-                         "gradients up on device 0.")
+                         "-1.90, backward -0.80, replicate -0.40, exposed +0.30, all else 0.00. The largest saving is reduce: DP sums all "
+                         "gradients on device 0.")
 
     def test_dp_wins(self):
         self.assertEqual(self.lines()[1], "mlp, 4 devices: through memory, DDP takes 1.00 ms more than DP's 10.00 per step (10.0 %): "
-                         "exposed +2.00, reduce -0.90, all else -0.10. What costs most is exposed: all-reduce that DDP's backward pass did "
-                         "not hide, and waits for a slower rank. With 4 devices on 2 cores they take turns, and each phase holds waits.")
+                         "exposed +2.00, reduce -0.90, all else -0.10. The largest cost is exposed: all-reduce that DDP's backward pass did "
+                         "not hide, and waits for a slower rank. 4 devices share 2 cores, so each phase includes waits.")
 
     def test_tie(self):
         self.assertEqual(self.lines()[2], "convnet, 2 devices: through memory, DP and DDP tie: their steps take 5.00 and 5.50 ms, each "
-                         "median within the other's quartiles. What DDP's phases take more or less, in ms: forward +0.50, all else 0.00.")
+                         "median within the other's quartiles. Per phase, DDP minus DP, in ms: forward +0.50, all else 0.00.")
 
     def test_disturbed(self):
         self.assertEqual(self.lines()[3], "convnet, 4 devices: through memory, disturbed by other work; no conclusion.")
@@ -92,7 +92,7 @@ class Answers(unittest.TestCase):
                         row("ddp", "mlp", 2, (19 + ddp, 20 + ddp, 21 + ddp), other=20, **{phase: ddp})]
                 line = self.lines(rows)[0]
                 reason = answer.BECAUSE.get((strategy, phase))
-                self.assertEqual(line.partition(f" What {'saves' if dp > ddp else 'costs'} most is ")[2], f"{phase}: {reason}." if reason else "", (phase, strategy))
+                self.assertEqual(line.partition(f" The largest {'saving' if dp > ddp else 'cost'} is ")[2], f"{phase}: {reason}." if reason else "", (phase, strategy))
         self.assertFalse({phase for _, phase in answer.BECAUSE} & {"forward", "backward"})
 
     def test_missing_rows(self):
@@ -153,17 +153,17 @@ class LineOne(unittest.TestCase):
 
     def test_limits(self):
         with made() as results:
-            self.assertEqual(answer.limit_line(results.results), "What limits DDP further is less than 5 % of its step: it takes 15.10 ms, and "
-                             "one device's, shared by 2, 15.00.")
+            self.assertEqual(answer.limit_line(results.results), "DDP is within 5 % of perfect scaling: its step takes 15.10 ms, and 1/2 of one "
+                             "device's step is 15.00.")
             results.summary(ONE, DP2, row("ddp", "mlp", 2, 14.9, forward=5))
-            self.assertEqual(answer.limit_line(results.results), "Nothing limits DDP's step further: it takes 14.90 ms, and one device's, "
-                             "shared by 2, 15.00.")
+            self.assertEqual(answer.limit_line(results.results), "DDP scales perfectly: its step takes 14.90 ms, and 1/2 of one device's step "
+                             "is 15.00.")
             results.summary(ONE, DP2, row("ddp", "mlp", 2, 20, forward=5, backward=12, exposed=2, optimizer=1))
-            self.assertEqual(answer.limit_line(results.results), "What limits DDP further: its step takes 20.00 ms, and one device's, shared "
-                             "by 2, 15.00: computing takes longer than 1/2 of one device's (+2.00 ms); waiting for gradients (+2.00 ms); every rank runs "
-                             "the whole optimizer (+1.00 ms).")
+            self.assertEqual(answer.limit_line(results.results), "DDP's distance to perfect scaling: its step takes 20.00 ms, and 1/2 of one "
+                             "device's step is 15.00: computing beyond 1/2 of one device's (+2.00 ms); waiting for gradients (+2.00 ms); the "
+                             "optimizer, which every rank runs whole (+1.00 ms).")
             results.summary(ONE, DP2, row("ddp", "mlp", 2, 20, forward=5, backward=9, exposed=1))
-            self.assertEqual(answer.limit_line(results.results).partition("15.00: ")[2], "what belongs to no phase (+5.00 ms); waiting for gradients "
+            self.assertEqual(answer.limit_line(results.results).partition("15.00: ")[2], "time in no phase (+5.00 ms); waiting for gradients "
                              "(+1.00 ms).")
             results.summary(*disturb([ONE, DP2, DDP2]))
             self.assertEqual(answer.limit_line(results.results), "")
@@ -187,17 +187,17 @@ class Captions(unittest.TestCase):
                    [ONE, row("dp", "mlp", 2, 10, forward=10), row("ddp", "mlp", 2, 11, forward=10, exposed=1)])
 
     def test_throughput(self):
-        self.check("throughput", "mlp: of the drawn lines the fastest is DP on 4 devices with 30000 samples per second, 3.00 times one device; convnet: of what "
-                   "was not disturbed the fastest is DDP on 4 devices with 120000 samples per second, 3.20 times one device.")
-        self.check("throughput", "mlp: of the drawn lines nothing is faster than one device.", [row("single", "mlp", 1, 5), DP2, DDP2])
-        self.check("throughput", "mlp: of what was not disturbed the fastest is DP on 2 devices with 16760 samples per second, 1.68 times one device.",
+        self.check("throughput", "mlp: of the drawn lines the fastest is DP on 4 devices with 30000 samples per second, 3.00 times one device; convnet: of the "
+                   "undisturbed lines the fastest is DDP on 4 devices with 120000 samples per second, 3.20 times one device.")
+        self.check("throughput", "mlp: of the drawn lines none is faster than one device.", [row("single", "mlp", 1, 5), DP2, DDP2])
+        self.check("throughput", "mlp: of the undisturbed lines the fastest is DP on 2 devices with 16760 samples per second, 1.68 times one device.",
                    [ONE, DP2, *disturb([DDP2])])
         one, dp, ddp = (row(strategy, "mlp", world, 10 * times) for strategy, world, times in (("single", 1, 2), ("dp", 2, 1.01), ("ddp", 2, 1)))
         self.check("throughput", "mlp: of the drawn lines the fastest is DDP on 2 devices with 30000 samples per second, 2.00 times one device (DP on 2 devices ties "
                    "with it).", [one, dp, ddp])
         slow = row("dp", "mlp", 2, 20)
-        self.check("throughput", "mlp: of the drawn lines nothing is faster than one device.", [row("single", "mlp", 1, 10.1), slow, ddp])
-        self.check("throughput", "mlp: of what was not disturbed nothing is faster than one device.", [row("single", "mlp", 1, 10.1), ddp, *disturb([slow])])
+        self.check("throughput", "mlp: of the drawn lines none is faster than one device.", [row("single", "mlp", 1, 10.1), slow, ddp])
+        self.check("throughput", "mlp: of the undisturbed lines none is faster than one device.", [row("single", "mlp", 1, 10.1), ddp, *disturb([slow])])
         wide, sure = row("dp", "mlp", 2, (9, 10, 12)), row("ddp", "mlp", 2, 10.4)  # DP ties with one device, DDP does not
         self.check("throughput", "mlp: of the drawn lines the fastest is DP on 2 devices with 30000 samples per second, 1.10 times one device (one "
                    "device ties with it).", [row("single", "mlp", 1, (9.9, 11, 12)), wide, sure])
@@ -238,7 +238,7 @@ class Captions(unittest.TestCase):
         self.assertEqual(captions.timeline({**steps, "dp": steps["ddp"]}, "through memory", "mlp-8x512"),
                          said.format("12.0", "12.0", "here DDP saves nothing", "0.0", "0.0"))
         self.assertEqual(captions.timeline({}, "through memory", "mlp-8x512"), "")
-        self.assertIn("say nothing", captions.timeline(steps, "through memory", "mlp-8x512", True))
+        self.assertIn("allow no conclusion", captions.timeline(steps, "through memory", "mlp-8x512", True))
 
     def test_zero(self):
         rows = [row(strategy, "gpt", world, step, disturbed, timed=timed, peak_bytes_device0=peak, exposed=exposed, optimizer=update)
@@ -338,12 +338,12 @@ class Links(unittest.TestCase):
         self.assertIn("overlap hides 0.945 of 0.977 ms of all-reduces, 97 %.", captions.overlap_sentences([("shared memory", fast)])[0])
         less = {**found, "hidden": 4.0}
         slow = "emulated link of 10 Gbit/s and 20 us"
-        meanwhile = " reached. Meanwhile the backward pass takes 2.00 times as long as alone."
+        reached = " reached. The backward pass takes 2.00 times as long as without overlap."
         self.assertEqual(captions.overlap_sentences([("shared memory", found), (slow, less), (slow, None)]), [
             "Through shared memory overlap hides 4.50 of 8.00 ms of all-reduces, 56 %. At most 62 % could be hidden, and the aim, 90 % of "
-            "that, is" + meanwhile,
+            "that, is" + reached,
             f"Over an {slow} overlap hides 4.00 of 8.00 ms of all-reduces, 50 %. At most 62 % could be hidden, and the aim, 90 % of that, is "
-            "not" + meanwhile,
+            "not" + reached,
             f"Over an {slow}: disturbed by other work; no conclusion."])
 
 
@@ -362,17 +362,17 @@ class Causes(unittest.TestCase):
     def test_causes(self):
         with made([*self.rows, *ROWS[5:8]], models="mlp convnet", traced="mlp-8x512, buckets of 1 MB") as results:
             self.assertEqual(self.table(results), [
-                "cause|what was measured (mlp, 2 devices)|here",
+                "cause|measured (mlp, 2 devices)|here",
                 "compute|forward, loss and backward: one device's, shared by 2|15.00 ms",
-                "compute|the same of DP, and its ratio to that|18.00 ms, 1.20",
-                "compute|the same of DDP, and its ratio to that|16.50 ms, 1.10",
+                "compute|the same under DP, and its ratio to one device's share|18.00 ms, 1.20",
+                "compute|the same under DDP, and its ratio to one device's share|16.50 ms, 1.10",
                 "exposed communication|DP: scatter, replicate, gather, reduce|1.40 ms",
-                "exposed communication|DDP: what backward did not hide, and waits for buffers|0.70 ms",
-                "host|taking the batch, and between the phases: of one device, of DP, of DDP|0.00, 0.15, 0.40 ms",
-                "replicated work|the optimizer, which steps all weights on a device: of one device, of DP, of DDP|1.00, 1.10, 1.20 ms",
-                "memory bandwidth|bytes that DDP's ranks move together in a step, and how fast while they do|6.00 MB, 2.0 GB/s",
+                "exposed communication|DDP: all-reduce that backward did not hide, and waits for buffers|0.70 ms",
+                "host|loading the batch, and time between phases: one device, DP, DDP|0.00, 0.15, 0.40 ms",
+                "replicated work|the optimizer, which steps all weights on a device: one device, DP, DDP|1.00, 1.10, 1.20 ms",
+                "memory bandwidth|bytes that all ranks of DDP move in a step, and their rate|6.00 MB, 2.0 GB/s",
                 "memory bandwidth|a pass through memory by all cores (the probe)|21.0 GB/s",
-                "imbalance|how far apart two ranks end their backward passes (median; mlp-8x512, buckets of 1 MB)|0.35 ms"])
+                "imbalance|difference of two ranks' ends of backward (median; mlp-8x512, buckets of 1 MB)|0.35 ms"])
 
     def test_short_communication(self):
         fast = row("ddp", "mlp", 2, 19, forward=5.5, loss=1, backward=10, communication_ms=0.5, moved_bytes_per_step=6e6)
@@ -383,7 +383,7 @@ class Causes(unittest.TestCase):
     def test_disturbed(self):
         with made(self.rows[:2] + disturb(self.rows[2:])) as results:
             results.write("disturbed.txt", ["overlap-memory-overlapped"])
-            self.assertEqual(self.table(results)[1:], ["all|the runs of this network|disturbed",
+            self.assertEqual(self.table(results)[1:], ["all|this network's runs|disturbed",
                                                        "memory bandwidth|a pass through memory by all cores (the probe)|21.0 GB/s"])
 
 

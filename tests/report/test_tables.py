@@ -84,7 +84,7 @@ class Tables(unittest.TestCase):
             self.assertEqual([one[4:] for one in found[2:]], [["-", "-", "-", "5.0e-01", "-"], ["-", "-", "-", "5.0e-01", "2.5e-01"]])
 
     def test_why_disturbed(self):
-        for spread, why in ((0.26, "its runs lie 26 % apart"), (0.25, "the probes beside most of its runs found another speed")):
+        for spread, why in ((0.26, "its runs lie 26 % apart"), (0.25, "the probes beside most of its runs measured another speed")):
             with Made(cores=2) as made:
                 made.summary(row("dp", "mlp", 2, 5, 1, spread=spread))
                 self.assertEqual(tables.disturbed(made.results), [f"mlp dp:2 ({why})"])
@@ -113,9 +113,9 @@ class Tables(unittest.TestCase):
         self.assertEqual(self.said(("single", 1, 3, 1, 0), ("ddp", 4, 4, 1, 0))[0], "Every row: 5 runs, less the disturbed ones where these are at most half (mlp, one device: "
                          "3 of 5 kept; mlp, DDP, 4 devices: 4 of 5 kept),")
         self.assertEqual(self.said(("dp", 2, 5, 1, 1)), ("Every row: 5 runs,", [
-            "- **Disturbed.** Something else used the machine during these, and they take part in no conclusion: mlp dp:2 (its runs lie 30 % "
+            "- **Disturbed.** Other work used the machine during these runs; no conclusion uses them: mlp dp:2 (its runs lie 30 % "
             "apart)."]))
-        self.assertEqual(self.said(("dp", 2, 5, 1, 1), spread=0.2)[1][0][-66:], "mlp dp:2 (the probes beside most of its runs found another speed).")
+        self.assertEqual(self.said(("dp", 2, 5, 1, 1), spread=0.2)[1][0][-69:], "mlp dp:2 (the probes beside most of its runs measured another speed).")
         self.assertEqual(self.said(("dp", 2, 5, 1, 0), ("dp", 8, 0, 0, 0)), ("Every row: 5 runs,", quiet))
 
 
