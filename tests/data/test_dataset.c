@@ -202,6 +202,17 @@ static void test_idx_other_forms(void **state) {
     for (size_t d = 0; d < 3; d++) assert_int_equal(s->train.shape[d], 1);
     assert_true(s->train.std[0] == 1); // constant pixels: no division by 0
     dataset_close(s);
+    // Label 255 is a class if 254 occurs, before or after it.
+    write_good_idx(folder->path);
+    static const char *const many[] = {"\0\0\x08\1\0\0\0\4\xff\0\1\xfe",
+                                       "\0\0\x08\1\0\0\0\4\xfe\0\1\xff"};
+    for (int i = 0; i < 2; i++) {
+        write_file(folder->path, FILES[1], (const uint8_t *)many[i], 12);
+        s = open_good(folder->path);
+        assert_int_equal(s->train.classes, 256);
+        assert_int_equal(s->train.labels[0], 255 - i);
+        dataset_close(s);
+    }
     // Each one of the four files identifies the folder's format.
     for (int i = 0; i < 4; i++) {
         folder_clear(folder->path);
@@ -233,6 +244,9 @@ static const Broken BROKEN_IDX[] = {
     {IMAGES, BYTES("\0\0\x08\3\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
      "the IDX header asks for more than 8 GiB"},
     {IMAGES, BYTES("\0\0\x08\3\x80\0\0\0\x80\0\0\0\0\0\0\4"), "asks for more than 8 GiB"},
+    {IMAGES, BYTES("\0\0\x08\3\x80\0\0\1\0\0\0\4\0\0\0\1"), "asks for more than 8 GiB"},
+    {IMAGES, BYTES("\0\0\x08\3\x80\0\0\0\0\0\0\4\0\0\0\1"), // 8 GiB
+     "IDX file is truncated: header says 2147483648 images, 0 follow"},
     {IMAGES, BYTES("\0\0\x08\3\0\0\xea\x60\0\0\0\1\0\0\0\2\1\2\3\4\5\6\7"),
      "IDX file is truncated: header says 60000 images, 3 follow"},
     {IMAGES, BYTES("\0\0\x08\3\x7f\0\0\0\0\0\0\1\0\0\0\1\1"),
@@ -246,6 +260,8 @@ static const Broken BROKEN_IDX[] = {
     {LABELS, BYTES("\0\0\x08\1\0\0\0\4\0\2\1"), "header says 4 labels, 3 follow"},
     {LABELS, BYTES(TRAIN_LABELS "\1\1"), "more bytes follow the 4 labels"},
     {LABELS, BYTES("\0\0\x08\1\0\0\0\4\0\xff\xff\1"), "label 255 of image 1, but no image has"},
+    {LABELS, BYTES("\0\0\x08\1\0\0\0\4\xff\1\xfd\1"), "label 255 of image 0, but no image has"},
+    {LABELS, BYTES("\0\0\x08\1\0\0\0\4\0\1\1\xff"), "label 255 of image 3, but no image has"},
     {LABELS, BYTES("\0\0\x08\1\0\0\0\3\0\2\1"), "3 labels for the 4 images of"},
     {"t10k-labels-idx1-ubyte", BYTES("\0\0\x08\1\0\0\0\2\2\3"),
      "t10k-labels-idx1-ubyte: label 3 of image 1 is outside the training set's 0..2"},
@@ -298,6 +314,14 @@ static void test_gzip_broken(void **state) {
     memcpy(z + count, "garbage!", 8);
     write_file(folder->path, name, z, count + 8);
     expect_error(folder->path, "train-images-idx3-ubyte.gz: bytes that are not gzip's follow");
+    // The last four bytes of a stream are its size. Followed by others, each of them counts: a
+    // number that is larger than the unpacked file, 40 bytes.
+    static const uint8_t last[][4] = {{41}, {40, 1}, {40, 0, 1}, {40, 0, 0, 1}, {0, 0, 0, 0x80}};
+    for (size_t i = 0; i < sizeof last / sizeof *last; i++) {
+        memcpy(z + count, last[i], 4);
+        write_file(folder->path, name, z, count + 4);
+        expect_error(folder->path, "train-images-idx3-ubyte.gz: bytes that are not gzip's follow");
+    }
     count = gzip(BYTES(TRAIN_IMAGES) - 7, z, sizeof z);
     write_file(folder->path, name, z, count);
     expect_error(folder->path, "header says 4 images, 2 follow");
@@ -344,6 +368,42 @@ static void test_gzip_bomb(void **state) {
     assert_peak_below(64, open_bomb, folder->path);
     write_bomb(folder->path, "t10k-labels-idx1-ubyte.gz", BYTES("\0\0\x08\1\x0c\0\0\0"));
     assert_peak_below(64, open_bomb, folder->path);
+}
+
+// Writes a header of one image of `width` pixels and `noise` bytes, without compressing them.
+// Returns the size of the file.
+static long write_uncompressed(const char *folder, uint32_t width, size_t noise) {
+    const uint8_t sizes[] = {(uint8_t)(width >> 24), (uint8_t)(width >> 16), (uint8_t)(width >> 8),
+                             (uint8_t)width};
+    struct stat st;
+    char path[200];
+    snprintf(path, sizeof path, "%s/train-images-idx3-ubyte.gz", folder);
+    gzFile file = gzopen(path, "wb0");
+    assert_non_null(file);
+    assert_int_equal(gzwrite(file, "\0\0\x08\3\0\0\0\1\0\0\0\1", 12), 12);
+    assert_int_equal(gzwrite(file, sizes, 4), 4);
+    for (size_t i = 0; i < noise; i++) assert_int_equal(gzputc(file, 'n'), 'n');
+    assert_int_equal(gzclose(file), Z_OK);
+    assert_int_equal(stat(path, &st), 0);
+    return (long)st.st_size;
+}
+
+// The most that a gzip file may claim: 64 MiB in any case, beyond it a hundred times its size.
+static void test_gzip_ratio(void **state) {
+    const Folder *folder = *state;
+    char plain[200];
+    write_good_idx(folder->path);
+    snprintf(plain, sizeof plain, "%s/train-images-idx3-ubyte", folder->path);
+    remove(plain);
+    write_uncompressed(folder->path, 64 << 20, 0);
+    expect_error(folder->path, "4 labels for the 1 image of");
+    write_uncompressed(folder->path, (64 << 20) + 1, 0);
+    expect_error(folder->path, "IDX header says 67108865 bytes of values: no pictures become so");
+    const long bytes = write_uncompressed(folder->path, 0, 700000);
+    write_uncompressed(folder->path, (uint32_t)(100 * bytes + 99), 700000);
+    expect_error(folder->path, "4 labels for the 1 image of");
+    write_uncompressed(folder->path, (uint32_t)(100 * bytes + 100), 700000);
+    expect_error(folder->path, "no pictures become so small");
 }
 
 // Disagreeing sizes are found in the headers, before any pixel or label is read.
@@ -411,6 +471,10 @@ static void test_cifar_broken(void **state) {
     write_cifar(folder->path);
     write_file(folder->path, "data_batch_3.bin", record, RECORD);
     expect_error(folder->path, "data_batch_3.bin: label 10 of record 0 is outside 0..9");
+    uint8_t two[2 * RECORD] = {9}; // the largest label, and then one more
+    two[RECORD] = 10;
+    write_file(folder->path, "data_batch_3.bin", two, sizeof two);
+    expect_error(folder->path, "data_batch_3.bin: label 10 of record 1 is outside 0..9");
     write_file(folder->path, "data_batch_3.bin", record, RECORD + 1);
     expect_error(folder->path, "data_batch_3.bin: CIFAR-10 batch is truncated: 3074 bytes");
     write_file(folder->path, "data_batch_3.bin", record, 0);
@@ -439,6 +503,10 @@ static void test_not_a_data_set(void **state) {
     memset(long_name, 'x', sizeof long_name);
     long_name[sizeof long_name - 1] = '\0';
     expect_error(long_name, "path of the data set");
+    long_name[1001] = '\0'; // one more than is accepted
+    expect_error(long_name, "path of the data set");
+    long_name[1000] = '\0';
+    expect_error(long_name, "File name too long");
     expect_error("", "No such file or directory");
 }
 
@@ -586,6 +654,7 @@ int main(void) {
         cmocka_unit_test(test_idx_broken),
         cmocka_unit_test(test_gzip_broken),
         cmocka_unit_test(test_gzip_bomb),
+        cmocka_unit_test(test_gzip_ratio),
         cmocka_unit_test(test_idx_headers_first),
         cmocka_unit_test(test_cifar),
         cmocka_unit_test(test_cifar_broken),

@@ -148,6 +148,7 @@ static const struct {
     {"train/c.ppm", BYTES("P6\n3 2\n255\nabcdefghijklmnopqr"),
      "train/c.ppm has no c.pgm with its labels beside it"},
     {"train/aa.pgm", BYTES("P5\n3 2\n255\n\0\0\0\0\0\0"), "train/aa.pgm has no aa.ppm beside it"},
+    {"train/0.ppm", BYTES("P6\n3 2\n255\nabcdefghijklmnopqr"), "train/0.ppm has no 0.pgm"},
     {"test/z.ppm", BYTES("P6\n3 2\n255\nabcdefghijklmnopqr"), "test/z.ppm has no z.pgm"},
 };
 
@@ -162,11 +163,62 @@ static void test_broken(void **state) {
     }
 }
 
+// Names that begin with another name, and sort before it in many locales.
+static void test_names(void **state) {
+    static const char *const names[] = {"a", "a-b", "ab", "b"};
+    Error err = {0};
+    write_good(state);
+    for (int i = 3; i >= 0; i--) {
+        char name[32], picture[] = "P6\n3 2\n255\n?bcdefghijklmnopqr";
+        picture[11] = (char)('0' + i);
+        snprintf(name, sizeof name, "train/%s.ppm", names[i]);
+        write_file(state, name, BYTES(picture));
+        snprintf(name, sizeof name, "train/%s.pgm", names[i]);
+        write_file(state, name, BYTES("P5\n3 2\n255\n\0\1\2\0\1\2"));
+    }
+    DataSource *source =
+        dataset_open_with(&(DataOptions){.name = *state, .ignore_label = 255}, &err);
+    if (!source) fail_msg("%s", err.message);
+    assert_int_equal(source->train.count, 4);
+    for (int i = 0; i < 4; i++) assert_int_equal(source->train.bytes[18 * i], '0' + i);
+    dataset_close(source);
+    // The labels' name must be the picture's, not begin with it.
+    write_file(state, "train/c.ppm", BYTES("P6\n3 2\n255\nabcdefghijklmnopqr"));
+    write_file(state, "train/cc.pgm", BYTES("P5\n3 2\n255\n\0\1\2\0\1\2"));
+    refused(state, 255, "train/c.ppm has no c.pgm with its labels beside it");
+}
+
+// A header of 4096 bytes is read, one of 4097 is not.
+static void test_long_header(void **state) {
+    static char file[4097 + 18];
+    for (size_t more = 0; more < 2; more++) {
+        const size_t header = 4096 + more;
+        memset(file, 'c', header);
+        memcpy(file, "P6\n#", 4);
+        memcpy(file + header - 9, "\n3 2\n255\n", 9);
+        memset(file + header, 'x', 18);
+        write_good(state);
+        write_file(state, "test/0.ppm", file, header + 18);
+        if (more > 0) {
+            refused(state, 255, "test/0.ppm: only values from 0 to 255 are read");
+            continue;
+        }
+        Error err = {0};
+        DataSource *source =
+            dataset_open_with(&(DataOptions){.name = *state, .ignore_label = 255}, &err);
+        if (!source) fail_msg("%s", err.message);
+        assert_int_equal(source->test.bytes[17], 'x');
+        dataset_close(source);
+    }
+}
+
 static void test_missing(void **state) {
     refused(state, -1, "nor pictures with labels (train/NAME.ppm and train/NAME.pgm, ...)");
     make_folder(state, "test");
     refused(state, -1, "train: No such file or directory");
     make_folder(state, "train");
+    refused(state, -1, "train: no pictures in it (NAME.ppm and NAME.pgm)");
+    write_file(state, "train/.ppm", BYTES("no name"));
     refused(state, -1, "train: no pictures in it (NAME.ppm and NAME.pgm)");
     write_good(state);
     char *path = temp_folder_path(state, "train/b.pgm");
@@ -205,8 +257,13 @@ static void test_too_many_pixels(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_good),    IN_FOLDER(test_ignored_label),   IN_FOLDER(test_broken),
-        IN_FOLDER(test_missing), IN_FOLDER(test_too_many_pixels),
+        IN_FOLDER(test_good),
+        IN_FOLDER(test_ignored_label),
+        IN_FOLDER(test_broken),
+        IN_FOLDER(test_names),
+        IN_FOLDER(test_long_header),
+        IN_FOLDER(test_missing),
+        IN_FOLDER(test_too_many_pixels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

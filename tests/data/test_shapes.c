@@ -153,6 +153,9 @@ static void shapes_names_are_checked(void **state) {
         {"shapes:8x8->5", "want"},
         {"shapes:8x8->", "want"},
         {"shapes:8x8:0", "want"},
+        {"shapes:8x8x8", "want"},
+        {"shapes:8x8x8x2", "want"}, // two sides, if the fourth were their number
+        {"shapes:4096x4096@17", "more than 3 GiB"},
         {"shapes:64x64@999999999", "more than 3 GiB"},
         {"shape", "No such file"},
     };

@@ -149,17 +149,58 @@ static void test_synthetic_is_a_function_of_the_seed(void **state) {
     dataset_close(longer);
 }
 
+// The inputs, the samples, the targets and the teacher's matrix each take at most 2^31 floats, of
+// 4 bytes.
+static void test_synthetic_sizes(void **state) {
+    (void)state;
+    static const struct {
+        const char *largest, *larger;
+    } cases[] = {
+        {"synthetic:4->1@536870912", "synthetic:4->1@536870913"},
+        {"synthetic:1->4@536870912", "synthetic:1->4@536870913"},
+        {"synthetic:536870912->4@1", "synthetic:536870913->4@1"},
+        {"synthetic:2x1x536870912->2@2", "synthetic:2x1x536870913->2@2"},
+        {"synthetic:2x2x2->2@268435456", "synthetic:2x2x2->2@268435457"},
+        {"synthetic:999999999->2@2", "synthetic:999999999x3x1->2@1"},
+    };
+    DataSpec spec;
+    size_t inputs;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Error err = {0};
+        if (synthetic_parse(cases[i].largest, &spec, &inputs, &err) != 0)
+            fail_msg("%s", err.message);
+        expect_error(cases[i].larger, "that takes more than 8 GiB");
+    }
+    assert_int_equal(inputs, 999999999);
+    assert_int_equal(synthetic_parse("synthetic", &spec, &inputs, NULL), 0);
+    assert_true(spec.side[0] == 3 && spec.side[1] == 32 && spec.side[2] == 32);
+    assert_true(spec.sides == 3 && spec.outputs == 10 && spec.count == 4096);
+    assert_int_equal(inputs, 3 * 32 * 32);
+}
+
 static void test_synthetic_names(void **state) {
     (void)state;
     static const char *const bad[] = {
-        "synthetic:",        "synthetic:10",
-        "synthetic:10->",    "synthetic:->5",
-        "synthetic:10->0",   "synthetic:0->5",
-        "synthetic:3x32->5", "synthetic:3x2x2x2->5",
-        "synthetic:10->5@",  "synthetic:10->5@0",
-        "synthetic:10->5 ",  "synthetic:-1->5",
-        "synthetic:10->5@x", "synthetic:10-5",
-        "synthetic:x->5",    "synthetic:10->5@99999999999",
+        "synthetic:",
+        "synthetic:10",
+        "synthetic:10->",
+        "synthetic:->5",
+        "synthetic:10->0",
+        "synthetic:0->5",
+        "synthetic:3x32->5",
+        "synthetic:3x2x2x2->5",
+        "synthetic:10->5@",
+        "synthetic:10->5@0",
+        "synthetic:10->5 ",
+        "synthetic:-1->5",
+        "synthetic:10->5@x",
+        "synthetic:10-5",
+        "synthetic:x->5",
+        "synthetic:10->5@99999999999",
+        // A fourth side, also if a missing check would take it for the number of sides.
+        "synthetic:3x2x2x1->5",
+        "synthetic:3x2x2x3->5",
+        "synthetic:1000000000->1",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         expect_error(bad[i], "want synthetic:SIZE->TARGETS (regression)");
@@ -182,6 +223,7 @@ int main(void) {
         cmocka_unit_test(test_synthetic_classification),
         cmocka_unit_test(test_synthetic_numbers),
         cmocka_unit_test(test_synthetic_is_a_function_of_the_seed),
+        cmocka_unit_test(test_synthetic_sizes),
         cmocka_unit_test(test_synthetic_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
