@@ -237,6 +237,11 @@ static void test_checksums(void **state) {
     SafeTensors file = read_file(path);
     assert_string_equal(safetensors_meta(&file, "format"), "pt");
     snprintf(digits, sizeof digits, "%s", safetensors_meta(&file, "optimizer_crc32"));
+    Progress progress; // FILE's checksum identifies the pair
+    assert_int_equal(checkpoint_check(path, &progress, &err), CHECKPOINT_WHOLE);
+    char sum[SAFE_DIGITS + 1];
+    snprintf(sum, sizeof sum, "%08x", (unsigned)progress.checksum);
+    assert_string_equal(sum, safetensors_meta(&file, "crc32"));
     safetensors_free(&file);
     file = read_file(optimizer);
     drop_one(&file);

@@ -127,6 +127,12 @@ static const Hostile hostile[] = {
     // The key's name occurs elsewhere, and spaces surround its colon.
     {META("\"k\":\"crc32\",\"crc32\"\t:  \"00000000\""), 4,
      "the file is damaged: its checksum is e3167368, the header says 00000000"},
+    // A value like the key and a tensor of its name, each followed by a text of eight characters.
+    {META("\"k\":\"crc32\",\"abcdefgh\":\"v\",\"crc32\":\"00000000\""), 4,
+     "the file is damaged: its checksum is 26ddab85, the header says 00000000"},
+    {"{\"crc32\":{        \"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+     "\"__metadata__\":{\"crc32\":\"00000000\"}}",
+     4, "the file is damaged: its checksum is 2d38c6d8, the header says 00000000"},
     {"{\"crc32\":" F32("[1]", "[0,4]") ",\"__metadata__\":{\"crc32\":\"ffffffff\"}}", 4,
      "the file is damaged: its checksum is b6253d60, the header says ffffffff"},
     {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "__metadata__ is not one object of strings"},
@@ -238,6 +244,33 @@ static void test_costly_headers(void **state) {
     free(path);
 }
 
+// A file that loses its last `cut` bytes while it is read.
+static long cut;
+
+FILE *__real_file_open_stream(const char *path, size_t *bytes, Error *err);
+FILE *__wrap_file_open_stream(const char *path, size_t *bytes, Error *err);
+
+FILE *__wrap_file_open_stream(const char *path, size_t *bytes, Error *err) {
+    size_t whole = 0;
+    FILE *file = __real_file_open_stream(path, &whole, err);
+    if (bytes) *bytes = whole;
+    if (file && cut > 0) assert_int_equal(truncate(path, (long)whole - cut), 0);
+    return file;
+}
+
+static void test_shrinking(void **state) {
+    static const char header[] = A("[1]", "[0,4]");
+    char *path = temp_folder_path(state, "shrinking.safetensors");
+    static const long cuts[] = {1, 5, 8 + (long)sizeof header - 1 + 4};
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        write_raw(path, sizeof header - 1, header, sizeof header - 1, 4);
+        cut = cuts[i]; // of the tensor, of the header too, all
+        assert_refused(path, "the file became shorter while read");
+        cut = 0;
+    }
+    free(path);
+}
+
 // Weights in torch.save's format, new and old.
 static void test_foreign_weights(void **state) {
     char *path = temp_folder_path(state, "weights.pt");
@@ -252,12 +285,17 @@ static void test_foreign_weights(void **state) {
          14, "is a pickle, as torch.save writes it; save it"},
         {"\x80\4\x95\x10\0\0\0\0\0\0\0", 11, "is a pickle"},
         {"PK\3\4", 4, "is a zip archive"},
+        {"PK\3\5", 4, "too short for a safetensors file: 4 bytes"},
+        {"PK\2\4", 4, "too short for a safetensors file: 4 bytes"},
+        {"PJ\3\4", 4, "too short for a safetensors file: 4 bytes"},
+        {"QK\3\4", 4, "too short for a safetensors file: 4 bytes"},
         {"\x80\2", 2, "is a pickle"},
         {"\x80\5", 2, "is a pickle"},
         {"\x80\1", 2, "too short for a safetensors file: 2 bytes"},
         {"\x80\6", 2, "too short for a safetensors file: 2 bytes"},
         {"\x81\2", 2, "too short for a safetensors file: 2 bytes"},
         {"\x80\2\0\0\0\0\0\0{", 9, "the file is truncated: a header of 640 bytes"},
+        {"PK\3\4\0\0\0\0{", 9, "not a safetensors file: a header of 67324752 bytes"},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         SafeTensors content;
@@ -308,7 +346,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_hostile_headers),   IN_FOLDER(test_deep_nesting),
         IN_FOLDER(test_costly_headers),    IN_FOLDER(test_foreign_weights),
-        IN_FOLDER(test_sizes_of_the_file),
+        IN_FOLDER(test_sizes_of_the_file), IN_FOLDER(test_shrinking),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
