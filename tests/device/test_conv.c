@@ -162,10 +162,30 @@ static void an_image_has_the_same_bits_in_any_batch(void **state) {
     device_close(device);
 }
 
+// An image is lowered in bands of at most 2^17 elements, so a higher one takes no more memory.
+static void a_high_image_takes_the_memory_of_a_band(void **state) {
+    (void)state;
+    enum { BAND = 1 << 17, HEIGHT = 512 };
+    Error err = {0};
+    Device *device = device_open("cpu", &err);
+    if (!device) fail_msg("%s", err.message);
+    const ConvolutionKernels *conv = device_kernels(device)->convolution;
+    Window v = {.n = 1, .c = 64, .w = 64, .ow = 64, .k = 16, .kernel = 3, .stride = 1, .pad = 1};
+    v.h = v.oh = HEIGHT;
+    const size_t bytes = conv->conv2d_workspace(PRECISION_F32, &v);
+    // Besides: gradients and sums of one block of channels.
+    const size_t others = CONV_BLOCK * (CONV_CHUNK + 64 * 9) + CONV_SLACK + 64;
+    assert_in_range(bytes / sizeof(float), BAND / 2, BAND + others);
+    v.h = v.oh = 2 * HEIGHT;
+    assert_int_equal(conv->conv2d_workspace(PRECISION_F32, &v), bytes);
+    device_close(device);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(instruction_sets_compute_the_same_chains),
         cmocka_unit_test(an_image_has_the_same_bits_in_any_batch),
+        cmocka_unit_test(a_high_image_takes_the_memory_of_a_band),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -192,6 +192,7 @@ static void bad_models_get_one_line(void **state) {
         {{"resnet20", "", {3, 3, 3}, 10, .seed = 0}, "square images of at least 4x4, got 3x3"},
         {{"mlp", NULL, {1, 8, 8}, 10, .seed = 0}, "model mlp without hidden: expected sizes"},
         {{"segnet", "", {3, 8, 18}, 4, .seed = 0}, "sides that 4 divides, got 8x18"},
+        {{"segnet", "", {3, 18, 8}, 4, .seed = 0}, "sides that 4 divides, got 18x8"},
         {{"segnet", "", {3, 0, 8}, 4, .seed = 0}, "sides that 4 divides"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -208,6 +209,111 @@ static void bad_models_get_one_line(void **state) {
         CHECK_OK(model, err);
         module_close(model);
     }
+}
+
+static void hidden_sizes_have_limits(void **state) {
+    (void)state;
+    size_t sizes[MLP_MAX_HIDDEN];
+    Error err = {0};
+    char text[4 * MLP_MAX_HIDDEN] = "1048576";
+    for (int i = 1; i < MLP_MAX_HIDDEN; i++) strcat(text, ",2");
+    assert_int_equal(model_parse_hidden(text, sizes, &err), MLP_MAX_HIDDEN);
+    assert_true(sizes[0] == 1048576 && sizes[1] == 2 && sizes[MLP_MAX_HIDDEN - 1] == 2);
+    strcat(text, ",2");
+    assert_int_equal(model_parse_hidden(text, sizes, &err), -1);
+    check_message(&err, "expected up to 32 sizes from 1 to 1048576, like 256,128");
+    assert_int_equal(model_parse_hidden("1048577", sizes, &err), -1);
+    assert_int_equal(model_parse_hidden("1", sizes, &err), 1);
+    assert_int_equal(model_parse_hidden("", sizes, &err), 0);
+}
+
+static void gpts_have_their_sizes(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        GptSizes given, sizes;
+    } cases[] = {{"gpt", {0}, {4, 4, 128, 64}},
+                 {"gpt-small", {0}, {4, 4, 128, 64}},
+                 {"gpt2", {0}, {12, 12, 768, 1024}},
+                 {"gpt2-medium", {0}, {24, 16, 1024, 1024}},
+                 {"gpt2-large", {0}, {36, 20, 1280, 1024}},
+                 {"gpt2-xl", {0}, {48, 25, 1600, 1024}},
+                 {"gpt", {.layers = 1}, {1, 4, 128, 64}},
+                 {"gpt", {.heads = 1}, {4, 1, 128, 64}},
+                 {"gpt", {.embedding = 1}, {4, 4, 1, 64}},
+                 {"gpt", {.context = 1}, {4, 4, 128, 1}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const ModelConfig config = {.name = cases[i].name, .gpt = cases[i].given};
+        const GptSizes sizes = model_gpt_sizes(&config);
+        assert_memory_equal(&sizes, &cases[i].sizes, sizeof sizes);
+        assert_true(model_is_text(cases[i].name) && !model_is_dense(cases[i].name));
+    }
+    assert_true(!model_is_text("toy") && !model_is_text("segnet") && !model_is_text("gpt3"));
+}
+
+// The sides that strides and pools leave are those that the last layer was built for.
+static void images_have_any_sides(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        size_t height, width;
+    } cases[] = {{"toy", 3, 5},      {"mlp", 3, 5},      {"convnet", 4, 7},  {"convnet", 9, 5},
+                 {"resnet20", 4, 4}, {"resnet20", 5, 5}, {"resnet20", 6, 6}, {"resnet20", 7, 7},
+                 {"resnet20", 9, 9}, {"segnet", 4, 12},  {"segnet", 8, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Error err = {0};
+        ModelConfig config = {
+            cases[i].name, "6", {2, cases[i].height, cases[i].width}, 7, .seed = 0};
+        Module *model = model_create(&config, device, &err);
+        CHECK_OK(model, err);
+        Tape *tape = tape_create(device, NULL);
+        Tensor *x =
+            tape_tensor(tape, DTYPE_F32, 4, (size_t[]){2, 2, cases[i].height, cases[i].width});
+        for (size_t k = 0; k < tensor_count(x); k++) tensor_f32(x)[k] = (float)(k % 5);
+        const Tensor *y = module_forward(model, tape, x);
+        CHECK_OK(y, tape->error);
+        assert_true(y->shape[0] == 2 && y->shape[1] == 7);
+        tape_close(tape);
+        module_close(model);
+    }
+}
+
+// ---- the mask of a linear layer's relu ----------------------------------------------------------
+
+static bool mask_expected;
+
+static size_t mask_bytes(Precision precision, LinearShape shape) {
+    (void)precision, (void)shape;
+    return 64;
+}
+
+static void check_mask(Compute how, LinearShape shape, const float *x, const float *weight,
+                       const float *bias, float *y) {
+    (void)how, (void)x, (void)weight, (void)bias, (void)y;
+    assert_non_null(shape.relu);
+    assert_true((shape.relu->bits != NULL) == mask_expected);
+}
+
+// A backend that keeps the mask in bits gets their memory if there will be a backward.
+static void a_mask_is_kept_for_a_backward(void **state) {
+    (void)state;
+    const Kernels *const own = device->kernels;
+    Kernels kernels = *own;
+    MatrixKernels matrix = *own->matrix;
+    matrix.relu_mask = mask_bytes;
+    matrix.linear = check_mask;
+    kernels.matrix = &matrix;
+    Module *layer = layer_linear_relu(device, 3, 4);
+    Tape *tape = tape_create(device, NULL);
+    device->kernels = &kernels;
+    for (int way = 0; way < 2; way++) {
+        tape->recording = mask_expected = way == 0;
+        Tensor *x = tape_tensor(tape, DTYPE_F32, 2, (size_t[]){2, 3});
+        CHECK_OK(module_forward(layer, tape, x), tape->error);
+    }
+    device->kernels = own;
+    tape_close(tape);
+    module_close(layer);
 }
 
 static void an_mlp_reads_images_that_are_not_square(void **state) {
@@ -347,6 +453,10 @@ int main(void) {
         WITH_DEVICE(pools_have_their_windows),
         WITH_DEVICE(a_replica_has_the_shape_and_no_memory),
         WITH_DEVICE(bad_models_get_one_line),
+        WITH_DEVICE(hidden_sizes_have_limits),
+        WITH_DEVICE(gpts_have_their_sizes),
+        WITH_DEVICE(images_have_any_sides),
+        WITH_DEVICE(a_mask_is_kept_for_a_backward),
         WITH_DEVICE(an_mlp_reads_images_that_are_not_square),
         WITH_DEVICE(a_parameter_without_gradient_is_left_alone),
         WITH_DEVICE(adams_factors_are_rounded_once),
