@@ -62,10 +62,10 @@ set -- --test-dir "$build" --output-on-failure --no-tests=error -j "$(($(nproc) 
 case $preset in
 # (Excluded: `compare` and `player` are about figures, the tutorials' tests about graders, and `help` runs each example
 # of --help: the programs they start have their own tests. `installed` links programs without the sanitizer's runtime,
-# and `gpu_modules` checks linked libraries. `model_runs` times networks of 25 to 335 million parameters; `model` runs
-# its programs, too.)
+# and `gpu_modules` checks linked libraries. `model_runs` times networks of 25 to 335 million parameters; `model_file`
+# and `model_buckets` run its programs, too.)
 asan)
-    jobs='compare|compare_mine|compare_interrupted|player|promises|scaling|measuring|paper|help|model_runs'
+    jobs='compare|compare_mine|compare_interrupted|player|promises|scaling|measuring_.*|paper|help|model_runs'
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|installed.*|gpu_modules|tutorial_.*)\$"
     ;;
 # Numbers, atomics and processes; not scripts that read the build's files or run tools and compilers.
@@ -79,11 +79,11 @@ openmpi | mpich) set -- "$@" -L mpi ;; # including the slow ones
 # ThreadSanitizer checks threads, not processes: scripts that start whole jobs would only be slow, and so would tests of
 # kernels, rounding and files, which start no threads.
 tsan)
-    jobs='training|allreduce|allreduce_section|promises|scaling|measuring|ranges|paper|segnet|checkpoint_kill|ddprun|ddprun_options'
+    jobs='training|allreduce|allreduce_section|promises|scaling|measuring_.*|ranges|paper|segnet|checkpoint_kill|ddprun|ddprun_options'
     jobs="$jobs|chaos|compare|compare_mine|compare_interrupted|player|traces|help|bits|bits_table"
     jobs="$jobs|random_bits_quick|trainer_options|same_files|option_mixes|fsdp|random_fsdp_quick|memory_limit"
     jobs="$jobs|installed.*|gpu_modules|own_refused|zero_optimizer|text|dry_run|foreign_weights|manual.*|link|ladder"
-    jobs="$jobs|model|model_runs|model_page|simulated|peers|scores|regress|not_regular|quiet_repetitions|results_folder"
+    jobs="$jobs|model_.*|simulated|peers|scores|regress|not_regular|quiet_repetitions|results_folder"
     jobs="$jobs|bench_options|test_kernels.*|test_half|test_shapes|test_(safetensors|hostile_files)|compare_tensors"
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|corpus_.*|tutorial_.*)\$"
     ;;
