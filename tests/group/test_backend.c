@@ -2,12 +2,14 @@
  * rank 0 of three. Single calls: test_backend_calls.c. Real backends: test_process_group.c.
  */
 #include "tests/rigs/check.h"
+#include "tests/rigs/files.h"
 #include "tests/rigs/peak_memory.h"
 #include "tests/rigs/play_backend.h"
 #include "tests/rigs/sanitizers.h"
 #include "tests/rigs/temp_folder.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 
 #include "common/base/clock.h"
 #include "common/base/memory.h"
@@ -28,30 +30,33 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
 
 // ---- the queue ----------------------------------------------------------------------------------
 
-// At most PG_MAX_WORKS works are outstanding; waiting for one frees its place in the pool.
+// At most PG_MAX_WORKS works are outstanding, in the queue or (a single rank's) run by the caller;
+// waiting for one frees its place in the pool.
 static void the_pool_of_works_is_bounded(void **state) {
     (void)state;
     static PgWork *works[PG_MAX_WORKS];
-    Play play;
-    Error err = {0};
-    ProcessGroup *group = open_group(&play, &SIMPLE, 3);
-    for (int round = 0; round < 2; round++) {
-        for (int w = 0; w < PG_MAX_WORKS; w++) {
-            works[w] = pg_start(group, pg_barrier(), &err);
-            CHECK_OK(works[w], err);
+    for (int world = 1; world <= 3; world += 2) {
+        Play play;
+        Error err = {0};
+        ProcessGroup *group = open_group(&play, &SIMPLE, world);
+        for (int round = 0; round < 2; round++) {
+            for (int w = 0; w < PG_MAX_WORKS; w++) {
+                works[w] = pg_start(group, pg_barrier(), &err);
+                CHECK_OK(works[w], err);
+            }
+            for (int w = 0; round == 0 && w < PG_MAX_WORKS; w++) {
+                uint64_t begin_ns, end_ns;
+                assert_int_equal(pg_work_wait(works[w], &begin_ns, &end_ns, &err), 0);
+                assert_true(begin_ns > 0 && begin_ns <= end_ns);
+            }
         }
-        for (int w = 0; round == 0 && w < PG_MAX_WORKS; w++) {
-            uint64_t begin_ns, end_ns;
-            assert_int_equal(pg_work_wait(works[w], &begin_ns, &end_ns, &err), 0);
-            assert_true(begin_ns > 0 && begin_ns <= end_ns);
-        }
+        assert_int_equal(pg_work_wait(works[0], NULL, NULL, &err), 0);
+        assert_non_null(pg_start(group, pg_barrier(), &err));
+        assert_null(pg_start(group, pg_barrier(), &err));
+        assert_string_equal(err.message, "rank 0: more than 1024 collectives are outstanding");
+        assert_int_equal(pg_check_sound(group, &err), -1);
+        pg_close(group);
     }
-    assert_int_equal(pg_work_wait(works[0], NULL, NULL, &err), 0);
-    assert_non_null(pg_start(group, pg_barrier(), &err));
-    assert_null(pg_start(group, pg_barrier(), &err));
-    assert_string_equal(err.message, "rank 0: more than 1024 collectives are outstanding");
-    assert_int_equal(pg_check_sound(group, &err), -1);
-    pg_close(group);
 }
 
 // An invalid subgroup breaks the group, but calls enqueued before it complete.
@@ -304,6 +309,23 @@ static void a_trace_has_each_call(void **state) {
     }
 }
 
+// Flight records that cannot be written are an error, and no part of them is left.
+static void records_whose_name_is_in_use(void **state) {
+    Play play;
+    Error err = {0};
+    ProcessGroup *group = open_group(&play, &SIMPLE, 3);
+    char *path = temp_folder_path(state, "flight_world_rank_0.json");
+    assert_int_equal(mkdir(path, 0700), 0); // occupies the file's name
+    assert_int_equal(pg_write_flight(group, *state, &err), -1);
+    assert_non_null(strstr(err.message, "/flight_world_rank_0.json: Is a directory"));
+    assert_int_equal(count_files(*state, ""), 1);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(pg_write_flight(group, *state, &err), 0);
+    assert_int_equal(count_files(*state, ""), 1);
+    pg_close(group);
+    free(path);
+}
+
 // ---- pg_close -----------------------------------------------------------------------------------
 
 static int open_and_close_often(const char *unused) {
@@ -342,6 +364,8 @@ int main(void) {
         cmocka_unit_test(the_device_ends_calls_that_are_in_flight),
         cmocka_unit_test(a_failure_of_the_device_breaks_the_group),
         cmocka_unit_test_setup_teardown(a_trace_has_each_call, temp_folder_make,
+                                        temp_folder_remove),
+        cmocka_unit_test_setup_teardown(records_whose_name_is_in_use, temp_folder_make,
                                         temp_folder_remove),
         cmocka_unit_test(a_closed_group_leaves_no_memory),
     };

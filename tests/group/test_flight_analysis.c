@@ -63,6 +63,10 @@ static const Case CASES[] = {
      {{1000, "early", {C1, C2}}, {1001, "late", {C1, C2}}},
      false,
      NONE_DEPARTED G "rank 0 wrote first, because: early\n"},
+    {2,
+     {{1000, "one", {C1, C2}}, {1000, "another", {C1, C2}}},
+     false,
+     NONE_DEPARTED G "rank 0 wrote first, because: one\n"},
     // A collective that completed on one rank was started by all: the others wrote their records
     // earlier.
     {2, {{1000, NULL, {C1, S2}}, {1001, NULL, {C1, C2}}}, false, NONE_DEPARTED},

@@ -191,6 +191,13 @@ static void a_segment_of_a_process_without_input(void **state) {
     assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), -1);
     segment_release(made);
     if (input >= 0) assert_int_equal(dup2(input, STDIN_FILENO), STDIN_FILENO);
+    made = segment_create(1, &err);
+    close(STDIN_FILENO);
+    PgShmSegment *found = segment_open(getpid(), made->fd, 0, &err); // as descriptor 0
+    CHECK_OK(found, err);
+    segment_release(found);
+    segment_release(made);
+    if (input >= 0) assert_int_equal(dup2(input, STDIN_FILENO), STDIN_FILENO);
     if (input >= 0) close(input);
 }
 

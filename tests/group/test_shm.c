@@ -216,6 +216,26 @@ static void a_rank_that_fails_as_it_joins(void **state) {
 
 // ---- memory that cannot be mapped ---------------------------------------------------------------
 
+// Two ranks: the largest size whose double fits in off_t, of which the kernel has too little, and
+// the next one.
+static void too_much_memory(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    if (pg_shared_alloc(group, *(const size_t *)argument, &outcome->error))
+        problem(outcome, "got memory");
+}
+
+static void memory_whose_size_overflows(void **state) {
+    (void)state;
+    const size_t first = (size_t)1 << 62;
+    for (int overflows = 0; overflows < 2; overflows++) {
+        const size_t bytes = overflows ? first : first - segment_whole_pages(1);
+        Outcome outcomes[RANKS_MAX];
+        play_ranks(AS_THREADS, 2, 60, too_much_memory, &bytes, outcomes);
+        check_messages(outcomes, 2,
+                       overflows ? "shared memory: the size overflows"
+                                 : " bytes of shared memory: ");
+    }
+}
+
 // Rank 1 has no free file descriptors and cannot map rank 0's memory: all ranks report its error,
 // and only the group's own memory stays mapped.
 static void map_in_vain(ProcessGroup *group, const void *argument, Outcome *outcome) {
@@ -455,6 +475,7 @@ int main(void) {
         cmocka_unit_test(the_largest_world),
         cmocka_unit_test(no_rank_joins),
         cmocka_unit_test(a_rank_that_fails_as_it_joins),
+        cmocka_unit_test(memory_whose_size_overflows),
         cmocka_unit_test(a_rank_that_cannot_open_memory),
         cmocka_unit_test(barriers_of_each_collective),
         cmocka_unit_test(each_wait_returns_its_failure),
