@@ -55,9 +55,9 @@ static double prints(SymptomRank *me) {
 }
 
 const Symptom SYMPTOMS_OF_DATA[] = {
-    {"no-set-epoch", "of rank 0's 750 samples, in another place in the second epoch", 700, 750, 2,
-     no_set_epoch, 0},
+    {"no-set-epoch", "rank 0's samples at another position in the second epoch, of 750", 700, 750,
+     2, no_set_epoch, 0},
     {"padding", "samples counted, of a test set of 297", TEST, TEST, 2, padding, 0},
-    {"same-noise", "of 100 random numbers, the same on both ranks", 0, 1, 2, same_noise, 0},
+    {"same-noise", "random numbers equal on both ranks, of 100", 0, 1, 2, same_noise, 0},
     {"prints", "lines for one step", 1, 1, 4, prints, 0},
     {0}};

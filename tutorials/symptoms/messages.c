@@ -169,12 +169,12 @@ static double kept_memory(SymptomRank *me) {
 }
 
 const Symptom SYMPTOMS_OF_MESSAGES[] = {
-    {"attribute", "layers called head that were found, of 1", 1, 1, 1, attribute, 0},
-    {"ready-twice", "steps that were done, of 1", 1, 1, 2, ready_twice, 0},
+    {"attribute", "layers named head that were found, of 1", 1, 1, 1, attribute, 0},
+    {"ready-twice", "completed steps, of 1", 1, 1, 2, ready_twice, 0},
     {"in-place", "the gradient of a in b (a x), 2 by hand", 2, 2, 1, in_place, 0},
-    {"same-device", "devices that two ranks work on", 2, 2, 2, same_device, 0},
-    {"wrong-device", "models that could be wrapped, of 1", 1, 1, 1, wrong_device, 0},
-    {"one-value", "batches that were normalised, of 1", 1, 1, 1, one_value, 0},
-    {"first-collective", "ranks that have a link to rank 0, of 2", 2, 2, 2, first_collective, 0},
-    {"kept-memory", "workers that live on after their launcher", 0, 0, 1, kept_memory, 0},
+    {"same-device", "devices used by two ranks", 2, 2, 2, same_device, 0},
+    {"wrong-device", "wrapped models, of 1", 1, 1, 1, wrong_device, 0},
+    {"one-value", "normalised batches, of 1", 1, 1, 1, one_value, 0},
+    {"first-collective", "ranks with a link to rank 0, of 2", 2, 2, 2, first_collective, 0},
+    {"kept-memory", "workers alive after their launcher", 0, 0, 1, kept_memory, 0},
     {0}};

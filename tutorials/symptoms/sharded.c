@@ -74,7 +74,7 @@ static double other_units(SymptomRank *me) {
 }
 
 const Symptom SYMPTOMS_OF_SHARDING[] = {
-    {"huge-unit", "of the model's weights, those that are whole at most", 0, 0.2, 2, huge_unit, 0},
+    {"huge-unit", "largest share of the weights that is whole at once", 0, 0.2, 2, huge_unit, 0},
     {"small-units", "all-gathers in a forward of 8 small layers", 1, 2, 2, small_units, 0},
-    {"other-units", "forwards that were done, of 1", 1, 1, 2, other_units, 0},
+    {"other-units", "completed forwards, of 1", 1, 1, 2, other_units, 0},
     {0}};

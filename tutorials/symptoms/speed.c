@@ -178,10 +178,9 @@ static double accuracy(SymptomRank *me) {
 }
 
 const Symptom SYMPTOMS_OF_SPEED[] = {
-    {"slow", "how many times faster four ranks are than one device (emulated)", 2, 4, 4, slow, 0},
-    {"threads", "threads of two ranks' libraries for each core of this machine", 0, 1, 2, threads,
-     0},
+    {"slow", "speed-up of four ranks over one device (emulated)", 2, 4, 4, slow, 0},
+    {"threads", "threads of two ranks' libraries per core of this machine", 0, 1, 2, threads, 0},
     {"batch-size", "rows in a step of four ranks, 60 wanted", BATCH, BATCH, 4, batch_size, 0},
-    {"schedule", "part of the learning rate that is left at the end", 0, 0.001, 4, schedule, 0},
-    {"accuracy", "of 297 digits, recognised after two epochs", 255, 297, 4, accuracy, 0},
+    {"schedule", "share of the learning rate left at the end", 0, 0.001, 4, schedule, 0},
+    {"accuracy", "digits recognised after two epochs, of 297", 255, 297, 4, accuracy, 0},
     {0}};

@@ -134,12 +134,11 @@ static double resume(SymptomRank *me) {
 }
 
 const Symptom SYMPTOMS_OF_STATE[] = {
-    {"map-location", "the first device's part of what the first two hold", 0.5, 0.5, 1,
+    {"map-location", "the first device's share of the first two devices' memory", 0.5, 0.5, 1,
      map_location, 0},
     {"device-0", "bytes that device 0 receives in a forward of DataParallel", 0, 100, 1, device_0,
      0},
-    {"prefix", "checkpoints that could be read, of 1", 1, 1, 1, prefix, 0},
-    {"sharded-names", "checkpoints that could be read, of 1", 1, 1, 1, sharded_names, 0},
-    {"resume", "difference between the weight of four steps and of two and two", 0, 0, 1, resume,
-     0},
+    {"prefix", "readable checkpoints, of 1", 1, 1, 1, prefix, 0},
+    {"sharded-names", "readable checkpoints, of 1", 1, 1, 1, sharded_names, 0},
+    {"resume", "difference between four steps' weight and two resumed for two", 0, 0, 1, resume, 0},
     {0}};

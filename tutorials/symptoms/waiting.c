@@ -123,11 +123,11 @@ static double localhost(SymptomRank *me) {
 }
 
 const Symptom SYMPTOMS_OF_WAITING[] = {
-    {"uneven", "steps that rank 0 has done, of the three that there are", 3, 3, 2, uneven, 0},
+    {"uneven", "rank 0's completed steps, of 3", 3, 3, 2, uneven, 0},
     {"rank-0-test", "of 300 samples, in the count that rank 0 has", 300, 300, 2, rank_0_test, 0},
-    {"unused", "steps that were done, of 2", 2, 2, 2, unused, 0},
-    {"dead-rank", "whether rank 0 knows why rank 1 has gone", 1, 1, 2, dead_rank, 0},
-    {"timeout", "collectives that were done, of 1", 1, 1, 2, timeout, SHORT_TIMEOUT_S},
-    {"port", "jobs that run, of 2", 2, 2, 1, port, 0},
-    {"localhost", "ranks that have found rank 0, of 1", 1, 1, 1, localhost, 0},
+    {"unused", "completed steps, of 2", 2, 2, 2, unused, 0},
+    {"dead-rank", "whether rank 0 knows why rank 1 died", 1, 1, 2, dead_rank, 0},
+    {"timeout", "completed collectives, of 1", 1, 1, 2, timeout, SHORT_TIMEOUT_S},
+    {"port", "running jobs, of 2", 2, 2, 1, port, 0},
+    {"localhost", "ranks that found rank 0, of 1", 1, 1, 1, localhost, 0},
     {0}};
