@@ -16,14 +16,15 @@ enum { DEFAULT_PORT = 29500 };
 // The variable names of one launcher; NULL: it sets no such variable.
 typedef struct Dialect {
     const char *rank, *world_size, *local_rank, *local_world_size;
+    bool mpirun;
 } Dialect;
 
-static const Dialect TORCHRUN = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+static const Dialect TORCHRUN = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", false};
 static const Dialect OTHERS[] = {
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL},
+     "OMPI_COMM_WORLD_LOCAL_SIZE", true},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", true},
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL, false}, // srun
 };
 
 static const char *read_text(const char *name) { // an empty variable is a missing one
@@ -46,12 +47,11 @@ static int read_optional(const char *name, int min, int max, int *value, Error *
     return read_text(name) ? read_int(name, min, max, value, err) : 0;
 }
 
-// A batch script outside srun has SLURM_PROCID 0 and SLURM_NTASKS, too, but is not a task: its
-// rendezvous would time out. Only srun sets the step's id.
+// One of OTHERS. A batch script outside srun has SLURM_PROCID 0 and SLURM_NTASKS, too, but is not a
+// task: its rendezvous would time out. Only srun sets the step's id.
 static bool usable(const Dialect *dialect) {
     if (!read_text(dialect->rank) || !read_text(dialect->world_size)) return false;
-    bool slurm = strncmp(dialect->rank, "SLURM_", 6) == 0;
-    return !slurm || !getenv("SLURM_JOB_ID") || getenv("SLURM_STEP_ID");
+    return dialect->mpirun || !getenv("SLURM_JOB_ID") || getenv("SLURM_STEP_ID");
 }
 
 static const Dialect *find_dialect(void) {
@@ -110,7 +110,7 @@ static int read_place(Rendezvous *r, const Dialect *d, Error *err) {
     if (read_optional(d->local_world_size, 1, r->world_size, &r->local_world_size, err) != 0)
         return -1;
     r->own_gpu = has_own_gpu(d);
-    r->by_mpirun = d == &OTHERS[0] || d == &OTHERS[1];
+    r->by_mpirun = d->mpirun;
     r->several_hosts = r->local_world_size < r->world_size || (nodes && atoi(nodes) > 1);
     r->local_rank = r->rank % r->local_world_size;
     return read_optional(d->local_rank, 0, r->local_world_size - 1, &r->local_rank, err);

@@ -174,6 +174,17 @@ static void test_small_tensors_travel_together(void **state) {
     }
 }
 
+// One row: a single replica runs, and no tensor is packed.
+static void test_one_replica_packs_nothing(void **state) {
+    (void)state;
+    Rig rig = rig_open(build_pages, 3);
+    Tensor *y = module_forward(rig.wrapper, rig.tape, rig_numbers(rig.tape, 1, 32, 0));
+    rig_backward(rig.tape, rig_loss(rig.tape, y));
+    for (int i = 0; i < 3; i++) assert_int_equal(rig.tape->forks[i]->scratch_bytes, 0);
+    assert_int_equal(rig.tape->scratch_bytes, 0);
+    rig_close(&rig);
+}
+
 // Larger than the staging buffer: reduce copies the gradient in several parts.
 static void test_large_parameter(void **state) {
     (void)state;
@@ -548,6 +559,7 @@ int main(void) {
         cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_bytes_moved),
         cmocka_unit_test(test_small_tensors_travel_together),
+        cmocka_unit_test(test_one_replica_packs_nothing),
         cmocka_unit_test(test_large_parameter),
         cmocka_unit_test(test_many_parameters),
         cmocka_unit_test(test_integer_buffer),

@@ -1,4 +1,4 @@
-/* test_init.c: environment variables, and the rendezvous of ranks: success and failures. */
+/* test_init.c: the rendezvous of ranks: success and failures. */
 #include "tests/rigs/meeting_ranks.h"
 
 #include <limits.h>
@@ -7,220 +7,6 @@
 #include "common/base/clock.h"
 #include "ddp/group/backends.h"
 #include "ddp/rendezvous/heartbeat.h"
-
-// ---- The environment
-
-static int clean(void **state) {
-    (void)state;
-    clearenv();
-    return 0;
-}
-
-static void set_all(const char *const pairs[]) { // name, value, name, value, ..., NULL
-    clearenv();
-    for (size_t i = 0; pairs[i]; i += 2) setenv(pairs[i], pairs[i + 1], 1);
-}
-
-#define ENV(...) set_all((const char *const[]){__VA_ARGS__, NULL})
-
-static Rendezvous read_env(void) {
-    Rendezvous r;
-    Error err = {0};
-    if (init_from_env(&r, false, &err) != 0) fail_msg("%s", err.message);
-    return r;
-}
-
-static void assert_env_error(const char *part) {
-    Rendezvous r;
-    Error err = {0};
-    assert_int_equal(init_from_env(&r, true, &err), -1);
-    assert_int_equal(err.status, STATUS_USAGE);
-    if (!strstr(err.message, part)) fail_msg("'%s' does not say '%s'", err.message, part);
-}
-
-static void test_torchrun_variables(void **state) {
-    (void)state;
-    ENV("RANK", "5", "WORLD_SIZE", "8", "LOCAL_RANK", "1", "LOCAL_WORLD_SIZE", "4", "MASTER_ADDR",
-        "10.0.0.7", "MASTER_PORT", "1234", "DDPRUN_TOKEN", "abc", "DDPRUN_STORE", "1",
-        "TORCHELASTIC_RESTART_COUNT", "3");
-    Rendezvous r = read_env();
-    assert_int_equal(r.rank, 5);
-    assert_int_equal(r.world_size, 8);
-    assert_int_equal(r.local_rank, 1);
-    assert_int_equal(r.local_world_size, 4);
-    assert_string_equal(r.master_addr, "10.0.0.7");
-    assert_int_equal(r.master_port, 1234);
-    assert_string_equal(r.token, "abc");
-    assert_true(r.launcher_store);
-    assert_int_equal(r.restart_count, 3);
-    assert_false(r.by_mpirun);
-}
-
-static void test_local_defaults(void **state) {
-    (void)state;
-    ENV("RANK", "1", "WORLD_SIZE", "2", "MASTER_ADDR", "h", "MASTER_PORT", "1");
-    Rendezvous r = read_env();
-    assert_int_equal(r.local_rank, 1);
-    assert_int_equal(r.local_world_size, 2);
-    assert_false(r.launcher_store);
-    assert_string_equal(r.token, "");
-    assert_int_equal(r.restart_count, 0);
-    // Four ranks per host: rank 6 is the third on the second host.
-    ENV("RANK", "6", "WORLD_SIZE", "8", "LOCAL_WORLD_SIZE", "4", "MASTER_ADDR", "h", "MASTER_PORT",
-        "1");
-    assert_int_equal(read_env().local_rank, 2);
-}
-
-static void test_alone(void **state) {
-    (void)state;
-    Rendezvous r;
-    Error err = {0};
-    assert_int_equal(init_from_env(&r, true, &err), 0);
-    assert_int_equal(r.rank, 0);
-    assert_int_equal(r.world_size, 1);
-    assert_int_equal(r.local_rank, 0);
-    assert_int_equal(r.local_world_size, 1);
-    assert_string_equal(r.master_addr, "127.0.0.1");
-    assert_int_equal(init_from_env(&r, false, &err), -1);
-    assert_non_null(strstr(err.message, "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are not"));
-}
-
-static void test_missing_are_all_named(void **state) {
-    (void)state;
-    ENV("RANK", "0", "MASTER_ADDR", "h");
-    assert_env_error("env:// needs RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: "
-                     "WORLD_SIZE and MASTER_PORT are not set");
-    ENV("RANK", "0", "WORLD_SIZE", "2", "MASTER_ADDR", "h");
-    assert_env_error("MASTER_PORT is not set");
-    ENV("RANK", "0", "WORLD_SIZE", "", "MASTER_ADDR", "h", "MASTER_PORT", "1"); // empty: missing
-    assert_env_error("WORLD_SIZE is not set");
-    ENV("MASTER_PORT", "29500");
-    assert_env_error("RANK, WORLD_SIZE and MASTER_ADDR are not set");
-}
-
-static void test_ranges(void **state) {
-    (void)state;
-    const char *bad[][2] = {
-        {"RANK", "2"},
-        {"RANK", "-1"},
-        {"RANK", "1x"},
-        {"RANK", "99999999999999999999"},
-        {"WORLD_SIZE", "0"},
-        {"MASTER_PORT", "0"},
-        {"MASTER_PORT", "65536"},
-        {"LOCAL_RANK", "2"},
-        {"LOCAL_WORLD_SIZE", "3"},
-        {"TORCHELASTIC_RESTART_COUNT", "-1"},
-    };
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        ENV("RANK", "0", "WORLD_SIZE", "2", "MASTER_ADDR", "h", "MASTER_PORT", "1");
-        setenv(bad[i][0], bad[i][1], 1);
-        assert_env_error(bad[i][0]);
-        assert_env_error(bad[i][1]);
-    }
-    char text[400] = "";
-    memset(text, 'a', sizeof text - 1);
-    setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
-    setenv("DDPRUN_TOKEN", text, 1);
-    assert_env_error("DDPRUN_TOKEN is longer than 64");
-    setenv("MASTER_ADDR", text, 1);
-    assert_env_error("MASTER_ADDR is longer than 255");
-    // The last valid value of each.
-    const char *good[][2] = {
-        {"RANK", "1"},       {"MASTER_PORT", "1"},      {"MASTER_PORT", "65535"},
-        {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "1"},
-        {"WORLD_SIZE", "1"}, {"WORLD_SIZE", "1048576"}, {"TORCHELASTIC_RESTART_COUNT", "0"},
-        {"RANK", "  1"},     {"LOCAL_RANK", "0"},
-    };
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        ENV("RANK", "0", "WORLD_SIZE", "2", "MASTER_ADDR", "h", "MASTER_PORT", "1");
-        setenv(good[i][0], good[i][1], 1);
-        Rendezvous r = read_env();
-        assert_int_equal(r.several_hosts, i == 5);
-    }
-    text[STORE_TOKEN_MAX] = '\0';
-    setenv("DDPRUN_TOKEN", text, 1);
-    assert_string_equal(read_env().token, text);
-    memset(text, 'a', 255);
-    text[255] = '\0';
-    setenv("MASTER_ADDR", text, 1);
-    assert_string_equal(read_env().master_addr, text);
-    setenv("DDPRUN_STORE", "0", 1);
-    assert_false(read_env().launcher_store);
-    assert_false(read_env().fake_hosts);
-    setenv("DDPRUN_FAKE_HOSTS", "2", 1);
-    assert_true(read_env().fake_hosts);
-}
-
-static void test_open_mpi_and_pmi(void **state) {
-    (void)state;
-    ENV("OMPI_COMM_WORLD_RANK", "3", "OMPI_COMM_WORLD_SIZE", "4", "OMPI_COMM_WORLD_LOCAL_RANK", "3",
-        "OMPI_COMM_WORLD_LOCAL_SIZE", "4", "PMI_RANK", "0", "PMI_SIZE", "1");
-    Rendezvous r = read_env();
-    assert_int_equal(r.rank, 3);
-    assert_int_equal(r.world_size, 4);
-    assert_string_equal(r.master_addr, "127.0.0.1");
-    assert_int_equal(r.master_port, 29500);
-    assert_true(r.by_mpirun);
-    ENV("PMI_RANK", "1", "PMI_SIZE", "2");
-    r = read_env();
-    assert_true(r.by_mpirun);
-    assert_int_equal(r.rank, 1);
-    assert_int_equal(r.local_world_size, 2);
-    setenv("RANK", "0", 1); // torchrun's variables take precedence
-    assert_env_error("WORLD_SIZE, MASTER_ADDR and MASTER_PORT are not set");
-    ENV("OMPI_COMM_WORLD_RANK", "3", "OMPI_COMM_WORLD_SIZE", "4", "OMPI_COMM_WORLD_LOCAL_RANK", "1",
-        "OMPI_COMM_WORLD_LOCAL_SIZE", "2");
-    r = read_env();
-    assert_true(r.several_hosts && r.master_unknown);
-    Error err = {0}; // shm cannot find rank 0 by itself
-    assert_null(init_process_group("shm", &r, NULL, 1, &err));
-    assert_non_null(strstr(err.message, "set MASTER_ADDR"));
-    setenv("MASTER_ADDR", "node0", 1);
-    assert_false(read_env().master_unknown);
-}
-
-static void test_slurm(void **state) {
-    (void)state;
-    ENV("SLURM_PROCID", "1", "SLURM_NTASKS", "2", "SLURM_LOCALID", "1");
-    Rendezvous r = read_env();
-    assert_int_equal(r.rank, 1);
-    assert_int_equal(r.world_size, 2);
-    assert_int_equal(r.local_rank, 1);
-    assert_false(r.by_mpirun);
-    setenv("SLURM_NNODES", "1", 1);
-    assert_false(read_env().several_hosts);
-    setenv("SLURM_NNODES", "2", 1);
-    assert_true(read_env().several_hosts);
-    setenv("SLURM_STEP_NUM_NODES", "1", 1); // the step's; the job has two
-    assert_false(read_env().several_hosts);
-    unsetenv("SLURM_STEP_NUM_NODES");
-    setenv("MASTER_ADDR", "node0", 1);
-    assert_string_equal(read_env().master_addr, "node0");
-    // With --gpus-per-task=1 each task sees one GPU.
-    static const struct {
-        const char *binding, *visible;
-        bool own;
-    } gpus[] = {{"SLURM_GPUS_PER_TASK", "0", true}, {"SLURM_GPUS_PER_TASK", "2,3", false},
-                {"SLURM_TRES_PER_TASK", "1", true}, {"SLURM_GPU_BIND", "GPU-1a2b", true},
-                {"SLURM_GPUS_PER_TASK", "", false}, {"SLURM_CPUS_PER_TASK", "0", false}};
-    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
-        ENV("SLURM_PROCID", "1", "SLURM_NTASKS", "2", "SLURM_LOCALID", "1", gpus[i].binding, "1",
-            "CUDA_VISIBLE_DEVICES", gpus[i].visible);
-        assert_int_equal(read_env().own_gpu, gpus[i].own);
-    }
-    ENV("RANK", "1", "WORLD_SIZE", "2", "MASTER_ADDR", "h", "MASTER_PORT", "1",
-        "SLURM_GPUS_PER_TASK", "1", "CUDA_VISIBLE_DEVICES", "0");
-    assert_false(read_env().own_gpu);
-    // The batch script itself is not a task.
-    ENV("SLURM_PROCID", "0", "SLURM_NTASKS", "2", "SLURM_JOB_ID", "7");
-    assert_int_equal(init_from_env(&r, true, &(Error){0}), 0);
-    assert_int_equal(r.world_size, 1);
-    setenv("SLURM_STEP_ID", "0", 1);
-    assert_int_equal(read_env().world_size, 2);
-}
-
-// ---- Rendezvous
 
 static void test_meeting(void **state) {
     (void)state;
@@ -404,20 +190,6 @@ static void test_world_size_disagrees(void **state) {
     }
 }
 
-// Two rendezvous at the same time, each with missing ranks. (The deadline is long compared with a
-// rendezvous on a busy machine.)
-static void test_rank_missing(void **state) {
-    (void)state;
-    enum { DEADLINE_S = 4 };
-    const int a = free_port(), b = a + 1;
-    Rendezvous ranks[4] = {place(0, 4, a), place(2, 4, a), place(0, 3, b), place(1, 3, b)};
-    Outcome outcomes[4];
-    run_ranks(ranks, 4, DEADLINE_S, outcomes);
-    for (int r = 0; r < 4; r++)
-        assert_outcome(&outcomes[r], r < 2 ? "ranks 1, 3 of 4 have not come within 4 s"
-                                           : "rank 2 of 3 has not come within 4 s");
-}
-
 // At most sixteen missing ranks are named, and none before the deadline.
 static void test_many_ranks_missing(void **state) {
     (void)state;
@@ -492,13 +264,6 @@ static void test_thread_groups(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_torchrun_variables, clean),
-        cmocka_unit_test_setup(test_local_defaults, clean),
-        cmocka_unit_test_setup(test_alone, clean),
-        cmocka_unit_test_setup(test_missing_are_all_named, clean),
-        cmocka_unit_test_setup(test_ranges, clean),
-        cmocka_unit_test_setup(test_open_mpi_and_pmi, clean),
-        cmocka_unit_test_setup(test_slurm, clean),
         cmocka_unit_test(test_meeting),
         cmocka_unit_test(test_heartbeat_after_a_meeting),
         cmocka_unit_test(test_group_of_a_dry_device),
@@ -507,7 +272,6 @@ int main(void) {
         cmocka_unit_test(test_callers_store_twice),
         cmocka_unit_test(test_callers_store_arguments),
         cmocka_unit_test(test_world_size_disagrees),
-        cmocka_unit_test(test_rank_missing),
         cmocka_unit_test(test_many_ranks_missing),
         cmocka_unit_test(test_rank_twice),
         cmocka_unit_test(test_backends),

@@ -6,6 +6,8 @@
 
 #include <sys/mman.h>
 
+#include "common/base/machine.h"
+#include "common/base/memory.h"
 #include "ddp/group/backends.h"
 
 typedef struct Page {
@@ -56,13 +58,18 @@ const PgOpener *__wrap_pg_backend_find(const char *name, const Device *device, E
     return &backend;
 }
 
-static bool no_proc; // /proc cannot be read
+static enum { REAL, UNREADABLE, EMPTY, LONG } namespace; // of this process, in /proc
+static char last = 'x'; // of the part of a long namespace's name that a card holds
 
 ssize_t __real_readlink(const char *path, char *text, size_t bytes);
 ssize_t __wrap_readlink(const char *path, char *text, size_t bytes);
 
 ssize_t __wrap_readlink(const char *path, char *text, size_t bytes) {
-    return no_proc ? -1 : __real_readlink(path, text, bytes);
+    if (namespace == REAL) return __real_readlink(path, text, bytes);
+    if (namespace != LONG) return namespace == EMPTY ? 0 : -1;
+    memset(text, 'x', bytes);
+    if (bytes == 47) text[46] = last;
+    return (ssize_t)bytes;
 }
 
 static int setup(void **state) {
@@ -89,7 +96,8 @@ static void meet(Life *life, const char *says[3]) {
     for (int r = 0; r < 3; r++) ranks[r] = place(r, 3, port);
     run_lives(ranks, 3, LONG_S, life, outcomes);
     for (int r = 0; r < 3; r++) {
-        const bool usage = strstr(says[r], "no address") || strstr(says[r], "share a GPU");
+        const bool usage = strstr(says[r], "no address") || strstr(says[r], "share a GPU") ||
+                           strstr(says[r], "one system");
         assert_string_equal(outcomes[r].message, says[r]);
         assert_int_equal(outcomes[r].status, !*says[r] ? 0 : usage ? STATUS_USAGE : STATUS_FAILED);
     }
@@ -121,14 +129,31 @@ static void each_rank_has_a_gpu(void **state) {
     meet_alike("ranks 0 and 1 share a GPU, gpu-1" WHAT_TO_DO);
     backend.card = NULL; // several ranks may use one device
     meet_alike("");
-    no_proc = true; // unknown namespaces count as equal
-    meet_alike("");
-    no_proc = false;
     set_gpus("", "gpu-2", "gpu-3");
     Rendezvous alone = place(0, 1, free_port());
     Outcome outcome;
     run_ranks(&alone, 1, LONG_S, &outcome);
     assert_string_equal(outcome.message, "rank 0 has no GPU");
+}
+
+static Outcome live_in_a_namespace(const Rendezvous *me, double timeout_s) {
+    last = (char)('0' + me->rank);
+    return live(me, timeout_s);
+}
+
+// Namespaces without a name count as equal. Of a long name, a card holds 47 characters.
+static void names_of_namespaces(void **state) {
+    (void)state;
+    char host[72];
+    for (namespace = UNREADABLE; namespace <= LONG; namespace ++) meet_alike("");
+    namespace = LONG;
+    machine_name(host, sizeof host);
+    char *says = memory_format("backend shm needs all ranks in one system: rank 0 is on %s, rank 1 "
+                               "on %s in another container: use --backend mpi",
+                               host, host);
+    meet(live_in_a_namespace, (const char *[3]){says, says, says});
+    namespace = REAL;
+    free(says);
 }
 
 static void released(int rank_0, int rank_1, int rank_2) {
@@ -203,10 +228,8 @@ static void a_group_keeps_the_store(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        WITH_PAGE(each_rank_has_a_gpu),
-        WITH_PAGE(a_step_fails),
-        WITH_PAGE(an_end_is_closed),
-        WITH_PAGE(a_group_keeps_the_store),
+        WITH_PAGE(each_rank_has_a_gpu), WITH_PAGE(names_of_namespaces),     WITH_PAGE(a_step_fails),
+        WITH_PAGE(an_end_is_closed),    WITH_PAGE(a_group_keeps_the_store),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

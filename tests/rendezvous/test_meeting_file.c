@@ -163,6 +163,31 @@ static void test_lines(void **state) {
     free(path);
 }
 
+static int mode_of(const char *path) {
+    struct stat about;
+    assert_int_equal(__real_stat(path, &about), 0);
+    return about.st_mode & 0777;
+}
+
+// Only the owner can read the token: a file that exists is closed to others, and a new one is from
+// the start.
+static void test_mode(void **state) {
+    char *path = temp_folder_path(state, "m");
+    close(open(path, O_RDWR | O_CREAT, 0644));
+    MeetingFile *f = join(path, 1);
+    assert_int_equal(mode_of(path), 0600);
+    meeting_file_leave(f);
+    f = join(path, 1);
+    assert_int_equal(mode_of(path), 0600);
+    meeting_file_leave(f);
+    Error err = {0};
+    let_fail(FCHMOD, 0, EPERM);
+    assert_null(meeting_file_join(path, 1, 2, soon(), &err));
+    failing = NONE;
+    assert_int_equal(mode_of(path), 0600);
+    free(path);
+}
+
 // A token of the maximum length; a store's line without a token is invalid.
 static void test_tokens(void **state) {
     char *path = temp_folder_path(state, "m"), longest[STORE_TOKEN_MAX + 1] = "";
@@ -308,9 +333,13 @@ static void test_leave_fails(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_lines),         IN_FOLDER(test_tokens),
-        IN_FOLDER(test_zombie),        IN_FOLDER(test_calls_that_fail),
-        IN_FOLDER(test_lock_and_look), IN_FOLDER(test_lock_is_released),
+        IN_FOLDER(test_lines),
+        IN_FOLDER(test_mode),
+        IN_FOLDER(test_tokens),
+        IN_FOLDER(test_zombie),
+        IN_FOLDER(test_calls_that_fail),
+        IN_FOLDER(test_lock_and_look),
+        IN_FOLDER(test_lock_is_released),
         IN_FOLDER(test_leave_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

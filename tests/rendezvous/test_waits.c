@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "common/base/clock.h"
+#include "common/base/machine.h"
 #include "ddp/group/backends.h"
 
 enum { WAITS_MAX = 8 };
@@ -181,7 +182,7 @@ static void rank_1_is_missing(void **state) {
 
 // Compares the value of a key of the store; "": the key is missing.
 static void assert_key(int port, const char *key, const char *wanted) {
-    char text[64];
+    char text[200];
     Error err = {0};
     Store *store = store_connect("127.0.0.1", port, "secret", LONG_S, &err);
     assert_non_null(store);
@@ -190,13 +191,52 @@ static void assert_key(int port, const char *key, const char *wanted) {
     store_close(store);
 }
 
-static void publish_error(int port) {
-    static const char text[] = "error it broke";
+static void set_key(int port, const char *key, const char *text) {
     Error err = {0};
     Store *store = store_connect("127.0.0.1", port, "secret", LONG_S, &err);
     assert_non_null(store);
-    assert_int_equal(store_set(store, "attempt_0/plan", text, strlen(text), &err), 0);
+    assert_int_equal(store_set(store, key, text, strlen(text), &err), 0);
     store_close(store);
+}
+
+// Writes the card of a rank that never attaches to the group's address.
+static void leave_card(int port, int rank, int world) {
+    char key[32], host[72], boot[48], namespace[48] = "", text[300];
+    machine_name(host, sizeof host);
+    machine_boot_id(boot, sizeof boot);
+    assert_true(readlink("/proc/self/ns/pid", namespace, sizeof namespace - 1) > 0);
+    snprintf(key, sizeof key, "attempt_0/rank/%d", rank);
+    snprintf(text, sizeof text, "%d %s %s %s 4711 1 shm -\n", world, host, boot, namespace);
+    set_key(port, key, text);
+}
+
+// Rank 0's error names all ranks that are missing at the deadline, and is published for the others.
+static void ranks_are_missing(void **state) {
+    (void)state;
+    static const struct {
+        int world, present; // the only other rank that leaves its card
+        const char *key, *says;
+    } cases[] = {{4, 2, "attempt_0/plan", "ranks 1, 3 of 4 have not come within 0.25 s"},
+                 {3, 1, "attempt_0/plan", "rank 2 of 3 has not come within 0.25 s"},
+                 {2, 1, "attempt_0/go", "rank 1 of 2 has not come within 0.25 s"}};
+    times_out = true;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int port = 0;
+        char published[200];
+        pid_t server = start_server(&port);
+        Rendezvous rank = place(0, cases[i].world, port);
+        Outcome outcome;
+        rank.launcher_store = true;
+        snprintf(rank.token, sizeof rank.token, "secret");
+        leave_card(port, cases[i].present, cases[i].world);
+        forget();
+        run_lives(&rank, 1, 0.25, live_stopped, &outcome);
+        assert_string_equal(outcome.message, cases[i].says);
+        assert_int_equal(outcome.status, STATUS_FAILED);
+        snprintf(published, sizeof published, "error %s", cases[i].says);
+        assert_key(port, cases[i].key, published);
+        end_server(server);
+    }
 }
 
 // Rank 1 reads rank 0's error. The last of the other ranks to part sets "parted".
@@ -209,7 +249,7 @@ static void rank_0_has_failed(void **state) {
         Outcome outcome;
         rank.launcher_store = world == 4; // which outlives the job: ranks do not part
         snprintf(rank.token, sizeof rank.token, "secret");
-        publish_error(port);
+        set_key(port, "attempt_0/plan", "error it broke");
         forget();
         times_out = true;
         run_lives(&rank, 1, 3, live_stopped, &outcome);
@@ -243,8 +283,8 @@ static void none_to_wait_for(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         WITH_RECORDS(two_ranks_meet),    WITH_RECORDS(a_group_keeps_the_store),
-        WITH_RECORDS(rank_1_is_missing), WITH_RECORDS(rank_0_has_failed),
-        WITH_RECORDS(none_to_wait_for),
+        WITH_RECORDS(rank_1_is_missing), WITH_RECORDS(ranks_are_missing),
+        WITH_RECORDS(rank_0_has_failed), WITH_RECORDS(none_to_wait_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
