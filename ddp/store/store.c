@@ -59,16 +59,20 @@ static int fail_stranger(const Store *store, Error *err) {
                      store->port);
 }
 
-// Sends one message of the handshake and receives the server's, of the given size.
+// Sends one message of the handshake and receives the server's, of the given size; another
+// protocol's is an error after STORE_MAGIC_BYTES, because its server may wait for more.
 static int exchange(const Store *store, StoreBytes say, uint8_t *answer, size_t bytes,
                     uint64_t deadline_ns, Error *err) {
     size_t sent = 0, received = 0;
     void *message = (void *)(uintptr_t)say.data; // NET_SEND only reads it
     NetResult result = net_move(store->socket_fd, NET_SEND, message, say.bytes, &sent, deadline_ns);
     if (result == NET_DONE)
-        result = net_move(store->socket_fd, NET_RECEIVE, answer, bytes, &received, deadline_ns);
-    if (received >= STORE_MAGIC_BYTES && memcmp(answer, STORE_MAGIC, STORE_MAGIC_BYTES) != 0)
+        result = net_move(store->socket_fd, NET_RECEIVE, answer, STORE_MAGIC_BYTES, &received,
+                          deadline_ns);
+    if (result == NET_DONE && memcmp(answer, STORE_MAGIC, STORE_MAGIC_BYTES) != 0)
         return fail_stranger(store, err);
+    if (result == NET_DONE)
+        result = net_move(store->socket_fd, NET_RECEIVE, answer, bytes, &received, deadline_ns);
     if (result == NET_DONE) return 0;
     return error_set(err, STATUS_FAILED, "%s:%d %s", store->host, store->port,
                      result == NET_TIMEOUT ? "accepts connections but does not answer"

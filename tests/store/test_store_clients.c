@@ -43,14 +43,14 @@ static void test_garbage(void **state) {
     assert_alive(served);
 }
 
-// Offset of the server's clock, which a test may advance.
-static _Atomic uint64_t set_forward_ns;
+// Offset of the server's clock, which a test may advance; and the time at which a test stops it.
+static _Atomic uint64_t set_forward_ns, stopped_ns;
 
 uint64_t __real_clock_ns(void);
 uint64_t __wrap_clock_ns(void);
 
 uint64_t __wrap_clock_ns(void) {
-    return __real_clock_ns() + set_forward_ns;
+    return stopped_ns ? stopped_ns : __real_clock_ns() + set_forward_ns;
 }
 
 // Connections without a handshake are closed at their deadline, all at once, even if the server has
@@ -74,6 +74,29 @@ static void test_silent_strangers(void **state) {
     }
     assert_alive(served);
     set_forward_ns = 0;
+}
+
+// The deadlines of handshakes are checked once per second, not in each round.
+static void test_strangers_are_checked_each_second(void **state) {
+    Served *served = *state;
+    const uint64_t start = clock_ns(), checked = start + 4900000000;
+    char byte;
+    stopped_ns = start;
+    const int fd = raw_connect(served->port);
+    assert_alive(served); // accepted, with a deadline at 5 s
+    stopped_ns = checked;
+    assert_alive(served);
+    stopped_ns = checked + 999999999;
+    assert_alive(served);
+    assert_alive(served); // the rounds of the call before are complete
+    const ssize_t early = recv(fd, &byte, 1, MSG_DONTWAIT);
+    stopped_ns = checked + 1000000000;
+    assert_alive(served);
+    assert_alive(served);
+    stopped_ns = 0;
+    assert_int_equal(early, -1); // not closed
+    assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), 0);
+    close(fd);
 }
 
 static void test_half_messages(void **state) {
@@ -446,6 +469,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         SERVED(test_garbage),
         SERVED(test_silent_strangers),
+        SERVED(test_strangers_are_checked_each_second),
         SERVED(test_half_messages),
         SERVED(test_byte_by_byte),
         SERVED(test_broken_requests),

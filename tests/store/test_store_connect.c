@@ -221,6 +221,38 @@ static void test_port_in_use(void **state) {
     assert_non_null(strstr(err.message, holder));
 }
 
+static const char *missing; // a file of /proc that cannot be opened
+
+FILE *__real_fopen(const char *path, const char *mode);
+FILE *__wrap_fopen(const char *path, const char *mode);
+
+FILE *__wrap_fopen(const char *path, const char *mode) {
+    errno = ENOENT;
+    return missing && strcmp(path, missing) == 0 ? NULL : __real_fopen(path, mode);
+}
+
+// The holder of an IPv6 port is found without the table of IPv4, and its name is optional.
+static void test_holder_of_an_ipv6_port(void **state) {
+    (void)state;
+    Error err = {0};
+    char wanted[64], own[32];
+    snprintf(own, sizeof own, "/proc/%d/comm", getpid());
+    const int listener = net_listen("::1", 0, &err), port = net_port(listener);
+    if (listener < 0) skip(); // the machine lacks IPv6
+    const char *const files[] = {NULL, "/proc/net/tcp", "/proc/net/tcp6", own};
+    for (int i = 0; i < 4; i++) {
+        err = (Error){0};
+        missing = files[i];
+        assert_int_equal(net_listen("::1", port, &err), -1);
+        missing = NULL;
+        snprintf(wanted, sizeof wanted, ", pid %d)", getpid());
+        if (i == 3) snprintf(wanted, sizeof wanted, " (held by ?, pid %d)", getpid());
+        assert_int_equal(strstr(err.message, wanted) != NULL, i != 2);
+        assert_int_equal(strstr(err.message, "held by") != NULL, i != 2);
+    }
+    close(listener);
+}
+
 // A listening socket that is in flight between processes has no process to name.
 static void test_port_without_holder(void **state) {
     (void)state;
@@ -434,6 +466,7 @@ int main(void) {
         cmocka_unit_test(test_nobody_there),
         cmocka_unit_test(test_connect_before_serve),
         SERVED(test_port_in_use),
+        cmocka_unit_test(test_holder_of_an_ipv6_port),
         cmocka_unit_test(test_port_without_holder),
         SERVED(test_binds_narrowly),
         cmocka_unit_test(test_server_gone),
