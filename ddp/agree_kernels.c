@@ -1,4 +1,4 @@
-/* agree_kernels.c: the ranks gather their trials and draw the same conclusion. */
+/* agree_kernels.c: gathers all ranks' trials; each rank derives the same choice from them. */
 #include "ddp/agree_kernels.h"
 
 #include "common/base/memory.h"

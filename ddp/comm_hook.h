@@ -54,8 +54,8 @@ typedef struct CommHook {
     void (*close)(void *state); // optional
     // The hook's state between steps, for checkpoints. Optional, but both or none. save is
     // collective: rank 0's *content receives all ranks' state (safetensors_free), the others' is
-    // empty. load restores this rank's state, on every rank; `path` names the file in messages, and
-    // the log receives state that cannot continue bit for bit.
+    // empty. load restores this rank's state, on every rank; `path` names the file in messages; the
+    // log names state that cannot continue bit for bit.
     int (*save)(void *state, SafeTensors *content, Error *err);
     int (*load)(void *state, const char *path, const SafeTensors *content, RunLog *log, Error *err);
     bool graph_safe; // --cuda-graph may capture the hook (reducer_unrecordable); default false

@@ -177,7 +177,7 @@ void ddp_no_sync_end(Module *wrapper, bool before) {
 int ddp_begin_forward(Module *wrapper, bool recording, bool reduces, int root, Error *err) {
     Ddp *ddp = ddp_of(wrapper);
     if (recording && reducer_prepare(ddp->reducer, reduces, err) != 0) return -1;
-    // PyTorch broadcasts in training and in evaluation, but only if gradients were reduced since.
+    // As in PyTorch, in evaluation, too, but only if the previous forward's gradients are reduced.
     bool due = ddp->config.broadcast_buffers && ddp->reduces;
     if (due && ddp_sync_buffers(wrapper, root, err) != 0) return -1;
     ddp->reduces = reduces;

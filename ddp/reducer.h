@@ -8,8 +8,8 @@
  * The first backward uses one bucket per device, because registration order may be far from the
  * order in which gradients become ready. The reducer records that order, broadcasts rank 0's, and
  * rebuilds the buckets by it before the second reduced forward (PyTorch: also before one under
- * no_sync): a first bucket of at most 1 MiB (with the default cap), so that communication starts
- * early, then buckets of bucket_cap bytes.
+ * no_sync): a first bucket that is full at 1 MiB (with the default cap), so that communication
+ * starts early, then buckets that are full at bucket_cap bytes (buckets.h).
  *
  * Three extension points, each a table of functions and a state, taken by value:
  *

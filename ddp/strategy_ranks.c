@@ -1,4 +1,4 @@
-/* strategy_ranks.c: the trainer's Strategy and Job of one rank, as far as they are the group's. */
+/* strategy_ranks.c: the functions of a rank's Strategy and Job that use its ProcessGroup. */
 #include "ddp/strategy_ranks.h"
 
 #include "common/base/memory.h"

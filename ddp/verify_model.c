@@ -10,7 +10,8 @@
 #include "common/base/hash.h"
 #include "common/base/memory.h"
 
-// Writes one line per tensor: "fc1.weight [64, 10]", then its dtype if not float32, and if frozen.
+// Writes one line per tensor: "fc1.weight [64, 10]", with its dtype unless float32, and " without
+// gradient" if frozen.
 static void describe_tensors(const NamedTensors *tensors, bool buffers, FILE *stream) {
     for (size_t i = 0; i < tensors->count; i++) {
         const Tensor *tensor = tensors->items[i].tensor;

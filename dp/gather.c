@@ -6,7 +6,8 @@
  *
  * A module that ends in its own loss returns a scalar. The result then has one element per replica
  * with rows (possibly fewer than devices), and its mean is the mean of the chunks' means: not the
- * batch's mean unless all chunks have the same size. PyTorch warns of this.
+ * batch's mean unless all chunks have the same size. PyTorch returns the vector, too, with a
+ * warning.
  */
 #include "dp/operations.h"
 

@@ -48,10 +48,10 @@ static int check_used_by_choice(const TrainConfig *config, const Options *option
     const bool sgd = config->optimizer == OPTIMIZER_SGD;
     const bool own_loss = config->loss != LOSS_AUTO;
     const OptionUse uses[] = {
-        {"layers|heads|embedding|context", text, "only a gpt has sizes to choose"},
-        {"vocabulary", text, "only a gpt has tokens to know"},
-        {"sample", text, "only a gpt writes"},
-        {"hidden", is(config->model, "mlp"), "only --model mlp has layers of sizes to choose"},
+        {"layers|heads|embedding|context", text, "only a gpt has these sizes"},
+        {"vocabulary", text, "only a gpt has a vocabulary"},
+        {"sample", text, "only a gpt generates text"},
+        {"hidden", is(config->model, "mlp"), "only --model mlp has hidden layers of these sizes"},
         {"augment", data->train.bytes != NULL, "it moves the pixels of pictures, --data has none"},
         {"momentum", sgd, "adam and adamw have moments of their own: --betas"},
         {"nesterov", sgd, "it is a momentum of --optimizer sgd"},
@@ -61,8 +61,7 @@ static int check_used_by_choice(const TrainConfig *config, const Options *option
         {"power", config->schedule.kind == SCHEDULE_POLYNOMIAL, "it is of --schedule polynomial"},
         {"warmup-start", config->schedule.warmup_steps > 0,
          "there is no warm-up without --warmup-steps"},
-        {"loss", !own_loss || data->train.classes > 0,
-         "--data has no classes to ask for, but numbers"},
+        {"loss", !own_loss || data->train.classes > 0, "--data has numbers, not classes"},
         {"loss", !own_loss || !pixels, "pixels have one class each: --loss auto"},
         {"pos-weight", config->loss == LOSS_BCE, "it is of --loss bce"},
         {"ignore-label", is(data->name, "pixels"),
@@ -130,14 +129,14 @@ static int check_graph(const TrainConfig *config, const DataSource *data, const 
     if (job_check_recordable(job, err) != 0) return -1;
     if (data->train.dense)
         return error_set(err, STATUS_USAGE,
-                         "--cuda-graph: how many pixels count is known in the middle of a step");
+                         "--cuda-graph: the number of counted pixels is read back within a step");
     if (config->amp == PRECISION_F16)
         return error_set(err, STATUS_USAGE,
                          "--cuda-graph: with --amp fp16 the host decides in every step whether the "
                          "optimizer steps; bf16 needs no such decision");
     if (config->accumulate_steps > 1)
         return error_set(err, STATUS_USAGE,
-                         "--cuda-graph: with --accumulate-steps a step has parts of its own");
+                         "--cuda-graph: a step of several micro-batches is not captured");
     if (config->profile)
         return error_set(err, STATUS_USAGE,
                          "--cuda-graph: a replayed step has no phases for "

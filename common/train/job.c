@@ -27,8 +27,8 @@ int job_check_recordable(const Job *job, Error *err) {
     const char *what = job->unrecordable(job);
     if (!what) return 0;
     return error_set(err, STATUS_USAGE,
-                     "--cuda-graph: %s has something to decide in every step, and a replayed step "
-                     "would repeat what it decided once",
+                     "--cuda-graph: %s decides on the host in every step, and a replayed step "
+                     "would repeat the captured decision",
                      what);
 }
 

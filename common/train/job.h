@@ -28,7 +28,8 @@ struct JobWatch {
     void (*enter)(const JobWatch *self, const char *phase, uint64_t step);
     // Returns 0, or -1 with err filled once a process of the job has failed; results of collectives
     // are invalid then. Called where collectives are not waited for one by one (asynchronous
-    // devices): before a step is replayed, and after a readback.
+    // devices): before a step is replayed, after a loss is read back, before gradients are
+    // written.
     int (*check)(const JobWatch *self, Error *err);
     // Reports that the run has failed in this process, so that the other processes fail at once
     // with the same message.

@@ -4,8 +4,7 @@
 #include "common/base/memory.h"
 #include "common/nn/tape.h"
 
-// The sums, in one array because they travel together. From HITS on they are a BatchLoss's
-// hits.
+// Indices into Metrics.sums, one array because one all-reduce sums it. From HITS on: hits (hits.h).
 enum { LOSS, COUNT, SAMPLES, HITS };
 
 Metrics metrics_open(const Dataset *set) {

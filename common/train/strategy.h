@@ -5,9 +5,10 @@
  * functions:
  *
  *                    single            DataParallel                 DistributedDataParallel
- *   module           the model         a wrapper: replicate,        a wrapper: buffer broadcast,
- *                                      scatter, apply, gather       then the model; hooks reduce
+ *   module           the model         a wrapper: scatter,          a wrapper: buffer broadcast,
+ *                                      replicate, apply, gather     then the model; hooks reduce
  *   sampler          whole             whole                        interleaved or blocked share
+ *   hold_gradients   no-op             no-op                        no_sync
  *   finish_backward  no-op             no-op: backward reduced      waits for the buckets
  *   sum_start, _wait identity          identity                     all-reduce over the ranks
  *   sync_buffers     no-op             no-op                        broadcast from rank 0

@@ -46,7 +46,7 @@ typedef struct TrainConfig {
     size_t dump_images;       // write pictures every N epochs; 0: never
     size_t keep_epochs;       // keep a checkpoint every N epochs; 0: none
     const char *evaluate;     // file of weights to evaluate instead of training; or NULL
-    size_t sample;            // characters to generate at the end (generation.c)
+    size_t sample;            // tokens to generate at the end (generation.c)
     bool profile;
     bool no_eval;
     bool summary; // print the model, then end

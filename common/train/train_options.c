@@ -41,7 +41,7 @@ static void model_options(Options *o, TrainConfig *c) {
     options_add_count(o, "context", &c->gpt.context, 0, GPT_MAX_SIZE,
                       "gpt: context length in tokens");
     options_add_count(o, "vocabulary", &c->vocabulary, 0, GPT_MAX_SIZE,
-                      "gpt: tokens that it knows (0: those of --data; GPT-2's are 50257)");
+                      "gpt: number of its tokens (0: that of --data; GPT-2: 50257)");
     options_add_string(
         o, "data", &c->data, "NAME|FILE|DIR",
         "digits (default), synthetic[:3x32x32:10[@COUNT]], shapes[:32x32[@COUNT]] (pixels with "
@@ -152,7 +152,7 @@ static void file_options(Options *o, TrainConfig *c) {
     options_add_string(o, "evaluate", &c->evaluate, "FILE",
                        "do not train: evaluate weights or a checkpoint");
     options_add_count(o, "sample", &c->sample, 0, 1 << 24,
-                      "gpt: at the end, write N generated characters, drawn by --seed");
+                      "gpt: at the end, write N generated tokens, drawn by --seed");
     options_add_flag(o, "no-eval", &c->no_eval, "do not evaluate on the test split");
     options_add_flag(o, "profile", &c->profile, "end with a table of the time of a step's phases");
     options_add_string(o, "trace", &c->trace, "FILE",

@@ -219,7 +219,7 @@ static void what_can_be_recorded_is_asked_then(void **state) {
     rig.job->unrecordable = late_hook;
     send_batch(&rig);
     assert_int_equal(graph_step(&rig, graph, &err), -1);
-    check_message(&err, "--cuda-graph: a late hook has something to decide in every step");
+    check_message(&err, "--cuda-graph: a late hook decides on the host in every step");
     assert_int_equal(err.status, STATUS_USAGE);
     assert_int_equal(rig.script.launches, 0);
     step_graph_close(graph);
