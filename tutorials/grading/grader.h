@@ -76,7 +76,7 @@ void seat_miss(struct Seat *seat, const char *sentence) __attribute__((noreturn)
 
 // ---- watching -----------------------------------------------------------------------------------
 
-// Makes the `broken`-th collective after this call fail (0: none), in pg_work_wait if `in_wait`.
+// Makes this thread's `broken`-th collective fail (0: none), in pg_work_wait if `in_wait`.
 void watch_break(size_t broken, bool in_wait);
 
 #endif

@@ -24,12 +24,12 @@ int grader_points(const Grader *grader) {
 // Whether the check named by `needs` has passed.
 static bool may_run(const Grader *grader, const Outcome *outcomes, size_t i) {
     const char *needs = grader->checks[i].needs;
+    size_t k = 0;
     if (!needs) return true;
-    for (size_t k = 0; k < i; k++)
-        if (strcmp(grader->checks[k].name, needs) == 0) return outcomes[k].result == RESULT_PASS;
-    CHECK(false, "%s: no check \"%s\" stands before \"%s\"", grader->exercise, needs,
+    while (k < i && strcmp(grader->checks[k].name, needs) != 0) k++;
+    CHECK(k < i, "%s: no check \"%s\" stands before \"%s\"", grader->exercise, needs,
           grader->checks[i].name);
-    return false;
+    return outcomes[k].result == RESULT_PASS;
 }
 
 static void print_text(const Grader *grader, const Outcome *outcomes, int score) {

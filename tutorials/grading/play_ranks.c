@@ -62,7 +62,6 @@ pthread_mutex_t grade_mutex(void) {
 void seat_miss(Seat *seat, const char *sentence) {
     seat->missed_ns = clock_ns();
     snprintf(seat->missed, sizeof seat->missed, "%s", sentence);
-    fflush(NULL);
     _exit(0);
 }
 
@@ -94,7 +93,7 @@ static void run_rank(Grade grade, const Play *play, PgEndpoint *endpoint) {
     grade.seat = seat;
     pthread_barrier_wait(play->came);
     ProcessGroup *group = pg_opener_shm.open(endpoint, &err);
-    if (!group) error_exit(&err);
+    CHECK(group, "no group for rank %d: %s", endpoint->rank, err.message);
     GradeRank rank = {.grade = &grade,
                       .group = group,
                       .rank = endpoint->rank,
@@ -131,7 +130,8 @@ static void play_ranks(const Grade *grade, const Play *play) {
     pid_t processes[MOST_RANKS];
     Error err = {0};
     CHECK(play->world <= MOST_RANKS, "%d ranks are too many", play->world);
-    if (pg_opener_shm.create(&endpoint, &err) != 0) error_exit(&err);
+    const int failed = pg_opener_shm.create(&endpoint, &err);
+    CHECK(failed == 0, "no group for ranks: %s", err.message);
     fflush(NULL);
     for (int r = 0; r < play->world; r++) {
         endpoint.rank = r;
@@ -157,30 +157,33 @@ static void judge_ends(Grade *grade, const Play *play) {
         char sentence[SENTENCE_MAX];
         if (play->seats[r].returned && WIFEXITED(play->seats[r].ended)) continue;
         say_how_it_ended(sentence, play->seats[r].ended);
-        grade_miss(grade, "%.*s (rank %d of %d)", SENTENCE_MAX - 32, sentence, r, play->world);
+        grade_miss(grade, "%s (rank %d of %d)", sentence, r, play->world);
     }
 }
 
 // Whether the rank's last call was a collective of this kind.
 static bool is_last_call(const WatchLog *log, CollectiveKind kind) {
-    size_t i = log->count;
-    while (i > 0 && log->events[i - 1].kind != WATCH_RUN) i--;
-    return i > 0 && log->events[i - 1].collective.kind == kind;
+    bool is = false;
+    for (size_t i = 0; i < log->count; i++)
+        if (log->events[i].kind == WATCH_RUN) is = log->events[i].collective.kind == kind;
+    return is;
 }
 
 // A deadlock: every rank is in a receive.
 static void judge_deadlock(Grade *grade, const Play *play) {
     int lost = 0, receive = 0;
+    const GradeRank *last = NULL;
     for (int r = 0; r < play->world; r++) {
         const Seat *seat = &play->seats[r];
         if (seat->rank.err.status == STATUS_OK) continue;
         lost++;
         receive += is_last_call(&seat->log, PG_RECV);
+        last = &seat->rank;
     }
     GRADE_EXPECT(grade, lost < 2 || receive < lost,
                  "%d ranks wait in a receive, and none of them sends: if all receive first, no "
-                 "rank is left to send. (rank 0's error: %.300s)",
-                 lost, play->seats[0].rank.err.message);
+                 "rank is left to send. (rank %d's error: %.300s)",
+                 lost, last->rank, last->err.message);
 }
 
 static void judge_ranks(Grade *grade, const Play *play) {
@@ -250,32 +253,29 @@ static bool judge_broken_ranks(Grade *grade, const Play *play) {
     return has_failed;
 }
 
-// Runs the ranks once with a shared copy of the context, and judges. Returns whether any rank
-// called the collective that fails.
-static bool grade_play(Grade *grade, Play play, void *context, size_t bytes) {
-    const size_t seats_bytes = (size_t)play.world * sizeof *play.seats;
-    bool has_failed = false;
-    play.seats = grade_shared(seats_bytes);
-    play.context = grade_shared(bytes + 1);
+// Runs the ranks once with a shared copy of the context. Returns the play with their seats.
+static Play run_play(const Grade *grade, Play play, void *context, size_t bytes) {
+    play.seats = grade_shared((size_t)play.world * sizeof *play.seats);
+    play.context = grade_shared(bytes);
     play.given = context;
     play.bytes = bytes;
     play.came = make_barrier(play.world);
     memcpy(play.context, context, bytes);
     play_ranks(grade, &play);
     memcpy(context, play.context, bytes);
-    if (play.broken > 0)
-        has_failed = judge_broken_ranks(grade, &play);
-    else
-        judge_ranks(grade, &play);
-    munmap(play.came, sizeof *play.came);
-    munmap(play.context, bytes + 1);
-    munmap(play.seats, seats_bytes);
-    return has_failed;
+    return play;
 }
 
 void grade_ranks_with(Grade *grade, int world, void (*run)(GradeRank *rank), void *context,
                       size_t bytes) {
-    grade_play(grade, (Play){.world = world, .run = run}, context, bytes);
+    const Play play = run_play(grade, (Play){.world = world, .run = run}, context, bytes);
+    judge_ranks(grade, &play);
+}
+
+// Runs the ranks once with a broken collective. Returns whether any rank called it.
+static bool grade_broken_play(Grade *grade, Play play, void *context, size_t bytes) {
+    play = run_play(grade, play, context, bytes);
+    return judge_broken_ranks(grade, &play);
 }
 
 void grade_broken_ranks_with(Grade *grade, int world, void (*run)(GradeRank *rank), void *context,
@@ -284,13 +284,13 @@ void grade_broken_ranks_with(Grade *grade, int world, void (*run)(GradeRank *ran
     void *whole = malloc(bytes); // the context of a play in which nothing fails, for grade->kept
     CHECK(whole, "no memory for a context");
     memcpy(whole, context, bytes);
-    grade_play(grade, play, whole, bytes);
+    grade_ranks_with(grade, world, run, whole, bytes);
     free(whole);
     while (play.broken < MOST_BROKEN) {
         play.broken++;
         play.in_wait = false;
-        if (!grade_play(grade, play, context, bytes)) return;
+        if (!grade_broken_play(grade, play, context, bytes)) return;
         play.in_wait = true;
-        grade_play(grade, play, context, bytes);
+        grade_broken_play(grade, play, context, bytes);
     }
 }

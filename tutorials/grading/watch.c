@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/memory.h"
+#include "common/base/sync.h"
 #include "ddp/group/group_internal.h"
 #include "tutorials/grading/grader.h"
 
@@ -11,7 +12,8 @@
 
 // Thread-local, because the student's calls do not pass the rank that makes them.
 static _Thread_local WatchLog *current_log;
-static _Thread_local size_t until_broken; // number of collectives to the failure; 0: none
+static _Thread_local size_t calls;       // collectives so far
+static _Thread_local size_t broken_call; // number of the collective that fails, from 1; 0: none
 static _Thread_local bool fails_in_wait;
 static _Thread_local const PgWork *broken_work; // in flight; its pg_work_wait must fail
 
@@ -20,9 +22,8 @@ void watch_begin(WatchLog *log) {
 }
 
 void watch_break(size_t broken, bool in_wait) {
-    until_broken = broken;
+    broken_call = broken;
     fails_in_wait = in_wait;
-    broken_work = NULL;
 }
 
 static bool is_misaligned(const Collective *collective) {
@@ -42,20 +43,16 @@ static size_t collective_bytes(const Collective *collective) {
 
 // ---- memory: the student's file's malloc and free -----------------------------------------------
 
-static pthread_mutex_t blocks_mutex = PTHREAD_MUTEX_INITIALIZER; // protects blocks
-static long blocks;
+static SyncWord blocks; // allocated, less freed; of all threads
 
-static void count_blocks(long more) {
-    pthread_mutex_lock(&blocks_mutex);
-    blocks += more;
-    pthread_mutex_unlock(&blocks_mutex);
+static void count_blocks(int more) {
+    uint32_t now;
+    do now = sync_load(&blocks);
+    while (!sync_claim(&blocks, now, now + (uint32_t)more));
 }
 
 long watch_blocks(void) {
-    pthread_mutex_lock(&blocks_mutex);
-    long now = blocks;
-    pthread_mutex_unlock(&blocks_mutex);
-    return now;
+    return (int32_t)sync_load(&blocks);
 }
 
 void *watched_malloc(size_t bytes) {
@@ -96,7 +93,7 @@ static void note_refusal(const ProcessGroup *group, const Collective *collective
 // Counts a collective. Returns whether it must fail: it runs, so that no other rank waits for it,
 // but returns an error.
 static bool is_next_to_fail(void) {
-    return until_broken > 0 && --until_broken == 0;
+    return ++calls == broken_call;
 }
 
 int watched_pg_run(ProcessGroup *group, Collective collective, Error *err) {
