@@ -9,14 +9,14 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bench/account/kernel_clock.h"
 #include "bench/kernel_times.h"
 #include "bench/workload.h"
 #include "common/base/clock.h"
-#include "common/base/memory.h"
+#include "tests/rigs/captured.h"
 
 static uint64_t now;
 
@@ -140,19 +140,9 @@ static void calls_count_with_their_mean(void **state) {
 
 // Returns the output of kernel_times_print, owned by the caller.
 static char *printed(KernelTimes *times) {
-    FILE *file = tmpfile();
-    char *text = memory_zalloc(4096);
-    assert_non_null(file);
-    fflush(stdout);
-    const int before = dup(STDOUT_FILENO);
-    dup2(fileno(file), STDOUT_FILENO);
+    Captured captured = captured_begin_of(stdout);
     kernel_times_print(times);
-    fflush(stdout);
-    dup2(before, STDOUT_FILENO);
-    close(before);
-    assert_true(pread(fileno(file), text, 4095, 0) > 0);
-    fclose(file);
-    return text;
+    return captured_end(&captured);
 }
 
 // Three rounds of 1, 3 and 2 fills with a median of 2 us, in steps of 8, 9 and 16 us; earlier calls
@@ -190,6 +180,65 @@ static void rounds_count_with_their_median(void **state) {
     kernel_times_close(times);
     device_close(device);
 }
+
+// ---- probes -------------------------------------------------------------------------------------
+
+static int adds, products; // of all rounds
+
+// The second of three takes a microsecond, the others longer.
+static void take_time(int number) {
+    static const uint64_t more_ns[] = {2000, 0, 1000};
+    now += more_ns[number % 3];
+}
+
+static void probe_add(float *y, const float *a, const float *b, size_t count) {
+    assert_int_equal(count, 4 << 20);
+    assert_true((size_t)labs(a - b) >= count && (size_t)labs(a - y) >= count &&
+                (size_t)labs(b - y) >= count);
+    for (size_t i = 0; i < count; i += count - 1) assert_true(a[i] == 1 && b[i] == 1);
+    take_time(adds++);
+}
+
+static void probe_matmul(Compute how, MatmulShape s, const float *a, const float *b, float *c,
+                         bool accumulate) {
+    assert_true(how.precision == PRECISION_F32 && !accumulate && !s.transpose_a && !s.transpose_b);
+    assert_true(s.m == 512 && s.n == 512 && s.k == 512);
+    assert_true(a != b && a != c && b != c && *a == 1 && *b == 1);
+    take_time(products++);
+}
+
+// A rate is that of the fastest of three probes of a round.
+static void probes_add_and_multiply(void **state) {
+    (void)state;
+    Error err = {0};
+    Device *device = must_get(device_open("cpu:0", &err), &err);
+    const Kernels *own = device->kernels;
+    ElementwiseKernels elementwise = *own->elementwise;
+    MatrixKernels matrix = *own->matrix;
+    Kernels kernels = *own;
+    elementwise.add = probe_add;
+    matrix.matmul = probe_matmul;
+    kernels.elementwise = &elementwise;
+    kernels.matrix = &matrix;
+    device->kernels = &kernels;
+    adds = products = 0;
+    KernelTimes *times = kernel_times_open(device, 2);
+    for (int round = 1; round <= 2; round++) {
+        kernel_times_round(times, 1e-3);
+        assert_int_equal(adds, 3 * round);
+        assert_int_equal(products, 3 * round);
+    }
+    char *text = printed(times);
+    static const char wanted[] = "step_ms=1.000 memory_gb_s=50331.6 sgemm_gflops=268435.5\n";
+    if (strncmp(text, wanted, strlen(wanted)) != 0) fail_msg("%s", text);
+    free(text);
+    kernel_times_close(times);
+    assert_ptr_equal(device->kernels, &kernels);
+    device->kernels = own;
+    device_close(device);
+}
+
+// ---- costs --------------------------------------------------------------------------------------
 
 // Kernels that no step of bench_step's models calls (for those: tests/programs/by_op.py): outputs
 // that are accumulated, or not; an activation that is not GELU or saves nothing; SGD without
@@ -274,6 +323,7 @@ int main(void) {
         cmocka_unit_test(timed_kernels_compute_the_same),
         cmocka_unit_test(calls_count_with_their_mean),
         cmocka_unit_test(rounds_count_with_their_median),
+        cmocka_unit_test(probes_add_and_multiply),
         cmocka_unit_test(other_costs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* captured.h: captures stderr of this process and its children as text. */
+/* captured.h: captures stderr, or stdout, of this process and its children as text. */
 #ifndef TESTS_RIGS_CAPTURED_H
 #define TESTS_RIGS_CAPTURED_H
 
@@ -13,30 +13,34 @@
 #include "common/base/memory.h"
 
 typedef struct Captured {
-    FILE *file;
-    int stderr_before;
+    FILE *file, *stream;
+    int before; // the stream's file
 } Captured;
 
 static int captures; // begun and not ended
 
-static inline Captured captured_begin(void) {
+static inline Captured captured_begin_of(FILE *stream) {
     captures++;
-    fflush(stderr);
-    Captured captured = {tmpfile(), dup(STDERR_FILENO)};
+    fflush(stream);
+    Captured captured = {tmpfile(), stream, dup(fileno(stream))};
     assert_non_null(captured.file);
-    assert_true(captured.stderr_before >= 0);
-    assert_true(dup2(fileno(captured.file), STDERR_FILENO) >= 0);
+    assert_true(captured.before >= 0);
+    assert_true(dup2(fileno(captured.file), fileno(stream)) >= 0);
     return captured;
+}
+
+static inline Captured captured_begin(void) {
+    return captured_begin_of(stderr);
 }
 
 // Ends the capture and returns the text, which the caller frees.
 static inline char *captured_end(Captured *captured) {
-    enum { LONGEST = 4096 };
+    enum { LONGEST = 1 << 14 };
     char *text = memory_zalloc(LONGEST);
     captures--;
-    fflush(stderr);
-    assert_true(dup2(captured->stderr_before, STDERR_FILENO) >= 0);
-    close(captured->stderr_before);
+    fflush(captured->stream);
+    assert_true(dup2(captured->before, fileno(captured->stream)) >= 0);
+    close(captured->before);
     assert_true(pread(fileno(captured->file), text, LONGEST - 1, 0) >= 0);
     fclose(captured->file);
     return text;
