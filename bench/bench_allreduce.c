@@ -92,8 +92,8 @@ static int run_launched(const Settings *settings, Error *err) {
         return err->status;
     ProcessGroup *group =
         init_process_group(settings->backend, &me, device, settings->timeout_s, err);
-    if (group && settings->fast_sums && pg_use_fast_sums(group, err) != 0) return err->status;
-    int status = group ? allreduce_run_rank(settings, group, device) : err->status;
+    if (!group || (settings->fast_sums && pg_use_fast_sums(group, err) != 0)) return err->status;
+    int status = allreduce_run_rank(settings, group, device);
     device_close(device);
     return status;
 }

@@ -126,10 +126,10 @@ static Fit find_fit(const Points *points) {
     Fit fit = {.error = INFINITY};
     Place best = {{0.5, 0.5, 0.5}};
     const bool both = points->cost == COST_BOTH; // one number more: a coarser search
-    const int steps = both ? GRID / 2 : GRID, zooms = both ? 15 : 35;
+    const int steps = both ? GRID / 2 : GRID;
+    const double zoom = both ? 0.6 : 0.8;
     try_grid(points, 0.5, steps, &fit, &best);
-    double reach = 2.0 / steps; // at last about 1/1000 of a step
-    for (int i = 0; i < zooms; i++, reach *= both ? 0.6 : 0.8)
+    for (double reach = 2.0 / steps; reach > 1e-4; reach *= zoom)
         try_grid(points, reach, ZOOMED_GRID, &fit, &best);
     return fit;
 }

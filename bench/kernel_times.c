@@ -102,30 +102,33 @@ TIMED(elementwise, activation_gradient,
       (Activation f, float *dx, const float *saved, const float *dy, size_t count, bool accumulate),
       (f, dx, saved, dy, count, accumulate), floats(2 + added(accumulate), count), 0)
 
-static Cost product(size_t m, size_t n, size_t k, bool accumulate) {
-    return (Cost){floats(1, m * k + k * n) + floats(added(accumulate), m * n),
-                  2 * (double)(m * n) * (double)k};
+static double product_bytes(size_t m, size_t n, size_t k, bool accumulate) {
+    return floats(1, m * k + k * n) + floats(added(accumulate), m * n);
+}
+
+static double product_flops(size_t m, size_t n, size_t k) {
+    return 2 * (double)(m * n) * (double)k;
 }
 
 TIMED(matrix, matmul,
       (Compute how, MatmulShape s, const float *a, const float *b, float *c, bool accumulate),
-      (how, s, a, b, c, accumulate), product(s.m, s.n, s.k, accumulate).bytes,
-      product(s.m, s.n, s.k, accumulate).flops)
+      (how, s, a, b, c, accumulate), product_bytes(s.m, s.n, s.k, accumulate),
+      product_flops(s.m, s.n, s.k))
 TIMED(matrix, linear,
       (Compute how, LinearShape s, const float *x, const float *weight, const float *bias,
        float *y),
-      (how, s, x, weight, bias, y), product(s.rows, s.out, s.in, false).bytes,
-      product(s.rows, s.out, s.in, false).flops)
+      (how, s, x, weight, bias, y), product_bytes(s.rows, s.out, s.in, false),
+      product_flops(s.rows, s.out, s.in))
 TIMED(matrix, linear_weight_gradient,
       (Compute how, LinearShape s, const float *dy, const float *x, const LinearGradient *to),
-      (how, s, dy, x, to), product(s.out, s.in, s.rows, to->add_dweight).bytes,
-      product(s.out, s.in, s.rows, false).flops)
+      (how, s, dy, x, to), product_bytes(s.out, s.in, s.rows, to->add_dweight),
+      product_flops(s.out, s.in, s.rows))
 TIMED(matrix, linear_relu_gradient,
       (Compute how, LinearShape s, const float *dy, const float *weight, const ReluMask *of,
        float *dx),
       (how, s, dy, weight, of, dx),
-      product(s.rows, s.in, s.out, false).bytes + floats(1, s.rows *s.in),
-      product(s.rows, s.in, s.out, false).flops)
+      product_bytes(s.rows, s.in, s.out, false) + floats(1, s.rows *s.in),
+      product_flops(s.rows, s.in, s.out))
 
 // ---- windows -----------------------------------------------------------------------------------
 

@@ -82,7 +82,7 @@ tsan)
     jobs='training|allreduce|allreduce_section|promises|scaling|measuring_.*|ranges|paper|segnet|checkpoint_kill|ddprun|ddprun_options'
     jobs="$jobs|chaos|compare|compare_mine|compare_interrupted|player|traces|help|bits|bits_table"
     jobs="$jobs|random_bits_quick|trainer_options|same_files|option_mixes|fsdp|random_fsdp_quick|memory_limit"
-    jobs="$jobs|installed.*|gpu_modules|own_refused|zero_optimizer|text|dry_run|foreign_weights|manual.*|link|ladder"
+    jobs="$jobs|installed.*|gpu_modules|own_refused|zero_optimizer|text|dry_run|foreign_weights|manual.*|link|ladder|rungs"
     jobs="$jobs|model_.*|simulated|peers|scores|regress|not_regular|quiet_repetitions|results_folder"
     jobs="$jobs|bench_options|test_kernels.*|test_half|test_shapes|test_(safetensors|hostile_files)|compare_tensors"
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|corpus_.*|tutorial_.*)\$"

@@ -112,9 +112,10 @@ static void all_reduce(const SimDevice *me, double bytes) {
 
 // ---- a device's step ---------------------------------------------------------------------------
 
-// Only device 0 is slow: the others are ready early and wait for it.
+// Only the last device is slow: the others are ready early and wait for it.
 static double slowness(const SimDevice *me) {
-    return me->number == 0 ? me->simulation->cluster->straggler : 1;
+    const Cluster *cluster = me->simulation->cluster;
+    return me->number == cluster->devices - 1 ? cluster->straggler : 1;
 }
 
 static void done(const SimDevice *me) {

@@ -130,6 +130,12 @@ fi
 refuse 2 'exclude each other' "$bin/bench_allreduce" --threads --processes
 refuse 2 '--min-bytes 64 is more than' "$bin/bench_allreduce" --min-bytes 64 --max-bytes 16
 refuse 2 'start the ranks with ddprun' "$bin/bench_allreduce" --device cuda
+launched() { # LOCAL_RANK OPTION...: as rank LOCAL_RANK of its own launcher, to be refused before it meets others
+    env RANK="$1" WORLD_SIZE=$(($1 + 1)) LOCAL_RANK="$1" LOCAL_WORLD_SIZE=$(($1 + 1)) MASTER_ADDR=127.0.0.1 MASTER_PORT=1 \
+        "$bin/bench_allreduce" "$2" "$3" --max-bytes 4
+}
+refuse 77 'cuda:3' launched 3 --device cuda
+refuse 2 'backend nccl is for GPUs' launched 0 --backend nccl
 refuse 2 '--factor' "$bin/bench_allreduce" --factor 1
 refuse 2 '--fast-sums is for --backend mpi' "$bin/bench_allreduce" --fast-sums
 tally allreduce

@@ -1,7 +1,7 @@
 #!/bin/sh
 # ladder.sh BIN_DIR: bench/ablation.sh on a small network: all rungs, train_dp and train_ddp end with equal weights,
 # also with uneven shares of a batch; the tables; the drawn figure; refused options. Times are not judged. Sentences:
-# tests/report/test_ladder.py.
+# tests/report/test_ladder.py; bench_ladder by itself: rungs.sh.
 bench=$(cd "$(dirname "$0")/../../bench" && pwd)
 . "$(dirname "$0")/checks.sh"
 bin=$("$bench/../tests/programs/steady.sh" "$bin" "$work/bin")
@@ -82,36 +82,6 @@ run "three devices" ladder $small --global-batch 41 --world 3 --link '' --out th
 checks=$((checks + 1))
 [ "$(grep -c ' equal$' three/ladder.txt)" = 13 ] || fail "three devices: $(cat three/ladder.txt)"
 
-# Each gradient in its own bucket, and images that are not square; and untrained weights prove nothing.
-# (The launcher sets a rank's terminal width only if there is a terminal.)
-run "rungs alone" "$bin/ddprun" --nproc-per-node 2 env DDPRUN_COLUMNS=80 "$bin/bench_ladder" --hidden 24,16 --data synthetic:1x6x9:10@200 \
-    --global-batch 40 --rounds 3 --steps 1 --bucket-cap-mb 0 --csv rounds.csv
-checks=$((checks + 2))
-[ "$(grep -c ' equal$' out.txt)" = 11 ] || fail "$(cat out.txt)"
-grep -q 'rounds 3/3 \[=*\] 100%' err.txt || fail "no bar of rounds: $(cat err.txt)"
-[ "$(sed -n '1,2p' out.txt | paste -sd ' ' -)" = "mlp on synthetic, global batch 40, 2 devices over memory" ] || fail "$(cat out.txt)"
-# The printed medians are those of the rounds in the CSV file, and of what a rung saves in each of them.
-awk -F, 'function off(a, b) { return a - b > 0.000502 || b - a > 0.000502 }
-    function median(a, b, c) { return a < b ? (b < c ? b : a < c ? c : a) : (a < c ? a : b < c ? c : b) }
-    FNR == NR { if (FNR > 1) { ms[$1, $5] = $6; rows++; if ($4 != "memory" || $7 != "equal") print "row " $0 }; next }
-    / equal$/ {
-        name = substr($0, 1, 14)
-        sub(/ *$/, "", name)
-        printed = substr($0, 57, 7)
-        saved = substr($0, 65, 9)
-        if (off(printed, median(ms[name, 1], ms[name, 2], ms[name, 3]))) print name " takes " printed
-        if (last != "" && off(saved, median(ms[last, 1] - ms[name, 1], ms[last, 2] - ms[name, 2], ms[last, 3] - ms[name, 3])))
-            print name " saves " saved
-        last = name
-    }
-    END { if (rows != 33) print rows " rows" }' rounds.csv out.txt >wrong.txt
-[ ! -s wrong.txt ] || fail "the ladder: $(cat wrong.txt rounds.csv out.txt)"
-status=0
-"$bin/ddprun" --nproc-per-node 2 "$bin/bench_ladder" --hidden 24,16 --data digits --global-batch 40 --rounds 1 \
-    --steps 1 --lr 0 >out.txt 2>err.txt || status=$?
-checks=$((checks + 1))
-[ "$status" = 1 ] && grep -q 'the weights have not moved' out.txt || fail "without learning: $status, $(cat out.txt)"
-
 # Ctrl-C prints which runs are kept and how to continue; --resume makes the other runs and prints which were kept.
 checks=$((checks + 4))
 setsid env --default-signal=INT "$bench/ablation.sh" --bin "$bin" $small --global-batch 40 --link '' \
@@ -160,14 +130,4 @@ for wrong in "--rounds 0" "--turns 0" "--steps x" "--patience x" "--world 1" "--
 done
 checks=$((checks + 1))
 [ "$(cat other/file)" = mine ] || fail "a folder with other files was touched"
-refuse 2 "one device has no ladder" "$bin/bench_ladder"
-world=2
-alone() { env RANK=0 WORLD_SIZE=$world LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "$bin/bench_ladder" "$@"; } # for invalid options
-refuse 2 "--global-batch 1: 2 devices need a row each" alone --global-batch 1
-refuse 2 "samples with a class each are needed" alone --data shapes:8x8@40 --model segnet --global-batch 10
-refuse 2 "samples with a class each are needed" alone --data 'synthetic:3->2@8' --global-batch 2
-world=64
-refuse 2 "--global-batch 63: 64 devices need a row each" alone --global-batch 63
-world=65
-refuse 2 "65 devices: a ladder has at most 64" alone --global-batch 63
 tally ladder

@@ -1,6 +1,6 @@
 /* make_tensors.c: writes the files that compare_tensors.sh compares: make_tensors FOLDER.
  *
- * base has w [2, 3], b [2] and step; each other file is base with one change. many and
+ * base has w [2, 3], b [2] and step [3]; each other file is base with one change. many and
  * many_reversed have the maximum number of tensors, all empty.
  */
 #include <math.h>
@@ -11,14 +11,17 @@
 
 typedef struct Content {
     float w[6], b[2];
-    int64_t step;
+    int64_t step[3];
     size_t rows;  // of w: 2, or 3: another shape with the same number of elements
     size_t count; // number of tensors: w, b, step; 4: an extra one
 } Content;
 
 static Content base(void) {
-    return (Content){
-        .w = {1, -2, 0.5f, 0, 100, -0.25f}, .b = {0, 7}, .step = 12, .rows = 2, .count = 3};
+    return (Content){.w = {1, -2, 0.5f, 0, 100, -0.25f},
+                     .b = {0, 7},
+                     .step = {12, 40, -7},
+                     .rows = 2,
+                     .count = 3};
 }
 
 static void save(const char *folder, const char *name, const Content *c) {
@@ -26,7 +29,7 @@ static void save(const char *folder, const char *name, const Content *c) {
     SafeEntry entries[] = {
         {"w", DTYPE_F32, 2, {c->rows, 6 / c->rows}, c->w, sizeof c->w},
         {"b", DTYPE_F32, 1, {2}, c->b, sizeof c->b},
-        {"step", DTYPE_I64, 0, {0}, &c->step, sizeof c->step},
+        {"step", DTYPE_I64, 1, {3}, c->step, sizeof c->step},
         {"extra, \"quoted\"", DTYPE_F32, 1, {0}, c->w, 0},
     };
     SafeTensors content = {.entries = entries, .count = c->count};
@@ -68,7 +71,7 @@ int main(int argc, char **argv) {
     save(folder, "nan", &c);
     c = base(), c.w[5] = INFINITY;
     save(folder, "infinite", &c);
-    c = base(), c.step = 13;
+    c = base(), c.step[0] = 13, c.step[2] = -9;
     save(folder, "step", &c);
     c = base(), c.rows = 3;
     save(folder, "shape", &c);

@@ -92,8 +92,8 @@ static void the_table_has_all_ranks_times(void **state) {
         p50[k] = quantile_of(ours, ITERATIONS, 0.5);
         last = quantile_of(bound, ITERATIONS, 0.5);
         const double rate = (double)sizes[k] / p50[k] * 1e-3; // of two ranks both rates are equal
-        int length = snprintf(line, sizeof line, "\n%11zu %10.2f %10.2f %10.2f %6.2f %6.2f", sizes[k],
-                              quantile_of(ours, ITERATIONS, 0), p50[k],
+        int length = snprintf(line, sizeof line, "\n%11zu %10.2f %10.2f %10.2f %6.2f %6.2f",
+                              sizes[k], quantile_of(ours, ITERATIONS, 0), p50[k],
                               quantile_of(ours, ITERATIONS, 0.99), rate, rate);
         if (last > 0)
             snprintf(line + length, sizeof line - (size_t)length, " %9.1f %5.2f     0\n", last,
@@ -102,7 +102,8 @@ static void the_table_has_all_ranks_times(void **state) {
             snprintf(line + length, sizeof line - (size_t)length, "         -     -     0\n");
         must_have(text, line);
     }
-    snprintf(line, sizeof line, "\n# 1 MiB: %.2f of the bound; the least of all sizes: %.2f, of 1 MiB\n",
+    snprintf(line, sizeof line,
+             "\n# 1 MiB: %.2f of the bound; the least of all sizes: %.2f, of 1 MiB\n",
              last / p50[2], last / p50[2]);
     must_have(text, line);
     double trips[BLOCKS];

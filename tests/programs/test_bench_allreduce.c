@@ -16,6 +16,7 @@
 #include "ddp/group/shm/pg_shm.h"
 #include "ddp/group/shm/segment.h"
 #include "tests/rigs/captured.h"
+#include "tests/rigs/mapped_segments.h"
 
 enum { WORLD = 2, MOST_BYTES = 1 << 20, COLLECTIVES_MAX = 300 };
 
@@ -97,6 +98,7 @@ static bool run(Trouble trouble, int call, int status[WORLD], char **said) {
         status[r] = players[r].status;
     }
     *said = captured_end(&captured);
+    assert_int_equal(mapped_segments(), 0);
     return players[1].calls_left == 0;
 }
 

@@ -1,5 +1,5 @@
-/* test_bench_step.c: bench_step computes the products of a model's linear layers alone, each as often
- * as a step does, and its rates are those of their operations and of the medians of its times.
+/* test_bench_step.c: bench_step computes the products of a model's linear layers alone, each as
+ * often as a step does; its rates are those of their operations and of the medians of its times.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -102,8 +102,8 @@ static void check(const char *const *arguments, const Layer *layers, size_t coun
 
 static void an_mlp(void **state) {
     (void)state;
-    static const char *const arguments[] = {"bench_step", "--width",  "200", "--layers", "3", "--batch",
-                                            "16",         "--rounds", "5",   NULL};
+    static const char *const arguments[] = {"bench_step", "--width", "200",      "--layers", "3",
+                                            "--batch",    "16",      "--rounds", "5",        NULL};
     const Layer layers[] = {{16, 200, 200, true}, {16, 200, 200, false}, {16, 200, 200, false}};
     check(arguments, layers, 3, 3 * 2.0 * 16 * 200 * 10, "width=200 layers=3");
 }
@@ -111,12 +111,13 @@ static void an_mlp(void **state) {
 static void a_gpt(void **state) {
     (void)state;
     static const char *const arguments[] = {
-        "bench_step", "--model", "gpt", "--layers", "2",        "--heads", "2", "--embedding", "32",
-        "--context",  "24",      "--batch", "16",   "--rounds", "5",       NULL};
+        "bench_step", "--model",   "gpt", "--layers", "2",  "--heads",  "2", "--embedding",
+        "32",         "--context", "24",  "--batch",  "16", "--rounds", "5", NULL};
     const size_t rows = 16 * 24, c = 32;
-    const Layer layers[] = {{rows, c, 3 * c, false}, {rows, c, 3 * c, false}, {rows, c, c, false},
-                            {rows, c, c, false},     {rows, c, 4 * c, false}, {rows, c, 4 * c, false},
-                            {rows, 4 * c, c, false}, {rows, 4 * c, c, false}, {rows, c, 76, false}};
+    const Layer layers[] = {
+        {rows, c, 3 * c, false}, {rows, c, 3 * c, false}, {rows, c, c, false},
+        {rows, c, c, false},     {rows, c, 4 * c, false}, {rows, c, 4 * c, false},
+        {rows, 4 * c, c, false}, {rows, 4 * c, c, false}, {rows, c, 76, false}};
     // Six products in attention, of half of all pairs.
     const double others = 6 * 2.0 * 2 * (double)(16 * 24 * (24 + 1) / 2 * c);
     check(arguments, layers, 9, others, "layers=2 heads=2 embedding=32 context=24");

@@ -41,8 +41,8 @@ void __wrap_optimizer_step(Optimizer *optimizer, double lr) {
 }
 
 static char *run(int wrong, int status) {
-    static const char *const arguments[] = {"bench_zero", "--hidden", "5",       "--rounds", "5",
-                                            "--steps",    "3",        NULL};
+    static const char *const arguments[] = {"bench_zero", "--hidden", "5", "--rounds",
+                                            "5",          "--steps",  "3", NULL};
     char *text;
     faulty = wrong;
     memset(seen, 0, sizeof seen);

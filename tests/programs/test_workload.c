@@ -259,6 +259,8 @@ static void call_other_kernels(const Kernels *kernels) {
     kernels->elementwise->activation(ACTIVATION_RELU, NULL, NULL, 10, true);
     kernels->elementwise->activation_gradient(ACTIVATION_RELU, NULL, NULL, NULL, 10, false);
     kernels->matrix->matmul(how, (MatmulShape){false, false, 2, 3, 4}, NULL, NULL, NULL, true);
+    kernels->matrix->linear_weight_gradient(how, (LinearShape){.rows = 2, .in = 3, .out = 5}, NULL,
+                                            NULL, &(LinearGradient){.add_dweight = true});
     kernels->convolution->conv2d(how, &window, NULL, NULL, NULL, NULL);
     for (int added = 0; added < 2; added++) {
         kernels->convolution->conv2d_input_gradient(how, &window, NULL, NULL, NULL, added);
@@ -287,6 +289,7 @@ static void other_costs(void **state) {
                   {"activation", 2, 2 * 10 + 2 * 10, 2 * (32 + 8) * 10},
                   {"activation_gradient", 1, 3 * 10, 0},
                   {"matmul", 1, 2 * 4 + 4 * 3 + 2 * 2 * 3, 2 * 2 * 3 * 4},
+                  {"linear_weight_gradient", 1, 2 * 5 + 2 * 3 + 2 * 5 * 3, 2 * 5 * 3 * 2},
                   {"conv2d", 1, 96 + 36 + 24, 2 * 24 * 12},
                   {"conv2d_input_gradient", 2, 2 * (96 + 36 + 24) + 96, 2 * 2 * 24 * 12},
                   {"conv2d_weight_gradient", 2, 2 * (96 + 36 + 24), 2 * 2 * 24 * 12},
