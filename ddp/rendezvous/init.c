@@ -34,6 +34,7 @@
 #include "ddp/rendezvous/rendezvous_internal.h"
 
 enum { CARD_MAX = 340 + PG_CARD_MAX + INIT_ALIKE_MAX, VERDICT_MAX = 1200, MISSING_SHOWN = 16 };
+enum { KEY_MAX = 32 };
 
 #define PART_S    2.0  // time-out for rank 0 to close the connection
 #define STORE_S   10.0 // time-out of a group's calls to the store
@@ -71,6 +72,11 @@ static bool parse_card(const char *text, Card *card) {
 static double left_s(const Meeting *m) {
     uint64_t now = clock_ns();
     return now < m->deadline_ns ? (double)(m->deadline_ns - now) * 1e-9 : 0.0;
+}
+
+// The key of a rank's message: its card, or its acknowledgement.
+static void make_key(char key[KEY_MAX], const char *stage, int rank) {
+    snprintf(key, KEY_MAX, "%s/%d", stage, rank);
 }
 
 // Reads a key without waiting, by a compare-and-set that changes nothing: no key's value is "-".
@@ -120,7 +126,7 @@ static int await_verdict(Meeting *m, const char *key, char *payload, size_t capa
 // Host name and boot id do not distinguish two containers of one machine; ranks in different pid
 // namespaces cannot open each other's memory through /proc.
 static int leave_card(Meeting *m, Error *err) {
-    char key[32], mine[CARD_MAX], stands[CARD_MAX];
+    char key[KEY_MAX], mine[CARD_MAX], stands[CARD_MAX];
     Card *card = &m->card, other = {0};
     card->world_size = m->me.world_size;
     card->pid = getpid();
@@ -133,7 +139,7 @@ static int leave_card(Meeting *m, Error *err) {
     snprintf(mine, CARD_MAX, "%d %s %s %s %d %llu %s %s\n%s", card->world_size, card->host,
              card->boot_id, card->pid_namespace, card->pid, card->stamp, card->backend,
              card->device, m->me.alike);
-    snprintf(key, sizeof key, "rank/%d", m->me.rank);
+    make_key(key, "rank", m->me.rank);
     if (store_compare_set(m->store, key, "", mine, stands, sizeof stands, err) != 0) return -1;
     if (strcmp(stands, mine) == 0) return 0;
     (void)parse_card(stands, &other);
@@ -152,11 +158,11 @@ static int leave_card(Meeting *m, Error *err) {
 
 // "ranks 2, 5 of 8 have not come within 30 s"
 static int fail_missing(Meeting *m, const char *stage, Error *err) {
-    char list[256] = "", key[32];
+    char list[256] = "", key[KEY_MAX];
     int missing = 0;
     for (int r = 1; r < m->me.world_size; r++) {
         Error ignored = {0};
-        snprintf(key, sizeof key, "%s/%d", stage, r);
+        make_key(key, stage, r);
         if (store_wait(m->store, key, 0, &ignored) == 0) continue;
         if (missing < MISSING_SHOWN)
             format_append(list, sizeof list, "%s%d", missing ? ", " : "", r);
@@ -212,8 +218,8 @@ static int check_card(const Meeting *m, const Card *cards, int rank, const char 
 // Waits for the verdict of rank r under "stage/r"; returns early if another rank gives up.
 static int await_rank(Meeting *m, const char *stage, int r, char *text, size_t capacity,
                       Error *err) {
-    char key[32], plan[VERDICT_MAX];
-    snprintf(key, sizeof key, "%s/%d", stage, r);
+    char key[KEY_MAX], plan[VERDICT_MAX];
+    make_key(key, stage, r);
     for (;;) {
         Error late = {0};
         double left = left_s(m);
@@ -264,9 +270,9 @@ static int lead(Meeting *m, Error *err) {
 // ---- The other ranks
 
 static int follow(Meeting *m, Error *err) {
-    char nothing[VERDICT_MAX], key[32];
+    char nothing[VERDICT_MAX], key[KEY_MAX];
     if (await_verdict(m, "plan", m->place.address, sizeof m->place.address, err) != 0) return -1;
-    snprintf(key, sizeof key, "attached/%d", m->me.rank);
+    make_key(key, "attached", m->me.rank);
     if (m->backend->reach && m->backend->reach(&m->place, err) != 0) return give_up(m, key, err);
     if (publish(m, key, "ok", "", err) != 0) return -1;
     return await_verdict(m, "go", nothing, sizeof nothing, err);

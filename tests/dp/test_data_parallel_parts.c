@@ -543,6 +543,13 @@ static void test_device_ids(void **state) {
     assert_int_equal(dp_options_ids(2, "5,0,12", ids, &err), 3);
     assert_memory_equal(ids, ((int[]){5, 0, 12}), 3 * sizeof *ids);
     assert_int_equal(dp_options_ids(2, "999", ids, &err), 1);
+    char most[2 * DP_MAX_DEVICES + 3]; // "7,7,...": the maximum number, then one more
+    for (size_t i = 0; i < sizeof most; i++) most[i] = i % 2 ? ',' : '7';
+    most[2 * DP_MAX_DEVICES + 1] = '\0';
+    assert_int_equal(dp_options_ids(2, most, ids, &err), -1);
+    most[2 * DP_MAX_DEVICES - 1] = '\0';
+    assert_int_equal(dp_options_ids(2, most, ids, &err), DP_MAX_DEVICES);
+    assert_int_equal(ids[DP_MAX_DEVICES - 1], 7);
     static const char *const BAD[] = {"",    ",",  "0,",  ",1",   "0,,1",
                                       "0,x", "-1", "1 2", "1000", "0;1"};
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {

@@ -2,6 +2,7 @@
  * simulated: the test sets their number, and opens CPU devices named as GPUs.
  */
 #include "tests/rigs/captured.h"
+#include "tests/rigs/check.h"
 #include "tests/rigs/data_parallel_rig.h"
 #include "tests/rigs/fake_gpus.h"
 
@@ -91,6 +92,35 @@ static void each_device_has_its_share_of_the_cores(void **state) {
     assert_string_equal(fake.bound, "cpu:0:0/3 cpu:1:1/3 cpu:2:2/3 ");
 }
 
+// ---- options ------------------------------------------------------------------------------------
+
+// Parses one or two options with their values; returns the status of their check.
+static int check(DpOptions *dp, char *first, char *value, char *second, char *other, Error *err) {
+    Options options = {.program = "test", .summary = "-"};
+    *dp = dp_options_default();
+    dp_options(&options, dp);
+    CHECK_OK(options_parse(&options, second ? 5 : 3,
+                           (char *[]){"", first, value, second, other, NULL}, err) == 0,
+             *err);
+    return dp_options_check(dp, &options, err);
+}
+
+static void a_number_of_devices_or_a_list(void **state) {
+    (void)state;
+    DpOptions dp;
+    Error err = {0};
+    assert_int_equal(check(&dp, "--devices", "64", NULL, NULL, &err), 0);
+    assert_int_equal(dp.devices, DP_MAX_DEVICES);
+    assert_null(dp.device_ids);
+    assert_int_equal(check(&dp, "--device-ids", "1,0", "--bind", "cores", &err), 0);
+    assert_string_equal(dp.device_ids, "1,0");
+    assert_int_equal(dp.bind, DP_BIND_CORES);
+    assert_null(dp.own);
+    assert_int_equal(check(&dp, "--devices", "2", "--device-ids", "0,1", &err), -1);
+    assert_int_equal(err.status, STATUS_USAGE);
+    check_message(&err, "--devices has no effect: --device-ids lists the devices");
+}
+
 // ---- idle devices -------------------------------------------------------------------------------
 
 // Returns the job's note for a data set of `size` rows in batches of `batch` on `count` devices.
@@ -151,6 +181,7 @@ int main(void) {
         cmocka_unit_test(devices_are_of_one_kind),
         cmocka_unit_test(a_missing_device_closes_the_others),
         cmocka_unit_test(each_device_has_its_share_of_the_cores),
+        cmocka_unit_test(a_number_of_devices_or_a_list),
         cmocka_unit_test(idle_devices_are_noted_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,6 @@
 
 #include "common/base/clock.h"
 #include "ddp/group/backends.h"
-#include "ddp/rendezvous/heartbeat.h"
 
 static void test_meeting(void **state) {
     (void)state;
@@ -20,26 +19,6 @@ static void test_meeting(void **state) {
             if (outcomes[r].status) fail_msg("rank %d: %s", r, outcomes[r].message);
         }
     }
-}
-
-// The launcher no longer reads the phase "init" once the group is open.
-static void test_heartbeat_after_a_meeting(void **state) {
-    (void)state;
-    HeartbeatBoard board;
-    Error err = {0};
-    char text[16];
-    assert_int_equal(heartbeat_board_open(&board, 1, &err), 0);
-    snprintf(text, sizeof text, "%d", board.fd);
-    setenv("DDPRUN_HEARTBEAT", text, 1);
-    Rendezvous me = place(0, 1, free_port());
-    ProcessGroup *group = init_process_group("shm", &me, NULL, LONG_S, &err);
-    assert_non_null(group);
-    HeartbeatView view = heartbeat_board_read(&board, 0);
-    assert_string_equal(view.phase, "");
-    assert_true(view.beat_ns > 0);
-    pg_close(group);
-    unsetenv("DDPRUN_HEARTBEAT");
-    heartbeat_board_close(&board);
 }
 
 // Tensors of a dry run's device are not stored, so its group's collectives copy nothing.
@@ -167,7 +146,7 @@ static void test_callers_store_arguments(void **state) {
     (void)state;
     int dummy = 0;
     Store *store = (Store *)(void *)&dummy; // only compared with NULL
-    const int bad[][2] = {{-1, 2}, {2, 2}, {0, 0}, {0, -1}, {0, INT_MAX}};
+    const int bad[][2] = {{-1, 2}, {2, 2}, {0, 0}, {0, -1}, {0, INIT_WORLD_MAX + 1}};
     Rendezvous me;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         Error err = {0};
@@ -175,6 +154,9 @@ static void test_callers_store_arguments(void **state) {
         assert_int_equal(err.status, STATUS_USAGE);
     }
     Error err = {0};
+    assert_int_equal(init_from_store(&me, store, 3, INIT_WORLD_MAX, &err), 0);
+    assert_true(me.rank == 3 && me.local_rank == 3 && me.store == store);
+    assert_true(me.world_size == INIT_WORLD_MAX && me.local_world_size == INIT_WORLD_MAX);
     assert_int_equal(init_from_store(&me, NULL, 0, 1, &err), -1);
     assert_non_null(strstr(err.message, "there is no store to meet in"));
 }
@@ -265,7 +247,6 @@ static void test_thread_groups(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_meeting),
-        cmocka_unit_test(test_heartbeat_after_a_meeting),
         cmocka_unit_test(test_group_of_a_dry_device),
         cmocka_unit_test(test_launchers_store_and_restart),
         cmocka_unit_test(test_callers_store),

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -32,6 +33,8 @@ static int fine_before, times;
 static const char *moved_path; // unlinked during flock; NULL: none
 static bool made_anew;         // a new file replaces it
 static int locks, sleeps;      // numbers of calls
+static bool frozen;            // sleeping advances the clock at once
+static uint64_t slept_ns;
 
 static bool fails(Call call) {
     if (call != failing || fine_before-- > 0 || times-- <= 0) return false;
@@ -55,6 +58,7 @@ REAL(int, fstat, int fd, struct stat *about);
 REAL(int, fchmod, int fd, mode_t mode);
 REAL(int, stat, const char *path, struct stat *about);
 REAL(int, nanosleep, const struct timespec *time, struct timespec *left);
+REAL(uint64_t, clock_ns, void);
 
 int __wrap_flock(int fd, int operation) {
     if (fails(FLOCK)) return -1;
@@ -93,7 +97,12 @@ int __wrap_nanosleep(const struct timespec *time, struct timespec *left) {
     assert_int_equal(time->tv_sec, 0);
     assert_true(time->tv_nsec == 1000000 || time->tv_nsec == 5000000); // lock; rank 0's line
     sleeps++;
-    return __real_nanosleep(time, left);
+    slept_ns += (uint64_t)time->tv_nsec;
+    return frozen ? 0 : __real_nanosleep(time, left);
+}
+
+uint64_t __wrap_clock_ns(void) {
+    return frozen ? 1000000000 + slept_ns : __real_clock_ns();
 }
 
 static uint64_t soon(void) {
@@ -141,11 +150,9 @@ static void test_lines(void **state) {
     check_message(&err, ": the world size is 2 there and 3 at rank 0");
     check_file(path, wanted);
     err = (Error){0};
-    sleeps = 0;
-    assert_int_equal(meeting_file_await(first, &port, token, clock_ns() + 30000000, &err), -1);
+    assert_int_equal(meeting_file_await(first, &port, token, clock_ns(), &err), -1);
     assert_int_equal(err.status, STATUS_FAILED);
     check_message(&err, ": rank 0 has not come in time");
-    assert_in_range(sleeps, 1, 7); // 5 ms each
     MeetingFile *second = join(path, 0);
     err = (Error){0};
     CHECK_OK(meeting_file_publish(second, 4321, "a-token", soon(), &err) == 0, err);
@@ -312,6 +319,52 @@ static void test_lock_is_released(void **state) {
     free(path);
 }
 
+// Each call gives up at its deadline; leaving, which has none of its own, after 5 s.
+static void test_deadlines(void **state) {
+    enum { MS = 1000000 };
+    char *path = temp_folder_path(state, "m"), token[STORE_TOKEN_MAX + 1];
+    int port;
+    Error err = {0};
+    MeetingFile *f = join(path, 1);
+    frozen = true;
+    sleeps = 0;
+    assert_int_equal(meeting_file_await(f, &port, token, clock_ns() + 12 * MS, &err), -1);
+    assert_int_equal(sleeps, 3); // of 5 ms
+    let_fail(FLOCK, 0, EWOULDBLOCK);
+    times = INT_MAX;
+    sleeps = 0;
+    err = (Error){0};
+    assert_int_equal(meeting_file_publish(f, 1, "t", clock_ns() + 3 * MS, &err), -1);
+    check_message(&err, "another process keeps it locked");
+    assert_int_equal(sleeps, 3); // of 1 ms
+    sleeps = 0;
+    meeting_file_leave(f);
+    assert_int_equal(sleeps, 5000);
+    assert_int_equal(unlink(path), 0); // it remained
+    failing = NONE;
+    f = join(path, 1);
+    let_fail(FLOCK, 0, EWOULDBLOCK); // once
+    meeting_file_leave(f);
+    failing = NONE;
+    frozen = false;
+    assert_int_equal(access(path, F_OK), -1);
+    free(path);
+}
+
+// A text that begins like a meeting file's and has a NUL.
+static void test_no_text(void **state) {
+    static const char text[] = "ddp.c meeting, world size 2\n\0";
+    char *path = temp_folder_path(state, "m");
+    FILE *file = fopen(path, "we");
+    Error err = {0};
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, sizeof text, file), sizeof text);
+    fclose(file);
+    assert_null(meeting_file_join(path, 1, 2, soon(), &err));
+    check_message(&err, "this file holds something else");
+    free(path);
+}
+
 // If leaving cannot write its line, the file stays, and the next job reports it as stale.
 static void test_leave_fails(void **state) {
     static const Call calls[] = {FLOCK, WRITE, PREAD};
@@ -341,6 +394,8 @@ int main(void) {
         IN_FOLDER(test_lock_and_look),
         IN_FOLDER(test_lock_is_released),
         IN_FOLDER(test_leave_fails),
+        IN_FOLDER(test_deadlines),
+        IN_FOLDER(test_no_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -324,6 +324,85 @@ static void test_stale_heartbeat(void **state) {
     close(ends[1]);
 }
 
+static Rendezvous alone(void) {
+    return (Rendezvous){
+        .local_rank = 1, .world_size = 1, .local_world_size = 2, .master_addr = "127.0.0.1"};
+}
+
+static HeartbeatBoard open_board(void) {
+    HeartbeatBoard board;
+    Error err = {0};
+    CHECK_OK(heartbeat_board_open(&board, 2, &err) == 0, err);
+    set_board("%d", board.fd);
+    return board;
+}
+
+static void close_board(HeartbeatBoard *board) {
+    assert_int_equal(mapped_pages(), 1); // the launcher's own
+    unsetenv("DDPRUN_HEARTBEAT");
+    heartbeat_board_close(board);
+}
+
+// A group reports phases, collectives, and its own failure.
+static void test_heartbeats_of_a_group(void **state) {
+    (void)state;
+    HeartbeatBoard board = open_board();
+    Error err = {0};
+    float sum = 1;
+    const Rendezvous me = alone();
+    ProcessGroup *group = init_process_group("shm", &me, NULL, 20, &err);
+    CHECK_OK(group, err);
+    HeartbeatView view = heartbeat_board_read(&board, 1);
+    assert_string_equal(view.phase, ""); // no longer "init"
+    assert_true(view.beat_ns > 0);
+    assert_int_equal(view.sequence, 0);
+    CHECK_OK(pg_run(group, pg_all_reduce(&sum, 1, PG_F32, PG_SUM), &err) == 0, err);
+    assert_view(&board, 1, &(HeartbeatView){.kind = "all_reduce", .sequence = 1});
+    pg_enter(group, "train", 7);
+    assert_true(pg_abort(group, &(Error){STATUS_FAILED, "it broke"}));
+    assert_view(
+        &board, 1,
+        &(HeartbeatView){
+            .phase = "train", .step = 7, .kind = "all_reduce", .sequence = 1, .culprit = 1});
+    pg_close(group);
+    close_board(&board);
+}
+
+// A rendezvous that fails leaves the phase "init".
+static void test_heartbeats_without_a_group(void **state) {
+    (void)state;
+    HeartbeatBoard board = open_board();
+    Error err = {0};
+    Rendezvous me = alone();
+    strcpy(me.master_addr, "no..such..host");
+    assert_null(init_process_group("shm", &me, NULL, 0.1, &err));
+    assert_string_equal(heartbeat_board_read(&board, 1).phase, "init");
+    setenv("DDPRUN_HEARTBEAT", "x", 1);
+    err = (Error){0};
+    assert_null(init_process_group("shm", &me, NULL, 0.1, &err));
+    check_message(&err, "DDPRUN_HEARTBEAT is 'x'");
+    close_board(&board);
+}
+
+// A group in the caller's store is not the launcher's job.
+static void test_no_heartbeats_of_a_callers_store(void **state) {
+    (void)state;
+    HeartbeatBoard board = open_board();
+    Rendezvous me;
+    Error err = {0};
+    StoreServer *server = store_serve("127.0.0.1", 0, "", &err);
+    CHECK_OK(server, err);
+    Store *store = store_connect("127.0.0.1", store_server_port(server), "", 20, &err);
+    CHECK_OK(store && init_from_store(&me, store, 0, 1, &err) == 0, err);
+    ProcessGroup *group = init_process_group("shm", &me, NULL, 20, &err);
+    CHECK_OK(group, err);
+    assert_view(&board, 0, &(HeartbeatView){.sequence = 0});
+    pg_close(group);
+    store_close(store);
+    store_server_close(server);
+    close_board(&board);
+}
+
 // ---- Settings of two ranks ------------------------------------------------------------------
 
 static void test_compare_settings(void **state) {
@@ -359,8 +438,13 @@ static void test_compare_settings(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_own_address),      cmocka_unit_test(test_no_board),
-        cmocka_unit_test(test_heartbeats),       cmocka_unit_test(test_stale_heartbeat),
+        cmocka_unit_test(test_own_address),
+        cmocka_unit_test(test_no_board),
+        cmocka_unit_test(test_heartbeats),
+        cmocka_unit_test(test_stale_heartbeat),
+        cmocka_unit_test(test_heartbeats_of_a_group),
+        cmocka_unit_test(test_heartbeats_without_a_group),
+        cmocka_unit_test(test_no_heartbeats_of_a_callers_store),
         cmocka_unit_test(test_compare_settings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,7 @@ enum { TOLD_MAX = 2048 };
 typedef struct Page {
     SyncWord told;
     bool refuses, deaf; // prepare fails; the function tell is missing
+    bool no_network;
     char text[TOLD_MAX];
 } Page;
 
@@ -43,6 +44,15 @@ const PgOpener *__wrap_pg_backend_of_starter(void) {
     static const PgOpener starter = {.name = "starter", .prepare = prepare, .tell = tell};
     static const PgOpener deaf = {.name = "deaf", .prepare = prepare};
     return page->deaf ? &deaf : &starter;
+}
+
+int __wrap_init_own_address(char *text, size_t capacity, Error *err);
+
+int __wrap_init_own_address(char *text, size_t capacity, Error *err) {
+    assert_true(capacity >= 16);
+    if (page->no_network) return error_set(err, STATUS_FAILED, "this host has no network");
+    strcpy(text, "127.0.0.2");
+    return 0;
 }
 
 static int setup(void **state) {
@@ -81,6 +91,44 @@ static void all_meet_where_rank_0_says(void **state) {
         assert_int_equal(strlen(tokens[round]), 32); // 128 bits
     }
     assert_string_not_equal(tokens[0], tokens[1]); // random
+}
+
+// On several hosts rank 0 sends its own address.
+static void rank_0_says_its_own_address(void **state) {
+    (void)state;
+    for (int fails = 0; fails < 2; fails++) {
+        Rendezvous ranks[2] = {started(0, 2), started(1, 2)};
+        Outcome outcomes[2];
+        for (int r = 0; r < 2; r++) ranks[r].several_hosts = true;
+        sync_store(&page->told, 0);
+        page->no_network = fails;
+        run_ranks(ranks, 2, LONG_S, outcomes);
+        for (int r = 0; r < 2; r++)
+            assert_string_equal(outcomes[r].message, fails ? "this host has no network" : "");
+        if (!fails) assert_memory_equal(page->text, "ok 127.0.0.2 ", 13);
+    }
+}
+
+// Ranks meet at the address that they have: MASTER_ADDR is set, the starter cannot send another, or
+// there is no starter.
+static void the_address_is_given(void **state) {
+    (void)state;
+    static const struct {
+        bool unknown, by_mpirun, deaf;
+    } cases[] = {{false, true, false}, {true, true, true}, {true, false, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int port = free_port();
+        Rendezvous ranks[2] = {place(0, 2, port), place(1, 2, port)};
+        Outcome outcomes[2];
+        for (int r = 0; r < 2; r++) {
+            ranks[r].master_unknown = cases[i].unknown;
+            ranks[r].by_mpirun = cases[i].by_mpirun;
+        }
+        page->deaf = cases[i].deaf;
+        run_ranks(ranks, 2, LONG_S, outcomes);
+        for (int r = 0; r < 2; r++) assert_string_equal(outcomes[r].message, "");
+        assert_int_equal(sync_load(&page->told), 0);
+    }
 }
 
 // An address that no host has (RFC 5737): rank 0 cannot listen there.
@@ -146,6 +194,8 @@ static void ranks_outside_of_the_world(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(all_meet_where_rank_0_says, setup, teardown),
+        cmocka_unit_test_setup_teardown(rank_0_says_its_own_address, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_address_is_given, setup, teardown),
         cmocka_unit_test_setup_teardown(others_repeat_rank_0s_error, setup, teardown),
         cmocka_unit_test_setup_teardown(rank_0_says_something_else, setup, teardown),
         cmocka_unit_test_setup_teardown(starters_that_do_not_help, setup, teardown),
