@@ -8,7 +8,7 @@ width = 680
 height = 380
 load "plots/style.gp"
 
-set title "All-reduce: what each link carries, by the size of the message"
+set title "All-reduce: bandwidth of each link, by message size"
 set xlabel "bytes of the message"
 set ylabel "bus bandwidth, GB/s"
 unset key

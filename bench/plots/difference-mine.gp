@@ -1,9 +1,9 @@
 # difference-mine.gp: difference.gp for the reader's own strategy and the built-in one that it replaces.
 
 load "plots/settings.gp"
-figure_title = "What yours takes more or less, phase by phase"
+figure_title = "Your step minus the built-in one, phase by phase"
 name = "difference-mine"
-subject = "yours takes"
+subject = "Your"
 object = mine_like
 shown_models = mine_models
 load "plots/difference.gp"

@@ -3,8 +3,8 @@
 # disturbed, tie): disturbed bars are grey. difference-mine.gp sets another pair.
 
 load "plots/settings.gp"
-if (!exists("name")) { name = "difference"; subject = "DDP takes"; object = "DP"; shown_models = models }
-figure_title = "What DDP takes more or less than DP, phase by phase"
+if (!exists("name")) { name = "difference"; subject = "DDP's"; object = "DP"; shown_models = models }
+figure_title = "DDP's step minus DP's, phase by phase"
 set datafile separator ","
 set datafile columnheaders
 total = 0
@@ -16,7 +16,7 @@ width = 640
 height = 60 + 25 * total
 load "plots/style.gp"
 
-set multiplot title sprintf("What %s more (right) or less (left) than %s, %s devices", subject, object, answer_world) \
+set multiplot title sprintf("%s step minus %s's: longer right, shorter left; %s devices", subject, object, answer_world) \
     font ",16"
 eval across
 set lmargin at screen 120.0 / width

@@ -2,7 +2,7 @@
 
 name = "paper-skip"
 data = "skip"
-figure_title = "Synchronising only every so many iterations (figure 10)"
+figure_title = "Synchronising every N iterations (figure 10)"
 xlabel_here = "iterations per synchronisation"
 xlabel_paper = "iterations per synchronisation (256 GPUs)"
 

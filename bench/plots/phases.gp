@@ -15,7 +15,7 @@ width = 640
 height = 100 + 28 * total
 load "plots/style.gp"
 
-set multiplot title "Where a step spends its time, as the thread that drives it sees it" font ",16"
+set multiplot title "The phases of a step on its main thread" font ",16"
 set style fill solid border rgb "white" # keeps neighbours apart, also where there is no colour
 eval across
 set lmargin at screen 100.0 / width

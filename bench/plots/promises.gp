@@ -13,7 +13,7 @@ width = 680
 height = 90 + 24 * n
 load "plots/style.gp"
 
-set title "What a promise adds to (right) or saves of (left) a step, milliseconds"
+set title "A promise's price: milliseconds added to (right) or saved from (left) a step"
 eval across
 set lmargin at screen 215.0 / width
 set rmargin at screen 1 - 70.0 / width

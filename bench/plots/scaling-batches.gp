@@ -7,7 +7,7 @@ width = 680
 height = 310
 load "plots/style.gp"
 
-set title "The largest batch that fits, and what device 0 holds then, MB"
+set title "The largest batch that fits, and device 0's memory with it, MB"
 eval across
 set lmargin at screen 90.0 / width
 set rmargin at screen 1 - 85.0 / width

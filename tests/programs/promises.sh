@@ -48,7 +48,7 @@ END
     echo model,promise,messages,bytes,formula_messages,formula_bytes,held >"$out/counts.csv"
     printf '%s\n' "models mlp convnet" "cores 2" "patience 0" >"$out/facts.txt"
     report "promises.show(results)" >"$out/drawn.txt"
-    expect "the figure" "![What a promise adds to (right) or saves of (left) a step, milliseconds](promises.svg)" "$(grep '^!' "$out/section.md" | paste -sd ' ' -)"
+    expect "the figure" "![A promise's price: milliseconds added to (right) or saved from (left) a step](promises.svg)" "$(grep '^!' "$out/section.md" | paste -sd ' ' -)"
     # A bar from 0 to the price, and the quartiles; what was disturbed is grey.
     expect "the bars" $'-0.75 1 0x0072b2\n-1 2 0xbbbbbb' "$(drawn promises | awk '$1 == 0 { print $5, $3, $8 }')"
     expect "their quartiles" "$(csv '{ print of("price") + 0 " " of("row") " " of("low") + 0 " " of("high") + 0 }' \
