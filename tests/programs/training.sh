@@ -209,7 +209,7 @@ useless --nesterov 'it is a momentum of --optimizer sgd' "$one" --optimizer adam
 useless --nesterov 'it is a momentum of --optimizer sgd' "$one" --optimizer adam --nesterov
 useless --betas 'they are of --optimizer adam' "$one" --betas 0.9,0.99
 useless --eps 'it is of --optimizer adam' "$one" --eps 1e-7
-useless --loss '--data has no classes' "$one" --model toy --loss bce
+useless --loss '--data has numbers, not classes' "$one" --model toy --loss bce
 useless --pos-weight 'it is of --loss bce' "$one" --pos-weight 2
 useless --gamma 'it is of --schedule step' "$one" --gamma 0.5
 useless --step-every 'it is of --schedule step' "$one" --schedule cosine --step-every 5
