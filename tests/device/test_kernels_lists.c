@@ -22,6 +22,8 @@ static void test_describe(void **state) {
         table(t)->describe(text, sizeof text);
         assert_true(strlen(text) > 8);
         print_message("%s: %s\n", table(t)->name, text);
+        // Kernels compute in the caller's thread, in the host's memory.
+        assert_true(table(t)->is_cpu && table(t)->is_synchronous && table(t)->is_addressable);
         table(t)->describe(text, 5); // truncated to the buffer
         assert_int_equal(strlen(text), 4);
     }

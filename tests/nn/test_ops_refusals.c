@@ -1,5 +1,5 @@
 /* test_ops_refusals.c: each operation with one invalid operand, in each way that an operand can be
- * invalid, and with NULL, the result of a failed operation.
+ * invalid, and with NULL, the result of a failed operation; on both kinds of devices that are CPUs.
  */
 #include "tests/rigs/check.h"
 
@@ -9,15 +9,24 @@
 
 enum { MAX_OPERANDS = 4, MAX_REFUSALS = 6 };
 
+static const char *kind; // "cpu" or "ref"
 static Device *device;
 static Tape *tape;
 
+static Device *open_device(int index) {
+    char name[16];
+    Error err = {0};
+    snprintf(name, sizeof name, "%s:%d", kind, index);
+    Device *opened = device_open(name, &err);
+    CHECK_OK(opened, err);
+    return opened;
+}
+
 static int setup(void **state) {
     (void)state;
-    Error err = {0};
-    device = device_open("cpu:0", &err);
+    device = open_device(0);
     tape = tape_create(device, NULL);
-    return device ? 0 : -1;
+    return 0;
 }
 
 static int teardown(void **state) {
@@ -324,7 +333,7 @@ static void a_batch_norm_has_tensors_of_one_size(void **state) {
         of[wrong] = operand("f2");
         norm = (BatchNormState){norm.weight, of[0], of[1], of[2], operand("i"), 0.1f, 1e-5f};
         check_failure(op_batch_norm(tape, operand("f2,3"), &norm),
-                      "batch_norm on cpu:0: the layer's tensors of 3 channels differ in size");
+                      ":0: the layer's tensors of 3 channels differ in size");
     }
 }
 
@@ -344,14 +353,17 @@ static int call_far(const Case *c, int which, Device *far, Error *err) {
 static void operands_are_on_the_tapes_device(void **state) {
     (void)state;
     Error err = {0};
-    Device *other = device_open("cpu:1", &err), *again = device_open("cpu:0", &err);
-    CHECK_OK(other && again, err);
+    Device *other = open_device(1), *again = open_device(0);
+    char says[160];
+    snprintf(says, sizeof says,
+             "Expected all tensors to be on the same device, but found at least two devices, %s:0 "
+             "and %s:1: of the operands, ",
+             kind, kind);
     for (size_t k = 0; k < sizeof CASES / sizeof *CASES; k++)
         for (int i = 0; CASES[k].fitting[0] && i < MAX_OPERANDS && CASES[k].fitting[i]; i++) {
             assert_int_equal(call_far(&CASES[k], i, again, &err), 0);
             assert_int_equal(call_far(&CASES[k], i, other, &err), -1);
-            check_message(&err, "Expected all tensors to be on the same device, but found at least "
-                                "two devices, cpu:0 and cpu:1: of the operands, ");
+            check_message(&err, says);
         }
     tape_reset(tape);
     device_close(other);
@@ -418,5 +430,11 @@ int main(void) {
         cmocka_unit_test(null_is_passed_on),
         cmocka_unit_test(values_must_be_in_range),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    int failed = 0;
+    static const char *const kinds[] = {"cpu", "ref"};
+    for (int k = 0; k < 2; k++) {
+        kind = kinds[k];
+        failed += cmocka_run_group_tests_name(kind, tests, setup, teardown);
+    }
+    return failed;
 }
