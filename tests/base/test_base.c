@@ -435,6 +435,48 @@ static void test_json_reads_back(void **state) {
     free(text);
 }
 
+static void nest(void *depth) {
+    Json json = {.file = fopen("/dev/null", "w")};
+    assert_non_null(json.file);
+    for (int i = 0; i < *(int *)depth; i++) json_begin_array(&json, NULL);
+    for (int i = 0; i < *(int *)depth; i++) json_end_array(&json);
+    fclose(json.file);
+}
+
+// The two outer levels have a line for each element, deeper ones share one; a text has its escapes.
+static void test_json_has_a_layout(void **state) {
+    (void)state;
+    char *text = NULL;
+    size_t length = 0;
+    Json json = {.file = open_memstream(&text, &length)};
+    json_begin_object(&json, NULL);
+    json_string(&json, "text", "\"\\\n\t\x1f \x7f");
+    json_begin_array(&json, "rows");
+    for (int i = 0; i < 2; i++) {
+        json_begin_array(&json, NULL);
+        json_integer(&json, NULL, i);
+        json_bool(&json, NULL, false);
+        json_end_array(&json);
+    }
+    json_end_array(&json);
+    json_begin_object(&json, "empty");
+    json_end_object(&json);
+    json_end_object(&json);
+    fclose(json.file);
+    assert_string_equal(text, "{\n"
+                              "  \"text\": \"\\\"\\\\\\n\\t\\u001f \x7f\",\n"
+                              "  \"rows\": [\n"
+                              "    [0, false],\n"
+                              "    [1, false]\n"
+                              "  ],\n"
+                              "  \"empty\": {}\n"
+                              "}\n");
+    free(text);
+    int most = 31, more = 32;
+    expect_failed_check(nest, &more, "JSON nested deeper than 31 levels");
+    nest(&most);
+}
+
 // ---- profile and trace --------------------------------------------------------------------------
 
 static double field(const cJSON *event, const char *name) {
@@ -544,6 +586,7 @@ int main(void) {
         cmocka_unit_test(test_rng_normal_moments),
         cmocka_unit_test(test_rng_below_hits_everything),
         cmocka_unit_test(test_json_reads_back),
+        cmocka_unit_test(test_json_has_a_layout),
         cmocka_unit_test_setup_teardown(test_trace_parses_and_nests, temp_folder_make,
                                         temp_folder_remove),
         cmocka_unit_test(test_trace_null_records_nothing),
