@@ -226,6 +226,31 @@ static void what_does_not_fit_is_refused(void **state) {
     check_message(&err, "an embedding of 128 does not divide among 3 heads");
 }
 
+// The largest sizes, one at a time, and one more. `heads` divides the embedding.
+static void sizes_have_limits(void **state) {
+    (void)state;
+    static const struct {
+        GptSizes sizes;
+        size_t vocabulary;
+    } largest[] = {{{1000, 1, 1, 1}, 1},
+                   {{1, 1000, 1000, 1}, 1},
+                   {{0, 1, 65536, 1}, 1},
+                   {{0, 1, 1, 65536}, 1},
+                   {{0, 1, 1, 1}, 65536}};
+    for (int i = 0; i < 5; i++) {
+        Error err = {0};
+        Module *gpt = gpt_create(&largest[i].sizes, largest[i].vocabulary, device, &err);
+        CHECK_OK(gpt, err);
+        module_close(gpt);
+        GptSizes sizes = largest[i].sizes;
+        size_t *const fields[] = {&sizes.layers, &sizes.heads, &sizes.embedding, &sizes.context};
+        if (i < 4) ++*fields[i];
+        assert_null(gpt_create(&sizes, largest[i].vocabulary + (i == 4), device, &err));
+        assert_int_equal(err.status, STATUS_USAGE);
+        check_message(&err, "is too large: at most 1000, 1000, 65536, 65536, 65536");
+    }
+}
+
 // Returns whether a step without a gradient has changed the parameter: only weight decay does.
 static bool decays(const Tensor *tensor, float before) {
     float after;
@@ -344,6 +369,7 @@ int main(void) {
         cmocka_unit_test(gradients_match_differences),
         cmocka_unit_test(only_adamw_spares_biases_and_norms),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(sizes_have_limits),
         cmocka_unit_test(a_summary_has_a_line_for_each_layer),
         cmocka_unit_test(all_ties_are_inside_or_not),
     };

@@ -219,13 +219,28 @@ static void scale_on_host(const Training *t) {
     }
 }
 
-static void scale_on_device(const Training *t) {
+// ndim: of the parameters that are scaled; 0: any.
+static void scale_some(const Training *t, int ndim) {
     for (size_t i = 0; i < t->parameters.count; i++) {
         const Tensor *tensor = t->parameters.items[i].tensor;
+        if (ndim > 0 && tensor->ndim != ndim) continue;
         device_kernels(t->device)->elementwise->scale(tensor_f32(tensor), 1.5f,
                                                       tensor_count(tensor));
         tensor_changed(tensor);
     }
+}
+
+static void scale_on_device(const Training *t) {
+    scale_some(t, 0);
+}
+
+// A layer's two copies are one memory, and are outdated by each of the two.
+static void scale_biases(const Training *t) {
+    scale_some(t, 1);
+}
+
+static void scale_weights(const Training *t) {
+    scale_some(t, 2);
 }
 
 // A step of another optimizer, which keeps no copies.
@@ -246,8 +261,9 @@ static void step_by_parameters(const Training *t) {
 
 static void writers_outdate_copies(void **state) {
     (void)state;
-    void (*const writers[])(const Training *) = {scale_on_host, scale_on_device, step_of_another,
-                                                 step_by_parameters};
+    void (*const writers[])(const Training *) = {scale_on_host,   scale_on_device,
+                                                 scale_biases,    scale_weights,
+                                                 step_of_another, step_by_parameters};
     for (size_t w = 0; w < sizeof writers / sizeof *writers; w++) {
         Pair pair = pair_open(OPTIMIZER_ADAMW, precision_of_device());
         for (int step = 0; step < 2; step++) {

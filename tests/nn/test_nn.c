@@ -251,33 +251,6 @@ static void gpts_have_their_sizes(void **state) {
     assert_true(!model_is_text("toy") && !model_is_text("segnet") && !model_is_text("gpt3"));
 }
 
-// The sides that strides and pools leave are those that the last layer was built for.
-static void images_have_any_sides(void **state) {
-    (void)state;
-    static const struct {
-        const char *name;
-        size_t height, width;
-    } cases[] = {{"toy", 3, 5},      {"mlp", 3, 5},      {"convnet", 4, 7},  {"convnet", 9, 5},
-                 {"resnet20", 4, 4}, {"resnet20", 5, 5}, {"resnet20", 6, 6}, {"resnet20", 7, 7},
-                 {"resnet20", 9, 9}, {"segnet", 4, 12},  {"segnet", 8, 4}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Error err = {0};
-        ModelConfig config = {
-            cases[i].name, "6", {2, cases[i].height, cases[i].width}, 7, .seed = 0};
-        Module *model = model_create(&config, device, &err);
-        CHECK_OK(model, err);
-        Tape *tape = tape_create(device, NULL);
-        Tensor *x =
-            tape_tensor(tape, DTYPE_F32, 4, (size_t[]){2, 2, cases[i].height, cases[i].width});
-        for (size_t k = 0; k < tensor_count(x); k++) tensor_f32(x)[k] = (float)(k % 5);
-        const Tensor *y = module_forward(model, tape, x);
-        CHECK_OK(y, tape->error);
-        assert_true(y->shape[0] == 2 && y->shape[1] == 7);
-        tape_close(tape);
-        module_close(model);
-    }
-}
-
 // ---- the mask of a linear layer's relu ----------------------------------------------------------
 
 static bool mask_expected;
@@ -455,7 +428,6 @@ int main(void) {
         WITH_DEVICE(bad_models_get_one_line),
         WITH_DEVICE(hidden_sizes_have_limits),
         WITH_DEVICE(gpts_have_their_sizes),
-        WITH_DEVICE(images_have_any_sides),
         WITH_DEVICE(a_mask_is_kept_for_a_backward),
         WITH_DEVICE(an_mlp_reads_images_that_are_not_square),
         WITH_DEVICE(a_parameter_without_gradient_is_left_alone),

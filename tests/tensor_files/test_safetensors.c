@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <malloc.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -271,6 +272,31 @@ static void test_module_round_trip(void **state) {
     free(path);
 }
 
+// Copies of memory that the host cannot address are freed after each save.
+static void test_far_memory_is_given_back(void **state) {
+    enum { FLOATS = 1 << 18 };
+    Error err = {0};
+    Device *device = device_open("cpu:0", &err);
+    Module *module = module_create("Root", NULL);
+    module_add_parameter(module, device, "weight", 1, (size_t[]){FLOATS});
+    char *path = temp_folder_path(state, "far.safetensors");
+    const Kernels *const own = device->kernels;
+    Kernels far = *own;
+    far.is_addressable = false;
+    device->kernels = &far;
+    size_t before = 0;
+    for (int save = 0; save < 3; save++) {
+        assert_int_equal(safetensors_save_module(path, module, NULL, 0, &err), 0);
+        const struct mallinfo2 heap = mallinfo2();
+        if (save == 0) before = heap.uordblks + heap.hblkhd;
+        assert_in_range(heap.uordblks + heap.hblkhd, 0, before + FLOATS);
+    }
+    device->kernels = own;
+    module_close(module);
+    device_close(device);
+    free(path);
+}
+
 static void test_module_grads(void **state) {
     Error err = {0};
     Device *device = device_open("cpu:0", &err);
@@ -367,6 +393,44 @@ static void test_wrapped_names(void **state) {
         "has _orig_mod.block.weight: --strip-prefix leaves out what stands before the names)");
 }
 
+// Entries behind the count belong to nobody: they are neither named nor refused.
+static void test_entries_behind_the_count(void **state) {
+    (void)state;
+    const float values[6] = {1, 2, 3, 4, 5, 6};
+    const int64_t step = 9;
+    const SafeEntry weight = make_entry("block.weight", DTYPE_F32, 2, (size_t[]){2, 3}, values);
+    const SafeEntry bias = make_entry("block.bias", DTYPE_F32, 1, (size_t[]){2}, values);
+    const SafeEntry steps = make_entry("block.steps", DTYPE_I64, 0, NULL, &step);
+    const SafeEntry other = make_entry("m.block.weight", DTYPE_F32, 0, NULL, values);
+    SafeEntry complete[] = {weight, bias, steps, other}, lacking[] = {bias, steps, other};
+    Error err = {0};
+    Device *device = device_open("cpu:0", &err);
+    Module *module = make_module(device, 50);
+    SafeTensors content = {.entries = complete, .count = 3};
+    assert_int_equal(safetensors_check_module(&content, "a", module, &err), 0);
+    content = (SafeTensors){.entries = lacking, .count = 2};
+    assert_int_equal(safetensors_check_module(&content, "a", module, &err), -1);
+    assert_string_equal(err.message, "a: holds another model: there is no block.weight in the "
+                                     "file, in this model it is [2, 3]");
+    module_close(module);
+    device_close(device);
+    // GPT-2's layout is decided by the first block, which must be among the entries.
+    const float many[12] = {0};
+    const SafeEntry in_out =
+        make_entry("h.0.attn.c_attn.weight", DTYPE_F32, 2, (size_t[]){2, 6}, many);
+    const SafeEntry out_in =
+        make_entry("h.1.attn.c_attn.weight", DTYPE_F32, 2, (size_t[]){6, 2}, many);
+    SafeEntry none[] = {bias, in_out}, one[] = {in_out, out_in};
+    content = (SafeTensors){.entries = none, .count = 1};
+    assert_int_equal(safetensors_convert_gpt2(&content, "a", &err), 0);
+    assert_string_equal(none[0].name, "block.bias");
+    content = (SafeTensors){.entries = one, .count = 1};
+    assert_int_equal(safetensors_convert_gpt2(&content, "a", &err), 0);
+    assert_int_equal(content.count, 1);
+    assert_string_equal(one[0].name, "transformer.h.0.attn.c_attn.weight");
+    assert_string_equal(one[1].name, "h.1.attn.c_attn.weight");
+}
+
 // ---- shared weights -----------------------------------------------------------------------------
 
 // encoder.weight [2, 3] and decoder.weight share one parameter.
@@ -428,12 +492,20 @@ static void test_shared_weights(void **state) {
 int main(void) {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_remove)
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_round_trip),        IN_FOLDER(test_layout_of_the_file),
-        IN_FOLDER(test_nothing_to_write),  IN_FOLDER(test_padding),
-        IN_FOLDER(test_callers_mistakes),  IN_FOLDER(test_every_truncation),
-        IN_FOLDER(test_module_round_trip), IN_FOLDER(test_module_grads),
-        IN_FOLDER(test_module_is_strict),  IN_FOLDER(test_shared_weights),
-        IN_FOLDER(test_many_tensors),      IN_FOLDER(test_wrapped_names),
+        IN_FOLDER(test_round_trip),
+        IN_FOLDER(test_layout_of_the_file),
+        IN_FOLDER(test_nothing_to_write),
+        IN_FOLDER(test_padding),
+        IN_FOLDER(test_callers_mistakes),
+        IN_FOLDER(test_every_truncation),
+        IN_FOLDER(test_module_round_trip),
+        IN_FOLDER(test_module_grads),
+        IN_FOLDER(test_module_is_strict),
+        IN_FOLDER(test_shared_weights),
+        IN_FOLDER(test_many_tensors),
+        IN_FOLDER(test_wrapped_names),
+        cmocka_unit_test(test_entries_behind_the_count),
+        IN_FOLDER(test_far_memory_is_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
