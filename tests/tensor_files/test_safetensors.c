@@ -393,7 +393,7 @@ static void test_wrapped_names(void **state) {
         "has _orig_mod.block.weight: --strip-prefix leaves out what stands before the names)");
 }
 
-// Entries behind the count belong to nobody: they are neither named nor refused.
+// Entries behind the count are neither named nor refused.
 static void test_entries_behind_the_count(void **state) {
     (void)state;
     const float values[6] = {1, 2, 3, 4, 5, 6};
