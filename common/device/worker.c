@@ -12,6 +12,7 @@
 
 struct DeviceWorker {
     pthread_t thread;
+    const char *name;      // the device's, which outlives the thread; shown by debuggers and top
     pthread_mutex_t mutex; // guards the fields below
     pthread_cond_t has_job, is_done;
     void (*function)(void *argument); // NULL: idle
@@ -21,6 +22,9 @@ struct DeviceWorker {
 
 static void *worker_main(void *argument) {
     DeviceWorker *worker = argument;
+    // Named by the thread itself: naming another thread opens a file of /proc, and discarding its
+    // directory entries then takes milliseconds of processor time at the process's end.
+    pthread_setname_np(pthread_self(), worker->name);
     pthread_mutex_lock(&worker->mutex);
     while (true) {
         while (!worker->function && !worker->quit)
@@ -36,8 +40,9 @@ static void *worker_main(void *argument) {
     return NULL;
 }
 
-static DeviceWorker *worker_create(const char *name) { // name: shown by debuggers and top
+static DeviceWorker *worker_create(const char *name) {
     DeviceWorker *worker = memory_zalloc(sizeof *worker);
+    worker->name = name;
     pthread_mutex_init(&worker->mutex, NULL);
     pthread_cond_init(&worker->has_job, NULL);
     pthread_condattr_t monotonic; // pthread_cond_timedwait then reads the clock of clock_deadline
@@ -54,7 +59,6 @@ static DeviceWorker *worker_create(const char *name) { // name: shown by debugge
                   name, strerror(failed));
         error_exit(&err);
     }
-    pthread_setname_np(worker->thread, name);
     return worker;
 }
 

@@ -44,6 +44,36 @@ int __wrap_pthread_mutex_destroy(pthread_mutex_t *mutex) {
     return busy;
 }
 
+// ---- the thread's name -------------------------------------------------------------------------
+
+static volatile int named; // threads that named themselves
+
+int __real_pthread_setname_np(pthread_t thread, const char *name);
+int __wrap_pthread_setname_np(pthread_t thread, const char *name);
+int __wrap_pthread_setname_np(pthread_t thread, const char *name) {
+    named += pthread_equal(thread, pthread_self()) != 0;
+    return __real_pthread_setname_np(thread, name);
+}
+
+static void note_name(void *name) {
+    pthread_getname_np(pthread_self(), name, 16);
+}
+
+static void names_itself_after_its_device(void **unused) {
+    (void)unused;
+    Error err = {0};
+    char name[16] = "";
+    Device *device = device_open("cpu:3", &err);
+    named = 0;
+    device_submit(device, note_name, name);
+    assert_int_equal(device_wait(device, 60, &err), 0);
+    assert_string_equal(name, "cpu:3");
+    assert_int_equal(named, 1);
+    device_close(device);
+}
+
+// ---- cores -------------------------------------------------------------------------------------
+
 static void note_cores(void *cores) {
     sched_getaffinity(0, sizeof(cpu_set_t), cores);
 }
@@ -112,7 +142,8 @@ static void large_memory_lies_in_huge_pages(void **unused) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(stays_on_its_share),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(names_itself_after_its_device),
+                                       cmocka_unit_test(stays_on_its_share),
                                        cmocka_unit_test(large_memory_lies_in_huge_pages)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
