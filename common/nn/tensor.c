@@ -1,8 +1,9 @@
-/* tensor.c: shapes and sizes. */
+/* tensor.c: shapes and sizes. Independent of the device layer (tensor_host.c copies), so a program
+ * that only reads tensor files links no kernels and loads no OpenBLAS.
+ */
 #include "common/nn/tensor.h"
 
 #include "common/base/format.h"
-#include "common/nn/half_copy.h"
 
 size_t dtype_bytes(DType dtype) {
     static const size_t bytes[] = {4, 8, 2, 2};
@@ -86,25 +87,4 @@ TensorText tensor_describe(const Tensor *tensor) {
     TensorText text = {""};
     describe(&text, tensor);
     return text;
-}
-
-float tensor_item(const Tensor *tensor) {
-    CHECK(tensor->dtype == DTYPE_F32 && tensor_count(tensor) == 1, "tensor_item of %zu elements",
-          tensor_count(tensor));
-    float value;
-    tensor_to_host(tensor, &value);
-    return value;
-}
-
-void tensor_to_host(const Tensor *tensor, void *host) {
-    device_copy(NULL, host, tensor->device, tensor->data, tensor_bytes(tensor));
-}
-
-void tensor_from_host(Tensor *tensor, const void *host) {
-    device_copy(tensor->device, tensor->data, NULL, host, tensor_bytes(tensor));
-    tensor_changed(tensor);
-}
-
-void tensor_changed(const Tensor *tensor) {
-    if (tensor->half) tensor->half->current = false;
 }

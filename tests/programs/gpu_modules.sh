@@ -13,6 +13,11 @@ for program in train_single train_dp train_ddp ddprun bench_allreduce compare_te
     named=$(ldd "$bin/$program" | grep -E "$gpu" | cut -d '(' -f 1 || true)
     [ -z "$named" ] || fail "$program needs" $named
 done
+# OpenBLAS takes two thirds of the start of a program that only reads files, and a script starts hundreds.
+for program in ddprun compare_tensors dump_data merge_traces; do
+    checks=$((checks + 1))
+    ! ldd "$bin/$program" | grep -q openblas || fail "$program loads OpenBLAS"
+done
 
 # loaded COMMAND...: prints the modules that it loads on a machine with two GPUs.
 loaded() {
