@@ -9,8 +9,8 @@ mkdir tmp
 TMPDIR=$work/tmp # so that a file left there is one of this test
 export TMPDIR
 # The trainers compile a source file without optimization, compile() with it: both give the same bits.
-PATH=$bin:$files:$PATH CC=quick_cc
-export CC
+PATH=$bin:$files:$PATH CC=quick_cc QUICK_CC_KEPT=$work
+export CC QUICK_CC_KEPT
 common="--log-every 100 --seed 3"
 
 # results DIR: prints a run's losses and accuracies, its generated text (out.txt) and its pictures

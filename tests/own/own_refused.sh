@@ -50,8 +50,8 @@ cp good.c 'a folder/my file.c'
 CC='env cc' refuse 1 'error: opened: sum, 524288 bytes' train_ddp --steps 2 --wrapper 'a folder/my file.c' --normalize global \
     --bucket-cap-mb 0.5
 
-PATH=$(cd "$(dirname "$0")" && pwd):$PATH CC=quick_cc
-export PATH CC
+PATH=$(cd "$(dirname "$0")" && pwd):$PATH CC=quick_cc QUICK_CC_KEPT=$work
+export PATH CC QUICK_CC_KEPT
 ddp_file none.c ';' ' '
 refuse 2 'none.c: defines none of own_dp, own_ddp, own_fsdp, own_all_reduce' $wrapper none.c
 ddp_file static.c '(void)loaded;' 'static const OwnDdp own_ddp = {OWN_DDP_VERSION, make, before, unused, unused, end};

@@ -8,8 +8,8 @@ needs_report
 built=$bin/..
 bin=$("$top/tests/programs/steady.sh" "$bin" "$work/bin")
 own=$top/tests/own
-PATH=$own:$PATH CC=quick_cc # $own may contain a space
-export PATH CC
+PATH=$own:$PATH CC=quick_cc QUICK_CC_KEPT=$work # $own may contain a space
+export PATH CC QUICK_CC_KEPT
 
 # compare STATUS FILE OPTION...: into out/. With --resume, the built-in strategies' runs of the previous call are kept,
 # because their commands are unchanged; the runs with another FILE are made.

@@ -2,11 +2,15 @@
 # tutorial_bits.sh BIN_DIR: the tutorial's steps agree, bit for bit where their pages claim it.
 . "$(dirname "$0")/../programs/checks.sh"
 
+# steps_of COUNT: runs on two ranks or devices pass an epoch's end, which comes after 21 to 25 steps, others take 8 steps.
+steps_of() { if [ "$1" = 2 ]; then steps=30; else steps=8; fi; }
+steps_of 2
+
 # train NAME COMMAND...: a short run, which saves its weights to NAME.
 train() {
     name=$1
     shift
-    run "$*" "$@" --steps 30 --no-eval --save "$name"
+    run "$*" "$@" --steps $steps --no-eval --save "$name"
 }
 
 # equal A B: equal files, both written by tutorial programs.
@@ -46,6 +50,7 @@ done
 # Steps 2, 3 and 5 add in the same order as the library's DataParallel.
 for options in '' '--model convnet --lr 0.02' '--optimizer adamw --lr 0.01'; do
     for count in 1 2 3 5; do
+        steps_of $count
         options="$options --global-batch 64"
         train two "$bin/tutorial_02" --shards $count $options
         train three "$bin/tutorial_03" --shards $count $options
@@ -58,6 +63,7 @@ for options in '' '--model convnet --lr 0.02' '--optimizer adamw --lr 0.01'; do
         tensors backward dp
     done
 done
+steps_of 2
 # Processes that each compute everything, and processes that share the work by messages: any number of ranks, any
 # shares.
 for options in '' '--global-batch 7 --steps 9'; do # 7 rows on 4 ranks are 2, 2, 2, 1; on 5 ranks one has no rows
@@ -74,6 +80,7 @@ done
 # Replicas: equal bits if the division by the number of ranks is exact, else equal within rounding; always the bits of
 # the library's DistributedDataParallel, which averages in the same way.
 for count in 1 2 3 4; do
+    steps_of $count
     train collectives "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_08"
     train replicas "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_09"
     train average "$bin/ddprun" --nproc-per-node $count "$bin/train_ddp" --device cpu --sampler blocked
@@ -82,6 +89,7 @@ for count in 1 2 3 4; do
     tensors collectives global
     if [ $count = 3 ]; then close collectives replicas; else equal collectives replicas; fi
 done
+steps_of 2
 for options in '--model convnet --lr 0.02' '--optimizer adamw --lr 0.01'; do
     train replicas "$bin/ddprun" --nproc-per-node 2 "$bin/tutorial_09" $options
     train average "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --device cpu --sampler blocked $options
@@ -89,6 +97,7 @@ for options in '--model convnet --lr 0.02' '--optimizer adamw --lr 0.01'; do
 done
 # The interleaved sampler assigns other rows to the ranks; the blocked one restores step 9's bits.
 for count in 1 2 3; do
+    steps_of $count
     for options in '' '--model convnet --lr 0.02'; do
         train replicas "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_09" $options
         train blocked "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_10" --sampler blocked $options
@@ -102,6 +111,7 @@ for count in 1 2 3; do
 done
 # An explicit learning rate, buckets of any size, reduced after backward or during it: step 10's bits.
 for count in 1 2 3; do
+    steps_of $count
     for options in '' '--model convnet --lr 0.02'; do
         train sampler "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_10" $options
         train rate "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_11" $options
@@ -117,6 +127,7 @@ done
 # The ring adds in another order from three ranks on; then the bucket size changes bits, too.
 for options in '' '--model convnet --lr 0.02'; do
     for count in 1 2 3 5; do
+        steps_of $count
         options="$options --global-batch 60"
         train buckets "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_12" $options
         train ring "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_14" $options
