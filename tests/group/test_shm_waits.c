@@ -85,6 +85,7 @@ static void a_process_is_gone_if_proc_says_so(void **state) {
         assert_true(group && absent);
         PgShm *shm = group->state;
         group->timeout_s = c->gone ? 10 : 0.15;
+        sync_store(&shm->control->slots[2].presence, RANK_CLOSED); // beyond the ranks: no slot
         if (c->pid) sync_store(&shm->control->slots[1].pid, (uint32_t)c->pid);
         getrlimit(RLIMIT_NOFILE, &before);
         if (c->no_descriptor) setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, before.rlim_max});
