@@ -45,9 +45,10 @@ static void name_ranks(const double *column, size_t stride, size_t ranks, char *
 static int compare_ranks(const double *table, size_t ranks, const char *where,
                          const RankFact *facts, size_t count, Error *err) {
     for (size_t i = 0; i < count; i++) {
-        size_t other = 1;
-        while (other < ranks && table[other * count + i] == table[i]) other++;
-        if (other >= ranks) continue;
+        size_t other = 0; // the first rank that differs from rank 0; 0: none
+        for (size_t r = 1; r < ranks && other == 0; r++)
+            if (table[r * count + i] != table[i]) other = r;
+        if (other == 0) continue;
         char names[32 * (RANKS_NAMED + 2)], values[64] = "";
         name_ranks(table + i, count, ranks, names, sizeof names);
         if (!facts[i].is_hash)
