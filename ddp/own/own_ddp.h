@@ -15,7 +15,7 @@
  *         before_forward   then the model's forward, loss and backward, which calls the parameters'
  *                          on_ready (below)
  *         finish_backward  then the optimizer updates the parameters by their gradients
- *     sync_buffers         before an evaluation of the model and before a checkpoint
+ *     sync_buffers         before an evaluation of the model
  *     close                once, after the last step
  *
  * With --accumulate-steps K a step is K times before_forward, forward and backward: the first K - 1

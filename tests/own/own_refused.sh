@@ -110,17 +110,10 @@ refuse 2 "shards.c: calls fully_shard, $belongs" train_fsdp --wrapper shards.c
 refuse 2 'defines own_fsdp: run it by train_fsdp --wrapper FILE' $wrapper "$files/fsdp_tensors.c"
 refuse 2 'defines own_ddp: run it by train_ddp --wrapper FILE' train_fsdp --wrapper good.c
 
-# Options that have no effect with a user's file.
-cp "$files/sum_ring.c" "$files/dp_one_node.c" "$files/fsdp_tensors.c" .
+# Options that have no effect with a user's file of units; with other files: own_calls.sh.
+cp "$files/fsdp_tensors.c" .
 for option in --no-overlap --no-reshard-after-forward --unshard-in-step; do
     refuse 2 "$option has no effect: " train_fsdp --wrapper fsdp_tensors.c $option
-done
-for option in --no-overlap --no-broadcast-buffers '--comm-hook fp16' --static-graph --find-unused-parameters --zero-optimizer \
-    --sync-batch-norm '--all-reduce sum_ring.c'; do
-    refuse 2 "${option%% *} has no effect: " train_ddp --wrapper good.c $option
-done
-for program in 'train_ddp --wrapper good.c' 'train_dp --wrapper dp_one_node.c'; do
-    refuse 2 '--cuda-graph has no effect: ' $program --cuda-graph
 done
 
 # ---- errors of its functions -----------------------------------------------------------------------
@@ -179,15 +172,9 @@ sharded units_after after_backward 'own_fsdp.after_backward failed and did not s
 shards='return NULL;'
 sharded units_open open 'own_fsdp.open failed and did not say why'
 
-dp_fails() { # NAME 'sed script' 'sentence'
-    sed "$2" "$files/dp_one_node.c" >"$1.c"
-    refuse 1 "$3" train_dp --steps 3 --wrapper "$1.c"
-}
-dp_fails dp_open 's/^    dp->count = count;/    return NULL;/' 'own_dp.open failed and did not say why'
-dp_fails dp_forward 's/^    step->dp = dp;/    return NULL;/' 'own_dp.forward failed and did not say why'
-dp_fails dp_tape 's/^    step->dp = dp;/    return tape_fail(tape, "scatter", "no rows");/' 'scatter on cpu:0: no rows'
-dp_fails dp_device 's/^    return y;/    return step->shares[1].y;/' 'own_dp on cpu:0: forward returned a tensor on another device'
-dp_fails dp_backward 's/^    Step \*step = node->saved;/&\n    tape_fail(tape, "reduce", "no sum"); return;/' 'reduce on cpu:0: no sum'
+# The other functions' errors: own_calls.sh.
+sed 's/^    Step \*step = node->saved;/&\n    tape_fail(tape, "reduce", "no sum"); return;/' "$files/dp_one_node.c" >dp_backward.c
+refuse 1 'reduce on cpu:0: no sum' train_dp --steps 3 --wrapper dp_backward.c
 
 # ---- symbols that the trainers export --------------------------------------------------------------
 for program in train_dp train_ddp train_fsdp; do

@@ -20,6 +20,7 @@ typedef struct Shared {
     int plays[MOST]; // [rank]
     int64_t sum;
     int lost_starts[MOST], lost_waits[MOST]; // [rank], of lose_and_go_on, in all plays
+    int order;                               // of rank 0's: 1 start, 2 wait, as digits
     float data[MOST][BIG];                   // [rank]
     pthread_mutex_t mutex;
 } Shared;

@@ -81,6 +81,7 @@ static void lose_and_go_on(GradeRank *me) {
         else if (watched_pg_work_wait(work, NULL, NULL, &err) != 0)
             shared->lost_waits[me->rank]++;
         if (err.status == STATUS_OK) continue;
+        if (me->rank == 0) shared->order = 10 * shared->order + (work ? 2 : 1);
         GRADE_EXPECT(me->grade,
                      strcmp(err.message, "the connection to the other ranks was lost") == 0,
                      "another error: %s", err.message);
@@ -96,6 +97,8 @@ static void check_broken(Grade *grade) {
     expect_plays(grade);
     for (int r = 0; r < rig.world && rig.of_rank == do_all; r++)
         GRADE_EXPECT(grade, rig.begun[r] == rig.plays + (rig.is_last ? 4 : 1), "%d", rig.begun[r]);
+    if (rig.of_rank == lose_and_go_on)
+        GRADE_EXPECT(grade, context.order == 121212, "the order %d", context.order);
     for (int r = 0; r < rig.world && rig.of_rank == lose_and_go_on; r++)
         GRADE_EXPECT(grade, context.lost_starts[r] == 3 && context.lost_waits[r] == 3,
                      "rank %d: %d starts, %d waits", r, context.lost_starts[r],

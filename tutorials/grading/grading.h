@@ -37,7 +37,7 @@ typedef struct GradeCheck {
 enum { GRADE_MOST_CHECKS = 12 };
 
 typedef struct Grader {
-    const char *exercise;                 // "02-shards/01-weighted-mean"
+    const char *exercise;                 // "02-shards/01-shard-bounds"
     GradeCheck checks[GRADE_MOST_CHECKS]; // ends at the first without a name
 } Grader;
 

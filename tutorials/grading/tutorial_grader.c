@@ -1,7 +1,7 @@
 /* tutorial_grader.c: judges one compiled exercise. tutorials/grade compiles and calls it.
  *
- *   tutorial_grader 02-shards/01-weighted-mean FILE.so    judges; status 0: all points
- *   tutorial_grader --points 02-shards/01-weighted-mean   prints the number of points
+ *   tutorial_grader 02-shards/01-shard-bounds FILE.so     judges; status 0: all points
+ *   tutorial_grader --points 02-shards/01-shard-bounds    prints the number of points
  *   tutorial_grader --box                                 prints the box's limits on this machine
  */
 #include <string.h>

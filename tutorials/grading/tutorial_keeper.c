@@ -15,7 +15,7 @@
 
 int main(int argc, char **argv) {
     Error err = {0};
-    int status = 0;
+    int status;
     if (argc < 2) {
         error_set(&err, STATUS_USAGE, "this is called by tutorials/run");
         error_exit(&err);
@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
         error_set(&err, STATUS_USAGE, "%s: %s", argv[1], strerror(errno));
         error_exit(&err);
     }
-    while (waitpid(command, &status, 0) < 0 && errno == EINTR) continue;
+    waitpid(command, &status, 0);
     end_leftovers();
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
