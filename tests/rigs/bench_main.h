@@ -46,8 +46,8 @@ static inline int compare_times(const void *a, const void *b) {
 }
 
 static inline double quantile_of(const double *values, size_t count, double q) {
-    double sorted[64];
-    assert_true(count <= 64);
+    double sorted[128];
+    assert_true(count <= 128);
     memcpy(sorted, values, count * sizeof *sorted);
     qsort(sorted, count, sizeof *sorted, compare_times);
     double rest = q * (double)(count - 1), below = sorted[0];
