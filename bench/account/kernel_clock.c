@@ -55,10 +55,6 @@ static void end(const char *entry, uint64_t start_ns) {
 // NOLINTEND(bugprone-macro-parentheses)
 
 TIMED(elementwise, fill, "fill", (float *y, float value, size_t count), (y, value, count))
-TIMED(elementwise, add, "add", (float *y, const float *a, const float *b, size_t count),
-      (y, a, b, count))
-TIMED(elementwise, accumulate, "accumulate", (float *y, const float *x, size_t count),
-      (y, x, count))
 
 TIMED(transformer, embedding, "embedding",
       (const Embedding *of, const float *wte, const float *wpe, float *y), (of, wte, wpe, y))
@@ -68,30 +64,12 @@ TIMED(transformer, embedding_gradient, "embedding_gradient",
 TIMED(transformer, position_gradient, "position_gradient",
       (const Embedding *of, const float *dy, float *dwpe, bool add), (of, dy, dwpe, add))
 
-TIMED(halves, narrow, "narrow",
-      (Precision precision, ImageSizes of, const float *x, uint16_t *y, bool add),
-      (precision, of, x, y, add))
-TIMED(halves, widen, "widen",
-      (Precision precision, ImageSizes of, const uint16_t *x, float *y, bool add),
-      (precision, of, x, y, add))
 TIMED(halves, narrow_rows, "narrow_rows",
       (Precision precision, HalfRows of, const float *x, uint16_t *y, bool add),
       (precision, of, x, y, add))
 TIMED(halves, widen_rows, "widen_rows",
       (Precision precision, HalfRows of, const uint16_t *x, float *y, bool add),
       (precision, of, x, y, add))
-TIMED(halves, add, "half_add",
-      (Precision precision, uint16_t *y, const uint16_t *a, const uint16_t *b, size_t count),
-      (precision, y, a, b, count))
-TIMED(halves, add_to, "add_to",
-      (Precision precision, float *y, const float *a, const uint16_t *b, size_t count),
-      (precision, y, a, b, count))
-TIMED(halves, activation, "activation",
-      (HalfActivation f, uint16_t *y, const uint16_t *x, size_t count), (f, y, x, count))
-TIMED(halves, activation_gradient, "activation_gradient",
-      (HalfActivation f, uint16_t *dx, const uint16_t *saved, const uint16_t *dy, size_t count,
-       bool add),
-      (f, dx, saved, dy, count, add))
 TIMED(halves, layer_norm, "layer_norm",
       (Precision precision, const LayerNorm *norm, const uint16_t *branch, float *sum, uint16_t *y),
       (precision, norm, branch, sum, y))
@@ -106,10 +84,6 @@ TIMED(halves, attention_gradient, "attention_gradient",
       (Compute how, const Attention *of, const uint16_t *qkv, const uint16_t *y, const void *saved,
        const uint16_t *dy, uint16_t *dqkv, bool add),
       (how, of, qkv, y, saved, dy, dqkv, add))
-TIMED(halves, narrow_linear, "narrow_linear",
-      (Precision precision, LinearShape shape, const float *weight, const float *bias,
-       uint16_t *narrow),
-      (precision, shape, weight, bias, narrow))
 TIMED(halves, linear, "linear",
       (Compute how, LinearShape shape, const uint16_t *x, const uint16_t *narrow, const float *bias,
        uint16_t *y),
@@ -153,15 +127,13 @@ TIMED(optimizer, adam, "adam",
 
 static void fill_tables(KernelClock *c) {
     FAMILY(elementwise), FAMILY(loss), FAMILY(transformer), FAMILY(halves), FAMILY(optimizer);
-    ENTRY(elementwise, fill), ENTRY(elementwise, add), ENTRY(elementwise, accumulate);
+    ENTRY(elementwise, fill);
     ENTRY(transformer, embedding), ENTRY(transformer, embedding_gradient);
     ENTRY(transformer, position_gradient);
-    ENTRY(halves, narrow), ENTRY(halves, widen), ENTRY(halves, narrow_rows);
-    ENTRY(halves, widen_rows), ENTRY(halves, add), ENTRY(halves, add_to);
-    ENTRY(halves, activation), ENTRY(halves, activation_gradient);
+    ENTRY(halves, narrow_rows), ENTRY(halves, widen_rows);
     ENTRY(halves, layer_norm), ENTRY(halves, layer_norm_gradient);
     ENTRY(halves, attention), ENTRY(halves, attention_gradient);
-    ENTRY(halves, narrow_linear), ENTRY(halves, linear);
+    ENTRY(halves, linear);
     ENTRY(halves, linear_weight_gradient), ENTRY(halves, linear_input_gradient);
     ENTRY(halves, linear_gelu), ENTRY(halves, linear_gelu_gradient);
     ENTRY(halves, cross_entropy);
@@ -187,10 +159,6 @@ void kernel_clock_close(KernelClock *c) {
     c->device->kernels = c->own;
     timing = NULL;
     free(c);
-}
-
-void kernel_clock_clear(KernelClock *c) {
-    c->count = 0;
 }
 
 const EntryTime *kernel_clock_times(const KernelClock *c, size_t *count) {

@@ -21,7 +21,6 @@ typedef struct KernelClock KernelClock;
 // Makes the device time its kernels, each call `repeats` > 0 times. One clock at a time.
 KernelClock *kernel_clock_open(Device *device, size_t repeats);
 void kernel_clock_close(KernelClock *clock); // the device has its own kernels again; NULL is fine
-void kernel_clock_clear(KernelClock *clock); // forgets all calls so far
 // Returns the entries in the order of their first call; *count is their number.
 const EntryTime *kernel_clock_times(const KernelClock *clock, size_t *count);
 

@@ -26,7 +26,8 @@ double model_row_time(RowTime time, double rows) {
     return time.fixed + time.per_row * rows;
 }
 
-double model_message(ModelLink link, double bytes) {
+// The seconds of one message.
+static double model_message(ModelLink link, double bytes) {
     return link.latency_s + bytes / link.bytes_per_s;
 }
 
@@ -61,7 +62,8 @@ static double move_shards(const Cluster *cluster, double bytes) {
     return cluster->call_s + move_bucket(&rings, bytes) / 2;
 }
 
-double model_all_reduce(const Cluster *cluster, double bytes) {
+// The seconds of one bucket's all-reduce.
+static double model_all_reduce(const Cluster *cluster, double bytes) {
     return cluster->devices == 1 ? 0 : cluster->call_s + move_bucket(cluster, bytes);
 }
 

@@ -97,9 +97,7 @@ typedef struct BucketTime {
     size_t tensors;
 } BucketTime;
 
-double model_row_time(RowTime time, double rows);              // seconds
-double model_message(ModelLink link, double bytes);            // seconds of one message
-double model_all_reduce(const Cluster *cluster, double bytes); // seconds of one bucket's all-reduce
+double model_row_time(RowTime time, double rows); // seconds
 
 // The buckets as the Reducer makes them after its first step, by ddp/buckets.h. Fills at most
 // tensor_count buckets and returns how many. begin and end are those of this cluster.

@@ -16,6 +16,7 @@
 #include "bench/kernel_times.h"
 #include "bench/workload.h"
 #include "common/base/clock.h"
+#include "common/base/format.h"
 #include "tests/rigs/captured.h"
 
 static uint64_t now;
@@ -110,6 +111,8 @@ static void timed_kernels_compute_the_same(void **state) {
 
 static void calls_count_with_their_mean(void **state) {
     (void)state;
+    const uint16_t ones[2] = {0x3f80, 0x3f80}; // bfloat16
+    const HalfRows row = {.n = 1, .columns = 2, .pitch = 2};
     float memory[6] = {0};
     for (size_t repeats = 1; repeats <= 4; repeats += 3) {
         Error err = {0};
@@ -118,24 +121,71 @@ static void calls_count_with_their_mean(void **state) {
         KernelClock *clock = kernel_clock_open(device, repeats);
         waits = 0;
         for (int i = 0; i < 3; i++) device->kernels->elementwise->fill(memory, 1, 2);
-        device->kernels->elementwise->accumulate(memory + 2, memory, 2);
+        device->kernels->halves->widen_rows(PRECISION_BF16, row, ones, memory + 2, true);
         const EntryTime *times = kernel_clock_times(clock, &count);
         assert_int_equal(count, 2);
         assert_int_equal(waits, 2 * 4); // before and after each call
         assert_string_equal(times[0].entry, "fill");
-        assert_string_equal(times[1].entry, "accumulate");
+        assert_string_equal(times[1].entry, "widen_rows");
         assert_int_equal(times[0].calls, 3);
         assert_int_equal(times[1].calls, 1);
         assert_near(times[0].seconds, 3e-6 / (double)repeats);
         assert_near(times[1].seconds, 1e-6 / (double)repeats);
-        kernel_clock_clear(clock);
-        (void)kernel_clock_times(clock, &count);
-        assert_int_equal(count, 0);
         kernel_clock_close(clock);
         device_close(device);
     }
     const float sums[] = {1, 1, 1 + 4, 1 + 4, 0, 0}; // accumulated once, then four times
     assert_memory_equal(memory, sums, sizeof sums);
+}
+
+// Prints each entry of the clock and its calls, in alphabetical order.
+static void list_calls(const KernelClock *clock, char *text, size_t room) {
+    size_t count;
+    const EntryTime *times = kernel_clock_times(clock, &count);
+    const char *last = "";
+    text[0] = '\0';
+    for (size_t n = 0; n < count; n++) {
+        const EntryTime *next = NULL;
+        for (size_t i = 0; i < count; i++)
+            if (strcmp(times[i].entry, last) > 0 &&
+                (!next || strcmp(times[i].entry, next->entry) < 0))
+                next = &times[i];
+        assert_non_null(next);
+        format_append(text, room, "%s %zu\n", next->entry, next->calls);
+        last = next->entry;
+    }
+}
+
+// A GPT of two blocks: four linear layers in each, the second of which ends with GELU, and the head;
+// two norms in each, and the last one. In float16 the loss has kernels of its own.
+static void each_kernel_of_a_step_is_timed(void **state) {
+    (void)state;
+    static const char *const losses[] = {
+        "", "count_correct 1\ncross_entropy 1\ncross_entropy_gradient 1\n"};
+    static const char *const half_losses[] = {"half_cross_entropy 1\n", ""};
+    static const char *const ends[] = {"position_gradient 1\n",
+                                       "narrow_rows 1\nposition_gradient 1\nwiden_rows 1\n"};
+    const ModelConfig gpt = {"gpt2", .gpt = small, .outputs = 11, .seed = 1};
+    for (int i = 0; i < 2; i++) {
+        Error err = {0};
+        char text[1000], wanted[1000];
+        Device *device = must_get(device_open("ref", &err), &err);
+        Workload w = workload_open(&gpt, device, 3, NULL);
+        workload_use_precision(&w, i == 0 ? PRECISION_BF16 : PRECISION_F16);
+        (void)workload_step(&w);
+        KernelClock *clock = kernel_clock_open(device, 1);
+        (void)workload_step(&w);
+        list_calls(clock, text, sizeof text);
+        snprintf(wanted, sizeof wanted,
+                 "adam 1\nattention 2\nattention_gradient 2\n%sembedding 1\nembedding_gradient 1\n"
+                 "fill 1\n%slayer_norm 5\nlayer_norm_gradient 5\nlinear 7\nlinear_gelu 2\n"
+                 "linear_gelu_gradient 2\nlinear_input_gradient 7\nlinear_weight_gradient 9\n%s",
+                 losses[i], half_losses[i], ends[i]);
+        assert_string_equal(text, wanted);
+        kernel_clock_close(clock);
+        workload_close(&w);
+        device_close(device);
+    }
 }
 
 // Returns the output of kernel_times_print, owned by the caller.
@@ -325,6 +375,7 @@ int main(void) {
         cmocka_unit_test(quantiles_lie_between_two_values),
         cmocka_unit_test(timed_kernels_compute_the_same),
         cmocka_unit_test(calls_count_with_their_mean),
+        cmocka_unit_test(each_kernel_of_a_step_is_timed),
         cmocka_unit_test(rounds_count_with_their_median),
         cmocka_unit_test(probes_add_and_multiply),
         cmocka_unit_test(other_costs),
