@@ -34,6 +34,12 @@ status=0
 checks=$((checks + 1))
 [ "$status" = 1 ] && grep -q 'the weights have not moved' out.txt || fail "without learning: $status, $(cat out.txt)"
 
+status=0
+"$bin/ddprun" --nproc-per-node 2 "$bin/bench_ladder" --hidden 24,16 --data digits --global-batch 40 --rounds 1 \
+    --steps 8 --lr 1e6 >out.txt 2>err.txt || status=$?
+checks=$((checks + 1))
+[ "$status" = 1 ] && grep -q 'or are not finite' out.txt || fail "an endless loss: $status, $(cat out.txt)"
+
 # A rung whose last weight is wrong is reported, with the parameter. All rungs are compared with the first one.
 faulty() { # RUNG NAME COUNT: COUNT rungs differ then
     status=0

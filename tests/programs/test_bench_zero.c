@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/nn/optimizer.h"
+#include "ddp/features/zero_optimizer.h"
 #include "tests/rigs/bench_main.h"
 
 enum { WAYS = 4, WARM_UP = 2, ROUNDS = 5, STEPS = 3, NONE = -1 };
@@ -27,6 +28,15 @@ static int way_of(const Optimizer *optimizer) {
     return way;
 }
 
+// Only `scattered` has an exchange before its step.
+int __real_ddp_zero_optimizer(Module *wrapper, const ZeroConfig *config, Error *err);
+int __wrap_ddp_zero_optimizer(Module *wrapper, const ZeroConfig *config, Error *err);
+int __wrap_ddp_zero_optimizer(Module *wrapper, const ZeroConfig *config, Error *err) {
+    static int calls; // whole, scattered, fused, and again
+    assert_int_equal(config->apart, calls++ % 3 == 1);
+    return __real_ddp_zero_optimizer(wrapper, config, err);
+}
+
 void __real_optimizer_step(Optimizer *optimizer, double lr);
 void __wrap_optimizer_step(Optimizer *optimizer, double lr);
 void __wrap_optimizer_step(Optimizer *optimizer, double lr) {
@@ -35,6 +45,9 @@ void __wrap_optimizer_step(Optimizer *optimizer, double lr) {
     for (size_t i = 0; i < all->count && way == 0; i++)
         for (size_t k = 0; k < tensor_count(all->items[i].tensor); k++)
             assert_true(all->items[i].tensor->grad[k] == 1e-3f * (float)(k % 7));
+    const OptimizerSharding *sharding = optimizer->config.sharding;
+    assert_int_equal(sharding != NULL, way != 0);
+    assert_int_equal(sharding && sharding->whole_gradients, way == 1);
     __real_optimizer_step(optimizer, lr);
     const Tensor *last = all->items[all->count - 1].tensor;
     if (way == faulty) tensor_f32(last)[tensor_count(last) - 1] += 1;

@@ -156,8 +156,8 @@ static void list_calls(const KernelClock *clock, char *text, size_t room) {
     }
 }
 
-// A GPT of two blocks: four linear layers in each, the second of which ends with GELU, and the head;
-// two norms in each, and the last one. In float16 the loss has kernels of its own.
+// A GPT of two blocks: four linear layers in each, one of which ends with GELU, and the head; two
+// norms in each, and the last one. In float16 the loss has kernels of its own.
 static void each_kernel_of_a_step_is_timed(void **state) {
     (void)state;
     static const char *const losses[] = {
