@@ -90,11 +90,6 @@ static int sync_buffers(Strategy *self, Error *err) {
                : own_file_failed("own_ddp", "sync_buffers", err);
 }
 
-static const char *unrecordable(const Job *self) {
-    (void)self;
-    return "own_ddp";
-}
-
 static Job *job_own(Module *wrapper, const DdpOptions *ddp, ProcessGroup *group, Device *device,
                     Sampler *sampler, const Rendezvous *me) {
     Strategy *strategy = strategy_ranks(wrapper->children[0], wrapper, group, device, sampler);
@@ -103,7 +98,6 @@ static Job *job_own(Module *wrapper, const DdpOptions *ddp, ProcessGroup *group,
     strategy->finish_backward = finish_backward;
     strategy->sync_buffers = sync_buffers;
     Job *job = job_ranks(strategy, me);
-    job->unrecordable = unrecordable;
     return job;
 }
 

@@ -48,11 +48,6 @@ static Module *wrap(Module *model, Device *const *devices, int count, const OwnD
 
 // ---- the job ------------------------------------------------------------------------------------
 
-static const char *unrecordable(const Job *self) {
-    (void)self;
-    return "own_dp";
-}
-
 static void no_tracks(Job *self, Trace *trace) { // the replicas are the file's
     (void)self, (void)trace;
 }
@@ -82,7 +77,6 @@ int own_dp_train(const TrainConfig *config, const Options *options, const DpOpti
                  &err);
     Job *job = job_dp(strategy_dp(wrapper, devices[0], sampler), devices, count);
     job->set_trace = no_tracks;
-    job->unrecordable = unrecordable;
 
     must_do(trainer_run(config, options, data, job, &err), &err);
 

@@ -114,6 +114,11 @@ for option in --no-overlap --no-broadcast-buffers '--comm-hook fp16' --static-gr
     refuse 2 "${option%% *} has no effect: " $told $option
 done
 refuse 2 '--cuda-graph has no effect: ' $told_dp --cuda-graph
+run 'help' train_ddp --help
+for option in '--wrapper FILE  *train with a wrapper' '--all-reduce FILE  *sum gradients'; do
+    checks=$((checks + 1))
+    grep -q -e "^  $option" out.txt || fail "no \"$option\" in train_ddp --help"
+done
 refuse 2 'none.so: No such file' train_dp --wrapper none.so
 refuse 2 'none.so: No such file' train_ddp --wrapper none.so
 refuse 2 'none.so: No such file' train_ddp --all-reduce none.so
