@@ -127,11 +127,51 @@ static void test_halves(void **state) {
         }
 }
 
+// Classes and tokens are [0, 3): the kernels give NaN for others, count no row of theirs, and add
+// nothing for them to a gradient.
+static void test_labels_out_of_range(void **state) {
+    (void)state;
+    enum { CLASSES = 3, ROWS = 3 };
+    const int64_t labels[] = {0, CLASSES - 1, CLASSES, INT64_MAX, -1, INT64_MIN};
+    const float logits[(ROWS + 1) * CLASSES] = {9, 0, 9, 9, 0, 9, 9, 0, 9, 7, 7, 7};
+    for (int t = 0; t < TABLES; t++)
+        for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
+            const bool is_class = i < 2;
+            const int64_t target[ROWS] = {0, labels[i], 2}, tokens[ROWS] = {2, labels[i], 2};
+            const Labels of = {target, ROWS, CLASSES};
+            const Embedding embedding = {tokens, ROWS, ROWS, CLASSES, 1};
+            float p[ROWS * CLASSES], loss, losses[ROWS], hot[ROWS * CLASSES], y[ROWS];
+            float dwte[CLASSES], dwpe[ROWS];
+            int64_t correct;
+            table(t)->loss->cross_entropy(of, logits, 1, p, &loss);
+            assert_true(isfinite(loss) == is_class && isfinite(p[4]));
+            table(t)->loss->count_correct(of, logits, &correct);
+            assert_int_equal(correct, 1 + (i == 0)); // the first of equals
+            table(t)->loss->one_hot(target, hot, ROWS, CLASSES);
+            assert_true(hot[0] == 1 && hot[1] == 0 && hot[8] == 1);
+            for (size_t c = 0; c < CLASSES; c++)
+                assert_true(is_class ? hot[3 + c] == ((int64_t)c == labels[i]) : isnan(hot[3 + c]));
+            table(t)->pixels->pixel_cross_entropy((PixelLabels){target, 1, CLASSES, ROWS}, logits,
+                                                  p, losses);
+            assert_true(labels[i] < 0 ? losses[1] == 0 : isfinite(losses[1]) == is_class);
+            assert_true(isfinite(losses[0]) && isfinite(losses[2]));
+            table(t)->transformer->embedding(&embedding, (float[]){1, 2, 3}, (float[]){10, 20, 30},
+                                             y);
+            assert_true(y[0] == 13 && y[2] == 33);
+            assert_true(is_class ? y[1] == 21 + (float)labels[i] : isnan(y[1]));
+            table(t)->transformer->embedding_gradient(&embedding, (float[]){1, 2, 4}, dwte, false,
+                                                      NULL);
+            assert_true(dwte[0] == (i == 0 ? 2 : 0) && dwte[1] == 0 && dwte[2] == (i == 1 ? 7 : 5));
+            table(t)->transformer->position_gradient(&embedding, (float[]){1, 2, 4}, dwpe, false);
+            assert_true(dwpe[0] == 1 && dwpe[1] == (is_class ? 2 : 0) && dwpe[2] == 4);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_describe), cmocka_unit_test(test_describe_blas),
         cmocka_unit_test(test_lists),    cmocka_unit_test(test_clip),
-        cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_halves),   cmocka_unit_test(test_labels_out_of_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
