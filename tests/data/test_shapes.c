@@ -25,7 +25,7 @@ static void shapes_have_all_classes_and_ignored_outlines(void **state) {
     assert_int_equal(set->classes, SHAPES_CLASSES);
     assert_int_equal(dataset_label_size(set), 24 * 32);
     assert_int_equal(dataset_sample_size(set), 3 * 24 * 32);
-    size_t seen[SHAPES_CLASSES] = {0}, ignored = 0, pixels = 100 * 24 * 32;
+    size_t seen[SHAPES_CLASSES] = {0}, ignored = 0, pixels = 100 * 24 * 32, edges[4] = {0};
     for (size_t i = 0; i < pixels; i++) {
         assert_in_range(set->labels[i] + 1, 0, SHAPES_CLASSES);
         if (set->labels[i] == LABEL_IGNORE)
@@ -34,6 +34,20 @@ static void shapes_have_all_classes_and_ignored_outlines(void **state) {
             seen[set->labels[i]]++;
     }
     for (size_t k = 0; k < SHAPES_CLASSES; k++) assert_true(seen[k] > pixels / 50);
+    // A shape that is cut by an edge of the image has no outline there.
+    for (size_t i = 0; i < pixels; i++) {
+        const size_t row = i / 32 % 24, column = i % 32;
+        if (set->labels[i] <= SHAPES_BACKGROUND) continue;
+        edges[0] += row == 0;
+        edges[1] += row == 23;
+        edges[2] += column == 0;
+        edges[3] += column == 31;
+    }
+    for (int edge = 0; edge < 4; edge++) assert_true(edges[edge] > 0);
+    // Pixels are as ever: a shape that ends with the last row or column is no outline there.
+    int64_t sum = 0;
+    for (size_t i = 0; i < pixels; i++) sum += set->labels[i] * (int64_t)(i % 11 + 1);
+    assert_int_equal(sum, 70777);
     assert_in_range(ignored, pixels / 50, pixels / 5);
     assert_true(seen[SHAPES_BACKGROUND] > pixels / 2);
     dataset_close(s);

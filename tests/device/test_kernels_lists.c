@@ -140,8 +140,11 @@ static void test_labels_out_of_range(void **state) {
             const int64_t target[ROWS] = {0, labels[i], 2}, tokens[ROWS] = {2, labels[i], 2};
             const Labels of = {target, ROWS, CLASSES};
             const Embedding embedding = {tokens, ROWS, ROWS, CLASSES, 1};
-            float p[ROWS * CLASSES], loss, losses[ROWS], hot[ROWS * CLASSES], y[ROWS];
-            float dwte[CLASSES], dwpe[ROWS];
+            // Each with a value behind it, which no kernel may write.
+            float p[ROWS * CLASSES + 1], hot[ROWS * CLASSES + 1], losses[ROWS + 1], y[ROWS + 1];
+            float dwte[CLASSES + 1], dwpe[ROWS + 1], loss;
+            p[ROWS * CLASSES] = hot[ROWS * CLASSES] = 77;
+            losses[ROWS] = y[ROWS] = dwte[CLASSES] = dwpe[ROWS] = 77;
             int64_t correct;
             table(t)->loss->cross_entropy(of, logits, 1, p, &loss);
             assert_true(isfinite(loss) == is_class && isfinite(p[4]));
@@ -164,6 +167,8 @@ static void test_labels_out_of_range(void **state) {
             assert_true(dwte[0] == (i == 0 ? 2 : 0) && dwte[1] == 0 && dwte[2] == (i == 1 ? 7 : 5));
             table(t)->transformer->position_gradient(&embedding, (float[]){1, 2, 4}, dwpe, false);
             assert_true(dwpe[0] == 1 && dwpe[1] == (is_class ? 2 : 0) && dwpe[2] == 4);
+            assert_true(p[ROWS * CLASSES] == 77 && hot[ROWS * CLASSES] == 77 && losses[ROWS] == 77);
+            assert_true(y[ROWS] == 77 && dwte[CLASSES] == 77 && dwpe[ROWS] == 77);
         }
 }
 
