@@ -1,5 +1,5 @@
-/* test_device_limits.c: a device's limit of memory, OpenBLAS's memory under the process's limits, and
- * the deadline of a device's job: the exact limit suffices, one more is refused.
+/* test_device_limits.c: a device's limit of memory, OpenBLAS's memory under the process's limits,
+ * and the deadline of a device's job: the exact limit suffices, one more is refused.
  */
 #include "tests/rigs/failed_check.h"
 #include "tests/rigs/sanitizers.h"
