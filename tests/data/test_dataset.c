@@ -173,6 +173,10 @@ static void test_idx_gzipped(void **state) {
     write_file(f, "t10k-images-idx3-ubyte.gz", z, gzip(BYTES(TEST_IMAGES), z, sizeof z));
     write_file(f, "t10k-labels-idx1-ubyte", BYTES(TEST_LABELS));
     expect_tiny_idx(f);
+    const int input = dup(0); // a program whose standard input is closed: files get descriptor 0
+    close(0);
+    expect_tiny_idx(f);
+    assert_true(dup2(input, 0) == 0 && close(input) == 0);
 }
 
 // Names with a dot, and files with channels.

@@ -44,7 +44,7 @@ static void shapes_have_all_classes_and_ignored_outlines(void **state) {
         edges[3] += column == 31;
     }
     for (int edge = 0; edge < 4; edge++) assert_true(edges[edge] > 0);
-    // The pixels of earlier versions: a shape that ends with the last row or column is no outline there.
+    // As in earlier versions: a shape that ends with the last row or column is no outline there.
     int64_t sum = 0;
     for (size_t i = 0; i < pixels; i++) sum += set->labels[i] * (int64_t)(i % 11 + 1);
     assert_int_equal(sum, 70777);
