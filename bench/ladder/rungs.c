@@ -286,20 +286,24 @@ void rung_step(Rung *rung) {
 
 // ---- opening and closing ------------------------------------------------------------------------
 
-// Puts all gradients one after another into memory that the ranks share. Each begins on a cache
-// line.
+// The floats of a gradient in the slab: whole cache lines.
+static size_t floats_in_slab(const Tensor *w) {
+    return (tensor_count(w) + LINE - 1) / LINE * LINE;
+}
+
+// Puts all gradients one after another into memory that the ranks share.
 static void share_gradients(Part *part) {
     Error err = {0};
     const NamedTensors *all = &part->parameters;
     for (size_t k = 0; k < all->count; k++)
-        part->slab_floats += (tensor_count(all->items[k].tensor) + LINE - 1) / LINE * LINE;
+        part->slab_floats += floats_in_slab(all->items[k].tensor);
     part->slab =
         must_get(pg_shared_alloc(part->group, part->slab_floats * sizeof(float), &err), &err);
     module_release_grads(part->model, all);
     float *next = part->slab;
     for (size_t k = 0; k < all->count; k++) {
         all->items[k].tensor->grad = next;
-        next += (tensor_count(all->items[k].tensor) + LINE - 1) / LINE * LINE;
+        next += floats_in_slab(all->items[k].tensor);
     }
 }
 
@@ -388,8 +392,6 @@ void rung_close(Rung *rung) {
         Part *part = &rung->parts[i];
         optimizer_close(part->optimizer);
         tape_close(part->tape);
-        for (size_t k = 0; part->slab && k < part->parameters.count; k++)
-            part->parameters.items[k].tensor->grad = NULL; // the slab is the group's
         named_tensors_free(&part->parameters);
         if (i == 0) tape_close(rung->head);
         module_close(part->module);

@@ -84,9 +84,8 @@ static void up_and_down_the_tree(const SimDevice *me, double bytes) {
 
 static void rings_of_rings(const SimDevice *me, double bytes) {
     const Simulation *s = me->simulation;
-    int inside =
-        s->cluster->node_size < s->cluster->devices ? s->cluster->node_size : s->cluster->devices;
-    int first = me->number / inside * inside, nodes = s->cluster->devices / inside;
+    int devices = s->cluster->devices, inside = (int)fmin(s->cluster->node_size, devices);
+    int first = me->number / inside * inside, nodes = devices / inside;
     sg_actor_set_host(sg_actor_self(), s->inner[me->number]);
     half_ring(me, first, 1, inside, bytes);
     sg_actor_set_host(sg_actor_self(), s->outer[me->number]);
@@ -196,13 +195,12 @@ static void dp_device(int argc, char **argv) {
 // Does half of an all-reduce by rings; between nodes on a device's part of the bytes.
 static void move_shards(const SimDevice *me, double bytes) {
     const Simulation *s = me->simulation;
-    int devices = s->cluster->devices, inside = s->cluster->node_size;
+    int devices = s->cluster->devices, inside = (int)fmin(s->cluster->node_size, devices);
     sg_actor_sleep_for(s->cluster->call_s);
     if (s->cluster->algorithm != ALGORITHM_HIERARCHICAL) {
         half_ring(me, 0, 1, devices, bytes);
         return;
     }
-    if (inside > devices) inside = devices;
     const int first = me->number / inside * inside;
     sg_actor_set_host(sg_actor_self(), s->inner[me->number]);
     half_ring(me, first, 1, inside, bytes);
@@ -304,23 +302,20 @@ static void child(const StepProfile *profile, const Cluster *cluster, ModelStrat
 
 int simulate_step(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy,
                   double *seconds, Error *err) {
-    if (model_messages(profile, cluster, strategy) > SIMULATED_MESSAGES_MAX)
-        return error_set(err, STATUS_USAGE, "a step of more than %d messages is not simulated",
-                         SIMULATED_MESSAGES_MAX);
     if (cluster->devices > cluster->node_size && cluster->devices % cluster->node_size != 0)
         return error_set(err, STATUS_USAGE, "%d devices do not fill nodes of %d", cluster->devices,
                          cluster->node_size);
-    int pipe_ends[2];
-    if (pipe(pipe_ends) != 0) return error_set(err, STATUS_FAILED, "no pipe");
+    int pipe_ends[2], status = 0;
+    CHECK(pipe(pipe_ends) == 0, "no pipe for a simulation");
     fflush(NULL);
     pid_t pid = fork();
+    CHECK(pid >= 0, "cannot fork a simulation");
     if (pid == 0) child(profile, cluster, strategy, pipe_ends[1]);
     close(pipe_ends[1]);
-    ssize_t got = pid > 0 ? read(pipe_ends[0], seconds, sizeof *seconds) : -1;
+    const bool whole = read(pipe_ends[0], seconds, sizeof *seconds) == sizeof *seconds;
     close(pipe_ends[0]);
-    int status = 0;
-    if (pid > 0) waitpid(pid, &status, 0);
-    if (got == sizeof *seconds && status == 0) return 0;
+    waitpid(pid, &status, 0);
+    if (whole && status == 0) return 0;
     return error_set(err, STATUS_FAILED, "the simulation of %d devices ended with status %d",
                      cluster->devices, status);
 }

@@ -14,7 +14,7 @@
 #include "common/base/error.h"
 
 // SimGrid sends a hundred thousand messages a second or two. A ring of W devices sends 2 W (W - 1)
-// of them for a bucket, so a step of a large ring would take minutes: it is refused.
+// of them for a bucket, so a step of a large ring would take minutes: bench_scale leaves it out.
 enum { SIMULATED_MESSAGES_MAX = 5000000 };
 
 // Simulates one step in a process of its own. *seconds receives how long the step takes. Returns 0,

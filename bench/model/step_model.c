@@ -31,10 +31,6 @@ static double model_message(ModelLink link, double bytes) {
     return link.latency_s + bytes / link.bytes_per_s;
 }
 
-static double larger(double a, double b) {
-    return a > b ? a : b;
-}
-
 // ---- all-reduce --------------------------------------------------------------------------------
 
 // The time of half of a ring's all-reduce (a reduce-scatter, or an all-gather): count - 1 rounds.
@@ -44,11 +40,10 @@ static double half_ring(ModelLink link, double bytes, double count) {
 
 // The time of all messages of an all-reduce on several devices.
 static double move_bucket(const Cluster *cluster, double bytes) {
-    double devices = cluster->devices, inside = cluster->node_size;
+    double devices = cluster->devices, inside = fmin(cluster->node_size, devices);
     if (cluster->algorithm == ALGORITHM_TREE)
         return 2 * ceil(log2(devices)) * model_message(cluster->link, bytes);
     if (cluster->algorithm == ALGORITHM_RING) return 2 * half_ring(cluster->link, bytes, devices);
-    if (inside > devices) inside = devices;
     double nodes = ceil(devices / inside);
     return 2 * half_ring(cluster->inside, bytes, inside) +
            2 * half_ring(cluster->link, bytes / inside, nodes);
@@ -102,9 +97,9 @@ static void time_buckets(const StepProfile *profile, const Cluster *cluster, Buc
         for (; next < b && buckets[next].begin < computed + summed; next++)
             summed += model_sum(cluster, buckets[next].bytes);
         bucket->ready = computed + summed;
-        bucket->begin = larger(bucket->ready, free_at);
-        bucket->end = free_at = bucket->begin + larger(model_all_reduce(cluster, bucket->bytes),
-                                                       model_sum(cluster, bucket->bytes));
+        bucket->begin = fmax(bucket->ready, free_at);
+        bucket->end = free_at = bucket->begin + fmax(model_all_reduce(cluster, bucket->bytes),
+                                                     model_sum(cluster, bucket->bytes));
     }
 }
 
@@ -165,8 +160,7 @@ typedef struct FsdpWalk {
 
 // Waits until a move has ended, then copies its bytes.
 static void wait_and_copy(FsdpWalk *w, double end, double bytes) {
-    double copied =
-        larger(w->now, end) + (w->cluster->devices > 1 ? w->cluster->shard_s * bytes : 0);
+    double copied = fmax(w->now, end) + (w->cluster->devices > 1 ? w->cluster->shard_s * bytes : 0);
     w->exposed += copied - w->now;
     w->now = copied;
 }
@@ -216,9 +210,8 @@ double model_fsdp_exposed(const StepProfile *profile, const Cluster *cluster, do
 // ---- messages ----------------------------------------------------------------------------------
 
 double model_messages(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy) {
-    double devices = cluster->devices, inside = cluster->node_size, all;
+    double devices = cluster->devices, inside = fmin(cluster->node_size, devices), all;
     if (strategy == MODEL_DP) return (devices - 1) * (3 + 2 * profile->messages);
-    if (inside > devices) inside = devices;
     if (cluster->algorithm == ALGORITHM_TREE && strategy == MODEL_DDP)
         all = 2 * (devices - 1);
     else if (cluster->algorithm != ALGORITHM_HIERARCHICAL)
@@ -253,7 +246,7 @@ static StepParts model_dp(const StepProfile *profile, const Cluster *cluster) {
     double others = cluster->devices - 1, rows = cluster->rows, weights = 0;
     for (size_t k = 0; k < profile->tensor_count; k++) weights += profile->tensors[k].bytes;
     double sent = profile->messages * cluster->link.latency_s + weights / cluster->link.bytes_per_s;
-    double all_weights = larger(sent, cluster->copy_s * weights);
+    double all_weights = fmax(sent, cluster->copy_s * weights);
     double outputs = model_message(cluster->link, rows * profile->output_bytes);
     StepParts p = {.scatter = others * model_message(cluster->link, rows * profile->sample_bytes),
                    .replicate = others * all_weights,
@@ -275,7 +268,7 @@ StepParts model_ddp(const StepProfile *profile, const Cluster *cluster, BucketTi
                    .backward =
                        model_row_time(profile->backward, cluster->rows) * cluster->straggler,
                    .optimizer = profile->optimizer * cluster->straggler};
-    p.exposed = larger(0, buckets[count - 1].end - p.backward);
+    p.exposed = fmax(0, buckets[count - 1].end - p.backward);
     p.step = add_up(&p);
     return p;
 }
@@ -296,7 +289,7 @@ typedef struct MoveQueue {
 
 static double queue_move(void *context, double start, double bytes) {
     MoveQueue *queue = context;
-    return queue->free_at = larger(start, queue->free_at) + move_shards(queue->cluster, bytes);
+    return queue->free_at = fmax(start, queue->free_at) + move_shards(queue->cluster, bytes);
 }
 
 static StepParts model_fsdp(const StepProfile *profile, const Cluster *cluster) {

@@ -116,8 +116,10 @@ def main():
     check(program, small, '--exact-attention')
     check(program, small, '--fp16')
     check(program, dict(layers=6, heads=3, embedding=288, context=72, vocabulary=256, batch=1), '--exact-attention')
+    for size in (64, 65): # the largest head of large tiles, and the next one
+        check(program, dict(layers=1, heads=1, embedding=size, context=200, vocabulary=50, batch=1), '--exact-attention')
     check(program, dict(layers=1, heads=2, embedding=12, context=72, vocabulary=129, batch=3)) # no tiles: heads of 6 channels
-    print('5 steps: every kernel, shape, operation and byte')
+    print('7 steps: every kernel, shape, operation and byte')
 
 
 main()

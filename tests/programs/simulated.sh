@@ -30,6 +30,10 @@ sed 's/"ready": 1}/"ready": 1, "unit": 0}/' profile.json >root.json
 holds "SimGrid agrees, with a root and without overlap" "(d = $(column model_over_simulated 8 fsdp) - 1) * d < 1e-4"
 refuse 2 'do not fill nodes of 3' "$bin/bench_scale" --profile profile.json --devices 4 --node-size 3 --simulate
 
+# A simulation that cannot write its platform's file fails.
+(ulimit -f 0 && "$bin/bench_scale" --profile profile.json --devices 2 --simulate || echo "status $?") 2>&1 | cat >out
+holds "it is an error" "$(grep -c 'error: the simulation of 2 devices ended with status [1-9]' out) + $(grep -c '^status 1$' out) == 2"
+
 # Simulations that would take minutes are reported as not simulated.
 scale --devices 4096 --simulate >out
 holds "no ring of 4096" "$(grep -c '^4096,ddp,.*,not simulated,not simulated$' out) == 1"
