@@ -109,11 +109,21 @@ FAIL=device refuse 1 'own_dp on cpu:0: forward returned a tensor on another devi
 FAIL=tape refuse 1 'told on cpu:0: no rows' $told_dp
 
 # ---- options ---------------------------------------------------------------------------------------
-for option in --no-overlap --no-broadcast-buffers '--comm-hook fp16' --static-graph --find-unused-parameters --zero-optimizer \
-    --sync-batch-norm '--all-reduce sum_ring.c' --cuda-graph; do
-    refuse 2 "${option%% *} has no effect: " $told $option
-done
-refuse 2 '--cuda-graph has no effect: ' $told_dp --cuda-graph
+while read -r option why; do
+    # shellcheck disable=SC2046,SC2086 # several words
+    refuse 2 "${option%%=*} has no effect: $why" $told $(echo "$option" | tr = ' ')
+done <<END
+--no-overlap --wrapper FILE decides that itself
+--no-broadcast-buffers --wrapper FILE decides that itself
+--all-reduce=none.so --wrapper FILE starts its own all-reduces
+--cuda-graph a replayed step would not call --wrapper's functions
+--comm-hook=fp16 it is a feature of the built-in wrapper
+--static-graph it is a feature of the built-in wrapper
+--find-unused-parameters it is a feature of the built-in wrapper
+--zero-optimizer it is a feature of the built-in wrapper
+--sync-batch-norm it is a feature of the built-in wrapper
+END
+refuse 2 "--cuda-graph has no effect: a replayed step would not call --wrapper's functions" $told_dp --cuda-graph
 run 'help' train_ddp --help
 for option in '--wrapper FILE  *train with a wrapper' '--all-reduce FILE  *sum gradients'; do
     checks=$((checks + 1))
