@@ -132,6 +132,30 @@ static void an_endless_check_is_ended(void **state) {
     assert_true(waitpid(-1, NULL, WNOHANG) < 0);
 }
 
+static int *escaped; // number of a process, shared
+
+// Leaves a process that holds the output's pipe and that no supervisor adopts.
+static void let_one_escape(Grade *grade) {
+    if (fork() == 0) {
+        close(grade->verdict);
+        if (fork() != 0) _exit(0);
+        setsid();
+        *escaped = (int)getpid();
+        alarm(100);
+        for (;;) pause();
+    }
+    while (*escaped == 0) usleep(1000);
+}
+
+static void an_escaped_process_is_not_waited_for(void **state) {
+    (void)state;
+    escaped = grade_shared(sizeof *escaped);
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
+    expect(outcome_of(let_one_escape), "");
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    assert_int_equal(kill(*escaped, SIGKILL), 0);
+}
+
 static int files_before;
 
 // The verdict's pipe, and the transcript's; the player has the second alone.
@@ -270,6 +294,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_verdict_may_come_in_pieces),
         cmocka_unit_test(an_endless_check_is_ended),
+        cmocka_unit_test(an_escaped_process_is_not_waited_for),
         cmocka_unit_test(only_own_pipes_are_open),
         cmocka_unit_test(output_is_said_once),
         cmocka_unit_test(output_is_shown_up_to_a_limit),

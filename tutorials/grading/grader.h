@@ -58,7 +58,7 @@ struct Grade {
     long kept;               // judge: most blocks that a rank's call kept without a failure
     Role role;
     int verdict;       // judge: the pipe to the supervisor
-    int transcript;    // judge and player: the pipe between them; -1: no player yet
+    int transcript;    // judge and player: the pipe between them
     pid_t player;      // judge: 0 until there is one
     struct Seat *seat; // rank
 };

@@ -89,7 +89,7 @@ static void give_verdict(const Grade *grade, const char *sentence) {
 static void miss_by_end(Grade *grade) __attribute__((noreturn));
 static void miss_by_end(Grade *grade) {
     char sentence[SENTENCE_MAX];
-    int status = 0;
+    int status;
     waitpid(grade->player, &status, 0);
     say_how_it_ended(sentence, status);
     give_verdict(grade, sentence);

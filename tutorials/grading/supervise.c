@@ -124,7 +124,7 @@ static Outcome outcome_of(const Supervised *check, int status) {
 }
 
 Outcome supervise_check(const GradeCheck *check, const char *file, const char *room, bool last) {
-    int verdict[2], output[2], status = 0;
+    int verdict[2], output[2], status;
     Supervised supervised = {0};
     int failed = pipe2(verdict, O_CLOEXEC) || pipe2(output, O_CLOEXEC | O_NONBLOCK);
     CHECK(failed == 0, "no pipes for a check");
@@ -135,11 +135,7 @@ Outcome supervise_check(const GradeCheck *check, const char *file, const char *r
     if (supervised.judge == 0) {
         close(verdict[READ_END]);
         close(output[READ_END]);
-        Grade grade = {.file = file,
-                       .room = room,
-                       .last = last,
-                       .verdict = verdict[WRITE_END],
-                       .transcript = -1};
+        Grade grade = {.file = file, .room = room, .last = last, .verdict = verdict[WRITE_END]};
         run_judge(check, grade, output[WRITE_END]);
     }
     close(verdict[WRITE_END]);
@@ -151,6 +147,6 @@ Outcome supervise_check(const GradeCheck *check, const char *file, const char *r
     waitpid(supervised.judge, &status, 0);
     end_leftovers();
     while (supervised.output >= 0) hear_output(&supervised); // the rest: every writer has ended
-    if (supervised.verdict >= 0) close(supervised.verdict);
+    close(supervised.verdict);                               // -1: closed already
     return outcome_of(&supervised, status);
 }
