@@ -5,6 +5,9 @@
  */
 #include "tests/clusters/mpi_between.h"
 
+#include <limits.h>
+#include <sys/mman.h>
+
 // ---- absent ranks -------------------------------------------------------------------------------
 
 // Only rank 0 calls. Its error names the absent ranks and the last collective that they began; an
@@ -140,6 +143,41 @@ static void a_message_of_another_size(void **state) {
     all_are_here();
 }
 
+// The requests of an abort's messages are freed if MPI has completed them, and only then.
+static struct {
+    size_t bytes; // the size of the allocation under watch, the last of this size; 0: none
+    void *memory;
+    int frees;
+} told;
+
+void *__real_memory_zalloc(size_t bytes);
+void *__wrap_memory_zalloc(size_t bytes);
+void __real_free(void *memory);
+void __wrap_free(void *memory);
+
+void *__wrap_memory_zalloc(size_t bytes) {
+    void *memory = __real_memory_zalloc(bytes);
+    if (told.bytes && bytes == told.bytes) told.memory = memory;
+    return memory;
+}
+
+void __wrap_free(void *memory) {
+    told.frees += memory && memory == told.memory;
+    __real_free(memory);
+}
+
+// Rank 0 of `world` ranks aborts. Returns the number of frees of the requests.
+static int abort_first(ProcessGroup *group, int world, const Error *own) {
+    told.bytes = (size_t)world * sizeof(MPI_Request);
+    told.memory = NULL;
+    told.frees = 0;
+    assert_true(pg_abort(group, own));
+    assert_non_null(told.memory);
+    told.bytes = 0;
+    told.memory = NULL;
+    return told.frees;
+}
+
 // Rank 0 aborts. Rank 1 reports that error, then the ranks for which it waits, in ascending order.
 // A failed MPI call while it receives the error does not change the report.
 static void a_rank_that_gives_up_is_heard(void **state) {
@@ -151,7 +189,7 @@ static void a_rank_that_gives_up_is_heard(void **state) {
         error_set(&own, STATUS_FAILED, "the loss is nan");
         error_set(&late, STATUS_FAILED, "another error");
         set_fault(0, "Isend", 0); // only counts the calls
-        if (me.rank == 0) assert_true(pg_abort(group, &own));
+        if (me.rank == 0) assert_int_equal(abort_first(group, 3, &own), 1);
         if (me.rank == 0) assert_int_equal(fault.calls, 2); // no message to itself
         if (me.rank == 0) assert_int_equal(seen.awaited, 2);
         set_fault(1, DEAF[i], 1);
@@ -204,7 +242,7 @@ static void a_rank_that_cannot_be_told(void **state) {
         Error own = {0};
         error_set(&own, STATUS_FAILED, "the loss is nan");
         set_fault(0, FAILS[i], 1);
-        if (me.rank == 0) assert_true(pg_abort(group, &own));
+        if (me.rank == 0) assert_int_equal(abort_first(group, 3, &own), i == 0);
         if (me.rank == 0) assert_true(fault.calls > 0);
         fault.name = NULL;
         all_are_here();
@@ -307,6 +345,29 @@ static void fast_sums_are_those_that_mpi_has(void **state) {
     }
     fault.name = NULL;
     close_group(group);
+}
+
+// MPI counts elements in an int: a large sum is one of several parts. Its memory is not touched.
+static void a_fast_sum_of_many_elements(void **state) {
+    (void)state;
+    enum { MOST = INT_MAX / 8, REST = 5 };
+    const size_t count = 2 * (size_t)MOST + REST;
+    Error err = {0};
+    float *many = mmap(NULL, count * sizeof *many, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_true(many != MAP_FAILED);
+    ProcessGroup *group = open_first(WORLD, -1);
+    assert_int_equal(pg_use_fast_sums(group, &err), 0);
+    seen.only_listed = true;
+    expect_success(group, pg_all_reduce(many, count, PG_F32, PG_SUM));
+    seen.only_listed = false;
+    assert_int_equal(seen.sums, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_ptr_equal(seen.summed[i], many + (size_t)i * MOST);
+        assert_int_equal(seen.counts[i], i < 2 ? MOST : REST);
+    }
+    close_group(group);
+    munmap(many, count * sizeof *many);
 }
 
 // ---- memory that cannot be mapped ---------------------------------------------------------------
@@ -417,6 +478,7 @@ int main(void) {
         cmocka_unit_test(a_rank_that_cannot_be_told),
         cmocka_unit_test(every_failure_of_mpi_ends_the_call),
         cmocka_unit_test(fast_sums_are_those_that_mpi_has),
+        cmocka_unit_test(a_fast_sum_of_many_elements),
         cmocka_unit_test(ranks_that_cannot_map_memory),
         cmocka_unit_test(every_broken_group_ends_the_process),
     };
