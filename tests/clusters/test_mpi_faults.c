@@ -347,6 +347,26 @@ static void fast_sums_are_those_that_mpi_has(void **state) {
     close_group(group);
 }
 
+// A message of more than 8 MiB is sent and received in parts.
+static void messages_of_many_bytes(void **state) {
+    (void)state;
+    enum { MOST = 8 << 20 };
+    static unsigned char bytes[2 * MOST];
+    ProcessGroup *group = open_first(2, -1);
+    for (int more = 0; group && more < 2; more++) {
+        const size_t count = MOST + (size_t)more;
+        memset(bytes, me.rank == 0 ? 7 : 0, sizeof bytes);
+        set_fault(me.rank, me.rank == 0 ? "Isend" : "Irecv", 0); // only counts the calls
+        expect_success(group, me.rank == 0 ? pg_send(bytes, count, PG_U8, 1)
+                                           : pg_recv(bytes, count, PG_U8, 0));
+        assert_int_equal(fault.calls, 2 + more); // the header, and its parts
+        assert_true(bytes[0] == 7 && bytes[count - 1] == 7 && bytes[count] == 7 * (me.rank == 0));
+    }
+    fault.name = NULL;
+    close_group(group);
+    all_are_here();
+}
+
 // MPI counts elements in an int: a large sum is one of several parts. Its memory is not touched.
 static void a_fast_sum_of_many_elements(void **state) {
     (void)state;
@@ -478,6 +498,7 @@ int main(void) {
         cmocka_unit_test(a_rank_that_cannot_be_told),
         cmocka_unit_test(every_failure_of_mpi_ends_the_call),
         cmocka_unit_test(fast_sums_are_those_that_mpi_has),
+        cmocka_unit_test(messages_of_many_bytes),
         cmocka_unit_test(a_fast_sum_of_many_elements),
         cmocka_unit_test(ranks_that_cannot_map_memory),
         cmocka_unit_test(every_broken_group_ends_the_process),
