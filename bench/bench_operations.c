@@ -25,7 +25,8 @@ int main(int argc, char **argv) {
     size_t batch = 8;
     bool exact = false, float16 = false;
     Options options = {.program = "bench_operations",
-                       .summary = "Lists what a GPT's training step asks of a GPU, as CSV."};
+                       .summary =
+                           "Lists the operations of a GPT's training step on a GPU, as CSV."};
     options_add_count(&options, "layers", &model.gpt.layers, 0, 256, "blocks (0: 12)");
     options_add_count(&options, "heads", &model.gpt.heads, 0, 256, "of attention (0: 12)");
     options_add_count(&options, "embedding", &model.gpt.embedding, 0, 1 << 14, "(0: 768)");

@@ -118,7 +118,7 @@ static void run(Probe *probe) {
 int main(int argc, char **argv) {
     Probe probe = {.products = 40, .passes = 4};
     Options options = {.program = "bench_probe",
-                       .summary = "Measures what all cores reach together right now."};
+                       .summary = "Measures the present rate of all cores together."};
     options_add_count(&options, "threads", &probe.threads, 0, MAX_CORES, "0: one on each core");
     options_add_count(&options, "products", &probe.products, 1, 1 << 20, "of 384 x 384, by each");
     options_add_count(&options, "passes", &probe.passes, 1, 1 << 20, "a = b + s c, 32 MiB each");

@@ -201,7 +201,7 @@ int main(int argc, char **argv) {
     Options options = {.program = "bench_step",
                        .summary = "Compares a model's training step with sgemm alone."};
     options_add_choice(&options, "model", &s.model, "mlp|convnet|resnet20|segnet|gpt",
-                       "what is trained");
+                       "the network");
     options_add_count(&options, "width", &s.width, 1, 1 << 14, "of a layer of the mlp");
     options_add_count(&options, "layers", &s.layers, 0, 16, "wide layers, or blocks (0: 2, or 4)");
     options_add_count(&options, "heads", &s.gpt.heads, 0, 256, "of the gpt (0: 4)");

@@ -5,7 +5,7 @@
  * smaller; they are packed, copied in one call and unpacked. A large tensor is copied alone,
  * because packing would move it twice more.
  *
- * Invariant: values are those of separate copies: bits are unchanged, and sums are
+ * Invariant: values equal separate copies' values: bits are unchanged, and sums are
  * ((t0 + t1) + t2) + ..., in device order.
  */
 #ifndef DP_BUNDLE_H

@@ -1,14 +1,14 @@
-# difference.awk: what DDP's step takes more or less than DP's, phase by phase, from summary.csv; with -v a=ddp -v b=mine
-# what the reader's own takes more or less than DDP's.
+# difference.awk: DDP's step minus DP's, phase by phase, from summary.csv; with -v a=ddp -v b=mine the reader's own minus
+# DDP's.
 #
 #   awk [-v a=STRATEGY -v b=STRATEGY] -f difference.awk summary.csv >difference.csv
 #
 # A row for each model, number of devices and phase: difference_ms is DDP's milliseconds less DP's, so that a
-# negative one is time that DDP saves. The phase "step" is the whole step (medians). "rest" is what the
-# phases, which are means of the middle half of the steps, leave of it: with it the phases add up.
+# negative one is time that DDP saves. The phase "step" is the whole step (medians). "rest" is the step minus
+# the phases (means over the middle half of the steps), so that the phases add up to the step.
 #
-# shown is the name under which sentences and figures have the row: those below a hundredth of DP's step, and
-# what belongs to no phase, are "all else".
+# shown is the row's name in sentences and figures: "all else" for differences below a hundredth of DP's step
+# and for "rest" and "other".
 #
 # verdict, the same in all rows of a pair: saves, loses, ties (each one's median lies between the other's
 # quartiles) or disturbed (no conclusion).

@@ -45,12 +45,12 @@ say_interrupted() {
     say "interrupted after $finished_runs of $planned_runs runs; there is no report"
     [[ -z $current_run ]] || rm -rf -- "$out/runs/$current_run"
     if [[ $finished_runs -gt 0 ]]; then
-        say "kept: what was finished, in $out/runs; the commands are in $out/commands.txt"
+        say "kept: the finished runs, in $out/runs; their commands are in $out/commands.txt"
         say "to go on: $asked$([[ $resume == 1 ]] || echo " --resume")"
         for kept in summary.csv equivalence.csv; do
-            [[ ! -s $out/$kept ]] || [[ $(wc -l <"$out/$kept") -lt 2 ]] || say "kept: $out/$kept, of what was finished"
+            [[ ! -s $out/$kept ]] || [[ $(wc -l <"$out/$kept") -lt 2 ]] || say "kept: $out/$kept, of the finished runs"
         done
     else
-        say "kept: what was built; no run was finished"
+        say "kept: the build; no run was finished"
     fi
 }

@@ -1,4 +1,4 @@
-"""What a device holds under each strategy, and what a step moves, beside formulas: the part memory of bench/scaling.sh.
+"""A device's memory under each strategy, and a step's bytes, beside formulas: the part memory of bench/scaling.sh.
 
 P parameters, R of them the root's and U a block's, on W devices, with AdamW: 4 bytes each for a weight and its gradient, 8 for the
 optimizer's state. Activations, logits and the batch (A) are those of the dry run; FSDP's are DDP's.
@@ -119,7 +119,7 @@ def sharded_rows(results, first=FIRST):
     return rows
 
 
-# ---- what is said of it ----------------------------------------------------------------------------------------------
+# ---- tables and sentences --------------------------------------------------------------------------------------------
 
 def amount(count):
     return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.2f} MB"

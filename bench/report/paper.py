@@ -21,7 +21,7 @@ BATCHES, EVERY = (8, 256), (1, 2, 4, 8)  # of the convergence runs: batch sizes;
 WINDOW = 40  # iterations per mean loss
 
 
-# ---- what was measured: a row for each run ----------------------------------------------------------------------------
+# ---- measurements: a row for each run ---------------------------------------------------------------------------------
 
 
 def rounds_of(results, *values):
@@ -84,7 +84,7 @@ def collect(results):
     table("convergence", ["model", "batch", "every", "iteration", "loss"], convergence_rows(results))
 
 
-# ---- what is said of it -----------------------------------------------------------------------------------------------
+# ---- tables and sentences ---------------------------------------------------------------------------------------------
 
 
 def settled_by(rows, *key):

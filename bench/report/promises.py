@@ -22,7 +22,7 @@ and left out if the rate did not return. A row is disturbed if more than half of
 more than 25 % apart."""
 
 
-# ---- what was measured and counted ------------------------------------------------------------------------------------
+# ---- measurements and counts ------------------------------------------------------------------------------------------
 
 
 def price_rows(results):
@@ -94,7 +94,7 @@ def count_rows(results):
     return rows
 
 
-# ---- what is said of it -----------------------------------------------------------------------------------------------
+# ---- tables and sentences ---------------------------------------------------------------------------------------------
 
 
 class Prices:

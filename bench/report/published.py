@@ -117,7 +117,7 @@ def collect(folder, programs):
         write_csv(folder / f"{name}.csv", head.split(","), [row for part in parts for row in part[i]])
 
 
-# ---- what is said of them ------------------------------------------------------------------------------------------
+# ---- tables and sentences ------------------------------------------------------------------------------------------
 
 
 def error(row, column):

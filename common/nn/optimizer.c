@@ -216,7 +216,7 @@ void optimizer_choose_slot(Optimizer *optimizer, int slot) {
     optimizer->slot = slot;
 }
 
-// A wrapper's gradients travel until its finish_backward; a fully sharded parameter is whole from
+// A wrapper's gradients are in flight until its finish_backward; a fully sharded parameter is whole from
 // its unit's forward until then.
 static void check_finished(const Optimizer *optimizer) {
     for (size_t i = 0; i < optimizer->parameters.count; i++) {

@@ -31,7 +31,7 @@ static size_t most_batches(const Strategy *strategy, size_t samples, size_t size
 static int evaluate_part(Run *run, Metrics *metrics, Error *err) {
     Strategy *strategy = run->strategy;
     const Dataset *set = &run->data->test;
-    // Batches of text are at most as large as those of training, which fit into memory.
+    // Batches of text are at most as large as training's, which fit into memory.
     size_t share = run->config->global_batch / (size_t)run->job->devices, size = EVALUATION_BATCH;
     if (set->tokens && share < size) size = share == 0 ? 1 : share;
     Sampler *part =

@@ -43,8 +43,7 @@ void features_add_options(Options *options, FeatureSettings *settings) {
         CHECK(fits, "too many communication hooks");
     }
     options_add_choice(options, "comm-hook", &settings->comm_hook, settings->hook_names,
-                       "what is done with a full bucket (noop: nothing, the bound for "
-                       "any network)");
+                       "the reduction of a full bucket (noop: none, the bound for any network)");
 }
 
 // Rejects options of features that --cuda-graph cannot capture. 0, or -1 with err filled.

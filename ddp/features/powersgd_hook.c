@@ -375,7 +375,7 @@ static void add_options(Options *options, void *settings) {
     PowerSgdConfig *config = settings;
     *config = power_sgd_config_default();
     options_add_count(options, "powersgd-rank", &config->rank, 1, 1e6,
-                      "columns of the matrices that travel");
+                      "columns of the matrices that are sent");
     options_add_count(options, "powersgd-start", &config->start_iteration, 2, 1e15,
                       "steps with a plain all-reduce before it");
 }
@@ -406,7 +406,7 @@ static void announce(const PowerSgd *state) {
     if (compressed == 0)
         fprintf(stderr,
                 "powersgd: none of %zu tensor%s is a matrix that --powersgd-rank %zu would make %g "
-                "times smaller: all gradients travel whole\n",
+                "times smaller: all gradients are sent whole\n",
                 state->count, format_s(state->count), state->config.rank,
                 state->config.min_compression_rate);
     else

@@ -409,7 +409,7 @@ OptimizerSharding *zero_optimizer_sharding(Module *wrapper) {
 static int check(const Options *options, Error *err) {
     static const char *const others[][2] = {
         {"static-graph", "rebuilds the buckets that the optimizer's state belongs to"},
-        {"no-gradient-as-bucket-view", "keeps the gradients outside of what is divided"},
+        {"no-gradient-as-bucket-view", "keeps the gradients outside of the sharded memory"},
         {"cuda-graph", "replays a step without its collectives of weights"},
     };
     if (options_given(options, "comm-hook") && !options_is(options, "comm-hook", "none"))

@@ -14,8 +14,9 @@ FsdpOptions fsdp_options_default(void) {
 void fsdp_options(Options *options, FsdpOptions *fsdp, DdpOptions *ranks) {
     fsdp->ranks = ranks;
     options_add_title(options, "fully_shard");
-    options_add_choice(options, "units", &fsdp->units, "blocks|layers|root",
-                       "what is gathered at a time: the model's blocks, its layers, or everything");
+    options_add_choice(
+        options, "units", &fsdp->units, "blocks|layers|root",
+        "the parts that are gathered one by one: blocks, layers, or the whole model");
     options_add_flag(options, "no-reshard-after-forward", &fsdp->keep_whole,
                      "keep weights from forward to backward: fewer bytes moved, more memory");
     options_add_flag(options, "unshard-in-step", &fsdp->config.unshard_in_step,

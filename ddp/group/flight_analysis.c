@@ -185,7 +185,7 @@ static void print_error(FILE *out, const Group *g) {
 // Returns whether some rank departed from the others.
 static bool report_group(FILE *out, Group *g) {
     if (!find_trouble(g)) {
-        fprintf(out, "group %s: no rank departed from the others in what was recorded\n", g->name);
+        fprintf(out, "group %s: no rank departed from the others in the records\n", g->name);
         print_error(out, g);
         return false;
     }

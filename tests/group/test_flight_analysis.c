@@ -50,7 +50,7 @@ typedef struct Case {
     { SEQUENCE, "sum", STATE, 0 }
 
 #define G             "group g: "
-#define NONE_DEPARTED G "no rank departed from the others in what was recorded\n"
+#define NONE_DEPARTED G "no rank departed from the others in the records\n"
 
 static const Case CASES[] = {
     // No finding, with and without an error.

@@ -25,7 +25,7 @@ status=0
 wait $job || status=$?
 [ $status = 130 ] || fail "status $status of an interrupted comparison: $(cat err.txt)"
 grep -Eq '^interrupted after [0-9]+ of [0-9]+ runs; there is no report$' err.txt || fail "$(cat err.txt)"
-grep -Fq "kept: what was finished, in $work/cut off/runs" err.txt || fail "$(cat err.txt)"
+grep -Fq "kept: the finished runs, in $work/cut off/runs" err.txt || fail "$(cat err.txt)"
 grep -Eq '^to go on: bench/compare.sh .* --resume$' err.txt || fail "no way to go on: $(cat err.txt)"
 for kept in "cut off/runs"/*; do
     [ -s "$kept/summary.json" ] || fail "half a run was kept: $(ls "$kept")"

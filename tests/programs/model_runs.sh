@@ -17,7 +17,7 @@ if [ "$(nproc)" -ge 2 ]; then
     for probe in real/runs/*p-10,10-1/probe.csv; do printf 'threads,gflops,triad_gbps\n0,100,50\n0,60,50\n' >"$probe"; done
     run "real.sh --resume" "$model/real.sh" --bin "$bin" --out real --rounds 1 --steps 6 --links 10,10 --patience 0 --resume
     holds "it found all runs" "$(grep -c '^kept from before' err.txt) == 9"
-    holds "DP's slowdown after a rest" "$(sed -n 's/.* and compute \([0-9.]*\) times as long then.*/\1/p' real/section.md) > 0"
+    holds "DP's slowdown after a rest" "$(sed -n 's/.* and then compute \([0-9.]*\) times as long.*/\1/p' real/section.md) > 0"
     holds "all rows are disturbed" "$(grep -c ',1$' real/real.csv) == 3"
     holds "a sentence says so" "$(grep -c '^3 of 3 were \*\*disturbed' real/section.md) == 1"
     holds "none counts them" "$(grep -c 'median steps' real/section.md) == 0"

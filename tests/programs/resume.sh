@@ -57,7 +57,7 @@ resume=1
 open
 expect "the report goes, the runs stay" "commands.txt manifest.txt plots runs said cut line odd" \
     "$(ls "$out" "$out/runs" | grep -v : | grep . | paste -sd ' ' -)"
-expect "on interrupt" "interrupted after 2 of 3 runs; there is no report|kept: what was finished, in $out/runs; the commands are in $out/commands.txt|to go on: bench/some.sh --quick" \
+expect "on interrupt" "interrupted after 2 of 3 runs; there is no report|kept: the finished runs, in $out/runs; their commands are in $out/commands.txt|to go on: bench/some.sh --quick" \
     "$( (finished_runs=2 planned_runs=3 && interrupted 130) 2>&1 | paste -sd '|' -)"
 resume=0
 expect "and to go on" "to go on: bench/some.sh --quick --resume" "$( (finished_runs=2 && interrupted 130) 2>&1 | tail -n 1)"
