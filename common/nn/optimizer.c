@@ -216,8 +216,8 @@ void optimizer_choose_slot(Optimizer *optimizer, int slot) {
     optimizer->slot = slot;
 }
 
-// A wrapper's gradients are in flight until its finish_backward; a fully sharded parameter is whole from
-// its unit's forward until then.
+// A wrapper's gradients are in flight until its finish_backward; a fully sharded parameter is whole
+// from its unit's forward until then.
 static void check_finished(const Optimizer *optimizer) {
     for (size_t i = 0; i < optimizer->parameters.count; i++) {
         CHECK(!parameter_of(optimizer, i)->has_grad || !parameter_of(optimizer, i)->reducing,
