@@ -6,6 +6,8 @@
 #include "tests/rigs/check.h"
 
 #include <cblas.h>
+#include <stdlib.h>
+#include <string.h>
 
 static int build = -1; // 0: serial, 1: pthread, 2: OpenMP; -1: the installed one
 
@@ -51,6 +53,25 @@ static void only_the_pthread_build_divides(void **state) {
     build = -1;
 }
 
+// A long setting of the user's is cut to the description's 159 characters.
+static void a_long_setting_is_cut(void **state) {
+    (void)state;
+    Error err = {0};
+    char setting[400], *before = getenv("OPENBLAS_CORETYPE"),
+                       *kept = before ? strdup(before) : NULL;
+    memset(setting, 'x', sizeof setting - 1);
+    setting[sizeof setting - 1] = '\0';
+    setenv("OPENBLAS_CORETYPE", setting, 1);
+    build = 2;
+    assert_int_equal(cpu_use_threads(2, &err), -1);
+    build = -1;
+    kept ? setenv("OPENBLAS_CORETYPE", kept, 1) : unsetenv("OPENBLAS_CORETYPE");
+    free(kept);
+    const size_t length = strlen(err.message);
+    assert_int_equal(length, strlen("this BLAS gives no product 2 threads (") + 159 + 1);
+    assert_string_equal(err.message + length - 3, "xx)");
+}
+
 static void builds_have_names(void **state) {
     (void)state;
     static const char *const names[] = {", serial, ", ", pthread, ", ", OpenMP, ", ", unknown, "};
@@ -66,6 +87,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_serial_build_is_refused),
         cmocka_unit_test(only_the_pthread_build_divides),
+        cmocka_unit_test(a_long_setting_is_cut),
         cmocka_unit_test(builds_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
