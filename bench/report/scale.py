@@ -16,7 +16,7 @@ LINES = {
 }
 ABOUT = """These steps are computed, not measured: from one device of this machine by the algebra of bench/model/README.md. Every device
 has a link of 10 Gbit/s and 10 us; *two levels* have 200 Gbit/s and 3 us inside nodes of 8."""
-SIMULATED = """SimGrid simulates every message (rings in the figure) of steps of up to five million messages; those of large rings have more."""
+SIMULATED = """SimGrid simulates every message (circles in the figure) of steps of up to five million messages; those of large rings have more."""
 
 
 def collect(results):
