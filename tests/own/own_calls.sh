@@ -137,6 +137,27 @@ checks=$((checks + 1))
     fail 'ranks with different options train'
 grep -q -- '--global-batch' err.txt || fail "the different option is not named: $(cat err.txt)"
 
+# ---- two ranks -------------------------------------------------------------------------------------
+ranks() { ddprun --nproc-per-node 2 train_ddp "$@"; }
+# Rank 1 does not open, and rank 0 waits for it in a broadcast: both end with its sentence.
+sed 's/^    Ddp \*ddp = malloc/    if (pg_rank(group) == 1) return error_null(err, STATUS_FAILED, "no open");\n&/' "$files/ddp_naive.c" >closed.c
+compile closed.c closed.so
+checks=$((checks + 1))
+! ranks --steps 2 --wrapper closed.so >out.txt 2>err.txt </dev/null || fail 'a wrapper that does not open'
+grep -q '^\[0\]: error: rank 1: no open$' err.txt || fail "rank 0 does not say why rank 1 has not opened: $(cat err.txt)"
+for file in dp_one_node ddp_naive ddp_overlap sum_naive; do compile "$files/$file.c" $file.so; done
+run 'profile' ranks --steps 2 --no-eval --profile --wrapper ddp_overlap.so
+grep -q '^\[0\]: all-reduces  *[0-9.]*[1-9]' err.txt || fail "no time of all-reduces: $(cat err.txt)"
+
+# Ranks whose texts have different letters
+mkdir 0 1
+yes 'a text of letters' | head -n 500 >0/text.txt
+yes 'a text of more letters, with a comma' | head -n 500 >1/text.txt
+checks=$((checks + 1))
+! ddprun --nproc-per-node 2 sh -c 'cd $RANK; exec train_ddp --wrapper ../ddp_naive.so --steps 2 --no-eval --model gpt --data ./text.txt' \
+    >out.txt 2>err.txt </dev/null || fail 'ranks with different data train'
+grep -q 'does not see the same number of classes' err.txt || fail "different data: $(cat err.txt)"
+
 # ---- bits ------------------------------------------------------------------------------------------
 # pair OPTIONS COMMAND...: equal weights, with these options and without them
 pair() {
@@ -147,10 +168,8 @@ pair() {
     run "$*" "$@" --steps 3 --seed 3 --save a
     same a b
 }
-for file in dp_one_node ddp_naive sum_naive; do compile "$files/$file.c" $file.so; done
 pair '--wrapper dp_one_node.so' train_dp --devices 2 --global-batch 13 --trace trace.json
 pair '--wrapper dp_one_node.so' train_dp --devices 2 --global-batch 12 --no-shuffle --no-eval
-ranks() { ddprun --nproc-per-node 2 train_ddp "$@"; }
 pair '--wrapper ddp_naive.so' ranks --global-batch 12
 pair '--wrapper ddp_naive.so' ranks --global-batch 12 --sampler blocked --normalize global --no-shuffle --no-eval
 pair '--all-reduce sum_naive.so' ranks --global-batch 12 --no-eval
