@@ -46,10 +46,6 @@ csv() {
     awk -F, -v OFS='\t' "$by_name"$'\n'"$program" "$@"
 }
 
-now_ms() {
-    date +%s%3N
-}
-
 # is_finished NAME [COMMAND...]: true if --resume was given and the interrupted call has completed this run with the
 # same command.
 is_finished() {
@@ -88,10 +84,10 @@ try_run() {
         run_was_there "$1"
         return
     fi
-    current_run=$1 begin=$(now_ms)
+    current_run=$1 begin=${EPOCHREALTIME/./} # microseconds
     make_run "$@" || { current_run= && return 1; }
     current_run=
-    [[ $again == 1 ]] || run_has_ended $(($(now_ms) - begin))
+    [[ $again == 1 ]] || run_has_ended $(((${EPOCHREALTIME/./} - begin) / 1000))
 }
 
 # run_once NAME COMMAND...: the same; prints the failure of a failed run.
@@ -121,6 +117,5 @@ train() {
 
 # json KEY FILE: prints the value of a key that is on its own line, without quotes; nothing for null.
 json() {
-    sed -n "s/^ *\"$1\": *//p" "$2" |
-        sed -e 's/,$//' -e 's/^"//' -e 's/"$//' -e 's/^null$//' | head -n 1
+    sed -n "/^ *\"$1\": */ { s///; s/,\$//; s/^\"//; s/\"\$//; s/^null\$//; p; q }" "$2"
 }
