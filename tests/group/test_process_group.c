@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "common/base/memory.h"
-#include "common/base/rng.h"
 #include "common/base/trace.h"
 
 // Several chunks of a mailbox, and not a multiple: of two ranks on a host, the last sums one
@@ -140,8 +139,11 @@ static void test_fast_sums(Mode mode) {
 
 // ---- rank order, bit for bit ----------------------------------------------------------------
 
+// In [-1, 1) or, of every other rank, 10,000 times as large. By one multiplication: Philox would
+// take a fifth of this program's time.
 static float rounding_value(int rank, size_t i) {
-    return rng_uniform(5, (uint64_t)rank, i, -1.0f, 1.0f) * (rank % 2 ? 1e4f : 1.0f);
+    const uint32_t bits = (uint32_t)(i + 1 + 1000003 * (size_t)rank) * 2654435761u;
+    return ((float)(bits >> 8) * 0x1p-23f - 1) * (rank % 2 ? 1e4f : 1.0f);
 }
 
 static void rank_order(ProcessGroup *group, const void *argument, Outcome *outcome) {

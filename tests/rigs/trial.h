@@ -135,18 +135,17 @@ static inline Collective make(const Trial *t) {
 }
 
 static inline void fill(const Trial *t) {
-    int rank = pg_rank(t->group), world = pg_size(t->group);
-    size_t count = receive_elements(t);
+    const int rank = pg_rank(t->group), world = pg_size(t->group);
+    const size_t count = receive_elements(t), sent = in_place(t) ? 0 : send_elements(t);
     for (size_t i = 0; i < count; i++)
         put(t->receive, t->type, i, in_place(t) ? element(t->type, world, rank, i) : UNTOUCHED);
     put(t->receive, t->type, count, GUARD);
-    for (size_t i = 0; i < send_elements(t) && !in_place(t); i++)
-        put(t->send, t->type, i, element(t->type, world, rank, i));
+    for (size_t i = 0; i < sent; i++) put(t->send, t->type, i, element(t->type, world, rank, i));
 }
 
-static inline double expected(const Trial *t, size_t i) {
-    int rank = pg_rank(t->group), world = pg_size(t->group);
-    size_t mine = (size_t)rank * t->count + i;
+// Element i of a piece of t->count elements in `receive`; only gathers have more than piece 0.
+static inline double expected(const Trial *t, int rank, int world, int piece, size_t i) {
+    const size_t mine = (size_t)rank * t->count + i;
     switch (t->kind) {
     case PG_ALL_REDUCE:
         return reduced(t->type, t->op, world, i);
@@ -156,10 +155,9 @@ static inline double expected(const Trial *t, size_t i) {
         return rank == t->root ? reduced(t->type, t->op, world, i)
                                : element(t->type, world, rank, i);
     case PG_ALL_GATHER:
-        return element(t->type, world, (int)(i / t->count), i % t->count);
+        return element(t->type, world, piece, i);
     case PG_GATHER:
-        return rank == t->root ? element(t->type, world, (int)(i / t->count), i % t->count)
-                               : UNTOUCHED;
+        return rank == t->root ? element(t->type, world, piece, i) : UNTOUCHED;
     case PG_SCATTER:
         return element(t->type, world, t->root, mine);
     default:
@@ -167,17 +165,25 @@ static inline double expected(const Trial *t, size_t i) {
     }
 }
 
+// Returns whether element i of `receive` has this value.
+static inline bool received(const Trial *t, size_t i, double want) {
+    const double got = get(t->receive, t->type, i);
+    if (got == want) return true;
+    problem(t->outcome, "%s type %d op %d count %zu root %d: element %zu is %g, not %g",
+            kind_names[t->kind], (int)t->type, (int)t->op, t->count, t->root, i, got, want);
+    return false;
+}
+
 static inline void check(const Trial *t) {
-    size_t count = receive_elements(t);
-    for (size_t i = 0; i <= count; i++) {
-        double want = i < count ? expected(t, i) : GUARD, got = get(t->receive, t->type, i);
-        if (got == want) continue;
-        problem(t->outcome, "%s type %d op %d count %zu root %d: element %zu is %g, not %g",
-                kind_names[t->kind], (int)t->type, (int)t->op, t->count, t->root, i, got, want);
-        return;
-    }
-    for (size_t i = 0; i < send_elements(t) && !in_place(t); i++)
-        if (get(t->send, t->type, i) != element(t->type, pg_size(t->group), pg_rank(t->group), i))
+    const int rank = pg_rank(t->group), world = pg_size(t->group);
+    const size_t count = receive_elements(t), sent = in_place(t) ? 0 : send_elements(t);
+    size_t at = 0;
+    for (int piece = 0; at < count; piece++)
+        for (size_t i = 0; i < t->count; i++, at++)
+            if (!received(t, at, expected(t, rank, world, piece, i))) return;
+    if (!received(t, count, GUARD)) return;
+    for (size_t i = 0; i < sent; i++)
+        if (get(t->send, t->type, i) != element(t->type, world, rank, i))
             problem(t->outcome, "%s: the send buffer has changed", kind_names[t->kind]);
 }
 
