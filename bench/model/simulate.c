@@ -300,8 +300,8 @@ static void child(const StepProfile *profile, const Cluster *cluster, ModelStrat
     _exit(write(out, &seconds, sizeof seconds) == sizeof seconds ? 0 : 1);
 }
 
-int simulate_step(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy,
-                  double *seconds, Error *err) {
+static int simulate(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy,
+                    double *seconds, Error *err) {
     if (cluster->devices > cluster->node_size && cluster->devices % cluster->node_size != 0)
         return error_set(err, STATUS_USAGE, "%d devices do not fill nodes of %d", cluster->devices,
                          cluster->node_size);
@@ -319,3 +319,5 @@ int simulate_step(const StepProfile *profile, const Cluster *cluster, ModelStrat
     return error_set(err, STATUS_FAILED, "the simulation of %d devices ended with status %d",
                      cluster->devices, status);
 }
+
+SimulateStep *const simulate_by_simgrid = simulate;

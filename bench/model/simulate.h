@@ -19,7 +19,10 @@ enum { SIMULATED_MESSAGES_MAX = 5000000 };
 
 // Simulates one step in a process of its own. *seconds receives how long the step takes. Returns 0,
 // or -1 with err filled (STATUS_SKIPPED without SimGrid).
-int simulate_step(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy,
-                  double *seconds, Error *err);
+typedef int SimulateStep(const StepProfile *profile, const Cluster *cluster, ModelStrategy strategy,
+                         double *seconds, Error *err);
+SimulateStep simulate_step;
+// The symbol of the module libstep_simulation.so (simulate.c), which simulate_step loads.
+extern SimulateStep *const simulate_by_simgrid;
 
 #endif
