@@ -4,7 +4,7 @@
 set -euo pipefail
 export LC_ALL=C
 here=$PWD
-root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
+root=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd -P) # commands follow links to themselves before they source this
 cd "$root"
 source bench/setup.sh
 for part in devices options progress results runs section disturbed; do
