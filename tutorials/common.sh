@@ -4,7 +4,7 @@ build=${TUTORIAL_BUILD:-$root/build}        # where the project was built
 work=${TUTORIAL_WORK:-$root/tutorials/work} # where the exercises are written; git ignores it
 shown=${TUTORIAL_SHOWN:-$work}               # how that folder is called in what is printed
 [ "$shown" != "$root/tutorials/work" ] || shown=tutorials/work
-program=$(basename "$0")
+program=${0##*/}
 
 die() {
     echo "$program: $*" >&2
@@ -17,7 +17,8 @@ step_of() {
     case $number in [0-9]) number=0$number ;; esac
     for folder in "$here/$number"-*/; do
         [ -d "$folder" ] || die "there is no step $1; tutorials/README.md lists them"
-        basename "$folder"
+        folder=${folder%/}
+        echo "${folder##*/}"
     done
 }
 
@@ -27,7 +28,8 @@ exercises_of() {
     case $number in [0-9]) number=0$number ;; esac
     for file in "$here/$1/exercises/$number"*.grade.c; do
         [ -e "$file" ] || die "step $1 has no exercise ${2:-}"
-        basename "$file" .grade.c
+        file=${file##*/}
+        echo "${file%.grade.c}"
     done
 }
 
