@@ -44,7 +44,7 @@ build() {
     # shellcheck disable=SC2086 # the generator is two words or none
     { cmake -S . -B build $generator -DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS="-O0 -Werror" -DWITH_TESTS=OFF \
         -DCMAKE_EXE_LINKER_FLAGS="$linker" \
-        -DWITH_CUDA=OFF &&
+        -DWITH_CUDA=OFF -DWITH_MPI=OFF &&
         cmake --build build -j "$(nproc)" --target train_ddp; } >"$work/log" 2>&1
 }
 
