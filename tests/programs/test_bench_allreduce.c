@@ -119,9 +119,10 @@ static void wrong_elements_are_counted(void **state) {
         }
 }
 
+// (The last 51 calls are barriers of the round trips.)
 static void every_failure_ends_all_ranks(void **state) {
     (void)state;
-    for (int call = 1;; call++) {
+    for (int call = 1;; call += call < 50 ? 1 : 15) {
         int status[WORLD];
         char *said;
         const bool failed = run(FAILURE, call, status, &said);

@@ -102,10 +102,13 @@ static void check(const char *const *arguments, const Layer *layers, size_t coun
 
 static void an_mlp(void **state) {
     (void)state;
-    static const char *const arguments[] = {"bench_step", "--width", "200",      "--layers", "3",
-                                            "--batch",    "16",      "--rounds", "5",        NULL};
+    static const char *const three[] = {"bench_step", "--width", "200",      "--layers", "3",
+                                        "--batch",    "16",      "--rounds", "5",        NULL};
+    static const char *const one[] = {"bench_step", "--width", "30",       "--layers", "1",
+                                      "--batch",    "16",      "--rounds", "5",        NULL};
     const Layer layers[] = {{16, 200, 200, true}, {16, 200, 200, false}, {16, 200, 200, false}};
-    check(arguments, layers, 3, 3 * 2.0 * 16 * 200 * 10, "width=200 layers=3");
+    check(three, layers, 3, 3 * 2.0 * 16 * 200 * 10, "width=200 layers=3");
+    check(one, &(Layer){16, 30, 30, true}, 1, 3 * 2.0 * 16 * 30 * 10, "width=30 layers=1");
 }
 
 static void a_gpt(void **state) {
