@@ -9,8 +9,12 @@ here=$(cd "$(dirname "$0")" && pwd)
 formulas_part() {
     # 8 Gbit/s are 1e9 bytes per second: a MiB takes 1.048576 ms; the latency is 0.1 ms.
     scale --gbit 8 --latency-us 100 --devices 1,4 >out
+    checks=$((checks + 1))
+    [ "$(head -n 1 out)" = "# easy: 10 rows a device, 8 Gbit/s, 100 us, bucket cap 1 MiB" ] || fail "$(head -n 1 out)"
     near step 1 dp '3 + 0.1 + 6 + 1'
     near step 1 ddp '3 + 0.1 + 6 + 1'
+    near rows_per_s 4 ddp '4 * 10 / (3 + 0.1 + 6 + 1 + 1.5 + 4 * 6 * (0.1 + 1.048576 / 4) - 6) * 1000'
+    near efficiency 4 ddp '(3 + 0.1 + 6 + 1) / (3 + 0.1 + 6 + 1 + 1.5 + 4 * 6 * (0.1 + 1.048576 / 4) - 6)'
     near replicate 4 dp '3 * (4 * 0.1 + 4 * 1.048576)'
     near scatter 4 dp '3 * (0.1 + 0.01)'
     near gather 4 dp '3 * 2 * (0.1 + 0.001)'
@@ -43,6 +47,11 @@ formulas_part() {
     done
     near optimizer 4 ddp 2
     near optimizer 4 fsdp '2 / 4'
+    # Buckets are ready at equal intervals; each begins when the one before has ended.
+    scale --gbit 8 --latency-us 100 --devices 4 --buckets | sed '1,/^bucket,/d' >out
+    holds "when buckets begin and end" "$(awk -F, -v ring="$(awk 'BEGIN { printf "%.9g", 6 * (0.1 + 1.048576 / 4) }')" '
+        function off(a, b) { return (a / b - 1) ^ 2 > 1e-14 }
+        /^[0-9]/ { n += $1 == NR - 1 && !off($4, 1.5 * NR) && !off($5, 1.5 + (NR - 1) * ring) && !off($6, 1.5 + NR * ring) } END { print n }' out) == 4"
     scale --bucket-cap-mb 2 --devices 2 --buckets >out
     holds "a cap of 2 MiB makes two buckets" "$(grep -c '^[01],2,2097152,' out) == 2"
     # Fully sharded: a gather before each of four forwards and backwards and a reduction after each backward, each half of a

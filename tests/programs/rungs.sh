@@ -27,7 +27,16 @@ awk -F, 'function off(a, b) { return a - b > 0.000502 || b - a > 0.000502 }
         last = name
     }
     END { if (rows != 33) print rows " rows" }' rounds.csv out.txt >wrong.txt
+[ "$(sed 1d rounds.csv | cut -d , -f 3 | sort | uniq -c | tr -s ' \n' ' ')" = " 15 processes 18 threads " ] || fail "$(cat rounds.csv)"
+sed 1d rounds.csv | cut -d , -f 1,2 | uniq | while IFS=, read -r name says; do
+    [ "$(grep -cF "$(printf '%-14s %-40s ' "$name" "$says")" out.txt)" = 1 ] || echo "not as in the table: $name, $says"
+done >>wrong.txt
 [ ! -s wrong.txt ] || fail "the ladder: $(cat wrong.txt rounds.csv out.txt)"
+run "over a link" "$bin/ddprun" --nproc-per-node 2 "$bin/bench_ladder" --hidden 24,16 --data digits --global-batch 40 \
+    --link 100,1 --rounds 1 --steps 1 --csv rounds.csv
+checks=$((checks + 1))
+[ "$(grep -c ' equal$' out.txt) $(grep -c '^over an emulated link of 100 Gbit/s and 1 us$' out.txt) $(grep -c \
+    ',an emulated link of 100 Gbit/s and 1 us,1,' rounds.csv)" = "11 1 11" ] || fail "over a link: $(cat out.txt rounds.csv)"
 status=0
 "$bin/ddprun" --nproc-per-node 2 "$bin/bench_ladder" --hidden 24,16 --data digits --global-batch 40 --rounds 1 \
     --steps 1 --lr 0 >out.txt 2>err.txt || status=$?
