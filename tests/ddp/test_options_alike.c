@@ -81,6 +81,7 @@ static void test_every_option_is_compared(void **state) {
     (void)state;
     Command *command = command_open();
     size_t options = 0;
+    memset(command->alike, 'x', sizeof command->alike); // an earlier text is replaced
     train_options_alike(&command->options, command->alike, sizeof command->alike);
     for (size_t i = 0; i < command->options.count; i++) {
         if (command->options.table[i].type == OPTION_TITLE) continue;

@@ -202,6 +202,7 @@ static void test_heartbeats(void **state) {
     assert_int_equal(open("/dev/null", O_RDONLY), STDIN_FILENO); // and is free again
     CHECK_OK(heartbeat_board_open(&board, RANKS, &err) == 0, err);
     assert_int_equal(fcntl(board.fd, F_GETFD), FD_CLOEXEC);
+    assert_memory_equal(board.page, "dddpbea2", 8); // also of launchers and ranks of other builds
     set_board("%d", board.fd);
     HeartbeatView wanted[RANKS] = {{.phase = ""}};
     for (int attempt = 0; attempt < 2; attempt++) {

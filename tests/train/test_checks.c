@@ -288,12 +288,40 @@ static void which_devices_a_run_takes(void **state) {
     }
 }
 
+static void settings_of_a_device(void **state) {
+    (void)state;
+    Error err = {0};
+    TrainConfig config = {.device = "cpu", .memory_limit_mib = 1.5, .tf32 = true, .threads = 1};
+    Device *device = train_open_device(&config, 3, &err);
+    CHECK_OK(device, err);
+    assert_string_equal(device->name, "cpu:3");
+    assert_int_equal(device->limit_bytes, 3 << 19);
+    assert_true(device->tf32);
+    assert_null(device->link);
+    device_close(device);
+    config = (TrainConfig){.device = "cpu", .link = "10gbe", .threads = 1};
+    device = train_open_device(&config, 0, &err);
+    CHECK_OK(device, err);
+    assert_int_equal(device->limit_bytes, 0);
+    assert_false(device->tf32);
+    assert_non_null(device->link);
+    device_close(device);
+    config.link = "a rope";
+    assert_null(train_open_device(&config, 0, &err));
+    check_message(&err, "a rope");
+    err = (Error){0};
+    config = (TrainConfig){.device = "ref", .threads = 2};
+    assert_null(train_open_device(&config, 0, &err));
+    check_message(&err, "--threads is for --device cpu, not ref");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(what_a_device_is_asked),
                                        cmocka_unit_test(no_model_no_memory),
                                        cmocka_unit_test(older_gpus),
                                        cmocka_unit_test(devices_and_parts),
                                        cmocka_unit_test(an_older_adam_is_noted),
-                                       cmocka_unit_test(which_devices_a_run_takes)};
+                                       cmocka_unit_test(which_devices_a_run_takes),
+                                       cmocka_unit_test(settings_of_a_device)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
