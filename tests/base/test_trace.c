@@ -5,6 +5,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/base/clock.h"
 #include "common/base/machine.h"
 #include "common/base/trace.h"
 #include "tests/rigs/temp_folder.h"
@@ -165,6 +166,22 @@ static void test_merge_of_one_machine(void **state) {
     ", \"dur\": 2}], \"otherData\": {\"dropped_spans\": 3, \"clock\": \"" clock               \
     "\", \"marks_us\": [" marks "]}}"
 
+// The times of trace_mark, in the order of the calls, are in the file, in microseconds.
+static void test_marks_are_times(void **state) {
+    char *path = temp_folder_path(state, "marked");
+    const double before = (double)clock_ns() / 1e3;
+    write_trace(path, 0, 5000000);
+    const double after = (double)clock_ns() / 1e3;
+    cJSON *root = read_trace(path);
+    const cJSON *marks = cJSON_GetObjectItem(cJSON_GetObjectItem(root, "otherData"), "marks_us");
+    assert_int_equal(cJSON_GetArraySize(marks), 2);
+    const double first = cJSON_GetArrayItem(marks, 0)->valuedouble;
+    const double second = cJSON_GetArrayItem(marks, 1)->valuedouble;
+    assert_true(before <= first && first <= second && second <= after);
+    cJSON_Delete(root);
+    free(path);
+}
+
 // The other machine's clock started 9,000 us later and runs at half speed.
 static void test_merge_of_two_machines(void **state) {
     static const char ONE[] = TRACE("here", "10000, 20000", "12000");
@@ -294,6 +311,7 @@ int main(void) {
                                         temp_folder_remove),
         cmocka_unit_test_setup_teardown(test_merge_of_two_machines, temp_folder_make,
                                         temp_folder_remove),
+        cmocka_unit_test_setup_teardown(test_marks_are_times, temp_folder_make, temp_folder_remove),
         cmocka_unit_test_setup_teardown(test_merge_of_single_marks, temp_folder_make,
                                         temp_folder_remove),
         cmocka_unit_test_setup_teardown(test_a_failed_merge_keeps_the_files, temp_folder_make,

@@ -327,6 +327,11 @@ static void test_evaluation_parts(void **state) {
     assert_int_equal(all->batch_count, 1);
     assert_int_equal(all->global[0], 5);
     sampler_close(all);
+    all = sampler_evaluation(5, SIZE_MAX / 2 + 1, 2, 1); // times the world it would be 0
+    assert_int_equal(all->batch_count, 1);
+    assert_int_equal(all->global[0], 5);
+    assert_int_equal(all->start[1], 2);
+    sampler_close(all);
     Sampler *empty = sampler_evaluation(0, 64, 1, 0);
     assert_int_equal(empty->batch_count, 0);
     sampler_close(empty);

@@ -5,6 +5,7 @@
 #include "tests/rigs/sanitizers.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -133,6 +134,55 @@ static void openblas_needs_memory(void **state) {
         assert_int_equal(blas_memory_check(1000000, NULL), 0); // without a limit nothing is tried
 }
 
+// OpenBLAS's buffers: the third and later ones are mapped anew, if `maps` is set.
+enum { MOST = 64, MAPPED = 9 << 20 };
+static bool fake, maps;
+static int held, freed; // buffers
+static void *mapped[MOST];
+static char buffers[MOST];
+
+void *__real_blas_memory_alloc(int position), *__wrap_blas_memory_alloc(int position);
+void __real_blas_memory_free(void *buffer), __wrap_blas_memory_free(void *buffer);
+
+void *__wrap_blas_memory_alloc(int position) {
+    if (!fake) return __real_blas_memory_alloc(position);
+    assert_true(position == 0 && held < MOST);
+    if (maps && held >= 2)
+        mapped[held] = mmap(NULL, MAPPED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return &buffers[held++];
+}
+
+void __wrap_blas_memory_free(void *buffer) {
+    if (!fake) {
+        __real_blas_memory_free(buffer);
+        return;
+    }
+    freed++;
+    assert_ptr_equal(buffer, &buffers[--held]);
+}
+
+// Holds OpenBLAS's buffers until one is mapped, at most 64, and gives all back.
+static void a_buffer_is_reserved(void **state) {
+    (void)state;
+    if (UNDER_ASAN || UNDER_TSAN || !has_limits()) skip();
+    static const int wanted[] = {0, 3, MOST};
+    struct rlimit space;
+    assert_int_equal(getrlimit(RLIMIT_AS, &space), 0);
+    for (int i = 0; i < 3; i++) { // without a limit, then with new buffers, then with none
+        Error err = {0};
+        maps = i == 1, freed = 0;
+        set_limit(RLIMIT_AS, i == 0 ? space.rlim_max : (rlim_t)1 << 40);
+        fake = true;
+        const int failed = blas_memory_reserve(&err);
+        fake = false;
+        set_limit(RLIMIT_AS, space.rlim_cur);
+        assert_int_equal(failed, 0);
+        assert_int_equal(held, 0);
+        if (i > 0 || space.rlim_max == RLIM_INFINITY) assert_int_equal(freed, wanted[i]);
+    }
+    munmap(mapped[2], MAPPED);
+}
+
 // ---- a job's deadline ---------------------------------------------------------------------------
 
 static void wait_for_release(void *mutex) {
@@ -166,6 +216,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_device_keeps_its_limit),
         cmocka_unit_test(openblas_needs_memory),
+        cmocka_unit_test(a_buffer_is_reserved),
         cmocka_unit_test(a_wait_has_a_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
