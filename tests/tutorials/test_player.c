@@ -286,6 +286,55 @@ static void *do_nothing(void *nothing) {
     return nothing;
 }
 
+// Returns NULL, or the name of a system call that the box should refuse with this error. With these
+// arguments the kernel has another error for it, or does nothing.
+static const char *wrong_call(void) {
+    const struct {
+        const char *name;
+        long number, arguments[3];
+        int error;
+    } calls[] = {
+#ifdef SYS_fork
+        {"fork", SYS_fork, {0}, EPERM},
+#endif
+        {"clone3", 435, {0}, ENOSYS},
+        {"execve", SYS_execve, {0}, EPERM},
+        {"execveat", SYS_execveat, {-1, 0}, EPERM},
+        {"unshare", SYS_unshare, {0}, EPERM},
+        {"setns", SYS_setns, {-1}, EPERM},
+        {"ptrace", SYS_ptrace, {16 /* attach */, 0}, EPERM},
+        {"process_vm_readv", SYS_process_vm_readv, {0}, EPERM},
+        {"process_vm_writev", SYS_process_vm_writev, {0}, EPERM},
+        {"tkill", SYS_tkill, {0}, EPERM},
+        {"rt_sigqueueinfo", SYS_rt_sigqueueinfo, {0}, EPERM},
+        {"rt_tgsigqueueinfo", SYS_rt_tgsigqueueinfo, {0}, EPERM},
+        {"pidfd_open", 434, {0}, EPERM},
+        {"pidfd_getfd", 438, {-1, -1}, EPERM},
+        {"pidfd_send_signal", 424, {-1}, EPERM},
+        {"memfd_create", SYS_memfd_create, {0}, EPERM},
+        {"memfd_secret", 447, {-1}, EPERM},
+        {"shmget", SYS_shmget, {1}, EPERM},
+        {"msgget", SYS_msgget, {1}, EPERM},
+        {"semget", SYS_semget, {1}, EPERM},
+        {"mq_open", SYS_mq_open, {0}, EPERM},
+        {"socket", SYS_socket, {-1}, EACCES},
+        {"socketpair", SYS_socketpair, {-1}, EACCES},
+        {"io_uring_setup", 425, {0}, EPERM},
+        {"bpf", SYS_bpf, {-1}, EPERM},
+        {"perf_event_open", SYS_perf_event_open, {0}, EPERM},
+        {"tgkill", SYS_tgkill, {getppid(), getppid(), 0}, EPERM},
+        {"kill", SYS_kill, {getppid(), 0}, EPERM},
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        const long *arguments = calls[i].arguments;
+        errno = 0;
+        if (syscall(calls[i].number, arguments[0], arguments[1], arguments[2], 0, 0, 0) != -1 ||
+            errno != calls[i].error)
+            return calls[i].name;
+    }
+    return syscall(SYS_tgkill, getpid(), getpid(), 0) == 0 && kill(getpid(), 0) == 0 ? NULL : "own";
+}
+
 // Returns NULL, or the name of a right that a student's process should not have, or lacks.
 static const char *wrong_right(void) {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -301,7 +350,7 @@ static const char *wrong_right(void) {
     if (pthread_create(&thread, NULL, do_nothing, NULL) != 0) return "no thread";
     pthread_join(thread, NULL);
     if (syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) != -1 || errno != EPERM) return "a process";
-    if (kill(getpid(), 0) != 0 || kill(getppid(), 0) == 0) return "signals";
+    if (wrong_call()) return wrong_call();
     if (!may_open("/usr", O_RDONLY | O_DIRECTORY) || !may_open("/proc/self/status", O_RDONLY) ||
         !may_open("/dev/null", O_WRONLY) || !may_open("/dev/urandom", O_RDONLY))
         return "system files cannot be opened";
