@@ -4,19 +4,9 @@
  */
 #include "tests/clusters/mpi_between.h"
 #include "tests/rigs/mapped_segments.h"
-
-#include "common/base/memory.h"
+#include "tests/rigs/zeros_behind.h"
 
 static float values[COUNT * WORLD], sums[COUNT];
-
-// Zeros follow each array: a loop beyond the end of the host's addresses finds a rank without
-// memory.
-void *__real_memory_zalloc(size_t bytes);
-void *__wrap_memory_zalloc(size_t bytes);
-
-void *__wrap_memory_zalloc(size_t bytes) {
-    return __real_memory_zalloc(bytes + MEMORY_ALIGNMENT);
-}
 
 // ---- hosts --------------------------------------------------------------------------------------
 

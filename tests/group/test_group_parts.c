@@ -16,6 +16,7 @@
 #include "ddp/group/backends.h"
 #include "ddp/group/buffer.h"
 #include "ddp/group/call_watch.h"
+#include "ddp/group/debug_level.h"
 #include "ddp/group/message.h"
 #include "ddp/group/own_sum.h"
 #include "ddp/group/shm/segment.h"
@@ -269,6 +270,27 @@ static void copies_of_nothing_and_onto_itself(void **state) {
 
 // ---- the list of backends -----------------------------------------------------------------------
 
+static void levels_are_read_in_any_case(void **state) {
+    (void)state;
+    static const struct Case {
+        const char *text; // NULL: unset
+        int level;        // -1: an error
+    } CASES[] = {
+        {NULL, DEBUG_OFF},        {"", DEBUG_OFF}, {"OFF", DEBUG_OFF}, {"info", DEBUG_INFO},
+        {"Detail", DEBUG_DETAIL}, {"details", -1}, {"1", -1}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        DebugLevel level = DEBUG_DETAIL;
+        Error err = {0};
+        unsetenv("TORCH_DISTRIBUTED_DEBUG");
+        if (CASES[i].text) setenv("TORCH_DISTRIBUTED_DEBUG", CASES[i].text, 1);
+        const int status = debug_level_read(&level, &err);
+        unsetenv("TORCH_DISTRIBUTED_DEBUG");
+        assert_int_equal(status, CASES[i].level < 0 ? -1 : 0);
+        if (status == 0) assert_int_equal(level, CASES[i].level);
+        if (status != 0) check_message(&err, "must be OFF, INFO, or DETAIL. (not '");
+    }
+}
+
 static void backends_are_found_by_name(void **state) {
     (void)state;
     Error err = {0};
@@ -486,6 +508,7 @@ int main(void) {
         cmocka_unit_test(memory_that_cannot_be_had),
         cmocka_unit_test(a_buffer_is_found_in_this_ranks_block),
         cmocka_unit_test(copies_of_nothing_and_onto_itself),
+        cmocka_unit_test(levels_are_read_in_any_case),
         cmocka_unit_test(backends_are_found_by_name),
         cmocka_unit_test(gpus_have_a_backend_of_their_own),
         cmocka_unit_test(a_call_that_returns_is_forgotten),

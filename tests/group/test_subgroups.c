@@ -5,10 +5,9 @@
  * Rank g of the job contributes 1 << g, so that a sum identifies the ranks that took part.
  */
 #include "tests/rigs/ranks.h"
+#include "tests/rigs/zeros_behind.h"
 
 #include <dirent.h>
-
-#include "common/base/memory.h"
 
 #define EXPECT(condition)                                                                \
     do {                                                                                 \
