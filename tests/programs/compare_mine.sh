@@ -40,7 +40,7 @@ has out/report.md "Its numbers are train_ddp's in all 20 comparisons."
 has out/report.md '| toy | yours | 2 |'
 has out/report.md '| ddp:2 | yours:2 | same bits |'
 has out/player.html '"mine":{"step":'
-has out/difference-mine.svg 'What yours takes more'
+has out/difference-mine.svg 'Your step minus'
 has out/throughput.svg '>yours<'
 has out/timeline.svg '>yours 1 main<'
 has out/phases.svg '>yours 2<'
