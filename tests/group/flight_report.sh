@@ -25,7 +25,7 @@ reports() { # STATUS 'LINE' [FOLDER]
 
 records even completed completed
 records late started scheduled
-reports 0 'group g: no rank departed from the others in what was recorded' even
+reports 0 'group g: no rank departed from the others in the records' even
 reports 1 'group g: rank 1 did not start collective 1 barrier; rank 0 waits in it' late
 cp late/*.json .
 reports 1 'group g: rank 1 did not start collective 1 barrier; rank 0 waits in it'
