@@ -105,5 +105,7 @@ int main(int argc, char **argv) {
     for (int way = 0; way < SCALE; way++)
         printf("%s,%.4f,%.4f,%.3f,%.3f,%.9g\n", NAMES[way], ms[way], ms[way] + ms[SCALE],
                ms[way] / ms[ORDER], (ms[way] + ms[SCALE]) / (ms[ORDER] + ms[SCALE]), norm[way]);
+    for (size_t s = 0; s < all.count; s++) free(all.slices[s].data);
+    free(all.slices);
     return 0;
 }

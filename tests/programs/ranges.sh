@@ -122,6 +122,8 @@ for program in "$bin"/bench_*; do
 done
 for program in $(echo "$ranges" | cut -d ' ' -f 1 | sort -u); do
     lowest="" highest="" known=" "
+    checks=$((checks + 1))
+    ! "$bin/$program" --help | grep -E '^  --[a-z-]+ [^ ]+ [^ ]' || fail "$program: the name of a value is several words"
     options_of "$program"
     while read -r option default low high fraction; do
         known="$known$option "
