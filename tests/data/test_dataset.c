@@ -238,6 +238,8 @@ static const Broken BROKEN_IDX[] = {
     {IMAGES, BYTES(""), "train-images-idx3-ubyte: IDX file is truncated: 0 bytes, no header"},
     {IMAGES, BYTES("\0\0\x08"), "IDX file is truncated: 3 bytes, no header"},
     {IMAGES, BYTES("\x89PNG\r\n"), "not an IDX file: it starts with 89 50 4e 47"},
+    {IMAGES, BYTES("\1\0\x08\3\0\0\0\4"), "not an IDX file: it starts with 01 00 08 03"},
+    {IMAGES, BYTES("\0\1\x08\3\0\0\0\4"), "not an IDX file: it starts with 00 01 08 03"},
     {IMAGES, BYTES("\0\0\x0d\3\0\0\0\4"), "values of IDX type 0x0d"},
     {IMAGES, BYTES(TRAIN_LABELS), "1 dimensions in an IDX file of images, which has 2 to 4"},
     {IMAGES, BYTES("\0\0\x08\5\0\0\0\1"), "5 dimensions in an IDX file of images"},

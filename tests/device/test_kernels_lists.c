@@ -158,6 +158,13 @@ static void test_labels_out_of_range(void **state) {
                                                   p, losses);
             assert_true(labels[i] < 0 ? losses[1] == 0 : isfinite(losses[1]) == is_class);
             assert_true(isfinite(losses[0]) && isfinite(losses[2]));
+            const uint8_t kept[ROWS] = {1, labels[i] >= 0, 1};
+            float dlogits[ROWS * CLASSES];
+            table(t)->pixels->pixel_cross_entropy_gradient((PixelLabels){target, 1, CLASSES, ROWS},
+                                                           p, kept, (float[]){1}, dlogits, false);
+            for (size_t c = 0; c < CLASSES; c++)
+                assert_true(dlogits[c * ROWS + 1] ==
+                            (kept[1] ? p[c * ROWS + 1] - ((int64_t)c == labels[i]) : 0));
             table(t)->transformer->embedding(&embedding, (float[]){1, 2, 3}, (float[]){10, 20, 30},
                                              y);
             assert_true(y[0] == 13 && y[2] == 33);
