@@ -136,7 +136,6 @@ static int open_locked(MeetingFile *f, uint64_t deadline_ns, Error *err) {
             mine.st_dev == named.st_dev)
             return 0;
         close(f->fd);
-        f->fd = -1;
     }
 }
 
@@ -200,7 +199,6 @@ static void close_file(MeetingFile *f) {
 MeetingFile *meeting_file_join(const char *path, int rank, int world_size, uint64_t deadline_ns,
                                Error *err) {
     MeetingFile *f = memory_zalloc(sizeof *f);
-    f->fd = -1;
     f->path = memory_format("%s", path);
     f->rank = rank;
     f->world_size = world_size;

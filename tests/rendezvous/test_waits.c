@@ -268,6 +268,23 @@ static void rank_0_has_failed(void **state) {
     }
 }
 
+// Rank 0 does not wait for the others after one of them has published an error.
+static void rank_1_has_given_up(void **state) {
+    (void)state;
+    int port = 0;
+    pid_t server = start_server(&port);
+    Rendezvous rank = place(0, 2, port);
+    Outcome outcome;
+    rank.launcher_store = true;
+    snprintf(rank.token, sizeof rank.token, "secret");
+    set_key(port, "attempt_0/plan", "error it broke");
+    times_out = true;
+    run_lives(&rank, 1, 3, live_stopped, &outcome);
+    assert_string_equal(outcome.message, "it broke");
+    WAITS(0, {"rank/1", 0.1});
+    end_server(server);
+}
+
 // A world of one rank waits for no key.
 static void none_to_wait_for(void **state) {
     (void)state;
@@ -282,9 +299,10 @@ static void none_to_wait_for(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        WITH_RECORDS(two_ranks_meet),    WITH_RECORDS(a_group_keeps_the_store),
-        WITH_RECORDS(rank_1_is_missing), WITH_RECORDS(ranks_are_missing),
-        WITH_RECORDS(rank_0_has_failed), WITH_RECORDS(none_to_wait_for),
+        WITH_RECORDS(two_ranks_meet),      WITH_RECORDS(a_group_keeps_the_store),
+        WITH_RECORDS(rank_1_is_missing),   WITH_RECORDS(ranks_are_missing),
+        WITH_RECORDS(rank_0_has_failed),   WITH_RECORDS(none_to_wait_for),
+        WITH_RECORDS(rank_1_has_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
