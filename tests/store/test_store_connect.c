@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/memory.h"
@@ -222,12 +223,14 @@ static void test_port_in_use(void **state) {
 }
 
 static const char *missing; // a file of /proc that cannot be opened
+static char *table;         // content of /proc/net/tcp; NULL: the machine's
 
 FILE *__real_fopen(const char *path, const char *mode);
 FILE *__wrap_fopen(const char *path, const char *mode);
 
 FILE *__wrap_fopen(const char *path, const char *mode) {
     errno = ENOENT;
+    if (table && strcmp(path, "/proc/net/tcp") == 0) return fmemopen(table, strlen(table), "r");
     return missing && strcmp(path, missing) == 0 ? NULL : __real_fopen(path, mode);
 }
 
@@ -250,6 +253,38 @@ static void test_holder_of_an_ipv6_port(void **state) {
         assert_int_equal(strstr(err.message, wanted) != NULL, i != 2);
         assert_int_equal(strstr(err.message, "held by") != NULL, i != 2);
     }
+    close(listener);
+}
+
+// The holder is the process of the first socket that listens at the port: not of another port's
+// listener, nor of a connection from the port.
+static void test_holder_listens_at_the_port(void **state) {
+    (void)state;
+    static const struct {
+        int port; // added to the listener's
+        unsigned state;
+        bool is_listener;
+    } lines[] = {{1, 0x0A, false}, {0, 0x01, false}, {0, 0x0A, true}, {0, 0x0A, false}};
+    Error err = {0};
+    struct stat status;
+    size_t bytes = 0;
+    char wanted[64];
+    const int listener = net_listen(HOST, 0, &err), port = net_port(listener);
+    assert_int_equal(fstat(listener, &status), 0);
+    FILE *out = open_memstream(&table, &bytes);
+    fputs("  sl  local_address rem_address   st tx_queue rx_queue tr tm->when ...\n", out);
+    for (int i = 0; i < 4; i++)
+        fprintf(out,
+                "   %d: 0100007F:%04X 00000000:0000 %02X 00000000:00000000 00:00000000 00000000"
+                "     0        0 %lu 1 0000000000000000 100 0 0 10 0\n",
+                i, (unsigned)(port + lines[i].port), lines[i].state,
+                lines[i].is_listener ? (unsigned long)status.st_ino : 1UL);
+    fclose(out);
+    assert_int_equal(net_listen(HOST, port, &err), -1);
+    free(table);
+    table = NULL;
+    snprintf(wanted, sizeof wanted, ", pid %d)", getpid());
+    check_message(&err, wanted);
     close(listener);
 }
 
@@ -467,6 +502,7 @@ int main(void) {
         cmocka_unit_test(test_connect_before_serve),
         SERVED(test_port_in_use),
         cmocka_unit_test(test_holder_of_an_ipv6_port),
+        cmocka_unit_test(test_holder_listens_at_the_port),
         cmocka_unit_test(test_port_without_holder),
         SERVED(test_binds_narrowly),
         cmocka_unit_test(test_server_gone),
