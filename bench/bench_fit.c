@@ -127,10 +127,12 @@ static Fit find_fit(const Points *points) {
     Place best = {{0.5, 0.5, 0.5}};
     const bool both = points->cost == COST_BOTH; // one number more: a coarser search
     const int steps = both ? GRID / 2 : GRID;
-    const double zoom = both ? 0.6 : 0.8;
+    double reach = 2.0 / steps;
     try_grid(points, 0.5, steps, &fit, &best);
-    for (double reach = 2.0 / steps; reach > 1e-4; reach *= zoom)
+    while (reach > 1e-4) {
         try_grid(points, reach, ZOOMED_GRID, &fit, &best);
+        reach *= both ? 0.6 : 0.8;
+    }
     return fit;
 }
 
