@@ -153,6 +153,23 @@ static void an_exercise_is_printed(void **state) {
     free(text);
 }
 
+static void miss_briefly(Grade *grade) {
+    grade_miss(grade, "x");
+}
+
+static void the_shortest_is_printed(void **state) {
+    (void)state;
+    const Grader none = {"none", {{0}}}, one = {"one", {{"a check", 1, NULL, miss_briefly}}};
+    bool all = true;
+    char *text = printed(&one, false, &all);
+    assert_string_equal(text, "one\n  MISS 0/1  a check\n           x\nScore 0/1\n");
+    assert_false(all);
+    free(text);
+    text = printed(&none, false, &all);
+    assert_string_equal(text, "none\nScore 0/0\n");
+    free(text);
+}
+
 static void be_last(Grade *grade) {
     GRADE_EXPECT(grade, grade->last, "not the last");
 }
@@ -223,6 +240,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ends_are_said),
         cmocka_unit_test(an_exercise_is_printed),
+        cmocka_unit_test(the_shortest_is_printed),
         cmocka_unit_test(the_last_check_is_told),
         cmocka_unit_test(as_many_checks_as_fit_are_read),
         cmocka_unit_test(a_needed_check_stands_before),

@@ -354,6 +354,7 @@ static const char *wrong_right(void) {
     if (!may_open("/usr", O_RDONLY | O_DIRECTORY) || !may_open("/proc/self/status", O_RDONLY) ||
         !may_open("/dev/null", O_WRONLY) || !may_open("/dev/urandom", O_RDONLY))
         return "system files cannot be opened";
+    if (may_open("/proc/self/comm", O_WRONLY)) return "system files can be written";
     if (may_open("/etc/passwd", O_RDONLY) || may_open("/", O_RDONLY | O_DIRECTORY))
         return "other files can be opened";
     if (mkdir(inside, 0700) != 0 || !may_open(deeper, O_RDWR | O_CREAT) ||

@@ -56,7 +56,7 @@ static void drop_capabilities(void) {
 // Constants of linux/landlock.h, which older distributions lack: those of its first version, and
 // later rights.
 enum { CREATE_RULESET = 444, ADD_RULE = 445, RESTRICT_SELF = 446, ASKS_FOR_VERSION = 1 };
-enum { EXECUTE = 1, WRITE_FILE = 2, READ_FILE = 4, READ_FOLDER = 8, TRUNCATE = 1 << 14 };
+enum { EXECUTE = 1, WRITE_FILE = 2, READ_FILE = 4, READ_FOLDER = 8 };
 enum { RIGHTS_1 = (1 << 13) - 1, RIGHTS_2 = (1 << 14) - 1, RIGHTS_3 = (1 << 15) - 1 };
 
 typedef struct RulesetAttribute {
@@ -77,7 +77,7 @@ static void allow(int rules, const char *path, uint64_t rights) {
     struct stat status;
     if (rule.parent < 0) return;
     if (fstat(rule.parent, &status) == 0 && !S_ISDIR(status.st_mode))
-        rule.allowed &= EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE;
+        rule.allowed &= EXECUTE | WRITE_FILE | READ_FILE;
     syscall(ADD_RULE, rules, 1, &rule, 0);
     close(rule.parent);
 }

@@ -4,7 +4,8 @@
 
 #include "tutorials/grading/grader.h"
 
-enum { FENCE_BYTES = 64, FENCE = 0xa5, MOST_FENCED = 64 };
+enum { FENCE_BYTES = 64, FENCE = 0xa5 };
+enum { MOST_FENCED = 64 };
 
 // The last fenced allocations of this process, which runs one check.
 static struct {
