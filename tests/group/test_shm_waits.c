@@ -70,6 +70,7 @@ static void a_process_is_gone_if_proc_says_so(void **state) {
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         const struct Case *c = &CASES[i];
+        if (c->no_descriptor && (UNDER_TSAN || UNDER_ASAN)) continue; // their runtimes open files
         Error error = {0};
         pthread_t thread;
         struct rlimit before;
