@@ -29,7 +29,7 @@ checks=$((checks + 1))
 for world in 2 4; do
     checks=$((checks + 1))
     for how in "with the optimizer divided (ZeRO-1)" "fully sharded (FSDP)"; do
-        grep -q "gpt, $world devices: $how a rank holds .* less" gpt/report.md || fail "report.md: no sentence of $world ranks, $how"
+        grep -q "gpt, $world devices: $how, a rank holds .* less" gpt/report.md || fail "report.md: no sentence of $world ranks, $how"
     done
 done
 tally compare_gpt
