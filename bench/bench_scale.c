@@ -11,6 +11,7 @@
 
 #include "bench/model/profile_file.h"
 #include "bench/model/simulate.h"
+#include "common/base/memory.h"
 #include "common/base/options.h"
 
 enum { MAX_WORLDS = 64, MAX_DEVICES = 4096 };
@@ -65,8 +66,7 @@ static void print_row(const StepProfile *profile, const Settings *s, const Clust
 }
 
 static void print_buckets(const StepProfile *profile, const Cluster *cluster) {
-    BucketTime *buckets = calloc(profile->tensor_count + 1, sizeof *buckets);
-    CHECK(buckets, "out of memory");
+    BucketTime *buckets = memory_zalloc(profile->tensor_count * sizeof *buckets);
     size_t count = model_buckets(profile, cluster, buckets);
     printf("bucket,tensors,bytes,ready_ms,begin_ms,end_ms\n");
     for (size_t b = 0; b < count; b++)

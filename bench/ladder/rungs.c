@@ -388,12 +388,12 @@ Rung *rung_open(const Course *course, Ingredient ingredient, ProcessGroup *group
 }
 
 void rung_close(Rung *rung) {
+    tape_close(rung->head);
     for (int i = rung->count - 1; i >= 0; i--) {
         Part *part = &rung->parts[i];
         optimizer_close(part->optimizer);
         tape_close(part->tape);
         named_tensors_free(&part->parameters);
-        if (i == 0) tape_close(rung->head);
         module_close(part->module);
         if (!ingredient_is_rank(rung->has)) pg_close(part->group);
     }

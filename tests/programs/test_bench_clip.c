@@ -12,6 +12,7 @@
 
 #include "common/tensor_files/safetensors.h"
 #include "tests/rigs/bench_main.h"
+#include "tests/rigs/heap_in_use.h"
 #include "tests/rigs/temp_folder.h"
 
 enum { WAYS = 4, SCALE = 3, ROUNDS = 5, LONG = 2500, SHORT = 3 };
@@ -44,7 +45,6 @@ static void times_are_the_fastest_rounds(void **state) {
     char *path = memory_format("%s/gradients", (const char *)*state), *text, wanted[500];
     const double norm = sqrt(save_gradients(path));
     const char *const arguments[] = {"bench_clip", "--gradients", path, "--rounds", "5", NULL};
-    assert_int_equal(run_bench(arguments, &text), STATUS_OK);
     int length = snprintf(wanted, sizeof wanted, "%d gradients\n", LONG + SHORT);
     length += snprintf(wanted + length, sizeof wanted - (size_t)length,
                        "way,ms,with_scale_ms,ratio,ratio_with_scale,norm\n");
@@ -55,8 +55,13 @@ static void times_are_the_fastest_rounds(void **state) {
                            "%s,%.4f,%.4f,%.3f,%.3f,%.9g\n", names[way], ms, ms + scale, ms / first,
                            (ms + scale) / (first + scale), norm);
     }
-    assert_string_equal(text, wanted);
-    free(text);
+    HeapRuns runs = {0};
+    while (heap_run(&runs)) {
+        assert_int_equal(run_bench(arguments, &text), STATUS_OK);
+        assert_string_equal(text, wanted);
+        free(text);
+    }
+    assert_int_equal(runs.left, 0);
     free(path);
 }
 
