@@ -71,7 +71,7 @@ asan)
 # Numbers, atomics and processes; not scripts that read the build's files or run tools and compilers.
 # test_blas_threads: see tests/aarch64/README.md.
 aarch64) set -- "$@" -L 'unit|equivalence|fault|parity' -LE 'slow|gpu|mpi' -E '^test_(cuda|pg_nccl|blas_threads).*' \
-    -R '^(test_.*|aarch64_bits|training|bits|resume|checkpoint_kill|zero_optimizer|mixed_precision|segnet|text|dry_run)$' ;;
+    -R '^(test_.*|aarch64_bits|training|bits|checkpoint_kill|zero_optimizer|mixed_precision|segnet|text)$' ;;
 # Other tests run the same code as in the release build.
 emulator) set -- "$@" -L 'gpu|emulator' ;;
 races) set -- "$@" -L 'gpu|emulator' ;;

@@ -61,12 +61,13 @@ killed_and_resumed() { # NAME KILLS COMMAND...
     same_run "$name"
 }
 
-# Prints the pid of the rank that the launcher started last.
+# Prints the pid of the rank that the launcher started last. Fails if the launcher has ended.
 last_rank() {
-    for child in $(cat "/proc/$1/task/$1/children"); do
-        ! grep -qx train_ddp "/proc/$child/comm" || rank=$child
+    rank=
+    for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
+        ! grep -qsx train_ddp "/proc/$child/comm" || rank=$child
     done
-    echo "$rank"
+    [ -n "$rank" ] && echo "$rank"
 }
 
 third=$((kills / 3))
@@ -85,7 +86,8 @@ launcher=$!
 until_line '^step=' out.txt "$launcher"
 for restart in 1 2; do
     sleep "$(pause "$restart")"
-    kill -9 "$(last_rank "$launcher")" && killed=$((killed + 1))
+    rank=$(last_rank "$launcher") || break # completed before all kills
+    kill -9 "$rank" && killed=$((killed + 1))
     until_line "restart $restart of 2" err.txt "$launcher"
     until_line 'resumed .* at step' err.txt "$launcher"
 done
