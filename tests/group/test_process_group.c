@@ -156,7 +156,7 @@ static void rank_order(ProcessGroup *group, const void *argument, Outcome *outco
     if (pg_run(group, pg_all_reduce(x, count, PG_F32, PG_AVG), &outcome->error) != 0)
         problem(outcome, "%s", outcome->error.message);
     for (size_t i = 0; i < count; i++) {
-        float of[5], sum = 0, backwards = 0;
+        float of[8], sum = 0, backwards = 0; // mpi_collectives.sh has 6 ranks
         for (int r = 0; r < world; r++) sum += of[r] = rounding_value(r, i);
         for (int r = world - 1; r >= 0; r--) backwards += of[r];
         float want = sum * (float)(1.0 / world);
