@@ -226,7 +226,7 @@ static int open_split(const char *folder, const char *name, int ignore_label, Da
     int status = list_split(folder, name, &split, err);
     if (status == 0) status = read_split(&split, ignore_label, set, err);
     for (int i = 0; i < split.count; i++) free(split.entries[i]);
-    if (split.entries) free(split.entries);
+    free(split.entries);
     free(split.folder);
     return status;
 }
