@@ -436,6 +436,24 @@ static void long_names_are_cut(void **state) {
     play_ranks(AS_THREADS, 3, 60, share_long_names, NULL, NULL);
 }
 
+// A relu as a unit: it has no parameters, and nothing to gather.
+static void shard_relu(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const FsdpConfig config = fsdp_config_default();
+    (void)argument;
+    rig->model = layer_sequential("Model");
+    Module *relu = module_add(rig->model, "relu", layer_relu());
+    module_add(rig->model, "fc", layer_linear(rig->device, 3, 5));
+    EXPECT(fully_shard(relu, group, &config, &outcome->error) == 0);
+    EXPECT(fully_shard(rig->model, group, &config, &outcome->error) == 0);
+    rig_close(rig);
+}
+
+static void a_unit_may_have_no_parameters(void **state) {
+    (void)state;
+    play_ranks(AS_THREADS, 2, 60, shard_relu, NULL, NULL);
+}
+
 static void close_group_first(void *group) {
     pg_close(group);
 }
@@ -462,10 +480,14 @@ static void a_group_outlives_its_units(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits_as_ddp),           cmocka_unit_test(rows_are_those_of_chunk),
-        cmocka_unit_test(gradients_accumulate),       cmocka_unit_test(refusals_name_the_module),
-        cmocka_unit_test(differing_units_are_named),  cmocka_unit_test(long_names_are_cut),
+        cmocka_unit_test(same_bits_as_ddp),
+        cmocka_unit_test(rows_are_those_of_chunk),
+        cmocka_unit_test(gradients_accumulate),
+        cmocka_unit_test(refusals_name_the_module),
+        cmocka_unit_test(differing_units_are_named),
+        cmocka_unit_test(long_names_are_cut),
         cmocka_unit_test(a_group_outlives_its_units),
+        cmocka_unit_test(a_unit_may_have_no_parameters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

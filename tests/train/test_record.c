@@ -1,9 +1,10 @@
 /* test_record.c: the step times that are kept, the text written for a step, the rows of steps.csv
- * that a resumed run keeps, and the steps whose gradients are saved.
+ * that a resumed run keeps, errors of that file, and the steps whose gradients are saved.
  */
 #include "tests/rigs/check.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/train/record.h"
@@ -50,6 +51,22 @@ static void assert_kept(void **state, const char *rows, uint64_t first, const ch
         assert_string_equal(text, wanted);
     else
         assert_memory_equal(text, "step,epoch,lr,loss,", 19);
+    free(path);
+}
+
+// steps.csv is a folder: a new run cannot write it, a resumed one not read it.
+static void rows_in_a_folder_are_an_error(void **state) {
+    const TrainConfig config = {.out = *state};
+    char *path = temp_folder_path(state, "steps.csv");
+    assert_int_equal(mkdir(path, 0700), 0);
+    for (uint64_t first = 0; first < 2; first++) {
+        Error err = {0};
+        Record record = record_open(&config, &job, 9);
+        assert_int_equal(record_start(&record, first, &err), -1);
+        assert_non_null(strstr(err.message, "steps.csv: "));
+        record_close(&record);
+    }
+    rmdir(path);
     free(path);
 }
 
@@ -170,6 +187,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(later_rows_are_dropped, temp_folder_make,
                                         temp_folder_remove),
         cmocka_unit_test_setup_teardown(a_step_is_written, temp_folder_make, temp_folder_remove),
+        cmocka_unit_test_setup_teardown(rows_in_a_folder_are_an_error, temp_folder_make,
+                                        temp_folder_remove),
         cmocka_unit_test(gradients_are_wanted_of_some_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
