@@ -40,6 +40,19 @@ static void test_group_of_a_dry_device(void **state) {
     }
 }
 
+// file:// in a folder that does not exist: an error on rank 0, which makes the file, and on others.
+static void test_file_in_no_folder(void **state) {
+    (void)state;
+    for (int r = 0; r < 2; r++) {
+        Error err = {0};
+        Rendezvous me = place(r, 2, 0);
+        strcpy(me.file_path, "/no/such/folder/meeting");
+        assert_null(init_process_group("shm", &me, NULL, LONG_S, &err));
+        assert_non_null(strstr(err.message, "file:///no/such/folder/meeting: "));
+        assert_non_null(strstr(err.message, "No such file or directory"));
+    }
+}
+
 static void test_launchers_store_and_restart(void **state) {
     (void)state;
     int port = 0;
@@ -248,6 +261,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_meeting),
         cmocka_unit_test(test_group_of_a_dry_device),
+        cmocka_unit_test(test_file_in_no_folder),
         cmocka_unit_test(test_launchers_store_and_restart),
         cmocka_unit_test(test_callers_store),
         cmocka_unit_test(test_callers_store_twice),
