@@ -319,8 +319,8 @@ static void a_parameter_without_gradient_is_left_alone(void **state) {
     module_close(model);
 }
 
-// Each of Adam's factors is computed in double and rounded once. A learning rate that is rounded
-// first would give other bits in some of these steps.
+// Each of Adam's factors is computed in double, from the parameter's own number of steps, and
+// rounded once. A learning rate that is rounded first would give other bits in some of these steps.
 static void adams_factors_are_rounded_once(void **state) {
     (void)state;
     Module *model = create("mlp", 4, 0);
@@ -331,13 +331,16 @@ static void adams_factors_are_rounded_once(void **state) {
     const double lr = 0.0371;
     int in_float = 0; // steps in which rounding first makes no difference
     for (int step = 1; step <= 7; step++) {
+        const bool both = step % 2 == 0; // the second parameter is stepped half as often
         parameters.items[0].tensor->has_grad = true;
+        parameters.items[1].tensor->has_grad = both;
         optimizer_step(optimizer, lr);
-        const float *factors = optimizer->scalars;
+        const float *factors = optimizer->scalars, *seconds = factors + SCALARS;
         assert_true(factors[SCALAR_LR] == (float)lr);
         assert_true(factors[SCALAR_KEEP] == (float)(1 - lr * 0.01));
         assert_true(factors[SCALAR_STEP_SIZE] == (float)(lr / (1 - pow(0.9, step))));
         assert_true(factors[SCALAR_BIAS_CORRECTION] == (float)sqrt(1 - pow(0.999, step)));
+        if (both) assert_true(seconds[SCALAR_STEP_SIZE] == (float)(lr / (1 - pow(0.9, step / 2))));
         in_float += factors[SCALAR_STEP_SIZE] == (float)lr / (float)(1 - pow(0.9, step));
     }
     assert_true(in_float < 7);
