@@ -97,6 +97,7 @@ static void score_text(char text[SCORE_ROOM], const char *prefix, Score score) {
 void record_step(Record *record, const StepRecord *step, const Profile *profile) {
     record->final_loss = step->loss;
     record->final_score = step->score;
+    if (!record->main) return; // nothing to print
     double samples_per_s = (double)step->samples / ((double)step->ns / 1e9);
     char score[SCORE_ROOM], scale[32] = ""; // with a GradScaler
     score_text(score, "", step->score);

@@ -86,7 +86,10 @@ launcher=$!
 until_line '^step=' out.txt "$launcher"
 for restart in 1 2; do
     sleep "$(pause "$restart")"
-    rank=$(last_rank "$launcher") || break # completed before all kills
+    if ! rank=$(last_rank "$launcher"); then
+        ! alive "$launcher" || fail "the launcher has no rank train_ddp"
+        break # completed before all kills
+    fi
     kill -9 "$rank" && killed=$((killed + 1))
     until_line "restart $restart of 2" err.txt "$launcher"
     until_line 'resumed .* at step' err.txt "$launcher"

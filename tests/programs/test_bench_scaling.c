@@ -12,6 +12,7 @@
 
 #include "bench/workload.h"
 #include "tests/rigs/bench_main.h"
+#include "tests/rigs/watched_products.h"
 
 enum { WORLD = 3, ROUNDS = 5, WARM_UP = 1, BATCH = 12 };
 
@@ -29,15 +30,9 @@ static void no_product(Compute how, MatmulShape shape, const float *a, const flo
 Device *__real_device_open(const char *name, Error *err);
 Device *__wrap_device_open(const char *name, Error *err);
 Device *__wrap_device_open(const char *name, Error *err) {
-    static _Thread_local Kernels kernels;
-    static _Thread_local MatrixKernels matrix;
     Device *device = __real_device_open(name, err);
     rank = device->index;
-    kernels = *device->kernels;
-    matrix = *kernels.matrix;
-    matrix.matmul = no_product;
-    kernels.matrix = &matrix;
-    device->kernels = &kernels;
+    watch_products(device, no_product);
     return device;
 }
 

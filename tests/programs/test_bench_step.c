@@ -12,6 +12,7 @@
 
 #include "bench/workload.h"
 #include "tests/rigs/bench_main.h"
+#include "tests/rigs/watched_products.h"
 
 enum { ROUNDS = 5, MOST = 1000 };
 
@@ -31,14 +32,8 @@ static void note_product(Compute how, MatmulShape shape, const float *a, const f
 Device *__real_device_open(const char *name, Error *err);
 Device *__wrap_device_open(const char *name, Error *err);
 Device *__wrap_device_open(const char *name, Error *err) {
-    static Kernels kernels;
-    static MatrixKernels matrix;
     Device *device = __real_device_open(name, err);
-    kernels = *device->kernels;
-    matrix = *kernels.matrix;
-    matrix.matmul = note_product;
-    kernels.matrix = &matrix;
-    device->kernels = &kernels;
+    watch_products(device, note_product);
     return device;
 }
 

@@ -90,7 +90,8 @@ static void miss_by_end(Grade *grade) __attribute__((noreturn));
 static void miss_by_end(Grade *grade) {
     char sentence[SENTENCE_MAX];
     int status;
-    waitpid(grade->player, &status, 0);
+    const pid_t ended = waitpid(grade->player, &status, 0);
+    CHECK(ended == grade->player, "cannot wait for the player");
     say_how_it_ended(sentence, status);
     give_verdict(grade, sentence);
 }

@@ -144,9 +144,10 @@ Outcome supervise_check(const GradeCheck *check, const char *file, const char *r
     supervised.output = output[READ_END];
     listen_to(&supervised);
     if (supervised.late) kill(supervised.judge, SIGKILL);
-    waitpid(supervised.judge, &status, 0);
+    const pid_t ended = waitpid(supervised.judge, &status, 0);
+    CHECK(ended == supervised.judge, "cannot wait for the judge");
     end_leftovers();
     while (supervised.output >= 0) hear_output(&supervised); // the rest: every writer has ended
-    close(supervised.verdict);                               // -1: closed already
+    if (supervised.verdict >= 0) close(supervised.verdict);
     return outcome_of(&supervised, status);
 }

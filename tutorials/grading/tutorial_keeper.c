@@ -30,7 +30,8 @@ int main(int argc, char **argv) {
         error_set(&err, STATUS_USAGE, "%s: %s", argv[1], strerror(errno));
         error_exit(&err);
     }
-    waitpid(command, &status, 0);
+    const pid_t ended = waitpid(command, &status, 0);
+    CHECK(ended == command, "cannot wait for %s", argv[1]);
     end_leftovers();
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

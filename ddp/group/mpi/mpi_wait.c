@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "ddp/group/buffer.h"
+#include "ddp/group/group_internal.h"
 #include "ddp/group/message.h"
 #include "ddp/group/mpi/mpi_internal.h"
 
@@ -196,8 +197,7 @@ int mpi_wait(PgMpi *mpi, Error *err) {
         if (MPI(MPI_Testall(mpi->count, mpi->requests, &done, MPI_STATUSES_IGNORE), err) != 0)
             return -1;
         if (done) break;
-        if (failure.status != STATUS_OK)
-            return error_set(err, failure.status, "%s", failure.message);
+        if (pg_copy_error(&failure, err) != 0) return -1;
         if (mpi_check(mpi, &failure) == 0) mpi_nap();
     }
     mpi->count = 0;
