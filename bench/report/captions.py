@@ -101,7 +101,7 @@ def timeline(steps, where, network, is_disturbed=False):
     devices = len({span[0] for span in spans if span[3] == "waiting"}) or 1
     waiting = sum(span[2] - span[1] for span in spans if span[3] == "waiting") / devices
     moving = sum(span[2] - span[1] for span in spans if span[0] == 1 and span[3] in DEVICE_0)
-    saved = "the bracket is what DDP saves" if ddp < dp else "here DDP saves nothing"
+    saved = "the bracket is the time that DDP saves" if ddp < dp else "here DDP saves nothing"
     text = (f"{where[0].upper()}{where[1:]}, these steps of {network} take {dp:.1f} ms on DP and {ddp:.1f} on DDP: {saved}. DP's devices "
             f"wait for {waiting:.1f} ms of their step (hatched, without colour); device 0 sends and sums for {moving:.1f}.")
     own = f"Yours takes {end_of(steps['mine'][1]):.1f} ms." if "mine" in steps else ""

@@ -234,7 +234,7 @@ class Captions(unittest.TestCase):
         said = "Through memory, these steps of mlp-8x512 take {} ms on DP and {} on DDP: {}. DP's devices wait for {} ms of their step (hatched, without colour); " \
             "device 0 sends and sums for {}."
         self.assertEqual(captions.timeline(steps, "through memory", "mlp-8x512"),
-                         said.format("20.0", "12.0", "the bracket is what DDP saves", "7.5", "6.0"))
+                         said.format("20.0", "12.0", "the bracket is the time that DDP saves", "7.5", "6.0"))
         self.assertEqual(captions.timeline({**steps, "dp": steps["ddp"]}, "through memory", "mlp-8x512"),
                          said.format("12.0", "12.0", "here DDP saves nothing", "0.0", "0.0"))
         self.assertEqual(captions.timeline({}, "through memory", "mlp-8x512"), "")
